@@ -20,21 +20,21 @@ BUDGETS = (1, 2, 3, 5, 10, 20, 40)
 
 def goals(workspace: Workspace) -> list[Goal]:
     """Measure everything."""
-    told = _comparison(workspace)
+    result = _comparison(workspace)
     archive = reference.load(workspace.archive(1), reference.LLM_NAMES[:1])
-    from feval.report.comparison_files import comparison_files
+    from feval.report.page.comparison_files import comparison_files
     from feval.report.pictures.comparison import comparison_png
 
-    files = comparison_files(told)
+    files = comparison_files(result)
     spent = cpu_ms(
         {
-            "files": lambda: comparison_files(told),
-            "picture": lambda: comparison_png(told),
+            "files": lambda: comparison_files(result),
+            "picture": lambda: comparison_png(result),
             "run": lambda: reference.self_consistency_run(archive[0], archive[1][0]),
         }
     )
     size = len(files["report.html"]) / 1e6
-    found = [
+    values = [
         Goal(
             "report: page, PNG and SVG",
             spent["files"] / 1000,
@@ -45,7 +45,7 @@ def goals(workspace: Workspace) -> list[Goal]:
         Goal("report: PNG", spent["picture"] / 1000, 2, "s"),
         Goal("report: size of the page", size, 16, "MB"),
     ]
-    return [*found, *_opening(files["report.html"])]
+    return [*values, *_opening(files["report.html"])]
 
 
 def _comparison(workspace: Workspace) -> Comparison:

@@ -29,7 +29,7 @@ def goals(_workspace: Workspace) -> Iterator[Goal]:
     from feval.estimators.two_call.moments import Moments
     from feval.estimators.two_call.pair_table import PairTable
     from feval.estimators.two_call.polynomial_objectives import polynomial_objective_interval
-    from feval.estimators.two_call.two_call import vote_interval
+    from feval.estimators.two_call.vote_intervals import vote_interval
     from feval.estimators.two_call.wald_regions import likelihood_projection, wald_projection
     from feval.estimators.vote_polynomials import majority_polynomial
     from feval.estimators.votes.plugin import plugin_expectation

@@ -17,7 +17,7 @@ from feval.cli.options import parse_counts
 from feval.errors import FevalError
 from feval.estimators.counts import vote_counts
 from feval.estimators.two_call.moments import Moments
-from feval.estimators.two_call.two_call import certified_three_vote_gain
+from feval.estimators.two_call.vote_intervals import certified_three_vote_gain
 from feval.forecast import METHODS, Forecast, estimate
 from feval.recording import open_recording
 from feval.replay import LLM, Dataset, load

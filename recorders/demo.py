@@ -20,9 +20,9 @@ from typing import TYPE_CHECKING
 from feval.errors import DamagedRecordingError, FevalError, StorageError
 from feval.evaluation.curves import self_consistency_curve
 from feval.recording import verify_recording
-from feval.replay import load
+from feval.replay.loading import load
+from feval.report import pictures
 from feval.report.files import save_files
-from feval.report.pictures.curve import curves_png
 from feval.report.tables.csv import curves_csv
 from recorders.request import Decoding
 from recorders.work.assemble import Ask, assemble, backend, questions_of, usual_prices
@@ -123,7 +123,7 @@ def run_demo(folder: Path, progress: Callable[[int, int], None] | None = None) -
     for llm in llms:
         curves.append(self_consistency_curve(dataset, llm, COUNTS))
         step()
-    reports = {"curve.csv": curves_csv(curves).encode(), "curve.png": curves_png(curves)}
+    reports = {"curve.csv": curves_csv(curves).encode(), "curve.png": pictures.curves_png(curves)}
     written = save_files(folder, reports, replace=True)
     step()
     return Demo(folder, recording, recording_hash, live, tuple(curves), tuple(written))

@@ -21,8 +21,8 @@ from feval.hub.places import open_place
 from feval.receipts.writing import comparison_receipt
 from feval.replay.loading import load
 from feval.report import tables
-from feval.report.comparison_files import comparison_files
 from feval.report.files import save_files
+from feval.report.page.comparison_files import comparison_files
 from feval.report.tables.comparisons import comparison_tables, results_csv
 from feval.report.tables.headline import headline
 

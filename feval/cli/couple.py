@@ -1,4 +1,4 @@
-"""`feval couple`: LLMs that were recorded with shared noise, compared."""
+"""`feval couple`: compare LLMs recorded with shared noise."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ from feval.errors import SourceError, UsageError
 from feval.forecast.coupled import couple as couple_llms
 from feval.recording import open_recording
 from feval.replay import load
+from feval.report import pictures
 from feval.report.files import save_files
-from feval.report.pictures.coupled import coupling_png
 from feval.report.tables.coupled import coupling_csv, coupling_tables
 
 if TYPE_CHECKING:
-    from feval.forecast.coupled import Coupling
+    from feval.forecast.coupling_results import Coupling
     from feval.replay import LLM, Dataset
 
 __all__: list[str] = []
@@ -39,7 +39,11 @@ def couple(
     recordings: RecordingFolders = None,
     independent: Annotated[
         list[Path] | None,
-        typer.Option("--independent", metavar="DIR", help="The same LLMs with noise of their own; repeat for several."),
+        typer.Option(
+            "--independent",
+            metavar="DIR",
+            help="The same LLMs with noise of their own; repeat for several.",
+        ),
     ] = None,
     dataset: DatasetName = None,
     llms: Annotated[
@@ -47,49 +51,53 @@ def couple(
         typer.Option("--llm", metavar="NAME", help="Repeat for several. Default: all that share noise."),
     ] = None,
     samples: Annotated[
-        int, typer.Option("--samples", metavar="N", min=1, help="Independent pairs whose error is to be reached.")
+        int,
+        typer.Option("--samples", metavar="N", min=1, help="Independent pairs whose error coupled pairs should reach."),
     ] = 200,
     areas: Annotated[
         Path | None,
         typer.Option(
-            "--areas", metavar="FILE", help="CSV with a column area or subject, and id or the dataset's order."
+            "--areas", metavar="FILE", help="CSV with a column area or subject, and ids or rows in the dataset's order."
         ),
     ] = None,
-    area: Annotated[list[str] | None, typer.Option("--area", metavar="NAME", help="Only these; repeat.")] = None,
+    area: Annotated[
+        list[str] | None, typer.Option("--area", metavar="NAME", help="Show only these areas; repeat.")
+    ] = None,
     scorer: Annotated[
-        str | None, typer.Option("--scorer", metavar="NAME", help="Win-rates by its scores, not by right and wrong.")
+        str | None, typer.Option("--scorer", metavar="NAME", help="Win-rates by a scorer's scores, not by correctness.")
     ] = None,
     judge: Annotated[
-        str | None, typer.Option("--judge", metavar="MODEL", help="Win-rates by its recorded pairwise verdicts.")
+        str | None, typer.Option("--judge", metavar="MODEL", help="Win-rates by a judge's recorded pairwise verdicts.")
     ] = None,
     unlabelled: Unlabelled = "refuse",
-    seed: Annotated[int, typer.Option("--seed", help="Of the intervals.")] = 0,
-    resamples: Annotated[int, typer.Option("--resamples", min=1, help="Of the intervals.")] = 2_000,
+    seed: Annotated[int, typer.Option("--seed", help="Random seed of the intervals.")] = 0,
+    resamples: Annotated[int, typer.Option("--resamples", min=1, help="Resamples of the intervals.")] = 2_000,
     out: Annotated[
         Path | None,
-        typer.Option("--out", metavar="DIR", help="Write couple.csv, .json and .png there. Default: write nothing."),
+        typer.Option("--out", metavar="DIR", help="Write couple.csv, .json and .png there."),
     ] = None,
-    force: Annotated[bool, typer.Option("--force", help="Replace other files in --out.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Replace existing files in --out.")] = False,
     as_json: JsonFlag = False,
     quiet: QuietFlag = False,
 ) -> None:
     """Compare LLMs that were recorded with shared noise.
 
-    Covariance and variances of their differences, how many calls coupling saves, win-rates and ranks with and without it.
+    Prints covariance and variances of their differences, the calls that coupling saves, and win-rates and ranks with and
+    without it.
 
     Example: feval couple --recording tiny-42k --recording tiny-90k --out coupled
     """
     show = Output(as_json=as_json, quiet=quiet)
     with show.progress("comparing"):
         questions, together, apart = _opened(recordings, independent, dataset, llms, seed)
-        told = couple_llms(
+        result = couple_llms(
             questions, together, apart, areas=None if areas is None else _areas(areas, questions), shown_areas=area or None,
             samples=samples, scorer=scorer, judge=judge, unlabelled=unlabelled, seed=seed, resamples=resamples,
         )  # fmt: skip
-        written = [] if out is None else _save(out, told, replace=force)
-    for sentence in told.warnings:
+        written = [] if out is None else _save(out, result, replace=force)
+    for sentence in result.warnings:
         show.note(sentence)
-    show.result(told.to_dict(), *coupling_tables(told), *(f"wrote {path}" for path in written))
+    show.result(result.to_dict(), *coupling_tables(result), *(f"wrote {path}" for path in written))
 
 
 def _opened(
@@ -108,31 +116,31 @@ def _opened(
         together = [llm for llm in together if llm.noise is not None] or together
     if not apart:
         return questions, together, []
-    held = [name for recording in apart for name in recording.llm_names(dataset)]
-    wanted = [_counterpart(llm.name, held) for llm in together]
+    recorded = [name for recording in apart for name in recording.llm_names(dataset)]
+    counterparts = [_counterpart(llm.name, recorded) for llm in together]
     names = [llm.name for llm in together]
-    if set(names) & set(wanted):
+    if set(names) & set(counterparts):
         raise UsageError(
-            f"{min(set(names) & set(wanted))} has the same name in both recordings, and one load cannot hold both; give the "
-            "independent one a variant's name, such as NAME@independent (`feval record --llm`)."
+            f"{min(set(names) & set(counterparts))} has the same name in both recordings, so they cannot be loaded "
+            "together; rename the independent one to a variant, such as NAME@independent (`feval record --llm`)."
         )
-    held_already = {recording.hash for recording in opened}  # one recording may hold both
-    others_only = [recording for recording in apart if recording.hash not in held_already]
-    questions, everything = load(dataset, [*names, *wanted], [*opened, *others_only], seed=seed, prices="none")
+    loaded_hashes = {recording.hash for recording in opened}  # one recording may hold both
+    others_only = [recording for recording in apart if recording.hash not in loaded_hashes]
+    questions, everything = load(dataset, [*names, *counterparts], [*opened, *others_only], seed=seed, prices="none")
     return questions, everything[: len(names)], everything[len(names) :]
 
 
-def _counterpart(name: str, held: Sequence[str]) -> str:
-    """The independent recording of an LLM: the only one with the same base name, itself aside where one recording holds both."""
+def _counterpart(name: str, recorded: Sequence[str]) -> str:
+    """Find the independent recording of an LLM: the only other one with the same base name."""
     base = name.partition("@")[0]
-    found = [own for own in dict.fromkeys(held) if own.partition("@")[0] == base]
-    found = [own for own in found if own != name] or found
-    if len(found) != 1:
-        told = ", ".join(found) if found else f"none among {', '.join(dict.fromkeys(held)) or 'nothing'}"
+    values = [own for own in dict.fromkeys(recorded) if own.partition("@")[0] == base]
+    values = [own for own in values if own != name] or values
+    if len(values) != 1:
+        result = ", ".join(values) if values else f"none among {', '.join(dict.fromkeys(recorded)) or 'nothing'}"
         raise UsageError(
-            f"The independent recording of {name} should be one LLM named {base}; found {told}. Name it so."
+            f"The independent recording of {name} should be one LLM named {base}; found {result}. Name it so."
         )
-    return found[0]
+    return values[0]
 
 
 def _areas(path: Path, questions: Dataset) -> dict[str, str]:
@@ -165,6 +173,6 @@ def _save(out: Path, told: Coupling, *, replace: bool) -> list[Path]:
     files = {
         "couple.csv": coupling_csv(told).encode(),
         "couple.json": (json.dumps(told.to_dict(), indent=2) + "\n").encode(),
-        "couple.png": coupling_png(told),
+        "couple.png": pictures.coupling_png(told),
     }
     return save_files(out, files, replace=replace)

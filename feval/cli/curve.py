@@ -27,9 +27,8 @@ from feval.evaluation.curves import budget_field
 from feval.evaluation.method_names import make_method, parse_settings
 from feval.evaluation.requests import CurveRequest, EvaluationOptions
 from feval.receipts.writing import receipt
-from feval.report.pictures.curve import curves_png, curves_svg
+from feval.report import pictures, tables
 from feval.report.tables.csv import curve_csv
-from feval.report.tables.parquet import curve_parquet
 from feval.report.tables.tables import curve_table
 
 if TYPE_CHECKING:
@@ -161,8 +160,8 @@ def _files(curve: Curve) -> dict[str, bytes]:
     quiet_matplotlib()
     return {
         "curve.csv": curve_csv(curve).encode(),
-        "curve.parquet": curve_parquet(curve),
+        "curve.parquet": tables.curve_parquet(curve),
         "curve.json": encoded(curve.to_dict()),
-        "curve.png": curves_png([curve]),
-        "curve.svg": curves_svg([curve]),
+        "curve.png": pictures.curves_png([curve]),
+        "curve.svg": pictures.curves_svg([curve]),
     }

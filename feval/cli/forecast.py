@@ -12,11 +12,11 @@ from feval.cli.options import DatasetName, JsonFlag, LLMName, QuietFlag, Recordi
 from feval.cli.output import Output, quiet_matplotlib
 from feval.cli.saving import ResultFiles, encoded
 from feval.evaluation.requests import BudgetPlanRequest, EstimateRequest
-from feval.forecast import Budget
+from feval.forecast import PlanBudget as Budget
 from feval.forecast import estimate as forecast_votes
 from feval.forecast import plan as plan_budget
 from feval.receipts.writing import receipt
-from feval.report.pictures.forecast import forecast_png
+from feval.report import pictures
 from feval.report.tables.forecasts import forecast_csv, forecast_tables, plan_tables
 
 if TYPE_CHECKING:
@@ -115,5 +115,5 @@ def _files(forecast: Forecast) -> dict[str, bytes]:
     return {
         "estimate.csv": forecast_csv(forecast).encode(),
         "estimate.json": encoded(forecast.to_dict()),
-        "estimate.png": forecast_png(forecast),
+        "estimate.png": pictures.forecast_png(forecast),
     }

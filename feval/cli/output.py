@@ -8,7 +8,7 @@ import sys
 import threading
 from typing import TYPE_CHECKING, Any, Self
 
-from feval.report.tables.tables import plain, rich_table, without_spares
+from feval.report.tables.tables import plain, without_spares
 from feval.report.text import visible
 
 if TYPE_CHECKING:
@@ -63,6 +63,8 @@ def print_table(table: Table, *, apart: bool) -> None:
         print("\n" if apart else "", plain(table), sep="", end="")
         return
     from rich.console import Console
+
+    from feval.report.tables.rich_tables import rich_table
 
     console = Console(markup=False, highlight=False, emoji=False)
     short = without_spares(table)

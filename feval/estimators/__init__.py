@@ -1,37 +1,23 @@
 """Estimators: arrays in, arrays out. They know nothing of recordings, LLMs or methods.
 
-- `counts`: answer codes to votes per candidate.
-- `plurality`: votes to the exact accuracy of self-consistency over all draws of n; pass@k.
-- `multinomial`: answer probabilities, or the shares of G calls, to the exact plurality accuracy of M independent calls.
-- `plugin`: what those shares tell on average, and what is unbiased.
-- `sampling`, `gaussian`: the papers' estimators of the same: recorded and simulated votes, the normal approximation.
-- `diagnostics`: how the answers are spread: mass by rank, entropy, strata of difficulty.
-- `self_consistency_error`: how often a call disagrees with the LLM's own favourite; bounds, splits of a budget.
-- `probabilities`, `poissonised`, `ties`: what these share: checked laws, generating functions at roots of unity, ties.
-- `reasons`: why a value is missing; every result that can hold NaN has `reasons`, sentences beside its values.
-- `cost`: tokens to the expected tokens of a draw.
-- `benefit`: performance and cost of a cascade to AutoMix's benefit per cost.
-- `intervals`: accuracies per question to score intervals.
-- `sign_flips`: paired differences per question to p-values and intervals.
-- `bootstrap`: resampled questions, for intervals of costs, ratios and areas.
-- `vote_polynomials`: P_n(q), the accuracy of a majority of 2n + 1 independent calls; exact polynomials on [0, 1].
-- `empirical_votes`: V_n from any number of recorded right/wrong calls.
-- `moments`, `pair_table`: mu, nu and rho from two labelled calls per question, with standard errors.
-- `two_call`: sharp intervals [L_n, U_n] for every odd budget and for infinitely many votes; certified gains.
-- `polynomial_objectives`: the same for any polynomial, such as V_3 - V_1.
-- `certificates`, `polynomial_minima`: the proof each bound carries, and how it is checked, a whole table at once.
-- `wald_regions`: confidence intervals for V_n from a pair table.
-- `completions`: maximum-entropy and latent-difficulty curves that match two moments.
-- `mixtures`: randomized mixtures of policies, the best one, overtaking pairs.
-- `paired`: two curves: differences at equal cost, costs at equal accuracy, how sure their signs are.
-- `hasty`: how often a stop cost what the vote over the whole budget would have got right.
-- `drift`: whether new CoTs of the same questions are like the old ones, in answers and in lengths.
-- `frontier`, `bradley_terry`: what nothing dominates; strengths from pairwise wins.
-- `gumbel_coupling`: two answer laws under shared Gumbel noise: their joint law, covariance of being right.
-- `coupling`: two LLMs' recorded calls, coupled and independent: covariances, variances, error against samples.
-- `winrates`: win-rates under both, with ranks; whether the ranking changes.
-- `best_of_n`, `traces`: the best-scored of n CoTs; DeepConf's confidence along a CoT.
-- `stopping`, `orders`, `by_partition`: Adaptive-Consistency's criteria; rules that stop early, over all orders of a pool.
-- `early_stopping`, `early_plurality`: ESC over all orders of a pool, in closed form.
-- `per_question`: what the exact estimators return, values per question, stored once per distinct question.
+| folder | what it estimates |
+| --- | --- |
+| `votes` | accuracy of votes: exact, plug-in, simulated, Gaussian; best-of-n; how answers are spread |
+| `stopping` | stopping rules, and their expectations over all orders of a pool |
+| `two_call` | what two calls per question say about any number of votes; mixtures of policies |
+| `coupling` | two LLMs that share their noise: joint laws, covariances, win-rates |
+| `inference` | intervals, tests, frontiers and rankings over questions |
+
+| module | what it holds |
+| --- | --- |
+| `self_consistency_error` | how often a call disagrees with the LLM's own favourite answer |
+| `self_consistency_bounds` | bounds on its estimate, and how to split a budget of calls |
+| `vote_polynomials` | P_n(q), the accuracy of a majority of 2n + 1 calls; exact polynomials on [0, 1] |
+| `counts`, `cost` | answer codes to votes; tokens to expected tokens of a draw |
+| `benefit` | AutoMix's benefit per cost of a cascade |
+| `per_question` | values per question, stored once for questions that cannot differ |
+| `probabilities`, `poissonised`, `ties` | answer probabilities, generating functions and tie rules that estimators share |
+| `checks`, `missing`, `arrays` | checks of arguments; why values are missing; names of array types |
+
+The order of imports: root modules, then `votes` and `inference`, then `stopping`, `two_call` and `coupling`.
 """

@@ -1,9 +1,10 @@
-"""What a cascade of a small and a large LLM buys with its extra cost: AutoMix's incremental benefit per cost (IBC).
+"""AutoMix's incremental benefit per cost (IBC) of a cascade of a small and a large LLM.
 
     IBC_M = (P_M - P_SLM) / (C_M - C_SLM)        delta IBC_M = 100 (IBC_M - IBC_BASE) / IBC_BASE
 
 with performance P and mean cost C of the cascade M and of the small LLM alone; IBC_BASE is that of the large LLM alone. A
-positive delta says that the cascade buys more per dollar than answering everything with the large LLM.
+positive delta means that the cascade buys more per dollar than answering everything with the large LLM. Assumes nothing about
+the calls.
 
 Aggarwal, Madaan et al., arXiv 2310.12963, section 4. https://arxiv.org/abs/2310.12963
 """
@@ -14,18 +15,17 @@ import numpy as np
 import numpy.typing as npt
 
 from feval.errors import OutOfRangeError
+from feval.estimators.arrays import Floats
 
 __all__ = ["incremental_benefit_per_cost", "relative_benefit_per_cost"]
-
-Floats = npt.NDArray[np.float64]
 
 
 def incremental_benefit_per_cost(
     performance: npt.ArrayLike, cost: npt.ArrayLike, small_performance: npt.ArrayLike, small_cost: npt.ArrayLike
 ) -> Floats:
-    """IBC: performance gained over the small LLM, per unit of cost that is spent beyond it.
+    """IBC: performance gained over the small LLM per unit of extra cost.
 
-    (P - P_SLM) / (C - C_SLM), arXiv 2310.12963, section 4. Arithmetic; assumes nothing of the calls.
+    (P - P_SLM) / (C - C_SLM), arXiv 2310.12963, section 4.
 
     Args:
         performance: of the cascades, any shape; accuracy, or any score where more is better.
@@ -34,7 +34,7 @@ def incremental_benefit_per_cost(
         small_cost: of the small LLM alone, in the unit of `cost`.
 
     Returns:
-        One number per cascade; NaN for one that costs no more than the small LLM, where a benefit per cost has no meaning.
+        One number per cascade; NaN where it costs no more than the small LLM, which leaves IBC undefined.
 
     Raises:
         OutOfRangeError: a negative cost.
@@ -56,9 +56,9 @@ def relative_benefit_per_cost(
     small: tuple[float, float],
     large: tuple[float, float],
 ) -> Floats:
-    """Delta IBC: by how many percent the benefit per cost of a cascade exceeds that of the large LLM alone.
+    """Delta IBC: by how many percent a cascade's benefit per cost exceeds the large LLM's.
 
-    100 (IBC - IBC_LLM) / IBC_LLM, arXiv 2310.12963, section 4. Arithmetic; assumes nothing of the calls.
+    100 (IBC - IBC_LLM) / IBC_LLM, arXiv 2310.12963, section 4.
 
     Args:
         performance: of the cascades, any shape.

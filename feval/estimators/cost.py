@@ -2,35 +2,31 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
-import numpy.typing as npt
 
 from feval.errors import OutOfRangeError
+from feval.estimators.arrays import Floats, Integers
 
 __all__ = ["mean_output_tokens"]
 
-Integers = npt.NDArray[np.integer[Any]]
 
-
-def mean_output_tokens(output_tokens: Integers, size: Integers) -> npt.NDArray[np.float64]:
+def mean_output_tokens(output_tokens: Integers, size: Integers) -> Floats:
     """Mean output tokens of a question's recorded samples.
 
-    Every sample is equally likely to stand at every place of a random draw without replacement, so n draws are expected to
-    cost n times this, exactly (eq. (1) of FEval-TTC, arXiv 2511.01203, is linear in the tokens).
+    Every sample is equally likely to stand at every place of a random draw without replacement, so n draws cost n times
+    this in expectation, exactly (eq. (1) of FEval-TTC, arXiv 2511.01203, is linear in the tokens).
 
     Assumes only that a question's recorded samples are exchangeable: every order of them is equally likely.
 
     Args:
         output_tokens: [Q, S] tokens of each sample, 0 where no sample was recorded.
-        size: [Q] recorded samples, each 1 or more.
+        size: [Q] recorded samples, 1 or more.
 
     Returns:
         [Q] tokens per sample.
 
     Raises:
-        OutOfRangeError: shapes that do not fit, or a question without samples.
+        OutOfRangeError: shapes that do not match, or a question without samples.
     """
     if output_tokens.ndim != 2 or size.shape != output_tokens.shape[:1]:
         raise OutOfRangeError(
@@ -39,5 +35,5 @@ def mean_output_tokens(output_tokens: Integers, size: Integers) -> npt.NDArray[n
         )
     if size.size and int(size.min()) < 1:
         raise OutOfRangeError(f"Question {int(size.argmin())} has no samples, so no mean tokens; leave it out.")
-    mean: npt.NDArray[np.float64] = output_tokens.sum(axis=1, dtype=np.int64) / size
+    mean: Floats = output_tokens.sum(axis=1, dtype=np.int64) / size
     return mean

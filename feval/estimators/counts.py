@@ -1,26 +1,26 @@
-"""From answer codes to votes: how often each candidate of a question was answered."""
+"""Count votes: how often each candidate of a question was answered.
+
+Feval's own; assumes nothing about the calls.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from feval.errors import OutOfRangeError
+from feval.estimators.arrays import Integers
 
 __all__ = ["ABSENT", "NO_ANSWER", "VoteCounts", "vote_counts"]
 
-Integers = npt.NDArray[np.integer[Any]]
-
 NO_ANSWER = -1
-"""Code of a sample without an answer: it casts no vote."""
+"""Code of a sample without an answer; it casts no vote."""
 
 ABSENT = -2
-"""Code where no sample was recorded (ragged pools)."""
+"""Code of a missing sample (ragged pools)."""
 
-_BLOCK = 1 << 17  # codes worked on at once: they stay in a core's own cache
+_BLOCK = 1 << 17  # codes per block, which fit a core's cache
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,18 +46,17 @@ def vote_counts(codes: Integers, gold: Integers) -> VoteCounts:
     Cost: one pass over the codes per candidate, in blocks; memory beyond the result does not grow with Q.
 
     c_a = #{samples with answer a}, the counts C_M of eq. (2) of "Compute-efficient evaluation of LLM voting accuracy".
-    Arithmetic; assumes nothing of the calls.
 
     Args:
         codes: [Q, S] which candidate each sample answers, per question from 0; -1 no answer, -2 no such sample.
-        gold: [Q] code of the gold answer. A negative one means that there is none, or that no sample can have it: then every
-            candidate is a rival.
+        gold: [Q] code of the gold answer. Negative where there is none, or where no sample can have it: then every candidate is
+            a rival.
 
     Returns:
         Counts as uint8 where S allows, as uint16 otherwise.
 
     Raises:
-        OutOfRangeError: shapes that do not fit, codes that are no integers or lie below -2, or S above 65,535.
+        OutOfRangeError: shapes that do not match, codes that are not integers or lie below -2, or S above 65,535.
     """
     codes, gold = np.asarray(codes), np.asarray(gold)
     _check(codes, gold)
@@ -101,5 +100,5 @@ def _check(codes: Integers, gold: Integers) -> None:
         )
     if (lowest := int(codes.min(initial=0))) < ABSENT:
         raise OutOfRangeError(
-            f"Answer codes start at -2 (no such sample); {lowest} was found. Encode the answers of each question from 0."
+            f"Answer codes start at -2 (no such sample); {lowest} was found. Number the answers of each question from 0."
         )

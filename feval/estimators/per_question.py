@@ -1,25 +1,22 @@
 """Values per question, stored once for questions that cannot differ.
 
-An exact estimate depends on a question only through a few counts, and many questions share them: 1,319 questions with forty
-samples each have some hundreds of distinct counts, a million questions some ten thousands. So an estimator solves each distinct
-question once and says which one every question is.
+An exact estimate depends on a question only through a few counts, which many questions share: 1,319 questions with forty
+samples each have a few hundred distinct counts, a million questions some ten thousand. So an estimator solves each distinct
+question once and stores which one every question is. Feval's own; assumes nothing about the calls.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from feval.errors import OutOfRangeError
+from feval.estimators.arrays import Floats, Integers
 
 __all__ = ["PerQuestion", "distinct"]
-
-Integers = npt.NDArray[np.integer[Any]]
-Floats = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True, eq=False)
@@ -27,8 +24,8 @@ class PerQuestion:
     """C values for each of Q questions.
 
     Attributes:
-        values: [G, C] the values of the distinct questions.
-        rows: [Q] which row of `values` each question has.
+        values: [G, C] values of the distinct questions.
+        rows: [Q] each question's row of `values`.
     """
 
     values: Floats
@@ -50,12 +47,12 @@ class PerQuestion:
         return mean
 
     def per_question(self) -> Floats:
-        """[Q, C] the values written out: 8 Q C bytes."""
-        written: Floats = self.values[self.rows]
-        return written
+        """[Q, C] all values: 8 Q C bytes."""
+        values: Floats = self.values[self.rows]
+        return values
 
     def beside(self, other: PerQuestion) -> PerQuestion:
-        """The columns of both, for the same questions; a question is now distinct if it differs in either.
+        """Join the columns of two tables over the same questions.
 
         Args:
             other: D values for each of the same Q questions.
@@ -68,8 +65,7 @@ class PerQuestion:
         """
         if len(self) != len(other):
             raise OutOfRangeError(
-                f"Columns for {len(self)} and for {len(other)} questions cannot stand beside each other; "
-                "estimate both on the same questions."
+                f"Columns for {len(self)} and for {len(other)} questions cannot be joined; estimate both on the same questions."
             )
         first, rows = distinct((self.rows, other.rows))
         joined = np.hstack([self.values[self.rows[first]], other.values[other.rows[first]]])
@@ -77,18 +73,16 @@ class PerQuestion:
 
 
 def distinct(columns: Sequence[Integers]) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.intp]]:
-    """The distinct rows of a table of integers, given by its columns.
+    """Find the distinct rows of a table of integers, given by its columns.
 
     Each row becomes one integer in mixed radix. Where 62 bits run out, the numbers so far are replaced by their ranks: exact for
     any number of columns, no hashing.
-
-    Feval's own. Arithmetic; assumes nothing of the calls.
 
     Args:
         columns: at least one, each [Q].
 
     Returns:
-        [G] for each distinct row one place where it stands, and [Q] which distinct row stands at each place.
+        [G] an index of each distinct row, and [Q] the distinct row at each index.
     """
     key = np.zeros(len(columns[0]), np.int64)
     codes = 1  # key < codes

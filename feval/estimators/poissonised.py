@@ -1,18 +1,18 @@
 """Multinomial probabilities by independent Poisson counts, evaluated on a circle.
 
-The counts of a multinomial of M calls are independent Poisson(lambda p_y) counts, given that they sum to M; lambda
-is free. So for an event that is a sum of products over the answers, with F(x) the sum of its Poisson terms, each
-carrying x to the number of calls,
+Independent Poisson(lambda p_y) counts that are known to sum to M are multinomial with M calls; lambda is free. So for an
+event that is a sum of products over the answers, let F(x) be the sum of its Poisson terms, each times x to the number of
+calls. Then
 
     Pr{event; M} = [x^M] F(x) / Pr{Poisson(lambda) = M}
     [x^M] F(x)   = (1/N) sum_j F(w^j) w^(-jM) - aliases,      w = e^(-2 pi i / N)
 
-The aliases are the coefficients of x^(M+N), x^(M+2N), ... and x^(M-N), ..., at most those of Poisson(lambda): N is
-taken so large that they fall below 1e-18 of the ones wanted. Since Poisson(lambda) puts much mass on all M within
-some standard deviations of lambda, one circle serves a *window* of many M; the windows are equally wide in sqrt(M),
-where Poisson counts have variance 1/4, so that M = 1..100 takes four and M = 1..1000 eleven of them. Every term is
-at most 1 in absolute value, and averaging over the points and dividing by the mass, at worst some 1e-4, leaves an
-absolute error of some 1e-14.
+The aliases are the coefficients of x^(M+N), x^(M+2N), ... and x^(M-N), ..., at most those of Poisson(lambda); N is large
+enough that they are below 1e-18 of the wanted ones. Poisson(lambda) puts much mass on all M within a few standard
+deviations of lambda, so one circle serves a *window* of many M. Windows are equally wide in sqrt(M), where Poisson counts
+have variance 1/4: M = 1..100 takes four, M = 1..1000 eleven. Every term is at most 1 in absolute value; averaging over the
+points and dividing by the mass, at least about 1e-4, leaves an absolute error of about 1e-14. Feval's own. Assumes calls
+that are independent given the question.
 """
 
 from __future__ import annotations
@@ -20,50 +20,45 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import numpy as np
-import numpy.typing as npt
+
+from feval.estimators.arrays import Bools, Complex, Floats, Int64
 
 __all__ = ["Circle", "circles"]
 
-Int64 = npt.NDArray[np.int64]
-Floats = npt.NDArray[np.float64]
-Complex = npt.NDArray[np.complex128]
-
-_WIDTH = 2.8  # of a window, in sqrt(M): its ends keep a hundredth of the mass of its middle
+_WIDTH = 2.8  # width of a window in sqrt(M): its ends have a hundredth of the mass of its middle
 _NEGLIGIBLE = 42.0  # e^-42 = 6e-19
-_TINY = 1e-300  # in the place of 0 in x log x
-_TABLES_BYTES = 1 << 26  # tables of a circle that are kept
+_TINY = 1e-300  # replaces 0 in x log x
+_TABLES_BYTES = 1 << 26  # most memory for a circle's cached tables
 
 
 def circles(votes: Int64, most: int | None = None) -> list[Circle]:
-    """Circles that together serve the numbers of votes asked for.
-
-    Each serves a window of votes that is equally wide in sqrt(M); feval's own. Arithmetic; assumes nothing of the calls.
+    """Circles that together serve some numbers of votes, one per window.
 
     Args:
         votes: [D] M, at least one, in any order.
-        most: votes up to which answers are tabulated; half of the largest M of a circle if left out.
+        most: most votes of an answer that are tabulated; half of a circle's largest M by default.
 
     Returns:
-        Circles, by the largest number of votes that they serve.
+        Circles, ascending in M.
     """
-    wanted = np.unique(votes)
-    found = []
-    while len(wanted):
-        inside = np.sqrt(wanted) <= np.sqrt(wanted[0]) + _WIDTH
-        found.append(Circle(wanted[inside], most))
-        wanted = wanted[~inside]
-    return found
+    remaining = np.unique(votes)
+    windows = []
+    while len(remaining):
+        inside = np.sqrt(remaining) <= np.sqrt(remaining[0]) + _WIDTH
+        windows.append(Circle(remaining[inside], most))
+        remaining = remaining[~inside]
+    return windows
 
 
 class Circle:
     """N points on the unit circle, for the M of one window. Conjugate points are left out: J = floor(N / 2) + 1.
 
     Attributes:
-        votes: [D] the M of this window, ascending.
+        votes: [D] M of this window, ascending.
         rate: lambda.
         points: N.
-        most: votes up to which answers are tabulated; floor(max(M) / 2) serves a plurality, since whoever has more has
-            won.
+        most: most votes of an answer that are tabulated; floor(max(M) / 2) is enough for a plurality, since more than
+            that wins.
         roots: [most + 1, J] w^(jk), for k votes.
     """
 
@@ -89,18 +84,18 @@ class Circle:
         return powers
 
     def everything(self, share: float | Floats) -> Complex:
-        """[..., J] generating function of answers with that probability, with any number of votes: e^(lambda p (x - 1))."""
+        """[..., J] generating function of an answer with any number of votes: e^(lambda p (x - 1))."""
         whole: Complex = np.exp(np.asarray(self.rate * np.asarray(share))[..., None] * self._minus_one)
         return whole
 
     def probabilities(self, share: float) -> Floats:
-        """[most + 1] probability of k votes for an answer with that probability: Poisson(lambda p)."""
+        """[most + 1] probability of k votes for an answer: Poisson(lambda p)."""
         if share not in self._probabilities:
             self.tabulate(np.array([share]))
         return self._probabilities[share]
 
     def tabulate(self, shares: Floats) -> None:
-        """Work out `probabilities` and `reach` of S answers at once, for those who will ask for them one by one."""
+        """Compute `probabilities` and `reach` of S answers at once, and cache them."""
         new = np.setdiff1d(shares, np.array(list(self._reach)))
         fewest, most = _likely(self.low, new)[0], _likely(self.high, new)[1]
         reach = zip(np.minimum(fewest, most).tolist(), most.tolist(), strict=True)
@@ -120,12 +115,12 @@ class Circle:
         return self._tables[share]
 
     def all_at_most(self, shares: Floats) -> Complex:
-        """[S, most + 1, J] generating functions of S answers with at most k votes: `terms` of all of them, and none is kept."""
+        """[S, most + 1, J] generating functions of S answers with at most k votes; nothing is cached."""
         exactly = _poisson(self.rate * shares, self.most + 1)[..., None] * self.roots
         return np.cumsum(exactly, axis=-2, out=exactly)
 
     def at_most(self, share: float, votes: int) -> Complex:
-        """[J] generating function of an answer with at most that many votes, without a table of all of them."""
+        """[J] generating function of an answer with at most so many votes, without a table for all."""
         if share in self._tables:
             row: Complex = self._tables[share][1][votes]
             return row
@@ -133,7 +128,7 @@ class Circle:
         return summed
 
     def reach(self, share: float) -> tuple[int, int]:
-        """The fewest and the most votes of an answer, but for a probability below 1e-18, for all M of the window."""
+        """Fewest and most votes of an answer for all M of the window, up to a probability below 1e-18."""
         if share not in self._reach:
             self.tabulate(np.array([share]))
         return self._reach[share]
@@ -141,8 +136,8 @@ class Circle:
     def coefficients(self, values: Complex) -> Floats:
         """[..., D] probabilities from the generating function F at the points, [..., J]."""
         every = np.fft.irfft(values, self.points, axis=-1)
-        taken: Floats = every[..., self.votes % self.points] / self._mass
-        return taken
+        probabilities: Floats = every[..., self.votes % self.points] / self._mass
+        return probabilities
 
     def _enough_points(self) -> int:
         k = np.arange(int(self.rate + 15.0 * self.rate**0.5) + 60)
@@ -154,7 +149,7 @@ class Circle:
 def _poisson(mean: float | Floats, length: int) -> Floats:
     """[..., length] Poisson probabilities of each mean: ratios of neighbours, multiplied outwards from the mode, over their sum.
 
-    Where the mass is, errors stay near 1e-16; logarithms of factorials would lose three digits at a mean of 1,000.
+    Where the mass is, errors stay near 1e-16; log-factorials would lose three digits at a mean of 1,000.
     """
     own = np.asarray(mean, np.float64)[..., None]
     k = np.arange(max(int(own.max(initial=0.0) + 10.0 * own.max(initial=0.0) ** 0.5) + 31, length))
@@ -167,11 +162,11 @@ def _poisson(mean: float | Floats, length: int) -> Floats:
 
 
 def _likely(calls: int, shares: Floats) -> tuple[Int64, Int64]:
-    """[S] fewest and most successes of binomials, but for tails that Chernoff's exp(-M KL(k/M || p)) puts below 1e-18."""
+    """[S] fewest and most successes of binomials, up to tails that Chernoff's exp(-M KL(k/M || p)) puts below 1e-18."""
     p = np.clip(shares, np.finfo(np.float64).tiny, 1.0 - 2.0**-53)
 
-    def unlikely(k: Int64) -> npt.NDArray[np.bool_]:
-        """Whether M KL(k / M || p), which falls up to the mean and rises beyond it, is too large."""
+    def unlikely(k: Int64) -> Bools:
+        """Whether M KL(k / M || p), which falls up to the mean and rises after it, is too large."""
         hit, missed = k / calls, 1.0 - k / calls
         logs = hit * (np.log(np.maximum(hit, _TINY)) - np.log(p)) + missed * (
             np.log(np.maximum(missed, _TINY)) - np.log1p(-p)
@@ -185,8 +180,8 @@ def _likely(calls: int, shares: Floats) -> tuple[Int64, Int64]:
     return np.where(certain, calls, fewest), np.where(certain, calls, np.where(shares <= 0.0, 0, most))
 
 
-def _first(low: Int64, high: Int64, reached: Callable[[Int64], npt.NDArray[np.bool_]]) -> Int64:
-    """[S] the first k from low on for which a condition holds that holds ever after; high where it is reached nowhere before."""
+def _first(low: Int64, high: Int64, reached: Callable[[Int64], Bools]) -> Int64:
+    """[S] the first k in low..high that meets a monotone condition, by bisection; high if none does."""
     low, high = low.copy(), high.copy()
     for _ in range(int((high - low).max(initial=0)).bit_length()):
         middle = (low + high) // 2

@@ -1,7 +1,7 @@
-"""Answer probabilities of questions: checked once, and stored once for questions that cannot differ.
+"""Answer probabilities of questions: checked once, and stored once for questions that cannot differ. Feval's own.
 
-What every estimator of this package that takes probabilities assumes: given the question, the calls are independent
-and each gives answer y with probability p_y (conditional i.i.d. calls). Caches, shared seeds and prompts that change
+Every estimator that takes probabilities assumes conditionally i.i.d. calls: given the question, the calls are independent
+and each gives answer y with probability p_y. Caches, shared seeds and prompts that change
 between calls break it.
 """
 
@@ -15,6 +15,8 @@ import numpy as np
 import numpy.typing as npt
 
 from feval.errors import OutOfRangeError
+from feval.estimators.arrays import Floats, Int64, Integers
+from feval.estimators.checks import require_counts
 from feval.estimators.per_question import distinct
 
 __all__ = [
@@ -26,25 +28,21 @@ __all__ = [
     "signatures_of_probabilities",
 ]
 
-Integers = npt.NDArray[np.integer[Any]]
-Int64 = npt.NDArray[np.int64]
-Floats = npt.NDArray[np.float64]
-
 MOST_VOTES = 10_000
-"""Votes per question up to which estimates are computed."""
+"""Most votes per question that estimates are computed for."""
 
 _NORMALISED = 1e-9  # by which probabilities may miss a sum of 1
 
 
 @dataclass(frozen=True, eq=False)
 class Signatures:
-    """The distinct questions among Q: their answer probabilities, rivals without names.
+    """Answer probabilities of the distinct questions among Q; rivals are sorted, not named.
 
     Attributes:
-        correct: [G] of the gold answer.
-        rivals: [G, K] of the rivals, largest first, zeros last; no column of zeros only.
-        no_answer: [G] of no answer.
-        rows: [Q] which of the G each question is.
+        correct: [G] probability of the gold answer.
+        rivals: [G, K] probabilities of the rivals, descending; no column of zeros only.
+        no_answer: [G] probability of no answer.
+        rows: [Q] each question's index among the G.
     """
 
     correct: Floats
@@ -56,9 +54,6 @@ class Signatures:
 def signatures_of_probabilities(correct: Floats, rivals: Floats, no_answer: Floats) -> Signatures:
     """Check probabilities and find the distinct questions.
 
-    The p of "Compute-efficient evaluation of LLM voting accuracy", section 4.1. Assumes calls that are independent
-    given the question, each with the same probabilities.
-
     Args:
         correct: [Q] of the gold answer.
         rivals: [Q, K] of each rival, in any order; zeros are ignored.
@@ -68,7 +63,7 @@ def signatures_of_probabilities(correct: Floats, rivals: Floats, no_answer: Floa
         Probabilities divided by their sum, which differs from 1 by rounding only.
 
     Raises:
-        OutOfRangeError: shapes that do not fit, values that are no probabilities, or sums off 1 by more than 1e-9.
+        OutOfRangeError: shapes that do not match, values that are not probabilities, or sums off 1 by more than 1e-9.
     """
     try:
         correct, rivals, no_answer = (np.asarray(array, np.float64) for array in (correct, rivals, no_answer))
@@ -95,10 +90,9 @@ def signatures_of_probabilities(correct: Floats, rivals: Floats, no_answer: Floa
 
 
 def signatures_of_counts(gold: Integers, rivals: Integers, no_answer: Integers) -> Signatures:
-    """The plug-in probabilities c / G of counted votes; G is each question's own number of samples.
+    """Plug-in probabilities c / G of counted votes, G being each question's number of samples.
 
-    p-hat = c / G, "Compute-efficient evaluation of LLM voting accuracy", section 4.1. Assumes calls that are
-    independent given the question, each with the same probabilities.
+    "Compute-efficient evaluation of LLM voting accuracy", section 4.1.
 
     Args:
         gold: [Q] samples with the gold answer.
@@ -106,21 +100,14 @@ def signatures_of_counts(gold: Integers, rivals: Integers, no_answer: Integers) 
         no_answer: [Q] samples without an answer.
 
     Returns:
-        Probabilities of the distinct questions: those whose counts differ.
+        Probabilities of the questions whose counts differ.
 
     Raises:
-        OutOfRangeError: shapes that do not fit, counts that are no integers from 0, or a question without samples.
+        OutOfRangeError: shapes that do not match, counts that are not integers from 0, or a question without samples.
     """
     gold, rivals, no_answer = np.asarray(gold), np.asarray(rivals), np.asarray(no_answer)
     _check_shapes("Counts of samples", "gold", gold, rivals, no_answer)
-    for name, array in (("gold", gold), ("rivals", rivals), ("no_answer", no_answer)):
-        if array.size and array.dtype.kind not in "iu":
-            raise OutOfRangeError(f"Counts of samples are integers; {name} holds {array.dtype}.")
-        if len(wrong := np.argwhere(array < 0)):
-            place = tuple(wrong[0].tolist())
-            raise OutOfRangeError(
-                f"Counts of samples are integers from 0; question {place[0]} has {array[place]} in {name}."
-            )
+    require_counts("A plug-in estimate", gold=gold, rivals=rivals, no_answer=no_answer)
     ordered = _ordered(rivals.astype(np.int64))
     size = gold.astype(np.int64) + ordered.sum(axis=1) + no_answer.astype(np.int64)
     if len(empty := np.flatnonzero(size == 0)):
@@ -131,10 +118,7 @@ def signatures_of_counts(gold: Integers, rivals: Integers, no_answer: Integers) 
 
 
 def checked_votes(votes: Sequence[int] | Integers) -> Int64:
-    """Numbers of votes M as an array.
-
-    The M of C_M, eq. (2) of "Compute-efficient evaluation of LLM voting accuracy". Arithmetic; assumes nothing of the
-    calls.
+    """Check numbers of votes and return them as an array.
 
     Args:
         votes: D numbers of votes.
@@ -143,22 +127,20 @@ def checked_votes(votes: Sequence[int] | Integers) -> Int64:
         [D] integers.
 
     Raises:
-        OutOfRangeError: none, or one that is no integer from 1 to `MOST_VOTES`.
+        OutOfRangeError: no numbers, or one that is not an integer from 1 to `MOST_VOTES`.
     """
-    wanted = np.asarray(votes)
-    if wanted.ndim != 1 or not wanted.size or wanted.dtype.kind not in "iu":
+    numbers = np.asarray(votes)
+    if numbers.ndim != 1 or not numbers.size or numbers.dtype.kind not in "iu":
         raise OutOfRangeError(f"Numbers of votes are integers from 1, in a list such as [1, 5, 20]; not {votes}.")
-    if len(wrong := np.flatnonzero((wanted < 1) | (wanted > MOST_VOTES))):
+    if len(wrong := np.flatnonzero((numbers < 1) | (numbers > MOST_VOTES))):
         raise OutOfRangeError(
-            f"Numbers of votes go from 1 to {MOST_VOTES:,}; {wanted[wrong[0]]} stands at place {wrong[0]}."
+            f"Numbers of votes go from 1 to {MOST_VOTES:,}; {numbers[wrong[0]]} stands at place {wrong[0]}."
         )
-    return wanted.astype(np.int64)
+    return numbers.astype(np.int64)
 
 
 def compositions(total: int, parts: int) -> Int64:
     """All ways to write a number as an ordered sum, in lexicographic order.
-
-    Feval's own enumeration. Arithmetic; assumes nothing of the calls.
 
     Args:
         total: the number, from 0.
@@ -167,13 +149,13 @@ def compositions(total: int, parts: int) -> Int64:
     Returns:
         [N, parts], N = C(total + parts - 1, total).
     """
-    found, left = np.empty((1, 0), np.int64), np.array([total])
+    parts_so_far, left = np.empty((1, 0), np.int64), np.array([total])
     for _ in range(parts - 1):
         ways = left + 1
         head = np.arange(int(ways.sum())) - np.repeat(np.cumsum(ways) - ways, ways)
-        found = np.column_stack([np.repeat(found, ways, axis=0), head])
+        parts_so_far = np.column_stack([np.repeat(parts_so_far, ways, axis=0), head])
         left = np.repeat(left, ways) - head
-    return np.column_stack([found, left])
+    return np.column_stack([parts_so_far, left])
 
 
 def _check_shapes(what: str, first: str, correct: Any, rivals: Any, no_answer: Any) -> None:

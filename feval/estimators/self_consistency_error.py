@@ -3,85 +3,53 @@
 R. Nowak, Estimating the Self-Consistency of LLMs (arXiv 2509.19489). For a question with two answers, p the
 probability of one of them,
 
-    E(x) = min(p, 1 - p),       E = sum_x q(x) E(x)       (q uniform, or a given weighting)
+    E(x) = min(p, 1 - p),       E = sum_x q(x) E(x)       (q uniform, or given weights)
 
 and with more answers E(x) = 1 - max_c p_c (the paper's second extension). From n calls per question on m questions
-drawn from q, the plug-in puts the shares k / n for p. No gold answers are needed. All of it assumes that the n calls
-are independent given the question, each with the same probability (conditional i.i.d. calls), and that the m
-questions are independent draws from q.
+drawn from q, the plug-in replaces p by the shares k / n. No gold answers are needed. Everything here assumes that the n
+calls are independent given the question, each with the same probability (conditionally i.i.d. calls), and that the m
+questions are independent draws from q. Bounds on the error, and how to split a budget between questions and calls, are
+in `self_consistency_bounds`.
 
-Three things where the paper's text needs care:
+Two points where the paper's text needs care:
 
 * The step "bias <= 1 / sqrt(2 pi n)" of the proof holds for even n only: at p = 1/2 the bias is C(2h, h) / 2^(2h+1) with
-  h = floor(n / 2), which is 0.5 > 0.399 for n = 1 and 0.25 > 0.230 for n = 3, and larger than the step for every odd
-  n. Theorem 1 itself has slack enough: it holds for odd n as well (`tests/estimators/test_estimators_self_consistency_error.py`
-  checks it).
+  h = floor(n / 2), which is 0.5 > 0.399 for n = 1, 0.25 > 0.230 for n = 3, and larger than the step for every odd n.
+  Theorem 1 has enough slack to hold for odd n too (checked in `tests/estimators/test_estimators_self_consistency_error.py`).
 * The factor 2 in the proof is not needed: MSE = (mean bias)^2 + Var(plug-in of one random question) / m, exactly; see
   `self_consistency_mse_exact`.
-* m* and n* minimise the first two terms on m n = B, where the third is the constant 1 / (2 B). Rounding both can
-  exceed the budget (B = 7: 2 x 4) and is often not the best pair of integers (B = 50: 5 x 10, not 4 x 11); see
-  `best_integer_split`.
-
-The intraclass correlation (the third extension, for which the paper has no formula) is feval's reading: calls of one
-question that agree more than p explains, with Var(k / n) = p (1 - p) / n (1 + (n - 1) icc).
 """
 
 from __future__ import annotations
 
-import math
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import scipy
 
 from feval.errors import OutOfRangeError
+from feval.estimators.arrays import Floats, Integers
+from feval.estimators.checks import at_index, broadcast, checked_distribution, checked_probabilities, is_whole
 from feval.estimators.poissonised import circles
 from feval.estimators.probabilities import MOST_VOTES
-from feval.estimators.vote_polynomials import at_index, broadcast, is_whole
 
 __all__ = [
     "MOST_CALLS",
-    "Split",
     "average_error",
-    "best_integer_split",
-    "budget_split",
-    "high_probability_bound",
-    "icc_variance_phat",
     "multiclass_error",
     "multiclass_plugin_error",
     "multiclass_plugin_expectation",
     "plugin_error",
     "self_consistency_bias",
-    "self_consistency_bound",
     "self_consistency_error",
     "self_consistency_mse_exact",
 ]
 
-Integers = npt.NDArray[np.integer[Any]]
-Floats = npt.NDArray[np.float64]
-
 MOST_CALLS = 100_000
-"""Calls per question up to which exact moments are computed."""
+"""Most calls per question for exact moments."""
 
-_NORMALISED = 1e-9
 _BLOCK_NUMBERS = 1 << 18  # complex numbers of generating functions held at once
-_STRATEGIES = ("union", "differences")
-
-
-@dataclass(frozen=True)
-class Split:
-    """A budget of calls, split.
-
-    Attributes:
-        m: questions.
-        n: calls per question.
-        bound: Theorem 1's bound on the mean squared error at m and n.
-    """
-
-    m: float
-    n: float
-    bound: float
 
 
 # -- the error and its plug-in --------------------------------------------------------------------------------------
@@ -89,8 +57,6 @@ class Split:
 
 def self_consistency_error(p: float | Floats) -> Floats:
     """E(x) = min(p, 1 - p): the probability that a call disagrees with the more probable of two answers.
-
-    arXiv 2509.19489, the definition of E. Assumes that every call on the question has this probability.
 
     Args:
         p: [...] probability of one of the answers.
@@ -101,14 +67,14 @@ def self_consistency_error(p: float | Floats) -> Floats:
     Raises:
         OutOfRangeError: a value outside [0, 1].
     """
-    shares = _probabilities("p", p)
+    shares = checked_probabilities(p, "p")
     return np.minimum(shares, 1.0 - shares)
 
 
 def multiclass_error(p: Floats) -> Floats:
-    """E(x) = 1 - max_c p_c, with any number of answers. For two it is min(p, 1 - p).
+    """E(x) = 1 - max_c p_c for any number of answers; min(p, 1 - p) for two.
 
-    The second extension of arXiv 2509.19489. Assumes that every call on the question has these probabilities.
+    The second extension of arXiv 2509.19489.
 
     Args:
         p: [..., C] probabilities of the answers, which sum to 1.
@@ -119,24 +85,22 @@ def multiclass_error(p: Floats) -> Floats:
     Raises:
         OutOfRangeError: a value outside [0, 1], or a sum off 1 by more than 1e-9.
     """
-    errors: Floats = 1.0 - _distributions(p).max(axis=-1)
+    errors: Floats = 1.0 - checked_distribution(p).max(axis=-1)
     return errors
 
 
 def average_error(errors: Floats, weights: Floats | None = None) -> float:
-    """E = sum_x q(x) E(x), under the uniform or a given weighting.
-
-    arXiv 2509.19489, the definition of E. Assumes nothing of the calls; for estimates, that questions are independent draws.
+    """E = sum_x q(x) E(x), with uniform or given weights.
 
     Args:
         errors: [Q] E(x), or their estimates.
-        weights: [Q] q(x), from 0, in any unit: they are divided by their sum. `None` for the uniform distribution.
+        weights: [Q] q(x), from 0, in any unit: they are divided by their sum. `None` for uniform weights.
 
     Returns:
         The average.
 
     Raises:
-        OutOfRangeError: no questions, errors that are not finite, shapes that do not fit, or weights that are
+        OutOfRangeError: no questions, errors that are not finite, shapes that do not match, or weights that are
             negative or all zero.
     """
     values = np.asarray(errors, np.float64)
@@ -152,9 +116,7 @@ def average_error(errors: Floats, weights: Floats | None = None) -> float:
 def plugin_error(positive: Integers, calls: int | Integers) -> Floats:
     """The plug-in estimate min(k / n, 1 - k / n) from k positive of n calls.
 
-    Biased downward, see `self_consistency_bias`: it never sees that p is near 1/2 without choosing a side.
-
-    Assumes calls that are independent given the question, and questions drawn independently (arXiv 2509.19489).
+    Biased downward (see `self_consistency_bias`): the shares always side with one answer, even where p is near 1/2.
 
     Args:
         positive: [...] k.
@@ -164,7 +126,7 @@ def plugin_error(positive: Integers, calls: int | Integers) -> Floats:
         [...] estimates.
 
     Raises:
-        OutOfRangeError: counts that are no integers, n below 1, or k outside 0..n.
+        OutOfRangeError: counts that are not integers, n below 1, or k outside 0..n.
     """
     k, n = np.asarray(positive), np.asarray(calls)
     _require_integers(positive=k, calls=n)
@@ -182,8 +144,7 @@ def plugin_error(positive: Integers, calls: int | Integers) -> Floats:
 def multiclass_plugin_error(counts: Integers) -> Floats:
     """The plug-in estimate 1 - max_c k_c / n from the counts of each answer.
 
-    The second extension of arXiv 2509.19489. Assumes calls that are independent given the question, each with the
-    same probabilities.
+    The second extension of arXiv 2509.19489.
 
     Args:
         counts: [..., C] calls with each answer; n is their sum.
@@ -192,7 +153,7 @@ def multiclass_plugin_error(counts: Integers) -> Floats:
         [...] estimates.
 
     Raises:
-        OutOfRangeError: counts that are no integers from 0, or a question without calls.
+        OutOfRangeError: counts that are not integers from 0, or a question without calls.
     """
     k = np.asarray(counts)
     _require_integers(counts=k)
@@ -215,12 +176,8 @@ def self_consistency_bias(p: float | Floats, n: int | Integers) -> Floats:
 
         bias = (1/n) sum_{k > n/2} (2k - n) C(n, k) a^k (1-a)^(n-k) = 2 a Pr{Bin(n-1, a) >= h} - Pr{Bin(n, a) > h}
 
-    with a = min(p, 1 - p) and h = floor(n / 2): the bias display of the paper's proof, for odd n too, in binomial
-    tails. Largest at p = 1/2, where it is C(2h, h) / 2^(2h+1). Absolute error below 1e-12.
-
-    Assumes calls that are independent given the question, each with the same probabilities.
-
-    From the proof of Theorem 1 of arXiv 2509.19489.
+    with a = min(p, 1 - p) and h = floor(n / 2): the bias in the proof of Theorem 1 of arXiv 2509.19489, for odd n too, as
+    binomial tails. Largest at p = 1/2, where it is C(2h, h) / 2^(2h+1). Absolute error below 1e-12.
 
     Args:
         p: [...] probability of one of the two answers.
@@ -232,8 +189,6 @@ def self_consistency_bias(p: float | Floats, n: int | Integers) -> Floats:
     Raises:
         OutOfRangeError: a p outside [0, 1], or an n below 1.
     """
-    from scipy.special import betainc  # here, because it costs a fifth of a second that other functions do not need
-
     a = self_consistency_error(p)
     calls = np.asarray(n)
     _require_integers(n=calls)
@@ -243,22 +198,18 @@ def self_consistency_bias(p: float | Floats, n: int | Integers) -> Floats:
         raise OutOfRangeError(f"A plug-in takes 1 call or more; n={calls[place]} was found{at_index(place)}.")
     half = calls // 2
     # Pr{Bin(n, a) >= k} is betainc(k, n - k + 1, a) for k = 1..n, and 1 for k = 0.
-    inner = np.where(half >= 1, betainc(np.maximum(half, 1), np.maximum(calls - half, 1), a), 1.0)
-    outer = betainc(half + 1, calls - half, a)
+    inner = np.where(half >= 1, scipy.special.betainc(np.maximum(half, 1), np.maximum(calls - half, 1), a), 1.0)
+    outer = scipy.special.betainc(half + 1, calls - half, a)
     bias: Floats = np.maximum(2.0 * a * inner - outer, 0.0)
     return bias
 
 
 def multiclass_plugin_expectation(p: Floats, n: int) -> Floats:
-    """E[1 - max_c k_c / n] over n calls, exactly: what the multi-class plug-in tells on average.
+    """E[1 - max_c k_c / n] over n calls, exactly: the mean of the multi-class plug-in.
 
     E[max_c k_c] = sum_{j < n} (1 - Pr{max_c k_c <= j}), and Pr{max_c k_c <= j} = n! [x^n] prod_c e_j(p_c x) with
-    e_j(u) = sum_{i <= j} u^i / i!. Scaled by Poisson probabilities and taken at roots of unity, all j at once
+    e_j(u) = sum_{i <= j} u^i / i!, scaled by Poisson probabilities and evaluated at roots of unity for all j at once
     (`feval.estimators.poissonised`).
-
-    Assumes calls that are independent given the question, each with the same probabilities.
-
-    Feval's own, for the second extension of arXiv 2509.19489.
 
     Args:
         p: [..., C] probabilities of the answers, which sum to 1.
@@ -270,7 +221,7 @@ def multiclass_plugin_expectation(p: Floats, n: int) -> Floats:
     Raises:
         OutOfRangeError: a value outside [0, 1], a sum off 1 by more than 1e-9, or an n out of range.
     """
-    shares = _distributions(p)
+    shares = checked_distribution(p)
     if not is_whole(n) or not 1 <= n <= MOST_VOTES:
         raise OutOfRangeError(f"A plug-in takes 1 to {MOST_VOTES:,} calls; {n} were given.")
     rows = -np.sort(-shares.reshape(-1, shares.shape[-1]), axis=1)
@@ -302,10 +253,8 @@ def self_consistency_mse_exact(p: Floats, weights: Floats | None, m: int, n: int
 
         MSE = (mean bias)^2 + Var(plug-in of one random question) / m
 
-    It replaces the inequality of Theorem 1's proof, whose factor 2 the independence of the questions makes unnecessary.
-
-    Feval's own; the inequality is in the proof of Theorem 1 of arXiv 2509.19489. Assumes independent questions and
-    calls that are independent given the question, each with the same probability.
+    It replaces the inequality in the proof of Theorem 1 of arXiv 2509.19489, whose factor 2 is not needed for independent
+    questions.
 
     Args:
         p: [Q] probability of one of the two answers, for every question of the population.
@@ -319,7 +268,7 @@ def self_consistency_mse_exact(p: Floats, weights: Floats | None, m: int, n: int
     Raises:
         OutOfRangeError: a p outside [0, 1], weights that are negative or all zero, or m or n out of range.
     """
-    shares = np.atleast_1d(_probabilities("p", p))
+    shares = np.atleast_1d(checked_probabilities(p, "p"))
     q = _weights(weights, len(shares))
     if not is_whole(m) or not is_whole(n) or m < 1 or not 1 <= n <= MOST_CALLS:
         raise OutOfRangeError(
@@ -347,220 +296,13 @@ def _plugin_moments(p: Floats, n: int) -> tuple[Floats, Floats]:
 
 def _at_most(most: int, n: int, share: Floats) -> Floats:
     """[...] Pr{Bin(n, share) <= most}."""
-    from scipy.special import betainc
-
     if most < 0 or most >= n:
         return np.full_like(share, float(most >= 0))
-    below: Floats = betainc(n - most, most + 1.0, 1.0 - share)
+    below: Floats = scipy.special.betainc(n - most, most + 1.0, 1.0 - share)
     return below
 
 
-# -- Theorem 1 and the split of a budget ----------------------------------------------------------------------------
-
-
-def self_consistency_bound(m: float | Floats, n: float | Floats, icc: float = 0.0) -> Floats:
-    """Theorem 1: E[(E - plug-in average)^2] <= 1 / (8 m) + 1 / (pi n) + 1 / (2 n m).
-
-    With an intraclass correlation the third term, that of the calls' variance, becomes (1 + (n - 1) icc) / (2 n m).
-    The second, that of the bias, is **not** valid then: calls that share a latent p do not average it out, however
-    many there are. So the value with icc > 0 bounds the error against the error at the latent p of the day, not
-    against E.
-
-    Assumes calls that are independent given the question, and questions drawn independently (arXiv 2509.19489).
-
-    Args:
-        m: [...] questions.
-        n: [...] calls per question.
-        icc: intraclass correlation of the calls of one question, 0 to 1.
-
-    Returns:
-        [...] bounds.
-
-    Raises:
-        OutOfRangeError: m or n below 1, or an icc outside [0, 1].
-    """
-    questions, calls = (np.asarray(values, np.float64) for values in (m, n))
-    questions, calls = broadcast(m=questions, n=calls)
-    for name, array in (("m", questions), ("n", calls)):
-        if len(wrong := np.argwhere(~(array >= 1.0))):
-            place = tuple(wrong[0].tolist())
-            raise OutOfRangeError(
-                f"Theorem 1 takes 1 question and 1 call or more; {name} holds {array[place]}{at_index(place)}."
-            )
-    _check_icc(icc)
-    bound: Floats = _bound(questions, calls, icc)
-    return bound
-
-
-def _bound(m: Any, n: Any, icc: float) -> Any:
-    return 1.0 / (8.0 * m) + 1.0 / (math.pi * n) + (1.0 + (n - 1.0) * icc) / (2.0 * n * m)
-
-
-def budget_split(budget: float, icc: float = 0.0) -> Split:
-    """The real m and n with m n = B that minimise Theorem 1's bound: m* = sqrt(pi B / 8), n* = sqrt(8 B / pi).
-
-    With an intraclass correlation, m* = sqrt(pi B (1 + 4 icc) / 8) and n* = B / m*: calls that repeat each other are
-    worth less, so ask more questions. See `self_consistency_bound` for what the bound then means, and
-    `best_integer_split` for integers.
-
-    Assumes calls that are independent given the question, and questions drawn independently (arXiv 2509.19489).
-
-    Args:
-        budget: B, calls in all, more than 0.
-        icc: intraclass correlation of the calls of one question, 0 to 1.
-
-    Returns:
-        m*, n* and the bound there. For small B one of them may be below 1.
-
-    Raises:
-        OutOfRangeError: a budget that is not above 0 or not finite, or an icc outside [0, 1].
-    """
-    _check_icc(icc)
-    if not 0.0 < budget < math.inf:
-        raise OutOfRangeError(f"A budget is a finite number of calls above 0; {budget} was given.")
-    m = math.sqrt(math.pi * budget * (1.0 + 4.0 * icc) / 8.0)
-    n = budget / m
-    return Split(m, n, _bound(m, n, icc))
-
-
-def best_integer_split(budget: int, icc: float = 0.0) -> Split:
-    """The integers m and n with m n <= B that minimise Theorem 1's bound; the smallest m among equals.
-
-    For a given m the best n is floor(B / m). Only an interval of m about m* can win: elsewhere the bound at the real
-    n = B / m, which is convex in m, already exceeds the best found. All of the interval is tried.
-
-    Assumes calls that are independent given the question, and questions drawn independently (arXiv 2509.19489).
-
-    Args:
-        budget: B, calls in all, at least 1.
-        icc: intraclass correlation of the calls of one question, 0 to 1.
-
-    Returns:
-        m, n and the bound.
-
-    Raises:
-        OutOfRangeError: a budget that is no integer from 1 to 10^12, or an icc outside [0, 1].
-    """
-    _check_icc(icc)
-    if not is_whole(budget) or not 1 <= budget <= 10**12:
-        raise OutOfRangeError(f"A budget to be split into integers is one from 1 to 10^12; {budget!r} was given.")
-    start = min(max(round(budget_split(budget, icc).m), 1), budget)
-    reached = _bound(start, budget // start, icc)
-    # a / m + m / (pi B) + 1 / (2 B) (1 - icc) <= reached, with a = (1 + 4 icc) / 8: between the roots of a quadratic
-    a, b = (1.0 + 4.0 * icc) / 8.0, 1.0 / (math.pi * budget)
-    room = reached * (1.0 + 1e-12) - (1.0 - icc) / (2.0 * budget)
-    spread = math.sqrt(max(room * room - 4.0 * a * b, 0.0))
-    low, high = math.floor((room - spread) / (2.0 * b)), math.ceil((room + spread) / (2.0 * b))
-    m = np.arange(max(low, 1), min(high, budget) + 1)
-    bounds = _bound(m.astype(np.float64), (budget // m).astype(np.float64), icc)
-    best = int(np.argmin(bounds))
-    return Split(int(m[best]), int(budget // int(m[best])), float(bounds[best]))
-
-
-# -- extensions -----------------------------------------------------------------------------------------------------
-
-
-def high_probability_bound(
-    m: int, n: int, confidence: float = 0.95, *, variance: float = 1.0 / 16.0, strategy: str = "union"
-) -> float:
-    """A bound on |E - plug-in average| that holds with a probability of at least `confidence`: the first extension.
-
-    The m questions: by Bernstein's inequality their errors, in [0, 1/2] with variance v <= 1/16, have an average within
-
-        t = L / (6 m) + sqrt((L / (6 m))^2 + 2 v L / m),     L = log(4 / delta),  delta = 1 - confidence
-
-    of E, but for delta / 2. The calls, with the other delta / 2:
-
-        union         |k/n - p| <= sqrt(log(4 m / delta) / (2 n)) for all m questions at once (Hoeffding, and a union over m), and
-                      min(p, 1-p) moves no more than p. This is what the paper sketches
-        differences   one call moves the plug-in average by at most 1 / (n m), so it is within sqrt(log(4 / delta) /
-                      (2 n m)) of its expectation (McDiarmid), which misses by the bias at p = 1/2 at most. The bound
-                      is smaller nearly always
-
-    Assumes independent questions and calls that are independent given the question (arXiv 2509.19489, first extension).
-
-    Args:
-        m: questions, independent draws from the weighting.
-        n: calls per question, independent given it.
-        confidence: between 0 and 1.
-        variance: v, a bound on the variance of E(x) over questions, known beforehand; 1/16 always holds. An estimate
-            from the same data is no such bound.
-        strategy: "union" or "differences".
-
-    Returns:
-        The bound on the absolute error.
-
-    Raises:
-        OutOfRangeError: m or n below 1, a confidence outside (0, 1), a variance outside [0, 1/16], or an unknown
-            strategy.
-    """
-    allowed = 0.0 < confidence < 1.0 and 0.0 <= variance <= 1.0 / 16.0 and strategy in _STRATEGIES
-    if not allowed or not is_whole(m) or not is_whole(n) or m < 1 or n < 1:
-        raise OutOfRangeError(
-            "A bound takes m and n from 1, a confidence between 0 and 1, a variance from 0 to 1/16 and one of the "
-            f"strategies {', '.join(_STRATEGIES)}; m={m}, n={n}, confidence={confidence}, variance={variance} and "
-            f"{strategy!r} were given."
-        )
-    delta = 1.0 - confidence
-    log = math.log(4.0 / delta)
-    linear = log / (6.0 * m)
-    questions = linear + math.sqrt(linear**2 + 2.0 * variance * log / m)
-    if strategy == "union":
-        return questions + math.sqrt(math.log(4.0 * m / delta) / (2.0 * n))
-    return questions + math.sqrt(log / (2.0 * n * m)) + float(self_consistency_bias(0.5, n))
-
-
-def icc_variance_phat(p: float | Floats, n: int, icc: float) -> Floats:
-    """Var(k / n) = p (1 - p) / n (1 + (n - 1) icc) for n exchangeable calls with that correlation between any two.
-
-    At icc = 0 the calls are independent, at icc = 1 they are one call. n calls are worth n / (1 + (n - 1) icc)
-    independent ones, so more than 1 / icc are never worth having; a vote among them gains accordingly less.
-
-    The third extension of arXiv 2509.19489, which gives no formula; this is the design effect of cluster samples (Kish,
-    Survey Sampling, 1965, chapter 5). Assumes exchangeable calls, not independent ones.
-
-    Args:
-        p: [...] probability of one of the answers.
-        n: calls per question, from 1.
-        icc: intraclass correlation, 0 to 1.
-
-    Returns:
-        [...] variances.
-
-    Raises:
-        OutOfRangeError: a p outside [0, 1], an n below 1, or an icc outside [0, 1].
-    """
-    shares = _probabilities("p", p)
-    _check_icc(icc)
-    if not is_whole(n) or n < 1:
-        raise OutOfRangeError(f"A share is taken of 1 call or more, a whole number; n={n!r} was given.")
-    variance: Floats = shares * (1.0 - shares) / n * (1.0 + (n - 1) * icc)
-    return variance
-
-
 # -- checks ---------------------------------------------------------------------------------------------------------
-
-
-def _probabilities(name: str, p: float | Floats) -> Floats:
-    shares = np.asarray(p, np.float64)
-    if len(wrong := np.argwhere(~((shares >= 0.0) & (shares <= 1.0)))):
-        place = tuple(wrong[0].tolist())
-        raise OutOfRangeError(f"Probabilities lie in [0, 1]; {name} holds {shares[place]}{at_index(place)}.")
-    return shares
-
-
-def _distributions(p: Floats) -> Floats:
-    shares = _probabilities("p", p)
-    if not shares.ndim:
-        raise OutOfRangeError("Probabilities of answers are [..., answers]; a single number was given.")
-    total = shares.sum(axis=-1)
-    if len(wrong := np.argwhere(~(np.abs(total - 1.0) <= _NORMALISED))):
-        place = tuple(wrong[0].tolist())
-        raise OutOfRangeError(
-            f"Probabilities of all answers sum to 1; those{at_index(place)} sum to {float(total[place])!r}."
-        )
-    normalised: Floats = shares / total[..., None]
-    return normalised
 
 
 def _weights(weights: Floats | None, questions: int) -> Floats:
@@ -570,8 +312,8 @@ def _weights(weights: Floats | None, questions: int) -> Floats:
     if q.shape != (questions,):
         raise OutOfRangeError(f"Weights are one number for each of the {questions} questions; the shape is {q.shape}.")
     if len(wrong := np.flatnonzero(~((q >= 0.0) & (q < np.inf)))) or not q.any():
-        found = f"question {wrong[0]} has {q[wrong[0]]}" if len(wrong) else "all are 0"
-        raise OutOfRangeError(f"Weights are finite numbers from 0, not all of them 0; {found}.")
+        problem = f"question {wrong[0]} has {q[wrong[0]]}" if len(wrong) else "all are 0"
+        raise OutOfRangeError(f"Weights are finite numbers from 0, not all of them 0; {problem}.")
     normalised: Floats = q / q.sum()
     return normalised
 
@@ -580,8 +322,3 @@ def _require_integers(**arrays: npt.NDArray[Any]) -> None:
     for name, array in arrays.items():
         if array.size and array.dtype.kind not in "iu":
             raise OutOfRangeError(f"Numbers of calls are integers; {name} holds {array.dtype}.")
-
-
-def _check_icc(icc: float) -> None:
-    if not 0.0 <= icc <= 1.0:
-        raise OutOfRangeError(f"An intraclass correlation lies in [0, 1]; {icc} was given.")

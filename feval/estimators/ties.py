@@ -1,12 +1,12 @@
-"""What a tie is worth: the gold answer's credit when it shares the lead with t rivals.
+"""Tie rules: the gold answer's credit when it shares the lead with t rivals.
 
-    uniform     1 / (t + 1)    the leader is drawn by lot, as eq. (3) of the voting papers leaves it; the default
+    uniform     1 / (t + 1)    a random leader wins, as eq. (3) of the voting papers leaves it; the default
     strict      0              a tie is lost: every rival must have fewer votes, eq. (7) of "Compute-efficient evaluation of LLM
                                voting accuracy"
     lenient     1              a tie is won: what `argmax` does when the gold answer is listed first
 
 All three are linear functionals of polynomials in a variable y that marks each rival in the tie: int_0^1 y^t dy = 1 / (t + 1),
-y = 0 and y = 1. So each is a sum over a few nodes.
+y = 0 and y = 1. So each is a sum over a few nodes. Assumes nothing about the calls.
 """
 
 from __future__ import annotations
@@ -14,23 +14,18 @@ from __future__ import annotations
 from functools import cache
 
 import numpy as np
-import numpy.typing as npt
 
 from feval.errors import UnknownNameError
+from feval.estimators.arrays import Floats
 
 __all__ = ["TIES", "check_ties", "tie_nodes"]
 
-Floats = npt.NDArray[np.float64]
-
 TIES = ("uniform", "strict", "lenient")
-"""The rules there are."""
+"""The tie rules by name."""
 
 
 def check_ties(ties: str) -> None:
-    """Refuse a rule that nobody knows.
-
-    The rules of the module: eqs. (3) and (7) of "Compute-efficient evaluation of LLM voting accuracy". Arithmetic;
-    assumes nothing of the calls.
+    """Refuse an unknown tie rule.
 
     Args:
         ties: a name.
@@ -43,13 +38,10 @@ def check_ties(ties: str) -> None:
 
 
 def tie_nodes(rivals: int, ties: str = "uniform") -> tuple[Floats, Floats]:
-    """Nodes and weights that give the credit of a product over some rivals, without rounding beyond that of doubles.
-
-    The credits 1 / (t + 1), 0 and 1 as sums over nodes (eqs. (3) and (7) of "Compute-efficient evaluation of LLM voting
-    accuracy"; quadrature: feval's own). Arithmetic; assumes nothing of the calls.
+    """Quadrature nodes and weights for the credit of a tie, exact for polynomials of this degree.
 
     Args:
-        rivals: how many may share the lead: the degree of the polynomial in y.
+        rivals: rivals that may share the lead, the degree of the polynomial in y.
         ties: one of `TIES`.
 
     Returns:

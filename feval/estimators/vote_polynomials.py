@@ -2,12 +2,13 @@
 
     P_n(q) = Pr{Bin(2n + 1, q) >= n + 1} = I_q(n + 1, n + 1)                (arXiv 2605.03379, eq. (2))
 
-Budgets are indexed by n: n = 0 is one call, 1 three votes, 2 five votes. An even budget is no new one: with fair ties 2n votes
-are as accurate as 2n - 1 (appendix A.1), so `even_vote_accuracy` is P_{n-1}.
+Budgets are indexed by n: n = 0 is one call, 1 three votes, 2 five votes. Even budgets add nothing: with fair ties 2n votes are
+as accurate as 2n - 1 (appendix A.1), so `even_vote_accuracy` is P_{n-1}. Assumes calls that are independent given the question,
+each right with probability q.
 
-`UnitPolynomial` holds any polynomial on [0, 1] by its Bernstein coefficients, as exact fractions. Majorities are at home there:
-P_n has n + 1 zeros and n + 1 ones, and a coefficient of the elevated P_n is the chance of a majority among draws without
-replacement. From the coefficients lower bounds follow that are proofs (`least_value`), not samples of a grid.
+`UnitPolynomial` holds any polynomial on [0, 1] by its Bernstein coefficients, as exact fractions. P_n has n + 1 zeros and then
+n + 1 ones, and a coefficient of the elevated P_n is the probability of a majority among draws without replacement. The
+coefficients give lower bounds that are proofs (`least_value`), unlike samples on a grid.
 """
 
 from __future__ import annotations
@@ -23,8 +24,11 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import scipy
 
 from feval.errors import OutOfRangeError
+from feval.estimators.arrays import Floats
+from feval.estimators.checks import checked_probabilities, is_whole
 
 __all__ = [
     "LARGEST_BUDGET",
@@ -38,38 +42,30 @@ __all__ = [
     "majority_slope",
 ]
 
-Floats = npt.NDArray[np.float64]
-
 LARGEST_BUDGET = 50_000
-"""Largest n, 100,001 votes: beyond it the infinite-vote endpoint is what can be said."""
+"""Largest n: 100,001 votes. Beyond it use the infinite-vote endpoint."""
 
 
 def majority_accuracy(n: int, q: npt.ArrayLike) -> Floats:
     """P_n(q) = I_q(n + 1, n + 1), the accuracy of a majority of 2n + 1 votes (arXiv 2605.03379, eq. (2)).
-
-    Assumes that the calls on a question are independent given the question, each right with probability q.
 
     Args:
         n: index of the budget; 2n + 1 votes.
         q: [...] probabilities.
 
     Returns:
-        [...] probabilities, to some 1e-15.
+        [...] probabilities, to about 1e-15.
 
     Raises:
         OutOfRangeError: n outside 0..50,000, or a q outside [0, 1].
     """
-    from scipy.special import betainc
-
     check_budget(n)
-    accuracy: Floats = betainc(n + 1.0, n + 1.0, probabilities(q))
+    accuracy: Floats = scipy.special.betainc(n + 1.0, n + 1.0, checked_probabilities(q))
     return accuracy
 
 
 def even_vote_accuracy(votes: int, q: npt.ArrayLike) -> Floats:
     """Accuracy of 2n votes with fair ties: P_{n-1}(q), that of one vote fewer (arXiv 2605.03379, appendix A.1).
-
-    Assumes calls that are independent given the question, each right with probability q.
 
     Args:
         votes: an even number, 2 or more.
@@ -92,8 +88,6 @@ def even_vote_accuracy(votes: int, q: npt.ArrayLike) -> Floats:
 def budget_index(votes: int) -> int:
     """The n of an odd number of votes 2n + 1.
 
-    arXiv 2605.03379, eq. (2) and appendix A.1. Arithmetic; assumes nothing of the calls.
-
     Args:
         votes: an odd number from 1.
 
@@ -101,7 +95,7 @@ def budget_index(votes: int) -> int:
         n = (votes - 1) / 2.
 
     Raises:
-        OutOfRangeError: an even number of votes, or none. The message says which odd budget an even one equals.
+        OutOfRangeError: an even number of votes, or none. The message names the equivalent odd budget.
     """
     if not is_whole(votes) or votes < 1:
         raise OutOfRangeError(f"A vote needs 1 call or more, a whole number; {votes!r} were asked for.")
@@ -116,14 +110,12 @@ def budget_index(votes: int) -> int:
 def majority_slope(n: int, q: Floats) -> Floats:
     """P_n'(q) = (2n + 1) C(2n, n) (q (1 - q))^n.
 
-    The derivative of arXiv 2605.03379, eq. (2). Assumes calls that are independent given the question.
-
     Args:
         n: index of the budget.
         q: [...] probabilities in [0, 1], not checked.
 
     Returns:
-        [...] slopes; relative error some n x 1e-16.
+        [...] slopes; relative error about n x 1e-16.
     """
     u = 1.0 - 2.0 * q
     return _scale(n) * _power(u, n)
@@ -131,8 +123,6 @@ def majority_slope(n: int, q: Floats) -> Floats:
 
 def majority_curvature(n: int, q: Floats) -> Floats:
     """P_n''(q) = n (1 - 2q) (2n + 1) C(2n, n) (q (1 - q))^(n - 1).
-
-    The second derivative of arXiv 2605.03379, eq. (2). Assumes calls that are independent given the question.
 
     Args:
         n: index of the budget.
@@ -148,7 +138,7 @@ def majority_curvature(n: int, q: Floats) -> Floats:
 
 
 def _power(u: Floats, n: int) -> Floats:
-    """(1 - u^2)^n, that is (4 q (1 - q))^n, without losing digits where u is small."""
+    """(1 - u^2)^n = (4 q (1 - q))^n, without losing digits where u is small."""
     if n == 0:
         return np.ones_like(u)
     with np.errstate(divide="ignore"):  # log 0 at q = 0 and 1, where the power is 0
@@ -180,7 +170,7 @@ class UnitPolynomial:
 
     @classmethod
     def of_powers(cls, coefficients: Sequence[Any]) -> UnitPolynomial:
-        """From sum_k coefficients[k] q^k; whole numbers, floats, fractions or strings such as "1/3".
+        """Make it from sum_k coefficients[k] q^k; integers, floats, fractions or strings such as "1/3".
 
         Args:
             coefficients: lowest power first, at least one.
@@ -201,14 +191,14 @@ class UnitPolynomial:
 
     @property
     def degree(self) -> int:
-        """d; the polynomial's own degree may be lower."""
+        """d; the degree in powers of q may be lower."""
         return len(self.coefficients) - 1
 
     def elevated(self, degree: int) -> UnitPolynomial:
-        """The same polynomial with the coefficients of a higher degree.
+        """The same polynomial, written in a higher degree.
 
         Args:
-            degree: at least this one's.
+            degree: at least the current one.
         """
         raised = list(self.coefficients)
         for d in range(self.degree + 1, degree + 1):
@@ -245,7 +235,7 @@ class UnitPolynomial:
         return UnitPolynomial(tuple(self.degree * (b - a) for a, b in pairwise(c)))
 
     def __call__(self, q: npt.ArrayLike) -> Floats:
-        """[...] values at [...] q in [0, 1], by de Casteljau's convex combinations: nothing cancels that need not."""
+        """[...] values at [...] q in [0, 1], by de Casteljau's convex combinations, which avoid cancellation."""
         at = np.asarray(q, np.float64)
         rows: Floats = np.array([float(value) for value in self.coefficients]).reshape(-1, *[1] * at.ndim)
         rows = np.broadcast_to(rows, (self.degree + 1, *at.shape))
@@ -257,8 +247,6 @@ class UnitPolynomial:
 
 def majority_polynomial(n: int) -> UnitPolynomial:
     """P_n with exact coefficients: n + 1 zeros, then n + 1 ones.
-
-    arXiv 2605.03379, eq. (2), in Bernstein form. Assumes calls that are independent given the question.
 
     Args:
         n: index of the budget.
@@ -274,17 +262,15 @@ def majority_polynomial(n: int) -> UnitPolynomial:
 
 
 def least_value(polynomial: UnitPolynomial, slack: float = 1e-13, most_pieces: int = 20_000) -> Fraction:
-    """A number that the polynomial provably does not fall below anywhere on [0, 1], and that it nearly attains.
+    """A proven lower bound of a polynomial on [0, 1], within `slack` of its minimum.
 
     On any piece of [0, 1] a polynomial lies above the least of its Bernstein coefficients there. Pieces are halved, the lowest
-    first, until that bound is within `slack` of a value the polynomial takes. All arithmetic is on integers: what is returned
-    is a proof, with no rounding to argue away.
-
-    Feval's own, by Bernstein's convex hull property and bisection. Arithmetic; assumes nothing of the calls.
+    first, until that bound is within `slack` of a value the polynomial takes. All arithmetic is on integers, so the bound is a
+    proof without rounding. Feval's own.
 
     Args:
         polynomial: any.
-        slack: how close the bound must come to the minimum.
+        slack: largest distance of the bound from the minimum.
         most_pieces: halvings after which to give up.
 
     Returns:
@@ -327,7 +313,7 @@ def _halves(coefficients: npt.NDArray[Any], degree: int) -> tuple[npt.NDArray[An
 
 
 def check_budget(n: float) -> None:
-    """Refuse what is no index of a budget.
+    """Refuse a number that is not a budget index.
 
     Args:
         n: a whole number from 0 to 50,000.
@@ -335,76 +321,11 @@ def check_budget(n: float) -> None:
     Raises:
         OutOfRangeError: anything else.
     """
-    if isinstance(n, bool) or not isinstance(n, int | np.integer) or not 0 <= n <= LARGEST_BUDGET:
+    if not is_whole(n) or not 0 <= n <= LARGEST_BUDGET:
         raise OutOfRangeError(
             f"A budget of 2n + 1 votes has a whole n from 0 to {LARGEST_BUDGET:,}; n = {n!r} was given. For more votes ask for "
             "the infinite-vote endpoint; budget_index(votes) gives the n of an odd number of votes."
         )
-
-
-def probabilities(values: npt.ArrayLike, name: str = "q") -> Floats:
-    """The values as floats, refused if one is no probability.
-
-    Args:
-        values: [...] numbers or fractions.
-        name: what to call them in the message.
-
-    Returns:
-        [...] floats in [0, 1].
-
-    Raises:
-        OutOfRangeError: a value outside [0, 1] or NaN; the message has its index.
-    """
-    try:
-        checked: Floats = np.asarray(values, np.float64)
-    except (TypeError, ValueError) as error:
-        raise OutOfRangeError(f"Probabilities are numbers in rows of equal length; {name} is {values!r}.") from error
-    wrong = np.argwhere(~((checked >= 0.0) & (checked <= 1.0)))
-    if len(wrong):
-        place = tuple(wrong[0].tolist())
-        at = f"{name}[{', '.join(map(str, place))}]" if place else name
-        raise OutOfRangeError(
-            f"Probabilities lie in [0, 1]; {at} is {float(checked[place])!r}. Correct or leave it out."
-        )
-    return checked
-
-
-def is_whole(number: object) -> bool:
-    """Whether it is an integer, Python's or NumPy's, and no truth value.
-
-    Args:
-        number: anything.
-    """
-    return isinstance(number, int | np.integer) and not isinstance(number, bool)
-
-
-def broadcast(**arrays: npt.ArrayLike) -> tuple[npt.NDArray[Any], ...]:
-    """The arrays in one common shape.
-
-    Args:
-        arrays: by the names they have in messages.
-
-    Raises:
-        OutOfRangeError: ragged rows, or shapes that do not fit.
-    """
-    try:
-        return np.broadcast_arrays(*(np.asarray(array) for array in arrays.values()))
-    except ValueError as error:
-        raise OutOfRangeError(
-            f"One value stands beside each other one in {', '.join(arrays)}; their shapes do not fit: {error}"
-        ) from error
-
-
-def at_index(place: tuple[int, ...]) -> str:
-    """Where in a table, for messages: nothing for a single value.
-
-    Args:
-        place: an index.
-
-    Returns:
-        Such as " at index [3]", with its space.
-    """
-    return f" at index {[int(i) for i in place]}" if place else ""
 
 
 def _fraction(value: Any, index: int) -> Fraction:

@@ -1,4 +1,4 @@
-"""What forecasts are made from: right and wrong calls per question, and the two moments that they estimate."""
+"""Right calls per question, and the two moments that they estimate: what forecasts and plans are made from."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from feval.errors import OutOfRangeError
+from feval.estimators.arrays import Floats, Integers
 from feval.estimators.inference.bootstrap import bootstrap_means
 from feval.estimators.two_call.moments import Moments
 
@@ -24,24 +25,21 @@ __all__ = [
     "sample_moments",
 ]
 
-Integers = npt.NDArray[np.integer[Any]]
-Floats = npt.NDArray[np.float64]
-
 _FEWEST_IN_A_CELL = 5  # as `PairTable.sparse` has it
 
 MOST_VOTES = 10_000
-"""The largest M that a forecast is made for."""
+"""The largest M of a forecast."""
 
 
 @dataclass(frozen=True, eq=False)
 class SampleMoments:
-    """Estimates of mu = E Q and nu = E Q^2, Q being the probability that a call on a random question is right.
+    """Estimates of mu = E Q and nu = E Q^2, Q the probability that a call on a random question is right.
 
     Attributes:
         mu: mean over questions of c / G, unbiased.
-        nu: mean of c (c - 1) / (G (G - 1)), unbiased for independent calls; clipped to what a law can have.
-        clipped: whether it had to be: the calls disagreed more often than independent ones would.
-        resampled: [R, 2] (mu, nu) of R resamples of the questions, nu clipped likewise.
+        nu: mean of c (c - 1) / (G (G - 1)), unbiased for independent calls; clipped to [mu^2, mu].
+        clipped: whether it was: the calls disagreed more often than independent ones would.
+        resampled: [R, 2] (mu, nu) of R resamples of the questions, clipped likewise.
     """
 
     mu: float
@@ -51,13 +49,13 @@ class SampleMoments:
 
 
 def checked_votes(m: Any) -> list[int]:
-    """Numbers of votes, ascending.
+    """Check numbers of votes and return them in ascending order.
 
     Args:
         m: distinct integers from 1 to 10,000.
 
     Raises:
-        OutOfRangeError: none, one out of range, or one that comes twice.
+        OutOfRangeError: no number, one out of range, or one given twice.
     """
     votes = [int(value) for value in m]
     wrong = next((value for value in votes if not 1 <= value <= MOST_VOTES), None)
@@ -71,7 +69,7 @@ def checked_votes(m: Any) -> list[int]:
 
 
 def ordered_by_key(dataset: Dataset, rows: npt.NDArray[np.intp]) -> npt.NDArray[np.intp]:
-    """[Q] rows in the order of their question keys, so that intervals do not depend on the recording's order."""
+    """[Q] rows sorted by question key, so that intervals do not depend on the recording's order."""
     return rows[np.argsort(dataset.question_keys[rows], kind="stable")]
 
 
@@ -96,7 +94,7 @@ def sample_moments(right: Integers, size: Integers, *, resamples: int, seed: int
 def rare_pairs(right: Integers, size: Integers) -> str | None:
     """Name the kinds of pairs of calls that fewer than 5 questions show, such as "both wrong 0"; `None` if there are none.
 
-    Resampled questions hold no more kinds than the questions do: without one, their moments look surer than they are.
+    Resamples never show a kind that the questions lack, so their moments then look more certain than they are.
 
     Args:
         right: [Q] right calls.
@@ -104,10 +102,10 @@ def rare_pairs(right: Integers, size: Integers) -> str | None:
     """
     wrong = size - right
     kinds = {"both right": right >= 2, "one right": (right >= 1) & (wrong >= 1), "both wrong": wrong >= 2}
-    shown = {kind: int(np.count_nonzero(questions)) for kind, questions in kinds.items()}
-    return ", ".join(f"{kind} {count}" for kind, count in shown.items() if count < _FEWEST_IN_A_CELL) or None
+    counts = {kind: int(np.count_nonzero(questions)) for kind, questions in kinds.items()}
+    return ", ".join(f"{kind} {count}" for kind, count in counts.items() if count < _FEWEST_IN_A_CELL) or None
 
 
 def moments_of(sample: SampleMoments) -> tuple[Moments, Moments]:
-    """The sample's moments (a scalar table) and those of its resamples [R]."""
+    """The moments of the sample (a scalar table) and of its resamples [R]."""
     return Moments.of(sample.mu, sample.nu), Moments.of(sample.resampled[:, 0], sample.resampled[:, 1])

@@ -21,8 +21,9 @@ from feval.estimators.inference.intervals import accuracy_interval
 from feval.estimators.votes.plurality import LARGEST_POOL
 from feval.evaluation.curves import self_consistency_curve
 from feval.recording import Recording
-from feval.replay import LLM, Dataset, load
-from feval.report.pictures.curve import curve_panels_png, curves_png
+from feval.replay import LLM, Dataset
+from feval.replay.loading import load
+from feval.report import pictures
 
 if TYPE_CHECKING:
     from feval.evaluation.curves import Curve
@@ -197,8 +198,8 @@ def picture(recording: Recording) -> bytes | None:
     if not panels:
         return None
     if len(panels) == 1:
-        return curves_png(panels[0])
-    return curve_panels_png(panels)
+        return pictures.curves_png(panels[0])
+    return pictures.curve_panels_png(panels)
 
 
 def _curves(recording: Recording, dataset: str) -> Iterable[Curve]:

@@ -1,1 +1,1 @@
-"""What a curve looks like to people: tables, pictures, CSV, and the folder they are written to. Computes no result."""
+"""What results look like to people: tables, pictures, a page, and the folder they are written to. Computes nothing."""

@@ -1,4 +1,4 @@
-"""Report files on disk: written whole or not at all, and never over somebody's other data."""
+"""Report files on disk: written completely or not at all, and never over other data."""
 
 from __future__ import annotations
 
@@ -14,32 +14,32 @@ __all__ = ["check_folder", "save_files"]
 
 
 def save_files(folder: Path, files: Mapping[str, bytes], *, replace: bool = False, option: str = "--out") -> list[Path]:
-    """Write report files into a folder, which is made if need be.
+    """Write report files into a folder, which is created if needed.
 
-    A file that is there with the same bytes is left alone, so repeating a command is free; one with other bytes is
-    refused before anything is written.
+    A file with the same bytes is left alone, so a command can be repeated; one with other bytes is refused before anything
+    is written.
 
     Args:
-        folder: where to.
+        folder: target.
         files: file name -> content.
         replace: overwrite files with other content instead of refusing.
-        option: that named the place, for messages.
+        option: the option that named the folder, for messages.
 
     Returns:
         The path of each file, in the order given.
 
     Raises:
-        StorageError: a file is there with other content, the folder lies inside a recording, or the disk said no.
+        StorageError: a file exists with other content, the folder is inside a recording, or writing failed.
     """
     paths = [folder / name for name in files]
     named = folder.absolute() if folder == Path() else folder
     check_folder(folder, option)
     try:
         changed = {path: data for path, data in zip(paths, files.values(), strict=True) if not _holds(path, data)}
-        taken = [path.name for path in changed if path.exists()]
-        if taken and not replace:
+        conflicts = [path.name for path in changed if path.exists()]
+        if conflicts and not replace:
             raise StorageError(
-                f"{named} already holds {', '.join(taken)} with other content, and nothing was overwritten. "
+                f"{named} already holds {', '.join(conflicts)} with other content, and nothing was overwritten. "
                 f"Choose another place with {option}, or pass --force to replace."
             )
         folder.mkdir(parents=True, exist_ok=True)
@@ -53,14 +53,14 @@ def save_files(folder: Path, files: Mapping[str, bytes], *, replace: bool = Fals
 
 
 def check_folder(folder: Path, option: str = "--out") -> None:
-    """Refuse a folder that reports cannot be written to, before the work that would be lost.
+    """Refuse a folder that cannot be written to, before any work is done.
 
     Args:
-        folder: there, or to be made.
-        option: that named it, for messages.
+        folder: existing, or to be created.
+        option: the option that named it, for messages.
 
     Raises:
-        StorageError: it is a file, lies inside a recording, or may not be written to.
+        StorageError: it is a file, is inside a recording, or is not writable.
     """
     there = next(path for path in (folder, *folder.absolute().parents) if path.exists())
     if not there.is_dir():
@@ -80,7 +80,7 @@ def _holds(path: Path, data: bytes) -> bool:
 
 
 def _write_together(files: Mapping[Path, bytes]) -> None:
-    """Write all under temporary names beside the paths, then rename: a full disk leaves the old files, and no mixture."""
+    """Write all files under temporary names, then rename: a full disk leaves the old files, never a mixture."""
     temporary = {path.with_name(f".{path.name}.{os.getpid()}.part"): path for path in files}
     try:
         for part, path in temporary.items():

@@ -1,4 +1,4 @@
-"""Text that came out of a file or an LLM, made safe to show, and numbers made readable."""
+"""Text from files and LLMs made safe to show, and numbers made readable."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ __all__ = [
     "visible",
 ]
 
-_NO_DIFFERENCE = 1e-11  # what rounding leaves of a difference of zero, as in `estimators.paired`
+_NO_DIFFERENCE = 1e-11  # rounding error of a difference of zero, as in `paired`
 
 # Control, format (bidirectional overrides, zero-width), surrogate, line and paragraph separator: each can move the
 # cursor, colour the terminal, reorder a line or forge a second one.
@@ -28,9 +28,9 @@ _UNSAFE_CATEGORIES = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})
 
 
 def visible(text: str) -> str:
-    r"""Return `text` on one line with every character that could steer a terminal spelled out, such as `\x1b`.
+    r"""Return text on one line with every character that could steer a terminal escaped, such as `\x1b`.
 
-    Names, ids and answers in a recording are written by strangers and by LLMs; whatever is printed passes through here.
+    Names, ids and answers in a recording are untrusted; everything printed goes through here.
     """
     if text.isascii() and text.isprintable():
         return text
@@ -47,16 +47,16 @@ def counted(number: int, noun: str) -> str:
 
 
 def counted_questions(number: int, left_out: LeftOut) -> str:
-    """Write how many questions numbers are over and how many were left out, and why."""
+    """Write how many questions there are, and how many were left out and why."""
     reasons = ((left_out.unlabelled, "no readable gold"), (left_out.short_pools, "too few CoTs"))
-    said = ", ".join(f"{len(ids):,} with {reason}" for ids, reason in reasons if ids)
-    return counted(number, "question") + (f" (left out: {said})" if said else "")
+    parts = ", ".join(f"{len(ids):,} with {reason}" for ids, reason in reasons if ids)
+    return counted(number, "question") + (f" (left out: {parts})" if parts else "")
 
 
 def percent(share: float) -> str:
     """Write a share between 0 and 1 as a percentage with two decimals and no sign, such as 65.07.
 
-    The last bits of a float do not decide which way a half is rounded: equal shares look equal however they were computed.
+    Rounded twice, so that equal shares computed in different ways look equal.
     """
     return f"{round(100 * share, 9):.2f}"
 
@@ -64,8 +64,7 @@ def percent(share: float) -> str:
 def signed_points(difference: float) -> str:
     """Write a difference of two shares in percentage points, with its sign and two decimals, such as +7.70.
 
-    A smaller one has the decimals that its first digit needs, such as -0.0009, so that it does not look like none; what is left
-    of one by rounding is none.
+    A smaller one gets the decimals that its first digit needs, such as -0.0009; rounding error counts as 0.
     """
     points = 100 * difference if abs(difference) > _NO_DIFFERENCE else 0.0
     return f"{points:+.{2 if abs(points) >= 0.005 else decimals_for([points], 1)}f}"
@@ -80,12 +79,12 @@ def plain_number(value: float) -> str:
 
 
 def decimals_for(values: Iterable[float], significant: int = 3) -> int:
-    """Return how many decimals show the smallest positive value with that many significant digits (2 at least)."""
+    """Return how many decimals (2 or more) show the smallest positive value with so many significant digits."""
     smallest = min((abs(value) for value in values if value), default=1.0)
     exponent = int(f"{smallest:e}".partition("e")[2])
     return min(max(significant - 1 - exponent, 2), 18)
 
 
 def fixed(value: float | None, decimals: int) -> str:
-    """Write a number with a fixed count of decimals, so that a column lines up; nothing known is a dash."""
+    """Write a number with so many decimals, so that a column lines up; an unknown one is a dash."""
     return "-" if value is None else f"{value:,.{decimals}f}"

@@ -56,15 +56,6 @@ def test_large_pools_and_many_candidates_are_counted() -> None:
     assert vote_counts(np.zeros((1, 300), np.int8), np.array([0])).gold.tolist() == [300]
 
 
-def test_blocks_do_not_show(monkeypatch: pytest.MonkeyPatch) -> None:
-    codes = np.random.Generator(np.random.Philox(key=0)).integers(-2, 5, (101, 9), dtype=np.int8)
-    whole = vote_counts(codes, np.zeros(101, np.int8))
-    monkeypatch.setattr("feval.estimators.counts._BLOCK", 30)
-    blocks = vote_counts(codes, np.zeros(101, np.int8))
-    for field in ("gold", "rivals", "no_answer", "size"):
-        assert (getattr(blocks, field) == getattr(whole, field)).all()
-
-
 @pytest.mark.parametrize(
     ("codes", "gold", "words"),
     [

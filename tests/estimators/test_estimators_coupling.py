@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 from scipy.integrate import dblquad
 
 from feval.errors import OutOfRangeError
-from feval.estimators.coupling.coupling import coupled_statistics, equal_error_samples, estimation_error
 from feval.estimators.coupling.gumbel_coupling import (
     coupled_correctness,
     gumbel_agreement,
@@ -21,6 +20,7 @@ from feval.estimators.coupling.gumbel_coupling import (
     laws_of_counts,
     score_difference_variance,
 )
+from feval.estimators.coupling.recorded_pairs import coupled_statistics, equal_error_samples, estimation_error
 from feval.estimators.coupling.winrates import (
     average_winrates,
     ranked_winrates,
@@ -73,7 +73,11 @@ def raced(p: Floats, q: Floats) -> Floats:
 
 @pytest.mark.parametrize(
     ("p", "q"),
-    [([0.5, 0.3, 0.2], [0.2, 0.2, 0.6]), ([0.5, 0.5, 0.0], [0.1, 0.3, 0.6]), ([0.7, 0.1, 0.2], [0.0, 0.4, 0.6])],
+    [
+        pytest.param([0.5, 0.3, 0.2], [0.2, 0.2, 0.6], marks=pytest.mark.slow),
+        ([0.5, 0.5, 0.0], [0.1, 0.3, 0.6]),
+        pytest.param([0.7, 0.1, 0.2], [0.0, 0.4, 0.6], marks=pytest.mark.slow),
+    ],
 )
 def test_the_joint_law_is_the_integral_of_the_race(p: list[float], q: list[float]) -> None:
     assert gumbel_coupling_joint(p, q) == pytest.approx(raced(np.array(p), np.array(q)), abs=2e-5)
@@ -113,17 +117,17 @@ def test_right_answers_are_never_negatively_correlated(laws: tuple[Floats, Float
     joint = gumbel_coupling_joint(p, q)
     raw = joint[np.ix_(right, right)].sum() - p[right].sum() * q[right].sum()
     assert raw >= -1e-14
-    told = coupled_correctness(p, q, right)
-    assert told.both == pytest.approx(joint[np.ix_(right, right)].sum(), abs=1e-14)
-    assert told.covariance == pytest.approx(raw, abs=1e-14)
-    assert told.variance_independent - told.variance_coupled == pytest.approx(2 * raw, abs=1e-13)
-    assert told.variance_coupled >= 0
+    result = coupled_correctness(p, q, right)
+    assert result.both == pytest.approx(joint[np.ix_(right, right)].sum(), abs=1e-14)
+    assert result.covariance == pytest.approx(raw, abs=1e-14)
+    assert result.variance_independent - result.variance_coupled == pytest.approx(2 * raw, abs=1e-13)
+    assert result.variance_coupled >= 0
 
 
 @given(st.floats(0, 1), st.floats(0, 1))
 def test_two_answers_share_what_they_can(a: float, b: float) -> None:
-    told = coupled_correctness([a, 1 - a], [b, 1 - b], [True, False])
-    assert told.both == pytest.approx(min(a, b), abs=1e-14)
+    result = coupled_correctness([a, 1 - a], [b, 1 - b], [True, False])
+    assert result.both == pytest.approx(min(a, b), abs=1e-14)
     rates = two_token_winrates(a, b)
     scored = scored_winrates([a, 1 - a], [b, 1 - b], [1.0, 0.0])
     assert scored.coupled == pytest.approx(rates.coupled, abs=1e-14)
@@ -146,24 +150,24 @@ def test_the_variance_falls_by_twice_the_covariance_within_prompts() -> None:
     generator = np.random.default_rng(2)
     p, q = generator.dirichlet(np.ones(4), size=(2, 9))
     right = np.eye(4, dtype=bool)[generator.integers(4, size=9)]
-    told = score_difference_variance(p, q, right)
-    assert told.independent - told.coupled == pytest.approx(2 * told.within_covariance, abs=1e-15)
+    result = score_difference_variance(p, q, right)
+    assert result.independent - result.coupled == pytest.approx(2 * result.within_covariance, abs=1e-15)
     a, b = (p * right).sum(axis=1), (q * right).sum(axis=1)
     # One Bernoulli each: over prompts and noise.
     mean = (a - b).mean()
-    assert told.independent == pytest.approx((a * (1 - b) + b * (1 - a)).mean() - mean**2, abs=1e-14)
-    assert told.total_covariance == pytest.approx(told.within_covariance + np.cov(a, b, ddof=0)[0, 1], abs=1e-15)
+    assert result.independent == pytest.approx((a * (1 - b) + b * (1 - a)).mean() - mean**2, abs=1e-14)
+    assert result.total_covariance == pytest.approx(result.within_covariance + np.cov(a, b, ddof=0)[0, 1], abs=1e-15)
 
 
 @given(st.integers(2, 4), st.integers(2, 5), st.randoms(use_true_random=False))
 def test_coupled_statistics_are_sample_covariances(questions: int, calls: int, random: Any) -> None:
     x, y = (np.array([[random.randint(0, 1) for _ in range(calls)] for _ in range(questions)]) for _ in range(2))
-    told = coupled_statistics(x, y)
+    result = coupled_statistics(x, y)
     for q in range(questions):
         [[one, cov], [_, two]] = np.cov(x[q], y[q])
-        assert told.covariance[q] == pytest.approx(cov, abs=1e-15)
-        assert told.variance_independent[q] == pytest.approx(one + two, abs=1e-15)
-        assert told.variance_coupled[q] == pytest.approx(np.var(x[q] - y[q], ddof=1), abs=1e-15)
+        assert result.covariance[q] == pytest.approx(cov, abs=1e-15)
+        assert result.variance_independent[q] == pytest.approx(one + two, abs=1e-15)
+        assert result.variance_coupled[q] == pytest.approx(np.var(x[q] - y[q], ddof=1), abs=1e-15)
 
 
 @given(st.lists(st.integers(-1, 1), min_size=1, max_size=9), st.data())
@@ -188,36 +192,36 @@ def test_equal_error_finds_the_crossing() -> None:
     x = generator.random((60, 10))
     shared = (x < 0.6).astype(int) - (x < 0.5).astype(int)
     apart = (generator.random((60, 10)) < 0.6).astype(int) - (generator.random((60, 10)) < 0.5).astype(int)
-    told = equal_error_samples(shared, apart, 100)
+    result = equal_error_samples(shared, apart, 100)
     errors = estimation_error(shared, range(1, 601))
-    assert told.coupled == 1 + int(np.argmax(errors <= told.error))
-    assert told.coupled - 1 <= told.ratio * 100 <= told.coupled
-    assert told.low < told.ratio < told.high < 1
+    assert result.coupled == 1 + int(np.argmax(errors <= result.error))
+    assert result.coupled - 1 <= result.ratio * 100 <= result.coupled
+    assert result.low < result.ratio < result.high < 1
     level = equal_error_samples(apart, apart, 100)
     assert level.ratio == pytest.approx(1.0, abs=1e-9)
     assert (level.low, level.high) == pytest.approx((1.0, 1.0))
 
 
 def test_the_example_of_three_llms_and_two_prompts_changes_its_ranking() -> None:
-    told = average_winrates([[0.4, 0.48, 0.5], [1, 0.9, 0.89]])
-    assert told.independent == pytest.approx([0.1545, 0.15675, 0.16225])
-    assert told.coupled == pytest.approx([0.0525, 0.0225, 0.03])
-    assert told.ranking_coupled.tolist() == [0, 2, 1]
-    assert told.ranking_independent.tolist() == [2, 1, 0]
+    result = average_winrates([[0.4, 0.48, 0.5], [1, 0.9, 0.89]])
+    assert result.independent == pytest.approx([0.1545, 0.15675, 0.16225])
+    assert result.coupled == pytest.approx([0.0525, 0.0225, 0.03])
+    assert result.ranking_coupled.tolist() == [0, 2, 1]
+    assert result.ranking_independent.tolist() == [2, 1, 0]
 
 
 def test_level_llms_keep_their_order() -> None:
-    told = average_winrates([[0.5, 0.5, 0.5]])
-    assert told.ranking_coupled.tolist() == told.ranking_independent.tolist() == [0, 1, 2]
+    result = average_winrates([[0.5, 0.5, 0.5]])
+    assert result.ranking_coupled.tolist() == result.ranking_independent.tolist() == [0, 1, 2]
 
 
 @given(two_laws(4), st.data())
 def test_outcomes_are_a_law(laws: tuple[Floats, Floats], data: st.DataObject) -> None:
     p, q = laws
     score = data.draw(st.lists(st.integers(0, 2), min_size=len(p), max_size=len(p)))
-    told = scored_winrates(p, q, score)
+    result = scored_winrates(p, q, score)
     swapped = scored_winrates(q, p, score)
-    for mine, yours in ((told.coupled, swapped.coupled), (told.independent, swapped.independent)):
+    for mine, yours in ((result.coupled, swapped.coupled), (result.independent, swapped.independent)):
         assert mine.sum() == pytest.approx(1.0, abs=1e-13)
         assert mine == pytest.approx(yours[[1, 0, 2]], abs=1e-13)
 
@@ -235,9 +239,9 @@ def test_llms_that_cannot_be_told_apart_share_a_rank() -> None:
     generator = np.random.default_rng(5)
     noise = generator.random((400, 1)) * 0.2
     wins = np.hstack([0.5 + noise, 0.501 + noise, 0.2 + noise])
-    told = ranked_winrates(wins)
-    assert told.rank.tolist() == [1, 1, 3]
-    assert told.worst_rank.tolist() == [2, 2, 3]
+    result = ranked_winrates(wins)
+    assert result.rank.tolist() == [1, 1, 3]
+    assert result.worst_rank.tolist() == [2, 2, 3]
     assert ranked_winrates(wins, paired=True).rank.tolist() == [2, 1, 3]
     alike = ranked_winrates(np.full((5, 3), 0.25))
     assert (alike.rank.tolist(), alike.worst_rank.tolist()) == ([1, 1, 1], [3, 3, 3])
@@ -250,9 +254,9 @@ def test_few_questions_are_certain_of_nothing() -> None:
     for questions in (1, 2, 3):
         change = ranking_change([[1.0, 0.0]] * questions, [[0.0, 1.0]] * questions, resamples=999)
         assert change.p_values.tolist() == [0.5**questions]
-    told = equal_error_samples([[1, 0, 0, -1]], [[1, 1, 0, -1]], 2)
-    assert np.isnan([told.low, told.high]).all()
-    assert 0 < told.ratio <= 1
+    result = equal_error_samples([[1, 0, 0, -1]], [[1, 1, 0, -1]], 2)
+    assert np.isnan([result.low, result.high]).all()
+    assert 0 < result.ratio <= 1
 
 
 def test_the_interval_of_the_saving_holds_the_saving() -> None:
@@ -261,8 +265,8 @@ def test_the_interval_of_the_saving_holds_the_saving() -> None:
         level = generator.random((questions, 1))
         coupled = generator.choice([0, 0, 0, 1, -1], (questions, 6)) * (generator.random((questions, 6)) < level)
         independent = generator.choice([0, 1, -1], (questions, 6))
-        told = equal_error_samples(coupled, independent, 4, resamples=500)
-        assert 0.25 <= told.low <= told.ratio <= told.high
+        result = equal_error_samples(coupled, independent, 4, resamples=500)
+        assert 0.25 <= result.low <= result.ratio <= result.high
     nothing = equal_error_samples(np.zeros((5, 4)), np.tile([1, 0, -1, 0], (5, 1)), 4)
     assert (nothing.coupled, nothing.low, nothing.high) == (1, 0.25, 0.25)
 
@@ -288,13 +292,13 @@ def test_a_change_of_ranking_is_found_only_where_both_orders_are_certain() -> No
         (lambda: coupled_correctness([1.0], [1.0], [1]), "booleans"),
         (lambda: score_difference_variance([1.0], [1.0], [True]), "rows of p"),
         (lambda: score_difference_variance([[1.0]], [[1.0]], [True], [0.5, 0.5]), "one weight each"),
-        (lambda: laws_of_counts([[1, 0], [0, 0]]), "no answers counted"),
+        (lambda: laws_of_counts([[1, 0], [0, 0]]), "are all 0"),
         (lambda: coupled_statistics([[1]], [[0]]), "two calls or more"),
         (lambda: coupled_statistics([[1, 0]], [[0]]), "one shape"),
         (lambda: coupled_statistics([[1, np.nan]], [[0, 1]]), "finite"),
         (lambda: estimation_error([0.5], [1]), "1, 0 or -1"),
         (lambda: estimation_error([1, 0], [3]), "from 1 to the 2"),
-        (lambda: equal_error_samples([[1, 0]], [[0, 0]], 1), "no error to equal"),
+        (lambda: equal_error_samples([[1, 0]], [[0, 0]], 1), "no error to match"),
         (lambda: equal_error_samples([[1, 0]], [[0, 0], [1, 0]], 1), "same questions"),
         (lambda: sampled_winrates([[1.0]], [[0.0]], "other"), "two or more"),
         (lambda: sampled_winrates([[np.nan]], [[0.0]], "all"), "NaN"),

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from feval.errors import OutOfRangeError
-from feval.estimators.two_call.diagnostics import (
+from feval.estimators.votes.diagnostics import (
     QUARTERS,
     answer_entropy,
     difficulty_strata,
@@ -30,8 +30,8 @@ def test_mass_is_ranked_whether_right_or_wrong() -> None:
 def test_entropy_equals_scipys(counts: list[int]) -> None:
     from scipy.stats import entropy
 
-    found = answer_entropy(np.array(counts[:1]), np.array([counts[1:-1]]), np.array(counts[-1:]))
-    assert found[0] == pytest.approx(entropy(counts), abs=1e-14)
+    result = answer_entropy(np.array(counts[:1]), np.array([counts[1:-1]]), np.array(counts[-1:]))
+    assert result[0] == pytest.approx(entropy(counts), abs=1e-14)
 
 
 def test_entropy_of_certainty_is_zero() -> None:
@@ -64,21 +64,21 @@ def test_a_summary_has_the_means_of_each_stratum() -> None:
 
 def test_differences_are_paired_by_question() -> None:
     hotter = np.array([1, 4, 7, 8]), np.array([[3, 2, 2], [2, 2, 1], [1, 1, 1], [2, 0, 0]]), np.array([2, 1, 0, 0])
-    found = strata_difference(FOUR, hotter)
-    assert found.questions.tolist() == [1, 0, 1, 2]
-    assert found.accuracy[[0, 2, 3]] == pytest.approx([0.0, -0.2, -0.2])
-    assert found.accuracy_se[3] == pytest.approx(0.0, abs=1e-15)
-    assert found.candidates[[0, 2, 3]] == pytest.approx([1, 2, 1.5])
-    assert found.candidates_se[3] == pytest.approx(np.std([2, 1], ddof=1) / 2**0.5)
-    assert found.mass.shape == (4, 4)
-    assert found.mass[3] == pytest.approx([-0.2, 0.1, 0.05, 0.05])
-    assert (found.entropy[[0, 2, 3]] > 0).all()
-    assert np.isnan(found.accuracy_se[[0, 1, 2]]).all()
+    result = strata_difference(FOUR, hotter)
+    assert result.questions.tolist() == [1, 0, 1, 2]
+    assert result.accuracy[[0, 2, 3]] == pytest.approx([0.0, -0.2, -0.2])
+    assert result.accuracy_se[3] == pytest.approx(0.0, abs=1e-15)
+    assert result.candidates[[0, 2, 3]] == pytest.approx([1, 2, 1.5])
+    assert result.candidates_se[3] == pytest.approx(np.std([2, 1], ddof=1) / 2**0.5)
+    assert result.mass.shape == (4, 4)
+    assert result.mass[3] == pytest.approx([-0.2, 0.1, 0.05, 0.05])
+    assert (result.entropy[[0, 2, 3]] > 0).all()
+    assert np.isnan(result.accuracy_se[[0, 1, 2]]).all()
 
 
 def test_a_recording_does_not_differ_from_itself() -> None:
-    found = strata_difference(FOUR, FOUR, (1.0,))
-    assert [found.accuracy[0], found.entropy[0], found.candidates[0], *found.mass_se[0]] == [0.0] * 6
+    result = strata_difference(FOUR, FOUR, (1.0,))
+    assert [result.accuracy[0], result.entropy[0], result.candidates[0], *result.mass_se[0]] == [0.0] * 6
 
 
 def test_recordings_of_different_questions_are_refused() -> None:

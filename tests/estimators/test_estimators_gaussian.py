@@ -74,14 +74,6 @@ def test_it_is_exact_where_voting_is_a_coin_and_fails_with_many_rivals() -> None
     assert plurality_accuracy(*law, [10]).per_question()[0, 0] == pytest.approx(0.329, abs=5e-4)
 
 
-def test_many_questions_and_votes_are_solved_in_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
-    counts = np.random.Generator(np.random.Philox(key=2)).integers(0, 5, (300, 5)) + np.array([1, 0, 0, 0, 0])
-    shares = counts / counts.sum(axis=1, keepdims=True)
-    whole = gaussian_estimate(shares[:, 0], shares[:, 1:], range(1, 30)).per_question()
-    monkeypatch.setattr("feval.estimators.votes.gaussian._CHUNK_NUMBERS", 50)
-    assert gaussian_estimate(shares[:, 0], shares[:, 1:], range(1, 30)).per_question().tolist() == whole.tolist()
-
-
 def test_what_is_no_law_is_refused_with_question_and_value() -> None:
     with pytest.raises(OutOfRangeError, match=r"question 1 has -0\.1 in correct"):
         gaussian_estimate(np.array([0.1, -0.1]), np.zeros((2, 1)), [1])

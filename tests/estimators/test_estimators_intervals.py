@@ -34,7 +34,7 @@ def test_the_interval_covers_the_mean_of_every_law_from_five_questions_on(
     assert covered(values, a / (a + b)) >= 0.92 - 0.01  # two standard errors of 4,000 runs are 0.008
 
 
-@pytest.mark.parametrize("questions", [50, 300])
+@pytest.mark.parametrize("questions", [50, pytest.param(300, marks=pytest.mark.slow)])
 def test_from_fifty_questions_on_it_covers_as_often_as_it_says(questions: int) -> None:
     rng = np.random.default_rng(2)
     rates = [covered(rng.beta(a, b, (questions, 4_000)), a / (a + b)) for a, b in LAWS]

@@ -83,16 +83,16 @@ def test_cost_to_reach_by_hand() -> None:
 def test_cost_to_reach_is_the_first_cost_on_a_fine_grid(points: list[tuple[float, float]], target: float) -> None:
     points = list({cost: (cost, right) for cost, right in points}.values())
     cost, right = (np.array(column) for column in zip(*points, strict=True))
-    found = float(cost_to_reach(target, cost[None], right[None])[0])
+    result = float(cost_to_reach(target, cost[None], right[None])[0])
     order = np.argsort(cost)
     envelope = np.maximum.accumulate(right[order])
     if envelope[-1] < target:
-        assert found == math.inf
+        assert result == math.inf
         return
     grid = np.union1d(np.geomspace(cost.min(), cost.max(), 2001), cost)
     reached = np.interp(np.log(grid), np.log(cost[order]), envelope) >= target - 1e-9
     first = grid[np.argmax(reached)]
-    assert found == pytest.approx(first, rel=2 * math.log(max(cost.max() / cost.min(), 1 + 1e-9)) / 2000 + 1e-6)
+    assert result == pytest.approx(first, rel=2 * math.log(max(cost.max() / cost.min(), 1 + 1e-9)) / 2000 + 1e-6)
 
 
 def test_resamples_that_never_reach_it_take_part_as_infinite() -> None:
@@ -197,9 +197,9 @@ def test_the_hull_is_qhulls(ticks: list[int], seed: int, extra: int) -> None:
 def test_wins_count_ties_half_however_two_methods_depend_on_each_other() -> None:
     first, second = [1, 1, 0, 0, 1], [1, 0, 0, 1, 0]
     wins = sum(Fraction(a > b) + Fraction(a == b, 2) for a, b in zip(first, second, strict=True)) / 5
-    found = pairwise_wins(np.array([[np.mean(first), np.mean(second)]]))[0]
-    assert found[0, 1] == pytest.approx(float(wins))
-    assert found[0, 1] + found[1, 0] == pytest.approx(1)
+    result = pairwise_wins(np.array([[np.mean(first), np.mean(second)]]))[0]
+    assert result[0, 1] == pytest.approx(float(wins))
+    assert result[0, 1] + result[1, 0] == pytest.approx(1)
 
 
 def test_two_strengths_are_the_log_odds_of_their_wins() -> None:

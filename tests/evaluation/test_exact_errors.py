@@ -23,7 +23,7 @@ from typer.testing import CliRunner
 from feval import compare, evaluate, load
 from feval.cli import app
 from feval.comparison.plan import Plan
-from feval.estimators.stopping.orders import number_of_counts, partitions
+from feval.estimators.stopping.ends import number_of_counts, partitions
 from feval.evaluation.oracle import Oracle
 from feval.methods import AdaptiveConsistency, EarlyStopping, SelfConsistency, SingleCall
 from feval.methods.decisions import Decisions, Ledger

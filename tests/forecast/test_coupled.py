@@ -19,7 +19,7 @@ from typer.testing import CliRunner
 
 from feval.cli import app
 from feval.errors import ConflictError, NotRecordedError, OutOfRangeError, UnlabelledError, UsageError
-from feval.estimators.coupling.coupling import estimation_error
+from feval.estimators.coupling.recorded_pairs import estimation_error
 from feval.evaluation.evaluation import evaluate
 from feval.forecast.coupled import couple
 from feval.importers import import_recording
@@ -77,9 +77,9 @@ def right(llm: LLM, dataset: Dataset) -> np.ndarray[Any, np.dtype[np.float64]]:
 
 def test_figures_are_those_of_the_pools(recorded: Path) -> None:
     dataset, llms, apart = opened(recorded)
-    told = couple(dataset, llms, apart, samples=50, resamples=200)
-    assert told.noise == ("gumbel-v1", 7)
-    pair = told.pairs[1]
+    result = couple(dataset, llms, apart, samples=50, resamples=200)
+    assert result.noise == ("gumbel-v1", 7)
+    pair = result.pairs[1]
     assert (pair.first, pair.second) == ("a/one", "a/three")
     x, y = right(llms[0], dataset), right(llms[2], dataset)
     u, v = right(apart[0], dataset), right(apart[2], dataset)
@@ -119,18 +119,18 @@ def test_independent_variances_are_those_of_the_independent_recordings(tmp_path:
 
 def test_winrates_count_every_comparison_once(recorded: Path) -> None:
     dataset, llms, apart = opened(recorded)
-    told = couple(dataset, llms, apart, resamples=100)
+    result = couple(dataset, llms, apart, resamples=100)
     x, y, z = (right(llm, dataset) for llm in llms)
     won = ((x > y).mean() + (x > z).mean()) / 2
-    assert told.ranking[0].winrate == pytest.approx(won)
+    assert result.ranking[0].winrate == pytest.approx(won)
     u, v, w = (right(llm, dataset) for llm in apart)
     pairs = [(s, t) for s, t in product(range(CALLS), repeat=2)]
     apart_won = np.mean([((u[:, s] > v[:, t]).mean() + (u[:, s] > w[:, t]).mean()) / 2 for s, t in pairs])
-    assert told.ranking[3].winrate == pytest.approx(apart_won)
+    assert result.ranking[3].winrate == pytest.approx(apart_won)
     # Who never wins has Wilson's interval, from 0 to z^2 / (Q + z^2).
-    assert (told.ranking[0].winrate, told.ranking[0].low) == (0.0, 0.0)
-    assert told.ranking[0].high == pytest.approx(1.959964**2 / (QUESTIONS + 1.959964**2), rel=1e-6)
-    assert [entry.rank for entry in told.ranking[:3]] == [2, 2, 1]
+    assert (result.ranking[0].winrate, result.ranking[0].low) == (0.0, 0.0)
+    assert result.ranking[0].high == pytest.approx(1.959964**2 / (QUESTIONS + 1.959964**2), rel=1e-6)
+    assert [entry.rank for entry in result.ranking[:3]] == [2, 2, 1]
     alone = couple(dataset, llms, resamples=100)
     others = [(s, t) for s, t in pairs if s != t]
     own = np.mean([((x[:, s] > y[:, t]).mean() + (x[:, s] > z[:, t]).mean()) / 2 for s, t in others])
@@ -161,27 +161,27 @@ def test_seeded_draws_pair_coupled_calls_and_exact_ones_have_none_to_pair(record
     )
     for first, second in (llms[:2], apart[:2]):
         for order, answer in (("exact", 1.0), ("recorded", 0.0)):
-            told = [evaluate(SelfConsistency(1), dataset, llm, order=order).accuracy for llm in (first, second)]
+            result = [evaluate(SelfConsistency(1), dataset, llm, order=order).accuracy for llm in (first, second)]
             pools = [right(llm, dataset)[:, slice(None) if answer else slice(1)].mean() for llm in (first, second)]
-            assert told == pytest.approx(pools)
+            assert result == pytest.approx(pools)
 
 
 def test_llms_whose_noise_does_nothing_are_told(recorded: Path, tmp_path: Path) -> None:
     recording = written(tmp_path / "r", {"a/one": (answers(1, 0.5), SHARED), "a/two": (answers(2, 0.6), SHARED)})
     dataset, llms = load("toy", None, recording, prices="none")
     [sentence] = couple(dataset, llms, resamples=100).warnings
-    assert "a/one and a/two are right together no more often" in sentence
+    assert "a/one and a/two are not measurably more often right together" in sentence
     assert "shared_tokens" in sentence
 
 
 def test_one_question_has_no_intervals_and_no_ranks(recorded: Path) -> None:
     dataset, llms, apart = opened(recorded)
     areas = {f"toy/{index}": "one" if index == 3 else "others" for index in range(QUESTIONS)}
-    told = couple(dataset, llms, apart, areas=areas, samples=4, resamples=50)
-    [sentence] = told.warnings
+    result = couple(dataset, llms, apart, areas=areas, samples=4, resamples=50)
+    [sentence] = result.warnings
     assert "fewer than 10 questions" in sentence
     assert "one (1)" in sentence
-    for pair in told.pairs:
+    for pair in result.pairs:
         assert (pair.ratio_low is None) == (pair.ratio is None or pair.area == "one")
         if pair.ratio_low is not None and pair.ratio is not None and pair.ratio_high is not None:
             assert pair.ratio_low <= pair.ratio <= pair.ratio_high
@@ -190,10 +190,10 @@ def test_one_question_has_no_intervals_and_no_ranks(recorded: Path) -> None:
 def test_areas_are_questions_of_their_own(recorded: Path) -> None:
     dataset, llms, apart = opened(recorded)
     areas = {f"toy/{index}": "even" if index % 2 == 0 else "odd" for index in range(QUESTIONS)}
-    told = couple(dataset, llms, apart, areas=areas, samples=30, resamples=50)
-    assert [pair.area for pair in told.pairs[:3]] == [None, "even", "odd"]
+    result = couple(dataset, llms, apart, areas=areas, samples=30, resamples=50)
+    assert [pair.area for pair in result.pairs[:3]] == [None, "even", "odd"]
     x, y = right(llms[0], dataset)[::2], right(llms[1], dataset)[::2]
-    assert told.pairs[1].covariance == pytest.approx(np.mean([np.cov(a, b)[0, 1] for a, b in zip(x, y, strict=True)]))
+    assert result.pairs[1].covariance == pytest.approx(np.mean([np.cov(a, b)[0, 1] for a, b in zip(x, y, strict=True)]))
     chosen = couple(dataset, llms, areas=areas, shown_areas=["odd"], resamples=50)
     assert [pair.area for pair in chosen.pairs[:2]] == [None, "odd"]
     with pytest.raises(NotRecordedError, match="area 'prime'"):
@@ -216,12 +216,12 @@ def test_llms_that_always_agree_have_nothing_to_save(tmp_path: Path) -> None:
     dataset, llms = load(
         "toy", None, written(tmp_path / "r", {"a/x": (same, SHARED), "a/y": (same, SHARED)}), prices="none"
     )
-    told = couple(dataset, llms, resamples=50)
-    [pair] = told.pairs
+    result = couple(dataset, llms, resamples=50)
+    [pair] = result.pairs
     assert (pair.covariance, pair.variance_coupled, pair.ratio, pair.error) == (0.0, 0.0, None, None)
-    assert [entry.rank for entry in told.ranking] == [1, 1, 1, 1]
-    assert [entry.ties for entry in told.ranking] == [1.0] * 4
-    assert coupling_png(told)[:4] == b"\x89PNG"
+    assert [entry.rank for entry in result.ranking] == [1, 1, 1, 1]
+    assert [entry.ties for entry in result.ranking] == [1.0] * 4
+    assert coupling_png(result)[:4] == b"\x89PNG"
 
 
 def two(tmp_path: Path, first: Any, second: Any, **options: Any) -> tuple[Dataset, list[LLM]]:
@@ -261,9 +261,9 @@ def test_questions_without_a_gold_are_refused_or_left_out_and_said(tmp_path: Pat
     some, none = (two(tmp_path / "some", *pools, golds=golds), two(tmp_path / "none", *pools, golds=[None] * QUESTIONS))
     with pytest.raises(UnlabelledError, match=r"1 of \d+ questions of toy has no gold .*missing: toy/0"):
         couple(*some)
-    told = couple(*some, unlabelled="drop", resamples=50)
-    assert told.pairs[0].questions == QUESTIONS - 1
-    assert told.warnings == ("1 question was left out, for want of a gold answer that can be read.",)
+    result = couple(*some, unlabelled="drop", resamples=50)
+    assert result.pairs[0].questions == QUESTIONS - 1
+    assert result.warnings == ("1 question was left out without a gold answer that can be read.",)
     with pytest.raises(UnlabelledError, match="None of the"):
         couple(*none, unlabelled="drop")
 
@@ -282,12 +282,12 @@ def failed(*arguments: str) -> str:
 
 def test_the_command_prints_tables_and_writes_files(recorded: Path, tmp_path: Path) -> None:
     both = ["--recording", str(recorded / "coupled"), "--independent", str(recorded / "apart")]
-    shown = ran("couple", *both, "--samples", "50", "--resamples", "50", "--out", str(tmp_path / "out"))
-    assert "one - three" in shown
-    assert "independent pairs: recordings with noise of their own" in shown
+    output = ran("couple", *both, "--samples", "50", "--resamples", "50", "--out", str(tmp_path / "out"))
+    assert "one - three" in output
+    assert "independent pairs: recordings with noise of their own" in output
     assert sorted(path.name for path in (tmp_path / "out").iterdir()) == ["couple.csv", "couple.json", "couple.png"]
-    told = json.loads(ran("couple", *both, "--resamples", "50", "--json"))
-    assert told["noise"] == {"scheme": "gumbel-v1", "seed": 7}
+    result = json.loads(ran("couple", *both, "--resamples", "50", "--json"))
+    assert result["noise"] == {"scheme": "gumbel-v1", "seed": 7}
     areas = tmp_path / "areas.csv"
     areas.write_text("id,area\n" + "".join(f"toy/{i},{'x' if i < 9 else 'y'}\n" for i in range(QUESTIONS)))
     assert " x " in ran("couple", *both, "--areas", str(areas), "--area", "x", "--resamples", "50")
@@ -314,7 +314,7 @@ def test_the_papers_own_outputs_on_mmlu(shared: Path, tmp_path: Path) -> None:
         for kind, seed in (("coupled", SEED), ("apart", own)):
             source = folder / f"outputs/mmlu/Llama-{size}-Instruct/responses_0_14042_seed{seed}.csv.gz"
             out = tmp_path / f"{name}-{kind}"
-            told: dict[str, Any] = {"dataset": "mmlu", "questions": key, "answer_kind": "verbatim"}
+            result: dict[str, Any] = {"dataset": "mmlu", "questions": key, "answer_kind": "verbatim"}
             import_recording(
                 "coupled-mmlu",
                 source,
@@ -330,15 +330,15 @@ def test_the_papers_own_outputs_on_mmlu(shared: Path, tmp_path: Path) -> None:
     dataset, llms = load("mmlu", names, recordings, prices="none")
     with key.open(encoding="utf-8", newline="") as file:
         areas = {f"mmlu/{row}": record["subject"] for row, record in enumerate(csv.DictReader(file))}
-    told = couple(dataset, llms[:3], llms[3:], areas=areas, resamples=300)
-    of_area = {(pair.first, pair.second, pair.area): pair for pair in told.pairs}
-    for first, second in told.curves:
+    result = couple(dataset, llms[:3], llms[3:], areas=areas, resamples=300)
+    of_area = {(pair.first, pair.second, pair.area): pair for pair in result.pairs}
+    for first, second in result.curves:
         overall = of_area[first, second, None]
         assert overall.covariance_low > 0
         assert overall.variance_coupled < overall.variance_independent
         assert overall.ratio_high is not None
         assert overall.ratio_high < 0.9
-        subjects = [pair for pair in told.pairs if (pair.first, pair.second) == (first, second) and pair.area]
+        subjects = [pair for pair in result.pairs if (pair.first, pair.second) == (first, second) and pair.area]
         assert len(subjects) == 57
         assert sum(pair.covariance > 0 for pair in subjects) >= 55
     page = (ROOT / "docs" / "coupling.md").read_text("utf-8")

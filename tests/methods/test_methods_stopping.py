@@ -16,16 +16,18 @@ from recorded_pools import Recorded, pool_of
 
 from feval.errors import FevalError, OutOfRangeError, UnknownNameError, UsageError
 from feval.estimators.stopping.by_partition import over_partitions
-from feval.estimators.stopping.early_plurality import early_plurality
-from feval.estimators.stopping.early_stopping import early_stops, expected_samples
-from feval.estimators.stopping.orders import Pools, ends_of_rule, over_orders, partitions
-from feval.estimators.stopping.stopping import (
+from feval.estimators.stopping.criteria import (
     Criterion,
     beta_confidence,
     crp_confidence,
     dirichlet_confidence,
     normalised_entropy,
 )
+from feval.estimators.stopping.early_plurality import early_plurality
+from feval.estimators.stopping.early_stopping import early_stops, expected_samples
+from feval.estimators.stopping.ends import PoolCounts as VoteTable
+from feval.estimators.stopping.ends import ends_of_rule, partitions
+from feval.estimators.stopping.orders import over_orders
 from feval.methods import AdaptiveConsistency, EarlyStopping, SelfConsistency
 from feval.methods.stopping.pool_counts import PoolCounts
 
@@ -422,7 +424,7 @@ def test_partitions_are_all_of_them_once() -> None:
         if w + a + b + c == 5 and a >= b >= c
     ]  # fmt: skip
     assert sorted(map(tuple, result.tolist())) == sorted(brute)
-    pools = Pools.of(np.array([2]), np.array([[0, 3, 1]]), np.array([1]))
+    pools = VoteTable.of(np.array([2]), np.array([[0, 3, 1]]), np.array([1]))
     assert pools.bounds().tolist() == [1, 3, 2, 1]
 
 

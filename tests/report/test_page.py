@@ -20,11 +20,14 @@ from feval.comparison.comparison import Comparison, compare
 from feval.comparison.plan import ComparedMethod, Plan
 from feval.comparison.traces import traces
 from feval.recording import DatasetInfo, LLMInfo, PoolRows, Question, RecordingWriter
-from feval.replay import LLM, Dataset, load
-from feval.report.comparison_files import comparison_files
+from feval.replay import LLM, Dataset
+from feval.replay.loading import load
+from feval.report import pictures
+from feval.report.page.comparison_files import comparison_files
 from feval.report.page.page import comparison_page, escaped_json
 from feval.report.page.questions import Caps
-from feval.report.pictures.comparison import comparison_png, comparison_svg
+from feval.report.pictures.comparison import _figure
+from feval.report.pictures.drawing import own_style
 from feval.report.text import percent
 
 EVIL = "</script><img src=x onerror=\"document.title='owned'\">'&amp;<!--\u2028\u2029\u202egnp.\u200f"
@@ -92,7 +95,7 @@ def _entries() -> tuple[ComparedMethod, ...]:
 
 
 @pytest.fixture(scope="module")
-def told(folder: Path) -> Comparison:
+def comparison(folder: Path) -> Comparison:
     plan = Plan(dataset="toy", recordings=("recording",), entries=_entries(), order="recorded", resamples=200)
     return compare(plan, base=folder)
 
@@ -103,8 +106,8 @@ def loaded(folder: Path) -> tuple[Dataset, list[LLM]]:
 
 
 @pytest.fixture(scope="module")
-def page(told: Comparison, folder: Path) -> str:
-    return comparison_files(told, base=folder, receipt="receipt.json")["report.html"].decode()
+def page(comparison: Comparison, folder: Path) -> str:
+    return comparison_files(comparison, base=folder, receipt="receipt.json")["report.html"].decode()
 
 
 def _data(page: str) -> dict[str, Any]:
@@ -116,9 +119,9 @@ def _data(page: str) -> dict[str, Any]:
 # -- what it says -----------------------------------------------------------------------------------------------------
 
 
-def test_every_method_is_followed_to_where_it_stopped(told: Comparison, folder: Path, loaded: Any) -> None:
+def test_every_method_is_followed_to_where_it_stopped(comparison: Comparison, folder: Path, loaded: Any) -> None:
     dataset, llms = loaded
-    followed = traces(told, dataset, llms, base=folder)
+    followed = traces(comparison, dataset, llms, base=folder)
     assert followed.order == "recorded"
     assert not followed.missing
     for curve, (smallest, largest) in zip(followed.curves, ANSWERS.values(), strict=True):
@@ -128,23 +131,25 @@ def test_every_method_is_followed_to_where_it_stopped(told: Comparison, folder: 
 
 
 def test_a_method_that_fails_later_is_said_and_the_others_are_followed(
-    told: Comparison, folder: Path, loaded: Any
+    comparison: Comparison, folder: Path, loaded: Any
 ) -> None:
     dataset, llms = loaded
     entry = _entries()[2].changed(method="gone.py:patient")
-    curves = (*told.curves[:2], replace(told.curves[2], entry=entry))
-    followed = traces(replace(told, curves=curves), dataset, llms, base=folder)
+    curves = (*comparison.curves[:2], replace(comparison.curves[2], entry=entry))
+    followed = traces(replace(comparison, curves=curves), dataset, llms, base=folder)
     assert [len(curve) for curve in followed.curves] == [2, 2, 0]
     ((label, reason),) = followed.missing
     assert label == "patient"
     assert "gone.py" in reason
-    page = comparison_page(replace(told, curves=curves), dataset, llms, traces=followed)
+    page = comparison_page(replace(comparison, curves=curves), dataset, llms, traces=followed)
     assert any("patient is not followed here" in note for note in _data(page)["explorer"]["notes"])
 
 
-def test_seeded_draws_show_the_cots_in_the_order_of_replicate_0(told: Comparison, folder: Path, loaded: Any) -> None:
+def test_seeded_draws_show_the_cots_in_the_order_of_replicate_0(
+    comparison: Comparison, folder: Path, loaded: Any
+) -> None:
     dataset, llms = loaded
-    seeded = replace(told, plan=told.plan.changed(order="seeded", seed=5))
+    seeded = replace(comparison, plan=comparison.plan.changed(order="seeded", seed=5))
     followed = traces(seeded, dataset, llms, base=folder)
     book = _data(comparison_page(seeded, dataset, llms, traces=followed))["explorer"]
     for place, llm in enumerate(llms):
@@ -156,31 +161,32 @@ def test_seeded_draws_show_the_cots_in_the_order_of_replicate_0(told: Comparison
     assert "seed 5, replicate 0" in book["lede"]
 
 
-def test_the_page_holds_the_numbers_of_the_comparison(told: Comparison, page: str) -> None:
+def test_the_page_holds_the_numbers_of_the_comparison(comparison: Comparison, page: str) -> None:
     data = _data(page)
-    for curve, shown in zip(told.curves, data["curves"], strict=True):
-        assert [point["y"] for point in shown["points"]] == [point.accuracy for point in curve.points]
-        assert [point["x"]["usd"] for point in shown["points"]] == [point.usd_per_question for point in curve.points]
-    assert data["frontier"] == [[point.cost, point.accuracy] for point in told.frontier]
+    for curve, output in zip(comparison.curves, data["curves"], strict=True):
+        assert [point["y"] for point in output["points"]] == [point.accuracy for point in curve.points]
+        assert [point["x"]["usd"] for point in output["points"]] == [point.usd_per_question for point in curve.points]
+    assert data["frontier"] == [[point.cost, point.accuracy] for point in comparison.frontier]
     tables = {table["id"]: table for table in data["tables"]}
     assert len(tables["results"]["rows"]) == 5 + 2  # points and single calls
-    errors = [point.errors().values() for curve in told.curves for point in curve.points]
+    errors = [point.errors().values() for curve in comparison.curves for point in curve.points]
     known = [[*shares] for shares in errors if None not in shares]
     assert [[cell["s"] for cell in row[2:]] for row in tables["errors"]["rows"]] == known
     assert known
-    assert len(tables["differences"]["rows"]) == len(told.differences)
+    assert len(tables["differences"]["rows"]) == len(comparison.differences)
     assert [row[0] for row in tables["missing"]["rows"]] == [EVIL]
     assert "99" in tables["missing"]["rows"][0][1]
     facts = dict(data["facts"])
-    assert facts["recordings"] == told.curves[0].points[0].recording_hashes[0]
+    assert facts["recordings"] == comparison.curves[0].points[0].recording_hashes[0]
     assert "2025-06-02" in facts["price list"]
     assert facts["draws"] == "draws-v1, seed 0; CoTs in recorded order"
     assert data["verify"][-1] == "$ feval verify receipt.json --method mine.py:patient"
 
 
-def test_the_same_comparison_gives_the_same_bytes(told: Comparison, folder: Path) -> None:
-    first, second = (comparison_files(told, base=folder) for _ in range(2))
+def test_the_same_comparison_gives_the_same_bytes(comparison: Comparison, folder: Path) -> None:
+    first, second = (comparison_files(comparison, base=folder) for _ in range(2))
     assert first == second
+    assert first["comparison.png"].startswith(b"\x89PNG")
 
 
 # -- that it says it safely -------------------------------------------------------------------------------------------
@@ -194,10 +200,10 @@ def test_json_in_a_script_block_comes_back_as_it_was_and_cannot_end_the_block(na
     text.encode()  # no lone surrogate is left
 
 
-def test_nothing_of_strangers_stands_outside_the_data(told: Comparison, loaded: Any) -> None:
+def test_nothing_of_strangers_stands_outside_the_data(comparison: Comparison, loaded: Any) -> None:
     dataset, llms = loaded
-    plan = told.plan.model_copy(update={"dataset": EVIL + "\ud800"})
-    page = comparison_page(replace(told, plan=plan), dataset, llms)
+    plan = comparison.plan.model_copy(update={"dataset": EVIL + "\ud800"})
+    page = comparison_page(replace(comparison, plan=plan), dataset, llms)
     outside = re.sub(r'(<script type="application/json" id="data">).*?(</script>)', r"\1\2", page, flags=re.DOTALL)
     assert "<img" not in outside
     assert page.count("</script>") == 2
@@ -224,19 +230,19 @@ def test_long_texts_are_cut_in_the_middle_and_it_is_said(page: str) -> None:
     assert any("600 characters are cut" in note for note in book["notes"])
 
 
-def test_a_budget_of_text_keeps_the_first_cots_and_it_is_said(told: Comparison, folder: Path) -> None:
-    whole = _data(comparison_files(told, base=folder)["report.html"].decode())["explorer"]
+def test_a_budget_of_text_keeps_the_first_cots_and_it_is_said(comparison: Comparison, folder: Path) -> None:
+    whole = _data(comparison_files(comparison, base=folder)["report.html"].decode())["explorer"]
     lengths = [len(text) for q in whole["questions"] for pool in q["d"] for text in pool[2]]
     caps = Caps(texts=sum(lengths) // 2 + 1)
-    book = _data(comparison_files(told, base=folder, caps=caps)["report.html"].decode())["explorer"]
-    kept = [pool[2] for q in book["questions"] for pool in q["d"]]
-    assert {len(texts) for texts in kept} == {2}
+    book = _data(comparison_files(comparison, base=folder, caps=caps)["report.html"].decode())["explorer"]
+    remaining = [pool[2] for q in book["questions"] for pool in q["d"]]
+    assert {len(texts) for texts in remaining} == {2}
     assert all(len(pool[0]) == 4 for q in book["questions"] for pool in q["d"])  # answers are all there
     assert any("only the first 2 CoTs" in note for note in book["notes"])
 
 
-def test_questions_beyond_the_cap_are_left_out_and_it_is_said(told: Comparison, folder: Path) -> None:
-    files = comparison_files(told, base=folder, caps=Caps(questions=3, question=20, answer=9))
+def test_questions_beyond_the_cap_are_left_out_and_it_is_said(comparison: Comparison, folder: Path) -> None:
+    files = comparison_files(comparison, base=folder, caps=Caps(questions=3, question=20, answer=9))
     book = _data(files["report.html"].decode())["explorer"]
     assert [q["i"] for q in book["questions"]] == ["toy/0", "toy/1", "toy/2"]
     assert all(len(q["q"]) <= 20 for q in book["questions"])
@@ -246,23 +252,19 @@ def test_questions_beyond_the_cap_are_left_out_and_it_is_said(told: Comparison, 
 # -- the picture ------------------------------------------------------------------------------------------------------
 
 
-def test_the_picture_is_png_and_svg_with_the_same_bytes_every_time(told: Comparison) -> None:
-    assert comparison_png(told).startswith(b"\x89PNG")
-    drawn = comparison_svg(told)
-    assert drawn == comparison_svg(told)
+def test_the_svg_has_no_date_and_refers_to_nothing_outside(comparison: Comparison) -> None:
+    drawn = pictures.comparison_svg(comparison)
     assert b"<svg" in drawn
     assert b"date>" not in drawn
     assert not re.search(rb"(href|src)=\"(?!#)", drawn)
 
 
 @pytest.mark.parametrize("axis", ["usd", "tokens", "calls", "samples"])
-def test_the_picture_shows_every_line_and_hides_none(told: Comparison, axis: str, folder: Path) -> None:
-    from feval.report.pictures.comparison import _figure
-    from feval.report.pictures.drawing import own_style
+def test_the_picture_shows_every_line_and_hides_none(comparison: Comparison, axis: str, folder: Path) -> None:
 
-    shown = compare(told.plan.changed(axis=axis), base=folder)
+    output = compare(comparison.plan.changed(axis=axis), base=folder)
     with own_style():
-        figure = _figure(shown, 6.4)
+        figure = _figure(output, 6.4)
         figure.canvas.draw()
         (axes,) = figure.axes
         (legend,) = figure.legends
@@ -272,14 +274,14 @@ def test_the_picture_shows_every_line_and_hides_none(told: Comparison, axis: str
         assert {"single call", "Pareto frontier", "95 % interval"} <= set(labels)
         assert sum(label.startswith("pass@n of ") and label.endswith(" [exact]") for label in labels) == 2
         (low, high), (bottom, top) = axes.get_xlim(), axes.get_ylim()
-        for point in (point for curve in shown.curves for point in curve.points):
+        for point in (point for curve in output.curves for point in curve.points):
             cost = float(getattr(point, axis).mean())
             assert low < cost < high
             assert bottom <= 100 * point.accuracy <= top
 
 
-def test_a_comparison_of_one_point_can_be_drawn(told: Comparison, folder: Path) -> None:
-    alone = compare(told.plan.changed(entries=_entries()[2:3]), base=folder)
+def test_a_comparison_of_one_point_can_be_drawn(comparison: Comparison, folder: Path) -> None:
+    alone = compare(comparison.plan.changed(entries=_entries()[2:3]), base=folder)
     files = comparison_files(alone, base=folder)
     assert set(files) == {"comparison.png", "comparison.svg", "report.html"}
     assert "ranking" not in {table["id"] for table in _data(files["report.html"].decode())["tables"]}
@@ -309,8 +311,8 @@ def clean(browser: Tab, folder: Path) -> Iterator[Tab]:
 
 
 def _texts(browser: Tab, selector: str) -> list[str]:
-    found: list[str] = browser.value(f"[...document.querySelectorAll({selector!r})].map((e) => e.textContent)")
-    return found
+    result: list[str] = browser.value(f"[...document.querySelectorAll({selector!r})].map((e) => e.textContent)")
+    return result
 
 
 def _press(browser: Tab, label: str, inside: str = "document") -> None:
@@ -334,9 +336,9 @@ def test_injected_markup_stays_text(clean: Tab) -> None:
 
 
 @pytest.mark.slow
-def test_hovering_a_point_tells_its_numbers(clean: Tab, told: Comparison) -> None:
+def test_hovering_a_point_tells_its_numbers(clean: Tab, comparison: Comparison) -> None:
     assert clean.value("document.querySelector('.tip').hidden")
-    point = told.curves[1].points[1]
+    point = comparison.curves[1].points[1]
     script = "document.querySelectorAll('.plot path[d^=\"M-4.2-4.2\"]')[1]"  # the second line's squares
     clean.move(*clean.place(script))
     clean.wait("!document.querySelector('.tip').hidden")
@@ -376,8 +378,8 @@ def test_axes_can_be_changed_and_lines_hidden(clean: Tab) -> None:
 
 
 @pytest.mark.slow
-def test_a_heading_sorts_its_table(clean: Tab, told: Comparison) -> None:
-    points = [*(point for curve in told.curves for point in curve.points), *told.baselines]
+def test_a_heading_sorts_its_table(clean: Tab, comparison: Comparison) -> None:
+    points = [*(point for curve in comparison.curves for point in curve.points), *comparison.baselines]
     falling = sorted((point.accuracy for point in points), reverse=True)
     _press(clean, "accuracy %", "document.querySelector('#results')")
     assert _texts(clean, "#results td:nth-child(4)") == [percent(share) for share in falling]
@@ -387,11 +389,13 @@ def test_a_heading_sorts_its_table(clean: Tab, told: Comparison) -> None:
 
 
 @pytest.mark.slow
-def test_a_long_table_of_pairs_starts_with_those_of_the_strongest(browser: Tab, told: Comparison, folder: Path) -> None:
-    many = replace(told, differences=told.differences * 20)
+def test_a_long_table_of_pairs_starts_with_those_of_the_strongest(
+    browser: Tab, comparison: Comparison, folder: Path
+) -> None:
+    many = replace(comparison, differences=comparison.differences * 20)
     (folder / "long.html").write_bytes(comparison_files(many, base=folder, receipt="receipt.json")["report.html"])
     browser.open(folder / "long.html")
-    best = told.ranking[0].label
+    best = comparison.ranking[0].label
     own = sum(best in (row.a, row.b) for row in many.differences)
     assert 0 < own < len(many.differences)
     rows = "document.querySelectorAll('#differences tbody tr').length"
@@ -403,10 +407,10 @@ def test_a_long_table_of_pairs_starts_with_those_of_the_strongest(browser: Tab, 
 
 
 @pytest.mark.slow
-def test_a_difference_that_was_not_tested_has_an_open_dot(browser: Tab, told: Comparison, folder: Path) -> None:
-    row = replace(told.differences[0], difference=0.1, low=0.05, high=0.15)
+def test_a_difference_that_was_not_tested_has_an_open_dot(browser: Tab, comparison: Comparison, folder: Path) -> None:
+    row = replace(comparison.differences[0], difference=0.1, low=0.05, high=0.15)
     untested = replace(row, p_value=None, p_holm=None, untested="interpolation")
-    some = replace(told, differences=(row, untested))
+    some = replace(comparison, differences=(row, untested))
     (folder / "untested.html").write_bytes(comparison_files(some, base=folder, receipt="receipt.json")["report.html"])
     browser.open(folder / "untested.html")
     fills = browser.value(

@@ -19,9 +19,11 @@ from feval.errors import StorageError
 from feval.evaluation.curves import Curve, CurvePoint
 from feval.recording import verify_recording
 from feval.report.files import save_files
-from feval.report.pictures.curve import curves_png
+from feval.report.pictures.curve import _figure, curves_png
+from feval.report.pictures.drawing import own_style
 from feval.report.tables.csv import POINT_COLUMNS, curve_csv, curves_csv
-from feval.report.tables.tables import Column, Table, curve_table, curves_table, plain, rich_table, subtitles
+from feval.report.tables.rich_tables import rich_table
+from feval.report.tables.tables import Column, Table, curve_table, curves_table, plain, subtitles
 from feval.report.text import counted, decimals_for, fixed, percent, plain_number, signed_points, visible
 
 
@@ -299,9 +301,6 @@ def test_names_are_drawn_as_they_are(name: str) -> None:
 
 
 def figure_of(*curves: Curve):  # type: ignore[no-untyped-def]
-    from feval.report.pictures.curve import _figure
-    from feval.report.pictures.drawing import own_style
-
     with own_style():
         figure = _figure(curves, 6.4)
         figure.canvas.draw()

@@ -30,12 +30,12 @@ def joint(inputs: Inputs) -> object:
 
 def correctness(inputs: Inputs) -> object:
     p = numbers(inputs["p"])
-    told = coupled_correctness(p, numbers(inputs["p_prime"]), among(inputs["correct"], len(p)))
+    result = coupled_correctness(p, numbers(inputs["p_prime"]), among(inputs["correct"], len(p)))
     return {
-        "agreement": float(told.agreement),
-        "covariance": float(told.covariance),
-        "var_diff_coupled": float(told.variance_coupled),
-        "var_diff_independent": float(told.variance_independent),
+        "agreement": float(result.agreement),
+        "covariance": float(result.covariance),
+        "var_diff_coupled": float(result.variance_coupled),
+        "var_diff_independent": float(result.variance_independent),
     }
 
 
@@ -47,38 +47,38 @@ def difference(inputs: Inputs) -> object:
     def padded(values: npt.NDArray[Any]) -> npt.NDArray[Any]:
         return np.pad(values, (0, width - len(values)))
 
-    told = score_difference_variance(
+    result = score_difference_variance(
         np.array([padded(numbers(prompt["p"])) for prompt in prompts]),
         np.array([padded(numbers(prompt["p_prime"])) for prompt in prompts]),
         np.array([padded(among(prompt["correct"], len(prompt["p"]))) for prompt in prompts]),
         numbers(inputs["weights"]) if "weights" in inputs else None,
     )
     return {
-        "var_independent": told.independent,
-        "var_coupled": told.coupled,
-        "mean_conditional_covariance": told.within_covariance,
-        "total_covariance": told.total_covariance,
+        "var_independent": result.independent,
+        "var_coupled": result.coupled,
+        "mean_conditional_covariance": result.within_covariance,
+        "total_covariance": result.total_covariance,
     }
 
 
 def two_tokens(inputs: Inputs) -> object:
-    told = two_token_winrates(number(inputs["a"]), number(inputs["b"]))
-    return {"coupled": told.coupled[:2].tolist(), "independent": told.independent[:2].tolist()}
+    result = two_token_winrates(number(inputs["a"]), number(inputs["b"]))
+    return {"coupled": result.coupled[:2].tolist(), "independent": result.independent[:2].tolist()}
 
 
 def averages(inputs: Inputs) -> object:
-    told = average_winrates(np.array([numbers(row) for row in inputs["table"]]))
+    result = average_winrates(np.array([numbers(row) for row in inputs["table"]]))
     return {
-        "independent": told.independent.tolist(),
-        "coupled": told.coupled.tolist(),
-        "ranking_independent": told.ranking_independent.tolist(),
-        "ranking_coupled": told.ranking_coupled.tolist(),
+        "independent": result.independent.tolist(),
+        "coupled": result.coupled.tolist(),
+        "ranking_independent": result.ranking_independent.tolist(),
+        "ranking_coupled": result.ranking_coupled.tolist(),
     }
 
 
 def scored(inputs: Inputs) -> object:
-    told = scored_winrates(numbers(inputs["p"]), numbers(inputs["p_prime"]), numbers(inputs["score"]))
-    return {"coupled": told.coupled.tolist(), "independent": told.independent.tolist()}
+    result = scored_winrates(numbers(inputs["p"]), numbers(inputs["p_prime"]), numbers(inputs["score"]))
+    return {"coupled": result.coupled.tolist(), "independent": result.independent.tolist()}
 
 
 CALLS: dict[str, Callable[[Inputs], object]] = {

@@ -9,13 +9,15 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from feval.estimators.self_consistency_error import (
+from feval.estimators.self_consistency_bounds import (
     best_integer_split,
     budget_split,
     icc_variance_phat,
+    self_consistency_bound,
+)
+from feval.estimators.self_consistency_error import (
     multiclass_plugin_expectation,
     self_consistency_bias,
-    self_consistency_bound,
     self_consistency_mse_exact,
 )
 from feval.estimators.votes.gaussian import gaussian_estimate
@@ -77,10 +79,10 @@ def gaussian(inputs: Inputs) -> object:
 
 
 def expectation(inputs: Inputs) -> object:
-    found = plugin_expectation(
+    result = plugin_expectation(
         *shares(inputs), integer(inputs["G"]), votes_of(inputs["M"]), ties=inputs.get("tie", "uniform")
     )
-    return one_or_all(inputs["M"], found.per_question()[0])
+    return one_or_all(inputs["M"], result.per_question()[0])
 
 
 def best_split(inputs: Inputs) -> object:

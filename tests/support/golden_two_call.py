@@ -20,7 +20,7 @@ from feval.estimators.two_call.mixtures import MixtureCurve, mixture_from_counts
 from feval.estimators.two_call.moments import Moments
 from feval.estimators.two_call.pair_table import PairTable, pair_table_summary
 from feval.estimators.two_call.polynomial_objectives import polynomial_objective_interval
-from feval.estimators.two_call.two_call import (
+from feval.estimators.two_call.vote_intervals import (
     certified_three_vote_gain,
     infinite_vote_interval,
     one_call_envelope,
@@ -67,8 +67,8 @@ def interval_with_laws(inputs: Inputs) -> dict[str, object]:
 
 
 def summary(inputs: Inputs) -> dict[str, float | None]:
-    found = pair_table_summary(table(inputs))
-    return {name: value_or_none(value) for name, value in vars(found).items()}
+    result = pair_table_summary(table(inputs))
+    return {name: value_or_none(value) for name, value in vars(result).items()}
 
 
 def value_or_none(value: Any) -> float | None:
@@ -82,24 +82,24 @@ def table(inputs: Inputs) -> PairTable:
 
 def projection(inputs: Inputs) -> list[float] | None:
     n = inputs["n"] if isinstance(inputs["n"], int) else math.inf
-    found = wald_projection(table(inputs), n, float(Fraction(inputs.get("level", "0.95"))))
-    return None if found.empty else ends(found)
+    result = wald_projection(table(inputs), n, float(Fraction(inputs.get("level", "0.95"))))
+    return None if result.empty else ends(result)
 
 
 def gain(inputs: Inputs) -> dict[str, object]:
-    found = certified_three_vote_gain(moments(inputs))
-    return {"certified": bool(found.certified), "L1_minus_mu": float(found.gain)}
+    result = certified_three_vote_gain(moments(inputs))
+    return {"certified": bool(result.certified), "L1_minus_mu": float(result.gain)}
 
 
 def completion(complete: Callable[..., Any]) -> Callable[[Inputs], dict[str, object]]:
     def call(inputs: Inputs) -> dict[str, object]:
-        asked = inputs["n"] if isinstance(inputs["n"], list) else [inputs["n"]]
-        found = complete(moments(inputs), asked)
-        votes = {str(n): float(v) for n, v in zip(found.budgets, found.votes, strict=True)}
+        requested = inputs["n"] if isinstance(inputs["n"], list) else [inputs["n"]]
+        result = complete(moments(inputs), requested)
+        votes = {str(n): float(v) for n, v in zip(result.budgets, result.votes, strict=True)}
         numbers = {
-            name: value_or_none(value) for name, value in vars(found).items() if name not in ("budgets", "votes")
+            name: value_or_none(value) for name, value in vars(result).items() if name not in ("budgets", "votes")
         }
-        return numbers | {"V": votes, "Vinf": float(found.infinite_votes)}
+        return numbers | {"V": votes, "Vinf": float(result.infinite_votes)}
 
     return call
 

@@ -16,7 +16,7 @@ import numpy.typing as npt
 from feval.cards.names import LLMType
 from feval.cards.prices import Price, billed_prompts, price_list, usd
 from feval.cards.tokens import count_words
-from feval.estimators.stopping import stopping
+from feval.estimators.stopping import criteria
 from feval.estimators.stopping.early_stopping import expected_samples
 from feval.methods import AdaptiveConsistency, EarlyStopping, SelfConsistency
 from feval.methods.decisions import Decisions
@@ -139,14 +139,14 @@ def prefix(real: table.Real, thresholds: dict[str, Any], part: dict[str, Any]) -
     votes, top = tuple(sorted(counts, reverse=True)), thresholds["dirichlet_top_k"]
     result: dict[str, Any] = {name: part[name] for name in ("file", "question", "n")} | {
         "counts": counts,
-        "beta": float(stopping.beta_confidence(votes)),
-        "dirichlet": float(stopping.dirichlet_confidence(votes)),
-        f"dirichlet_top{top}": float(stopping.dirichlet_confidence(votes[:top])),
-        "entropy": stopping.normalised_entropy(votes),
-        "majority": float(stopping.majority_share(votes, part["n"])),
+        "beta": float(criteria.beta_confidence(votes)),
+        "dirichlet": float(criteria.dirichlet_confidence(votes)),
+        f"dirichlet_top{top}": float(criteria.dirichlet_confidence(votes[:top])),
+        "entropy": criteria.normalised_entropy(votes),
+        "majority": float(criteria.majority_share(votes, part["n"])),
     }
     for name, some in (*((n, None) for n in ("beta", "dirichlet", "entropy", "majority")), ("dirichlet", top)):
-        rule = stopping.Criterion(name, Fraction(str(thresholds[name])), 40, some)
+        rule = criteria.Criterion(name, Fraction(str(thresholds[name])), 40, some)
         label = name if some is None else f"{name}_top{some}"
         result[f"{label}_stop"] = rule.stops(votes, part["n"])
         in_floats = rule.stop_mask(np.array([votes]), part["n"])

@@ -1,21 +1,22 @@
-"""The Gumbel coupling of two answer laws: what two LLMs answer when they share the noise of the Gumbel-max sampler, exactly.
+"""The Gumbel coupling of two answer distributions: joint answers of two LLMs that share the noise of the Gumbel-max sampler.
 
 Both pick argmin_k E_k / p_k with the same exponential E_k (equivalently argmax log p_k + G_k, G_k = -log E_k). With
-t_k = p_k / (p_k + p'_k), which LLM prefers answer k, and
+t_k = p_k / (p_k + p'_k), the first LLM's preference for answer k, and
 
     E(t) = sum_k max(p_k (1 - t), p'_k t),     H(t) = int_0^t du / E(u)^2,
 
-integrating the race gives the joint law (arXiv 2502.01754, sections 2 to 4, states the sampler; the closed form is in
+integrating the race gives the joint distribution (arXiv 2502.01754, sections 2 to 4, states the sampler; the closed form is in
 `docs/coupling.md`):
 
     Pr(i, i) = p_i p'_i / ((p_i + p'_i) E(t_i)),     Pr(i, j) = p_i p'_j (H(t_i) - H(t_j))_+     for i != j.
 
-E is linear between neighbouring t_k, so H grows by (v - u) / (E(u) E(v)) from one to the next, and E is at least 1/2: nothing
-overflows, not even where one of the LLMs never gives an answer.
+E is linear between neighbouring t_k, so H grows by (v - u) / (E(u) E(v)) from one to the next, and E is at least 1/2, so
+nothing overflows, not even where one LLM never gives an answer.
 
-**What this is, and what it is not.** It couples two laws of *answers* (or of single next tokens). Sampling whole chains of
-thought with shared noise couples tokens, whose joint law recorded answers do not tell. Everywhere the assumption is that given
-the question an LLM's answer is drawn from its law, independently between calls; laws estimated from n CoTs carry their error.
+**Scope.** This couples two distributions of *answers* (or of single next tokens). Sampling whole chains of thought with shared
+noise couples tokens, whose joint distribution recorded answers do not show. Assumes that given the question an LLM's answers are
+independent draws from its distribution (one token, or one answer, per call); distributions estimated from n CoTs carry their
+error.
 """
 
 from __future__ import annotations
@@ -26,7 +27,8 @@ import numpy as np
 import numpy.typing as npt
 
 from feval.errors import OutOfRangeError
-from feval.estimators.vote_polynomials import probabilities
+from feval.estimators.arrays import Bools, Floats
+from feval.estimators.checks import at_index, checked_distribution
 
 __all__ = [
     "CoupledCorrectness",
@@ -38,25 +40,19 @@ __all__ = [
     "score_difference_variance",
 ]
 
-Floats = npt.NDArray[np.float64]
-Bools = npt.NDArray[np.bool_]
-Ints = npt.NDArray[np.int64]
-
-_NORMALISED = 1e-9  # by which probabilities may miss a sum of 1
-
 
 @dataclass(frozen=True, eq=False)
 class CoupledCorrectness:
-    """Two LLMs on the same questions: being right together, with and without shared noise.
+    """Correctness of two LLMs on the same questions, with and without shared noise.
 
     Attributes:
         first: [...] probability that the first LLM is right.
-        second: [...] that the second is.
-        both: [...] that both are, under the coupling.
-        agreement: [...] that both give the same answer, under the coupling.
-        covariance: [...] of being right, under the coupling; never negative. Without shared noise it is 0.
-        variance_coupled: [...] of the difference of being right (1, 0 or -1) under the coupling.
-        variance_independent: [...] of that difference without shared noise.
+        second: [...] probability that the second is.
+        both: [...] probability that both are, coupled.
+        agreement: [...] probability of the same answer, coupled.
+        covariance: [...] covariance of correctness, coupled; never negative. It is 0 without shared noise.
+        variance_coupled: [...] variance of the difference in correctness (1, 0 or -1), coupled.
+        variance_independent: [...] the same without shared noise.
     """
 
     first: Floats
@@ -76,8 +72,8 @@ class ScoreDifferenceVariance:
         independent: its variance when each LLM has noise of its own.
         coupled: its variance under shared noise; `independent - coupled = 2 * within_covariance`.
         within_covariance: mean over prompts of the covariance on a prompt, under shared noise.
-        total_covariance: covariance over prompts and shared noise: that, and the covariance of the two accuracies between
-            prompts, which is there without coupling too.
+        total_covariance: covariance over prompts and shared noise: that plus the covariance of the two accuracies between
+            prompts, which exists without coupling too.
     """
 
     independent: float
@@ -87,48 +83,48 @@ class ScoreDifferenceVariance:
 
 
 def laws_of_counts(counts: npt.ArrayLike) -> Floats:
-    """The empirical law c_k / n of counted answers: what a coupling of two recorded pools couples.
+    """The empirical distribution c_k / n of counted answers.
 
-    Feval's own. Assumes calls that are independent draws of one law, given the question; the law of few calls carries their
-    error.
+    Feval's own.
 
     Args:
-        counts: [..., K] how often each answer was given, no answer included where it is a state of its own.
+        counts: [..., K] counts of each answer, including no answer where it is a state of its own.
 
     Returns:
         [..., K] probabilities.
 
     Raises:
-        OutOfRangeError: counts that are no integers from 0, or a question without any.
+        OutOfRangeError: counts that are not integers from 0, or a question without any.
     """
-    given = np.asarray(counts)
-    if given.ndim < 1 or given.dtype.kind not in "iu" or (given < 0).any():
+    answers = np.asarray(counts)
+    if answers.ndim < 1 or answers.dtype.kind not in "iu" or (answers < 0).any():
         raise OutOfRangeError(
             "Counts of answers are integers from 0, one per candidate; give an array [..., K] of them."
         )
-    total = given.sum(axis=-1, keepdims=True)
+    total = answers.sum(axis=-1, keepdims=True)
     if len(empty := np.argwhere(total[..., 0] == 0)):
-        raise OutOfRangeError(f"Question {_place(empty[0])} has no answers counted, so no law; leave it out.")
-    shares: Floats = given / total
+        raise OutOfRangeError(
+            f"The counts{at_index(tuple(empty[0].tolist()))} are all 0, so there is no law; leave that question out."
+        )
+    shares: Floats = answers / total
     return shares
 
 
 def gumbel_coupling_joint(p: npt.ArrayLike, p_prime: npt.ArrayLike) -> Floats:
-    """Joint law of two answers under shared Gumbel noise: Pr(i, j) of the module's text, O(K^2) for each pair of laws.
+    """Joint distribution of two answers under shared Gumbel noise: Pr(i, j) of the module, O(K^2) per pair.
 
-    Its margins are the two laws, and Pr(i, j) = 0 for i != j with p_i p'_j <= p_j p'_i: a token is never given up for one
-    that became less likely in comparison (counterfactual stability). Source: arXiv 2502.01754, sections 2 and 3; exponential
-    race. Assumes one token, or one answer, per call.
+    Its margins are the two distributions, and Pr(i, j) = 0 for i != j with p_i p'_j <= p_j p'_i: a token is never replaced by one
+    that became relatively less likely (counterfactual stability; arXiv 2502.01754, sections 2 and 3).
 
     Args:
-        p: [..., K] law of the first LLM.
-        p_prime: [..., K] law of the second, over the same answers.
+        p: [..., K] distribution of the first LLM.
+        p_prime: [..., K] distribution of the second, over the same answers.
 
     Returns:
         [..., K, K] probability that the first answers i and the second j.
 
     Raises:
-        OutOfRangeError: shapes that differ, values that are no probabilities, or sums off 1.
+        OutOfRangeError: shapes that differ, values that are not probabilities, or sums off 1.
     """
     first, second = _laws(p, p_prime)
     race = _Race.of(first, second)
@@ -142,14 +138,12 @@ def gumbel_coupling_joint(p: npt.ArrayLike, p_prime: npt.ArrayLike) -> Floats:
 def gumbel_agreement(p: npt.ArrayLike, p_prime: npt.ArrayLike) -> Floats:
     """Probability that two LLMs give the same answer under shared Gumbel noise: the sum of Pr(i, i), O(K log K).
 
-    At least sum_i p_i p'_i, what it would be by chance, and at most sum_i min(p_i, p'_i), what no coupling exceeds: so there are
-    no fewer ties than in independent calls, whether the LLMs are close (arXiv 2502.01754, Proposition 5) or not.
-
-    Assumes one token, or one answer, per call.
+    At least sum_i p_i p'_i, the value by chance, and at most sum_i min(p_i, p'_i), the maximum over couplings: so there are at
+    least as many ties as in independent calls, whether the LLMs are close (arXiv 2502.01754, Proposition 5) or not.
 
     Args:
-        p: [..., K] law of the first LLM.
-        p_prime: [..., K] law of the second.
+        p: [..., K] distribution of the first LLM.
+        p_prime: [..., K] distribution of the second.
 
     Returns:
         [...] probabilities.
@@ -162,25 +156,24 @@ def gumbel_agreement(p: npt.ArrayLike, p_prime: npt.ArrayLike) -> Floats:
 
 
 def coupled_correctness(p: npt.ArrayLike, p_prime: npt.ArrayLike, correct: npt.ArrayLike) -> CoupledCorrectness:
-    """Being right together under shared Gumbel noise, for any set of right answers, O(K log K) for each question.
+    """Joint correctness under shared Gumbel noise, for any set of right answers, O(K log K) per question.
 
         Cov = sum over right i, j of Pr(i, j) - p(C) p'(C),     Var(S - S') = Var S + Var S' - 2 Cov
 
-    The covariance is never negative, for any two laws and any set C: both events move the same way in every E_k (Harris'
-    inequality), so Proposition 3 of arXiv 2502.01754 needs no condition that the LLMs be close; Proposition 2 is the case of two
-    answers.
-    Assumes one token, or one answer, per call.
+    The covariance is never negative, for any two distributions and any set C: both events are monotone in every E_k in the same
+    direction (Harris' inequality). So Proposition 3 of arXiv 2502.01754 does not need the LLMs to be close; Proposition 2 is the
+    case of two answers.
 
     Args:
-        p: [..., K] law of the first LLM.
-        p_prime: [..., K] law of the second.
+        p: [..., K] distribution of the first LLM.
+        p_prime: [..., K] distribution of the second.
         correct: [..., K] or [K] booleans: which answers are right.
 
     Returns:
         Values per question.
 
     Raises:
-        OutOfRangeError: laws as for `gumbel_coupling_joint`, or a `correct` that does not fit them.
+        OutOfRangeError: distributions as for `gumbel_coupling_joint`, or a `correct` that does not fit them.
     """
     first, second = _laws(p, p_prime)
     right = _mask(correct, first.shape)
@@ -200,38 +193,45 @@ def score_difference_variance(
 
         Var_independent - Var_coupled = 2 E_q[Cov(. | q)]
 
-    with the covariance *within* prompts; the covariance of accuracies between prompts is part of both variances. Assumes one
-    token, or one answer, per call, and prompts drawn by their weights.
+    with the covariance *within* prompts; the covariance of accuracies between prompts is part of both variances. Assumes prompts
+    drawn by their weights.
 
     Args:
-        p: [Q, K] laws of the first LLM, one row per prompt.
-        p_prime: [Q, K] of the second.
+        p: [Q, K] distributions of the first LLM, one row per prompt.
+        p_prime: [Q, K] distributions of the second.
         correct: [Q, K] booleans: which answers are right.
-        weights: [Q] of the prompts, summing to 1; `None`: equal.
+        weights: [Q] weights of the prompts, summing to 1; equal by default.
 
     Returns:
         The two variances and the two covariances.
 
     Raises:
-        OutOfRangeError: laws as for `coupled_correctness`, no prompts, or weights that are no law over the prompts.
+        OutOfRangeError: distributions as for `coupled_correctness`, no prompts, or weights that are not a distribution over the
+            prompts.
     """
-    told = coupled_correctness(p, p_prime, correct)
-    if told.first.ndim != 1 or not len(told.first):
+    correctness = coupled_correctness(p, p_prime, correct)
+    if correctness.first.ndim != 1 or not len(correctness.first):
         raise OutOfRangeError(f"Prompts are the rows of p; an array of shape {np.shape(p)} has no such rows.")
-    given = np.full(len(told.first), 1.0 / len(told.first)) if weights is None else _law(weights, "weights")
-    if given.shape != told.first.shape:
-        raise OutOfRangeError(f"{len(told.first)} prompts have one weight each; {given.size} weights were given.")
+    shares = (
+        np.full(len(correctness.first), 1.0 / len(correctness.first))
+        if weights is None
+        else checked_distribution(weights, "weights")
+    )
+    if shares.shape != correctness.first.shape:
+        raise OutOfRangeError(
+            f"{len(correctness.first)} prompts have one weight each; {shares.size} weights were given."
+        )
 
     def mean(values: Floats) -> float:
-        return float(given @ values)
+        return float(shares @ values)
 
-    difference = told.first - told.second
+    difference = correctness.first - correctness.second
     between = mean((difference - mean(difference)) ** 2)
-    accuracies = mean((told.first - mean(told.first)) * (told.second - mean(told.second)))
-    within = mean(told.covariance)
+    accuracies = mean((correctness.first - mean(correctness.first)) * (correctness.second - mean(correctness.second)))
+    within = mean(correctness.covariance)
     return ScoreDifferenceVariance(
-        independent=mean(told.variance_independent) + between,
-        coupled=mean(told.variance_coupled) + between,
+        independent=mean(correctness.variance_independent) + between,
+        coupled=mean(correctness.variance_coupled) + between,
         within_covariance=within,
         total_covariance=within + accuracies,
     )
@@ -239,7 +239,7 @@ def score_difference_variance(
 
 @dataclass(frozen=True, eq=False)
 class _Race:
-    """The race of the module's text, on sorted t.
+    """The race of the module, on sorted t.
 
     Attributes:
         order: [..., K] answers by t.
@@ -274,7 +274,7 @@ class _Race:
         return cls(order, spent, same)
 
     def within(self, mine: Floats, yours: Floats, right: Bools) -> Floats:
-        """Sum of Pr(i, j) over the right answers: mine and yours hold their probabilities, 0 elsewhere."""
+        """Sum of Pr(i, j) over the right answers; mine and yours hold their probabilities, 0 elsewhere."""
         first, second, spent = (np.take_along_axis(values, self.order, -1) for values in (mine, yours, self.spent))
         mass = np.cumsum(second, axis=-1) - second
         paid = np.cumsum(second * spent, axis=-1) - second * spent
@@ -284,7 +284,7 @@ class _Race:
 
 
 def _laws(p: npt.ArrayLike, p_prime: npt.ArrayLike) -> tuple[Floats, Floats]:
-    first, second = _law(p, "p"), _law(p_prime, "p_prime")
+    first, second = checked_distribution(p, "p"), checked_distribution(p_prime, "p_prime")
     if first.shape != second.shape:
         raise OutOfRangeError(
             f"Two laws are coupled over the same answers; p has shape {first.shape} and p_prime {second.shape}. Give both "
@@ -293,31 +293,11 @@ def _laws(p: npt.ArrayLike, p_prime: npt.ArrayLike) -> tuple[Floats, Floats]:
     return first, second
 
 
-def _law(values: npt.ArrayLike, name: str) -> Floats:
-    """Checked probabilities along the last axis, divided by their sum, which is 1 but for rounding."""
-    law = probabilities(values, name)
-    if law.ndim < 1 or not law.shape[-1]:
-        raise OutOfRangeError(f"{name} is a law over one answer or more; an array of shape {law.shape} was given.")
-    total = law.sum(axis=-1, keepdims=True)
-    if len(off := np.argwhere(~(np.abs(total[..., 0] - 1.0) <= _NORMALISED))):
-        found = float(total[..., 0][tuple(off[0])])
-        raise OutOfRangeError(
-            f"The probabilities of a law sum to 1, no answer included; those of {name} {_place(off[0])} sum to {found!r}. "
-            "Put what is missing into an answer of its own, or divide by the sum."
-        )
-    checked: Floats = law / total
-    return checked
-
-
 def _mask(correct: npt.ArrayLike, shape: tuple[int, ...]) -> Bools:
-    given = np.asarray(correct)
-    if given.dtype != np.bool_ or given.shape[-1:] != shape[-1:] or given.shape not in (shape, shape[-1:]):
+    mask = np.asarray(correct)
+    if mask.dtype != np.bool_ or mask.shape[-1:] != shape[-1:] or mask.shape not in (shape, shape[-1:]):
         raise OutOfRangeError(
             f"Right answers are booleans, one for each of the {shape[-1]} answers of a law; `correct` has shape "
-            f"{given.shape} and holds {given.dtype}."
+            f"{mask.shape} and holds {mask.dtype}."
         )
-    return np.broadcast_to(given, shape)
-
-
-def _place(index: npt.NDArray[np.intp]) -> str:
-    return "[" + ", ".join(str(i) for i in index.tolist()) + "]" if len(index) else ""
+    return np.broadcast_to(mask, shape)

@@ -1,9 +1,9 @@
 """Win-rates: how often one LLM's answer is preferred to another's, with and without shared noise (arXiv 2502.01754, section 4).
 
-A comparison is won, lost or tied. Under shared noise ties are more frequent, and *which* comparisons become ties depends on the
-pair, so that with three LLMs or more even the ranking by average win-rate can differ from that of independent generation.
-Assumed throughout: on a prompt the two answers are drawn once each, by the Gumbel-max sampler with shared noise ("coupled") or
-independently; the preference depends on the two answers alone.
+A comparison is won, lost or tied. Shared noise makes ties more frequent, and *which* comparisons become ties depends on the pair,
+so with three or more LLMs even the ranking by average win-rate can differ from that of independent generation. Assumes that on a
+prompt the two answers are drawn once each, by the Gumbel-max sampler with shared noise ("coupled") or independently, and that the
+preference depends on the two answers alone. Tests assume questions that are independent draws.
 """
 
 from __future__ import annotations
@@ -15,11 +15,12 @@ import numpy as np
 import numpy.typing as npt
 
 from feval.errors import OutOfRangeError
+from feval.estimators.arrays import Bools, Floats, Int64
+from feval.estimators.checks import checked_probabilities
 from feval.estimators.coupling.gumbel_coupling import gumbel_coupling_joint
 from feval.estimators.inference.intervals import accuracy_interval
 from feval.estimators.inference.paired import holm
 from feval.estimators.inference.sign_flips import sign_flip_test
-from feval.estimators.vote_polynomials import probabilities
 
 __all__ = [
     "AverageWinRates",
@@ -35,10 +36,7 @@ __all__ = [
     "two_token_winrates",
 ]
 
-Floats = npt.NDArray[np.float64]
-Ints = npt.NDArray[np.int64]
-
-_EQUAL = 1e-12  # by which rates may differ through rounding
+_EQUAL = 1e-12  # rounding error of rates
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,7 +45,7 @@ class PairWinRates:
 
     Attributes:
         coupled: [..., 3] probability that the first wins, loses, ties, under shared noise.
-        independent: [..., 3] the same, each with noise of its own.
+        independent: [..., 3] the same with noise of their own.
     """
 
     coupled: Floats
@@ -67,27 +65,27 @@ class AverageWinRates:
 
     coupled: Floats
     independent: Floats
-    ranking_coupled: Ints
-    ranking_independent: Ints
+    ranking_coupled: Int64
+    ranking_independent: Int64
 
 
 @dataclass(frozen=True, eq=False)
 class RankedWinRates:
-    """Average win-rates of L LLMs with intervals, and ranks that say what can be told apart.
+    """Average win-rates of L LLMs with intervals, and ranks that account for them.
 
     Attributes:
         rates: [L] average win-rate.
-        low: [L] of its interval.
-        high: [L] its upper end.
-        rank: [L] 1 + the number of LLMs that are better beyond doubt: those that cannot be told apart share a rank.
-        worst_rank: [L] L - the number of LLMs that are worse beyond doubt; `rank`..`worst_rank` is the interval of the rank.
+        low: [L] lower end of its interval.
+        high: [L] upper end.
+        rank: [L] 1 + the number of significantly better LLMs; indistinguishable ones share a rank.
+        worst_rank: [L] L - the number of significantly worse LLMs; `rank`..`worst_rank` is the interval of the rank.
     """
 
     rates: Floats
     low: Floats
     high: Floats
-    rank: Ints
-    worst_rank: Ints
+    rank: Int64
+    worst_rank: Int64
 
 
 @dataclass(frozen=True, eq=False)
@@ -98,10 +96,10 @@ class RankingChange:
         pairs: [P, 2] every pair of LLMs.
         coupled: [P] difference of average win-rates, first minus second, under shared noise.
         independent: [P] with noise of their own.
-        p_values: [P] of the hypothesis that the two are in the same order (or level) under both, adjusted by Holm over the pairs.
+        p_values: [P] p-values of the same order (or a tie) under both, Holm-adjusted over the pairs.
     """
 
-    pairs: Ints
+    pairs: Int64
     coupled: Floats
     independent: Floats
     p_values: Floats
@@ -114,19 +112,17 @@ def two_token_winrates(a: npt.ArrayLike, b: npt.ArrayLike) -> PairWinRates:
 
         coupled: win (a - b)_+, lose (b - a)_+;     independent: win a (1 - b), lose b (1 - a).
 
-    Assumes one call of each LLM, and the Gumbel-max sampler where noise is shared.
-
     Args:
-        a: [...] probabilities.
-        b: [...] of the second.
+        a: [...] probabilities of the first.
+        b: [...] probabilities of the second.
 
     Returns:
         [..., 3] win, lose, tie for both.
 
     Raises:
-        OutOfRangeError: a value that is no probability, or shapes that do not go together.
+        OutOfRangeError: a value that is not a probability, or shapes that do not match.
     """
-    first, second = _together(probabilities(a, "a"), probabilities(b, "b"))
+    first, second = _together(checked_probabilities(a, "a"), checked_probabilities(b, "b"))
     gain = first - second
     coupled = (np.maximum(gain, 0.0), np.maximum(-gain, 0.0), 1.0 - np.abs(gain))
     win, lose = first * (1.0 - second), second * (1.0 - first)
@@ -136,20 +132,18 @@ def two_token_winrates(a: npt.ArrayLike, b: npt.ArrayLike) -> PairWinRates:
 def scored_winrates(p: npt.ArrayLike, p_prime: npt.ArrayLike, score: npt.ArrayLike) -> PairWinRates:
     """Win-rates where every answer has a score, and the higher one wins (arXiv 2502.01754, section 4, second setting).
 
-    Coupled by the joint law of `gumbel_coupling_joint`, independent by the product of the two laws. Equal scores tie.
-
-    Assumes answers of one token, or laws of answers coupled as if they were, and a score that depends on the answer alone.
+    Coupled by `gumbel_coupling_joint`, independent by the product of the two distributions. Equal scores tie.
 
     Args:
-        p: [..., K] law of the first LLM over answers.
-        p_prime: [..., K] of the second.
-        score: [..., K] or [K] of each answer.
+        p: [..., K] distribution of the first LLM over answers.
+        p_prime: [..., K] distribution of the second.
+        score: [..., K] or [K] score of each answer.
 
     Returns:
         [..., 3] win, lose, tie for both.
 
     Raises:
-        OutOfRangeError: laws as for `gumbel_coupling_joint`, or scores that do not fit them or are not finite.
+        OutOfRangeError: distributions as for `gumbel_coupling_joint`, or scores that do not fit them or are not finite.
     """
     joint = gumbel_coupling_joint(p, p_prime)
     scores = np.asarray(score, np.float64)
@@ -167,22 +161,19 @@ def scored_winrates(p: npt.ArrayLike, p_prime: npt.ArrayLike, score: npt.ArrayLi
 def sampled_winrates(first: npt.ArrayLike, second: npt.ArrayLike, calls: Literal["same", "other", "all"]) -> Floats:
     """Win-rates from the scores of recorded calls: the share of comparisons of two calls on a question, unbiased.
 
-    Which calls are compared says what is estimated (arXiv 2502.01754, eqs. 24 and 31): coupled generation where they share noise,
-    independent generation where they do not.
-
-    Assumes that, given the question, calls with noise of their own are independent and of one law.
+    Calls that share noise estimate coupled generation, other calls independent generation (arXiv 2502.01754, eqs. 24 and 31).
 
     Args:
         first: [Q, S] scores of one LLM's calls; higher is better, equal is a tie.
-        second: [Q, S'] of the other's.
-        calls: "same": call s with call s, which share noise in a coupled recording; "other": call s with all but call s, which
-            share none there; "all": all with all, for recordings with noise of their own.
+        second: [Q, S'] scores of the other's calls.
+        calls: "same": call s with call s, which share noise in a coupled recording; "other": call s with all but call s; "all":
+            all with all, for recordings with noise of their own.
 
     Returns:
         [Q, 3] shares of wins, losses, ties of the first.
 
     Raises:
-        OutOfRangeError: shapes that do not fit, a single call without another, or scores that are NaN.
+        OutOfRangeError: shapes that do not match, a single call without another, or scores that are NaN.
     """
     x, y = (np.asarray(values, np.float64) for values in (first, second))
     if x.ndim != 2 or y.ndim != 2 or len(x) != len(y) or not x.size or not y.size:
@@ -196,15 +187,15 @@ def sampled_winrates(first: npt.ArrayLike, second: npt.ArrayLike, calls: Literal
         )
     if np.isnan(x).any() or np.isnan(y).any():
         raise OutOfRangeError("A score is missing (NaN); leave out its question, or record the score.")
-    counted, pairs = _counted(x, y), x.shape[1]
+    outcomes, pairs = _counted(x, y), x.shape[1]
     if calls != "same":
-        own, counted = counted, np.zeros((len(x), 3))
+        same_call, outcomes = outcomes, np.zeros((len(x), 3))
         for call in y.T:
-            counted += _counted(x, call[:, None])
+            outcomes += _counted(x, call[:, None])
         pairs *= y.shape[1]
         if calls == "other":
-            counted, pairs = counted - own, pairs - x.shape[1]
-    shares: Floats = counted / pairs
+            outcomes, pairs = outcomes - same_call, pairs - x.shape[1]
+    shares: Floats = outcomes / pairs
     return shares
 
 
@@ -213,8 +204,6 @@ def average_winrates(table: npt.ArrayLike) -> AverageWinRates:
 
     The mean of `two_token_winrates` over prompts and over the other LLMs.
 
-    Assumes what `two_token_winrates` does.
-
     Args:
         table: [Q, L] probability that each LLM gives the preferred answer to each prompt.
 
@@ -222,15 +211,15 @@ def average_winrates(table: npt.ArrayLike) -> AverageWinRates:
         Rates and rankings under both.
 
     Raises:
-        OutOfRangeError: no prompts, fewer than two LLMs, or values that are no probabilities.
+        OutOfRangeError: no prompts, fewer than two LLMs, or values that are not probabilities.
     """
-    given = probabilities(table, "table")
-    if given.ndim != 2 or given.shape[0] < 1 or given.shape[1] < 2:
+    chances = checked_probabilities(table, "table")
+    if chances.ndim != 2 or chances.shape[0] < 1 or chances.shape[1] < 2:
         raise OutOfRangeError(
-            f"Average win-rates take a table of prompts by two LLMs or more; its shape is {given.shape}."
+            f"Average win-rates take a table of prompts by two LLMs or more; its shape is {chances.shape}."
         )
-    pairs = two_token_winrates(given[:, :, None], given[:, None, :])
-    others = ~np.eye(given.shape[1], dtype=bool) / (given.shape[1] - 1)
+    pairs = two_token_winrates(chances[:, :, None], chances[:, None, :])
+    others = ~np.eye(chances.shape[1], dtype=bool) / (chances.shape[1] - 1)
     coupled, independent = (
         (rates[..., 0].mean(axis=0) * others).sum(axis=1) for rates in (pairs.coupled, pairs.independent)
     )
@@ -247,18 +236,16 @@ def ranked_winrates(
 ) -> RankedWinRates:
     """Average win-rates with intervals over questions, and ranks with ties (arXiv 2502.01754, Table 1).
 
-    The paper ranks two LLMs apart where their intervals do not overlap. With `paired` they are told apart where the interval of
-    their *difference*, on the same questions, leaves 0 out: sharper, since the questions are shared. Intervals of rates are those
-    of `accuracy_interval`, tests of differences are sign flips; a few questions tell nobody apart.
-
-    Assumes questions that are independent draws.
+    As in the paper, two LLMs differ in rank if their intervals do not overlap. With `paired` they differ if a test of their
+    *difference* on the same questions is significant, which is sharper. Intervals of rates are those of `accuracy_interval`,
+    tests of differences are sign flips.
 
     Args:
         wins: [Q, L] average over its opponents of each LLM's win-rate on each question.
         confidence: coverage of the intervals.
         resamples: random sign flips of the questions' differences, for `paired`.
-        seed: of those.
-        paired: tell LLMs apart by their difference.
+        seed: seed of those.
+        paired: compare LLMs by their difference.
 
     Returns:
         Rates, intervals and ranks.
@@ -266,12 +253,12 @@ def ranked_winrates(
     Raises:
         OutOfRangeError: fewer than two LLMs, no questions, or values outside [0, 1].
     """
-    given = _rates(wins)
-    ends = accuracy_interval(given, confidence)
+    rates = _rates(wins)
+    ends = accuracy_interval(rates, confidence)
     if paired:
-        better = np.zeros((given.shape[1],) * 2, bool)
+        better = np.zeros((rates.shape[1],) * 2, bool)
         one, two = np.triu_indices(len(better), 1)
-        differences = given[:, one] - given[:, two]
+        differences = rates[:, one] - rates[:, two]
         sure = sign_flip_test(differences, splits=resamples, seed=seed).p_value <= 1.0 - confidence
         better[one, two], better[two, one] = (
             sure & (differences.mean(axis=0) > 0),
@@ -280,7 +267,7 @@ def ranked_winrates(
     else:
         better = ends.low[:, None] > ends.high[None, :] + _EQUAL
     rank = 1 + better.sum(axis=0)
-    return RankedWinRates(given.mean(axis=0), ends.low, ends.high, rank, given.shape[1] - better.sum(axis=1))
+    return RankedWinRates(rates.mean(axis=0), ends.low, ends.high, rank, rates.shape[1] - better.sum(axis=1))
 
 
 def ranking_change(
@@ -290,19 +277,17 @@ def ranking_change(
 
     Two LLMs change places if the difference of their average win-rates has opposite signs. An intersection-union test (R. L.
     Berger 1982, Multiparameter hypothesis testing and acceptance sampling, Technometrics 24, 295-300,
-    doi:10.1080/00401706.1982.10487790) rejects "same order or level" when both signs are beyond doubt: its p value is the
+    doi:10.1080/00401706.1982.10487790) rejects "same order or a tie" when both signs are significant: its p-value is the
     larger of the two one-sided ones, each half the two-sided one of `sign_flip_test`. Holm's adjustment covers all pairs.
-
-    Assumes questions that are independent draws, and what `sign_flip_test` does.
 
     Args:
         coupled: [Q, L] average win-rate of each LLM on each question under shared noise.
         independent: [Q, L] with noise of their own, on the same questions.
         resamples: random sign flips of the questions' differences.
-        seed: of those.
+        seed: seed of those.
 
     Returns:
-        Differences and p values per pair; 1 where the signs agree.
+        Differences and p-values per pair; 1 where the signs agree.
 
     Raises:
         OutOfRangeError: as for `ranked_winrates`, or tables of different shapes.
@@ -327,32 +312,30 @@ def ranking_change(
 def preference_cycle(
     margins: npt.ArrayLike, *, confidence: float = 0.95, resamples: int = 10_000, seed: int = 0
 ) -> tuple[int, ...]:
-    """The shortest cycle of preferences beyond doubt: A over B over C over A; empty where there is none.
+    """The shortest cycle of significant preferences (A over B over C over A); empty if there is none.
 
-    No order of the LLMs, so no strengths of the Bradley-Terry model, can agree with one (Condorcet's paradox). A pair's
-    preference is beyond doubt if `sign_flip_test` over questions says so, adjusted by Holm over the pairs; its p value is at
-    least 2^(1 - n) for n questions that are no ties.
-
-    Feval's own test. Assumes questions that are independent draws, and what `sign_flip_test` does.
+    No order of the LLMs, so no Bradley-Terry strengths, can agree with a cycle (Condorcet's paradox). Significance is by
+    `sign_flip_test` over questions, Holm-adjusted over the pairs; its p-value is at least 2^(1 - n) for n questions without ties.
+    Feval's own test.
 
     Args:
         margins: [Q, L, L] share of comparisons that i wins over j minus the share that it loses.
         confidence: 1 minus the level of the test.
         resamples: random sign flips of the questions' margins.
-        seed: of those.
+        seed: seed of those.
 
     Returns:
-        LLMs, each preferred to the next, and the last one to the first.
+        LLMs, each preferred to the next, and the last to the first.
 
     Raises:
         OutOfRangeError: fewer than two LLMs, no questions, or margins that are not finite.
     """
-    given = np.asarray(margins, np.float64)
-    if given.ndim != 3 or not len(given) or given.shape[1] != given.shape[2] or given.shape[1] < 2:
-        raise OutOfRangeError(f"Preferences take questions by pairs of LLMs; the table has shape {given.shape}.")
-    count = given.shape[1]
+    shares = np.asarray(margins, np.float64)
+    if shares.ndim != 3 or not len(shares) or shares.shape[1] != shares.shape[2] or shares.shape[1] < 2:
+        raise OutOfRangeError(f"Preferences take questions by pairs of LLMs; the table has shape {shares.shape}.")
+    count = shares.shape[1]
     one, two = np.triu_indices(count, 1)
-    values = given[:, one, two]
+    values = shares[:, one, two]
     sure = holm(sign_flip_test(values, splits=resamples, seed=seed).p_value) <= 1.0 - confidence
     beats = np.zeros((count, count), bool)
     first_wins = values.mean(axis=0) > 0.0
@@ -360,8 +343,8 @@ def preference_cycle(
     return min(filter(None, (_shortest_cycle(beats, start) for start in range(count))), key=len, default=())
 
 
-def _shortest_cycle(beats: npt.NDArray[np.bool_], start: int) -> tuple[int, ...]:
-    """From an LLM along preferences back to itself, breadth first; empty where no way leads back."""
+def _shortest_cycle(beats: Bools, start: int) -> tuple[int, ...]:
+    """Shortest path from an LLM along preferences back to itself, breadth first; empty if there is none."""
     paths: list[tuple[int, ...]] = [(start,)]
     reached = {start}
     while paths:
@@ -387,8 +370,8 @@ def _outcomes(joint: Floats, order: Floats) -> Floats:
     return np.stack([np.where(order == sign, joint, 0.0).sum(axis=(-2, -1)) for sign in (1.0, -1.0, 0.0)], axis=-1)
 
 
-def _ranking(rates: Floats) -> Ints:
-    """Best first; rates that differ by rounding only are level, and keep their order."""
+def _ranking(rates: Floats) -> Int64:
+    """LLMs, best first; rates that differ only by rounding keep their order."""
     return np.argsort(-np.round(rates / _EQUAL) * _EQUAL, kind="stable")
 
 
@@ -403,7 +386,7 @@ def _together(a: Floats, b: Floats) -> tuple[Floats, Floats]:
 
 
 def _rates(wins: npt.ArrayLike) -> Floats:
-    given = probabilities(wins, "wins")
-    if given.ndim != 2 or not len(given) or given.shape[1] < 2:
-        raise OutOfRangeError(f"A ranking takes questions by two LLMs or more; the table has shape {given.shape}.")
-    return given
+    rates = checked_probabilities(wins, "wins")
+    if rates.ndim != 2 or not len(rates) or rates.shape[1] < 2:
+        raise OutOfRangeError(f"A ranking takes questions by two LLMs or more; the table has shape {rates.shape}.")
+    return rates

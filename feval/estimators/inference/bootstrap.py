@@ -1,22 +1,22 @@
-"""Resampled questions: means and percentile intervals of what is no accuracy, such as costs, ratios and areas.
+"""Resampled questions: means and percentile intervals of costs, ratios and areas.
 
-Accuracies have score intervals (`feval.estimators.inference.intervals`), differences of accuracies sign-flip tests
-(`feval.estimators.inference.sign_flips`), which hold on few questions, where percentiles do not.
+Accuracies have score intervals (`intervals`), their differences sign-flip tests (`sign_flips`), which hold on few questions,
+where percentiles do not.
 
-Questions are the independent evidence; draws within a question are not. So questions are resampled, with replacement, and a
-question brings all its columns along: every curve and every method in one call sees the same resamples, and differences taken
-between columns stay paired (Efron and Tibshirani, An Introduction to the Bootstrap, 1993, chapter 13). E. Miller, Adding Error
-Bars to Evals (arXiv 2411.00640), argues for the same of benchmarks: questions are draws from a population, and two models are
-compared by their differences on the same questions. Its intervals are normal ones; resamples need no normal law.
+Questions are independent evidence; draws within a question are not. So questions are resampled with replacement, with all their
+columns: every curve and every method in one call sees the same resamples, and differences between columns stay paired (Efron
+and Tibshirani, An Introduction to the Bootstrap, 1993, chapter 13). E. Miller, Adding Error Bars to Evals (arXiv 2411.00640),
+argues for the same: questions are draws from a population, and two models are compared by their differences on the same
+questions, with normal intervals. Assumes questions that are independent draws.
 
-The numbers are meant to last. Resamples come from the raw 64-bit outputs of Philox (whose stream NumPy promises to keep; those of
+Results are reproducible. Resamples come from the raw 64-bit outputs of Philox (whose stream NumPy promises to keep; those of
 `Generator` methods it does not), two 32-bit halves each, scaled to 0..Q-1 by multiply and shift (relative bias below Q / 2^32).
 Values are rounded to a fixed-point grid of 2^-38 of their column's scale, so that every weighted sum is an exact integer in
-double precision: the same bits whatever the machine, the BLAS, its threads or the size of the chunks.
+double precision: the same bits on any machine, with any BLAS, threads or chunks.
 
-Cost and memory are bounded: more than 16,384 questions are dealt at random into 4,096 clusters of nearly equal size, which are
-then resampled whole. The clusters' spread estimates the same standard error, itself with a relative error of
-1 / sqrt(2 x 4,096) = 1.1 %, less than what 10,000 resamples leave open.
+Cost and memory are bounded: more than 16,384 questions are divided at random into 4,096 clusters of nearly equal size, which are
+then resampled as a whole. The clusters' spread estimates the same standard error, with a relative error of
+1 / sqrt(2 x 4,096) = 1.1 %, less than that of 10,000 resamples.
 """
 
 from __future__ import annotations
@@ -27,18 +27,18 @@ import numpy as np
 import numpy.typing as npt
 
 from feval.errors import OutOfRangeError
-from feval.estimators.inference.intervals import Interval, checked_values, require_confidence
+from feval.estimators.arrays import Floats
+from feval.estimators.checks import require_confidence
+from feval.estimators.inference.intervals import Interval, checked_values
 from feval.estimators.per_question import PerQuestion
 
 __all__ = ["CLUSTERS", "MOST_QUESTIONS", "bootstrap_interval", "bootstrap_means", "clusters", "on_grid"]
 
-Floats = npt.NDArray[np.float64]
-
 MOST_QUESTIONS = 1 << 14
-"""Questions that are resampled one by one."""
+"""Most questions that are resampled one by one."""
 
 CLUSTERS = 1 << 12
-"""Clusters into which more questions than that are dealt."""
+"""Number of clusters for more questions than that."""
 
 _GRID_BITS = 38  # a sum of 2^14 weights times 38-bit values stays below 2^53, where integers are exact
 _CHUNK_DRAWS = 1 << 16  # question draws worked on at once
@@ -53,14 +53,12 @@ def bootstrap_interval(
 ) -> Interval:
     """Interval for the mean over questions of each column: percentiles of the means of resampled questions.
 
-    A column in which all questions have the same value shows no spread, and its interval is a point: accuracies are for
-    `accuracy_interval`.
+    A column with the same value for all questions has a point as interval; for accuracies use `accuracy_interval`.
 
-    The percentile bootstrap (Efron and Tibshirani, An Introduction to the Bootstrap, 1993, chapter 13). Assumes
-    questions that are independent draws; calls within a question may depend on each other.
+    The percentile bootstrap (Efron and Tibshirani, An Introduction to the Bootstrap, 1993, chapter 13).
 
     Args:
-        values: [Q, C] values per question, or what an exact estimator returned. For a paired difference give the differences
+        values: [Q, C] values per question, or the result of an exact estimator. For a paired difference give the differences
             per question.
         confidence: coverage, between 0 and 1.
         resamples: at least 1.
@@ -79,13 +77,12 @@ def bootstrap_interval(
 
 
 def bootstrap_means(values: PerQuestion | npt.NDArray[Any], *, resamples: int = 10_000, seed: int = 0) -> Floats:
-    """The means themselves, for statistics that are not one column's mean: ratios, crossings, the best of several.
+    """Resampled means, for statistics such as ratios, crossings or the best of several.
 
-    Efron and Tibshirani, 1993, chapter 6. Assumes questions that are independent draws; calls within a question may
-    depend on each other.
+    Efron and Tibshirani, 1993, chapter 6.
 
     Args:
-        values: [Q, C] values per question, or what an exact estimator returned.
+        values: [Q, C] values per question, or the result of an exact estimator.
         resamples: R, at least 1.
         seed: 0 to 2^128 - 1.
 
@@ -125,16 +122,14 @@ def _resampled_means(distinct: PerQuestion, resamples: int, seed: int) -> Floats
 
 
 def clusters(distinct: PerQuestion, bits: np.random.Philox) -> tuple[Floats, Floats, npt.NDArray[np.intp]]:
-    """What is resampled: single questions, or clusters of them where there are more than `MOST_QUESTIONS`.
-
-    Feval's own. Assumes questions that are independent draws.
+    """The units to resample: questions, or clusters of them if there are more than `MOST_QUESTIONS`.
 
     Args:
         distinct: C values for each of Q questions.
-        bits: deals the questions into clusters.
+        bits: random source for the clusters.
 
     Returns:
-        Sums [G, C] and numbers of questions [G] of distinct clusters, and which of them each cluster is.
+        Sums [G, C] and numbers of questions [G] of distinct clusters, and the index of each cluster among them.
     """
     questions = len(distinct)
     if questions <= MOST_QUESTIONS:
@@ -149,15 +144,13 @@ def clusters(distinct: PerQuestion, bits: np.random.Philox) -> tuple[Floats, Flo
 
 
 def on_grid(values: Floats) -> tuple[Floats, Floats]:
-    """Values as whole numbers of a unit, so that their sums are exact whatever the order.
-
-    Feval's own. Arithmetic; assumes nothing of the calls.
+    """Round values to whole numbers of a unit, so that sums are exact in any order.
 
     Args:
         values: [G, C].
 
     Returns:
-        Whole numbers [G, C] and units [C], a power of two per column, with values = numbers x units but for the rounding.
+        Whole numbers [G, C] and units [C], a power of two per column, with values = numbers x units up to rounding.
     """
     _, exponent = np.frexp(np.abs(values).max(axis=0, initial=0.0))
     unit = np.ldexp(1.0, np.maximum(exponent, -900) - _GRID_BITS)  # columns of zeros and denormals keep a unit above 0

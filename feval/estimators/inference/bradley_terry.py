@@ -1,18 +1,16 @@
-"""Bradley-Terry strengths from pairwise wins."""
+"""Bradley-Terry strengths from pairwise wins, which are assumed independent given the strengths."""
 
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 
 from feval.errors import OutOfRangeError
+from feval.estimators.arrays import Floats
 
 __all__ = ["MAX_STRENGTH", "bradley_terry", "pairwise_wins"]
 
-Floats = npt.NDArray[np.float64]
-
 MAX_STRENGTH = 20.0
-"""Where log strengths end that the data drive to infinity: somebody who never lost."""
+"""Largest difference of log strengths, for entries that never lost."""
 
 _STEPS = 10_000
 _SETTLED = 1e-10
@@ -23,15 +21,13 @@ def pairwise_wins(accuracy: Floats) -> Floats:
 
         w_ij = P(i right, j wrong) + P(both right or both wrong) / 2 = (1 + a_i - a_j) / 2
 
-    so that only the accuracies a matter, however the two depend on each other.
-
-    The outcomes of the Bradley-Terry model in Hunter (2004), section 1. Arithmetic; assumes nothing of the calls.
+    so only the accuracies a matter, under any dependence. The outcomes of the Bradley-Terry model in Hunter (2004), section 1.
 
     Args:
         accuracy: [R, K] mean accuracies.
 
     Returns:
-        [R, K, K], w_ij + w_ji = 1; halves on the diagonal, which nothing looks at.
+        [R, K, K], w_ij + w_ji = 1; halves on the diagonal.
     """
     return (1.0 + accuracy[:, :, None] - accuracy[:, None, :]) / 2.0
 
@@ -43,13 +39,11 @@ def bradley_terry(wins: Floats) -> Floats:
 
         p_i <- W_i / sum_{j != i} (w_ij + w_ji) / (p_i + p_j),     W_i = sum_{j != i} w_ij,     s = log p
 
-    Natural logarithms; only differences mean anything, and the mean is set to 0. (A difference times 400 / log 10 is one on Elo's
-    scale.) Somebody who never lost has no finite strength: differences end at `MAX_STRENGTH`.
-
-    Assumes wins that are independent given the strengths.
+    Natural logarithms with mean 0; a difference times 400 / log 10 is one on Elo's scale. An entry that never lost has no finite
+    strength: differences are capped at `MAX_STRENGTH`.
 
     Args:
-        wins: [R, K, K] wins of i over j, of at least two; the diagonal is not looked at.
+        wins: [R, K, K] wins of i over j, K at least 2; the diagonal is ignored.
 
     Returns:
         [R, K] log strengths with mean 0.

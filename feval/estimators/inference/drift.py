@@ -1,11 +1,11 @@
 """Whether new CoTs came from the same LLM as earlier ones: two stratified permutation tests, on answers and on lengths.
 
-A provider may change what stands behind a name. Under the hypothesis that nothing changed, the CoTs of one question are
-exchangeable, old and new; so the labels are dealt anew within every question, and what was observed is compared with that. The
-questions are strata: their difficulty and their numbers of old and new CoTs may differ as they will.
+A provider may change the model behind a name. If nothing changed, old and new CoTs of a question are exchangeable; so the labels
+old and new are permuted within every question, and the observed statistic is compared with the permuted ones. Questions are
+strata: their difficulty and their numbers of old and new CoTs may differ.
 
-Labels are dealt by the raw 64-bit outputs of Philox, whose stream NumPy promises to keep; where there are no more arrangements
-than resamples, all of them are enumerated instead, and the p-values are exact.
+Permutations come from the raw 64-bit outputs of Philox, whose stream NumPy promises to keep; if there are no more arrangements
+than resamples, all are enumerated, and the p-values are exact.
 """
 
 from __future__ import annotations
@@ -17,29 +17,25 @@ from itertools import combinations
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from feval.errors import OutOfRangeError
+from feval.estimators.arrays import Bools, Floats, Integers
 from feval.estimators.inference.paired import holm
 
 __all__ = ["Drift", "DriftTest", "drift"]
 
-Integers = npt.NDArray[np.integer[Any]]
-Floats = npt.NDArray[np.float64]
-Bools = npt.NDArray[np.bool_]
-
-_ROUNDING = 1e-9  # of statistics that are equal but for the order of their sums
-_CHUNK = 1 << 20  # labels worked on at once
+_ROUNDING = 1e-9  # rounding error of equal statistics
+_CHUNK = 1 << 20  # labels per chunk
 _NO_PAIR = "No question has both old and new CoTs, so there is nothing to compare."
 
 
 @dataclass(frozen=True)
 class DriftTest:
-    """One test.
+    """Result of one test.
 
     Attributes:
-        statistic: as observed; NaN where nothing can be compared.
-        p_value: of the hypothesis that old and new CoTs are alike; NaN likewise.
+        statistic: observed value; NaN if nothing can be compared.
+        p_value: p-value of no change; NaN likewise.
         p_holm: adjusted for the two tests.
     """
 
@@ -53,16 +49,16 @@ class Drift:
     """Old and new CoTs compared.
 
     Attributes:
-        answers: the summed chi-square statistic over the answers.
-        lengths: van Elteren's statistic of the output tokens; above 0 where new CoTs are longer.
-        questions: that have both old and new CoTs; all numbers are over those.
-        arrangements: of labels that were looked at.
-        exact: whether those are all that there are.
+        answers: test of the summed chi-square statistic over the answers.
+        lengths: test of van Elteren's statistic of the output tokens; above 0 if new CoTs are longer.
+        questions: number of questions with both old and new CoTs; all numbers are over those.
+        arrangements: number of arrangements of labels used.
+        exact: whether those are all.
         distance: mean over questions of the total-variation distance between old and new answers.
         expected_distance: its mean over the arrangements, which is above 0 for pools of finite size.
         old_tokens: mean over questions of the mean length of old CoTs.
         new_tokens: the same of new ones.
-        reasons: sentences on what is missing; empty where nothing is.
+        reasons: sentences on what is missing.
     """
 
     answers: DriftTest
@@ -92,22 +88,22 @@ def drift(
     van Elteren's statistic (P. van Elteren 1960, On the combination of independent two-sample tests of Wilcoxon, Bulletin of the
     ISI 37), with weights 1 / (n_q + 1). The two p-values are adjusted together by Holm.
 
-    Assumes that CoTs of one question are exchangeable when nothing changed: independent samples of one law. Questions need not
-    be alike, and no number of CoTs is too small to be valid, though it may be too small to see anything.
+    Assumes that CoTs of one question are exchangeable when nothing changed: independent samples of one distribution. The tests
+    are valid for any numbers of CoTs, though few CoTs have little power.
 
     Args:
         question: [N] number of the question of each CoT.
-        answer: [N] code of its answer; equal codes mean equal answers within a question; -1 for no answer.
-        tokens: [N] its output tokens.
+        answer: [N] code of its answer within the question; -1 for no answer.
+        tokens: [N] output tokens.
         new: [N] whether it is new.
         resamples: B, at least 1.
         seed: 0 to 2^128 - 1. The same seed and CoTs give the same numbers.
 
     Returns:
-        Both tests; NaN with a reason where no question has both old and new CoTs.
+        Both tests; NaN with a reason if no question has both old and new CoTs.
 
     Raises:
-        OutOfRangeError: arrays that do not fit each other or hold no whole numbers, or resamples or a seed out of range.
+        OutOfRangeError: arrays of different shapes or other types, or resamples or a seed out of range.
     """
     strata = list(_strata(*_checked(question, answer, tokens, new, resamples, seed)))
     if not strata:
@@ -116,18 +112,18 @@ def drift(
     ways = math.prod(math.comb(len(stratum.new), int(stratum.new.sum())) for stratum in strata)
     observed = np.sum([stratum.statistics(stratum.new[None]) for stratum in strata], axis=0)
     exact = ways <= resamples
-    found = _enumerated(strata) if exact else _sampled(strata, resamples, seed)
-    p_values = [_p_value(abs(observed[0, row]), np.abs(found[:, row]), exact=exact) for row in (0, 1)]
+    arranged = _enumerated(strata) if exact else _sampled(strata, resamples, seed)
+    p_values = [_p_value(abs(observed[0, row]), np.abs(arranged[:, row]), exact=exact) for row in (0, 1)]
     adjusted = holm(p_values).tolist()
     answers, lengths = (DriftTest(float(observed[0, row]), p_values[row], adjusted[row]) for row in (0, 1))
     return Drift(
         answers,
         lengths,
         len(strata),
-        len(found),
+        len(arranged),
         exact,
         distance=float(observed[0, 2]) / len(strata),
-        expected_distance=float(found[:, 2].mean()) / len(strata),
+        expected_distance=float(arranged[:, 2].mean()) / len(strata),
         old_tokens=float(np.mean([stratum.tokens[~stratum.new].mean() for stratum in strata])),
         new_tokens=float(np.mean([stratum.tokens[stratum.new].mean() for stratum in strata])),
     )
@@ -150,7 +146,7 @@ class _Stratum:
     new: Bools
 
     def statistics(self, labels: Bools) -> Floats:
-        """[A, 3] the question's terms of S, W and the total-variation distance, for [A, n] labels with as many new ones."""
+        """[A, 3] the question's terms of S, W and the total-variation distance, for arrangements [A, n] of its labels."""
         size = labels.shape[1]
         news = int(self.new.sum())
         counts = self.answers.sum(axis=0)
@@ -173,7 +169,7 @@ def _strata(question: Integers, answer: Integers, tokens: Integers, new: Bools) 
 
 
 def _midranks(values: Integers) -> Floats:
-    """[n] ranks from 1; equal values share the mean of theirs."""
+    """[n] ranks from 1; equal values share the mean of their ranks."""
     _, places, counts = np.unique(values, return_inverse=True, return_counts=True)
     last = np.cumsum(counts)
     ranks: Floats = (last - (counts - 1) / 2)[places]
@@ -181,7 +177,7 @@ def _midranks(values: Integers) -> Floats:
 
 
 def _enumerated(strata: list[_Stratum]) -> Floats:
-    """[A, 3] the statistics of all arrangements: every one of a question with every one of the others."""
+    """[A, 3] statistics of all arrangements, over all combinations of questions."""
     sums = np.zeros((1, 3))
     for stratum in strata:
         size, news = len(stratum.new), int(stratum.new.sum())
@@ -193,7 +189,7 @@ def _enumerated(strata: list[_Stratum]) -> Floats:
 
 
 def _sampled(strata: list[_Stratum], resamples: int, seed: int) -> Floats:
-    """[B, 3] the statistics of arrangements drawn at random: in every question the smallest keys are the new CoTs."""
+    """[B, 3] statistics of random arrangements: in every question the CoTs with the smallest random keys are new."""
     bits = np.random.Philox(key=seed)
     sums = np.zeros((resamples, 3))
     for stratum in strata:
@@ -209,9 +205,9 @@ def _sampled(strata: list[_Stratum], resamples: int, seed: int) -> Floats:
     return sums
 
 
-def _p_value(observed: float, found: Floats, *, exact: bool) -> float:
-    as_large = int((found >= observed - _ROUNDING * max(1.0, observed)).sum())
-    return as_large / len(found) if exact else (1 + as_large) / (1 + len(found))
+def _p_value(observed: float, arranged: Floats, *, exact: bool) -> float:
+    as_large = int((arranged >= observed - _ROUNDING * max(1.0, observed)).sum())
+    return as_large / len(arranged) if exact else (1 + as_large) / (1 + len(arranged))
 
 
 def _checked(

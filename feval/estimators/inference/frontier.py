@@ -1,27 +1,26 @@
-"""Points of cost and accuracy: which of them nothing dominates, and the area under a curve's hull."""
+"""Pareto frontier of costs and accuracies, and the area under a curve's hull.
+
+Feval's own, except for RouterBench's AIQ; assumes nothing about the calls.
+"""
 
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 
 from feval.errors import OutOfRangeError
+from feval.estimators.arrays import Bools, Floats
 
 __all__ = ["hull_area", "pareto"]
 
-Floats = npt.NDArray[np.float64]
-
-_EQUAL = 1e-11  # what the bootstrap's grid and exact estimates may leave between equals
-_BITS = 36  # that costs are told apart by
+_EQUAL = 1e-11  # rounding error between equals
+_BITS = 36  # leading bits by which costs are compared
 
 
-def pareto(costs: Floats, accuracy: Floats) -> npt.NDArray[np.bool_]:
-    """Which points are on the Pareto frontier: no other is as cheap and as good, and better in one of the two.
-
-    Feval's own test of dominance. Arithmetic; assumes nothing of the calls.
+def pareto(costs: Floats, accuracy: Floats) -> Bools:
+    """Which points are on the Pareto frontier: no other point is as cheap and as good, and better in one of the two.
 
     Args:
-        costs: [..., P]; compared by their leading 36 bits, so that equal costs computed in two ways stay equal.
+        costs: [..., P]; compared by their leading 36 bits, so that equal costs computed differently are equal.
         accuracy: [..., P]; differences within 1e-11 are ties.
 
     Returns:
@@ -49,11 +48,9 @@ def hull_area(costs: Floats, accuracy: Floats, low: float, high: float) -> Float
 
         AIQ = 1 / (high - low) * integral from low to high of H(c) dc
 
-    H is the smallest function above all points that is concave and never falls: between two points a user can mix the two
-    methods at random, question by question, and beyond the best point leave the budget unspent (Hu et al., RouterBench, 2024,
+    H is the smallest concave, non-decreasing function above all points: a user can mix two methods at random, question by
+    question, and leave budget unspent (Hu et al., RouterBench, 2024,
     https://arxiv.org/abs/2403.12031, section 3). Cost is linear here, as there.
-
-    Arithmetic; assumes nothing of the calls.
 
     Args:
         costs: [P], the same for all resamples.
@@ -72,7 +69,7 @@ def hull_area(costs: Floats, accuracy: Floats, low: float, high: float) -> Float
             f"The area under a hull that begins at {costs.min():g} cannot be taken from {low:g} to {high:g}; take a range of "
             "some width above the cheapest point."
         )
-    # The hull begins at the best of the cheapest points; from there each step goes along the steepest rise.
+    # The hull begins at the best of the cheapest points; each step follows the steepest rise.
     cheapest = np.flatnonzero(costs == costs.min())
     at = cheapest[np.argmax(accuracy[:, cheapest], axis=1)]
     area = np.zeros(len(accuracy))

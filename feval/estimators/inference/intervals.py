@@ -1,9 +1,10 @@
 """Confidence intervals for an accuracy: the mean over questions of values in [0, 1].
 
-A value is right or wrong (0 or 1), or the probability of being right, over the draws of a question. Questions are the independent
-evidence; draws within a question are not. Right/wrong values get Wilson's score interval; probabilities vary less than coin
-tosses of the same mean do, and get Wilson's form with their own, smaller variance. `python -m benchmarks intervals` simulates how
-often the intervals hold the truth; docs/comparing.md has the table.
+A value is right or wrong (0 or 1), or the probability of being right over a question's draws. Questions are independent evidence;
+draws within a question are not. Right/wrong values get Wilson's score interval; probabilities vary less than coin tosses with the
+same mean, and get Wilson's form with their own, smaller variance. `python -m benchmarks intervals` simulates the coverage;
+docs/comparing.md has the table. Feval's own, after E. B. Wilson 1927 (doi:10.1080/01621459.1927.10502953). Assumes questions that
+are independent draws; calls within a question may depend on each other.
 """
 
 from __future__ import annotations
@@ -17,11 +18,10 @@ import numpy as np
 import numpy.typing as npt
 
 from feval.errors import OutOfRangeError
+from feval.estimators.arrays import Floats
 from feval.estimators.per_question import PerQuestion
 
 __all__ = ["Interval", "accuracy_interval", "checked_values", "require_confidence", "wilson_interval"]
-
-Floats = npt.NDArray[np.float64]
 
 _EQUAL = 1e-12  # rounding that exact estimates may carry
 _PSEUDO_QUESTIONS = 2.0
@@ -49,18 +49,15 @@ def accuracy_interval(values: PerQuestion | npt.NDArray[Any], confidence: float 
         phi' = (Q phi + 2) / (Q + 2),    phi = sum (x - mean)^2 / (Q mean (1 - mean)),
 
     the interval holds every m with (mean - m)^2 <= t^2 phi' m (1 - m) / Q, where t is the quantile of Student's law with Q - 1
-    degrees of freedom: Wilson's form with c = t^2 phi' / Q for z^2 / Q. Like Wilson's it stays in [0, 1] and is never a point. A
-    single question that is neither right nor wrong says nothing: its interval is [0, 1].
-
-    Feval's own, after E. B. Wilson 1927 (doi:10.1080/01621459.1927.10502953). Assumes questions that are independent draws; calls
-    within a question may depend on each other.
+    degrees of freedom: Wilson's form with c = t^2 phi' / Q for z^2 / Q. Like Wilson's it stays in [0, 1] and is never a point.
+    For a single question that is neither right nor wrong it is [0, 1].
 
     Args:
-        values: [Q, C] values per question, or what an exact estimator returned.
+        values: [Q, C] values per question, or the result of an exact estimator.
         confidence: coverage, between 0 and 1.
 
     Returns:
-        C lower and C upper ends; the mean lies between them, also after rounding.
+        C lower and C upper ends, with the mean between them.
 
     Raises:
         OutOfRangeError: no questions, NaN or infinite values, values outside [0, 1], or a confidence outside (0, 1).
@@ -96,8 +93,7 @@ def wilson_interval(successes: float | Floats, trials: int, confidence: float = 
     (p + z^2/2n +- z sqrt(p(1-p)/n + z^2/4n^2)) / (1 + z^2/n), with p = successes / n and z the normal quantile. It never
     leaves [0, 1] and is never a point.
 
-    Assumes independent trials; for probabilities in the place of trials, it is too wide rather than too narrow. Source:
-    Wilson 1927, as above.
+    Assumes independent trials; for probabilities instead of trials it is too wide rather than too narrow.
 
     Args:
         successes: [C] numbers of successes, not necessarily whole: the sum of probabilities.
@@ -105,7 +101,7 @@ def wilson_interval(successes: float | Floats, trials: int, confidence: float = 
         confidence: coverage, between 0 and 1.
 
     Returns:
-        C lower and C upper ends; the share of successes lies between them, also after rounding.
+        C lower and C upper ends, with the share of successes between them.
 
     Raises:
         OutOfRangeError: successes outside 0..trials, no trials, or a confidence outside (0, 1).
@@ -121,7 +117,7 @@ def wilson_interval(successes: float | Floats, trials: int, confidence: float = 
 
 
 def _score(share: Floats, width: Floats) -> Interval:
-    """Solutions m of (share - m)^2 = width m (1 - m), the share between them whatever rounds."""
+    """Solutions m of (share - m)^2 = width m (1 - m), with the share between them despite rounding."""
     centre = share + width / 2
     spread = np.sqrt(width * share * (1.0 - share) + (width / 2) ** 2)
     low = np.where(share <= _EQUAL, 0.0, np.minimum((centre - spread) / (1.0 + width), share))
@@ -130,8 +126,7 @@ def _score(share: Floats, width: Floats) -> Interval:
 
 
 def _normal_quantile(confidence: float) -> float:
-
-    return -NormalDist().inv_cdf((1.0 - confidence) / 2.0)  # from the small tail, which does not round to a certainty
+    return -NormalDist().inv_cdf((1.0 - confidence) / 2.0)  # from the small tail, for precision
 
 
 def _student_quantile(confidence: float, degrees: int) -> float:
@@ -159,12 +154,10 @@ def _student_quantile(confidence: float, degrees: int) -> float:
 
 
 def checked_values(values: PerQuestion | npt.NDArray[Any]) -> PerQuestion:
-    """Values per question, finite and of one question at least.
-
-    Feval's own check; assumes nothing of the calls.
+    """Check that values per question are finite, for one question or more.
 
     Args:
-        values: [Q, C] values per question, or what an exact estimator returned.
+        values: [Q, C] values per question, or the result of an exact estimator.
 
     Returns:
         The same values.

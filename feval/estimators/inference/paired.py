@@ -1,8 +1,8 @@
-"""Two curves on the same questions: differences at equal cost, costs at equal accuracy, and how sure one may be of their signs.
+"""Two curves on the same questions: differences at equal cost, costs at equal accuracy, and the certainty of their signs.
 
-A curve is a row of points (cost, accuracy) by cost. Between two points accuracy is linear in the logarithm of the cost; outside
-its points a curve says nothing. All functions take the resampled means of `bootstrap_means`, in which resample r holds the same
-questions for every curve, so that whatever is taken between two curves stays paired.
+A curve is a row of points (cost, accuracy) sorted by cost. Accuracy is linear in the log cost between points and undefined
+outside. All functions take the resampled means of `bootstrap_means`, in which resample r has the same questions for every
+curve, so that comparisons stay paired. Feval's own reading of curves; assumes resamples of independent questions.
 """
 
 from __future__ import annotations
@@ -13,20 +13,17 @@ import numpy as np
 import numpy.typing as npt
 
 from feval.errors import OutOfRangeError
+from feval.estimators.arrays import Floats
 
 __all__ = ["accuracy_at", "cost_to_reach", "flip_probability", "holm", "percentiles"]
 
-Floats = npt.NDArray[np.float64]
-
-_EQUAL = 1e-11  # what the bootstrap's grid and exact estimates may leave of a difference of zero
+_EQUAL = 1e-11  # rounding error of a difference of zero
 
 
 def accuracy_at(cost: float, costs: Floats, accuracy: Floats) -> Floats:
     """Accuracy of a curve at a cost between its points, linear in log cost.
 
     With c_i <= c <= c_(i+1): (1 - w) a_i + w a_(i+1), w = log(c / c_i) / log(c_(i+1) / c_i).
-
-    Feval's own reading of curves. Arithmetic; assumes nothing of the calls.
 
     Args:
         cost: c, between the first and the last cost.
@@ -57,8 +54,6 @@ def cost_to_reach(target: float, costs: Floats, accuracy: Floats) -> Floats:
 
     The envelope is the running maximum of the points by cost, linear in log cost between them: a budget need not be spent.
 
-    Feval's own reading of curves. Arithmetic; assumes nothing of the calls.
-
     Args:
         target: accuracy.
         costs: [R, P] mean costs of each resample, positive.
@@ -82,16 +77,16 @@ def cost_to_reach(target: float, costs: Floats, accuracy: Floats) -> Floats:
 
 
 def percentiles(values: Floats, confidence: float) -> tuple[float, float]:
-    """Ends of the percentile interval of resampled values; undefined ones are left out, infinite ones take part.
+    """Ends of the percentile interval of resampled values, ignoring NaN but not infinity.
 
-    Efron and Tibshirani, 1993, chapter 13. Assumes resamples of independent questions.
+    Efron and Tibshirani, 1993, chapter 13.
 
     Args:
         values: [R].
         confidence: coverage, between 0 and 1.
 
     Returns:
-        The (1 - confidence) / 2 quantile and its mirror, linear between order statistics; NaN where nothing is defined. An end
+        The (1 - confidence) / 2 quantile and its mirror, linear between order statistics; NaN if no value is defined. An end
         between a finite and an infinite value is infinite.
     """
     known = np.sort(values[~np.isnan(values)])
@@ -111,13 +106,10 @@ def _quantile(ordered: Floats, share: float) -> float:
 
 
 def flip_probability(observed: float, resampled: Floats) -> float:
-    """Share of resamples in which the other one is ahead; ties count half.
-
-    #{d* on the other side} / R + #{d* = 0} / (2 R); feval's own name for a bootstrap share (Efron and Tibshirani, 1993,
-    chapter 15). Assumes resamples of independent questions.
+    """Share of resamples with the opposite sign, ties counting half: #{d* on the other side} / R + #{d* = 0} / (2 R).
 
     Args:
-        observed: the difference; at 0 the first of the two counts as ahead.
+        observed: the difference; 0 counts as positive.
         resampled: [R] differences.
 
     Returns:
@@ -129,13 +121,11 @@ def flip_probability(observed: float, resampled: Floats) -> float:
 
 
 def holm(p_values: npt.NDArray[Any] | list[float]) -> Floats:
-    """Holm's adjustment: the chance of even one false alarm among all m comparisons stays below the level.
+    """Holm's adjustment, which bounds the probability of any false alarm among all m comparisons.
 
     With p_(1) <= ... <= p_(m): adjusted p_(i) = min(1, max_{j <= i} (m - j + 1) p_(j)) (Holm 1979, A simple sequentially
     rejective multiple test procedure, Scandinavian Journal of Statistics 6, https://www.jstor.org/stable/4615733). It holds
-    whatever the dependence between comparisons.
-
-    Assumes that each p-value by itself is valid.
+    under any dependence. Assumes that each p-value by itself is valid.
 
     Args:
         p_values: m of them.

@@ -1,20 +1,20 @@
-"""Sign-flip tests of paired differences, and the intervals that they leave.
+"""Sign-flip tests of paired differences, and the intervals they imply.
 
-Two methods that are equally good differ on a question by chance, one way as easily as the other. So every pattern of signs of the
-observed differences was as likely as the one that was seen, and the p-value is the share of patterns whose mean is as far from 0
+If two methods are equally good, a difference on a question is as likely one way as the other. So every pattern of signs of the
+observed differences is as likely as the observed one, and the p-value is the share of patterns whose mean is as far from 0
 (R. A. Fisher 1935, The Design of Experiments, chapter 3, section 21; E. J. G. Pitman 1937, doi:10.2307/2984124). With right and
 wrong answers it is the exact form of McNemar's test. Q questions have 2^Q patterns, so that no p-value is below 2^(1 - Q).
 
 An interval holds every shift that the test does not reject. Flipping the shifted differences d - delta of a subset S of the
-questions brings the mean as far from 0 exactly where mean_S(d) lies on the other side of delta, or at it; so the ends are order
+questions brings the mean as far from 0 exactly if mean_S(d) lies on the other side of delta, or at it; so the ends are order
 statistics of the means of subsets (typical values, J. A. Hartigan 1969, doi:10.1080/01621459.1969.10501057). A pattern and its
 opposite are one split of the questions into two parts, and both parts' means count.
 
-With 16 differences or fewer every split is looked at; with more, splits drawn at random, each question on either side with the
-same chance, and the observed pattern joins them: p = (b + 1) / (m + 1), which is valid for any number m of splits (B. Phipson and
+With 16 differences or fewer every split is used; with more, random splits, each question on either side with probability 1/2,
+plus the observed pattern: p = (b + 1) / (m + 1), which is valid for any number m of splits (B. Phipson and
 G. K. Smyth 2010, doi:10.2202/1544-6115.1585). Splits come from the raw outputs of Philox and sums are exact on the grid of
-`feval.estimators.inference.bootstrap`, so that a p-value never changes with the machine. Statistics count as equal within 1e-9 of the sum
-of absolute differences: what rounding leaves of a tie stays a tie.
+`bootstrap`, so that a p-value never changes with the machine. Statistics count as equal within 1e-9
+of the sum of absolute differences: what rounding leaves of a tie stays a tie.
 """
 
 from __future__ import annotations
@@ -27,17 +27,17 @@ import numpy as np
 import numpy.typing as npt
 
 from feval.errors import OutOfRangeError
+from feval.estimators.arrays import Floats
+from feval.estimators.checks import require_confidence
 from feval.estimators.inference.bootstrap import clusters, on_grid
-from feval.estimators.inference.intervals import checked_values, require_confidence
+from feval.estimators.inference.intervals import checked_values
 
 __all__ = ["MOST_EXACT", "SignFlipTest", "sign_flip_test"]
 
-Floats = npt.NDArray[np.float64]
-
 MOST_EXACT = 16
-"""Differences whose 2^16 patterns of signs are all looked at."""
+"""Most differences for which all 2^16 patterns of signs are used."""
 
-_ZERO = 1e-11  # what exact estimates may leave of a difference of zero
+_ZERO = 1e-11  # rounding error of a difference of zero
 _TIE = 1e-9  # of the sum of all absolute differences
 _CHUNK = 1 << 17  # numbers worked on at once
 _STREAM = (0, 0, 0, 1)  # counter of Philox: far from the bootstrap's draws of the same seed
@@ -49,7 +49,7 @@ class SignFlipTest:
 
     Attributes:
         p_value: [K] two-sided, above 0 and at most 1.
-        low: [K] lower ends of the confidence intervals of the mean differences; -infinity where so few questions exclude nothing.
+        low: [K] lower ends of the confidence intervals of the mean differences; -infinity if too few questions exclude anything.
         high: [K] upper ends.
     """
 
@@ -61,22 +61,21 @@ class SignFlipTest:
 def sign_flip_test(
     differences: npt.ArrayLike, *, confidence: float = 0.95, splits: int = 10_000, seed: int = 0
 ) -> SignFlipTest:
-    """Test whether mean paired differences are 0, and give the shifts that the test does not reject.
+    """Test whether mean paired differences are 0, with the interval of shifts that the test does not reject.
 
     With T = |sum d|, and T* the same under a pattern of signs: p = #{T* >= T} / 2^n over all patterns of the n differences that
     are not 0, where n is 16 at most; else (1 + #{T* >= T}) / (splits + 1). The interval holds each delta for which the p-value of
     d - delta is above 1 - confidence; 0 is inside it, or one of its ends, exactly where p says so.
 
     Fisher 1935, Pitman 1937 (doi:10.2307/2984124) and Hartigan 1969, as in the module. Assumes questions that are independent
-    draws, and differences that lie symmetrically around their mean. Where two methods are equally good, those of right/wrong
-    values do, and all others whenever the methods could change places. Where they do not, the level holds for many questions
-    only, as Student's does.
+    draws, and differences symmetric around their mean. Under equal methods right/wrong values are symmetric, and others if the
+    methods are exchangeable. Otherwise the level holds for many questions only, as Student's does.
 
     Args:
         differences: [Q, K] per question, such as probabilities of being right.
         confidence: of the intervals, between 0 and 1.
-        splits: how many are drawn at random, at least 1.
-        seed: of those, 0 to 2^128 - 1. Split r depends on seed, Q and r only.
+        splits: number of random splits, at least 1.
+        seed: seed of those, 0 to 2^128 - 1. Split r depends on seed, Q and r only.
 
     Returns:
         K p-values and intervals.
@@ -89,18 +88,18 @@ def sign_flip_test(
         raise OutOfRangeError(
             f"A sign-flip test takes a seed from 0 to 2^128 - 1 and 1 split or more; seed={seed} and splits={splits} were given."
         )
-    given = checked_values(np.asarray(differences, np.float64))
+    values = checked_values(np.asarray(differences, np.float64))
     bits = np.random.Philox(key=seed, counter=_STREAM)
-    sums, sizes, _ = clusters(given, bits)
+    sums, sizes, _ = clusters(values, bits)
     sums = np.where(np.abs(sums) <= _ZERO, 0.0, sums)
     grid, unit = on_grid(sums)
     table = np.column_stack([grid, sizes])
     halves = _every_split(len(grid)) @ table if len(grid) <= MOST_EXACT else _random_halves(bits, splits, table)
     alpha = 1.0 - confidence
     p, low, high = np.ones((3, grid.shape[1]))
-    for some in _chunks(grid.shape[1], len(halves)):
-        p[some] = _p_values(halves[:, some], grid[:, some])
-        low[some], high[some] = _ends(halves[:, some], halves[:, -1], grid[:, some].sum(axis=0), sizes.sum(), alpha)
+    for block in _chunks(grid.shape[1], len(halves)):
+        p[block] = _p_values(halves[:, block], grid[:, block])
+        low[block], high[block] = _ends(halves[:, block], halves[:, -1], grid[:, block].sum(axis=0), sizes.sum(), alpha)
     few = (grid != 0).sum(axis=0)
     for count in np.unique(few[few <= MOST_EXACT]).tolist():
         columns = np.flatnonzero(few == count)
@@ -109,18 +108,18 @@ def sign_flip_test(
 
 
 def _agreeing(p: Floats, low: Floats, high: Floats, observed: Floats, alpha: float) -> SignFlipTest:
-    """The test with its interval, which holds 0 where p says so: random splits may place an end beside it."""
-    kept = p > alpha
-    low = np.where(kept, np.minimum(low, 0.0), np.where(observed > 0, np.maximum(low, 0.0), low))
-    high = np.where(kept, np.maximum(high, 0.0), np.where(observed < 0, np.minimum(high, 0.0), high))
+    """Make the interval agree with p about 0, which random splits may miss narrowly."""
+    not_rejected = p > alpha
+    low = np.where(not_rejected, np.minimum(low, 0.0), np.where(observed > 0, np.maximum(low, 0.0), low))
+    high = np.where(not_rejected, np.maximum(high, 0.0), np.where(observed < 0, np.minimum(high, 0.0), high))
     return SignFlipTest(p, low, high)
 
 
 def _exact_p_values(grid: Floats, count: int) -> Floats:
     """[K] p-values over all patterns of the `count` differences of each column that are not 0."""
     order = np.argsort(grid == 0, axis=0, kind="stable")[:count]
-    kept, sides = np.take_along_axis(grid, order, axis=0), _every_split(count)
-    p = [_p_values(sides @ kept[:, some], kept[:, some]) for some in _chunks(grid.shape[1], len(sides))]
+    nonzero, sides = np.take_along_axis(grid, order, axis=0), _every_split(count)
+    p = [_p_values(sides @ nonzero[:, block], nonzero[:, block]) for block in _chunks(grid.shape[1], len(sides))]
     return np.concatenate(p)
 
 
@@ -134,12 +133,12 @@ def _p_values(halves: Floats, grid: Floats) -> Floats:
 
 def _ends(halves: Floats, sizes: Floats, total: Floats, size: float, alpha: float) -> tuple[Floats, Floats]:
     """[K] least and greatest shift that is not rejected: order statistics of the means of both sides of each split."""
-    kept = (sizes > 0) & (sizes < size)  # a split with an empty side counts as far from 0 for every shift
-    rank = int(alpha * (len(halves) + 1) + 1e-9) - int((~kept).sum())
+    two_sided = (sizes > 0) & (sizes < size)  # a split with an empty side counts as far from 0 for every shift
+    rank = int(alpha * (len(halves) + 1) + 1e-9) - int((~two_sided).sum())
     nothing = np.full(halves.shape[1], np.inf)
     if rank < 1:
         return -nothing, nothing
-    one, counts = halves[kept].T, sizes[kept]
+    one, counts = halves[two_sided].T, sizes[two_sided]
     means = np.concatenate([one / counts, (total[:, None] - one) / (size - counts)], axis=1)
     last = means.shape[1] - rank
     means.partition((rank - 1, last), axis=1)

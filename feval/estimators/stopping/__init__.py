@@ -1,1 +1,11 @@
-"""Exact expectations of methods that stop early."""
+"""Methods that stop early: their rules, and exact expectations over all orders of a pool.
+
+| module | what it computes |
+| --- | --- |
+| `criteria` | Adaptive-Consistency's stopping criteria |
+| `ends` | where a rule ends, as a table over counts of answers |
+| `orders`, `by_partition` | accuracy, samples and tokens of such a rule, two ways |
+| `early_stopping`, `early_plurality` | ESC in closed form: stops and tokens; its final vote |
+| `premature_stops` | probability of stopping on an answer that the whole budget would outvote |
+| `traces` | DeepConf's confidence along a CoT |
+"""

@@ -1,7 +1,7 @@
-"""Methods that stop early, over all orders of a pool: the walk of `feval.estimators.stopping.orders` with equal counts merged.
+"""Exact means of stopping rules over all orders of a pool: the sums of `orders` with equal counts merged.
 
-What a rule does depends on the counts of the rivals without regard to whose they are. So the ways to draw samples of the rivals
-are added up by the partition p that their counts make, candidate after candidate, beginning with those that are recorded least:
+A rule depends on the rivals' counts, not on which rival has which. So the ways to draw samples of the rivals are summed by the
+partition p of their counts, candidate by candidate, least recorded first:
 
     ways(p) = sum over all counts v of the rivals that make p  prod_a C(n_a, v_a)
 
@@ -9,10 +9,10 @@ and with g samples of the gold answer, z without an answer, and s of all togethe
 
     P[end there] = ways(p) C(n_gold, g) C(n_none, z) / C(S, s) * ends(p, g, z)
 
-A second sum carries sum_a v_a m_a along, with the mean tokens m_a of each rival. All questions share the partitions: a step is
-a few operations on whole rows of an array [partitions, questions]. There are 2,714 partitions of up to 20 samples, but 215,308
-of up to 40: beyond `MOST_PARTITIONS` the walk is the better way (and where the whole pool is drawn it is short). Every term is
-positive.
+A second sum carries sum_a v_a m_a, with the mean tokens m_a of each rival. All questions share the partitions: a step is a few
+operations on an array [partitions, questions]. There are 2,714 partitions of up to 20 samples, but 215,308 of up to 40: beyond
+`MOST_PARTITIONS` the walk of `orders` is faster. Every term is positive. Feval's own; assumes only that a question's recorded
+samples are exchangeable: every order of them is equally likely.
 """
 
 from __future__ import annotations
@@ -24,33 +24,27 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from feval.estimators.stopping.orders import Ends, OverOrders, Pools, codes_of, means, none_codes_of
+from feval.estimators.arrays import Floats, Int64, Integers
+from feval.estimators.stopping.ends import Ends, PoolCounts, count_codes, no_answer_codes
+from feval.estimators.stopping.orders import OverOrders, mean_tokens
 from feval.estimators.votes.plurality import binomials
 
 __all__ = ["MOST_PARTITIONS", "number_of_partitions", "over_partitions"]
 
-Integers = npt.NDArray[np.integer[Any]]
-Int64 = npt.NDArray[np.int64]
-Floats = npt.NDArray[np.float64]
-UInt64 = npt.NDArray[np.uint64]
-
 MOST_PARTITIONS = 10_000
-"""Of up to the budget, above which `orders.over_orders` is faster."""
+"""Number of partitions above which `orders.over_orders` is faster."""
 
-_QUESTIONS = 128  # of one step
+_QUESTIONS = 128  # per block
 
 
 def number_of_partitions(budget: int) -> int:
-    """How many multisets of counts add up to at most the budget.
-
-    sum_(s <= budget) p(s), p(s) the number of partitions of s, by Euler's product; feval's own bound on the size of a
-    table. Arithmetic; assumes nothing of the calls.
+    """Count the multisets of counts that sum to at most the budget: sum_(s <= budget) p(s), by Euler's product.
 
     Args:
-        budget: most draws.
+        budget: largest number of draws.
 
     Returns:
-        The number of states.
+        The number of partitions.
     """
     ways = [1] + [0] * budget
     for part in range(1, budget + 1):
@@ -60,52 +54,53 @@ def number_of_partitions(budget: int) -> int:
 
 
 def over_partitions(
-    pools: Pools, gold_tokens: Integers, rival_tokens: Integers, none_tokens: Integers, ends: Ends
+    pools: PoolCounts, gold_tokens: Integers, rival_tokens: Integers, none_tokens: Integers, ends: Ends
 ) -> OverOrders:
-    """Accuracy, samples and tokens of a rule on some pools: the same as `orders.over_orders`.
-
-    The module's first sum; feval's own. Assumes only that a question's recorded samples are exchangeable: every order
-    of them is equally likely.
+    """Expected accuracy, samples and tokens of a rule, as `orders.over_orders`.
 
     Args:
-        pools: their counts.
-        gold_tokens: [Q] output tokens of all samples with the gold answer together.
-        rival_tokens: [Q, K] of each other candidate, in the order of `pools.rivals`.
-        none_tokens: [Q] of the samples without an answer.
-        ends: the table of the rule.
+        pools: counts of Q pools.
+        gold_tokens: [Q] total output tokens of the samples with the gold answer.
+        rival_tokens: [Q, K] total of each other candidate, in the order of `pools.rivals`.
+        none_tokens: [Q] total of the samples without an answer.
+        ends: the rule's table.
 
     Returns:
         [Q] means for each question.
     """
     partitions = _Partitions(ends.budget)
-    found = _Found.of(partitions, ends, int(min(pools.none.max(initial=0), ends.budget)))
+    stops = _Stops.of(partitions, ends, int(min(pools.none.max(initial=0), ends.budget)))
     choose = binomials(int(pools.size.max(initial=0)), ends.budget + 1)
-    spent = (means(none_tokens, pools.none), means(gold_tokens, pools.gold), means(rival_tokens, pools.rivals))
+    spent = (
+        mean_tokens(none_tokens, pools.none),
+        mean_tokens(gold_tokens, pools.gold),
+        mean_tokens(rival_tokens, pools.rivals),
+    )
     result = np.zeros((3, len(pools.gold)))
     order = np.lexsort(pools.rivals.T[::-1]) if pools.rivals.size else np.arange(len(pools.gold))
     for start in range(0, len(order), _QUESTIONS):
-        some = order[start : start + _QUESTIONS]
-        rivals = pools.rivals[some]
+        block = order[start : start + _QUESTIONS]
+        rivals = pools.rivals[block]
         used = int(rivals.any(axis=0).sum())
-        ways = partitions.ways(rivals[:, :used], spent[2][some, :used], choose)
-        result[:, some] = found.sums(ways, pools.rows(some), spent[0][some], spent[1][some], choose)
+        ways = partitions.ways(rivals[:, :used], spent[2][block, :used], choose)
+        result[:, block] = stops.sums(ways, pools.rows(block), spent[0][block], spent[1][block], choose)
     return OverOrders(np.minimum(result[0], 1.0), result[1], result[2])
 
 
 class _Partitions:
-    """All multisets of counts that add up to at most a budget, those with small parts first.
+    """All multisets of counts that sum to at most a budget, those with small parts first.
 
     Attributes:
-        codes: [budget + 1] of the counts, see `orders`.
-        keys: [P] the sums of their parts' codes.
-        totals: [P] sums of their parts.
-        largest: [P] largest parts, 0 for the empty one.
-        repeated: [P] how often the largest part occurs.
-        within: [budget + 1] how many have no part above each.
+        codes: [budget + 1] codes of counts, see `ends`.
+        keys: [P] sums of the parts' codes.
+        totals: [P] sums of the parts.
+        largest: [P] largest parts, 0 for the empty partition.
+        repeated: [P] multiplicity of the largest part.
+        within: [budget + 1] number of partitions with no part above each count.
     """
 
     def __init__(self, budget: int) -> None:
-        self.budget, self.codes = budget, codes_of(np.arange(budget + 1))
+        self.budget, self.codes = budget, count_codes(np.arange(budget + 1))
         keys, totals, within = [np.zeros(1, np.uint64)], [np.zeros(1, np.int64)], [1]
         largest, repeated = [np.zeros(1, np.int64)], [np.zeros(1, np.int64)]
         for part in range(1, budget + 1):
@@ -124,7 +119,7 @@ class _Partitions:
 
     @cached_property
     def grown(self) -> list[tuple[npt.NDArray[np.intp], npt.NDArray[np.intp]]]:
-        """[budget + 1] for every part: the partitions that have room for it, and what they are with it."""
+        """[budget + 1] for every part: partitions with room for it, and the partitions that include it."""
         order = np.argsort(self.keys)
         result = []
         for part in range(self.budget + 1):
@@ -134,7 +129,7 @@ class _Partitions:
         return result
 
     def ways(self, rivals: Int64, mean: Floats, choose: Floats) -> tuple[Floats, Floats]:
-        """[P', N] the ways to draw each partition from N questions' rivals [N, K], largest first; and their tokens."""
+        """[P', N] ways to draw each partition from N questions' rivals [N, K] in descending order, and their tokens."""
         widest = [min(int(most), self.budget) for most in rivals.max(axis=0, initial=0)]
         reach = self.within[widest[0] if widest else 0]
         ways, tokens = np.zeros((reach, len(rivals))), np.zeros((reach, len(rivals)))
@@ -154,17 +149,17 @@ class _Partitions:
 
 
 @dataclass(frozen=True, eq=False)
-class _Found:
+class _Stops:
     """E ends of a rule by partition of the rivals, gold samples and samples without an answer.
 
     Attributes:
-        partition: [E] of the rivals.
+        partition: [E] the rivals' partition.
         gold: [E] samples with the gold answer.
         none: [E] samples without an answer.
-        drawn: [E] samples of all.
+        drawn: [E] all samples.
         chance: [E] probability that draws with these counts end there and no earlier.
         won: [E] the gold answer's share of the lead.
-        budget: most samples.
+        budget: largest number of samples.
     """
 
     partition: Int64
@@ -176,9 +171,9 @@ class _Found:
     budget: int
 
     @classmethod
-    def of(cls, partitions: _Partitions, ends: Ends, most_none: int) -> _Found:
-        """All ends, with up to so many samples without an answer."""
-        codes, silent = partitions.codes, none_codes_of(np.arange(ends.budget + 1))
+    def of(cls, partitions: _Partitions, ends: Ends, most_none: int) -> _Stops:
+        """Enumerate the ends with up to so many samples without an answer."""
+        codes, silent = partitions.codes, no_answer_codes(np.arange(ends.budget + 1))
         parts: list[list[npt.NDArray[Any]]] = []
         for gold in range(ends.budget + 1):
             for none in range(min(most_none, ends.budget - gold) + 1):
@@ -195,32 +190,31 @@ class _Found:
         return cls(partition, own, silents, drawn, chance, won, ends.budget)
 
     def sums(
-        self, ways: tuple[Floats, Floats], pools: Pools, none_mean: Floats, gold_mean: Floats, choose: Floats
+        self, ways: tuple[Floats, Floats], pools: PoolCounts, none_mean: Floats, gold_mean: Floats, choose: Floats
     ) -> Floats:
-        """[3, N] probability to be right, expected samples and tokens."""
+        """[3, N] probability of the gold answer, expected samples and tokens."""
         result = np.zeros((3, len(pools.gold)))
         choices = choose[pools.gold, : self.budget + 1]
         known = self.partition < len(ways[0])
         pairs, kinds = np.unique(np.column_stack([pools.size, pools.none]), axis=0, return_inverse=True)
         for kind, (size, none) in enumerate(pairs.tolist()):
-            some = np.flatnonzero(kinds.ravel() == kind)
-            kept = np.flatnonzero(known & (self.none <= none) & (self.drawn <= size))
-            chance = self.chance[kept] * choose[none, self.none[kept]] / choose[size, self.drawn[kept]]
-            none_here, gold_here = chance * self.none[kept], chance * self.gold[kept]
-            right, samples = chance * self.won[kept], chance * self.drawn[kept]
-            # What an end weighs, by partition and gold samples.
+            questions = np.flatnonzero(kinds.ravel() == kind)
+            possible = np.flatnonzero(known & (self.none <= none) & (self.drawn <= size))
+            chance = self.chance[possible] * choose[none, self.none[possible]] / choose[size, self.drawn[possible]]
+            none_here, gold_here = chance * self.none[possible], chance * self.gold[possible]
+            right, samples = chance * self.won[possible], chance * self.drawn[possible]
             tables = [
-                self._table(kept, weight, len(ways[0])) for weight in (right, samples, none_here, gold_here, chance)
+                self._table(possible, weight, len(ways[0])) for weight in (right, samples, none_here, gold_here, chance)
             ]
-            own = choices[some]
-            sums = [ways[0][:, some].T @ table * own for table in tables[:4]]
-            result[:2, some] = sums[0].sum(axis=1), sums[1].sum(axis=1)
-            tokens = ways[1][:, some].T @ tables[4] * own + sums[2] * none_mean[some, None]
-            result[2, some] = (tokens + sums[3] * gold_mean[some, None]).sum(axis=1)
+            gold_choices = choices[questions]
+            sums = [ways[0][:, questions].T @ table * gold_choices for table in tables[:4]]
+            result[:2, questions] = sums[0].sum(axis=1), sums[1].sum(axis=1)
+            tokens = ways[1][:, questions].T @ tables[4] * gold_choices + sums[2] * none_mean[questions, None]
+            result[2, questions] = (tokens + sums[3] * gold_mean[questions, None]).sum(axis=1)
         return result
 
     def _table(self, kept: npt.NDArray[np.intp], weight: Floats, partitions: int) -> Floats:
-        """[partitions, budget + 1] weights of some ends by partition and gold samples."""
+        """[partitions, budget + 1] weights of some ends, by partition and gold samples."""
         place = self.partition[kept] * (self.budget + 1) + self.gold[kept]
         sums = np.bincount(place, weight, minlength=partitions * (self.budget + 1)).astype(np.float64)
         return sums.reshape(partitions, self.budget + 1)

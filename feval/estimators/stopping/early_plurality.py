@@ -1,4 +1,4 @@
-"""Early stopping (ESC, Li et al., arXiv 2401.10480) that votes over everything drawn: its exact accuracy over all orders.
+"""Exact accuracy over all orders of early stopping (ESC, Li et al., arXiv 2401.10480) that votes over all drawn samples.
 
 A pool has S samples, n_a of candidate a and the rest without an answer; windows of w are drawn without replacement, up to L of
 them, and the plurality of what was drawn answers, ties broken uniformly. G(j, i) is the probability that i given windows of the
@@ -13,14 +13,15 @@ to the factor i! ((j - i) w)! that orders the windows and the other samples:
     G(j, i) = i! ((j - i) w)! / (S)_{jw}  [u^i x^{jw}]  sum_{k >= 1} A(n_gold, k) x^k  int_0^1 prod_a ( ... ) dy  (1 + x)^z
     A(n, v) = C(n, v) sum_t (v)_{wt} / t! u^t,        ... = sum_{v < k} A(n_a, v) x^v + y A(n_a, k) x^k
 
-with k, y and the bands of k as in `feval.estimators.votes.plurality`. A rival with fewer than k samples is not bound by k, and
+with k, y and the bands of k as in `votes.plurality`. A rival with fewer than k samples is not bound by k, and
 sum_v A(n, v) x^v = sum_t (n)_{wt} / t! (u x^w)^t (1 + x)^{n - wt}: all such rivals merge into one polynomial R(u x^w) of their
-own and a power of 1 + x. The formula is feval's own (no paper states it); `tests/methods/test_methods_stopping.py` holds it against
-the enumeration of all orders, in fractions.
+own and a power of 1 + x. The formula is feval's own (no paper states it); `tests/methods/test_methods_stopping.py` holds it
+against the enumeration of all orders, in fractions.
 
-Within G every term is positive; between the G the signs alternate. Beside each probability stands the same sum with all signs
-positive, from which the rounding error is bounded: nothing is returned that is silently inexact. Windows after which hardly any
-order is left are not looked at, which is where cancellation is worst. Extended precision is used where doubles would not do.
+Within G every term is positive; between the G the signs alternate. The same sum with all signs positive bounds the rounding
+error, which is returned. Windows that hardly any order reaches are skipped, since cancellation is worst there. Extended
+precision is used where doubles are not enough. Assumes only that a question's recorded samples are exchangeable: every order of
+them is equally likely.
 """
 
 from __future__ import annotations
@@ -33,31 +34,29 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from feval.estimators.arrays import Floats, Int64, Integers
 from feval.estimators.per_question import distinct
 from feval.estimators.ties import tie_nodes
 from feval.estimators.votes.plurality import LARGEST_POOL, Bands, Counts, binomials
 
 __all__ = ["EarlyPlurality", "early_plurality"]
 
-Integers = npt.NDArray[np.integer[Any]]
-Int64 = npt.NDArray[np.int64]
-Floats = npt.NDArray[np.float64]
 Numbers = npt.NDArray[Any]  # float64 or longdouble
 
-_CHUNK_NUMBERS = 1 << 22  # numbers in the polynomials of one step
-_ROUNDINGS = 128  # that follow on each other in one number, at most
-_LEFT = 1e-15  # probability that may be left undecided
+_CHUNK_NUMBERS = 1 << 22  # numbers in the polynomials of one chunk
+_ROUNDINGS = 128  # most successive roundings of a number
+_LEFT = 1e-15  # probability that may be neglected
 _MOST_WINDOWS_IN_DOUBLES = 10
-_MOST_SAMPLES_IN_DOUBLES = 160  # (160)_160 fits with room to spare
+_MOST_SAMPLES_IN_DOUBLES = 160  # (160)_160 fits a double easily
 
 
 @dataclass(frozen=True, eq=False)
 class EarlyPlurality:
-    """The vote of ESC over all orders, on Q questions.
+    """Accuracy of ESC's vote over all orders of Q pools.
 
     Attributes:
-        right: [Q] probability that the plurality is the gold answer, as asked for.
-        error: [Q] bound of its absolute error; infinite where the numbers do not fit.
+        right: [Q] probability that the plurality is the gold answer.
+        error: [Q] bound of its absolute error; infinite on overflow.
     """
 
     right: Floats
@@ -67,21 +66,18 @@ class EarlyPlurality:
 def early_plurality(
     gold: Integers, rivals: Integers, size: Integers, *, window: int, windows: int, only_unstopped: bool = False
 ) -> EarlyPlurality:
-    """The sum above; each distinct question is solved once.
-
-    ESC is that of arXiv 2401.10480, section 3; the sum is feval's own. Assumes only that a question's recorded samples are
-    exchangeable: every order of them is equally likely.
+    """Evaluate the module's sum, once per distinct question.
 
     Args:
         gold: [Q] samples with the gold answer.
         rivals: [Q, K] samples of each other candidate, in any order.
         size: [Q] recorded samples, windows * window or more.
         window: samples per window, w.
-        windows: most windows, L.
+        windows: largest number of windows, L.
         only_unstopped: only orders without a unanimous window: sum_i (-1)^i C(L, i) G(L, i).
 
     Returns:
-        [Q] accuracies, with what rounding may amount to.
+        [Q] accuracies with error bounds.
     """
     if size.size and int(size.max()) > LARGEST_POOL:
         return EarlyPlurality(np.zeros(len(size)), np.full(len(size), np.inf))
@@ -101,7 +97,7 @@ def early_plurality(
 
 @dataclass(frozen=True, eq=False)
 class _Sum:
-    """The sum for one window and number of windows.
+    """The sum for one window size and number of windows.
 
     Attributes:
         window: w.
@@ -119,7 +115,7 @@ class _Sum:
 
     @classmethod
     def of(cls, size: int, window: int, windows: int, only_unstopped: bool) -> _Sum:
-        """With tables for pools up to some size."""
+        """Make it with tables for pools up to some size."""
         fits = windows <= _MOST_WINDOWS_IN_DOUBLES and size <= _MOST_SAMPLES_IN_DOUBLES
         kind: type[np.floating[Any]] = np.float64 if fits else np.longdouble
         n = np.arange(size + 1, dtype=kind)
@@ -131,7 +127,7 @@ class _Sum:
         return cls(window, windows, only_unstopped, ways, binomials(size, window * windows + 1, kind))
 
     def over(self, counts: Counts) -> tuple[Numbers, Numbers]:
-        """[G] probabilities of G questions, and the bounds of their errors."""
+        """[G] probabilities of G questions, and their error bounds."""
         bands = Bands.of(counts, self.window * self.windows)
         small = self._small_rivals(counts.rivals)
         last, left = self._last(_product(small[0], self.ways[counts.gold].T), counts.size)
@@ -140,7 +136,7 @@ class _Sum:
             of_rank = np.flatnonzero(bands.rank == rank)
             for votes in range(int(bands.low[of_rank].min()) + 1, int(bands.high[of_rank].max()) + 1):
                 self._add(polynomials, of_rank, rank, votes, bands, counts)
-        found = np.zeros((2, len(counts.gold)), self.ways.dtype)
+        sums = np.zeros((2, len(counts.gold)), self.ways.dtype)
         keys = (bands.rest, counts.size[bands.question], last[bands.question])
         order = np.lexsort(keys)
         starts = np.flatnonzero(np.any([np.diff(key[order], prepend=-1) != 0 for key in keys], axis=0))
@@ -151,12 +147,12 @@ class _Sum:
             )
             question, rank = bands.question[same], np.minimum(bands.rank[same], len(small) - 1)
             weighted = (values.reshape(2, self.windows + 1, -1) * small[rank, :, question].T).sum(axis=1)
-            for one, more in zip(found, weighted, strict=True):
+            for one, more in zip(sums, weighted, strict=True):
                 np.add.at(one, question, more)
-        return found[0], _ROUNDINGS * np.finfo(found.dtype).eps * found[1] + left
+        return sums[0], _ROUNDINGS * np.finfo(sums.dtype).eps * sums[1] + left
 
     def _small_rivals(self, rivals: Integers) -> Numbers:
-        """[b + 1, L + 1, G] the polynomials R of all rivals but the b largest; more rivals have no samples for a window."""
+        """[b + 1, L + 1, G] polynomials R of all rivals but the b largest; the others cannot fill a window."""
         many = int((rivals.max(axis=1, initial=0) >= self.window).sum())
         result = np.zeros((many + 1, self.windows + 1, rivals.shape[1]), self.ways.dtype)
         result[many, 0] = 1.0
@@ -165,7 +161,7 @@ class _Sum:
         return result
 
     def _last(self, unanimous: Numbers, size: Integers) -> tuple[Int64, Numbers]:
-        """[G] the window after which hardly any order goes on, L if there is none; and the probability of what goes on."""
+        """[G] the window after which hardly any order continues (else L), and the probability of those that do."""
         t = np.arange(self.windows + 1)
         given = unanimous * self._factorials()[t][:, None] / self._falling(size)[self.window * t]
         subsets = np.array([[comb(j, i) for i in t.tolist()] for j in t.tolist()], self.ways.dtype)
@@ -181,7 +177,7 @@ class _Sum:
     def _add(
         self, polynomials: Numbers, of_rank: npt.NDArray[np.intp], rank: int, votes: int, bands: Bands, counts: Counts
     ) -> None:
-        """Add to the bands with some rank the term of so many votes for the gold answer."""
+        """Add the term of so many gold votes to the bands with some rank."""
         chosen = of_rank[(bands.low[of_rank] < votes) & (votes <= bands.high[of_rank])]
         if not len(chosen):
             return
@@ -218,12 +214,12 @@ class _Sum:
         return integral
 
     def _functional(self, rest: int, size: int, last: int) -> Numbers:
-        """[2 (L + 1), (wL + 1) (L + 1)] what each coefficient of W, and of R, counts: signed, and unsigned.
+        """[2 (L + 1), (wL + 1) (L + 1)] weight of each coefficient of W and of R, signed and unsigned.
 
         Args:
             rest: samples of the merged rivals and without an answer.
             size: S.
-            last: windows that are looked at.
+            last: number of windows in the sum.
         """
         signed = self._signs(last) * self._orders(size)
         both = np.stack([signed, np.abs(signed)])
@@ -231,13 +227,13 @@ class _Sum:
         result = np.zeros((2, width, length, width), self.ways.dtype)
         drawn = self.window * np.arange(width)[:, None] - np.arange(length)
         for t in range(min(rest // self.window, self.windows) + 1):
-            left = drawn - self.window * t  # samples that the power of 1 + x contributes
+            left = drawn - self.window * t  # samples from the power of 1 + x
             power = np.where(left < 0, 0.0, self.choose[rest - self.window * t].take(np.maximum(left, 0)))
             result[:, t, :, : width - t] = np.einsum("sji,jd->sdi", both[:, :, t:], power)
         return result.reshape(2 * width, -1)
 
     def _signs(self, last: int) -> Numbers:
-        """[L + 1, L + 1] how often G(j, i) is counted."""
+        """[L + 1, L + 1] coefficient of G(j, i)."""
         signs = np.zeros((self.windows + 1, self.windows + 1), self.ways.dtype)
         for j in range(1, last + 1):
             for i in range(1, j + 1):
@@ -271,7 +267,7 @@ class _Sum:
 
 
 def _product(one: Numbers, other: Numbers) -> Numbers:
-    """[L + 1, G] the product of two polynomials, up to the same power."""
+    """[L + 1, G] product of two polynomials, truncated."""
     result: Numbers = one * other[0]
     for t in range(1, len(other)):
         if other[t].any():

@@ -5,19 +5,20 @@ them. With (n)_k = n (n - 1) ... (n - k + 1), the probability that i given windo
 
     f(i) = i! [z^i]  prod_a sum_t (n_a)_{wt} z^t / t!  /  (S)_{wi}
 
-because i! / prod t_a! assignments of candidates to the windows leave ordered draws of w t_a samples of candidate a. By inclusion
-and exclusion none of j given windows is unanimous with probability N_j = sum_i (-1)^i C(j, i) f(i). So
+because candidates can be assigned to the windows in i! / prod t_a! ways, each with ordered draws of w t_a samples of candidate a.
+By inclusion and exclusion, none of j given windows is unanimous with probability N_j = sum_i (-1)^i C(j, i) f(i). So
 
     E[windows] = sum_{j < I} N_j
     P[the stop is at window j + 1, and unanimous for the gold] = sum_i (-1)^i C(j, i) g(i)
 
-where g(i) counts one more given window, which is unanimous for the gold: (n_gold)_{w (t + 1)} in its factor and (S)_{w (i + 1)}
-below. One more given sample of candidate a, (n_a)_{wt + 1} in its factor, weighted with the mean tokens of a, gives the tokens of
-the next window. Only candidates with w samples or more have a factor that is not 1.
+where g(i) has one more given window, unanimous for the gold: (n_gold)_{w (t + 1)} in its factor and (S)_{w (i + 1)} in the
+denominator. One more given sample of candidate a, (n_a)_{wt + 1} in its factor, weighted with the mean tokens of a, gives the
+tokens of the next window. Only candidates with w samples or more have a factor other than 1.
 
 The signs alternate: up to `_MOST_WINDOWS_IN_DOUBLES` windows a double loses at most 2^I of its 2^53; beyond, extended precision
-is used. The same sums without signs bound the error, and where that is not small fractions are used. Windows that hardly any
-order reaches, N_j <= 1e-15, are not looked at: there most would cancel.
+is used. The same sums without signs bound the error; where the bound is too large, fractions are used. Windows that hardly any
+order reaches (N_j <= 1e-15) are skipped, since cancellation is worst there. The closed forms are feval's own. Assumes only that
+a question's recorded samples are exchangeable: every order of them is equally likely.
 """
 
 from __future__ import annotations
@@ -31,34 +32,32 @@ import numpy as np
 import numpy.typing as npt
 
 from feval.errors import OutOfRangeError
-from feval.estimators.stopping.orders import Ends, partitions, require_budget
+from feval.estimators.arrays import Floats, Int64, Integers
+from feval.estimators.stopping.ends import Ends, partitions, require_budget
 
 __all__ = ["MOST_WINDOWS_IN_FLOATS", "EarlyStops", "early_stops", "expected_samples", "window_ends"]
 
-Integers = npt.NDArray[np.integer[Any]]
-Int64 = npt.NDArray[np.int64]
-Floats = npt.NDArray[np.float64]
 Numbers = npt.NDArray[Any]  # float64, longdouble, or Fractions in an array of objects
 
 _MOST_WINDOWS_IN_DOUBLES = 8
 MOST_WINDOWS_IN_FLOATS = 14
-"""Of a table of `window_ends`, whose sums are taken in fractions beyond, a hundred times slower."""
+"""Most windows of a table of `window_ends` in floats; beyond, fractions are a hundred times slower."""
 
-_ROUNDINGS = 128  # that follow on each other in one number, at most
-_TOLERANCE = 1e-11  # of a probability, a number of windows, or a share of the tokens
-_LEFT = 1e-15  # probability that may be left undecided
-_MINUTE = 1e-13  # below it stands what cancellation leaves of 0, or what makes no difference
-_LARGEST_POOL_IN_FLOATS = 160  # (160)_160 is the last that fits a double with room to spare
+_ROUNDINGS = 128  # most successive roundings of a number
+_TOLERANCE = 1e-11  # error of a probability, a number of windows, or a share of the tokens
+_LEFT = 1e-15  # probability that may be neglected
+_MINUTE = 1e-13  # smaller probabilities are cancellation error or irrelevant
+_LARGEST_POOL_IN_FLOATS = 160  # (160)_160 fits a double easily
 
 
 @dataclass(frozen=True, eq=False)
 class EarlyStops:
-    """How ESC fares over all orders, on Q questions.
+    """Expectations of ESC over all orders of Q pools.
 
     Attributes:
-        gold_window: [Q] probability that it stops at a window that is unanimous for the gold.
+        gold_window: [Q] probability to stop at a window that is unanimous for the gold.
         no_stop: [Q] probability that no window is unanimous.
-        windows: [Q] expected windows drawn.
+        windows: [Q] expected number of windows.
         output_tokens: [Q] expected tokens of their samples.
     """
 
@@ -78,22 +77,19 @@ def early_stops(
     window: int,
     windows: int,
 ) -> EarlyStops:
-    """The closed forms above.
-
-    ESC is that of arXiv 2401.10480, section 3; the closed forms are feval's own. Assumes only that a question's recorded
-    samples are exchangeable: every order of them is equally likely.
+    """Evaluate the module's closed forms.
 
     Args:
         counts: [Q, K] samples of every candidate.
-        gold: [Q] the column of the gold candidate, -1 where there is none.
+        gold: [Q] column of the gold candidate, -1 where there is none.
         size: [Q] recorded samples, at least windows * window.
-        tokens: [Q, K] output tokens of all samples of each candidate together.
-        all_tokens: [Q] output tokens of all samples, those without an answer included.
+        tokens: [Q, K] total output tokens of each candidate.
+        all_tokens: [Q] total output tokens, samples without an answer included.
         window: samples per window, w.
-        windows: most windows, I.
+        windows: largest number of windows, I.
 
     Returns:
-        [Q] expectations for each question.
+        Expectations per question.
 
     Raises:
         OutOfRangeError: a pool smaller than the windows.
@@ -105,14 +101,14 @@ def early_stops(
     fits = windows <= _MOST_WINDOWS_IN_DOUBLES and int(size.max(initial=0)) <= _LARGEST_POOL_IN_FLOATS
     kind = np.dtype(np.float64 if fits else np.longdouble)
     with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
-        found, error = _closed_form(counts, gold, size, tokens, all_tokens, window, windows, kind)
-    few = np.flatnonzero(~(error <= _TOLERANCE))  # what overflows is no number, and not below either
+        results, error = _closed_form(counts, gold, size, tokens, all_tokens, window, windows, kind)
+    few = np.flatnonzero(~(error <= _TOLERANCE))  # NaN compares as false, too
     if len(few):
         exactly = np.dtype(object)
-        found[:, few], _ = _closed_form(
+        results[:, few], _ = _closed_form(
             counts[few], gold[few], size[few], tokens[few], all_tokens[few], window, windows, exactly
         )
-    right, no_stop, expected, spent = found
+    right, no_stop, expected, spent = results
     return EarlyStops(np.clip(right, 0.0, 1.0), np.clip(no_stop, 0.0, 1.0), expected, spent)
 
 
@@ -126,29 +122,28 @@ def _closed_form(
     windows: int,
     kind: np.dtype[Any],
 ) -> tuple[Floats, Floats]:
-    """[4, Q] the fields of `EarlyStops` in numbers of some kind, and [Q] the bound of their errors."""
+    """[4, Q] the fields of `EarlyStops` in some number type, and [Q] bounds of their errors."""
     large = min(counts.shape[1], int(size.max(initial=0)) // window)
     columns = np.argsort(-counts.astype(np.int64), axis=1, kind="stable")[:, :large]
-    counted = np.take_along_axis(counts, columns, axis=1).astype(np.int64)
-    large = int((counted.max(axis=0, initial=0) >= window).sum())  # columns fall
-    columns, counted = columns[:, :large], counted[:, :large]
+    largest = np.take_along_axis(counts, columns, axis=1).astype(np.int64)
+    large = int((largest.max(axis=0, initial=0) >= window).sum())  # columns fall
+    columns, largest = columns[:, :large], largest[:, :large]
     spent = np.take_along_axis(tokens, columns, axis=1).astype(np.int64)
     is_gold = columns == gold[:, None]
     plain, marked = _ones(len(size), windows, kind), _zeros(len(size), windows, kind)
     weighted = marked.copy()
     weighted[0] = _number(all_tokens - spent.sum(axis=1), kind)
     for column in range(large):
-        n = _number(counted[:, column], kind)
+        n = _number(largest[:, column], kind)
         falling = _falling(n, window * (windows + 1) + 1)
         orders = _number(np.ones(windows + 1, np.int64), kind)
         for t in range(1, windows + 1):
             orders[t] = orders[t - 1] * t
         own = [falling[window * t] / orders[t] for t in range(windows + 1)]
         more = [falling[window * (t + 1)] / orders[t] * is_gold[:, column] for t in range(windows)]
-        # One more sample of the candidate: of its n - wt, each with the mean tokens.
         mean = _number(spent[:, column], kind) / np.maximum(n, 1)
         extra = [mean * falling[window * t + 1] / orders[t] for t in range(windows)]
-        # A gold window, or one given sample, is of this candidate or of an earlier one.
+        # The extra gold window or sample belongs to this candidate or to an earlier one.
         marked = _times(marked, own) + _times(plain, more)
         weighted = _times(weighted, own) + _times(plain, extra)
         plain = _times(plain, own)
@@ -157,22 +152,19 @@ def _closed_form(
 
 
 def window_ends(bounds: Int64, *, window: int, windows: int, only_unstopped: bool) -> Ends:
-    """Where ESC ends, by counts: see `orders.Ends`, for votes that `early_plurality` cannot find closely enough.
+    """Table of ends of ESC, for pools on which `early_plurality` is not accurate enough.
 
-    Given the counts v after j windows, every order is equally likely, so that f(i) above with v for n and jw for S gives the
-    probability that none of the j windows is unanimous; and that none of the first j - 1 is, but the last.
-
-    Feval's own, for ESC, arXiv 2401.10480, section 3. Assumes only that a question's recorded samples are exchangeable:
-    every order of them is equally likely.
+    Given the counts v after j windows, every order is equally likely, so f(i) of the module with v for n and jw for S gives the
+    probability that none of the j windows is unanimous, and that only the last is.
 
     Args:
-        bounds: see `orders.Pools.bounds`.
+        bounds: see `ends.PoolCounts.bounds`.
         window: samples per window.
-        windows: most windows.
-        only_unstopped: leave out the ends at a unanimous window.
+        windows: largest number of windows.
+        only_unstopped: leave out ends at a unanimous window.
 
     Returns:
-        The table of the rule's ends.
+        The table.
 
     Raises:
         UsageError: a budget above 300.
@@ -206,7 +198,7 @@ def _unanimous(counts: Integers, window: int, windows: int) -> list[Numbers]:
 
 
 def _none_of(j: int, terms: list[Numbers], signed: bool = True) -> Numbers:
-    """That none of j given windows is unanimous, by inclusion and exclusion; unsigned, what rounding errors are relative to."""
+    """Probability that none of j given windows is unanimous; unsigned, the scale of its rounding error."""
     total: Numbers = sum(((-1 if signed else 1) ** i * comb(j, i) * terms[i] for i in range(1, j + 1)), start=terms[0])
     return total
 
@@ -214,7 +206,7 @@ def _none_of(j: int, terms: list[Numbers], signed: bool = True) -> Numbers:
 def _summed(
     plain: Numbers, marked: Numbers, weighted: Numbers, below: Numbers, window: int, windows: int
 ) -> tuple[Floats, Floats]:
-    """Inclusion and exclusion, and the error; `below` is [wI + 1, Q] the falling factorials of the pools' sizes."""
+    """Inclusion-exclusion sums and error bounds; `below` is [wI + 1, Q] the falling factorials of the pools' sizes."""
     exactly = plain.dtype.kind == "O"
     orders = _number(np.array([1]), plain.dtype)
     f, g, h = [plain[0] / below[0]], [marked[0] / below[window]], [weighted[0] / below[1]]
@@ -225,7 +217,7 @@ def _summed(
             g.append(orders * marked[i] / below[window * (i + 1)])
             h.append(orders * weighted[i] / below[window * i + 1])
     mean = np.maximum(np.asarray(h[0], np.float64), 1.0)  # tokens per sample
-    found, error = np.zeros((4, len(mean)), plain.dtype), np.zeros(len(mean))
+    results, error = np.zeros((4, len(mean)), plain.dtype), np.zeros(len(mean))
     rounding = 0.0 if exactly else _ROUNDINGS * float(np.finfo(plain.dtype).eps)
     reached = np.ones(len(mean), np.bool_)
     for j in range(windows + 1):
@@ -234,15 +226,15 @@ def _summed(
         error += ending * (windows - j) * (np.abs(none.astype(np.float64)) + rounding * size)
         reached &= ~ending
         if j == windows:
-            found[1] = np.where(reached, none, 0)
+            results[1] = np.where(reached, none, 0)
             error += reached * rounding * size
             break
-        found[0] += np.where(reached, _none_of(j, g), 0)
-        found[2] += np.where(reached, none, 0)
-        found[3] += np.where(reached, window * _none_of(j, h), 0)
+        results[0] += np.where(reached, _none_of(j, g), 0)
+        results[2] += np.where(reached, none, 0)
+        results[3] += np.where(reached, window * _none_of(j, h), 0)
         tokens = np.asarray(_none_of(j, h, signed=False), np.float64) / mean
         error += reached * rounding * (size + tokens)
-    return found.astype(np.float64), error
+    return results.astype(np.float64), error
 
 
 def _number(values: Integers, kind: np.dtype[Any]) -> Numbers:
@@ -281,19 +273,19 @@ def _times(polynomial: Numbers, factor: list[Numbers]) -> Numbers:
 
 
 def expected_samples(first: Integers, *, window: int, budget: int) -> Floats:
-    """ESC's control scheme: the samples that a window and a budget are expected to take, from a first window of answers.
+    """ESC's control scheme: expected samples for a window and a budget, from a first window of answers.
 
-    The answers of the first window are taken for the distribution p of all further ones (i.i.d., a plug-in estimate), so that a
-    window is unanimous with probability q = sum_a p_a^w:
+    The shares p of the first answers serve as a plug-in for the distribution of all further ones (i.i.d.), so a window is
+    unanimous with probability q = sum_a p_a^w:
 
         E = w ( sum_{i < M - 1} q (1 - q)^i (i + 1) + (1 - q)^{M - 1} M ),      M = floor(budget / w)
 
     arXiv 2401.10480, section 3, its control scheme. Assumes calls that are independent given the question.
 
     Args:
-        first: [Q, K] how often each answer occurs among the first samples of a question; no answer is no column.
+        first: [Q, K] counts of each answer among the first samples of a question, without a column for no answer.
         window: samples per window, w.
-        budget: most samples.
+        budget: largest number of samples.
 
     Returns:
         [Q] expected samples.

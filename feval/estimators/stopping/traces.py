@@ -1,7 +1,7 @@
 """How confident an LLM was along a CoT (a trace): DeepConf's measures, Fu et al. 2025, arXiv 2508.15260, section 3.
 
-Everything is made of running sums C_0 = 0, C_t = C_(t-1) + c_t of the token confidences c_t, so that any group of tokens costs
-one subtraction.
+All measures use running sums C_t = C_(t-1) + c_t of the token confidences c_t, so a group of tokens costs one subtraction.
+Assumes nothing about the calls.
 """
 
 from __future__ import annotations
@@ -13,77 +13,74 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from feval.estimators.arrays import Floats, Int64, Integers
+
 __all__ = ["MEASURES", "LowGroups", "known_percentiles", "low_groups", "tokens_until_below", "trace_confidences"]
 
-Floats = npt.NDArray[np.float64]
-Int64 = npt.NDArray[np.int64]
-
 MEASURES = ("mean", "tail", "lowest-group", "bottom-10%")
-"""What a trace's confidence is: the mean over all tokens or the last ones, that of its worst group, or of its worst tenth."""
+"""Measures: the mean over all tokens or the last ones, over the worst group, or over the worst tenth of the groups."""
 
 
 def trace_confidences(tokens: npt.NDArray[Any], lengths: Int64, measure: str, group: int, tail: int) -> Floats:
-    """The confidence of each of some traces.
-
-    arXiv 2508.15260, section 3. Arithmetic; assumes nothing of the calls.
+    """The confidence of each trace.
 
     Args:
-        tokens: token confidences of all traces, end to end.
-        lengths: [S] how many each trace has.
+        tokens: token confidences of all traces, concatenated.
+        lengths: [S] tokens of each trace.
         measure: one of `MEASURES`.
-        group: tokens in a sliding group. A trace that is shorter has one group, all of it.
-        tail: tokens at the end that "tail" looks at.
+        group: tokens in a sliding group. A shorter trace is one group.
+        tail: number of last tokens for "tail".
 
     Returns:
         [S]; NaN for a trace without tokens.
     """
     sums = _running_sums(tokens, lengths)
-    found = np.full(len(lengths), np.nan)
-    some = np.flatnonzero(lengths)
-    ends = sums[some, lengths[some]]
+    confidences = np.full(len(lengths), np.nan)
+    traces = np.flatnonzero(lengths)
+    ends = sums[traces, lengths[traces]]
     if measure == "tail":
-        starts = np.maximum(lengths[some] - tail, 0)
-        found[some] = (ends - sums[some, starts]) / (lengths[some] - starts)
-        return found
-    found[some] = ends / lengths[some]
+        starts = np.maximum(lengths[traces] - tail, 0)
+        confidences[traces] = (ends - sums[traces, starts]) / (lengths[traces] - starts)
+        return confidences
+    confidences[traces] = ends / lengths[traces]
     long = np.flatnonzero(lengths >= group)
     if measure == "mean" or not long.size:
-        return found
+        return confidences
     groups = _group_means(sums[long], lengths[long], group)
-    found[long] = groups.min(axis=1) if measure == "lowest-group" else _worst_tenth(groups)
-    return found
+    confidences[long] = groups.min(axis=1) if measure == "lowest-group" else _worst_tenth(groups)
+    return confidences
 
 
 def _running_sums(tokens: npt.NDArray[Any], lengths: Int64) -> Floats:
-    """[S, longest + 1]; behind the end of a trace its last sum is repeated."""
+    """[S, longest + 1] running sums; a trace's last sum pads its row."""
     table = np.zeros((len(lengths), int(lengths.max(initial=0)) + 1))
     table[:, 1:][np.arange(table.shape[1] - 1) < lengths[:, None]] = tokens
     return table.cumsum(axis=1)
 
 
 def _group_means(sums: Floats, lengths: Int64, group: int) -> Floats:
-    """[S, starts] mean of the group that starts at each token; infinity where it would reach over the end."""
+    """[S, starts] mean of the group that starts at each token; infinity where it would exceed the trace."""
     means: Floats = (sums[:, group:] - sums[:, :-group]) / group
     means[np.arange(means.shape[1]) + group > lengths[:, None]] = np.inf
     return means
 
 
 def _worst_tenth(groups: Floats) -> Floats:
-    """[S] mean of the lowest tenth of the groups, of one at least."""
-    taken = np.maximum(np.isfinite(groups).sum(axis=1) // 10, 1)
+    """[S] mean of the lowest tenth of the groups, at least one."""
+    numbers = np.maximum(np.isfinite(groups).sum(axis=1) // 10, 1)
     sums = np.sort(groups, axis=1).cumsum(axis=1)
-    worst: Floats = sums[np.arange(len(groups)), taken - 1] / taken
+    worst: Floats = sums[np.arange(len(groups)), numbers - 1] / numbers
     return worst
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LowGroups:
-    """Where the groups of each trace fall below all groups before them: enough to find the first one below any bar.
+    """The groups of each trace with a lower mean than all groups before: enough to find the first one below any bar.
 
     Attributes:
-        means: of those groups, trace by trace; falling within a trace. One entry more closes the list.
-        ends: how many tokens of the trace there are when each group is complete; one entry more closes the list.
-        offsets: [S + 1] those of trace s begin at `offsets[s]`; none for a trace that is shorter than a group.
+        means: means of those groups, trace by trace, falling within a trace; plus one sentinel.
+        ends: tokens of the trace when each group is complete; plus one sentinel.
+        offsets: [S + 1] trace s has the entries from `offsets[s]` on; none if it is shorter than a group.
     """
 
     means: Floats
@@ -92,12 +89,10 @@ class LowGroups:
 
 
 def low_groups(questions: Sequence[tuple[npt.NDArray[Any], Int64]], group: int) -> LowGroups:
-    """The record lows of all traces.
-
-    Group confidence, arXiv 2508.15260, section 3: (C_t - C_(t-g)) / g. Arithmetic; assumes nothing of the calls.
+    """Find the record lows of the group confidence (C_t - C_(t-g)) / g of all traces.
 
     Args:
-        questions: per question, token confidences of all its traces end to end, and how many each has.
+        questions: per question, token confidences of its traces, concatenated, and the tokens of each trace.
         group: tokens in a sliding group.
 
     Returns:
@@ -120,17 +115,13 @@ def low_groups(questions: Sequence[tuple[npt.NDArray[Any], Int64]], group: int) 
     return LowGroups(np.concatenate(means), np.concatenate(ends), np.cumsum(np.concatenate(counts)))
 
 
-def tokens_until_below(low: LowGroups, traces: npt.NDArray[np.integer[Any]], bars: Floats) -> Int64:
-    """How many tokens a trace has when its first group below a bar is complete, by bisection in its record lows.
-
-    Arithmetic; assumes nothing of the calls.
-
-    Online stopping of arXiv 2508.15260, section 3.
+def tokens_until_below(low: LowGroups, traces: Integers, bars: Floats) -> Int64:
+    """Tokens of a trace when its first group below a bar is complete, by bisection in its record lows.
 
     Args:
-        low: of all traces.
-        traces: [N] which.
-        bars: [N] one for each.
+        low: record lows of all traces.
+        traces: [N] indices of traces.
+        bars: [N] one bar each.
 
     Returns:
         [N]; 2^62 where no group is below the bar.
@@ -142,21 +133,19 @@ def tokens_until_below(low: LowGroups, traces: npt.NDArray[np.integer[Any]], bar
         below = (low.means[middle] < bars) & (first < stop)
         stop = np.where(below, middle, stop)
         first = np.where(below | (first >= stop), first, middle + 1)
-    found: Int64 = np.where(first < last, low.ends[first], 1 << 62)
-    return found
+    tokens: Int64 = np.where(first < last, low.ends[first], 1 << 62)
+    return tokens
 
 
 def known_percentiles(values: Floats, percent: float) -> Floats:
-    """Percentiles along the last axis, with linear interpolation as in `numpy.percentile`, NaN left out.
-
-    The percentiles of arXiv 2508.15260, section 3. Arithmetic; assumes nothing of the calls.
+    """Percentiles along the last axis, with linear interpolation as in `numpy.percentile`, ignoring NaN.
 
     Args:
         values: [..., n].
         percent: 0 to 100.
 
     Returns:
-        [...]; minus infinity where all values are NaN: a bar that lets everything pass.
+        [...]; minus infinity where all values are NaN, a bar that everything passes.
     """
     ordered = np.sort(values, axis=-1)  # NaN comes last
     known = (~np.isnan(values)).sum(axis=-1)
@@ -167,6 +156,6 @@ def known_percentiles(values: Floats, percent: float) -> Floats:
     high = np.take_along_axis(ordered, above[..., None], axis=-1)[..., 0]
     part = place - below
     # From the nearer end, as NumPy does: the result is then exact at both.
-    found: Floats = np.where(part < 0.5, low + (high - low) * part, high - (high - low) * (1 - part))
-    found[known == 0] = -np.inf
-    return found
+    percentiles: Floats = np.where(part < 0.5, low + (high - low) * part, high - (high - low) * (1 - part))
+    percentiles[known == 0] = -np.inf
+    return percentiles

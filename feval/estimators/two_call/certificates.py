@@ -1,14 +1,14 @@
-"""Bounds on vote accuracies that carry their own proof: a law that attains them and a quadratic that nothing can pass.
+"""Bounds on vote accuracies with their proof: a distribution that attains the bound and a quadratic that nothing exceeds.
 
-By Theorem 4.1 of arXiv 2605.03379 the largest E g(Q) over all laws with moments (mu, nu) equals the least a + b mu + c nu with
-a + b q + c q^2 >= g(q) on [0, 1]. A `QuadraticBound` holds both sides: the law (at most three atoms) shows that the value is
-reached, the quadratic that it is not exceeded. Whoever doubts how they were found need not care: `check` looks at the moments, at
-the gap, and at the inequality on all of [0, 1], through its critical points or, for other polynomials than P_n, in integers
-that are rounded down; `proven_margin` does the last for one entry in exact fractions, for any objective.
+By Theorem 4.1 of arXiv 2605.03379 the largest E g(Q) over all distributions with moments (mu, nu) equals the least a + b mu + c
+nu with a + b q + c q^2 >= g(q) on [0, 1]. A `QuadraticBound` holds both sides: the distribution (at most three atoms) attains the
+value, and the quadratic proves that nothing exceeds it, however they were found. `check` verifies the moments, the gap, and the
+inequality on all of [0, 1], at its critical points or, for polynomials other than P_n, in integers that are rounded down;
+`proven_margin` does the last for one entry in exact fractions, for any objective.
 
-A quadratic that touches g exactly would, once its coefficients are rounded to floats, cross it by some 1e-15. So a is moved
-outwards by more than all rounding (`ROOM`, some 2e-13): the floats of `quadratic`, taken literally, satisfy the inequality on all
-of [0, 1] with room to spare, and `proven` is what they prove.
+A quadratic that touches g exactly would cross it by about 1e-15 once its coefficients are rounded to floats. So a is moved
+outwards by more than all rounding (`ROOM`, about 2e-13): the floats of `quadratic`, taken literally, satisfy the inequality on
+all of [0, 1], and `proven` is what they prove.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from fractions import Fraction
 from typing import Literal
 
 import numpy as np
-import numpy.typing as npt
 
+from feval.estimators.arrays import Floats
 from feval.estimators.two_call.moments import Moments
 from feval.estimators.two_call.polynomial_minima import least_distances
 from feval.estimators.vote_polynomials import (
@@ -34,24 +34,22 @@ from feval.estimators.vote_polynomials import (
 
 __all__ = ["ROOM", "CertificateCheck", "QuadraticBound"]
 
-Floats = npt.NDArray[np.float64]
-
 ROOM = 2e-13
-"""By how much at least a quadratic is moved away from g, in units of g's largest coefficient (1 for P_n)."""
+"""Least distance of a quadratic from g, in units of g's largest coefficient (1 for P_n)."""
 
-_SLACK = 1e-13  # by how much a proven margin may fall short, in the same units
+_SLACK = 1e-13  # slack of a proven margin, in the same units
 _BISECTIONS = 60  # from width 1 to below the spacing of doubles
 
 
 @dataclass(frozen=True, eq=False)
 class CertificateCheck:
-    """What a check of bounds found: 0, `ROOM` and not negative, to rounding.
+    """Errors of certificates.
 
     Attributes:
-        moment_error: [...] largest difference of the law's total, mean and second moment from 1, mu and nu, or by which a weight
-            is negative or an atom outside [0, 1].
-        gap: [...] largest difference between the value, the law's E g(Q) and the quadratic's a + b mu + c nu.
-        dual_margin: [...] least distance of the quadratic from g on [0, 1], negative where it is on the wrong side.
+        moment_error: [...] largest error of the distribution's total, mean and second moment, or by which a weight is negative
+            or an atom outside [0, 1].
+        gap: [...] largest difference between the value, the distribution's E g(Q) and the quadratic's a + b mu + c nu.
+        dual_margin: [...] least distance of the quadratic from g on [0, 1], negative on the wrong side.
     """
 
     moment_error: Floats
@@ -59,10 +57,10 @@ class CertificateCheck:
     dual_margin: Floats
 
     def holds(self, tolerance: float = 1e-11) -> bool:
-        """Whether every certificate of the table is in order.
+        """Whether every certificate of the table is valid.
 
         Args:
-            tolerance: what rounding may amount to.
+            tolerance: allowed rounding error.
         """
         errors = np.maximum(np.maximum(self.moment_error, self.gap), -self.dual_margin)
         return bool((errors <= tolerance).all())
@@ -70,16 +68,16 @@ class CertificateCheck:
 
 @dataclass(frozen=True, eq=False)
 class QuadraticBound:
-    """Sharp bounds on E g(Q) over the laws with given moments, with certificates.
+    """Sharp bounds on E g(Q) over the distributions with given moments, with certificates.
 
     Attributes:
         side: "lower" or "upper".
         objective: g as the n of P_n, or as a polynomial.
         moments: the table of (mu, nu).
         value: [...] the bound.
-        atoms: [..., 3] the support of an extremal law, ascending; unused places repeat an atom with weight 0.
+        atoms: [..., 3] support of an extremal distribution, ascending; unused places repeat an atom with weight 0.
         weights: [..., 3] its probabilities.
-        quadratic: [..., 3] a, b, c: on all of [0, 1] on its side of g, by the literal value of these floats. (b, c) is also the
+        quadratic: [..., 3] a, b, c: on its side of g on all of [0, 1], for these floats taken literally. (b, c) is also the
             gradient of the bound in (mu, nu).
     """
 
@@ -93,9 +91,9 @@ class QuadraticBound:
 
     @property
     def proven(self) -> Floats:
-        """[...] a + b mu + c nu, rounded outwards: no law with these floats as moments passes it, by Theorem 4.1's duality.
+        """[...] a + b mu + c nu, rounded outwards: no distribution with these floats as moments exceeds it.
 
-        It lies outside `value`, the sharp end to rounding, by less than 1e-12 up to 1,001 votes.
+        It is outside `value`, the sharp end up to rounding, by less than 1e-12 up to 1,001 votes.
         """
         a, b, c = np.moveaxis(self.quadratic, -1, 0)
         allowed = a + b * self.moments.mu + c * self.moments.nu
@@ -104,22 +102,21 @@ class QuadraticBound:
         return proven
 
     def law(self, index: int | tuple[int, ...] = ()) -> tuple[Floats, Floats]:
-        """Atoms and weights of one extremal law, without places of weight 0.
+        """Atoms and weights of one extremal distribution, without weights of 0.
 
         Args:
-            index: which entry of the table.
+            index: entry of the table.
         """
         used = self.weights[index] > 0
         return self.atoms[index][used], self.weights[index][used]
 
     def check(self) -> CertificateCheck:
-        """Check every certificate from the definition, whatever found it.
+        """Check every certificate from its definition.
 
         The inequality is checked on all of [0, 1]. For P_n: P_n''' vanishes only at (1 -+ 1/sqrt(2n - 1)) / 2, so the second
         derivative of quadratic minus P_n is monotone on three intervals and has one root at most in each; between those roots
-        the first derivative is monotone and has one root at most; the least value is at one of these or at 0 or 1, and all of
-        them are found by bisection. For other polynomials: `least_distances`, in integers that are rounded down, so that the
-        margin is a proof as `proven_margin` is.
+        the first derivative is monotone and has one root at most; the least value is at one of these or at 0 or 1. Bisection
+        finds them all. Other polynomials use `least_distances`, whose margin is a proof.
         """
         reached = (self.weights * self._objective(self.atoms)).sum(-1)
         a, b, c = np.moveaxis(self.quadratic, -1, 0)
@@ -133,17 +130,16 @@ class QuadraticBound:
         return CertificateCheck(moment_error, gap, self._dual_margin())
 
     def proven_margin(self, index: int | tuple[int, ...] = (), slack: float = 1e-13) -> Fraction:
-        """A number below which quadratic minus g (g minus quadratic for a lower bound) provably does not fall on [0, 1].
+        """A proven lower bound of quadratic minus g (g minus quadratic for a lower bound) on [0, 1], in exact arithmetic.
 
-        Exact arithmetic throughout, from the floats of `quadratic` taken literally: a + b mu + c nu minus this number is a bound
-        without any rounding to argue away. Some milliseconds at n = 2, about a second at n = 50.
+        a + b mu + c nu minus this number is a bound without rounding. Takes milliseconds at n = 2, about a second at n = 50.
 
         Args:
-            index: which entry of the table.
-            slack: how close to the true minimum.
+            index: entry of the table.
+            slack: largest distance from the minimum.
 
         Returns:
-            The number, at most `slack` below the minimum.
+            The bound, at most `slack` below the minimum.
 
         Raises:
             OutOfRangeError: the slack was not reached.
@@ -191,7 +187,7 @@ def _with_ends(places: Floats) -> Floats:
 
 
 def _bisect(function: Callable[[Floats], Floats], low: Floats, high: Floats) -> Floats:
-    """[...] the root of a monotone function in each interval, or the end next to which it would lie."""
+    """[...] the root of a monotone function in each interval, or the nearer end."""
     low, high = low.copy(), high.copy()
     rising = function(high) >= function(low)
     for _ in range(_BISECTIONS):

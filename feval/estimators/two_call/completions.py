@@ -1,11 +1,12 @@
-"""One curve instead of an interval: two laws of Q that match mu and nu, and the vote accuracies V_n and V_inf they imply.
+"""Two distributions of Q that match mu and nu, and the vote curves V_n and V_inf they imply.
 
-- `maxent_completion`: the law of greatest entropy, a density exp(lambda q - kappa q (1 - q)) on [0, 1] (arXiv 2605.03379,
+- `maxent_completion`: the distribution of greatest entropy, with density exp(lambda q - kappa q (1 - q)) on [0, 1] (arXiv
+2605.03379,
   Prop. 5.1).
 - `ldgp_completion`: latent difficulty, Gaussian, probit link: Q = Phi(eta - gamma Z), Z standard normal (Prop. 5.2).
 
-Both are models, not guarantees: the data that give mu and nu cannot tell them from other laws, and [L_n, U_n] says how far others
-may be. Both assume calls that are independent given the question.
+Both are models, not guarantees: mu and nu do not determine the distribution, and [L_n, U_n] says how far others may be. Both
+assume calls that are independent given the question, each right with the same probability Q.
 """
 
 from __future__ import annotations
@@ -17,44 +18,45 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import scipy
 
 from feval.errors import OutOfRangeError
+from feval.estimators.arrays import Bools, Floats
+from feval.estimators.checks import at_index
+from feval.estimators.missing import Texts, missing_reasons
 from feval.estimators.two_call.moments import Moments
-from feval.estimators.two_call.reasons import Texts, reasons_of
-from feval.estimators.vote_polynomials import at_index, check_budget, majority_accuracy, majority_slope
+from feval.estimators.vote_polynomials import check_budget, majority_accuracy, majority_slope
 
 __all__ = ["LatentDifficultyCompletion", "MaxEntCompletion", "ldgp_completion", "maxent_completion"]
 
-Floats = npt.NDArray[np.float64]
-
 _NO_DENSITY = (
-    "No density on [0, 1] has these moments: nu = mu^2 holds only for Q = mu, nu = mu only for a Q of 0 or 1; the curve is that "
-    "of this law."
+    "No density on [0, 1] has these moments: nu = mu^2 holds only for Q = mu, nu = mu only for a Q of 0 or 1; the curve is "
+    "for that."
 )
 _NO_NUMBERS = "These moments are those of a Q that is 0 or 1 for certain, which only an infinite eta or gamma has."
 _NEWTON_STEPS = 200
-_NARROW = 1e-18  # variance: P_n is a straight line across the law
-_SPLIT = 1e-13  # mu - nu: the law sits at 0 and 1
-_MATCHED = 1e-9  # by which a solution may miss its moments
-_NO_PANEL = 1e-18  # width
+_NARROW = 1e-18  # variance below which P_n is linear across the distribution
+_SPLIT = 1e-13  # mu - nu below which the distribution sits at 0 and 1
+_MATCHED = 1e-9  # largest error of a solution's moments
+_NO_PANEL = 1e-18  # smallest width of a panel
 _CHUNK = 32  # entries solved at once, with all their nodes
-_FEW_VOTES = 60  # largest n that is summed from differences
+_FEW_VOTES = 60  # largest n computed from differences
 _TRAPEZOID = np.linspace(-1.0, 1.0, 81)
 
 
 @dataclass(frozen=True, eq=False)
 class MaxEntCompletion:
-    """The law of greatest entropy and its vote curve, over a table of moments.
+    """The distribution of greatest entropy and its vote curve, over a table of moments.
 
     Attributes:
         budgets: the n of the curve.
         votes: [..., len(budgets)] V_n.
         infinite_votes: [...] V_inf, the mass above 1/2.
-        lam: [...] lambda. NaN where there is no density.
-        kap: [...] kappa. NaN where there is no density.
-        entropy: [...] -int f ln f; -inf where there is no density.
-        degenerate: [...] nu = mu^2 or nu = mu, where no density has these moments; the curve is that of the limit,
-            the only law: Q = mu for certain, or Q = 1 with probability mu and else 0.
+        lam: [...] lambda; NaN without a density.
+        kap: [...] kappa; NaN without a density.
+        entropy: [...] -int f ln f; -inf without a density.
+        degenerate: [...] nu = mu^2 or nu = mu, where there is no density; the curve is for the only distribution: Q = mu, or
+            Q = 1 with probability mu and else 0.
     """
 
     budgets: tuple[int, ...]
@@ -63,17 +65,17 @@ class MaxEntCompletion:
     lam: Floats
     kap: Floats
     entropy: Floats
-    degenerate: npt.NDArray[np.bool_]
+    degenerate: Bools
 
     @property
     def reasons(self) -> Texts:
-        """[...] why lambda and kappa are NaN and the entropy is -inf; "" where they are numbers."""
-        return reasons_of((self.degenerate, _NO_DENSITY))
+        """[...] why lambda and kappa are NaN and the entropy is -inf, or ""."""
+        return missing_reasons((self.degenerate, _NO_DENSITY))
 
 
 @dataclass(frozen=True, eq=False)
 class LatentDifficultyCompletion:
-    """The latent-difficulty Gaussian-probit law and its vote curve, over a table of moments.
+    """The latent-difficulty Gaussian-probit distribution and its vote curve, over a table of moments.
 
     Attributes:
         budgets: the n of the curve.
@@ -82,7 +84,7 @@ class LatentDifficultyCompletion:
         eta: [...] ability; infinite with the sign of mu - 1/2 where nu = mu, NaN there at mu = 1/2.
         gamma: [...] spread of difficulty: 0 where nu = mu^2, infinite where nu = mu.
         r: [...] gamma^2 / (1 + gamma^2), the correlation of the latent responses.
-        degenerate: [...] nu = mu^2 or nu = mu: the law is Q = mu for certain, or Q is 0 or 1.
+        degenerate: [...] nu = mu^2 or nu = mu: Q = mu, or Q is 0 or 1.
     """
 
     budgets: tuple[int, ...]
@@ -91,35 +93,34 @@ class LatentDifficultyCompletion:
     eta: Floats
     gamma: Floats
     r: Floats
-    degenerate: npt.NDArray[np.bool_]
+    degenerate: Bools
 
     @property
     def reasons(self) -> Texts:
-        """[...] why eta or gamma is NaN or infinite; "" where they are numbers."""
+        """[...] why eta or gamma is NaN or infinite, or ""."""
         stuck = self.degenerate & (self.r == 1.0)
-        return reasons_of(
+        return missing_reasons(
             (stuck | np.isinf(self.eta), _NO_NUMBERS),
             (np.isnan(self.eta), "At mu = 1/2 no sign belongs to the infinite eta."),
         )
 
 
 def maxent_completion(moments: Moments, budgets: Sequence[int]) -> MaxEntCompletion:
-    """Vote curve of the law of greatest entropy (arXiv 2605.03379, eqs. (16)-(18)).
+    """Vote curve of the distribution of greatest entropy (arXiv 2605.03379, eqs. (16)-(18)).
 
     Newton's method on the dual J(lambda, kappa), in statistics centred at mu; Gauss-Legendre panels that shrink towards 0, 1,
-    1/2 and, for narrow laws, mu. A fixed rule of any size fails for rho near 0 or 1.
-
-    Assumes calls that are independent given the question, each right with the same probability Q.
+    1/2 and, for narrow laws, mu. Fixed rules fail for rho near 0 or 1.
 
     Args:
         moments: [...] the table of (mu, nu).
-        budgets: N values of n.
+        budgets: N budget indices n.
 
     Returns:
-        Curve and parameters; V_n within some 1e-12, parameters for mu from 1e-12 to 1 - 1e-12. A few milliseconds per entry.
+        Curve and parameters; V_n within about 1e-12, parameters for mu from 1e-12 to 1 - 1e-12. A few milliseconds per entry.
 
     Raises:
-        OutOfRangeError: an n that is no budget, or moments so near the edge of the feasible set that no density was found.
+        OutOfRangeError: an n that is not a budget index, or moments so near the edge of the feasible set that no density was
+            found.
     """
     checked = _budgets(budgets)
     shape = moments.shape
@@ -134,7 +135,7 @@ def maxent_completion(moments: Moments, budgets: Sequence[int]) -> MaxEntComplet
 
 
 def ldgp_completion(moments: Moments, budgets: Sequence[int]) -> LatentDifficultyCompletion:
-    """Vote curve of the latent-difficulty Gaussian-probit law (arXiv 2605.03379, eq. (19), Prop. 5.2).
+    """Vote curve of the latent-difficulty Gaussian-probit distribution (arXiv 2605.03379, eq. (19), Prop. 5.2).
 
     With t = Phi^-1(mu) the correlation r = sin(theta) solves
 
@@ -142,23 +143,18 @@ def ldgp_completion(moments: Moments, budgets: Sequence[int]) -> LatentDifficult
 
     (Plackett's formula); gamma^2 = r / (1 - r), eta = t / sqrt(1 - r), V_inf = Phi(t / sqrt r). P_n(Phi(w)) is the
     distribution function of the median W of 2n + 1 standard normals, so V_n = Pr{W + gamma Z <= eta}: for small gamma
-    integrated over Z, otherwise over W. Gauss-Hermite in Z, an obvious choice, fails for large gamma, where the integrand is
-    nearly a step.
-
-    Assumes calls that are independent given the question, each right with the same probability Q.
+    integrated over Z, otherwise over W. Gauss-Hermite in Z fails for large gamma, where the integrand is nearly a step.
 
     Args:
         moments: [...] the table of (mu, nu).
-        budgets: N values of n.
+        budgets: N budget indices n.
 
     Returns:
-        Curve and parameters; V_n within some 1e-13 for mu from 1e-12 to 1 - 1e-12.
+        Curve and parameters; V_n within about 1e-13 for mu from 1e-12 to 1 - 1e-12.
 
     Raises:
-        OutOfRangeError: an n that is no budget.
+        OutOfRangeError: an n that is not a budget index.
     """
-    from scipy.special import ndtr
-
     checked = _budgets(budgets)
     degenerate = _degenerate(moments)
     inner = moments.take(~degenerate)
@@ -169,7 +165,7 @@ def ldgp_completion(moments: Moments, budgets: Sequence[int]) -> LatentDifficult
     scaled, gamma = t / np.sqrt(r), np.sqrt(r / rest)
     curve = np.array([_probit_votes(n, inner.mu, scaled, gamma) for n in checked])
     votes[~degenerate] = curve.reshape(len(checked), inner.mu.size).T
-    parameters[~degenerate] = np.stack([ndtr(scaled), t / np.sqrt(rest), gamma, r], -1)
+    parameters[~degenerate] = np.stack([scipy.special.ndtr(scaled), t / np.sqrt(rest), gamma, r], -1)
     votes[degenerate], limit = _limits(moments, degenerate, checked)
     edge = moments.take(degenerate)
     spread = edge.variance > 0  # nu = mu within (0, 1)
@@ -191,13 +187,13 @@ def _budgets(budgets: Sequence[int]) -> tuple[int, ...]:
     return tuple(int(n) for n in budgets)
 
 
-def _degenerate(moments: Moments) -> npt.NDArray[np.bool_]:
-    edge: npt.NDArray[np.bool_] = np.asarray((moments.variance <= 0) | (moments.unsteady <= 0))
+def _degenerate(moments: Moments) -> Bools:
+    edge: Bools = np.asarray((moments.variance <= 0) | (moments.unsteady <= 0))
     return edge
 
 
-def _limits(moments: Moments, where: npt.NDArray[np.bool_], budgets: tuple[int, ...]) -> tuple[Floats, Floats]:
-    """V_n [D, N] and V_inf [D] of the only laws on the boundary."""
+def _limits(moments: Moments, where: Bools, budgets: tuple[int, ...]) -> tuple[Floats, Floats]:
+    """V_n [D, N] and V_inf [D] of the only distributions on the boundary."""
     mu, certain = moments.mu[where], moments.variance[where] <= 0
     votes = np.array([np.where(certain, majority_accuracy(n, mu), mu) for n in budgets])
     return votes.reshape(len(budgets), mu.size).T, np.where(certain, np.heaviside(mu - 0.5, 0.5), mu)
@@ -210,7 +206,7 @@ _Solved = tuple[Floats, Floats, Floats]
 
 
 def _maxent(moments: Moments, budgets: tuple[int, ...]) -> _Solved:
-    """Of each row of a flat table. Solved for mu up to 1/2: floats are dense near 0, not near 1."""
+    """Solve each row of a flat table for mu up to 1/2, since floats are dense near 0, not near 1."""
     flipped = moments.mu > moments.wrong
     own = moments.reflected(flipped)
     narrow = own.variance < np.minimum(_NARROW, 0.01 * own.mu**2)
@@ -221,7 +217,7 @@ def _maxent(moments: Moments, budgets: tuple[int, ...]) -> _Solved:
     votes[split], parameters[split] = _split_limit(own.take(split), budgets)
     inner = np.flatnonzero(~narrow & ~split)
     panels = _panels(own.take(inner), max(budgets, default=0))
-    inner = inner[np.argsort((np.diff(panels) > 0).sum(1), kind="stable")]  # alike many nodes together
+    inner = inner[np.argsort((np.diff(panels) > 0).sum(1), kind="stable")]  # groups rows with similar numbers of nodes
     for start in range(0, len(inner), _CHUNK):
         some = inner[start : start + _CHUNK]
         votes[some], parameters[some], off[some] = _densities(own.take(some), budgets)
@@ -232,7 +228,7 @@ def _maxent(moments: Moments, budgets: tuple[int, ...]) -> _Solved:
 
 
 def _densities(moments: Moments, budgets: tuple[int, ...]) -> _Solved:
-    """The solutions that have a density wide enough for Newton's method."""
+    """Solutions whose density is wide enough for Newton's method."""
     away, weights = _quadrature(moments, max(budgets, default=0))
     tilt, kap, density, log_scale = _newton(moments, away, weights)
     mean, second = _expected(density, away), _expected(density, away * away)
@@ -252,8 +248,7 @@ def _expected(density: Floats, values: npt.NDArray[Any]) -> Floats:
 def _expected_votes(moments: Moments, away: Floats, density: Floats, budgets: tuple[int, ...]) -> Floats:
     """[T, N] E P_n(Q).
 
-    P_n(q) - P_{n-1}(q) = C(2n - 1, n) (2q - 1) (q (1 - q))^n: all budgets up to a small n come from one run of powers, without
-    an incomplete beta function for each.
+    P_n(q) - P_{n-1}(q) = C(2n - 1, n) (2q - 1) (q (1 - q))^n: one run of powers gives all small budgets.
     """
     q, rest = np.clip(moments.mu[:, None] + away, 0.0, 1.0), np.clip(moments.wrong[:, None] - away, 0.0, 1.0)
     votes, small = np.empty((len(q), len(budgets))), [n for n in budgets if n <= _FEW_VOTES]
@@ -271,27 +266,27 @@ def _require_matched(moments: Moments, places: npt.NDArray[np.intp], off: Floats
     if len(missed):
         at = tuple(places[missed[0]].tolist())
         raise OutOfRangeError(
-            f"The law of greatest entropy with mu = {float(moments.mu[at])!r} and nu = {float(moments.nu[at])!r}{at_index(at)} "
-            f"was not found: its moments are off by {off[missed[0]]:.1e}. Moments this close to the edge of the feasible set "
-            "have bounds; see vote_interval."
+            f"The distribution of greatest entropy with mu = {float(moments.mu[at])!r} and "
+            f"nu = {float(moments.nu[at])!r}{at_index(at)} was not found: its moments are off by "
+            f"{off[missed[0]]:.1e}. For moments this close to the edge of the feasible set use the bounds of vote_interval."
         )
 
 
 def _narrow_limit(moments: Moments, budgets: tuple[int, ...]) -> tuple[Floats, Floats]:
-    """A normal law about mu, ten or more deviations of at most 1e-9 away from 0: its cut ends hold 1e-23."""
-    from scipy.special import ndtr
-
+    """A normal distribution about mu, ten or more deviations of at most 1e-9 away from 0: its tails beyond hold 1e-23."""
     sd = np.sqrt(moments.variance)
     away = moments.mu - moments.wrong  # 2 mu - 1
     with np.errstate(over="ignore"):  # variances next to the smallest double
         kap = -0.5 / moments.variance
     lam = np.multiply(-away, kap, out=np.zeros_like(away), where=away != 0)
     votes = np.array([majority_accuracy(n, moments.mu) for n in budgets]).reshape(len(budgets), sd.size).T
-    return votes, np.stack([ndtr(0.5 * away / sd), lam, kap, 0.5 * np.log(2.0 * np.pi * np.e) + np.log(sd)], -1)
+    return votes, np.stack(
+        [scipy.special.ndtr(0.5 * away / sd), lam, kap, 0.5 * np.log(2.0 * np.pi * np.e) + np.log(sd)], -1
+    )
 
 
 def _split_limit(moments: Moments, budgets: tuple[int, ...]) -> tuple[Floats, Floats]:
-    """Two exponential laws with one mean e, at 0 and 1: mu = e + right (1 - 2e), mu - nu = e - 2 e^2, e below 1e-13."""
+    """Two exponential distributions with mean e, at 0 and 1: mu = e + right (1 - 2e), mu - nu = e - 2 e^2, e below 1e-13."""
     mu, u = moments.mu, moments.unsteady
     mean = u + 2.0 * u * u
     right = (mu * (moments.rho * moments.wrong + mu) - 2.0 * u * u) / (1.0 - 2.0 * mean)  # mu - u without cancellation
@@ -317,12 +312,12 @@ def _panels(moments: Moments, n: int) -> Floats:
 
 
 def _quadrature(moments: Moments, n: int) -> tuple[Floats, Floats]:
-    """[T, K] nodes as distances from mu, and weights: 24 per panel; rows with fewer panels are filled up with weight 0."""
+    """[T, K] nodes as distances from mu, and weights: 24 per panel; weights of 0 pad rows with fewer panels."""
     edges = _panels(moments, n)
     width = np.diff(edges)
-    kept = width > 0
-    order = np.argsort(~kept, 1, kind="stable")[:, : int(kept.sum(1).max(initial=1))]
-    used = np.take_along_axis(kept, order, 1)
+    wide = width > 0
+    order = np.argsort(~wide, 1, kind="stable")[:, : int(wide.sum(1).max(initial=1))]
+    used = np.take_along_axis(wide, order, 1)
     order = np.where(used, order, order[:, :1])
     width = np.take_along_axis(width, order, 1)[..., None]
     nodes, weights = _gauss(24)
@@ -339,8 +334,8 @@ def _gauss(count: int) -> tuple[Floats, Floats]:
 def _newton(moments: Moments, away: Floats, weights: Floats) -> tuple[Floats, Floats, Floats, Floats]:
     """Tilt and kappa of exp(tilt (q - mu) + kappa (q - mu)^2), its probabilities at the nodes, and the log of its integral.
 
-    The second statistic is (q - mu)^2, or q (1 - q) where the law sits at 0 and 1 and (q - mu)^2 would be a function of q.
-    All rows step together; those that have arrived are left out.
+    The second statistic is (q - mu)^2, or q (1 - q) where the distribution sits at 0 and 1 and (q - mu)^2 would be a function
+    of q. All rows iterate together until they converge.
     """
     mu, wrong, variance = (part[:, None] for part in (moments.mu, moments.wrong, moments.variance))
     unsteady = moments.unsteady[:, None]
@@ -367,7 +362,7 @@ def _newton(moments: Moments, away: Floats, weights: Floats) -> tuple[Floats, Fl
             at[done], value[done], density[done] = trial[better], after[better], density_after[better]
             pending[pending] = ~better
             size *= 0.5
-        active = active[~pending]  # the others have no descent left but rounding
+        active = active[~pending]  # the others have converged up to rounding
         if not len(active):
             break
     tilt, kap = at.T
@@ -394,18 +389,18 @@ def _newton_step(statistics: Floats, density: Floats) -> tuple[Floats, Floats]:
 
 
 def _start(moments: Moments) -> Floats:
-    """[T, 2] tilt and kappa: a normal law inside, exponentials at the ends for rho near 1, otherwise the uniform law."""
+    """[T, 2] starting tilt and kappa: a normal inside, exponentials at the ends for rho near 1, otherwise uniform."""
     mu, wrong, variance = moments.mu, moments.wrong, moments.variance
     unsteady, rare = moments.unsteady, np.minimum(mu, wrong)
     log_rare = np.log(moments.rho * rare)
     lam, kap = np.zeros_like(mu), np.zeros_like(mu)
     inside = (variance < 0.02) & (rare > 3.0 * np.sqrt(variance))
-    mass = (rare < 0.05) & (variance > 2.0 * rare**2)  # an exponential law at one end, rho x rare at the other
+    mass = (rare < 0.05) & (variance > 2.0 * rare**2)  # an exponential at one end, rho x rare at the other
     split, slim = ~mass & (moments.rho > 0.9), ~mass & (moments.rho <= 0.9) & (rare < 0.05)
     lam[mass] = np.where(mu < wrong, log_rare, -log_rare)[mass]
     kap[mass] = log_rare[mass] + 1.0 / unsteady[mass]
     lam[split], kap[split] = np.log(mu[split] / wrong[split]), 1.0 / unsteady[split]
-    lam[slim] = np.where(mu < wrong, -1.0 / mu, 1.0 / wrong)[slim]  # an exponential law
+    lam[slim] = np.where(mu < wrong, -1.0 / mu, 1.0 / wrong)[slim]  # an exponential
     tilt = np.where(inside, 0.0, lam - kap * (wrong - mu))
     return np.stack([tilt, np.where(inside, -0.5 / variance, kap)], -1)
 
@@ -424,14 +419,14 @@ def _dual(at: Floats, statistics: Floats, weights: Floats) -> tuple[Floats, Floa
 
 def _normal_quantile(moments: Moments) -> Floats:
     """Phi^-1(mu) from the smaller of mu and 1 - mu."""
-    from scipy.special import ndtri
-
-    t: Floats = np.where(moments.mu <= moments.wrong, ndtri(moments.mu), -ndtri(moments.wrong))
+    t: Floats = np.where(
+        moments.mu <= moments.wrong, scipy.special.ndtri(moments.mu), -scipy.special.ndtri(moments.wrong)
+    )
     return t
 
 
 def _latent_correlation(moments: Moments, t: Floats) -> tuple[Floats, Floats]:
-    """Give r and 1 - r, each without cancellation: the angle is solved for from 0 for rho below 1/2 and from pi/2 above."""
+    """R and 1 - r without cancellation: the angle is measured from 0 for rho below 1/2 and from pi/2 above."""
     near = moments.variance <= moments.unsteady
     target = 2.0 * np.pi * np.where(near, moments.variance, moments.unsteady)
     nodes, weights = _gauss(64)
@@ -460,19 +455,17 @@ def _latent_correlation(moments: Moments, t: Floats) -> tuple[Floats, Floats]:
 
 def _probit_votes(n: int, mu: Floats, scaled: Floats, gamma: Floats) -> Floats:
     """V_n = Pr{W + gamma Z <= eta}, `scaled` being eta / gamma."""
-    from scipy.special import ndtr
-
     if n == 0:
         return mu.copy()
     sd = float(np.sqrt(np.pi / (2.0 * (2 * n + 1))))
     wide = gamma > 0.7 * sd
     votes = np.empty_like(mu)
     w = 10.35 * sd * _TRAPEZOID
-    density = majority_slope(n, ndtr(w)) * np.exp(-0.5 * w * w)
+    density = majority_slope(n, scipy.special.ndtr(w)) * np.exp(-0.5 * w * w)
     density /= density.sum()
-    votes[wide] = ndtr(scaled[wide, None] - w / gamma[wide, None]) @ density
+    votes[wide] = scipy.special.ndtr(scaled[wide, None] - w / gamma[wide, None]) @ density
     z = 9.0 * _TRAPEZOID
     normal = np.exp(-0.5 * z * z)
     normal /= normal.sum()
-    votes[~wide] = majority_accuracy(n, ndtr(gamma[~wide, None] * (scaled[~wide, None] - z))) @ normal
+    votes[~wide] = majority_accuracy(n, scipy.special.ndtr(gamma[~wide, None] * (scaled[~wide, None] - z))) @ normal
     return votes

@@ -2,15 +2,15 @@
 
 With fixed selector weights w a mixture is a policy of its own: on a question where policy j is right with probability q_j a
 call is right with q = sum_j w_j q_j, so V_n = E P_n(q) (arXiv 2605.03379, section 6.3 and appendix E.1). Mixing can lower the
-correlation of calls on a question, which voting then turns into accuracy.
+correlation of calls on a question, which voting turns into accuracy.
 
-From recorded calls nothing need be simulated. The probability that m calls of the mixture have a right majority is
+Recorded calls give exact values. The probability that m calls of the mixture have a right majority is
 
     sum over compositions k_1 + ... + k_J = m of  m! / prod_j k_j!  prod_j w_j^k_j  A(k),
 
-where A(k) is the mean over questions of the chance that k_j calls of each policy, drawn without replacement from its K recorded
-ones, have a right majority together. It is unbiased and needs K >= m. A does not depend on w: one table
-gives V_n for all weights.
+where A(k) is the mean over questions of the probability that k_j calls of each policy, drawn without replacement from its K
+recorded ones, have a right majority together. It is unbiased and needs K >= m. A does not depend on w: one table gives V_n for
+all weights. Assumes calls that are independent given the question, within a policy and between policies.
 """
 
 from __future__ import annotations
@@ -25,18 +25,12 @@ import numpy as np
 import numpy.typing as npt
 
 from feval.errors import OutOfRangeError, ShortPoolError
+from feval.estimators.arrays import Floats, Int64
+from feval.estimators.checks import at_index, checked_probabilities, is_whole
+from feval.estimators.missing import ONE_QUESTION, Texts, missing_reasons
 from feval.estimators.per_question import distinct
 from feval.estimators.probabilities import compositions
-from feval.estimators.two_call.pair_table import ONE_QUESTION
-from feval.estimators.two_call.reasons import Texts, reasons_of
-from feval.estimators.vote_polynomials import (
-    at_index,
-    budget_index,
-    check_budget,
-    is_whole,
-    majority_accuracy,
-    probabilities,
-)
+from feval.estimators.vote_polynomials import budget_index, check_budget, majority_accuracy
 from feval.estimators.votes.empirical_votes import hypergeometric_majority
 
 __all__ = [
@@ -49,20 +43,17 @@ __all__ = [
     "overtaking_pairs",
 ]
 
-Integers = npt.NDArray[np.int64]
-Floats = npt.NDArray[np.float64]
-
 _MOST_POINTS = 20_000
 
 
 @dataclass(frozen=True, eq=False)
 class MixtureCurve:
-    """What is known of mixtures, one or a table.
+    """Moments and vote curves of one mixture or a table of them.
 
     Attributes:
         budgets: the n of the curve.
         mu: [...] one-call accuracy.
-        nu: [...] chance that two calls on one question are both right; NaN from a single call.
+        nu: [...] probability that two calls on one question are both right; NaN from a single call.
         votes: [..., len(budgets)] V_n.
     """
 
@@ -73,8 +64,8 @@ class MixtureCurve:
 
     @property
     def reasons(self) -> Texts:
-        """[...] why nu is NaN; "" where it is a number."""
-        return reasons_of((np.isnan(self.nu), "One call per question says nothing of two; record a second."))
+        """[...] why nu is NaN, or ""."""
+        return missing_reasons((np.isnan(self.nu), "One call per question says nothing of two; record a second."))
 
 
 @dataclass(frozen=True, eq=False)
@@ -87,7 +78,8 @@ class BestMixture:
         votes: its V_n.
         gain: its V_n - mu.
         mu: its one-call accuracy.
-        tried: mixtures evaluated. The maximum of many noisy estimates is optimistic: judge the winner on other questions.
+        tried: number of mixtures evaluated. The maximum of many noisy estimates is optimistic: evaluate the winner on other
+            questions.
     """
 
     policies: tuple[int, ...]
@@ -103,14 +95,14 @@ class Overtaking:
     """Pairs in which the policy that is worse at one call is better at voting.
 
     Attributes:
-        pairs: [P, 2] the policy that overtakes, and the one that is overtaken; largest lead first.
+        pairs: [P, 2] overtaking and overtaken policy; largest lead first.
         before: [P] V_0 of the first minus V_0 of the second, negative.
         after: [P] V_n of the first minus V_n of the second, positive.
         se_before: [P] standard error, from differences per question.
         se_after: [P] likewise. NaN for a single question.
     """
 
-    pairs: npt.NDArray[np.int64]
+    pairs: Int64
     before: Floats
     after: Floats
     se_before: Floats
@@ -118,18 +110,16 @@ class Overtaking:
 
     @property
     def reasons(self) -> Texts:
-        """[P] why the standard errors are NaN; "" where they are numbers."""
-        return reasons_of((np.isnan(self.se_after), ONE_QUESTION))
+        """[P] why the standard errors are NaN, or ""."""
+        return missing_reasons((np.isnan(self.se_after), ONE_QUESTION))
 
 
 def mixture_from_probabilities(
     q: npt.ArrayLike, weights: npt.ArrayLike, budgets: Sequence[int] = (0, 1, 2)
 ) -> MixtureCurve:
-    """mu, nu and V_n of mixtures when each policy's chance on each question is known (arXiv 2605.03379, appendix E.1).
+    """mu, nu and V_n of mixtures from each policy's probability on each question (arXiv 2605.03379, appendix E.1).
 
-    Do not put recorded shares c / K in the place of q: V_n would be biased. Use `mixture_from_counts`.
-
-    Assumes calls that are independent given the question, within a policy and between policies.
+    Do not use recorded shares c / K as q: V_n would be biased. Use `mixture_from_counts`.
 
     Args:
         q: [J, Q] probability that a call of policy j on question i is right.
@@ -140,9 +130,9 @@ def mixture_from_probabilities(
         Means over the questions.
 
     Raises:
-        OutOfRangeError: shapes that do not fit, no questions, values outside [0, 1] or weights that do not add up.
+        OutOfRangeError: shapes that do not match, no questions, values outside [0, 1] or weights that do not add up.
     """
-    chances, shares = probabilities(q, "q"), _weights(weights)
+    chances, shares = checked_probabilities(q, "q"), _weights(weights)
     if chances.ndim != 2 or not chances.shape[1] or shares.shape[-1] != chances.shape[0]:
         raise OutOfRangeError(
             f"Mixtures take q [policies, questions] and weights [..., policies]; the shapes are {chances.shape} and "
@@ -158,23 +148,21 @@ def mixture_from_counts(
 ) -> MixtureCurve:
     """Unbiased mu, nu and V_n of mixtures from recorded calls; see the module for the formula.
 
-    nu = mean of sum_j w_j^2 c_j (c_j - 1) / (K (K - 1)) + sum_{j != l} w_j w_l c_j c_l / K^2. Assumes that calls on a question
-    are independent given the question, within a policy and between policies.
-
-    arXiv 2605.03379, section 6.3 and appendix E.1.
+    nu = mean of sum_j w_j^2 c_j (c_j - 1) / (K (K - 1)) + sum_{j != l} w_j w_l c_j c_l / K^2 (arXiv 2605.03379, section 6.3 and
+    appendix E.1).
 
     Args:
         counts: [Q, J] right calls of policy j on question i.
         size: K, recorded calls per question and policy.
         weights: [..., J] selector weights, each mixture's sum 1.
-        budgets: the n wanted, 2n + 1 at most K; left out: all of these.
+        budgets: the n wanted, 2n + 1 at most K; by default all of these.
 
     Returns:
-        Means over the questions. nu is NaN for K = 1: a single call says nothing of a second one.
+        Means over the questions. nu is NaN for K = 1.
 
     Raises:
         ShortPoolError: more votes than recorded calls.
-        OutOfRangeError: shapes that do not fit, counts outside 0..K, or weights that do not add up.
+        OutOfRangeError: shapes that do not match, counts outside 0..K, or weights that do not add up.
     """
     right, shares = _counts(counts, size), _weights(weights)
     for n in budgets or ():
@@ -183,7 +171,7 @@ def mixture_from_counts(
         raise OutOfRangeError(
             f"There are counts for {right.shape[1]} policies and weights for {shares.shape[-1]}; give one weight for each."
         )
-    wanted = tuple(range((size + 1) // 2)) if budgets is None else tuple(budgets)
+    indices = tuple(range((size + 1) // 2)) if budgets is None else tuple(budgets)
     mu = shares @ right.mean(0) / size
     cross = right.T @ right / (len(right) * float(size) ** 2)
     if size > 1:
@@ -191,8 +179,8 @@ def mixture_from_counts(
         nu = np.einsum("...j,jl,...l->...", shares, cross, shares)
     else:
         nu = np.full(mu.shape, np.nan)
-    votes = [_Table.of(right, size, 2 * n + 1).accuracy(shares) for n in wanted]
-    return MixtureCurve(wanted, mu, nu, np.stack(votes, -1) if votes else np.empty((*mu.shape, 0)))
+    votes = [_Table.of(right, size, 2 * n + 1).accuracy(shares) for n in indices]
+    return MixtureCurve(indices, mu, nu, np.stack(votes, -1) if votes else np.empty((*mu.shape, 0)))
 
 
 def best_mixture(
@@ -206,22 +194,19 @@ def best_mixture(
     """The mixture of up to some number of policies with the largest V_n, or the largest gain V_n - mu.
 
     V_n is a polynomial of the weights (see the module): it is evaluated on a grid of the simplex for every choice of policies,
-    then on ever finer grids around the best point. Single policies compete too.
-
-    Assumes calls that are independent given the question, within a policy and between policies.
-
-    Feval's own search over the mixtures of arXiv 2605.03379, section 6.3.
+    then on finer and finer grids around the best point. Single policies compete too. Feval's own search over the mixtures of
+    arXiv 2605.03379, section 6.3.
 
     Args:
         counts: [Q, J] right calls.
         size: K, recorded calls per question and policy.
         votes: an odd number up to K, five in the paper's tables 4 and 5.
         objective: "accuracy" for V_n, "gain" for V_n - mu.
-        components: policies per mixture at most.
-        step: of the first grid.
+        components: most policies per mixture.
+        step: step of the first grid.
 
     Returns:
-        The winner on these questions; see `BestMixture.tried` for what that is worth.
+        The winner on these questions; see `BestMixture.tried`.
 
     Raises:
         ShortPoolError: more votes than recorded calls.
@@ -249,7 +234,7 @@ def best_mixture(
             grid = _around(grid[top], width)
     _, chosen, shares, reached = best
     used = shares > 1e-12
-    policies = tuple(int(j) for j, kept in zip(chosen, used, strict=True) if kept)
+    policies = tuple(int(j) for j, has_weight in zip(chosen, used, strict=True) if has_weight)
     mu = float(shares @ one_call[list(chosen)])
     return BestMixture(policies, shares[used] / shares[used].sum(), reached, reached - mu, mu, tried)
 
@@ -257,9 +242,7 @@ def best_mixture(
 def overtaking_pairs(counts: npt.ArrayLike, size: int, votes: int = 5) -> Overtaking:
     """Pairs of policies whose order at one call is reversed by voting (arXiv 2605.03379, appendix E.2).
 
-    All policies answered the same questions, so standard errors come from the differences per question.
-
-    Assumes calls of a policy on a question that are exchangeable.
+    Standard errors come from the differences per question, since all policies answered the same questions.
 
     Args:
         counts: [Q, J] right calls.
@@ -267,7 +250,7 @@ def overtaking_pairs(counts: npt.ArrayLike, size: int, votes: int = 5) -> Overta
         votes: an odd number up to K.
 
     Returns:
-        The pairs, in point estimates; compare `before` and `after` with their standard errors.
+        The pairs by point estimates; compare `before` and `after` with their standard errors.
 
     Raises:
         ShortPoolError: more votes than recorded calls.
@@ -280,8 +263,8 @@ def overtaking_pairs(counts: npt.ArrayLike, size: int, votes: int = 5) -> Overta
         np.array([(a, b) for a in range(right.shape[1]) for b in range(right.shape[1])], int).reshape(-1, 2).T
     )
     mean_one, mean_many = one.mean(0), many.mean(0)
-    kept = (mean_one[first] < mean_one[second]) & (mean_many[first] > mean_many[second])
-    first, second = first[kept], second[kept]
+    reversed_order = (mean_one[first] < mean_one[second]) & (mean_many[first] > mean_many[second])
+    first, second = first[reversed_order], second[reversed_order]
     order = np.argsort(mean_many[second] - mean_many[first], kind="stable")
     first, second = first[order], second[order]
     before, after = one[:, first] - one[:, second], many[:, first] - many[:, second]
@@ -295,13 +278,13 @@ def overtaking_pairs(counts: npt.ArrayLike, size: int, votes: int = 5) -> Overta
 
 @dataclass(frozen=True, eq=False)
 class _Table:
-    """compositions [C, J] of m and, for each, m! / prod k_j! x A(k)."""
+    """Compositions [C, J] of m and, for each, m! / prod k_j! x A(k)."""
 
-    compositions: Integers
+    compositions: Int64
     coefficients: Floats
 
     @classmethod
-    def of(cls, right: Integers, size: int, votes: int) -> _Table:
+    def of(cls, right: Int64, size: int, votes: int) -> _Table:
         if votes > size:
             raise ShortPoolError(
                 f"{votes} votes need as many recorded calls of each policy; there are {size}. Ask for fewer votes or record more."
@@ -329,7 +312,7 @@ class _Table:
 
 
 def _hits(size: int, votes: int) -> list[Floats]:
-    """For k = 0..m drawn calls: [K + 1, k + 1] chance of each number of right ones, by the number recorded right."""
+    """For k = 0..m drawn calls: [K + 1, k + 1] probability of each number of right ones, by the number recorded right."""
     return [
         np.array([[comb(c, j) * comb(size - c, k - j) / comb(size, k) for j in range(k + 1)] for c in range(size + 1)])
         for k in range(votes + 1)
@@ -337,7 +320,7 @@ def _hits(size: int, votes: int) -> list[Floats]:
 
 
 def _convolved(a: Floats, b: Floats) -> Floats:
-    """[Q, r + s - 1] the distribution of the sum, per row."""
+    """[Q, r + s - 1] distribution of the sum, per row."""
     out = np.zeros((len(a), a.shape[1] + b.shape[1] - 1))
     for j in range(b.shape[1]):
         out[:, j : j + a.shape[1]] += a * b[:, j : j + 1]
@@ -349,7 +332,7 @@ def _simplex_grid(parts: int, steps: int) -> Floats:
 
 
 def _around(centre: Floats, width: float) -> Floats:
-    """Points of the simplex on a grid of `width` / 10 around one of them (coarser for many parts), and that one."""
+    """A point of the simplex and a grid of step `width` / 10 around it (coarser for many parts)."""
     if len(centre) == 1:
         return centre[None]
     free = len(centre) - 1
@@ -357,8 +340,8 @@ def _around(centre: Floats, width: float) -> Floats:
     moves = np.stack(np.meshgrid(*[np.linspace(-width, width, per_axis)] * free, indexing="ij"), -1)
     head = centre[:-1] + moves.reshape(-1, free)
     points = np.column_stack([head, 1.0 - head.sum(1)])
-    kept: Floats = np.vstack([centre, points[(points >= 0.0).all(1)]])
-    return kept
+    feasible: Floats = np.vstack([centre, points[(points >= 0.0).all(1)]])
+    return feasible
 
 
 def _standard_error(differences: Floats) -> Floats:
@@ -373,7 +356,7 @@ def _standard_error(differences: Floats) -> Floats:
 
 
 def _weights(weights: npt.ArrayLike) -> Floats:
-    shares = probabilities(weights, "weights")
+    shares = checked_probabilities(weights, "weights")
     if not shares.ndim:
         raise OutOfRangeError(
             f"Weights are [..., policies], one for each policy; a single number {weights!r} was given."
@@ -387,7 +370,7 @@ def _weights(weights: npt.ArrayLike) -> Floats:
     return shares
 
 
-def _counts(counts: npt.ArrayLike, size: int) -> Integers:
+def _counts(counts: npt.ArrayLike, size: int) -> Int64:
     right: npt.NDArray[Any] = np.asarray(counts)
     whole = right.dtype.kind in "iu" and is_whole(size)
     if right.ndim != 2 or not right.size or not whole or size < 1:

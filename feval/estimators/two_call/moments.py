@@ -1,8 +1,8 @@
-"""Two moments of the accuracy of single calls: what two labelled calls per question can tell.
+"""Two moments of the accuracy of single calls, which two labelled calls per question estimate.
 
-Let Q be the probability that a call on a random question is right. Then mu = E Q is one-call accuracy, nu = E Q^2 the chance that
-two calls on one question are both right, and rho = (nu - mu^2) / (mu (1 - mu)) their correlation (arXiv 2605.03379, section 3).
-A law of Q exists exactly if 0 <= mu <= 1 and mu^2 <= nu <= mu (Proposition 3.1).
+Let Q be the probability that a call on a random question is right. Then mu = E Q is one-call accuracy, nu = E Q^2 the probability
+that two calls on one question are both right, and rho = (nu - mu^2) / (mu (1 - mu)) their correlation (arXiv 2605.03379,
+section 3). A distribution of Q exists exactly if 0 <= mu <= 1 and mu^2 <= nu <= mu (Proposition 3.1).
 """
 
 from __future__ import annotations
@@ -16,14 +16,13 @@ import numpy as np
 import numpy.typing as npt
 
 from feval.errors import OutOfRangeError
-from feval.estimators.two_call.reasons import Texts, reasons_of
-from feval.estimators.vote_polynomials import at_index, broadcast, probabilities
+from feval.estimators.arrays import Bools, Floats
+from feval.estimators.checks import at_index, broadcast, checked_probabilities
+from feval.estimators.missing import Texts, missing_reasons
 
 __all__ = ["NO_CORRELATION", "Moments"]
 
-Floats = npt.NDArray[np.float64]
-
-NO_CORRELATION = "All calls are right, or all are wrong: there is nothing to correlate, and rho is undefined."
+NO_CORRELATION = "All calls are right, or all are wrong, so their correlation rho is undefined."
 """Why a correlation is NaN."""
 
 _ROUNDING = 8 * float(np.finfo(np.float64).eps)  # of mu x mu and of decimal inputs: 0.7 x 0.7 is not 0.49
@@ -31,16 +30,16 @@ _ROUNDING = 8 * float(np.finfo(np.float64).eps)  # of mu x mu and of decimal inp
 
 @dataclass(frozen=True, eq=False)
 class Moments:
-    """A table of feasible (mu, nu), with the differences that the bounds need and that floats would cancel.
+    """A table of feasible (mu, nu), with differences that would lose digits if computed from floats.
 
-    Build it with `of`, `from_correlation` or `PairTable.moments`.
+    Make it with `of`, `from_correlation` or `PairTable.moments`.
 
     Attributes:
         mu: [...] E Q.
-        nu: [...] E Q^2, both of two calls right.
+        nu: [...] E Q^2, probability that two calls are both right.
         wrong: [...] 1 - mu.
         both_wrong: [...] 1 - 2 mu + nu.
-        unsteady: [...] mu - nu = E Q (1 - Q), half the chance that two calls disagree.
+        unsteady: [...] mu - nu = E Q (1 - Q), half the probability that two calls disagree.
         variance: [...] nu - mu^2.
     """
 
@@ -53,9 +52,9 @@ class Moments:
 
     @classmethod
     def of(cls, mu: npt.ArrayLike, nu: npt.ArrayLike) -> Moments:
-        """From mu and nu.
+        """Make it from mu and nu.
 
-        Floats are taken as rounded: differences within some 1e-15 of the boundary count as on it. Fractions (scalars or
+        Floats count as rounded: values within about 1e-15 of the boundary are on it. Fractions (scalars or
         object arrays) are exact.
 
         Args:
@@ -63,7 +62,7 @@ class Moments:
             nu: [...] E Q^2; broadcast against mu.
 
         Raises:
-            OutOfRangeError: a pair that no law has, with its index and values.
+            OutOfRangeError: a pair that no distribution has, with its index and values.
         """
         exact = _exact(mu, nu)
         first, second = broadcast(mu=mu, nu=nu)
@@ -71,7 +70,7 @@ class Moments:
         if exact:
             first, second = (_each(Fraction, values) for values in (first, second))
         else:
-            first, second = probabilities(first, "mu"), probabilities(second, "nu")
+            first, second = checked_probabilities(first, "mu"), checked_probabilities(second, "nu")
         unsteady, variance = first - second, second - first * first
         _require_feasible(first, second, unsteady, variance, 0 if exact else _ROUNDING)
         if not exact:
@@ -85,11 +84,11 @@ class Moments:
 
     @classmethod
     def from_correlation(cls, mu: npt.ArrayLike, rho: npt.ArrayLike) -> Moments:
-        """From mu and rho: nu = mu^2 + rho mu (1 - mu), without cancellation near rho = 0 and rho = 1.
+        """Make it from mu and rho: nu = mu^2 + rho mu (1 - mu), without cancellation near rho = 0 and rho = 1.
 
         Args:
             mu: [...] in [0, 1].
-            rho: [...] in [0, 1]; broadcast against mu, and without effect where mu is 0 or 1.
+            rho: [...] in [0, 1]; broadcast against mu; ignored where mu is 0 or 1.
 
         Raises:
             OutOfRangeError: a value outside [0, 1], with its index.
@@ -97,7 +96,7 @@ class Moments:
         if _exact(mu, rho):
             first, second = (_each(Fraction, np.asarray(values)) for values in (mu, rho))
             return cls.of(first, first * first + second * first * (1 - first))
-        first, second = broadcast(mu=probabilities(mu, "mu"), rho=probabilities(rho, "rho"))
+        first, second = broadcast(mu=checked_probabilities(mu, "mu"), rho=checked_probabilities(rho, "rho"))
         wrong = 1.0 - first
         spread = first * wrong
         unsteady = spread * (1.0 - second)
@@ -111,27 +110,27 @@ class Moments:
 
     @property
     def rho(self) -> Floats:
-        """[...] correlation of two calls on one question; NaN where mu is 0 or 1, because there is nothing to correlate."""
+        """[...] correlation of two calls on one question; NaN where mu is 0 or 1."""
         spread = self.mu * self.wrong
         rho: Floats = np.divide(self.variance, spread, out=np.full(self.shape, np.nan), where=spread > 0)
         return rho
 
     @property
     def reasons(self) -> Texts:
-        """[...] why rho is NaN; "" where it is a number."""
-        return reasons_of((self.mu * self.wrong <= 0, NO_CORRELATION))
+        """[...] why rho is NaN, or ""."""
+        return missing_reasons((self.mu * self.wrong <= 0, NO_CORRELATION))
 
-    def reflected(self, where: npt.NDArray[np.bool_] | bool = True) -> Moments:
-        """The moments of 1 - Q: right and wrong exchanged.
+    def reflected(self, where: Bools | bool = True) -> Moments:
+        """The moments of 1 - Q (right and wrong exchanged).
 
         Args:
-            where: [...] which entries; the others stay as they are.
+            where: [...] entries to change.
         """
         other = self.wrong, self.both_wrong, self.mu, self.nu, self.unsteady, self.variance
         return Moments(*(np.where(where, *pair) for pair in zip(other, self._parts(), strict=True)))
 
     def take(self, index: Any) -> Moments:
-        """Some entries of the table.
+        """Select entries of the table.
 
         Args:
             index: as for an array.
@@ -147,16 +146,16 @@ class Moments:
 
 
 def _exact(*values: Any) -> bool:
-    """Whether fractions are among the values and nothing but whole numbers beside them."""
+    """Whether the values are fractions and integers, with at least one fraction."""
     try:
         kinds = [np.asarray(value).dtype.kind for value in values]
-    except ValueError:  # ragged rows, which are refused with a sentence where they are broadcast
+    except ValueError:  # ragged rows, which `broadcast` refuses
         return False
     return "O" in kinds and all(kind in "Oiu" for kind in kinds)
 
 
 def _each(kind: Callable[[Any], Any], values: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    out = np.empty(np.shape(values), object)  # fractions are Python objects: there is no array of them to compute with
+    out = np.empty(np.shape(values), object)  # NumPy keeps fractions as Python objects
     for index, value in np.ndenumerate(values):
         try:
             out[index] = kind(value.item() if isinstance(value, np.generic) else value)
@@ -176,6 +175,6 @@ def _require_feasible(
         if np.any(wrong):
             at = tuple(np.argwhere(wrong)[0].tolist())
             raise OutOfRangeError(
-                f"No law on [0, 1] has mu = {float(mu[at])!r} and nu = {float(nu[at])!r}{at_index(at)}: {what}. Sample "
+                f"No distribution on [0, 1] has mu = {float(mu[at])!r} and nu = {float(nu[at])!r}{at_index(at)}: {what}. Sample "
                 "moments can fall outside by chance; then use a confidence region of the pair table (wald_projection)."
             )

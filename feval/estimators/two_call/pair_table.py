@@ -1,7 +1,8 @@
-"""The pair table: of N questions with two labelled calls each, how many had both right, one right, none right.
+"""The pair table: how many of N questions with two labelled calls each had both right, one right, none right.
 
-Everything two calls can say about voting is in these three counts (arXiv 2605.03379, eq. (6)); questions, not calls, are the
-independent units. Counts are kept as integers, so that 1 - 2 mu + nu or nu - mu^2 lose nothing to cancellation.
+These three counts are all that two calls say about voting (arXiv 2605.03379, eq. (6)). Counts stay integers, so that
+1 - 2 mu + nu and nu - mu^2 lose no digits. Assumes questions that are independent draws, and calls that are independent given
+the question.
 """
 
 from __future__ import annotations
@@ -12,15 +13,13 @@ import numpy as np
 import numpy.typing as npt
 
 from feval.errors import OutOfRangeError
+from feval.estimators.arrays import Bools, Floats, Int64
+from feval.estimators.checks import at_index, broadcast
+from feval.estimators.missing import Texts, missing_reasons
 from feval.estimators.two_call.moments import NO_CORRELATION, Moments
-from feval.estimators.two_call.reasons import Texts, reasons_of
-from feval.estimators.vote_polynomials import at_index, broadcast
 from feval.estimators.votes.empirical_votes import checked_bits
 
 __all__ = ["ONE_QUESTION", "SPARSE_CELL", "PairSummary", "PairTable", "pair_table", "pair_table_summary"]
-
-Integers = npt.NDArray[np.int64]
-Floats = npt.NDArray[np.float64]
 
 SPARSE_CELL = 5
 """Counts below this make normal approximations to the table, such as Wald regions, unreliable."""
@@ -37,17 +36,17 @@ class PairTable:
 
     Attributes:
         both_right: [...] n11.
-        disagree: [...] one call right, one wrong, in either order.
+        disagree: [...] n10 + n01.
         both_wrong: [...] n00.
     """
 
-    both_right: Integers
-    disagree: Integers
-    both_wrong: Integers
+    both_right: Int64
+    disagree: Int64
+    both_wrong: Int64
 
     @classmethod
     def of(cls, both_right: npt.ArrayLike, disagree: npt.ArrayLike, both_wrong: npt.ArrayLike) -> PairTable:
-        """From counts, broadcast against each other.
+        """Make it from counts, broadcast against each other.
 
         Args:
             both_right: [...] n11.
@@ -55,12 +54,12 @@ class PairTable:
             both_wrong: [...] n00.
 
         Raises:
-            OutOfRangeError: counts that are negative or no whole numbers, no questions, or more than a thousand million.
+            OutOfRangeError: counts that are negative or not integers, no questions, or more than 10^9.
         """
         cells = broadcast(both_right=both_right, disagree=disagree, both_wrong=both_wrong)
         for name, cell in zip(("both_right", "disagree", "both_wrong"), cells, strict=True):
             if cell.dtype.kind not in "iu":
-                raise OutOfRangeError(f"A pair table has whole counts; {name} has the type {cell.dtype}.")
+                raise OutOfRangeError(f"A pair table has integer counts; {name} has the type {cell.dtype}.")
             if (cell < 0).any():
                 at = tuple(np.argwhere(cell < 0)[0].tolist())
                 raise OutOfRangeError(f"A pair table has counts from 0; {name} is {int(cell[at])}{at_index(at)}.")
@@ -75,23 +74,21 @@ class PairTable:
         return table
 
     @property
-    def questions(self) -> Integers:
+    def questions(self) -> Int64:
         """[...] N."""
         return self.both_right + self.disagree + self.both_wrong
 
     @property
-    def sparse(self) -> npt.NDArray[np.bool_]:
-        """[...] whether a cell holds fewer than 5 questions: a Wald region is then unreliable, see `likelihood_projection`."""
-        cells: npt.NDArray[np.bool_] = (
-            np.minimum(np.minimum(self.both_right, self.disagree), self.both_wrong) < SPARSE_CELL
-        )
+    def sparse(self) -> Bools:
+        """[...] whether a cell holds fewer than 5 questions, where `likelihood_projection` is better than a Wald region."""
+        cells: Bools = np.minimum(np.minimum(self.both_right, self.disagree), self.both_wrong) < SPARSE_CELL
         return cells
 
     def moments(self) -> Moments:
-        """Sample moments as a point of the feasible set, computed from the integers.
+        """Sample moments, computed from the integers.
 
         Raises:
-            OutOfRangeError: nu < mu^2 (rho < 0), which a sample can show by chance though no law has it.
+            OutOfRangeError: nu < mu^2 (rho < 0), which no distribution has, though a sample can by chance.
         """
         a, d, b, n = self.both_right, self.disagree, self.both_wrong, self.questions
         variance = 4 * a * n - (2 * a + d) ** 2
@@ -99,7 +96,7 @@ class PairTable:
             at = tuple(np.argwhere(variance < 0)[0].tolist())
             raise OutOfRangeError(
                 f"The pair table {int(a[at])}/{int(d[at])}/{int(b[at])}{at_index(at)} has nu < mu^2: the calls disagree "
-                "more often than independent calls would, which no law of accuracies explains. It can happen by chance; use a "
+                "more often than independent calls would, which no distribution explains. It can happen by chance; use a "
                 "confidence region (wald_projection) instead of the sample moments."
             )
         return Moments(
@@ -114,7 +111,7 @@ class PairSummary:
     Attributes:
         mu: [...] one-call accuracy.
         nu: [...] share with both calls right.
-        rho: [...] correlation of the two calls, negative if a sample is so; NaN where mu is 0 or 1, where it is undefined.
+        rho: [...] correlation of the two calls, possibly negative in a sample; NaN where mu is 0 or 1.
         var_x1: [...] sample variance (ddof 1) of X1 = (B1 + B2) / 2; NaN for a single question.
         cov_x12: [...] of X1 and X2 = B1 B2.
         var_x2: [...] of X2.
@@ -135,18 +132,15 @@ class PairSummary:
 
     @property
     def reasons(self) -> Texts:
-        """[...] why rho, variances or errors are NaN; "" where all are numbers."""
-        return reasons_of((np.isnan(self.rho), NO_CORRELATION), (np.isnan(self.var_x1), ONE_QUESTION))
+        """[...] why rho, variances or errors are NaN, or ""."""
+        return missing_reasons((np.isnan(self.rho), NO_CORRELATION), (np.isnan(self.var_x1), ONE_QUESTION))
 
 
 def pair_table(bits: npt.ArrayLike) -> PairTable:
     """Count the pairs of the first two calls of each question.
 
-    The counts of arXiv 2605.03379, eq. (6). Assumes questions that are independent draws, and calls that are
-    independent given the question.
-
     Args:
-        bits: [Q, K] whether call k on question i was right, 0 or 1; K at least 2. Further calls are not looked at.
+        bits: [Q, K] whether call k on question i was right, 0 or 1; K at least 2. Further calls are ignored.
 
     Returns:
         The counts.
@@ -169,14 +163,13 @@ def pair_table_summary(table: PairTable) -> PairSummary:
     Var X2 = nu (1 - nu), each times N / (N - 1). With D = mu (1 - mu) the gradient of rho is
     (-2 mu / D - (nu - mu^2) (1 - 2 mu) / D^2, 1 / D).
 
-    Section 4.4 and appendix B of arXiv 2605.03379. Assumes questions that are independent draws, and calls that are
-    independent given the question.
+    Section 4.4 and appendix B of arXiv 2605.03379.
 
     Args:
         table: [...] counts.
 
     Returns:
-        Estimates. A single question has variances and errors NaN: it shows no spread.
+        Estimates. Variances and errors of a single question are NaN.
     """
     n = table.questions
     mu, nu = (2 * table.both_right + table.disagree) / (2 * n), table.both_right / n

@@ -1,16 +1,16 @@
-"""Lower bounds that are proofs, for a whole table of quadratics minus one polynomial: how near each comes to it on [0, 1].
+"""Proven distances on [0, 1] of a table of quadratics from one polynomial.
 
 `vote_polynomials.least_value` encloses one minimum in fractions, whose numerators grow with every halving. Here all entries of a
-table are halved together in whole numbers of 62 bits. A piece holds integers x and a unit 2^-u such that every Bernstein
-coefficient of the difference on the piece is at least x 2^-u. Both steps keep that true:
+table are halved together in 62-bit integers. A piece holds integers x and a unit 2^-u such that every Bernstein coefficient of
+the difference on the piece is at least x 2^-u. Both steps preserve that:
 
 1. The coefficients on [0, 1] are computed exactly, from the floats taken literally, and rounded down.
-2. De Casteljau's means at 1/2 are rounded down. A mean never falls when one of its terms rises, so what is computed from lower
-   bounds is a lower bound. It errs by half a unit at most in each of d steps; pieces near a contact have small coefficients and
-   get a finer unit, so errors do not add up over the levels.
+2. De Casteljau's means at 1/2 are rounded down. A mean never falls when one of its terms rises, so means of lower bounds are
+   lower bounds. The error is at most half a unit in each of d steps; pieces near a contact have small coefficients and get a
+   finer unit, so errors do not accumulate over the levels.
 
-A polynomial lies above the least of its Bernstein coefficients, hence above the least x 2^-u: no rounding is left to argue away.
-Pieces that cannot hold the minimum are dropped, so some few remain about every contact.
+A polynomial lies above the least of its Bernstein coefficients, hence above the least x 2^-u. Pieces that cannot hold the minimum
+are dropped, so a few remain around every contact. Feval's own; assumes nothing about the calls.
 """
 
 from __future__ import annotations
@@ -22,35 +22,30 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from feval.estimators.arrays import Bools, Floats, Int64
 from feval.estimators.vote_polynomials import UnitPolynomial
 
 __all__ = ["least_distances"]
 
-Floats = npt.NDArray[np.float64]
-Int64 = npt.NDArray[np.int64]
 Whole = npt.NDArray[Any]  # Python's integers, of any size
 
 _BITS = 61  # of a coefficient: the sum of two fits 63
 _LEVELS = 80
-_BLOCK_NUMBERS = 1 << 20  # coefficients of pieces held at once, some ten pieces per entry
+_BLOCK_NUMBERS = 1 << 20  # coefficients of pieces held at once, about ten pieces per entry
 _FINEST_UNIT = 900  # 2^-900: finer ones would not fit a double
 
 
 def least_distances(quadratic: Floats, polynomial: UnitPolynomial, sign: int, slack: float) -> Floats:
-    """Numbers below which sign x (a + b q + c q^2 - g(q)) provably does not fall on [0, 1], one for each entry of a table.
-
-    Feval's own, by Bernstein's convex hull property and bisection in integers that are rounded down. Arithmetic; assumes nothing
-    of the calls.
+    """Proven lower bounds of sign x (a + b q + c q^2 - g(q)) on [0, 1], one per entry of a table.
 
     Args:
         quadratic: [..., 3] a, b, c, finite.
         polynomial: g.
         sign: 1, or -1 for the distance of quadratics below g.
-        slack: how far below the minimum a number may lie; more where coefficients exceed some 1e17 / d of it, or the minimum 1e15
-            of it.
+        slack: largest distance from the minimum; more where coefficients exceed about 1e17 / d of it, or the minimum 1e15 of it.
 
     Returns:
-        [...] the numbers.
+        [...] bounds.
     """
     flat = np.asarray(quadratic, np.float64).reshape(-1, 3)
     goal = polynomial.elevated(2)
@@ -64,13 +59,13 @@ def least_distances(quadratic: Floats, polynomial: UnitPolynomial, sign: int, sl
 
 @dataclass(frozen=True, eq=False)
 class _Pieces:
-    """P pieces of [0, 1], each of one entry.
+    """P pieces of [0, 1], each for one entry.
 
     Attributes:
         bounds: [d + 1, P] integers below the Bernstein coefficients on the piece, in its unit.
         unit: [P] u; the unit is 2^-u.
-        error: [P] by how many units a coefficient may exceed its bound.
-        entry: [P] whose piece it is.
+        error: [P] units by which a coefficient may exceed its bound.
+        entry: [P] the piece's entry.
     """
 
     bounds: Int64
@@ -80,7 +75,7 @@ class _Pieces:
 
     @classmethod
     def of(cls, quadratic: Floats, goal: UnitPolynomial, sign: int) -> _Pieces:
-        """[0, 1] itself, for every entry."""
+        """Start with [0, 1] for every entry."""
         numerator, denominator = _exact(quadratic, goal, sign)
         largest = np.abs(numerator).max(axis=0)
         room = np.frompyfunc(lambda top, unit: _BITS - 1 - top.bit_length() + unit.bit_length(), 2, 1)
@@ -92,19 +87,19 @@ class _Pieces:
 
     @property
     def lowest(self) -> Floats:
-        """[P] below the difference on the piece."""
+        """[P] lower bound of the difference on the piece."""
         below: Floats = np.nextafter(np.ldexp(self.bounds.min(axis=0).astype(np.float64), -self.unit), -np.inf)
         return below
 
     @property
     def reached(self) -> Floats:
-        """[P] above a value that the difference takes at an end of the piece."""
+        """[P] upper bound of the difference at an end of the piece."""
         ends = np.minimum(self.bounds[0], self.bounds[-1]) + self.error
         above: Floats = np.nextafter(np.ldexp(ends, -self.unit), np.inf)
         return above
 
-    def some(self, which: npt.NDArray[np.bool_]) -> _Pieces:
-        """Some of the pieces."""
+    def some(self, which: Bools) -> _Pieces:
+        """Select pieces."""
         return _Pieces(self.bounds[:, which], self.unit[which], self.error[which], self.entry[which])
 
     def halved(self) -> _Pieces:

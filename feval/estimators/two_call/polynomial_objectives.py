@@ -1,14 +1,14 @@
-"""Sharp bounds on E g(Q) for any polynomial g, from two moments: for instance the largest gain of seven votes over three.
+"""Sharp bounds on E g(Q) for any polynomial g from two moments, such as the largest gain of seven votes over three.
 
-Theorem 4.1 of arXiv 2605.03379 holds for every continuous g (appendix A.4): three atoms reach the bound, a quadratic proves it.
-For g = P_n `two_call.vote_interval` has closed forms; here the linear program over all laws is solved:
+Theorem 4.1 of arXiv 2605.03379 holds for every continuous g (appendix A.4): three atoms attain the bound, a quadratic proves it.
+For g = P_n `vote_interval` has closed forms; here the linear program over all distributions is solved:
 
 1. The simplex method with three atoms as basis. The entering atom is the maximum of g minus the current quadratic over a grid of
    [0, 1], refined by Newton's method; so atoms are real numbers, not grid points.
-2. Atoms that crowd together are one atom at which the quadratic touches g. With the pattern of contacts known, Newton's method on
-   the optimality conditions (equal values at all atoms, equal slopes at inner ones, the three moments) gives full precision.
-3. What remains of a violation is added to the value, and a is moved until `least_distances` proves that the quadratic does not
-   cross g. So the value never lies inside the true interval by more than rounding.
+2. Atoms close together are one atom where the quadratic touches g. With the pattern of contacts known, Newton's method on the
+   optimality conditions (equal values at all atoms, equal slopes at inner ones, the three moments) gives full precision.
+3. A remaining violation is added to the value, and a is moved until `least_distances` proves that the quadratic does not cross g.
+   So the value never lies inside the true interval by more than rounding.
 """
 
 from __future__ import annotations
@@ -21,28 +21,27 @@ import numpy.typing as npt
 from numpy.polynomial import chebyshev
 
 from feval.errors import OutOfRangeError
+from feval.estimators.arrays import Bools, Floats
 from feval.estimators.two_call.certificates import ROOM, QuadraticBound
 from feval.estimators.two_call.moments import Moments
 from feval.estimators.two_call.polynomial_minima import least_distances
-from feval.estimators.two_call.two_call import VoteInterval
+from feval.estimators.two_call.vote_intervals import VoteInterval
 from feval.estimators.vote_polynomials import UnitPolynomial
 
 __all__ = ["LARGEST_DEGREE", "polynomial_objective_interval"]
 
-Floats = npt.NDArray[np.float64]
-
 LARGEST_DEGREE = 201
-"""Of an objective: P_100."""
+"""Largest degree of an objective, that of P_100."""
 
 _GRID = 0.5 - 0.5 * np.cos(np.linspace(0.0, np.pi, 601))
 _PIVOTS = 150
-_PEAKS = 6  # maxima looked at more closely
-_GOALS = (1e-8, 1e-10, 1e-12)  # violations after which the pattern of contacts may be plain, tried in turn
-_FINE = 1e-13  # violation that is rounding
-_CROWDS = (0.05, 0.01, 2e-3, 2e-4)  # distances within which atoms are taken for one, tried in turn
-_LAWFUL = 3e-12  # by which a law may miss its moments
+_PEAKS = 6  # maxima to refine
+_GOALS = (1e-8, 1e-10, 1e-12)  # violations at which the pattern of contacts may be clear, tried in turn
+_FINE = 1e-13  # largest violation due to rounding
+_CROWDS = (0.05, 0.01, 2e-3, 2e-4)  # distances within which atoms are merged, tried in turn
+_LAWFUL = 3e-12  # largest error of a distribution's moments
 _CHUNK = 2048
-_NO_SPREAD = 1e-17  # variance times the largest curvature, 4 d^2, that does not show in a double
+_NO_SPREAD = 1e-17  # variance times the largest curvature, 4 d^2, below a double's precision
 
 
 @dataclass(frozen=True)
@@ -76,10 +75,10 @@ def _fast(polynomial: UnitPolynomial) -> Callable[[Floats], Floats]:
 
 
 def polynomial_objective_interval(objective: UnitPolynomial, moments: Moments) -> VoteInterval:
-    """Smallest and largest E g(Q) over all laws of Q with these moments (arXiv 2605.03379, Theorem 4.1 and its remark).
+    """Smallest and largest E g(Q) over all distributions of Q with these moments (arXiv 2605.03379, Theorem 4.1 and its remark).
 
-    `polynomial_objective_interval(majority_polynomial(3) - majority_polynomial(1), moments)` bounds V_3 - V_1. It is no
-    wider than the difference of the two vote intervals, and usually much narrower, because one law must do for both.
+    `polynomial_objective_interval(majority_polynomial(3) - majority_polynomial(1), moments)` bounds V_3 - V_1. It is
+    usually much narrower than the difference of the two vote intervals, because one distribution must serve both.
 
     Assumes calls that are independent given the question.
 
@@ -88,7 +87,7 @@ def polynomial_objective_interval(objective: UnitPolynomial, moments: Moments) -
         moments: [...] the table of (mu, nu).
 
     Returns:
-        Both ends with certificates; see `QuadraticBound.check`. Error typically some 1e-14 of g's largest coefficient.
+        Both ends with certificates; see `QuadraticBound.check`. Error typically about 1e-14 of g's largest coefficient.
 
     Raises:
         OutOfRangeError: a degree above 201.
@@ -112,13 +111,13 @@ def _upper(objective: UnitPolynomial, moments: Moments) -> QuadraticBound:
         some = np.arange(start, min(start + _CHUNK, flat.mu.size))
         low, high = some[flat.mu[some] <= 0.5], some[flat.mu[some] > 0.5]
         atoms[low], weights[low], quadratic[low] = _solve(problem, flat.take(low))
-        # Near 1 what counts are differences from 1, so the law of 1 - Q is looked for.
+        # Near 1 the differences from 1 matter, so the distribution of 1 - Q is computed.
         atoms[high], weights[high], quadratic[high] = _mirrored(*_solve(mirrored, flat.take(high).reflected()))
     margin = least_distances(quadratic, objective, 1, 0.25 * ROOM * scale)
     allowed = (quadratic * _targets(flat)).sum(-1) + np.where(margin < -_FINE * scale, -margin, 0.0)
     reached = (weights * objective(atoms)).sum(-1)
     value = np.where(np.abs(allowed - reached) <= _FINE * scale, reached, np.maximum(allowed, reached))
-    quadratic[:, 0] += np.maximum(ROOM * scale - margin, 0.0)  # proven, whatever rounding left of the touching
+    quadratic[:, 0] += np.maximum(ROOM * scale - margin, 0.0)  # makes it proven despite rounding
     shape = moments.shape
     return QuadraticBound(
         "upper",
@@ -132,7 +131,7 @@ def _upper(objective: UnitPolynomial, moments: Moments) -> QuadraticBound:
 
 
 def _mirrored(atoms: Floats, weights: Floats, quadratic: Floats) -> tuple[Floats, Floats, Floats]:
-    """The same of 1 - Q: atoms ascending again, and a + b (1 - q) + c (1 - q)^2 by powers of q."""
+    """Convert a solution for 1 - Q to one for Q: ascending atoms, and a + b (1 - q) + c (1 - q)^2 in powers of q."""
     a, b, c = quadratic.T
     return 1.0 - atoms[:, ::-1], weights[:, ::-1], np.stack([a + b + c, -b - 2.0 * c, c], -1)
 
@@ -140,7 +139,7 @@ def _mirrored(atoms: Floats, weights: Floats, quadratic: Floats) -> tuple[Floats
 def _solve(problem: _Objective, moments: Moments) -> tuple[Floats, Floats, Floats]:
     """Atoms, weights and quadratic of each row of a flat table."""
     atoms, weights, quadratic = np.empty((3, moments.mu.size, 3))
-    degree = max(problem.degree, 1)  # a constant is bounded by laws with these moments, too
+    degree = max(problem.degree, 1)  # also for a constant
     certain = 4.0 * degree * degree * moments.variance < _NO_SPREAD
     split = ~certain & (moments.unsteady == 0)
     inner = ~certain & ~split
@@ -157,7 +156,7 @@ def _solve(problem: _Objective, moments: Moments) -> tuple[Floats, Floats, Float
 
 
 def _certain(problem: _Objective, mu: Floats) -> tuple[Floats, Floats, Floats]:
-    """Where nu = mu^2, Q = mu for certain. Any quadratic that touches g at mu and is bent enough is a certificate."""
+    """Where nu = mu^2, Q = mu for certain; any quadratic that touches g at mu and is curved enough is a certificate."""
     height, slope = problem.g(mu)[:, None], problem.slope(mu)[:, None]
     away = _GRID - mu[:, None]
     near = np.abs(away) < 1e-3
@@ -171,7 +170,7 @@ def _certain(problem: _Objective, mu: Floats) -> tuple[Floats, Floats, Floats]:
 
 
 def _split(problem: _Objective, mu: Floats) -> tuple[Floats, Floats, Floats]:
-    """Where nu = mu, Q is 0 or 1. The quadratic equals g at both ends and arches over it between."""
+    """Where nu = mu, Q is 0 or 1; the quadratic equals g at both ends and is above it in between."""
     low, high = problem.on_grid[0], problem.on_grid[-1]
     inside = _GRID[1:-1]
     arch = ((problem.on_grid[1:-1] - low - (high - low) * inside) / (inside * (1.0 - inside))).max()
@@ -193,16 +192,16 @@ def _inner(problem: _Objective, moments: Moments) -> tuple[Floats, Floats, Float
     rows = np.arange(len(atoms))
     for goal in _GOALS:
         own = moments.take(rows)
-        basis, shares, found = _simplex(problem, own, atoms[rows], goal)
-        atoms[rows], weights[rows], quadratic[rows] = basis, shares, found
-        excess = _violation(problem, found, basis)  # below 0 where crowded atoms lost the contact
+        basis, shares, quadratics = _simplex(problem, own, atoms[rows], goal)
+        atoms[rows], weights[rows], quadratic[rows] = basis, shares, quadratics
+        excess = _violation(problem, quadratics, basis)  # below 0 where close atoms lost the contact
         solved = np.abs(excess) <= _FINE * problem.scale
         for crowd in _CROWDS:
             left = np.flatnonzero(~solved)
             if not len(left):
                 break
             part = own.take(left)
-            better, polished = _polish(problem, part, basis[left], shares[left], found[left], crowd)
+            better, polished = _polish(problem, part, basis[left], shares[left], quadratics[left], crowd)
             for target, source in zip((atoms, weights, quadratic), polished, strict=True):
                 target[rows[left[better]]] = source[better]
             solved[left[better]] = True
@@ -215,7 +214,7 @@ def _inner(problem: _Objective, moments: Moments) -> tuple[Floats, Floats, Float
 
 
 def _lawful(weights: Floats) -> Floats:
-    """[T, 3] a law, where atoms crowd and rounding left negative weights or another total: the largest gives what it takes."""
+    """[T, 3] weights without negative ones and with total 1, corrected at the largest weight."""
     shares = np.maximum(weights, 0.0)
     rows, most = np.arange(len(shares)), shares.argmax(-1)
     shares[rows, most] = 0.0
@@ -227,7 +226,7 @@ def _lawful(weights: Floats) -> Floats:
 
 
 def _simplex(problem: _Objective, moments: Moments, atoms: Floats, goal: float) -> tuple[Floats, Floats, Floats]:
-    """From a feasible basis of three atoms to one with a violation of about `goal` times the scale."""
+    """Improve a feasible basis of three atoms to a violation of about `goal` times the scale."""
     atoms = atoms.copy()
     heights = problem.g(atoms)
     active = np.arange(len(atoms))
@@ -273,13 +272,13 @@ def _through(atoms: Floats, heights: Floats) -> Floats:
 
 
 def _highest(problem: _Objective, quadratic: Floats, atoms: Floats) -> tuple[Floats, Floats]:
-    """Where g exceeds the quadratic most, and by how much: maxima on the grid and between atoms, refined by Newton's method."""
+    """Where and by how much g exceeds the quadratic most: maxima on the grid and between atoms, refined by Newton's method."""
     a, b, c = quadratic.T[..., None]
     excess = problem.on_grid - (a + _GRID * (b + c * _GRID))
     walled = np.pad(excess, ((0, 0), (1, 1)), constant_values=-np.inf)
     peaks = np.where((excess >= walled[:, :-2]) & (excess >= walled[:, 2:]), excess, -np.inf)
-    best = np.argpartition(peaks, -_PEAKS, -1)[:, -_PEAKS:]  # a peak between grid points may top a higher grid value
-    ends = np.sort(atoms, -1)  # atoms may crowd between two grid points
+    best = np.argpartition(peaks, -_PEAKS, -1)[:, -_PEAKS:]  # a peak between grid points may exceed a higher grid value
+    ends = np.sort(atoms, -1)  # atoms may be close together between two grid points
     between = 0.5 * (ends[:, :-1] + ends[:, 1:])
     q = np.hstack([_GRID[best], between])
     top = np.hstack([
@@ -298,7 +297,7 @@ def _highest(problem: _Objective, quadratic: Floats, atoms: Floats) -> tuple[Flo
 
 
 def _violation(problem: _Objective, quadratic: Floats, atoms: Floats) -> Floats:
-    """[T] how far g exceeds the quadratic at most; 0 to rounding where it touches, negative where it stays below."""
+    """[T] largest excess of g over the quadratic: 0 up to rounding where they touch, negative where g stays below."""
     return _highest(problem, quadratic, atoms)[1] if len(quadratic) else np.empty(0)
 
 
@@ -307,8 +306,8 @@ def _violation(problem: _Objective, quadratic: Floats, atoms: Floats) -> Floats:
 
 def _polish(
     problem: _Objective, moments: Moments, atoms: Floats, weights: Floats, quadratic: Floats, crowd: float
-) -> tuple[npt.NDArray[np.bool_], tuple[Floats, Floats, Floats]]:
-    """Merge atoms within `crowd`, solve; which rows are now optimal to rounding, and their solutions."""
+) -> tuple[Bools, tuple[Floats, Floats, Floats]]:
+    """Merge atoms within `crowd` and solve; which rows are now optimal up to rounding, and their solutions."""
     order = np.argsort(atoms, -1)
     places, shares = np.take_along_axis(atoms, order, -1), np.take_along_axis(weights, order, -1)
     joined = np.diff(places, axis=-1) < crowd
@@ -320,7 +319,7 @@ def _polish(
         rows = np.flatnonzero(codes * 4 + ends == pattern)
         groups = {0: ((0,), (1,), (2,)), 1: ((0,), (1, 2)), 2: ((0, 1), (2,)), 3: ((0, 1, 2),)}[int(pattern) // 4]
         if len(groups) == 1:
-            continue  # one atom has no variance: these moments are not inner, and the crowd is too wide
+            continue  # a single atom has no variance: `crowd` is too wide
         starts = _merged(places[rows], shares[rows], groups)
         at_zero = bool(pattern & 2) and len(groups[0]) == 1
         at_one = bool(pattern & 1) and len(groups[-1]) == 1
@@ -345,8 +344,8 @@ def _merged(places: Floats, shares: Floats, groups: tuple[tuple[int, ...], ...])
 
 def _newton(
     problem: _Objective, moments: Moments, x: Floats, w: Floats, abc: Floats, at_zero: bool, at_one: bool
-) -> tuple[npt.NDArray[np.bool_], Floats, Floats, Floats]:
-    """Solve for quadratic, inner atoms and weights together; which rows converged to a law, atoms, weights, quadratic."""
+) -> tuple[Bools, Floats, Floats, Floats]:
+    """Solve for quadratic, inner atoms and weights together; which rows converged, atoms, weights, quadratic."""
     count = x.shape[1]
     inner = np.arange(count)[at_zero : count - at_one]
     x = x.copy()
@@ -378,7 +377,7 @@ def _newton(
 def _solved(jacobian: Floats, residual: Floats) -> Floats:
     """Newton steps; rows with a singular matrix get NaN."""
     steps = np.full(residual.shape, np.nan)
-    regular = np.abs(np.linalg.det(jacobian)) > 0  # one singular matrix would fail them all
+    regular = np.abs(np.linalg.det(jacobian)) > 0  # `solve` fails if any matrix is singular
     steps[regular] = np.linalg.solve(jacobian[regular], residual[regular][..., None])[..., 0]
     return steps
 
@@ -414,5 +413,5 @@ def _conditions(
 
 
 def _targets(moments: Moments) -> Floats:
-    """[T, 3] what the total, the mean and the second moment of a law must be."""
+    """[T, 3] required total, mean and second moment."""
     return np.stack([np.ones_like(moments.mu), moments.mu, moments.nu], -1)

@@ -1,17 +1,18 @@
-"""Confidence intervals for V_n from a pair table: sampling error and what two moments leave open, both included.
+"""Confidence intervals for V_n from a pair table, including sampling error and what two moments leave open.
 
-A confidence region for (mu, nu), cut to the feasible set F = {mu^2 <= nu <= mu}, is projected through the sharp ends:
+A confidence region for (mu, nu), intersected with the feasible set F = {mu^2 <= nu <= mu}, is projected through the sharp ends:
 [min L_n, max U_n] over the region (arXiv 2605.03379, section 4.4, eqs. (14)-(15)). U_n is concave and L_n convex in (mu, nu), and
-the region is convex; so a point of the region's edge where the gradient of U_n, the (b, c) of its quadratic, is the outward
-normal is the maximum. On an ellipse that is a fixed point:
+the region is convex; so the maximum is at a point of the edge where the gradient of U_n, the (b, c) of its quadratic, is the
+outward normal. On an ellipse that is a fixed point:
 
     theta = theta_hat + sqrt(c / N) Sigma g / sqrt(g' Sigma g),      g = (b, c) at theta,   c = -2 log(1 - level)
 
 Where the fixed point lies outside F, the edge of the region is searched instead: arcs of the ellipse within F and arcs of F
 within the ellipse.
 
-A Wald region is good for large samples only. With an empty cell Sigma is singular, and the region shrinks to a segment or to a
-point that knows everything: thirty right pairs of thirty give [1, 1]. `likelihood_projection` does not have that fault.
+A Wald region needs large samples. With an empty cell Sigma is singular, and the region shrinks to a segment or to a point:
+thirty right pairs of thirty give [1, 1]. `likelihood_projection` avoids that. Assumes questions that are independent draws, and
+calls that are independent given the question.
 """
 
 from __future__ import annotations
@@ -23,22 +24,23 @@ from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
+import scipy
 
 from feval.errors import OutOfRangeError
+from feval.estimators.arrays import Bools, Floats, Int64, Rows
+from feval.estimators.checks import at_index, require_confidence
+from feval.estimators.missing import Texts, missing_reasons
 from feval.estimators.two_call.moments import Moments
 from feval.estimators.two_call.pair_table import PairTable, pair_table_summary
-from feval.estimators.two_call.reasons import Texts, reasons_of
-from feval.estimators.two_call.two_call import infinite_vote_interval, vote_bound
-from feval.estimators.vote_polynomials import at_index, check_budget
+from feval.estimators.two_call.vote_intervals import infinite_vote_interval, vote_bound
+from feval.estimators.vote_polynomials import check_budget
 
 __all__ = ["NO_FEASIBLE_MOMENTS", "ProjectedInterval", "likelihood_projection", "simultaneous_gains", "wald_projection"]
 
-Floats = npt.NDArray[np.float64]
-Rows = npt.NDArray[np.intp]
 Side = Literal["lower", "upper"]
 
 _End = Callable[[Floats, Floats, Side], Floats]
-"""From the mu and nu of feasible points to L_n or U_n there."""
+"""L_n or U_n at feasible points (mu, nu)."""
 
 
 @dataclass(frozen=True)
@@ -46,25 +48,25 @@ class _Arc:
     """A curve for each table, along which an extreme end is searched.
 
     Attributes:
-        points: from rows [R] of the table and parameters [R, A] to mu and nu [R, A] and which of them count.
-        start: [T] the parameter's range.
-        stop: [T].
+        points: (rows [R] of the table, parameters [R, A]) -> mu and nu [R, A] and which of them count.
+        start: [T] lower end of the parameter.
+        stop: [T] upper end.
     """
 
-    points: Callable[[Rows, Floats], tuple[Floats, Floats, npt.NDArray[np.bool_]]]
+    points: Callable[[Rows, Floats], tuple[Floats, Floats, Bools]]
     start: Floats
     stop: Floats
 
 
 NO_FEASIBLE_MOMENTS = (
-    "The confidence region holds no moments that a law can have: the calls of a question disagree more often than independent "
-    "calls would, by more than chance explains; look at how they were made, or take likelihood_projection."
+    "The confidence region holds no moments that a distribution can have: the calls of a question disagree more often "
+    "than independent calls would, by more than chance explains; check how they were made, or use likelihood_projection."
 )
 """Why a projected interval is NaN."""
 
 _SIDES: tuple[Side, Side] = ("lower", "upper")
 _ANGLES = 721
-_FINER = 21  # points, each zoom narrows the search tenfold
+_FINER = 21  # points; each zoom narrows the search tenfold
 _ZOOMS = 16
 _FIXED_POINT_STEPS = 100
 _CHUNK = 64  # tables searched at once, with all their angles
@@ -76,30 +78,28 @@ class ProjectedInterval:
     """Interval hulls over a table.
 
     Attributes:
-        low: [...] NaN where the region holds no feasible moments; `reasons` says so.
-        high: [...] NaN likewise.
-        empty: [...] whether it holds none: every pair of moments within the ellipse belongs to no law (rho clearly below 0).
+        low: [...] lower end; NaN where the region holds no feasible moments.
+        high: [...] upper end, likewise.
+        empty: [...] whether it holds none (rho clearly below 0).
     """
 
     low: Floats
     high: Floats
-    empty: npt.NDArray[np.bool_]
+    empty: Bools
 
     @property
     def reasons(self) -> Texts:
-        """[...] why an interval is NaN; "" where there is one."""
-        return reasons_of((self.empty, NO_FEASIBLE_MOMENTS))
+        """[...] why an interval is NaN, or ""."""
+        return missing_reasons((self.empty, NO_FEASIBLE_MOMENTS))
 
 
 def wald_projection(table: PairTable, n: float, level: float = 0.95) -> ProjectedInterval:
     """Projected Wald region for V_n (arXiv 2605.03379, eqs. (14)-(15)): N (theta - theta_hat)' Sigma^+ (theta - theta_hat) <= c.
 
     Sigma is the sample covariance with ddof 1. If a cell is empty, Sigma is singular, and a literal pseudo-inverse would leave
-    its null direction free, an infinite strip. Here, as with a vanishing ridge, the region keeps to theta_hat + range(Sigma). No
+    its null direction free, an infinite strip. Here, as with a vanishing ridge, the region stays in theta_hat + range(Sigma). No
     disagreement: mu_hat -+ sqrt(c s11 / N), cut to [0, 1]. No pair both wrong (or both right): the single point where the segment
-    touches F, or nothing. One filled cell: a point. `table.sparse` says where not to trust this.
-
-    Assumes questions that are independent draws, and calls that are independent given the question.
+    touches F, or nothing. One filled cell: a point. Do not rely on this where `table.sparse`.
 
     Args:
         table: [...] pair tables of 2 questions or more.
@@ -107,10 +107,10 @@ def wald_projection(table: PairTable, n: float, level: float = 0.95) -> Projecte
         level: coverage for large N, between 0 and 1.
 
     Returns:
-        The hull for each table.
+        The interval for each table.
 
     Raises:
-        OutOfRangeError: an n that is no budget, a level outside (0, 1), or a table of one question.
+        OutOfRangeError: an n that is not a budget index, a level outside (0, 1), or a table of one question.
     """
     end, quantile = _end(n), _chi2_quantile(level)
     if (table.questions < 2).any():
@@ -132,10 +132,8 @@ def wald_projection(table: PairTable, n: float, level: float = 0.95) -> Projecte
 def likelihood_projection(table: PairTable, n: float, level: float = 0.95) -> ProjectedInterval:
     """Projected likelihood-ratio region for V_n: 2 sum_cells count log(share / p(theta)) above its least in F is at most c.
 
-    p(theta) = (nu, 2 (mu - nu), 1 - 2 mu + nu). It agrees with the Wald region for large counts, stays within F by itself, is
-    never empty, and does not claim certainty where a cell is empty. Feval's own; the paper has Wald regions only.
-
-    Assumes questions that are independent draws, and calls that are independent given the question.
+    p(theta) = (nu, 2 (mu - nu), 1 - 2 mu + nu). It agrees with the Wald region for large counts, stays within F, is never
+    empty, and claims no certainty where a cell is empty. Feval's own; the paper has Wald regions only.
 
     Args:
         table: [...] pair tables.
@@ -143,10 +141,10 @@ def likelihood_projection(table: PairTable, n: float, level: float = 0.95) -> Pr
         level: coverage for large N, between 0 and 1.
 
     Returns:
-        The hull for each table; none is empty.
+        The interval for each table; none is empty.
 
     Raises:
-        OutOfRangeError: an n that is no budget, or a level outside (0, 1).
+        OutOfRangeError: an n that is not a budget index, or a level outside (0, 1).
     """
     end, quantile = _end(n), _chi2_quantile(level)
     counts = np.stack([table.both_right, table.disagree, table.both_wrong], -1).reshape(-1, 3).astype(np.float64)
@@ -166,28 +164,27 @@ def simultaneous_gains(
 
         N (theta - theta_hat)' S^-1 (theta - theta_hat) <= (N - 1) (alpha^(-2 / (N - 2)) - 1),      alpha = 1 - level
 
-    cut to F = {mu^2 <= nu <= mu}. If it holds the true moments, V_n - mu is at least every one of these numbers that is above 0
-    (Theorem 4.1 of arXiv 2605.03379), however many budgets are looked at: no correction for looking is due. For K tables of
-    several LLMs or datasets, take the level 1 - alpha / K (Bonferroni). L_n - mu is convex, and 0 at (0, 0) and (1, 1): where it
-    is positive on the region's edge it is so within, and least on the edge, which is what is searched.
-
-    Assumes questions that are independent draws, N of them in a number for which their means are about normal; and calls that are
-    independent given the question, each right with the same probability.
+    intersected with F = {mu^2 <= nu <= mu}. If it holds the true moments, V_n - mu is at least every positive one of these
+    numbers (Theorem 4.1 of arXiv 2605.03379), for any number of budgets without correction. For K tables of several LLMs or
+    datasets, use the level 1 - alpha / K (Bonferroni). L_n - mu is convex, and 0 at (0, 0) and (1, 1): where it is positive on
+    the region's edge, it is positive within and least on the edge, so the edge is searched. Assumes that N is large enough for
+    normal means.
 
     Args:
         right: [Q] right calls of each question.
         size: [Q] calls of each, at least 2.
-        budgets: N values of n.
-        level: coverage of all gains together, between 0 and 1.
+        budgets: budget indices n.
+        level: joint coverage of all gains, between 0 and 1.
 
     Returns:
-        [N] least gains; above 0, that vote is certified together with all the others. All NaN where the region holds no feasible
-        moments, or where no spread was seen in a direction (the pair table has an empty cell): nothing is certified then.
+        [N] least gains; a vote with a positive one is certified together with all the others. All NaN if the region holds no
+        feasible moments, or if the data show no spread in some direction (an empty cell): nothing is certified then.
 
     Raises:
-        OutOfRangeError: an n that is no budget, fewer than 3 questions, counts that do not fit, or a level outside (0, 1).
+        OutOfRangeError: an n that is not a budget index, fewer than 3 questions, counts that do not fit, or a level outside (0,
+            1).
     """
-    _chi2_quantile(level)  # checks it
+    require_confidence(level)
     for n in budgets:
         check_budget(n)
     c, g = (np.asarray(values, np.float64) for values in (right, size))
@@ -212,16 +209,16 @@ def simultaneous_gains(
 
 
 def _least_gain(centre: Floats, covariance: Floats, n: int) -> float:
-    found = _fixed_points(centre, covariance, n, "lower", gain=1.0)
-    if np.isnan(found[0]):
+    least = _fixed_points(centre, covariance, n, "lower", gain=1.0)
+    if np.isnan(least[0]):
 
         def gain(mu: Floats, nu: Floats, side: Side) -> Floats:
             least: Floats = vote_bound(n, Moments.of(mu, nu), side).value - mu
             return least
 
         for arc in _ellipse_arcs(centre, covariance):
-            found = np.fmin(found, _along(arc, gain, "lower"))
-    return float(found[0])
+            least = np.fmin(least, _along(arc, gain, "lower"))
+    return float(least[0])
 
 
 def _projected(hull: Floats, shape: tuple[int, ...]) -> ProjectedInterval:
@@ -242,16 +239,15 @@ def _end(n: float) -> _End:
 
 
 def _chi2_quantile(level: float) -> float:
-    if not 0 < level < 1:
-        raise OutOfRangeError(f"A confidence level lies between 0 and 1; {level!r} was given.")
+    require_confidence(level)
     return -2.0 * log1p(-level)
 
 
 # -- Wald regions ---------------------------------------------------------------------------------------------------
 
 
-def _segments(cells: npt.NDArray[np.int64], mu: Floats, reach: Floats) -> Floats:
-    """[T, 2] hulls where a cell is empty: all feasible points of the segment have V_n = mu, for they lie on nu = mu."""
+def _segments(cells: Int64, mu: Floats, reach: Floats) -> Floats:
+    """[T, 2] intervals where a cell is empty: all feasible points of the segment have V_n = mu, as nu = mu there."""
     both_right, disagree, both_wrong = cells.T
     along = np.stack([np.maximum(0.0, mu - reach), np.minimum(1.0, mu + reach)], -1)  # nu = mu
     at_one = (both_wrong == 0) & (both_right > 0) & (mu + reach >= 1.0)  # nu = 2 mu - 1, which touches F at (1, 1)
@@ -262,7 +258,7 @@ def _segments(cells: npt.NDArray[np.int64], mu: Floats, reach: Floats) -> Floats
 
 
 def _ellipses(centre: Floats, covariance: Floats, n: float, end: _End) -> Floats:
-    """[T, 2] hulls over the ellipses with these centres and matrices, cut to F."""
+    """[T, 2] intervals over the ellipses with these centres and matrices, intersected with F."""
     hull = np.full((len(centre), 2), np.nan)
     if not isinf(n):
         hull = np.stack([_fixed_points(centre, covariance, int(n), side) for side in _SIDES], -1)
@@ -275,8 +271,8 @@ def _ellipses(centre: Floats, covariance: Floats, n: float, end: _End) -> Floats
 
 
 def _fixed_points(centre: Floats, covariance: Floats, n: int, side: Side, gain: float = 0.0) -> Floats:
-    """[T] extreme ends minus `gain` x mu, NaN where an iterate leaves F. All tables step together until each has settled."""
-    theta, value, found = centre.copy(), np.full(len(centre), np.inf), np.full(len(centre), np.nan)
+    """[T] extreme ends minus `gain` x mu, NaN where an iterate leaves F. All tables iterate together until they converge."""
+    theta, value, ends = centre.copy(), np.full(len(centre), np.inf), np.full(len(centre), np.nan)
     active = np.arange(len(centre))
     outward = 1.0 if side == "upper" else -1.0
     for _ in range(_FIXED_POINT_STEPS):
@@ -288,29 +284,29 @@ def _fixed_points(centre: Floats, covariance: Floats, n: int, side: Side, gain: 
         reached = bound.value - gain * bound.moments.mu
         settled = np.abs(reached - value[active]) <= 1e-15
         value[active] = reached
-        found[active[settled]] = reached[settled]
+        ends[active[settled]] = reached[settled]
         active, gradient = active[~settled], bound.quadratic[~settled, 1:] - np.array([gain, 0.0])
         step = np.einsum("tij,tj->ti", covariance[active], gradient)
         length = np.sqrt(np.einsum("ti,ti->t", gradient, step))[:, None]
         theta[active] = centre[active] + outward * np.divide(step, length, out=np.zeros_like(step), where=length > 0)
-    return found
+    return ends
 
 
 def _ellipse_arcs(centre: Floats, covariance: Floats) -> tuple[_Arc, ...]:
-    """The edges of the regions: the ellipses within F, and the two edges of F within the ellipses."""
+    """The regions' edges: the ellipses within F, and the two edges of F within the ellipses."""
     root = np.linalg.cholesky(covariance)
     inverse = np.linalg.inv(root)
     reach = np.sqrt(covariance[:, 0, 0])
     low, high = np.maximum(0.0, centre[:, 0] - reach), np.minimum(1.0, centre[:, 0] + reach)
 
-    def ellipse(rows: Rows, angle: Floats) -> tuple[Floats, Floats, npt.NDArray[np.bool_]]:
+    def ellipse(rows: Rows, angle: Floats) -> tuple[Floats, Floats, Bools]:
         x, y, own = np.cos(angle), np.sin(angle), root[rows][..., None]
         mu = centre[rows, 0, None] + own[:, 0, 0] * x
         nu = centre[rows, 1, None] + own[:, 1, 0] * x + own[:, 1, 1] * y
         return mu, nu, np.ones(mu.shape, bool)
 
-    def edge(power: int) -> Callable[[Rows, Floats], tuple[Floats, Floats, npt.NDArray[np.bool_]]]:
-        def along(rows: Rows, mu: Floats) -> tuple[Floats, Floats, npt.NDArray[np.bool_]]:
+    def edge(power: int) -> Callable[[Rows, Floats], tuple[Floats, Floats, Bools]]:
+        def along(rows: Rows, mu: Floats) -> tuple[Floats, Floats, Bools]:
             nu, own = mu**power, inverse[rows][..., None]
             dx, dy = mu - centre[rows, 0, None], nu - centre[rows, 1, None]
             return mu, nu, (own[:, 0, 0] * dx) ** 2 + (own[:, 1, 0] * dx + own[:, 1, 1] * dy) ** 2 <= 1.0
@@ -356,13 +352,13 @@ def _along(arc: _Arc, end: _End, side: Side) -> Floats:
 
 
 def _likelihood_hulls(counts: Floats, quantile: float, end: _End) -> Floats:
-    """[T, 2] hulls over regions whose edge is seen from the maximum-likelihood point: in each direction one distance."""
+    """[T, 2] intervals over likelihood regions, which are star-shaped about the maximum-likelihood point."""
     total = counts.sum(1)
     mu = (counts[:, 0] + counts[:, 1] / 2.0) / total
     nu = np.maximum(counts[:, 0] / total, mu * mu)  # outside F the likelihood is greatest on nu = mu^2, at the same mu
     least = _log_likelihood(counts[:, None], mu[:, None], nu[:, None]) - quantile / 2.0
 
-    def edge(rows: Rows, angle: Floats) -> tuple[Floats, Floats, npt.NDArray[np.bool_]]:
+    def edge(rows: Rows, angle: Floats) -> tuple[Floats, Floats, Bools]:
         x, y, own = np.cos(angle), np.sin(angle), counts[rows, None]
         low, high = np.zeros_like(angle), np.full_like(angle, 2.0)
         for _ in range(_HALVINGS):
@@ -375,14 +371,14 @@ def _likelihood_hulls(counts: Floats, quantile: float, end: _End) -> Floats:
 
     whole = np.zeros(len(counts))
     centre = np.stack([end(mu, nu, side) for side in _SIDES], -1)
-    found = _extremes([_Arc(edge, whole, whole + 2.0 * np.pi)], end, len(counts))
-    return np.stack([np.fmin(found[:, 0], centre[:, 0]), np.fmax(found[:, 1], centre[:, 1])], -1)
+    extremes = _extremes([_Arc(edge, whole, whole + 2.0 * np.pi)], end, len(counts))
+    return np.stack([np.fmin(extremes[:, 0], centre[:, 0]), np.fmax(extremes[:, 1], centre[:, 1])], -1)
 
 
 def _log_likelihood(counts: Floats, mu: Floats, nu: Floats) -> Floats:
     """[T, A] sum_cells count log p(theta), -inf where a filled cell has probability 0; `counts` is [T, 1, 3]."""
-    from scipy.special import xlogy
-
     shares = (nu, 2.0 * (mu - nu), 1.0 - 2.0 * mu + nu)
-    likelihood: Floats = sum(xlogy(counts[..., cell], np.maximum(share, 0.0)) for cell, share in enumerate(shares))
+    likelihood: Floats = sum(
+        scipy.special.xlogy(counts[..., cell], np.maximum(share, 0.0)) for cell, share in enumerate(shares)
+    )
     return likelihood

@@ -7,25 +7,23 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from feval.estimators.arrays import Bools, Floats
+
 __all__ = ["subset_best_accuracy"]
 
-Floats = npt.NDArray[np.float64]
 
-
-def subset_best_accuracy(scores: Floats, right: npt.NDArray[np.bool_], sizes: npt.NDArray[Any], n: int) -> Floats:
+def subset_best_accuracy(scores: Floats, right: Bools, sizes: npt.NDArray[Any], n: int) -> Floats:
     """Probability that the best-scored of n CoTs is right.
 
-    With H(v) the CoTs whose score is v or higher, the best of a draw has score v with probability
-    [C(T - |H(v)| + m, n) - C(T - |H(v)|, n)] / C(T, n), m of them having exactly v; the first drawn of those is each of them
-    equally often.
+    Let H(v) be the CoTs with score v or higher, m of them with exactly v. The best of a draw has score v with probability
+    [C(T - |H(v)| + m, n) - C(T - |H(v)|, n)] / C(T, n), and the first drawn of the m is each of them equally often.
 
-    Feval's own closed form of best-of-n, as in verifier papers. Assumes only that a question's recorded samples are
-    exchangeable: every order of them is equally likely. Under calls that are independent given the question it is
-    unbiased for n fresh ones.
+    Feval's own closed form. Assumes only that a question's recorded samples are exchangeable: every order is equally likely.
+    Unbiased for n fresh calls if calls are independent given the question.
 
     Args:
-        scores: [Q, S], NaN for CoTs that cannot be chosen.
-        right: [Q, S] whether a CoT's answer is the gold.
+        scores: [Q, S] NaN for CoTs that cannot be chosen.
+        right: [Q, S] whether a CoT is right.
         sizes: [Q] recorded CoTs of each question, n or more.
         n: CoTs per draw.
 

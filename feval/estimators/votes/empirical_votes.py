@@ -1,8 +1,8 @@
 """V_n from recorded calls: how often a majority of m of a question's K recorded right/wrong bits is right.
 
-Every subset of m of the K calls is equally good evidence, so a question with c right calls counts with the hypergeometric
-probability that m of them drawn without replacement have a right majority (arXiv 2605.03379, section 6.1). That is unbiased for
-V_n, m = 2n + 1, for every m up to K, if the calls on a question are exchangeable; putting c / K into P_n is not.
+A question with c right calls counts with the hypergeometric probability that m of the K calls, drawn without replacement, have a
+right majority (arXiv 2605.03379, section 6.1). That is unbiased for V_n, m = 2n + 1, for every m up to K, assuming that the calls
+on a question are exchangeable; P_n(c / K) is biased.
 """
 
 from __future__ import annotations
@@ -10,19 +10,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import cache
 from math import comb
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from feval.errors import OutOfRangeError, ShortPoolError
+from feval.estimators.arrays import Floats, Int64, Integers
+from feval.estimators.checks import at_index, broadcast, is_whole
 from feval.estimators.per_question import PerQuestion, distinct
-from feval.estimators.vote_polynomials import at_index, broadcast, is_whole
 
 __all__ = ["empirical_vote_accuracy", "hypergeometric_majority"]
-
-Integers = npt.NDArray[np.integer[Any]]
-Floats = npt.NDArray[np.float64]
 
 
 def hypergeometric_majority(right: npt.ArrayLike, size: npt.ArrayLike, votes: int) -> Floats:
@@ -30,10 +27,8 @@ def hypergeometric_majority(right: npt.ArrayLike, size: npt.ArrayLike, votes: in
 
         sum_{j > m/2} C(c, j) C(K - c, m - j) / C(K, m)
 
-    With c + 1 instead of c right calls it grows by C(c, h) C(K - 1 - c, h) / C(K, m), m = 2h + 1: the one call is drawn and
-    decides. So the values for all c are partial sums of positive integers, divided once. An even m with fair ties equals m - 1.
-
-    Assumes calls on a question that are exchangeable (arXiv 2605.03379, section 6.1).
+    From c to c + 1 right calls it grows by C(c, h) C(K - 1 - c, h) / C(K, m), m = 2h + 1: that call is drawn and decides. So the
+    values for all c are partial sums of positive integers, divided once. An even m with fair ties equals m - 1.
 
     Args:
         right: [...] c, right calls.
@@ -67,14 +62,11 @@ def hypergeometric_majority(right: npt.ArrayLike, size: npt.ArrayLike, votes: in
 
 
 def empirical_vote_accuracy(bits: npt.ArrayLike, votes: Sequence[int] | None = None) -> PerQuestion:
-    """Empirical V_n of each question, from all its recorded bits; `.mean()` is the estimate of V_n.
-
-    Assumes calls on a question that are exchangeable (arXiv 2605.03379, section 6.1); see `hypergeometric_majority`
-    for the formula.
+    """Empirical V_n of each question from all its recorded bits, by `hypergeometric_majority`; `.mean()` estimates V_n.
 
     Args:
         bits: [Q, K] whether call k on question i was right, 0 or 1.
-        votes: numbers of votes m, from 1 to K; left out: 1, 3, 5, ... up to K, that is V_0, V_1, V_2, ...
+        votes: numbers of votes m, from 1 to K; by default 1, 3, 5, ... up to K, that is V_0, V_1, V_2, ...
 
     Returns:
         One column per number of votes.
@@ -87,8 +79,8 @@ def empirical_vote_accuracy(bits: npt.ArrayLike, votes: Sequence[int] | None = N
     calls = recorded.shape[1]
     right = recorded.sum(axis=1, dtype=np.int64)
     first, rows = distinct((right,))
-    wanted = range(1, calls + 1, 2) if votes is None else votes
-    columns = [hypergeometric_majority(right[first], calls, m) for m in wanted]
+    numbers = range(1, calls + 1, 2) if votes is None else votes
+    columns = [hypergeometric_majority(right[first], calls, m) for m in numbers]
     return PerQuestion(np.stack(columns, axis=1) if columns else np.empty((len(first), 0)), rows)
 
 
@@ -104,7 +96,7 @@ def _table(calls: int, votes: int) -> Floats:
 
 
 def checked_bits(bits: npt.ArrayLike) -> Integers:
-    """Bits [Q, K] as integers.
+    """Check right/wrong bits and return them as integers [Q, K].
 
     Args:
         bits: booleans or zeros and ones.
@@ -124,7 +116,7 @@ def checked_bits(bits: npt.ArrayLike) -> Integers:
     return recorded.astype(np.int8)
 
 
-def _whole(values: npt.ArrayLike, name: str) -> npt.NDArray[np.int64]:
+def _whole(values: npt.ArrayLike, name: str) -> Int64:
     counts = np.asarray(values)
     if counts.dtype.kind not in "iu":
         raise OutOfRangeError(f"Calls are counted in whole numbers; {name} has the type {counts.dtype}.")

@@ -1,49 +1,44 @@
-"""The Gaussian estimator of voting accuracy: a closed form for any M, and where it fails.
+"""The Gaussian estimator of voting accuracy: a closed form for any M, and where it fails. For comparison only.
 
-"Compute-efficient evaluation of LLM voting accuracy", section 4.2, takes the votes of all answers for independent
+"Compute-efficient evaluation of LLM voting accuracy", section 4.2, treats the votes of all answers as independent
 normal variables with the binomial's mean M p_y and variance M p_y (1 - p_y) (eq. 8), and asks that the gold answer
 beat each rival (eqs. 9-10):
 
     p*(M) ~ prod_{y != y*} Phi( sqrt(M) (p* - p_y) / s_y ),      s_y^2 = p* (1 - p*) + p_y (1 - p_y)
 
-Zero variance, which the paper leaves open: s_y = 0 where p* and p_y are each 0 or 1. The event is then certain: (1,
-0) gives 1, (0, 1) gives 0, and (0, 0) gives 0, because the inequality is strict. Nothing but missing answers gives 0
-for the same reason.
+The paper leaves zero variance open: s_y = 0 where p* and p_y are each 0 or 1. The event is then certain: (1, 0) gives 1,
+(0, 1) gives 0, and (0, 0) gives 0, because the inequality is strict. Only missing answers give 0 for the same reason.
 
-Three modes, because the formula as printed has values that cannot be meant:
+Three modes, because the formula as printed has absurd values:
 
     literal     as printed. The product runs over every listed rival: one with p_y = 0 multiplies by Phi(sqrt(M p* /
-                (1 - p*))) < 1, so the value depends on how many rivals that nobody ever answered are listed; and p*
-                = 0 can be "right" with probability above 0 (rivals 1/2, 1/2 and M = 1: 0.025)
+                (1 - p*))) < 1, so the value depends on how many rivals without samples are listed; and p* = 0 can
+                be "right" with positive probability (rivals 1/2, 1/2 and M = 1: 0.025)
     guarded     rivals with p_y = 0 are dropped, and p* = 0 gives 0; the default
     paircov     literal, with the multinomial's covariance -M p* p_y of the two counts in s_y^2: + 2 p* p_y. Not in
                 the paper
 
-What remains is the model's error. The counts are not independent: the difference varies more than s_y says, and the
-events "more votes than y" go together. The errors have opposite signs, and with many rivals the second wins: p* =
-0.2 and eight rivals with 0.1, M = 10, gives 0.087 where 0.329 is exact. Use `feval.estimators.votes.multinomial`, which is
-exact and fast enough; this is here to be compared.
+The remaining error is the model's. Counts are not independent: the difference varies more than s_y says, and the events
+"more votes than y" are positively dependent. The two errors have opposite signs, and with many rivals the second is
+larger: p* = 0.2 and eight rivals with 0.1, M = 10, gives 0.087 where 0.329 is exact. Use `multinomial`, which is exact.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
+import scipy
 
 from feval.errors import OutOfRangeError, UnknownNameError
+from feval.estimators.arrays import Floats, Int64, Integers
 from feval.estimators.per_question import PerQuestion, distinct
 from feval.estimators.probabilities import checked_votes
 
 __all__ = ["MODES", "gaussian_estimate"]
 
-Integers = npt.NDArray[np.integer[Any]]
-Floats = npt.NDArray[np.float64]
-
 MODES = ("literal", "guarded", "paircov")
-"""The readings of eq. (9)."""
+"""Readings of eq. (9)."""
 
 _NORMALISED = 1e-9
 _CHUNK_NUMBERS = 1 << 18
@@ -52,15 +47,15 @@ _CHUNK_NUMBERS = 1 << 18
 def gaussian_estimate(
     correct: Floats, rivals: Floats, votes: Sequence[int] | Integers, *, mode: str = "guarded"
 ) -> PerQuestion:
-    """The Gaussian estimate of p*(M); for many M at once. See the module for formula, modes and errors.
+    """The Gaussian estimate of p*(M) for many M. See the module for formula, modes and errors.
 
     Eqs. (8)-(10) of "Compute-efficient evaluation of LLM voting accuracy". Assumes calls that are independent given
     the question, each with the same probabilities.
 
     Args:
-        correct: [Q] probability of the gold answer; its estimate c / G, usually.
-        rivals: [Q, K] probability of each listed rival, in any order. With "literal" and "paircov" zeros count, also
-            those that only fill a row up.
+        correct: [Q] probability of the gold answer, usually its estimate c / G.
+        rivals: [Q, K] probability of each listed rival, in any order. With "literal" and "paircov" zeros count, including
+            padding.
         votes: D numbers of votes M.
         mode: one of `MODES`.
 
@@ -68,37 +63,35 @@ def gaussian_estimate(
         D estimates per question, in the order of `votes`.
 
     Raises:
-        OutOfRangeError: shapes that do not fit, values that are no probabilities or sum to more than 1, or an M out of
+        OutOfRangeError: shapes that do not match, values that are not probabilities or sum to more than 1, or an M out of
             range.
-        UnknownNameError: a mode that nobody knows.
+        UnknownNameError: an unknown mode.
     """
     if mode not in MODES:
         raise UnknownNameError.of("mode of the Gaussian estimator", str(mode), MODES)
-    wanted = checked_votes(votes)
+    numbers = checked_votes(votes)
     right, others = _checked(correct, rivals)
     others = np.sort(others, axis=1)[:, ::-1]
     if mode == "guarded":
         others = others[:, : int(np.count_nonzero(others.any(axis=0)))]
     first, rows = distinct([np.unique(column, return_inverse=True)[1] for column in (right, *others.T)])
-    values = np.empty((len(first), len(wanted)))
-    step = max(1, _CHUNK_NUMBERS // max(1, others.shape[1] * len(wanted)))
+    values = np.empty((len(first), len(numbers)))
+    step = max(1, _CHUNK_NUMBERS // max(1, others.shape[1] * len(numbers)))
     for start in range(0, len(first), step):
         chunk = first[start : start + step]
-        values[start : start + step] = _estimate(right[chunk], others[chunk], wanted, mode)
+        values[start : start + step] = _estimate(right[chunk], others[chunk], numbers, mode)
     return PerQuestion(values, rows)
 
 
-def _estimate(correct: Floats, rivals: Floats, votes: npt.NDArray[np.int64], mode: str) -> Floats:
+def _estimate(correct: Floats, rivals: Floats, votes: Int64, mode: str) -> Floats:
     """[G, D] the products."""
-    from scipy.special import ndtr  # here, because it costs a fifth of a second that an exact curve does not need
-
     own, theirs = correct[:, None], rivals
     variance = own * (1.0 - own) + theirs * (1.0 - theirs)
     if mode == "paircov":
         variance = variance + 2.0 * own * theirs
     certain = variance <= 0.0
     slope = np.where(certain, 0.0, own - theirs) / np.sqrt(np.where(certain, 1.0, variance))
-    beaten: Floats = ndtr(slope[:, :, None] * np.sqrt(votes.astype(np.float64)))
+    beaten: Floats = scipy.special.ndtr(slope[:, :, None] * np.sqrt(votes.astype(np.float64)))
     beaten[certain] = (own > theirs)[certain][:, None]
     if mode == "guarded":
         beaten[theirs == 0.0] = 1.0

@@ -1,36 +1,30 @@
-"""Exact accuracy of plurality voting among M independent calls: with replacement, from answer probabilities.
+"""Exact accuracy of plurality voting among M independent calls, from answer probabilities (draws with replacement).
 
 "Compute-efficient evaluation of LLM voting accuracy" estimates p*(M) from the shares p = c / G of G calls by
-simulating K votes of a multinomial (section 4.1), or by normal approximations (section 4.2). The limit K -> infinity
-can be computed instead. With p* the probability of the gold answer, p_y of the rivals, p_0 of no answer, and e_j(u)
+simulating K votes of a multinomial (section 4.1), or by normal approximations (section 4.2). This module computes the
+limit K -> infinity. With p* the probability of the gold answer, p_y of the rivals, p_0 of no answer, and e_j(u)
 = sum_{i <= j} u^i / i!,
 
     p*(M) = M! [x^M]  sum_{k >= 1} (p* x)^k / k!  e^(p_0 x)  int_0^1 prod_y ( e_{k-1}(p_y x) + z (p_y x)^k / k! ) dz
 
 where k is the gold answer's votes and z marks a rival that ties with it: int_0^1 z^t dz = 1 / (t + 1) is its share
-of a tie with t rivals (`feval.estimators.ties` has the other rules). Samples without an answer cast no vote, and a
-vote without votes is wrong. The formula is feval's own; `tests/estimators/test_estimators_multinomial.py` holds it against
-enumeration. How it is evaluated:
+of a tie with t rivals (`ties` has the other rules). Samples without an answer cast no vote, and an empty vote is
+wrong. The formula is feval's own, checked against enumeration in the tests. How it is evaluated:
 
 1. Scaled by Poisson probabilities and taken at roots of unity, for whole windows of M at once
-   (`feval.estimators.poissonised`). The e_{k-1} of all k are running sums over k.
-2. k above M / 2 has won, and so has a k that no rival reaches; both are the whole generating function minus a
-   running sum. Rivals that cannot reach the fewest votes in question are treated like no answer. "Cannot" is:
-   probability below 1e-18.
-3. The product over the rivals does not depend on p*: questions with the same rivals share it, equal rivals are one
+   (`poissonised`). The e_{k-1} of all k are running sums over k.
+2. A k above M / 2 wins, and so does a k that no rival reaches; both are the whole generating function minus a running
+   sum. Rivals that reach the smallest relevant k with probability below 1e-18 are treated like no answer.
+3. The product over the rivals does not depend on p*: questions with the same rivals share it, and equal rivals are a
    power.
-4. Questions with the same (p*, sorted p_y, p_0) are solved once: 5,000 questions with G = 10 have some two hundred. One vote,
-   no rivals and no chance need no sum.
-5. The probabilities of all answers of a batch of questions are tabulated at once. What is left of a loop is over distinct sets of
-   rivals: each has its own window of k, its own powers and its own number of nodes, and padding them to one shape would cost more
-   than it saves as soon as candidates are many. Where all questions differ that is some 0.1 ms each beside the sums themselves.
+4. Questions with the same (p*, sorted p_y, p_0) are solved once: 5,000 questions with G = 10 have about two hundred.
+5. The probabilities of all answers of a batch of questions are tabulated at once. The remaining loop is over distinct sets of
+   rivals, each with its own window of k, powers and nodes; padding them to one shape costs more than it saves.
 
-**What is assumed, above all: calls are independent given the question, each with the same probabilities**
-(conditional i.i.d.).
+**Assumes that calls are independent given the question, each with the same probabilities** (conditionally i.i.d.).
 
-**What the plug-in cannot do.** Put the shares of G calls for p, and the estimate tends to the accuracy of G votes as
-M grows, since the leader of the G calls then wins surely: see `feval.estimators.votes.plugin` for its bias and for what is
-unbiased.
+**The plug-in saturates.** With the shares of G calls for p, the estimate tends to the accuracy of G votes as M grows, since
+the leader of the G calls then wins for certain: see `plugin` for its bias and for what is unbiased.
 """
 
 from __future__ import annotations
@@ -43,6 +37,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from feval.estimators.arrays import Complex, Floats, Integers
 from feval.estimators.per_question import PerQuestion
 from feval.estimators.poissonised import Circle, circles
 from feval.estimators.probabilities import (
@@ -56,35 +51,30 @@ from feval.estimators.ties import check_ties, tie_nodes
 
 __all__ = ["MOST_VOTES", "plugin_plurality_accuracy", "plurality_accuracy", "plurality_accuracy_of"]
 
-Integers = npt.NDArray[np.integer[Any]]
-Floats = npt.NDArray[np.float64]
-Complex = npt.NDArray[np.complex128]
-
 _BATCH_NUMBERS = 1 << 20  # complex numbers of generating functions held at once
 
 
 def plurality_accuracy(
     correct: Floats, rivals: Floats, no_answer: Floats, votes: Sequence[int] | Integers, *, ties: str = "uniform"
 ) -> PerQuestion:
-    """Probability that the plurality of M independent calls is the gold answer; for many M at once.
+    """Probability that the plurality of M independent calls is the gold answer, for many M.
 
-    See the module for formula, method and assumptions. It is eqs. (2), (3) and (7) of "Compute-efficient evaluation
-    of LLM voting accuracy", without simulation.
+    Eqs. (2), (3) and (7) of "Compute-efficient evaluation of LLM voting accuracy", without simulation; see the module.
 
     Args:
         correct: [Q] probability of the gold answer.
         rivals: [Q, K] probability of each other answer, in any order; zeros are ignored.
         no_answer: [Q] probability of no answer, which casts no vote.
-        votes: D numbers of votes M, each from 1 to 10,000. All of 1..100 cost little more than a few of them.
-        ties: what a tie for the lead is worth: "uniform", "strict" or "lenient", see `feval.estimators.ties`.
+        votes: D numbers of votes M, each from 1 to 10,000. All of 1..100 cost little more than a few.
+        ties: credit of a tie for the lead: "uniform", "strict" or "lenient", see `ties`.
 
     Returns:
         D probabilities per question, in the order of `votes`. Absolute error below 1e-12.
 
     Raises:
-        OutOfRangeError: shapes that do not fit, values that are no probabilities or do not sum to 1, or an M out of
+        OutOfRangeError: shapes that do not match, values that are not probabilities or do not sum to 1, or an M out of
             range.
-        UnknownNameError: a rule for ties that nobody knows.
+        UnknownNameError: an unknown rule for ties.
     """
     return plurality_accuracy_of(signatures_of_probabilities(correct, rivals, no_answer), votes, ties=ties)
 
@@ -96,24 +86,22 @@ def plugin_plurality_accuracy(
 
     It is the Monte-Carlo estimator of "Compute-efficient evaluation of LLM voting accuracy", section 4.1, with K ->
     infinity. Unbiased for M = 1, biased for all others, and saturating: as M grows it tends to the accuracy of G votes.
-    Beyond M = G no function of G calls is unbiased, see `feval.estimators.votes.plugin`.
-
-    Assumes calls that are independent given the question, each with the same probabilities.
+    Beyond M = G no function of G calls is unbiased, see `plugin`.
 
     Args:
         gold: [Q] samples with the gold answer.
         rivals: [Q, K] samples of each other candidate, in any order.
         no_answer: [Q] samples without an answer. G is the sum of all and may differ between questions.
         votes: D numbers of votes M, each from 1 to 10,000.
-        ties: what a tie for the lead is worth.
+        ties: credit of a tie for the lead.
 
     Returns:
         D probabilities per question, in the order of `votes`.
 
     Raises:
-        OutOfRangeError: shapes that do not fit, counts that are no integers from 0, a question without samples, or an M
+        OutOfRangeError: shapes that do not match, counts that are not integers from 0, a question without samples, or an M
             out of range.
-        UnknownNameError: a rule for ties that nobody knows.
+        UnknownNameError: an unknown rule for ties.
     """
     return plurality_accuracy_of(signatures_of_counts(gold, rivals, no_answer), votes, ties=ties)
 
@@ -121,52 +109,47 @@ def plugin_plurality_accuracy(
 def plurality_accuracy_of(
     signatures: Signatures, votes: Sequence[int] | Integers, *, ties: str = "uniform"
 ) -> PerQuestion:
-    """`plurality_accuracy` of questions whose probabilities are checked and stored once.
-
-    Assumes calls that are independent given the question, each with the same probabilities.
-
-    The limit K -> infinity of the Monte-Carlo estimator of "Compute-efficient evaluation of LLM voting accuracy",
-    section 4.1, by the module's formula.
+    """`plurality_accuracy` of questions whose probabilities are already checked and deduplicated.
 
     Args:
-        signatures: from `feval.estimators.probabilities`.
+        signatures: from `probabilities`.
         votes: D numbers of votes M, each from 1 to 10,000.
-        ties: what a tie for the lead is worth.
+        ties: credit of a tie for the lead.
 
     Returns:
         D probabilities per question.
 
     Raises:
         OutOfRangeError: an M out of range.
-        UnknownNameError: a rule for ties that nobody knows.
+        UnknownNameError: an unknown rule for ties.
     """
     check_ties(ties)
-    wanted = checked_votes(votes)
-    values = np.zeros((len(signatures.correct), len(wanted)))
+    numbers = checked_votes(votes)
+    values = np.zeros((len(signatures.correct), len(numbers)))
     possible = signatures.correct > 0.0
     alone = possible & ~signatures.rivals.any(axis=1)
-    values[alone] = 1.0 - signatures.no_answer[alone, None] ** wanted
+    values[alone] = 1.0 - signatures.no_answer[alone, None] ** numbers
     contests = _contests(signatures, np.flatnonzero(possible & ~alone))
-    for circle in circles(wanted) if contests else ():
-        columns = np.flatnonzero((wanted >= circle.low) & (wanted <= circle.high))
-        places = np.searchsorted(circle.votes, wanted[columns])
+    for circle in circles(numbers) if contests else ():
+        columns = np.flatnonzero((numbers >= circle.low) & (numbers <= circle.high))
+        places = np.searchsorted(circle.votes, numbers[columns])
         for batch in _batches(contests, _BATCH_NUMBERS // circle.roots.shape[1]):
             questions = np.concatenate([contest.questions for contest in batch])
             values[np.ix_(questions, columns)] = _accuracy(circle, batch, ties)[:, places]
-    values[:, wanted == 1] = signatures.correct[:, None]
+    values[:, numbers == 1] = signatures.correct[:, None]
     return PerQuestion(np.clip(values, 0.0, 1.0), signatures.rows)
 
 
 @dataclass(frozen=True, eq=False)
 class _Contest:
-    """Distinct questions that differ in the gold answer and no answer only: one set of rivals against each.
+    """Distinct questions with the same rivals, which differ in the gold answer and no answer only.
 
     Attributes:
-        questions: [g] which signatures.
-        correct: probability of the gold answer of each, above 0.
-        no_answer: [g].
-        rivals: probabilities above 0, largest first, no two of them equal.
-        powers: how many rivals have each.
+        questions: [g] indices of their signatures.
+        correct: [g] probability of the gold answer, above 0.
+        no_answer: [g] probability of no answer.
+        rivals: distinct probabilities above 0, descending.
+        powers: number of rivals with each.
     """
 
     questions: npt.NDArray[np.intp]
@@ -180,26 +163,26 @@ def _contests(signatures: Signatures, questions: npt.NDArray[np.intp]) -> list[_
     groups: dict[bytes, list[int]] = {}
     for question in questions.tolist():
         groups.setdefault(signatures.rivals[question].tobytes(), []).append(question)
-    found = []
+    contests = []
     for group in groups.values():
-        counted = Counter(signatures.rivals[group[0]].tolist())
-        counted.pop(0.0, None)
+        multiplicities = Counter(signatures.rivals[group[0]].tolist())
+        multiplicities.pop(0.0, None)
         places = np.array(group)
         correct, no_answer = signatures.correct[places].tolist(), signatures.no_answer[places]
-        found.append(_Contest(places, correct, no_answer, list(counted), list(counted.values())))
-    return found
+        contests.append(_Contest(places, correct, no_answer, list(multiplicities), list(multiplicities.values())))
+    return contests
 
 
 def _batches(contests: list[_Contest], questions: int) -> Iterator[list[_Contest]]:
-    """Contests of together about that many questions: their generating functions are held at once."""
+    """Group contests into batches of about so many questions."""
     batch: list[_Contest] = []
-    held = 0
+    size = 0
     for contest in contests:
         batch.append(contest)
-        held += len(contest.correct)
-        if held >= questions:
+        size += len(contest.correct)
+        if size >= questions:
             yield batch
-            batch, held = [], 0
+            batch, size = [], 0
     if batch:
         yield batch
 
@@ -231,7 +214,7 @@ def _accuracy(circle: Circle, batch: list[_Contest], ties: str) -> Floats:
 
 
 def _contested(circle: Circle, contest: _Contest) -> tuple[int, int]:
-    """The votes k of the gold answer for which the rivals matter; none where the first exceeds the second."""
+    """Smallest and largest k of the gold answer for which the rivals matter; none if the first is larger."""
     fewest, most = circle.reach(contest.rivals[0])
     own = [circle.reach(p) for p in contest.correct]
     low = max(1, fewest, min(reach[0] for reach in own))
@@ -244,11 +227,11 @@ def _rival_product(circle: Circle, contest: _Contest, near: list[bool], low: int
 
     Args:
         circle: the points.
-        contest: its rivals.
-        near: which of the rivals are in the product.
+        contest: has the rivals.
+        near: which rivals are in the product.
         low: fewest votes of the gold answer.
         high: most votes of the gold answer.
-        ties: the rule.
+        ties: tie rule.
     """
     chosen = [(circle.terms(p), n) for p, n, yes in zip(contest.rivals, contest.powers, near, strict=True) if yes]
     nodes, weights = tie_nodes(sum(n for _, n in chosen), ties)
@@ -264,7 +247,7 @@ def _rival_product(circle: Circle, contest: _Contest, near: list[bool], low: int
 
 
 def _power(base: Complex, exponent: int) -> Complex:
-    """Repeated squaring, for exponents from 1: NumPy's complex power takes logarithms."""
+    """Power by repeated squaring, for exponents from 1; NumPy's complex power takes logarithms."""
     while not exponent & 1:
         base, exponent = base * base, exponent >> 1
     result = base

@@ -1,25 +1,23 @@
-"""The plug-in estimate of voting accuracy from few calls: its expectation, its bias, and what is unbiased.
+"""The plug-in estimate of voting accuracy from few calls: its expectation, its bias, and what is unbiased. Feval's own.
 
-`plugin_plurality_accuracy` puts the shares c / G of G calls for the probabilities p. Its error is no matter of
-numerics:
+`plugin_plurality_accuracy` uses the shares c / G of G calls as the probabilities p. Its error is statistical, not
+numerical:
 
-* As M grows, the leader of the G calls wins surely. So the estimate tends to the vote of the G calls, and its
-  expectation to p*(G), exactly so under uniform ties: **the plug-in curve saturates at the accuracy of G votes**.
+* As M grows, the leader of the G calls wins for certain. So the estimate tends to the vote of the G calls, and its
+  expectation to p*(G), exactly under uniform ties: **the plug-in curve saturates at the accuracy of G votes**.
   With p = (0.55, 0.45) and G = 5 the expectation at M = 101 is 0.592, where p*(101) = 0.844.
-* M = 1 is unbiased (and M = 2 under uniform ties if every call has an answer: it equals M = 1). Everything between is
-  biased towards a flat curve: downward where voting helps, upward where it hurts.
+* M = 1 is unbiased (and M = 2 under uniform ties if every call has an answer: it equals M = 1). In between the bias is
+  towards a flat curve: downward where voting helps, upward where it hurts.
 
 **What is unbiased.** For M <= G the mean over all subsets of M of the G calls (`subset_plurality_accuracy`) has
-expectation p*(M), for every p: a U-statistic. For M > G nothing has: the expectation of any function of G independent
-calls is a polynomial in p of degree at most G, and p*(M) has degree M. (It drops on special laws only: without missing
-answers two votes equal one, and with two candidates, too, every even M equals the odd one before. Counts cannot show
-that a law is special.) Correcting the bias by a bootstrap or a jackknife is not sound there either: both assume that it
-falls off in powers of 1 / G, but for M beyond G, p*(M) changes on a scale of 1 / sqrt(M) in p, finer than the 1 /
-sqrt(G) to which p is known. So `unbiased_plurality_accuracy` gives NaN for M > G, and says why, instead of a number
-that flatters.
+expectation p*(M), for every p: a U-statistic. For M > G nothing is: the expectation of any function of G independent
+calls is a polynomial in p of degree at most G, and p*(M) has degree M. (The degree is lower for special distributions only:
+without missing answers two votes equal one, and with two candidates every even M equals the odd one before. Counts cannot
+show that a distribution is special.) Bootstrap and jackknife corrections fail there too: they assume a bias in powers of
+1 / G, but for M beyond G, p*(M) changes on a scale of 1 / sqrt(M) in p, finer than the 1 / sqrt(G) to which p is known. So
+`unbiased_plurality_accuracy` returns NaN for M > G, with a reason.
 
-All of it assumes conditional i.i.d. calls. Given them, the two-call bounds and completions of `feval.estimators` say
-what a few calls do tell about many votes.
+Everything here assumes conditionally i.i.d. calls. `two_call` says what a few such calls tell about many votes.
 """
 
 from __future__ import annotations
@@ -27,12 +25,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import comb
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from feval.errors import OutOfRangeError
+from feval.estimators.arrays import Floats, Int64, Integers
+from feval.estimators.checks import is_whole
 from feval.estimators.per_question import PerQuestion
 from feval.estimators.probabilities import (
     checked_votes,
@@ -40,25 +38,20 @@ from feval.estimators.probabilities import (
     signatures_of_counts,
     signatures_of_probabilities,
 )
-from feval.estimators.vote_polynomials import is_whole
 from feval.estimators.votes.multinomial import plugin_plurality_accuracy, plurality_accuracy
 from feval.estimators.votes.plurality import LARGEST_POOL, binomials, subset_plurality_accuracy
 
 __all__ = ["MOST_OUTCOMES", "Unbiased", "plugin_bias", "plugin_expectation", "unbiased_plurality_accuracy"]
 
-Integers = npt.NDArray[np.integer[Any]]
-Int64 = npt.NDArray[np.int64]
-Floats = npt.NDArray[np.float64]
-
 MOST_OUTCOMES = 1_000_000
-"""Outcomes of G calls over which an expectation is enumerated."""
+"""Most outcomes of G calls that an expectation enumerates."""
 
 _BLOCK_NUMBERS = 1 << 20  # chances of outcomes held at once
 
 
 @dataclass(frozen=True, eq=False)
 class Unbiased:
-    """Unbiased estimates where there are some.
+    """Unbiased estimates where they exist.
 
     Attributes:
         values: D values per question; NaN where no unbiased estimate exists.
@@ -72,40 +65,36 @@ class Unbiased:
 def unbiased_plurality_accuracy(
     gold: Integers, rivals: Integers, no_answer: Integers, votes: Sequence[int] | Integers, *, ties: str = "uniform"
 ) -> Unbiased:
-    """The corrected estimate of p*(M) from G calls: unbiased for M <= G, undefined beyond.
-
-    For M <= G it is `subset_plurality_accuracy`, whose expectation over G conditional i.i.d. calls is p*(M) for any
-    probabilities. For M > G no function of G calls is unbiased (see the module), and the value is NaN.
+    """Unbiased estimates of p*(M) from G calls: `subset_plurality_accuracy` for M <= G, NaN beyond.
 
     Feval's own correction of the estimate of "Compute-efficient evaluation of LLM voting accuracy", section 4.1.
-    Assumes calls that are independent given the question, each with the same probabilities.
 
     Args:
         gold: [Q] samples with the gold answer.
         rivals: [Q, K] samples of each other candidate.
         no_answer: [Q] samples without an answer. G is the sum of all and may differ between questions.
         votes: D numbers of votes M.
-        ties: what a tie for the lead is worth.
+        ties: credit of a tie for the lead.
 
     Returns:
         Values [Q, D] and the reason for NaN, per column.
 
     Raises:
-        OutOfRangeError: shapes that do not fit, counts that are no integers from 0, a question without samples, a pool
+        OutOfRangeError: shapes that do not match, counts that are not integers from 0, a question without samples, a pool
             above 1,000 samples or an M out of range.
-        UnknownNameError: a rule for ties that nobody knows.
+        UnknownNameError: an unknown rule for ties.
     """
-    wanted = checked_votes(votes)
+    numbers = checked_votes(votes)
     signatures_of_counts(gold, rivals, no_answer)  # checks
     gold, rivals, no_answer = np.asarray(gold), np.asarray(rivals), np.asarray(no_answer)
     size = gold.astype(np.int64) + rivals.sum(axis=1, dtype=np.int64) + no_answer
-    values = np.full((len(size), len(wanted)), np.nan)
+    values = np.full((len(size), len(numbers)), np.nan)
     for pool in np.unique(size).tolist():
-        rows, columns = np.flatnonzero(size == pool), np.flatnonzero(wanted <= pool)
+        rows, columns = np.flatnonzero(size == pool), np.flatnonzero(numbers <= pool)
         if len(columns):
-            own = subset_plurality_accuracy(gold[rows], rivals[rows], no_answer[rows], wanted[columns], ties=ties)
+            own = subset_plurality_accuracy(gold[rows], rivals[rows], no_answer[rows], numbers[columns], ties=ties)
             values[np.ix_(rows, columns)] = own.per_question()
-    return Unbiased(PerQuestion(values, np.arange(len(size))), tuple(_reason(m, size) for m in wanted.tolist()))
+    return Unbiased(PerQuestion(values, np.arange(len(size))), tuple(_reason(m, size) for m in numbers.tolist()))
 
 
 def _reason(votes: int, size: Int64) -> str:
@@ -127,13 +116,10 @@ def plugin_expectation(
     *,
     ties: str = "uniform",
 ) -> PerQuestion:
-    """E[plug-in estimate of p*(M)] over the G calls it is made from, exactly: what the estimator tells on average.
+    """E[plug-in estimate of p*(M)] over the G calls it is made from, exactly.
 
-    sum_c Pr{c} p*(M; c / G) over all counts c of G calls, Pr the multinomial with the true probabilities.
-
-    Assumes calls that are independent given the question, each with the same probabilities.
-
-    Feval's own; the estimate is that of "Compute-efficient evaluation of LLM voting accuracy", section 4.1.
+    sum_c Pr{c} p*(M; c / G) over all counts c of G calls, Pr the multinomial with the true probabilities. Feval's own; the
+    estimate is that of "Compute-efficient evaluation of LLM voting accuracy", section 4.1.
 
     Args:
         correct: [Q] true probability of the gold answer.
@@ -141,27 +127,26 @@ def plugin_expectation(
         no_answer: [Q] true probability of no answer.
         calls: G, at least 1.
         votes: D numbers of votes M.
-        ties: what a tie for the lead is worth.
+        ties: credit of a tie for the lead.
 
     Returns:
         D expectations per question.
 
     Raises:
-        OutOfRangeError: as `plurality_accuracy`; G below 1; or more than a million outcomes of the G calls to be
-            enumerated.
-        UnknownNameError: a rule for ties that nobody knows.
+        OutOfRangeError: as `plurality_accuracy`; G below 1; or more than a million outcomes of the G calls.
+        UnknownNameError: an unknown rule for ties.
     """
-    wanted = checked_votes(votes)
+    numbers = checked_votes(votes)
     signatures = signatures_of_probabilities(correct, rivals, no_answer)
     shares = np.column_stack([signatures.correct, signatures.no_answer, signatures.rivals])
     _check_outcomes(calls, np.count_nonzero(shares, axis=1), signatures.rows)
     patterns, which = np.unique(shares > 0.0, axis=0, return_inverse=True)
-    values = np.empty((len(shares), len(wanted)))
-    for pattern, possible in enumerate(patterns):  # which answers there can be: a few, as rivals are sorted
+    values = np.empty((len(shares), len(numbers)))
+    for pattern, possible in enumerate(patterns):  # which answers are possible: few patterns, as rivals are sorted
         own = np.flatnonzero(which.ravel() == pattern)
         outcomes = np.zeros((comb(calls + int(possible.sum()) - 1, calls), shares.shape[1]), np.int64)
         outcomes[:, possible] = compositions(calls, int(possible.sum()))
-        estimates = plugin_plurality_accuracy(outcomes[:, 0], outcomes[:, 2:], outcomes[:, 1], wanted, ties=ties)
+        estimates = plugin_plurality_accuracy(outcomes[:, 0], outcomes[:, 2:], outcomes[:, 1], numbers, ties=ties)
         values[own] = _expected(estimates, outcomes[:, possible], shares[np.ix_(own, possible)])
     return PerQuestion(values, signatures.rows)
 
@@ -177,24 +162,20 @@ def plugin_bias(
 ) -> PerQuestion:
     """The plug-in's bias E[estimate] - p*(M) from G calls: `plugin_expectation` minus `plurality_accuracy`.
 
-    Assumes calls that are independent given the question, each with the same probabilities.
-
-    Feval's own; the estimate is that of "Compute-efficient evaluation of LLM voting accuracy", section 4.1.
-
     Args:
         correct: [Q] true probability of the gold answer.
         rivals: [Q, K] true probabilities of the rivals.
         no_answer: [Q] true probability of no answer.
         calls: G, at least 1.
         votes: D numbers of votes M.
-        ties: what a tie for the lead is worth.
+        ties: credit of a tie for the lead.
 
     Returns:
         D biases per question.
 
     Raises:
         OutOfRangeError: as `plugin_expectation`.
-        UnknownNameError: a rule for ties that nobody knows.
+        UnknownNameError: an unknown rule for ties.
     """
     expected = plugin_expectation(correct, rivals, no_answer, calls, votes, ties=ties)
     true = plurality_accuracy(correct, rivals, no_answer, votes, ties=ties)
@@ -215,7 +196,7 @@ def _check_outcomes(calls: int, answers: Integers, rows: Integers) -> None:
 
 def _expected(estimates: PerQuestion, outcomes: Int64, shares: Floats) -> Floats:
     """[Q, D] mean over the outcomes [N, C] of their estimates, for the probabilities [Q, C]; blocks of questions at once."""
-    order = np.argsort(estimates.rows, kind="stable")  # outcomes with one estimate stand together
+    order = np.argsort(estimates.rows, kind="stable")  # groups outcomes with the same estimate
     starts = np.flatnonzero(np.diff(estimates.rows[order], prepend=-1))
     values = np.empty((len(shares), estimates.values.shape[1]))
     step = max(1, _BLOCK_NUMBERS // len(outcomes))

@@ -2,13 +2,13 @@
 
 Self-consistency (Wang et al., arXiv 2203.11171) answers with the plurality of n samples. Let a pool have S samples: g with the
 gold answer, c_1 >= c_2 >= ... with each rival, the rest without an answer. Samples without an answer cast no vote, ties are
-broken uniformly among the leaders, and a draw without any vote is wrong. Over the C(S, n) equally likely subsets
+broken uniformly among the leaders, and an empty vote is wrong. Over the C(S, n) equally likely subsets
 
     C(S, n) P_n = [x^n]  sum_{k >= 1} C(g, k) x^k  int_0^1 prod_j ( sum_{i < k} C(c_j, i) x^i + y C(c_j, k) x^k ) dy  (1 + x)^z
 
 where k is the gold answer's votes and y marks a rival that ties with it: int_0^1 y^t dy = 1 / (t + 1) is the gold answer's
-share of a tie with t rivals. The formula is feval's own (no paper states it); `tests/estimators/test_estimators_plurality.py` holds it
-against enumeration. How it is evaluated:
+share of a tie with t rivals. The formula is feval's own (no paper states it), checked against enumeration in the tests. How it is
+evaluated:
 
 1. A rival with fewer than k samples always loses: its factor is (1 + x)^{c_j}, which joins (1 + x)^z. So for the k in the
    *band* c_{b+1} < k <= c_b only the b largest rivals need a product, and all k of a band share the power of (1 + x):
@@ -17,10 +17,11 @@ against enumeration. How it is evaluated:
 
    The polynomials of W_b are short (degree (b + 1) k), and the power is one matrix product for all bands with the same m_b.
 2. The integrand has degree b in y: Gauss-Legendre with floor(b / 2) + 1 nodes is exact.
-3. Every term is positive: nothing cancels, and the relative error stays at some 1e-15. Binomials fit a double up to S = 1,029.
+3. Every term is positive: nothing cancels, and the relative error stays near 1e-15. Binomials fit a double up to S = 1,029.
 4. One pass gives every n; questions with the same (g, sorted c, S) are solved once.
 
-For an order-free vote this equals, in expectation, "the answer seen first wins a tie" over random orders.
+In expectation over random orders this equals a vote in which the answer seen first wins a tie. Assumes calls on a question that
+are exchangeable.
 """
 
 from __future__ import annotations
@@ -34,19 +35,17 @@ import numpy as np
 import numpy.typing as npt
 
 from feval.errors import OutOfRangeError, ShortPoolError
+from feval.estimators.arrays import Floats, Int64, Integers
+from feval.estimators.checks import require_counts
 from feval.estimators.per_question import PerQuestion, distinct
 from feval.estimators.ties import check_ties, tie_nodes
 
 __all__ = ["LARGEST_POOL", "pass_at_k", "subset_plurality_accuracy"]
 
-Integers = npt.NDArray[np.integer[Any]]
-Int64 = npt.NDArray[np.int64]
-Floats = npt.NDArray[np.float64]
-
 LARGEST_POOL = 1000
-"""Samples per question up to which binomials and their sums fit a double."""
+"""Most samples per question for which binomials and their sums fit a double."""
 
-_CHUNK_NUMBERS = 1 << 18  # numbers in the larger arrays of one step: a chunk of questions stays near the caches
+_CHUNK_NUMBERS = 1 << 18  # numbers in the larger arrays of one chunk of questions, to stay near the caches
 
 
 def subset_plurality_accuracy(
@@ -59,39 +58,35 @@ def subset_plurality_accuracy(
 ) -> PerQuestion:
     """Probability that the plurality of n samples, drawn without replacement, is the gold answer; for many n at once.
 
-    Unbiased for the accuracy of n fresh samples, for every n up to the pool's size. See the module for formula and method.
-
-    Assumes, for that, calls on a question that are exchangeable.
-
-    Feval's own: [x^n] sum_k C(c*, k) x^k (1 + x)^(c_0) prod_y (sum_(j < k) C(c_y, j) x^j + z C(c_y, k) x^k) / C(S, n), z^t being
-    worth a tie with t rivals; the mean that the empirical estimator (eqs. 5-6 of "Compute-efficient evaluation of LLM voting
-    accuracy") samples.
+    Unbiased for the accuracy of n fresh samples, for every n up to the pool's size: the mean over all subsets, which the
+    empirical estimator (eqs. 5-6 of "Compute-efficient evaluation of LLM voting accuracy") samples. See the module for formula
+    and method.
 
     Args:
         gold: [Q] samples with the gold answer; 0 where there is no gold.
         rivals: [Q, K] samples of each other candidate, in any order; zeros are ignored. Pools may differ in size.
-        no_answer: [Q] samples without an answer, which cast no vote. To reproduce papers that let them vote, make them one
-            more column of `rivals`.
+        no_answer: [Q] samples without an answer, which cast no vote. To reproduce papers that let them vote, pass them as
+            another column of `rivals`.
         draws: D numbers of samples n, each from 1 to the smallest pool.
-        ties: what a tie for the lead is worth, see `feval.estimators.ties`.
+        ties: credit of a tie for the lead, see `ties`.
 
     Returns:
         D probabilities per question, in the order of `draws`. Absolute error below 1e-12.
 
     Raises:
-        UnknownNameError: a rule for ties that nobody knows.
+        UnknownNameError: an unknown rule for ties.
         ShortPoolError: an n above a question's pool.
-        OutOfRangeError: an n below 1, shapes that do not fit, negative counts, or a pool above 1,000 samples.
+        OutOfRangeError: an n below 1, shapes that do not match, negative counts, or a pool above 1,000 samples.
     """
     check_ties(ties)
     counts = Counts.of(gold, rivals, no_answer)
-    wanted = _checked_draws(draws, counts.size)
+    numbers = _checked_draws(draws, counts.size)
     first, rows = distinct((counts.gold, counts.size, *counts.rivals))
-    values = np.empty((len(first), len(wanted)))
-    step = max(1, _CHUNK_NUMBERS // (int(wanted.max()) + 1))
+    values = np.empty((len(first), len(numbers)))
+    step = max(1, _CHUNK_NUMBERS // (int(numbers.max()) + 1))
     for start in range(0, len(first), step):
         chunk = first[start : start + step]
-        values[start : start + step] = _accuracy(counts.of_questions(chunk), wanted, ties)
+        values[start : start + step] = _accuracy(counts.of_questions(chunk), numbers, ties)
     return PerQuestion(values, rows)
 
 
@@ -100,8 +95,6 @@ def pass_at_k(gold: Integers, size: Integers, draws: Sequence[int] | Integers) -
 
     1 - C(S - g, n) / C(S, n), as the product prod_{i < n} (S - g - i) / (S - i), which neither overflows nor cancels
     (Chen et al., arXiv 2107.03374, with c = g). It is the ceiling of every method that chooses among the samples.
-
-    Assumes calls on a question that are exchangeable.
 
     Args:
         gold: [Q] samples with the gold answer.
@@ -113,10 +106,10 @@ def pass_at_k(gold: Integers, size: Integers, draws: Sequence[int] | Integers) -
 
     Raises:
         ShortPoolError: an n above a question's pool.
-        OutOfRangeError: an n below 1, shapes that do not fit, or a gold count outside 0..size.
+        OutOfRangeError: an n below 1, shapes that do not match, or a gold count outside 0..size.
     """
     gold, size = np.asarray(gold), np.asarray(size)
-    _require_counts("pass@k", gold=gold, size=size)
+    require_counts("pass@k", gold=gold, size=size)
     if gold.ndim != 1 or size.shape != gold.shape:
         raise OutOfRangeError(
             f"pass@k takes gold [questions] and size [questions]; the shapes are {gold.shape} and {size.shape}."
@@ -125,12 +118,12 @@ def pass_at_k(gold: Integers, size: Integers, draws: Sequence[int] | Integers) -
         raise OutOfRangeError(
             f"At most all samples have the gold answer; question {over[0]} has {gold[over[0]]} of {size[over[0]]}."
         )
-    wanted = _checked_draws(draws, size)
+    numbers = _checked_draws(draws, size)
     first, rows = distinct((gold, size))
     g, s = gold[first, None].astype(np.int64), size[first, None].astype(np.int64)
-    drawn = np.arange(int(wanted.max()))
+    drawn = np.arange(int(numbers.max()))
     missed = np.cumprod(np.maximum(s - g - drawn, 0) / (s - drawn), axis=1)
-    return PerQuestion(1.0 - missed[:, wanted - 1], rows)
+    return PerQuestion(1.0 - missed[:, numbers - 1], rows)
 
 
 # -- the counts of distinct questions -------------------------------------------------------------------------------
@@ -138,7 +131,7 @@ def pass_at_k(gold: Integers, size: Integers, draws: Sequence[int] | Integers) -
 
 @dataclass(frozen=True, eq=False)
 class Counts:
-    """Checked counts: gold [Q], size [Q], rivals [K, Q] with the largest first and no row of zeros only."""
+    """Checked counts: gold [Q], size [Q], rivals [K, Q] in descending order, without rows of zeros only."""
 
     gold: Integers
     size: Integers
@@ -153,7 +146,7 @@ class Counts:
                 "Plurality accuracy takes gold [questions], rivals [questions, candidates] and no_answer [questions]; the "
                 f"shapes are {gold.shape}, {rivals.shape} and {no_answer.shape}."
             )
-        _require_counts("Plurality accuracy", gold=gold, rivals=rivals, no_answer=no_answer)
+        require_counts("Plurality accuracy", gold=gold, rivals=rivals, no_answer=no_answer)
         size = rivals.sum(axis=1, dtype=np.int64) + gold + no_answer
         if (largest := int(size.max(initial=0))) > LARGEST_POOL:
             raise OutOfRangeError(
@@ -166,34 +159,21 @@ class Counts:
         return cls(gold.astype(kind), size.astype(np.uint16), ordered[:used])
 
     def of_questions(self, questions: npt.NDArray[np.intp]) -> Counts:
-        """Some of the questions, in integers that do not overflow."""
+        """Select questions, in integers that do not overflow."""
         picked = [array[..., questions].astype(np.int64) for array in (self.gold, self.size, self.rivals)]
         return Counts(*picked)
 
 
-def _require_counts(what: str, **arrays: Integers) -> None:
-    for name, array in arrays.items():
-        if array.size and (array.dtype.kind not in "iu" or int(array.min()) < 0):
-            if array.dtype.kind not in "iu":
-                raise OutOfRangeError(
-                    f"{what} takes counts of samples, which are integers; {name} holds {array.dtype}."
-                )
-            place = tuple(np.argwhere(array < 0)[0].tolist())
-            raise OutOfRangeError(
-                f"{what} takes counts of samples, which are integers from 0; question {place[0]} has {array[place]} in {name}."
-            )
-
-
 def _checked_draws(draws: Sequence[int] | Integers, size: Integers) -> Int64:
-    wanted = np.asarray(draws)
-    if wanted.ndim != 1 or not wanted.size or wanted.dtype.kind not in "iu" or int(wanted.min()) < 1:
+    numbers = np.asarray(draws)
+    if numbers.ndim != 1 or not numbers.size or numbers.dtype.kind not in "iu" or int(numbers.min()) < 1:
         raise OutOfRangeError(f"Numbers of samples are integers from 1, in a list such as [1, 5, 20]; not {draws}.")
-    if size.size and (smallest := int(size.min())) < int(wanted.max()):
+    if size.size and (smallest := int(size.min())) < int(numbers.max()):
         raise ShortPoolError(
-            f"Question {int(size.argmin())} has a pool of {smallest} samples; draws of {int(wanted.max())} were asked for. "
+            f"Question {int(size.argmin())} has a pool of {smallest} samples; draws of {int(numbers.max())} were asked for. "
             f"Ask for {smallest} or fewer, or leave the question out."
         )
-    return wanted.astype(np.int64)
+    return numbers.astype(np.int64)
 
 
 # -- the sum over bands ---------------------------------------------------------------------------------------------
@@ -201,11 +181,11 @@ def _checked_draws(draws: Sequence[int] | Integers, size: Integers) -> Int64:
 
 @dataclass(frozen=True, eq=False)
 class Bands:
-    """The bands of all questions that are not empty, N of them, sorted by `rest`.
+    """The N non-empty bands of all questions, sorted by `rest`.
 
     Attributes:
-        question: [N] whose band it is.
-        rank: [N] b, how many rivals can reach the votes of this band.
+        question: [N] the band's question.
+        rank: [N] b, number of rivals that can reach the votes of this band.
         low: [N] the band is low < k <= high.
         high: [N] at most the gold count and the largest n.
         rest: [N] m_b, samples of the smaller rivals and without an answer.
@@ -274,8 +254,8 @@ def _rival_product(k: Int64, rivals: Integers, choose: Floats, length: int, ties
         k: [N] the gold answer's votes, largest first.
         rivals: [b, N] samples of the rivals, each at least k.
         choose: binomials, see `binomials`.
-        length: coefficients that matter.
-        ties: the rule; the integral over y is that of uniform ties.
+        length: number of relevant coefficients.
+        ties: tie rule; the integral over y is for uniform ties.
 
     Returns:
         [degree + 1, N] coefficients.
@@ -320,7 +300,7 @@ def _times_rest(polynomials: Floats, bands: Bands, questions: int, choose: Float
 
 
 def _runs(ordered: Int64) -> Iterator[tuple[int, slice]]:
-    """Runs of equal values: the value and where it stands."""
+    """Runs of equal values: the value and its slice."""
     edges = np.flatnonzero(np.diff(ordered)) + 1
     for start, stop in pairwise([0, *edges.tolist(), len(ordered)]):
         if stop > start:

@@ -1,32 +1,29 @@
-"""Voting accuracy from votes that were held: recorded ones, or simulated ones.
+"""Voting accuracy from recorded or simulated votes.
 
 The empirical estimator (eqs. 5-6 of "Compute-efficient evaluation of LLM voting accuracy") needs K M recorded calls
 per question and splits them into K ensembles of M. The Monte-Carlo estimator (section 4.1) simulates the K ensembles
-from answer probabilities. Both are noisy versions of quantities that have exact forms here: the mean over all
-subsets of the recorded calls (`feval.estimators.votes.plurality`) and the exact plurality accuracy
-(`feval.estimators.votes.multinomial`).
+from answer probabilities. Both are noisy versions of exact quantities: the mean over all subsets of the recorded calls
+(`plurality`) and the exact plurality accuracy (`multinomial`). Both assume calls that are independent given the question, each
+with the same probabilities.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from feval.errors import OutOfRangeError, ShortPoolError
+from feval.estimators.arrays import Floats, Int64, Integers
+from feval.estimators.checks import is_whole
 from feval.estimators.counts import ABSENT, vote_counts
 from feval.estimators.per_question import PerQuestion
 from feval.estimators.probabilities import checked_votes, signatures_of_probabilities
 from feval.estimators.ties import check_ties
-from feval.estimators.vote_polynomials import is_whole
 
 __all__ = ["Empirical", "empirical_plurality_accuracy", "monte_carlo_plurality_accuracy", "plurality_credit"]
-
-Integers = npt.NDArray[np.integer[Any]]
-Floats = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True, eq=False)
@@ -34,32 +31,30 @@ class Empirical:
     """Accuracies of recorded ensembles.
 
     Attributes:
-        values: [Q, D] share of the ensembles that were right, ties as the rule says (eq. 6). Their mean over questions
-            is eq. 5.
-        ensembles: [D] K, how many disjoint ensembles of M the recorded calls gave.
+        values: [Q, D] share of the ensembles that were right (eq. 6). Their mean over questions is eq. 5.
+        ensembles: [D] K, number of disjoint ensembles of M calls.
     """
 
     values: Floats
-    ensembles: npt.NDArray[np.int64]
+    ensembles: Int64
 
 
 def plurality_credit(gold: Integers, rivals: Integers, *, ties: str = "uniform") -> Floats:
-    """What a vote with these counts is worth: 1 if the gold answer leads alone, 0 if it does not lead, a tie's credit else.
+    """Credit of a vote: 1 if the gold answer leads alone, 0 if it does not lead, otherwise the credit of a tie.
 
     Eq. (3) of "Compute-efficient evaluation of LLM voting accuracy", with ties by `ties`; eq. (7) is the strict rule.
-    Arithmetic; assumes nothing of the calls.
 
     Args:
         gold: [N] votes of the gold answer.
-        rivals: [N, K] votes of the rivals; zeros for rivals that are not there.
+        rivals: [N, K] votes of the rivals; zeros pad rows.
         ties: what a tie for the lead with t rivals is worth: 1 / (t + 1) for "uniform", 0 for "strict", 1 for
             "lenient".
 
     Returns:
-        [N] credits; 0 where nobody has a vote.
+        [N] credits; 0 for an empty vote.
 
     Raises:
-        UnknownNameError: a rule for ties that nobody knows.
+        UnknownNameError: an unknown rule for ties.
     """
     check_ties(ties)
     top = rivals.max(axis=1, initial=0)
@@ -77,42 +72,42 @@ def empirical_plurality_accuracy(
     deviation per question is sqrt(p*(M) (1 - p*(M)) / K). The mean over all subsets, `subset_plurality_accuracy`, is
     unbiased too and varies less.
 
-    Assumes calls that are independent given the question, each with the same probabilities.
-
     Args:
         codes: [Q, S] which candidate each call answered, per question from 0; -1 no answer. Every question needs all S.
         gold: [Q] code of the gold answer; negative where no call can have it.
         votes: D numbers of votes M, each from 1 to S.
-        ties: what a tie for the lead is worth.
+        ties: credit of a tie for the lead.
 
     Returns:
-        Accuracies [Q, D], and the number of ensembles for each M.
+        Accuracies, and the number of ensembles for each M.
 
     Raises:
         ShortPoolError: an M above S, or a question with fewer than S calls.
         OutOfRangeError: shapes or codes that do not fit, or an M out of range.
-        UnknownNameError: a rule for ties that nobody knows.
+        UnknownNameError: an unknown rule for ties.
     """
     check_ties(ties)
-    wanted = checked_votes(votes)
+    numbers = checked_votes(votes)
     codes, gold = np.asarray(codes), np.asarray(gold)
     whole = vote_counts(codes, gold)  # checks shapes and codes
     questions, samples = codes.shape
-    if samples < int(wanted.max()) or (codes == ABSENT).any():
+    if samples < int(numbers.max()) or (codes == ABSENT).any():
         short = int(whole.size.argmin()) if len(whole.size) else 0
-        found = int(whole.size[short]) if len(whole.size) else samples
+        recorded = int(whole.size[short]) if len(whole.size) else samples
         raise ShortPoolError(
-            f"Ensembles of {int(wanted.max())} out of {samples} calls need {samples} calls of every question, {found} were "
+            f"Ensembles of {int(numbers.max())} out of {samples} calls need {samples} calls of every question, {recorded} were "
             f"recorded for question {short}. Ask for fewer, or leave the question out."
         )
-    values = np.empty((questions, len(wanted)))
-    for column, size in enumerate(wanted.tolist()):
+    values = np.empty((questions, len(numbers)))
+    for column, size in enumerate(numbers.tolist()):
         ensembles = samples // size
         split = codes[:, : ensembles * size].reshape(questions * ensembles, size)
-        counted = vote_counts(split, np.repeat(gold, ensembles))
-        credit = plurality_credit(counted.gold.astype(np.int64), counted.rivals.astype(np.int64), ties=ties)
+        votes_of_ensembles = vote_counts(split, np.repeat(gold, ensembles))
+        credit = plurality_credit(
+            votes_of_ensembles.gold.astype(np.int64), votes_of_ensembles.rivals.astype(np.int64), ties=ties
+        )
         values[:, column] = credit.reshape(questions, ensembles).mean(axis=1)
-    return Empirical(values, samples // wanted)
+    return Empirical(values, samples // numbers)
 
 
 def monte_carlo_plurality_accuracy(
@@ -129,16 +124,14 @@ def monte_carlo_plurality_accuracy(
     """The Monte-Carlo estimator: the share of K simulated votes of M calls that the gold answer wins.
 
     Given the probabilities it is unbiased for `plurality_accuracy`, with a standard deviation per question of at most
-    sqrt(p*(M) (1 - p*(M)) / K). K is a numerical device: the exact value costs less. One sequence of calls serves
-    all M, as in a vote that is continued. Ties have the rule's credit instead of a lot.
+    sqrt(p*(M) (1 - p*(M)) / K). The exact value costs less. One sequence of calls serves all M, as in a vote that is
+    continued. Ties get the rule's credit instead of a random winner.
 
-    Calls come from the raw 64-bit outputs of Philox with the key (seed, key of the question), whose stream NumPy
-    promises to keep, two 32-bit halves each; a half below 2^32 times a running sum of the probabilities decides. So
-    a question's votes do not depend on which others stand beside it: each has a stream of its own, drawn in turn, and
-    K M numbers are an array at a time.
+    Calls come from raw 64-bit outputs of Philox (whose stream NumPy promises to keep) with the key (seed, question's
+    key), two 32-bit halves each; a half is compared with 2^32 times the running sum of the probabilities. So a question's
+    votes do not depend on the other questions.
 
-    "Compute-efficient evaluation of LLM voting accuracy", section 4.1. Assumes calls that are independent given the
-    question, each with the same probabilities.
+    "Compute-efficient evaluation of LLM voting accuracy", section 4.1.
 
     Args:
         correct: [Q] probability of the gold answer.
@@ -147,19 +140,18 @@ def monte_carlo_plurality_accuracy(
         votes: D numbers of votes M.
         replicates: K, at least 1.
         seed: 0 to 2^64 - 1.
-        keys: [Q] numbers from 0 that name the questions, so that a question's votes do not depend on which others stand
-            beside it. Its place if left out.
-        ties: what a tie for the lead is worth.
+        keys: [Q] numbers from 0 that identify the questions; their positions by default.
+        ties: credit of a tie for the lead.
 
     Returns:
         D estimates per question, in the order of `votes`.
 
     Raises:
         OutOfRangeError: as `plurality_accuracy`, or a seed, keys or replicates out of range.
-        UnknownNameError: a rule for ties that nobody knows.
+        UnknownNameError: an unknown rule for ties.
     """
     check_ties(ties)
-    wanted = checked_votes(votes)
+    numbers = checked_votes(votes)
     signatures = signatures_of_probabilities(correct, rivals, no_answer)
     names = _checked_keys(keys, len(signatures.rows))
     if not is_whole(seed) or not is_whole(replicates) or not 0 <= seed < 1 << 64 or replicates < 1:
@@ -167,8 +159,8 @@ def monte_carlo_plurality_accuracy(
             f"A simulation takes a seed from 0 to 2^64 - 1 and 1 replicate or more; seed={seed} and replicates={replicates} "
             "were given."
         )
-    ends, columns = np.unique(wanted, return_inverse=True)
-    values = np.empty((len(names), len(wanted)))
+    ends, columns = np.unique(numbers, return_inverse=True)
+    values = np.empty((len(names), len(numbers)))
     for question, row in enumerate(signatures.rows.tolist()):
         shares = np.array([signatures.correct[row], *signatures.rivals[row][signatures.rivals[row] > 0.0]])
         codes = _calls(shares, int(ends[-1]), replicates, (seed, int(names[question])))
@@ -184,7 +176,7 @@ def _checked_keys(keys: Integers | None, questions: int) -> Integers:
 
 
 def _calls(shares: Floats, votes: int, replicates: int, key: tuple[int, int]) -> npt.NDArray[np.intp]:
-    """[replicates, votes] place of the answer in `shares`; one past the last for no answer."""
+    """[replicates, votes] index of the answer in `shares`; one past the last for no answer."""
     bits = np.random.Philox(key=np.array(key, np.uint64))
     raw = bits.random_raw(replicates * ((votes + 1) // 2))
     halves = raw.astype("<u8", copy=False).view("<u4").reshape(replicates, -1)[:, :votes]

@@ -14,9 +14,11 @@ from pydantic import Field
 from feval.errors import UsageError
 from feval.estimators.cost import mean_output_tokens
 from feval.estimators.counts import vote_counts
-from feval.estimators.stopping.hasty import wrong_stops
-from feval.estimators.stopping.orders import OverOrders, Pools, ends_of_rule
-from feval.estimators.stopping.stopping import Criterion
+from feval.estimators.stopping.criteria import Criterion
+from feval.estimators.stopping.ends import PoolCounts as Pools
+from feval.estimators.stopping.ends import ends_of_rule
+from feval.estimators.stopping.orders import OverOrders
+from feval.estimators.stopping.premature_stops import wrong_stops
 from feval.estimators.votes.plurality import subset_plurality_accuracy
 from feval.methods.decisions import Decisions, Ledger
 from feval.methods.error_shares import ErrorShares, no_answer_probability

@@ -12,8 +12,9 @@ import numpy.typing as npt
 from feval.errors import OutOfRangeError, UsageError
 from feval.estimators.stopping.early_plurality import early_plurality
 from feval.estimators.stopping.early_stopping import MOST_WINDOWS_IN_FLOATS, EarlyStops, early_stops, window_ends
-from feval.estimators.stopping.hasty import wrong_stops
-from feval.estimators.stopping.orders import Pools, over_orders
+from feval.estimators.stopping.ends import PoolCounts as Pools
+from feval.estimators.stopping.orders import over_orders
+from feval.estimators.stopping.premature_stops import wrong_stops
 from feval.methods.decisions import Decisions, Ledger
 from feval.methods.error_shares import ErrorShares, no_answer_probability
 from feval.methods.expectation import Expectation

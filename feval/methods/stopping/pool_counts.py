@@ -9,7 +9,9 @@ import numpy as np
 import numpy.typing as npt
 
 from feval.estimators.stopping.by_partition import MOST_PARTITIONS, number_of_partitions, over_partitions
-from feval.estimators.stopping.orders import MOST_STATES, Ends, OverOrders, Pools, over_orders
+from feval.estimators.stopping.ends import Ends
+from feval.estimators.stopping.ends import PoolCounts as Pools
+from feval.estimators.stopping.orders import MOST_STATES, OverOrders, over_orders
 
 if TYPE_CHECKING:
     from feval.replay.pools import Pool

@@ -19,8 +19,9 @@ import numpy as np
 import numpy.typing as npt
 
 from feval.errors import UsageError
-from feval.estimators.stopping.hasty import hasty_states
-from feval.estimators.stopping.orders import LARGEST_BUDGET, Ends, Pools, partitions
+from feval.estimators.stopping.ends import LARGEST_BUDGET, Ends, partitions
+from feval.estimators.stopping.ends import PoolCounts as Pools
+from feval.estimators.stopping.premature_stops import premature_stop_states as hasty_states
 from feval.methods.error_shares import ErrorShares, MonteCarloPart, split_errors
 from feval.methods.stopping.pool_counts import PoolCounts, gold_share_of_lead, mean_over_orders
 

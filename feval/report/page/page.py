@@ -1,8 +1,8 @@
-"""`report.html`: a comparison as one file that opens anywhere, offline, in any browser.
+"""`report.html`: a comparison as one file that opens offline in any browser.
 
-Everything is in the file: styles, script, data. Nothing is fetched, and the page itself forbids the browser to (its content
-security policy). Texts of questions and CoTs, answers and names are strangers' words: they stand in a block of JSON, in which no
-character can end the block, and the script turns them into text nodes only, never into markup.
+Styles, script and data are in the file; its content security policy forbids the browser to fetch anything. Questions, CoTs,
+answers and names are untrusted: they are in a block of JSON that no character of them can end, and the script turns them into
+text nodes only, never into markup.
 """
 
 from __future__ import annotations
@@ -18,7 +18,8 @@ from feval import __version__
 from feval.comparison.traces import budget_label
 from feval.replay.draws import SCHEME
 from feval.report.page.questions import Caps, question_book
-from feval.report.page.tables import cost, page_tables
+from feval.report.page.tables import page_tables
+from feval.report.tables.cost_axes import AXES, cost
 from feval.report.text import counted_questions, visible
 
 if TYPE_CHECKING:
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
     from feval.evaluation.evaluation import Evaluation
     from feval.replay import LLM, Dataset
 
-__all__ = ["AXES", "Caps", "comparison_page", "escaped_json"]
+__all__ = ["Caps", "comparison_page", "escaped_json"]
 
 _PAGE = """<!doctype html>
 <html lang="en">
@@ -55,14 +56,6 @@ _PAGE = """<!doctype html>
 """
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:"
 
-AXES = {
-    "usd": ("mean USD per question", "USD", "USD / question"),
-    "tokens": ("mean tokens per question, prompt and output", "tokens", "tokens / question"),
-    "calls": ("mean calls per question", "calls", "calls / question"),
-    "samples": ("mean CoTs per question", "CoTs", "CoTs / question"),
-}
-"""Cost axes: name -> what it says along the axis, on the switch, and after a number."""
-
 _KINDS = {
     "exact": "expectation over all draws",
     "recorded": "recorded order",
@@ -88,18 +81,15 @@ def comparison_page(
     caps: Caps | None = None,
     verify: Sequence[str] = (),
 ) -> str:
-    """Draw a comparison as one HTML page.
+    """Return a comparison as an HTML page, to be written as UTF-8.
 
     Args:
         comparison: what was compared.
-        dataset: that it was made on; its golds and texts are shown.
+        dataset: its dataset; golds and texts are shown.
         llms: every LLM that the comparison names, from the same `load`.
-        traces: what the methods did in one draw, from `feval.comparison.traces.traces`; `None` leaves the questions out.
-        caps: how much text of questions and CoTs the page may hold.
+        traces: what the methods did in one draw, from `traces`; `None` leaves the questions out.
+        caps: limits on the page's text.
         verify: sentences on how to check the receipt; one that begins with "$ " is shown as a command.
-
-    Returns:
-        The text of the page, to be written as UTF-8.
     """
     data = _data(comparison)
     data["facts"] = _facts(comparison, llms, __version__)
@@ -118,13 +108,13 @@ def comparison_page(
 
 
 def escaped_json(value: Any) -> str:
-    """JSON that can stand in a `script` element: no character of it can end the element, and it is valid UTF-8."""
+    """Return JSON for a `script` element: no character of it can end the element, and it is valid UTF-8."""
     text = json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
-    return _UNSAFE_IN_SCRIPT.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
+    return _UNSAFE_IN_SCRIPT.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
 
 
 def _asset(name: str) -> str:
-    return files("feval.report").joinpath(name).read_text("utf-8")
+    return files("feval.report.page").joinpath(name).read_text("utf-8")
 
 
 def _text(text: str) -> str:
@@ -136,26 +126,26 @@ def _evaluations(comparison: Comparison) -> list[Evaluation]:
 
 
 def _lede(comparison: Comparison) -> list[str]:
-    told = _evaluations(comparison)
-    if not told:
+    evaluations = _evaluations(comparison)
+    if not evaluations:
         return ["No method came through; what is missing is said below."]
-    names = list(dict.fromkeys(name for one in told for name in one.llms))
-    kinds = list(dict.fromkeys(_kind(one) for one in told))
+    names = list(dict.fromkeys(name for one in evaluations for name in one.llms))
+    kinds = list(dict.fromkeys(_kind(one) for one in evaluations))
     methods = f"{len(comparison.curves)} method{'' if len(comparison.curves) == 1 else 's'}"
-    same = f"the same {told[0].questions:,} questions and the same recorded CoTs of {', '.join(names)}"
+    same = f"the same {evaluations[0].questions:,} questions and the same recorded CoTs of {', '.join(names)}"
     return [f"{methods} on {same}. Numbers: {'; '.join(kinds)}."]
 
 
-def _kind(told: Evaluation) -> str:
-    return f"mean over {told.replicates} seeded draws" if told.kind == "seeded" else _KINDS[told.kind]
+def _kind(evaluation: Evaluation) -> str:
+    return f"mean over {evaluation.replicates} seeded draws" if evaluation.kind == "seeded" else _KINDS[evaluation.kind]
 
 
 def _facts(comparison: Comparison, llms: Sequence[LLM], version: str) -> list[tuple[str, str]]:
-    """What the numbers rest on: name and value."""
-    plan, told = comparison.plan, _evaluations(comparison)
-    first = told[0] if told else None
+    """Name and value of everything the numbers rest on."""
+    plan, evaluations = comparison.plan, _evaluations(comparison)
+    first = evaluations[0] if evaluations else None
     prices = llms[0].prices if llms else None
-    drawn = " and ".join(_DRAWN[kind].format(plan.replicates) for kind in comparison.kinds)
+    kinds = " and ".join(_DRAWN[kind].format(plan.replicates) for kind in comparison.kinds)
     facts = [
         ("dataset", plan.dataset),
         ("questions", counted_questions(first.questions, comparison.left_out) if first else "-"),
@@ -164,7 +154,7 @@ def _facts(comparison: Comparison, llms: Sequence[LLM], version: str) -> list[tu
         ("price list", f"{prices.id}, digest {prices.digest}" if prices else "none"),
         ("billing", f"prompts are charged {_BILLINGS[plan.billing]} ({plan.billing})"),
         ("tokens counted by", ", ".join(dict.fromkeys(llm.counter for llm in llms))),
-        ("draws", f"{SCHEME}, seed {plan.seed}; {drawn}"),
+        ("draws", f"{SCHEME}, seed {plan.seed}; {kinds}"),
         (
             "intervals",
             f"{100 * plan.confidence:g} % over questions; of costs, ratios and areas {plan.resamples:,} resamples",
@@ -180,8 +170,8 @@ def _facts(comparison: Comparison, llms: Sequence[LLM], version: str) -> list[tu
 
 
 def _data(comparison: Comparison) -> dict[str, Any]:
-    told = _evaluations(comparison)
-    known = [name for name in AXES if any(cost(one, name) for one in told)]
+    evaluations = _evaluations(comparison)
+    known = [name for name in AXES if any(cost(one, name) for one in evaluations)]
     return {
         "axes": [dict(zip(("label", "short", "unit"), AXES[name], strict=True)) | {"key": name} for name in known],
         "axis": comparison.plan.axis,
@@ -197,16 +187,15 @@ def _data(comparison: Comparison) -> dict[str, Any]:
 
 
 def _points(curve: MethodCurve) -> list[dict[str, Any]]:
-
     return [_point(one, budget_label(curve.entry, one)) for one in curve.points]
 
 
-def _point(told: Evaluation, budget: str) -> dict[str, Any]:
+def _point(evaluation: Evaluation, budget: str) -> dict[str, Any]:
     return {
         "b": budget,
-        "x": {name: cost(told, name) for name in AXES},
-        "y": told.accuracy,
-        "low": told.accuracy_low,
-        "high": told.accuracy_high,
-        "kind": _kind(told),
+        "x": {name: cost(evaluation, name) for name in AXES},
+        "y": evaluation.accuracy,
+        "low": evaluation.accuracy_low,
+        "high": evaluation.accuracy_high,
+        "kind": _kind(evaluation),
     }

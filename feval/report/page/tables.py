@@ -1,4 +1,4 @@
-"""The tables of a report page as JSON values: cells carry what is shown and what they are sorted by."""
+"""The tables of a report page as JSON values: cells have their text and their sort key."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from feval.comparison.traces import budget_label
+from feval.report.tables.cost_axes import AXES, cost
 from feval.report.tables.results import ERROR_COLUMNS, ERROR_NOTES, estimate_note
 from feval.report.tables.tables import per_round_cell, per_round_column
 from feval.report.text import decimals_for, fixed, percent, plain_number, signed_points
@@ -14,24 +15,15 @@ if TYPE_CHECKING:
     from feval.comparison.comparison import Comparison
     from feval.evaluation.evaluation import Evaluation
 
-__all__ = ["UNITS", "cost", "page_tables"]
-
-UNITS = {"usd": "USD", "tokens": "tokens", "calls": "calls", "samples": "CoTs"}
-"""Cost axes and their units, per question."""
+__all__ = ["page_tables"]
 
 Cell = str | dict[str, Any] | None
 
 
-def cost(told: Evaluation, axis: str) -> float | None:
-    """Mean cost per question on one of the axes; `None` where it is not known."""
-    values = getattr(told, axis)
-    return None if values is None else float(values.mean())
-
-
 def page_tables(comparison: Comparison) -> list[dict[str, Any]]:
-    """Return the tables of a page, from left to right and top to bottom; those with nothing to say are left out."""
-    made = (_results, _errors, _frontier, _differences, _savings, _reaches, _ranking, _areas, _missing)
-    return [table for make in made if (table := make(comparison))["rows"]]
+    """Return the tables of a page in order, without empty ones."""
+    makers = (_results, _errors, _frontier, _differences, _savings, _reaches, _ranking, _areas, _missing)
+    return [table for make in makers if (table := make(comparison))["rows"]]
 
 
 def _table(
@@ -44,7 +36,7 @@ def _table(
     notes: Sequence[str] = (),
     pairs: str | None = None,
 ) -> dict[str, Any]:
-    """Columns that begin with "#" hold numbers; `pairs` is the method whose pairs a long table shows first."""
+    """A table; columns that begin with "#" hold numbers, and a long table shows the pairs of method `pairs` first."""
     heads = [{"name": column.removeprefix("#"), "number": column.startswith("#")} for column in columns]
     return {
         "id": name,
@@ -87,13 +79,12 @@ def _p_value(share: float) -> str:
 
 
 def _results(comparison: Comparison) -> dict[str, Any]:
-
-    told = [
+    points = [
         (curve.label, budget_label(curve.entry, point), point) for curve in comparison.curves for point in curve.points
     ]
-    told += [("single call", "", point) for point in comparison.baselines]
-    decimals = decimals_for(point.usd_per_question or 0.0 for _, _, point in told)
-    by_round = per_round_column((comparison.plan.billing, point) for _, _, point in told)
+    points += [("single call", "", point) for point in comparison.baselines]
+    decimals = decimals_for(point.usd_per_question or 0.0 for _, _, point in points)
+    by_round = per_round_column((comparison.plan.billing, point) for _, _, point in points)
     columns = (
         "method",
         "budget",
@@ -121,7 +112,7 @@ def _results(comparison: Comparison) -> dict[str, Any]:
             *((_per_round(point, decimals),) if by_round else ()),
             point.kind,
         )
-        for label, budget, point in told
+        for label, budget, point in points
     ]
     intro = "Every method at every budget; costs are means per question. Press a heading to sort."
     return _table("results", "Results", "Results", intro, columns, rows, comparison.warnings)
@@ -133,15 +124,14 @@ def _per_round(point: Evaluation, decimals: int) -> Cell:
 
 
 def _errors(comparison: Comparison) -> dict[str, Any]:
-
-    told = [
+    points = [
         (curve.label, budget_label(curve.entry, point), point) for curve in comparison.curves for point in curve.points
     ]
-    rows = [(label, budget, *map(_percent, point.errors().values())) for label, budget, point in told]
-    known = [row for row, (_, _, point) in zip(rows, told, strict=True) if None not in point.errors().values()]
+    rows = [(label, budget, *map(_percent, point.errors().values())) for label, budget, point in points]
+    known = [row for row, (_, _, point) in zip(rows, points, strict=True) if None not in point.errors().values()]
     notes = [
         estimate_note(f"{label} {budget}", point.errors_estimate)
-        for label, budget, point in told
+        for label, budget, point in points
         if point.errors_estimate
     ]
     intro = "Wrong answers in percent of all questions."
@@ -154,11 +144,10 @@ def _interval(comparison: Comparison) -> str:
 
 
 def _unit(comparison: Comparison) -> str:
-    return UNITS[comparison.plan.axis]
+    return AXES[comparison.plan.axis][1]
 
 
 def _frontier(comparison: Comparison) -> dict[str, Any]:
-
     curves = {curve.label: curve for curve in comparison.curves}
     rows = []
     for point in comparison.frontier:

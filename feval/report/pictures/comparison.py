@@ -1,4 +1,4 @@
-"""`comparison.png` and `comparison.svg`: the methods of a comparison, cost against accuracy, drawn the same way every time."""
+"""`comparison.png` and `comparison.svg`: the methods of a comparison, cost against accuracy, the same bytes every time."""
 
 from __future__ import annotations
 
@@ -7,15 +7,28 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.patches import Patch
+from matplotlib.patheffects import withStroke
 
-from feval.report.page.tables import cost
-from feval.report.pictures.drawing import heading, legend_columns, log_ticks, look, png, shortened, svg
-from feval.report.text import counted_questions, plain_number
+from feval.report.pictures.drawing import (
+    accuracy_axis,
+    heading,
+    legend_columns,
+    legend_label,
+    log_axis,
+    look,
+    new_figure,
+    png,
+    shortened,
+    svg,
+)
+from feval.report.tables.cost_axes import cost
+from feval.report.text import counted_questions
 
 if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
-
     from feval.comparison.comparison import Comparison, MethodCurve
     from feval.evaluation.evaluation import Evaluation
 
@@ -49,12 +62,11 @@ def comparison_png(comparison: Comparison, *, width: float = 6.4, dpi: int = 200
     """Draw a comparison and return the PNG's bytes.
 
     One line per method with its confidence band; a hollow circle for a single call of each LLM; the Pareto frontier as steps; the
-    pass@n ceiling of each LLM in grey. The legend stands below the axes. The bytes depend on the numbers and on
-    matplotlib's version only.
+    pass@n ceiling of each LLM in grey. The legend is below the axes.
 
     Args:
-        comparison: one curve at least.
-        width: of the picture, inches.
+        comparison: with one curve or more.
+        width: inches.
         dpi: dots per inch.
     """
     return png(lambda: _figure(comparison, width), dpi)
@@ -64,20 +76,16 @@ def comparison_svg(comparison: Comparison, *, width: float = 6.4) -> bytes:
     """The same picture as SVG.
 
     Args:
-        comparison: one curve at least.
-        width: of the picture, inches.
+        comparison: with one curve or more.
+        width: inches.
     """
     return svg(lambda: _figure(comparison, width))
 
 
 def _figure(comparison: Comparison, width: float) -> Figure:
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-
     entries = _entries(comparison)
     rows = -(-len(entries) // legend_columns(list(entries)))
-    figure = Figure(figsize=(width, 0.62 * width + 0.18 * rows), layout="constrained")
-    FigureCanvasAgg(figure)
+    figure = new_figure(width, 0.62 * width + 0.18 * rows)
     axes = figure.subplots()
     axis = comparison.plan.axis
     for position, ceiling in enumerate(comparison.ceilings):
@@ -88,19 +96,18 @@ def _figure(comparison: Comparison, width: float) -> Figure:
     _draw_frontier(axes, comparison)
     _draw_baselines(axes, comparison)
     _title(axes, comparison)
-    # Below the axes, where there is no data to hide.
     figure.legend(entries.values(), entries.keys(), loc="outside lower center", ncols=legend_columns(list(entries)))
     return figure
 
 
 def _placed(points: Sequence[Evaluation], axis: str) -> list[tuple[float, Evaluation]]:
-    """Points with their cost, those left out that have no place on a log axis."""
+    """Points with their costs, without those that a log axis cannot show."""
     costs = [(cost(point, axis), point) for point in points]
     return [(x, point) for x, point in costs if x is not None and x > 0]
 
 
 def _ends(point: Evaluation) -> tuple[float, float]:
-    """Ends of the band in per cent; a point without an interval has a band of no width."""
+    """Ends of the band in per cent; the accuracy itself without an interval."""
     low = point.accuracy if point.accuracy_low is None else point.accuracy_low
     high = point.accuracy if point.accuracy_high is None else point.accuracy_high
     return 100 * low, 100 * high
@@ -145,11 +152,9 @@ def _draw_frontier(axes: Axes, comparison: Comparison) -> None:
 
 
 def _draw_baselines(axes: Axes, comparison: Comparison) -> None:
-    """A hollow circle per LLM and its name, where it hides least."""
-    from matplotlib.patheffects import withStroke
-
+    """Draw a hollow circle per LLM, and its name where it hides least."""
     axis = comparison.plan.axis
-    axes.figure.canvas.draw()  # places depend on the layout
+    axes.figure.canvas.draw()  # positions depend on the layout
     crowd = _crowd(axes, comparison)
     for x, point in _placed(comparison.baselines, axis):
         y = 100 * point.accuracy
@@ -170,23 +175,23 @@ def _draw_baselines(axes: Axes, comparison: Comparison) -> None:
 
 
 def _crowd(axes: Axes, comparison: Comparison) -> Places:
-    """[K, 2] places in points along every line and at every marker, which names should keep clear of."""
+    """[K, 2] positions (in points) of lines and markers, which names should avoid."""
     axis = comparison.plan.axis
-    found = [np.zeros((0, 2))]
+    places = [np.zeros((0, 2))]
     for curve in (*comparison.curves, *comparison.ceilings):
         points = [(x, 100 * point.accuracy) for x, point in _placed(curve.points, axis)]
         if points:
             corners = axes.transData.transform(points) / _pixels(axes)
             shares = np.linspace(0, 1, 25)[:, None, None]
-            found.append((corners[:-1] * (1 - shares) + corners[1:] * shares).reshape(-1, 2))
-            found.append(np.repeat(corners, 12, axis=0))  # a marker counts for more than a piece of line
-    return np.concatenate(found)
+            places.append((corners[:-1] * (1 - shares) + corners[1:] * shares).reshape(-1, 2))
+            places.append(np.repeat(corners, 12, axis=0))  # a marker weighs more than a piece of line
+    return np.concatenate(places)
 
 
 def _quiet_place(
     axes: Axes, at: tuple[float, float], length: float, crowd: Places
 ) -> tuple[tuple[float, float], Places]:
-    """Where a name of some length (points) goes, as an offset of its left end from its point, and the crowd with it."""
+    """Offset of a name's left end from its point (in points) where it hides least, and the crowd including it."""
     here = axes.transData.transform(at) / _pixels(axes)
     box = axes.get_window_extent()
     ends = np.array([[box.x0, box.y0], [box.x1, box.y1]]) / _pixels(axes)
@@ -210,8 +215,6 @@ def _pixels(axes: Axes) -> float:
 
 
 def _frame(axes: Axes, comparison: Comparison) -> None:
-    from matplotlib.ticker import FixedLocator, FuncFormatter, MaxNLocator, NullLocator
-
     curves = [*comparison.curves, *comparison.ceilings]
     points = _placed(
         [*(point for curve in curves for point in curve.points), *comparison.baselines], comparison.plan.axis
@@ -222,17 +225,12 @@ def _frame(axes: Axes, comparison: Comparison) -> None:
         return
     low, high = min(x for x, _ in points), max(x for x, _ in points)
     margin = 1.6 if high < 1.2 * low else (high / low) ** 0.05
-    axes.set_xscale("log")
-    axes.set_xlim(low / margin, high * margin)
-    axes.xaxis.set_major_locator(FixedLocator(log_ticks(low / margin, high * margin)))
-    axes.xaxis.set_minor_locator(NullLocator())
-    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: plain_number(value)))
+    log_axis(axes, low / margin, high * margin)
     bottom, top = min(_ends(point)[0] for _, point in points), max(_ends(point)[1] for _, point in points)
-    # A flat curve is shown flat: eight points of accuracy at the least, or noise would fill the picture.
+    # A flat curve looks flat: the axis spans at least eight points of accuracy.
     room = max(0.05 * (top - bottom), (8 - (top - bottom)) / 2)
     axes.set_ylim(max(bottom - room, -1), min(top + room, 101))
-    axes.yaxis.set_major_locator(MaxNLocator(nbins=7, steps=[1, 2, 5, 10]))
-    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g} %" if -1e-9 < value < 100 + 1e-9 else ""))
+    accuracy_axis(axes)
 
 
 def _title(axes: Axes, comparison: Comparison) -> None:
@@ -249,10 +247,7 @@ def _title(axes: Axes, comparison: Comparison) -> None:
 
 
 def _entries(comparison: Comparison) -> dict[str, Any]:
-    """Label -> handle of everything in the picture."""
-    from matplotlib.lines import Line2D
-    from matplotlib.patches import Patch
-
+    """Label -> legend handle of everything in the picture."""
     entries: dict[str, Any] = {}
     for position, curve in enumerate(comparison.curves):
         colour, marker = look(position)
@@ -271,9 +266,8 @@ def _entries(comparison: Comparison) -> dict[str, Any]:
 
 
 def _legible(name: str, others: Collection[str]) -> str:
-    """A label short enough for the legend that no other entry has; matplotlib leaves out labels that begin with an underscore."""
-    name = shortened(name, _LONG_NAME)
-    name = f" {name}" if name.startswith("_") else name
+    """A legend label that no other entry has."""
+    name = legend_label(name, _LONG_NAME)
     while name in others:
         name += " "
     return name

@@ -1,58 +1,63 @@
-"""`couple.png`: what shared noise did, in four panels, drawn the same way every time."""
+"""`couple.png`: the effect of shared noise in four panels, byte for byte the same every time."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 
-from feval.report.pictures.drawing import DASHED, heading, legend_columns, log_ticks, look, png, shortened
+from feval.report.pictures.drawing import (
+    DASHED,
+    heading,
+    legend_columns,
+    log_ticks,
+    look,
+    new_figure,
+    png,
+    shortened,
+)
 from feval.report.tables.coupled import short_names
 from feval.report.text import counted, plain_number
 
 if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
-
-    from feval.forecast.coupled import Coupling
+    from feval.forecast.coupling_results import Coupling
 
 __all__ = ["coupling_png"]
 
 _GREY = "#666666"
 
 
-def coupling_png(told: Coupling, *, width: float = 9.6, dpi: int = 200) -> bytes:
+def coupling_png(coupling: Coupling, *, width: float = 9.6, dpi: int = 200) -> bytes:
     """Draw covariances, variances with the diagonal, errors against samples and win-rates, and return the PNG's bytes.
 
-    Without golds there are win-rates only.
+    Without golds, win-rates only.
 
     Args:
-        told: of `feval.forecast.coupled.couple`.
-        width: of the picture, inches.
+        coupling: from `couple`.
+        width: inches.
         dpi: dots per inch.
     """
-    return png(lambda: _figure(told, width), dpi)
+    return png(lambda: _figure(coupling, width), dpi)
 
 
-def _figure(told: Coupling, width: float) -> Figure:
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(width, (0.82 if told.pairs else 0.45) * width), layout="constrained")
-    FigureCanvasAgg(figure)
-    short = short_names(told.llms)
-    if told.pairs:
+def _figure(coupling: Coupling, width: float) -> Figure:
+    figure = new_figure(width, (0.82 if coupling.pairs else 0.45) * width)
+    short = short_names(coupling.llms)
+    if coupling.pairs:
         panels = figure.subplots(2, 2)
-        handles = _covariances(panels[0, 0], told)
-        _variances(panels[0, 1], told)
-        _errors(panels[1, 0], told)
-        _winrates(panels[1, 1], told)
-        names = [shortened(f"{short[first]} - {short[second]}", 60) for first, second in told.covariances]
+        handles = _covariances(panels[0, 0], coupling)
+        _variances(panels[0, 1], coupling)
+        _errors(panels[1, 0], coupling)
+        _winrates(panels[1, 1], coupling)
+        names = [shortened(f"{short[first]} - {short[second]}", 60) for first, second in coupling.covariances]
         figure.legend(handles, names, loc="outside lower center", ncols=legend_columns(names))
     else:  # without golds
-        _winrates(figure.subplots(), told)
+        _winrates(figure.subplots(), coupling)
     figure.suptitle(
-        shortened(f"coupled generation on {told.dataset}: {', '.join(short.values())}", 90),
+        shortened(f"coupled generation on {coupling.dataset}: {', '.join(short.values())}", 90),
         x=0.01,
         ha="left",
         fontweight="bold",
@@ -60,17 +65,17 @@ def _figure(told: Coupling, width: float) -> Figure:
     return figure
 
 
-def _covariances(axes: Axes, told: Coupling) -> list[Any]:
-    """The share of questions by covariance: few distinct values, so steps and not a smoothed density."""
+def _covariances(axes: Axes, coupling: Coupling) -> list[Any]:
+    """Share of questions by covariance, as steps: there are few distinct values."""
     handles = []
-    values = list(told.covariances.values())
+    values = list(coupling.covariances.values())
     low, high = min(v.min() for v in values), max(v.max() for v in values)
     edges = np.linspace(low, max(high, low + 1e-9), 25)
-    for position, own in enumerate(values):
+    for position, covariances in enumerate(values):
         colour, _ = look(position)
-        shares = np.histogram(own, edges)[0] / len(own)
+        shares = np.histogram(covariances, edges)[0] / len(covariances)
         handles.append(axes.stairs(100 * shares, edges, color=colour, linewidth=1.4, zorder=3))
-        axes.axvline(float(own.mean()), color=colour, linestyle=DASHED, linewidth=1.1, zorder=4)
+        axes.axvline(float(covariances.mean()), color=colour, linestyle=DASHED, linewidth=1.1, zorder=4)
     axes.axvline(0.0, color=_GREY, linewidth=0.8, zorder=1)
     axes.set_xlabel("covariance of being right, within a question")
     axes.set_ylabel("questions, %")
@@ -84,19 +89,19 @@ def _covariances(axes: Axes, told: Coupling) -> list[Any]:
     return handles
 
 
-def _variances(axes: Axes, told: Coupling) -> None:
-    top = max(float(own.max()) for own in told.variances.values()) * 1.08 or 1.0
+def _variances(axes: Axes, coupling: Coupling) -> None:
+    top = max(float(variances.max()) for variances in coupling.variances.values()) * 1.08 or 1.0
     axes.plot([0, top], [0, top], color=_GREY, linestyle=DASHED, linewidth=1.0, zorder=2)
-    for position, own in enumerate(told.variances.values()):
+    for position, variances in enumerate(coupling.variances.values()):
         colour, marker = look(position)
-        points, counts = np.unique(own, axis=1, return_counts=True)
-        # Values are few and the same for all pairs: side by side, or the last pair would hide the others.
-        aside = (position - (len(told.variances) - 1) / 2) * 0.013 * top
+        points, counts = np.unique(variances, axis=1, return_counts=True)
+        # All pairs share a few values, so pairs are drawn side by side.
+        aside = (position - (len(coupling.variances) - 1) / 2) * 0.013 * top
         sizes = 4 + 500 * counts / counts.sum()
         axes.scatter(
             points[0] + aside, points[1], s=sizes, color=colour, marker=marker, alpha=0.55, linewidth=0, zorder=3
         )
-        mean = own.mean(axis=1)
+        mean = variances.mean(axis=1)
         axes.scatter(
             [mean[0]], [mean[1]], s=60, color=colour, marker=marker, edgecolor="black", linewidth=0.9, zorder=5
         )
@@ -114,12 +119,10 @@ def _variances(axes: Axes, told: Coupling) -> None:
     )
 
 
-def _errors(axes: Axes, told: Coupling) -> None:
-    from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
-
+def _errors(axes: Axes, coupling: Coupling) -> None:
     sizes: list[float] = []
     errors: list[float] = []
-    for position, curve in enumerate(told.curves.values()):
+    for position, curve in enumerate(coupling.curves.values()):
         colour, _ = look(position)
         axes.plot(curve.samples, curve.coupled, color=colour, linewidth=1.6, zorder=4)
         axes.plot(curve.samples, curve.independent, color=colour, linewidth=1.3, linestyle=DASHED, zorder=3)
@@ -142,10 +145,10 @@ def _errors(axes: Axes, told: Coupling) -> None:
     )
 
 
-def _winrates(axes: Axes, told: Coupling) -> None:
-    count = len(told.llms)
+def _winrates(axes: Axes, coupling: Coupling) -> None:
+    count = len(coupling.llms)
     for half, (offset, face, label) in enumerate([(-0.14, "black", "coupled"), (0.14, "white", "independent")]):
-        entries = told.ranking[half * count : (half + 1) * count]
+        entries = coupling.ranking[half * count : (half + 1) * count]
         places = np.arange(count) + offset
         rates = np.array([100 * entry.winrate for entry in entries])
         ends = np.array([[100 * (e.winrate - e.low), 100 * (e.high - e.winrate)] for e in entries]).T
@@ -153,9 +156,11 @@ def _winrates(axes: Axes, told: Coupling) -> None:
             rates, places, xerr=np.maximum(ends, 0), fmt="o", color="black", markerfacecolor=face, markersize=5,
             linewidth=1.2, capsize=2.5, label=label, zorder=3,
         )  # fmt: skip
-    axes.set_yticks(np.arange(count), [shortened(name, 30) for name in short_names(told.llms).values()])
+    axes.set_yticks(np.arange(count), [shortened(name, 30) for name in short_names(coupling.llms).values()])
     axes.set_ylim(count - 0.5, -0.5)
     axes.set_xlabel("average win-rate, %")
     axes.legend(loc="best")
-    evidence = counted(told.ranked_questions, "question")
-    heading(axes, f"Win-rates by {told.compared_by}", (f"{evidence}; intervals: {100 * told.confidence:g} %", ""))
+    evidence = counted(coupling.ranked_questions, "question")
+    heading(
+        axes, f"Win-rates by {coupling.compared_by}", (f"{evidence}; intervals: {100 * coupling.confidence:g} %", "")
+    )

@@ -1,4 +1,4 @@
-"""`curve.png` and `curve.svg`: cost against accuracy, drawn the same way, byte for byte, every time."""
+"""`curve.png` and `curve.svg`: cost against accuracy, byte for byte the same every time."""
 
 from __future__ import annotations
 
@@ -7,19 +7,34 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from feval.report.pictures.drawing import DASHED, DOTTED, heading, legend_columns, log_ticks, look, png, shortened, svg
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.patches import Patch
+from matplotlib.patheffects import withStroke
+
+from feval.report.pictures.drawing import (
+    DASHED,
+    DOTTED,
+    accuracy_axis,
+    heading,
+    legend_columns,
+    legend_label,
+    log_axis,
+    look,
+    new_figure,
+    png,
+    shortened,
+    svg,
+)
 from feval.report.tables.tables import subtitles
-from feval.report.text import plain_number
 
 if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
-
     from feval.evaluation.curves import Curve, CurvePoint
 
 __all__ = ["curve_panels_png", "curves_png", "curves_svg"]
 
-_BEYOND = 1e6  # far right of every axis: the baseline runs to the edge
+_BEYOND = 1e6  # factor to the far right of every axis, so that the baseline runs to the edge
 _ROUND_COUNTS = frozenset({1, 5, 10, 20, 40, 80, 160, 320, 640})
 _FEW_POINTS = 6
 _MOST_COLUMNS = 4
@@ -29,7 +44,7 @@ _CROWDED_TICKS = 5
 
 @dataclass(frozen=True, slots=True)
 class _Axis:
-    """What the horizontal axis shows: a field of `CurvePoint` and its label."""
+    """A horizontal axis: a field of `CurvePoint` and its label."""
 
     field: str
     label: str
@@ -49,13 +64,11 @@ def curves_png(curves: Sequence[Curve], *, width: float = 6.4, dpi: int = 200) -
     """Draw cost against accuracy, one line per LLM, and return the PNG's bytes.
 
     Each line has its confidence band; the single CoT (n = 1) is a hollow marker with a dotted baseline to its right; pass@n, the
-    ceiling of everything that picks among n CoTs, is dashed. Where an LLM has no price, tokens take the place of USD, and
-    the axis says so. The bytes depend on the numbers and on matplotlib's version only: neither on a style file nor on the
-    date.
+    ceiling of every method that picks among n CoTs, is dashed. If an LLM has no price, the axis shows tokens instead of USD.
 
     Args:
-        curves: one at least, of one method on one dataset, each with a point at least.
-        width: of the picture, inches.
+        curves: one or more, of one method on one dataset, each with a point or more.
+        width: inches.
         dpi: dots per inch.
     """
     return png(lambda: _figure(curves, width), dpi)
@@ -66,7 +79,7 @@ def curves_svg(curves: Sequence[Curve], *, width: float = 6.4) -> bytes:
 
     Args:
         curves: as for `curves_png`.
-        width: of the picture, inches.
+        width: inches.
     """
     return svg(lambda: _figure(curves, width))
 
@@ -74,26 +87,21 @@ def curves_svg(curves: Sequence[Curve], *, width: float = 6.4) -> bytes:
 def curve_panels_png(panels: Sequence[Sequence[Curve]], *, width: float = 9.6, dpi: int = 160) -> bytes:
     """Draw cost against accuracy with a panel for each dataset, and return the PNG's bytes.
 
-    An LLM has the same colour and marker in every panel; the marker stands at the first point of its line (hollow) and the last.
-    Bands and ceilings are left out: one dataset at a time has room for them, see `curves_png`.
+    An LLM has the same colour and marker in every panel, at its first point (hollow) and its last. Bands and ceilings are left
+    out; `curves_png` has them.
 
     Args:
-        panels: the curves of each dataset, one at least, each with a point at least.
-        width: of the picture, inches.
+        panels: the curves of each dataset, one or more, each with a point or more.
+        width: inches.
         dpi: dots per inch.
     """
     return png(lambda: _panels(panels, width), dpi)
 
 
 def _panels(panels: Sequence[Sequence[Curve]], width: float) -> Figure:
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-    from matplotlib.lines import Line2D
-
     columns = min(_MOST_COLUMNS, math.ceil(math.sqrt(len(panels))))
     rows = math.ceil(len(panels) / columns)
-    figure = Figure(figsize=(width, 0.78 * width / columns * rows + 0.6), layout="constrained")
-    FigureCanvasAgg(figure)
+    figure = new_figure(width, 0.78 * width / columns * rows + 0.6)
     grid = figure.subplots(rows, columns, squeeze=False).ravel().tolist()
     axis = _horizontal([point for curves in panels for curve in curves for point in curve.points])
     places = {llm: place for place, llm in enumerate(dict.fromkeys(curve.llm for curves in panels for curve in curves))}
@@ -106,7 +114,7 @@ def _panels(panels: Sequence[Sequence[Curve]], width: float) -> Figure:
     for axes in grid[len(panels) :]:
         axes.set_axis_off()
     handles = [Line2D([], [], color=c, marker=m, markersize=5, linewidth=1.9) for c, m in map(look, places.values())]
-    labels = [f" {name}" if name.startswith("_") else name for name in (shortened(llm, 40) for llm in places)]
+    labels = [legend_label(llm, 40) for llm in places]
     fitting = int(_LETTERS_PER_INCH * width) // (9 + max(map(len, labels)))
     figure.legend(handles, labels, loc="outside lower center", ncols=max(1, min(columns, fitting)))
     return figure
@@ -130,11 +138,7 @@ def _draw_panel(axes: Axes, curves: Sequence[Curve], axis: _Axis, places: Mappin
 
 
 def _figure(curves: Sequence[Curve], width: float) -> Figure:
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(width, 0.72 * width), layout="constrained")
-    FigureCanvasAgg(figure)
+    figure = new_figure(width, 0.72 * width)
     axes = figure.subplots()
     points = [point for curve in curves for point in curve.points]
     axis = _horizontal(points)
@@ -148,7 +152,7 @@ def _figure(curves: Sequence[Curve], width: float) -> Figure:
 
 
 def _horizontal(points: Sequence[CurvePoint]) -> _Axis:
-    """Return the first axis on which every point is a positive number: a log axis has no place for others."""
+    """Return the first axis on which every point is positive, as a log axis needs."""
     return next((axis for axis in _AXES if all(axis.of(point) > 0 for point in points)), _AXES[-1])
 
 
@@ -172,7 +176,7 @@ def _draw(axes: Axes, points: Sequence[CurvePoint], axis: _Axis, position: int, 
 
 
 def _low(point: CurvePoint) -> float:
-    """Lower end of the band in per cent; a point without an interval has a band of no width."""
+    """Lower end of the band in per cent; the accuracy itself without an interval."""
     return 100 * (point.accuracy if point.accuracy_low is None else point.accuracy_low)
 
 
@@ -181,7 +185,7 @@ def _high(point: CurvePoint) -> float:
 
 
 def _landmarks(points: Sequence[CurvePoint]) -> list[CurvePoint]:
-    """Return the points that carry a marker: all of a few, else the ends and the round numbers of CoTs between them."""
+    """Return the points with a marker: all of a few, else the ends and round numbers of CoTs."""
     if len(points) <= _FEW_POINTS:
         return list(points)
     ends = {points[0].n, points[-1].n}
@@ -191,13 +195,11 @@ def _landmarks(points: Sequence[CurvePoint]) -> list[CurvePoint]:
 def _mark(
     axes: Axes, point: CurvePoint, axis: _Axis, colour: str, marker: str, name: str, *, single: bool, last: bool
 ) -> None:
-    """Draw a marker and its name: below it, or right above the last one, so that no line runs through it."""
-    from matplotlib.patheffects import withStroke
-
+    """Draw a marker and its name below it, or above to the right of the last one, clear of the line."""
     x, y = axis.of(point), 100 * point.accuracy
     if single:
         axes.plot([x, _BEYOND * x], [y, y], color=colour, linestyle=DOTTED, linewidth=1.2, zorder=3)
-    long = "=" in name and len(name) > 8  # centred, it would run into the numbers of the axis
+    long = "=" in name and len(name) > 8  # a centred one would run into the tick labels
     fill = "white" if single else colour
     axes.plot([x], [y], marker=marker, markersize=5, color=colour, markerfacecolor=fill, markeredgewidth=1.3, zorder=5)
     axes.annotate(
@@ -215,31 +217,21 @@ def _mark(
 
 
 def _frame_horizontal(axes: Axes, axis: _Axis, values: Sequence[float], field: str) -> None:
-    from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
-
     low, high = min(values), max(values)
     margin = 1.6 if high < 1.2 * low else (high / low) ** 0.06
-    low, high = low / margin, high * margin**2  # the name of the last marker stands to its right
-    axes.set_xscale("log")
-    axes.set_xlim(low, high)
-    axes.xaxis.set_major_locator(FixedLocator(log_ticks(low, high)))
-    axes.xaxis.set_minor_locator(NullLocator())
-    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: plain_number(value)))
+    low, high = low / margin, high * margin**2  # room for the name right of the last marker
+    log_axis(axes, low, high)
     name = "CoTs per question, n" if field == "n" else field
     axes.set_xlabel(axis.label.format(field=name))
 
 
 def _frame_vertical(axes: Axes, points: Sequence[CurvePoint]) -> None:
-    from matplotlib.ticker import FuncFormatter, MaxNLocator
-
     low = min(_low(point) for point in points)
     high = max(max(_high(point), 100 * (point.pass_at_n or 0.0)) for point in points)
-    # A flat curve is shown flat: eight points of accuracy at the least, or noise would fill the picture.
+    # A flat curve looks flat: the axis spans at least eight points of accuracy.
     room = max(0.06 * (high - low), (8 - (high - low)) / 2)
     axes.set_ylim(max(low - room, -0.04 * high), min(high + room, 100 + 0.05 * (high - low + 2 * room)))
-    axes.yaxis.set_major_locator(MaxNLocator(nbins=7, steps=[1, 2, 5, 10]))
-    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g} %" if -1e-9 < value < 100 + 1e-9 else ""))
-    axes.set_ylabel("accuracy")
+    accuracy_axis(axes)
 
 
 def _label(axes: Axes, curves: Sequence[Curve]) -> None:
@@ -250,14 +242,11 @@ def _label(axes: Axes, curves: Sequence[Curve]) -> None:
 
 def _legend(figure: Figure, curves: Sequence[Curve]) -> None:
     """Put the legend below the axes, where there is no data to hide."""
-    from matplotlib.lines import Line2D
-
     handles: list[Any] = [
         Line2D([], [], color=colour, marker=marker, markersize=5, linewidth=1.9)
         for colour, marker in map(look, range(len(curves)))
     ]
-    # matplotlib leaves out labels that begin with an underscore.
-    labels = [f" {name}" if name.startswith("_") else name for name in (shortened(curve.llm, 40) for curve in curves)]
+    labels = [legend_label(curve.llm, 40) for curve in curves]
     meanings = _meanings(curves)
     handles += meanings.values()
     labels += meanings
@@ -265,10 +254,7 @@ def _legend(figure: Figure, curves: Sequence[Curve]) -> None:
 
 
 def _meanings(curves: Sequence[Curve]) -> dict[str, Any]:
-    """Return label -> handle of what a line, band or marker means, whichever LLM's it is."""
-    from matplotlib.lines import Line2D
-    from matplotlib.patches import Patch
-
+    """Return label -> legend handle for the kinds of lines, bands and markers."""
     grey, confidence = "#666666", curves[0].confidence
     band = Patch(facecolor=grey, alpha=0.25, linewidth=0)
     ceiling = Line2D([], [], color=grey, linestyle=DASHED, linewidth=1.2)

@@ -1,4 +1,4 @@
-"""What all pictures share: palette, markers, fonts, ticks; fixed, so that the same numbers give the same bytes every day."""
+"""What all pictures share: palette, markers, fonts, axes. Fixed, so that the same numbers always give the same bytes."""
 
 from __future__ import annotations
 
@@ -7,29 +7,36 @@ import math
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from feval.report.text import visible
+import matplotlib as mpl
+from matplotlib.axes import Axes
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+from matplotlib.ticker import FixedLocator, FuncFormatter, MaxNLocator, NullLocator
 
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
+from feval.report.text import plain_number, visible
 
 __all__ = [
     "COLOURS",
     "DASHED",
     "DOTTED",
     "MARKERS",
+    "accuracy_axis",
     "heading",
     "legend_columns",
+    "legend_label",
+    "log_axis",
     "log_ticks",
     "look",
+    "new_figure",
     "own_style",
     "png",
     "shortened",
     "svg",
 ]
 
-# Okabe and Ito's palette (2008), told apart with every common colour blindness; its yellow is too light for a line.
+# Okabe and Ito's palette (2008), safe for common colour blindness; without its yellow, which is too light for a line.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#000000")
 MARKERS = ("o", "s", "^", "D", "v", "P", "X")
 
@@ -38,7 +45,7 @@ DOTTED = (0, (1, 1.6))
 _ENOUGH_TICKS = 4
 
 _STYLE: dict[Any, Any] = {
-    "font.family": "DejaVu Sans",  # ships with matplotlib, so the picture is the same on every machine
+    "font.family": "DejaVu Sans",  # ships with matplotlib, so pictures are the same on every machine
     "font.size": 9,
     "axes.titlesize": 10.5,
     "axes.labelsize": 9.5,
@@ -54,7 +61,7 @@ _STYLE: dict[Any, Any] = {
     "xtick.labelcolor": "black",
     "ytick.labelcolor": "black",
     "legend.frameon": False,
-    "svg.hashsalt": "feval",  # names of SVG elements are hashes of their content and this, which would otherwise be random
+    "svg.hashsalt": "feval",  # ids of SVG elements are hashes of their content and this salt, which is random by default
     "svg.fonttype": "path",
     "legend.fontsize": 8.5,
     "text.parse_math": False,  # a dollar sign in a name is a dollar sign
@@ -62,19 +69,18 @@ _STYLE: dict[Any, Any] = {
 
 
 def png(draw: Callable[[], Figure], dpi: int) -> bytes:
-    """Draw a picture in our style and return the PNG's bytes, which depend on it and on matplotlib's version only."""
-    # Software would name matplotlib's version; there is no creation date in a PNG by default.
+    """Draw a picture in our style and return the PNG's bytes, which depend on matplotlib's version but not on the date."""
     return _saved(draw, format="png", dpi=dpi, metadata={"Software": None})
 
 
 def svg(draw: Callable[[], Figure]) -> bytes:
-    """The same as SVG; letters are drawn as shapes, so that it looks alike everywhere."""
+    """Draw a picture in our style and return the SVG's bytes; letters are shapes, so it looks the same everywhere."""
     return _saved(draw, format="svg", metadata={"Date": None, "Creator": None})
 
 
 def _saved(draw: Callable[[], Figure], **how: Any) -> bytes:
     with own_style(), warnings.catch_warnings():
-        # A name in a script that DejaVu lacks is drawn with boxes; that is no reason to warn on the terminal.
+        # Names in a script that DejaVu lacks are drawn as boxes, without a warning.
         warnings.filterwarnings("ignore", message="Glyph .* missing")
         out = io.BytesIO()
         draw().savefig(out, **how)
@@ -83,13 +89,35 @@ def _saved(draw: Callable[[], Figure], **how: Any) -> bytes:
 
 @contextmanager
 def own_style() -> Iterator[None]:
-    """Draw with matplotlib's defaults and ours, whatever the user's style file says (usetex, fonts, sizes)."""
-    import matplotlib as mpl
-
+    """Draw with matplotlib's defaults and our style, ignoring the user's style file (usetex, fonts, sizes)."""
     with mpl.rc_context():
         mpl.rcdefaults()
         mpl.rcParams.update(_STYLE)
         yield
+
+
+def new_figure(width: float, height: float) -> Figure:
+    """Return an empty figure of so many inches that is drawn without a display."""
+    figure = Figure(figsize=(width, height), layout="constrained")
+    FigureCanvasAgg(figure)
+    return figure
+
+
+def log_axis(axes: Axes, low: float, high: float, *, whole: bool = False) -> None:
+    """Make the horizontal axis logarithmic from `low` to `high`; `whole` keeps ticks at whole numbers if there are any."""
+    ticks = log_ticks(low, high)
+    axes.set_xscale("log")
+    axes.set_xlim(low, high)
+    axes.xaxis.set_major_locator(FixedLocator([tick for tick in ticks if whole and float(tick).is_integer()] or ticks))
+    axes.xaxis.set_minor_locator(NullLocator())
+    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: plain_number(value)))
+
+
+def accuracy_axis(axes: Axes, *, bins: int = 7) -> None:
+    """Label the vertical axis as an accuracy in per cent, with at most so many intervals between ticks."""
+    axes.yaxis.set_major_locator(MaxNLocator(nbins=bins, steps=[1, 2, 5, 10]))
+    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g} %" if -1e-9 < value < 100 + 1e-9 else ""))
+    axes.set_ylabel("accuracy")
 
 
 def look(position: int) -> tuple[str, str]:
@@ -98,7 +126,7 @@ def look(position: int) -> tuple[str, str]:
 
 
 def log_ticks(low: float, high: float) -> list[float]:
-    """Return round numbers between `low` and `high`: the coarsest set that has four of them, the finest if none has."""
+    """Return round numbers between `low` and `high`: the coarsest set with four of them, or else the finest set."""
     decades = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
     ticks: list[float] = []
     for digits in ((1,), (1, 3), (1, 2, 5), (1, 1.5, 2, 3, 5, 7)):
@@ -110,18 +138,24 @@ def log_ticks(low: float, high: float) -> list[float]:
 
 
 def shortened(text: str, length: int) -> str:
-    """Return at most so many characters of a text, safe to show."""
+    """Return a text cut to a length, safe to show."""
     text = visible(text)
     return text if len(text) <= length else f"{text[: length - 1]}…"
 
 
+def legend_label(name: str, length: int) -> str:
+    """Return a name for a legend; matplotlib leaves out labels that begin with an underscore, so a blank goes before it."""
+    name = shortened(name, length)
+    return f" {name}" if name.startswith("_") else name
+
+
 def legend_columns(labels: Sequence[str]) -> int:
-    """Return how many legend entries fit side by side: a line holds about 100 letters, a handle takes 9 of them."""
+    """Return how many legend entries fit side by side: a line has about 100 letters, a handle takes 9 of them."""
     return max(1, min(4 if len(labels) == 4 else 3, 100 // (9 + max(map(len, labels)))))
 
 
 def heading(axes: Any, title: str, lines: Sequence[str], *, longest: int = 110) -> None:
-    """Put a title above a picture, and small lines between the two; what is too long is cut, and never squeezes the axes."""
+    """Put a title and small lines above a picture; long ones are cut and never squeeze the axes."""
     axes.set_title(shortened(title, 66), loc="left", fontweight="bold", pad=29)
     small = axes.annotate(
         "\n".join(shortened(line, longest) for line in lines),

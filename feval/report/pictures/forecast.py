@@ -1,18 +1,30 @@
-"""`estimate.png`: estimated vote curves over the curve of the whole pool, drawn the same way every time."""
+"""`estimate.png`: estimated vote curves over the curve of the whole pool, byte for byte the same every time."""
 
 from __future__ import annotations
 
 import math
 from typing import TYPE_CHECKING, Any
 
-from feval.report.pictures.drawing import COLOURS, DASHED, DOTTED, heading, legend_columns, log_ticks, look, png
-from feval.report.text import counted, plain_number
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.patches import Patch
+
+from feval.report.pictures.drawing import (
+    COLOURS,
+    DASHED,
+    DOTTED,
+    accuracy_axis,
+    heading,
+    legend_columns,
+    log_axis,
+    look,
+    new_figure,
+    png,
+)
+from feval.report.text import counted
 
 if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
-
-    from feval.forecast import Estimate, Forecast
+    from feval.forecast import EstimatedCurve, Forecast
 
 __all__ = ["forecast_png"]
 
@@ -25,63 +37,57 @@ _WHISKERS = 1.025
 def forecast_png(forecast: Forecast, *, width: float = 6.8, dpi: int = 200) -> bytes:
     """Draw the estimates over votes M and return the PNG's bytes.
 
-    The pool's plurality is a thick black line, its majority of right calls a dashed one; both end where the pool does. Each
-    estimate has its colour, and its interval as a band or, where there are many, as a whisker at its last point. The two-call
-    bounds are two lines within the band of their region. What is right of the dotted line at M = G is extrapolated.
+    The pool's plurality is a thick black line, its majority of right calls a dashed one. Each estimate has a colour, and its
+    interval as a band or, if there are many, a whisker at its last point. The two-call bounds are two lines within the band of
+    their region. Points right of the dotted line at M = G are extrapolated.
 
     Args:
-        forecast: with an estimate at least.
-        width: of the picture, inches.
+        forecast: with one estimate or more.
+        width: inches.
         dpi: dots per inch.
     """
     return png(lambda: _figure(forecast, width), dpi)
 
 
 def _figure(forecast: Forecast, width: float) -> Figure:
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(width, 0.74 * width), layout="constrained")
-    FigureCanvasAgg(figure)
+    figure = new_figure(width, 0.74 * width)
     axes = figure.subplots()
     handles: dict[str, Any] = {}
     few = len(forecast.estimates) <= _FEW
-    for position, own in enumerate(forecast.estimates):
-        if any(point.low is not None for point in own.points):
-            handles[own.method] = _draw(axes, own, position, few=few)
+    for position, curve in enumerate(forecast.estimates):
+        if any(point.low is not None for point in curve.points):
+            handles[curve.method] = _draw(axes, curve, position, few=few)
     handles |= _draw_pool(axes, forecast)
     axes.axvline(forecast.g, color="#666666", linestyle=DOTTED, linewidth=1.1, zorder=1)
     _frame(axes, forecast)
     _label(axes, forecast)
     names = list(handles)
-    if not names:  # nothing is known of any M that was asked for
+    if not names:  # no M has a known value
         return figure
     figure.legend([handles[name] for name in names], names, loc="outside lower center", ncols=legend_columns(names))
     return figure
 
 
-def _draw(axes: Axes, own: Estimate, position: int, *, few: bool) -> Any:
-    from matplotlib.patches import Patch
-
-    colour, marker = look(position) if position < len(COLOURS) - 1 else ("#8C510A", "X")  # black is the pool's
-    m = [point.m for point in own.points]
-    low, high = ([_number(end) for end in ends] for ends in zip(*((p.low, p.high) for p in own.points), strict=True))
-    bounds = own.method == "two-call"
-    if len(m) == 1 and bounds:  # a band of no width would not be seen
+def _draw(axes: Axes, curve: EstimatedCurve, position: int, *, few: bool) -> Any:
+    colour, marker = look(position) if position < len(COLOURS) - 1 else ("#8C510A", "X")  # the pool is black
+    m = [point.m for point in curve.points]
+    low, high = ([_number(end) for end in ends] for ends in zip(*((p.low, p.high) for p in curve.points), strict=True))
+    bounds = curve.method == "two-call"
+    if len(m) == 1 and bounds:  # a band at a single M is invisible
         axes.vlines(m, low, high, color=colour, linewidth=6, alpha=0.35, zorder=1.5)
     elif len(m) > 1 and (few or bounds):
         axes.fill_between(m, low, high, color=colour, alpha=0.14, linewidth=0, zorder=1.5)
-    else:  # bands upon bands are grey: one whisker per estimate, right of its last point
+    else:  # too many bands: one whisker per estimate, right of its last point
         known = [place for place, end in enumerate(low) if not math.isnan(end)]
         for last in known[-1:]:
             at = m[last] * _WHISKERS ** (1 + (position if last == len(m) - 1 else 0))
             axes.vlines(at, low[last], high[last], color=colour, linewidth=1.6, alpha=0.8, zorder=4)
     if bounds:
-        lower, upper = [_number(p.bound_low) for p in own.points], [_number(p.bound_high) for p in own.points]
+        lower, upper = [_number(p.bound_low) for p in curve.points], [_number(p.bound_high) for p in curve.points]
         for end in (lower, upper):
             axes.plot(m, end, color=colour, linewidth=1.1, marker="_" if len(m) == 1 else None, zorder=3)
         return Patch(facecolor=colour, alpha=0.35, edgecolor=colour, linewidth=1.1)
-    values = [_number(point.accuracy) for point in own.points]
+    values = [_number(point.accuracy) for point in curve.points]
     every = max(1, math.ceil(len(m) / _POINTS))
     offset = position % every
     [line] = axes.plot(
@@ -91,7 +97,7 @@ def _draw(axes: Axes, own: Estimate, position: int, *, few: bool) -> Any:
 
 
 def _draw_pool(axes: Axes, forecast: Forecast) -> dict[str, Any]:
-    pool, drawn = forecast.pool, {}
+    pool, handles = forecast.pool, {}
     kinds = {own.of for own in forecast.estimates}
     for kind, values, style in (("plurality", pool.plurality, "-"), ("majority", pool.majority, DASHED)):
         if (kind in kinds or kind == "plurality") and any(value is not None for value in values):
@@ -100,8 +106,8 @@ def _draw_pool(axes: Axes, forecast: Forecast) -> dict[str, Any]:
             )
             if sum(value is not None for value in values) == 1:
                 line.set_marker("o")
-            drawn["whole pool" if kind == "plurality" else "whole pool, majority"] = line
-    return drawn
+            handles["whole pool" if kind == "plurality" else "whole pool, majority"] = line
+    return handles
 
 
 def _number(value: float | None) -> float:
@@ -109,23 +115,14 @@ def _number(value: float | None) -> float:
 
 
 def _frame(axes: Axes, forecast: Forecast) -> None:
-    from matplotlib.ticker import FixedLocator, FuncFormatter, MaxNLocator, NullLocator
-
     low, high = forecast.m[0], forecast.m[-1]
     margin = 1.06 if high > low else 1.6
     beyond = margin * _WHISKERS ** len(forecast.estimates)
-    axes.set_xscale("log")
-    axes.set_xlim(low / margin, high * beyond)
-    ticks = log_ticks(low / margin, high * beyond)
-    axes.xaxis.set_major_locator(FixedLocator([tick for tick in ticks if float(tick).is_integer()] or ticks))
-    axes.xaxis.set_minor_locator(NullLocator())
-    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: plain_number(value)))
+    log_axis(axes, low / margin, high * beyond, whole=True)
     axes.set_xlabel("votes M (log scale)")
     bottom, top = _vertical(forecast)
     axes.set_ylim(bottom, top)
-    axes.yaxis.set_major_locator(MaxNLocator(nbins=8, steps=[1, 2, 5, 10]))
-    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g} %" if -1e-9 < value < 100 + 1e-9 else ""))
-    axes.set_ylabel("accuracy")
+    accuracy_axis(axes, bins=8)
     if not low <= forecast.g <= high:
         return
     axes.annotate(
@@ -140,8 +137,8 @@ def _frame(axes: Axes, forecast: Forecast) -> None:
 
 def _vertical(forecast: Forecast) -> tuple[float, float]:
     values = [v for v in (*forecast.pool.plurality, *forecast.pool.majority) if v is not None]
-    for own in forecast.estimates:
-        for point in own.points:
+    for curve in forecast.estimates:
+        for point in curve.points:
             values += [
                 v for v in (point.accuracy, point.bound_low, point.bound_high, point.low, point.high) if v is not None
             ]

@@ -1,4 +1,4 @@
-"""Results as plain-text tables, CSV and Parquet. PyArrow is loaded on first use: `tables.results_parquet(...)`."""
+"""Results as plain-text tables, CSV and Parquet. PyArrow is loaded on first use: `tables.curve_parquet(...)`."""
 
 from __future__ import annotations
 
@@ -8,7 +8,11 @@ from feval.lazy import lazy_names
 
 if TYPE_CHECKING:
     from feval.report.tables.comparison_parquet import questions_parquet, results_parquet
+    from feval.report.tables.parquet import curve_parquet, table_bytes
 
-__all__ = ["questions_parquet", "results_parquet"]
+__all__ = ["curve_parquet", "questions_parquet", "results_parquet", "table_bytes"]
 
-__getattr__, __dir__ = lazy_names(__name__, {"comparison_parquet": ("questions_parquet", "results_parquet")})
+__getattr__, __dir__ = lazy_names(
+    __name__,
+    {"comparison_parquet": ("questions_parquet", "results_parquet"), "parquet": ("curve_parquet", "table_bytes")},
+)

@@ -1,4 +1,4 @@
-"""What a second extraction changed, for people."""
+"""Tables of what a second extraction changed."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _NONE = "-"
 
 
 def changes_tables(extraction: Extraction) -> list[Table]:
-    """Return the tables of `feval extract`: what changed for each LLM, golds that changed, examples of answers that did."""
+    """Return the tables of `feval extract`: changes per LLM, changed golds, examples of changed answers."""
     return [table for table in (_counts(extraction), _golds(extraction), _examples(extraction)) if table.rows]
 
 
@@ -77,7 +77,7 @@ def _examples(extraction: Extraction) -> Table:
 
 
 def _key(value: str | None) -> str:
-    """An answer in a cell: in quotes, so that no answer (a dash) and an answer "-" differ."""
+    """Quote an answer for a cell, so that no answer (a dash) differs from the answer "-"."""
     if value is None:
         return _NONE
     return repr(value if len(value) <= 40 else f"{value[:37]}...")

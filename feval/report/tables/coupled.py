@@ -2,58 +2,53 @@
 
 from __future__ import annotations
 
-import csv
 import dataclasses
-import io
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from feval.forecast.coupled import CoupledPair
+from feval.forecast.coupling_results import CoupledPair
+from feval.report.tables.csv import csv_text
 from feval.report.tables.tables import Column, Table
 from feval.report.text import counted, fixed, percent
 
 if TYPE_CHECKING:
-    from feval.forecast.coupled import Coupling, RankedLLM
+    from feval.forecast.coupling_results import Coupling, RankedLLM
 
 __all__ = ["coupling_csv", "coupling_tables", "short_names"]
 
 
 def short_names(llms: Sequence[str]) -> dict[str, str]:
-    """LLM -> its name without its maker and variant, where that still tells all apart."""
+    """LLM -> its name without maker and variant, or the full name if short names are not unique."""
     short = {name: name.partition("@")[0].rpartition("/")[2] for name in llms}
     return short if len(set(short.values())) == len(short) else {name: name for name in llms}
 
 
-def coupling_tables(told: Coupling) -> list[Table]:
-    """Pairs with their variances, what coupling saves (both where there are golds), and ranks under both schemes."""
-    return [_pairs(told), _savings(told), _ranks(told)] if told.pairs else [_ranks(told)]
+def coupling_tables(coupling: Coupling) -> list[Table]:
+    """Tables of pairs and of what coupling saves (both only with golds), and of ranks under both schemes."""
+    return [_pairs(coupling), _savings(coupling), _ranks(coupling)] if coupling.pairs else [_ranks(coupling)]
 
 
-def coupling_csv(told: Coupling) -> str:
-    """Return every figure of every pair and area as CSV."""
-    out = io.StringIO()
-    writer = csv.writer(out, lineterminator="\n")
+def coupling_csv(coupling: Coupling) -> str:
+    """Return all numbers of every pair and area as CSV."""
     names = [field.name for field in dataclasses.fields(CoupledPair)]
-    writer.writerow(names)
-    writer.writerows(["" if (v := getattr(pair, name)) is None else v for name in names] for pair in told.pairs)
-    return out.getvalue()
+    return csv_text(names, ([getattr(pair, name) for name in names] for pair in coupling.pairs))
 
 
-def _pairs(told: Coupling) -> Table:
+def _pairs(coupling: Coupling) -> Table:
     names = ("questions", "difference", "covariance", "interval", "of answer laws", "coupled", "independent", "ratio")
     source = (
         "recordings with noise of their own"
-        if told.independent_from == "recordings"
+        if coupling.independent_from == "recordings"
         else "other calls of the same recordings"
     )
     return Table(
-        title=f"Variance of the difference in being right on {told.dataset}, noise {told.noise[0]} {told.noise[1]}",
+        title=f"Variance of the difference in being right on {coupling.dataset}, noise {coupling.noise[0]} {coupling.noise[1]}",
         columns=(Column("LLMs"), Column("area"), *(Column(name, number=True) for name in names)),
-        rows=tuple((_names(pair, told), *_variance_row(pair)) for pair in told.pairs),
+        rows=tuple((_names(pair, coupling), *_variance_row(pair)) for pair in coupling.pairs),
         notes=(
             "difference: of accuracies; covariance: of being right, within a question, under shared noise",
             "of answer laws: the covariance if each answer were one token; the variances are over questions and noise",
-            f"independent pairs: {source}; intervals: {100 * told.confidence:g} %, over questions",
+            f"independent pairs: {source}; intervals: {100 * coupling.confidence:g} %, over questions",
         ),
     )
 
@@ -73,20 +68,14 @@ def _variance_row(pair: CoupledPair) -> tuple[str, ...]:
     )
 
 
-def _savings(told: Coupling) -> Table:
+def _savings(coupling: Coupling) -> Table:
     names = (
-        "independent pairs",
-        "mean |error|",
-        "coupled pairs",
-        "ratio",
-        "interval",
-        "same answer %",
-        "independent %",
-    )
+        "independent pairs", "mean |error|", "coupled pairs", "ratio", "interval", "same answer %", "independent %",
+    )  # fmt: skip
     return Table(
         title="Pairs of calls for the same error of the estimated difference",
         columns=(Column("LLMs"), Column("area"), *(Column(name, number=True) for name in names)),
-        rows=tuple((_names(pair, told), *_saving_row(pair)) for pair in told.pairs),
+        rows=tuple((_names(pair, coupling), *_saving_row(pair)) for pair in coupling.pairs),
         notes=(
             "errors: exact, over all choices of so many of the recorded pairs; ratio: coupled for each independent pair",
         ),
@@ -109,31 +98,20 @@ def _saving_row(pair: CoupledPair) -> tuple[str, ...]:
     )
 
 
-def _ranks(told: Coupling) -> Table:
-    names = (
-        "rank",
-        "win-rate %",
-        "interval",
-        "ties %",
-        "Bradley-Terry",
-        "rank",
-        "win-rate %",
-        "interval",
-        "ties %",
-        "Bradley-Terry",
-    )
-    count = len(told.llms)
-    halves = told.ranking[:count], told.ranking[count:]
+def _ranks(coupling: Coupling) -> Table:
+    names = ("rank", "win-rate %", "interval", "ties %", "Bradley-Terry") * 2
+    count = len(coupling.llms)
+    halves = coupling.ranking[:count], coupling.ranking[count:]
     order = sorted(range(count), key=lambda place: (halves[0][place].rank, -halves[0][place].winrate))
-    if told.changes:
-        moved = "; ".join(f"{first} and {second} (p = {p:.3g})" for first, second, p in told.changes)
+    if coupling.changes:
+        moved = "; ".join(f"{first} and {second} (p = {p:.3g})" for first, second, p in coupling.changes)
         change = f"change places between the two: {moved}; Holm's p over {counted(count * (count - 1) // 2, 'pair')}"
     else:
         change = "no two LLMs change places between the two"
     return Table(
-        title=f"Average win-rates by {told.compared_by}: coupled, then independent",
+        title=f"Average win-rates by {coupling.compared_by}: coupled, then independent",
         columns=(Column("LLM"), *(Column(name, number=True) for name in names)),
-        rows=tuple((told.llms[place], *_rank(halves[0][place]), *_rank(halves[1][place])) for place in order),
+        rows=tuple((coupling.llms[place], *_rank(halves[0][place]), *_rank(halves[1][place])) for place in order),
         notes=(
             "ranks: LLMs whose intervals overlap share one; a span is the interval of the rank",
             f"win-rate: share of comparisons won, averaged over the other LLMs; {change}",
@@ -147,6 +125,6 @@ def _rank(entry: RankedLLM) -> tuple[str, ...]:
     return rank, percent(entry.winrate), span, percent(entry.ties), fixed(entry.strength, 3)
 
 
-def _names(pair: CoupledPair, told: Coupling) -> str:
-    short = short_names(told.llms)
+def _names(pair: CoupledPair, coupling: Coupling) -> str:
+    short = short_names(coupling.llms)
     return f"{short[pair.first]} - {short[pair.second]}"

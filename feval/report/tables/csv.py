@@ -1,16 +1,16 @@
-"""`curve.csv`: the points of a curve, every float in full, so that the picture can be redrawn from it."""
+"""CSV text, and `curve.csv`: the points of a curve, floats in full, so that the picture can be redrawn from it."""
 
 from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from feval.evaluation.curves import Curve, CurvePoint
 
-__all__ = ["POINT_COLUMNS", "curve_csv", "curves_csv"]
+__all__ = ["POINT_COLUMNS", "csv_text", "curve_csv", "curves_csv"]
 
 POINT_COLUMNS = (
     "n",
@@ -22,21 +22,22 @@ POINT_COLUMNS = (
     "pass_at_n",
     "kind",
 )
-"""The columns of `curve.csv`, in order; an empty cell is a number that is not known (such as USD without a price)."""
+"""The columns of `curve.csv`, in order; an empty cell is an unknown number (such as USD without a price)."""
 
 
 def curve_csv(curve: Curve) -> str:
-    """Return the CSV text of one curve: the header of `POINT_COLUMNS`, one line per point, LF line ends."""
-    return _csv(POINT_COLUMNS, [_cells(point) for point in curve.points])
+    """Return the CSV text of one curve: the header of `POINT_COLUMNS`, then one line per point."""
+    return csv_text(POINT_COLUMNS, [_cells(point) for point in curve.points])
 
 
 def curves_csv(curves: Sequence[Curve]) -> str:
-    """Return the CSV text of several curves: columns `dataset` and `llm` stand before `POINT_COLUMNS`."""
+    """Return the CSV text of several curves, with columns `dataset` and `llm` before `POINT_COLUMNS`."""
     rows = [[curve.dataset, curve.llm, *_cells(point)] for curve in curves for point in curve.points]
-    return _csv(("dataset", "llm", *POINT_COLUMNS), rows)
+    return csv_text(("dataset", "llm", *POINT_COLUMNS), rows)
 
 
-def _csv(header: tuple[str, ...], rows: list[list[str]]) -> str:
+def csv_text(header: Sequence[str], rows: Iterable[Iterable[object]]) -> str:
+    """Return CSV text with LF line ends; `None` is an empty cell, floats are written in full."""
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
     writer.writerow(header)

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import csv
-import io
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from feval.forecast.estimation import COMPLETIONS, PLUG_IN
+from feval.forecast.forecasts import COMPLETIONS, PLUG_IN
+from feval.report.tables.csv import csv_text
 from feval.report.tables.tables import Column, Table
 from feval.report.text import counted, counted_questions, decimals_for, fixed, percent
 
 if TYPE_CHECKING:
-    from feval.forecast import BudgetPlan, Estimate, EstimatePoint, Forecast, Purchase, VoteOption
+    from feval.forecast import BudgetPlan, EstimatedCurve, EstimatePoint, Forecast, Purchase, VoteOption
 
 __all__ = ["FORECAST_COLUMNS", "forecast_csv", "forecast_tables", "landmarks", "plan_tables"]
 
@@ -29,40 +28,45 @@ FORECAST_COLUMNS = (
     "error",
     "reason",
 )
-"""The columns of `estimate.csv`; an empty cell is a number that does not exist, and `reason` says why."""
+"""Columns of `estimate.csv`; an empty cell is a missing number, and `reason` says why it is missing."""
 
 _FEW = 12
 _ROUND = frozenset({1, 2, 3, 5, 7, 9, 10, 15, 20, 21, 30, 31, 40, 41, 60, 80, 100, 101, 200, 300, 500, 501, 1000, 1001})
 
 
 def landmarks(m: Sequence[int], *always: int) -> tuple[int, ...]:
-    """Return the numbers of votes that a table shows: all of a few, else the ends, round numbers and those asked for.
+    """Return the numbers of votes that a table shows: all of a few, else the ends, round numbers and `always`.
 
     Args:
         m: ascending.
-        always: shown too where they are among them.
+        always: numbers to show if they are in `m`.
     """
     if len(m) <= _FEW:
         return tuple(m)
-    kept = [votes for votes in m if votes in _ROUND or votes in always or votes in (m[0], m[-1])]
-    return tuple(kept)
+    shown = [votes for votes in m if votes in _ROUND or votes in always or votes in (m[0], m[-1])]
+    return tuple(shown)
 
 
 def forecast_tables(forecast: Forecast) -> list[Table]:
-    """A table of the curves at some numbers of votes, and one of the estimators' errors."""
+    """Return a table of the curves at some numbers of votes, and one of the estimators' errors."""
     return [_curves(forecast), _errors(forecast)]
 
 
 def _curves(forecast: Forecast) -> Table:
     shown = landmarks(forecast.m, forecast.g, forecast.pool.size)
-    majority = any(own.of == "majority" for own in forecast.estimates)
-    names = ["M", "pool %", *(["majority %"] if majority else []), *(f"{own.method} %" for own in forecast.estimates)]
+    majority = any(curve.of == "majority" for curve in forecast.estimates)
+    names = [
+        "M",
+        "pool %",
+        *(["majority %"] if majority else []),
+        *(f"{curve.method} %" for curve in forecast.estimates),
+    ]
     rows = []
     for at, votes in enumerate(forecast.m):
         if votes not in shown:
             continue
         pool = [_known(forecast.pool.plurality[at]), *([_known(forecast.pool.majority[at])] if majority else [])]
-        rows.append((str(votes), *pool, *(_told(own.points[at]) for own in forecast.estimates)))
+        rows.append((str(votes), *pool, *(_estimate(curve.points[at]) for curve in forecast.estimates)))
     questions = counted_questions(forecast.questions, forecast.left_out)
     evidence = f"pool: exact, all subsets of M of {counted(forecast.pool.size, 'recorded call')}"
     return Table(
@@ -82,15 +86,15 @@ def _errors(forecast: Forecast) -> Table:
     return Table(
         title="Error against the whole pool, in points",
         columns=(Column("method"), *(Column(name, number=True) for name in names)),
-        rows=tuple(_error_row(forecast, own) for own in forecast.estimates),
+        rows=tuple(_error_row(forecast, curve) for curve in forecast.estimates),
         notes=_covered(forecast),
     )
 
 
 def _covered(forecast: Forecast) -> tuple[str, ...]:
-    """What the intervals cover, and what not."""
-    names = [own.method for own in forecast.estimates]
-    biased, models = (", ".join(name for name in names if name in some) for some in (PLUG_IN, COMPLETIONS))
+    """Notes on what the intervals cover and what they do not."""
+    names = [curve.method for curve in forecast.estimates]
+    biased, models = (", ".join(name for name in names if name in group) for group in (PLUG_IN, COMPLETIONS))
     not_covered = [
         *([f"the bias of {biased}"] if biased else []),
         *([f"whether the law that {models} assumes is the right one"] if models else []),
@@ -104,20 +108,20 @@ def _covered(forecast: Forecast) -> tuple[str, ...]:
     return (*bounds, *notes)
 
 
-def _error_row(forecast: Forecast, own: Estimate) -> tuple[str, ...]:
-    last = next((point for point in reversed(own.points) if point.low is not None), None)
+def _error_row(forecast: Forecast, curve: EstimatedCurve) -> tuple[str, ...]:
+    last = next((point for point in reversed(curve.points) if point.low is not None), None)
     if last is None:
-        return (own.method, "-", "-", "-", "-", "-")
-    known = [(abs(error), m) for error, m in zip(forecast.errors(own), forecast.m, strict=True) if error is not None]
+        return (curve.method, "-", "-", "-", "-", "-")
+    known = [(abs(error), m) for error, m in zip(forecast.errors(curve), forecast.m, strict=True) if error is not None]
     if not known:
-        return (own.method, str(last.m), _span(last.low, last.high), "-", "-", "-")
+        return (curve.method, str(last.m), _span(last.low, last.high), "-", "-", "-")
     worst, at = max(known, key=lambda pair: pair[0])
     mean = sum(error for error, _ in known) / len(known)
     where = str(at) if worst > 0 else "-"
-    return (own.method, str(last.m), _span(last.low, last.high), percent(mean), percent(worst), where)
+    return (curve.method, str(last.m), _span(last.low, last.high), percent(mean), percent(worst), where)
 
 
-def _told(point: EstimatePoint) -> str:
+def _estimate(point: EstimatePoint) -> str:
     if point.accuracy is not None:
         return percent(point.accuracy)
     return _span(point.bound_low, point.bound_high)
@@ -132,28 +136,26 @@ def _span(low: float | None, high: float | None) -> str:
 
 
 def forecast_csv(forecast: Forecast) -> str:
-    """Return the CSV text of a forecast: `FORECAST_COLUMNS`, one line per estimator and number of votes, LF line ends."""
-    out = io.StringIO()
-    writer = csv.writer(out, lineterminator="\n")
-    writer.writerow(FORECAST_COLUMNS)
-    for own in forecast.estimates:
-        pool = forecast.pool.plurality if own.of == "plurality" else forecast.pool.majority
-        for point, true, error in zip(own.points, pool, forecast.errors(own), strict=True):
+    """Return the CSV text of a forecast: `FORECAST_COLUMNS`, one line per estimator and number of votes."""
+    rows: list[Sequence[object]] = []
+    for curve in forecast.estimates:
+        pool = forecast.pool.plurality if curve.of == "plurality" else forecast.pool.majority
+        for point, true, error in zip(curve.points, pool, forecast.errors(curve), strict=True):
             numbers = (point.accuracy, point.bound_low, point.bound_high, point.low, point.high, true, error)
-            written = ("" if x is None else repr(float(x)) for x in numbers)
-            writer.writerow((own.method, own.of, point.m, *written, _why(forecast, point)))
-    return out.getvalue()
+            written = (None if x is None else float(x) for x in numbers)
+            rows.append((curve.method, curve.of, point.m, *written, _why(forecast, point)))
+    return csv_text(FORECAST_COLUMNS, rows)
 
 
 def _why(forecast: Forecast, point: EstimatePoint) -> str:
-    """Why a number of a line is missing."""
+    """Say why a number of a line is missing."""
     size = forecast.pool.size
     beyond = f"The pool has {counted(size, 'call')} per question." if point.m > size else None
     return " ".join(reason for reason in (point.reason, beyond) if reason)
 
 
 def plan_tables(plan: BudgetPlan) -> list[Table]:
-    """What to buy, and the votes that were looked at."""
+    """Return a table of what to buy, and one of the votes considered."""
     return [_summary(plan), _votes(plan)]
 
 

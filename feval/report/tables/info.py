@@ -1,4 +1,4 @@
-"""What a recording says of itself, for people and for programs."""
+"""A recording's manifest, for people and for programs."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ if TYPE_CHECKING:
 __all__ = ["info_dict", "info_headline", "info_tables"]
 
 _SHARES: Mapping[str, int | None] = {"no_answer": None, "unclosed_thoughts": 0, "empty_replies": 0}
-"""Counts of CoTs in the manifest that are shown as shares, and what it means where one is missing."""
-_KEPT = ("format_version", "created", "feval_version", "prices", "operation", "parents", "licences", "notes")
+"""Counts of CoTs in the manifest that are shown as shares, and their value where one is missing."""
+_MANIFEST_KEYS = ("format_version", "created", "feval_version", "prices", "operation", "parents", "licences", "notes")
 
 
 def info_dict(recording: Recording) -> dict[str, Any]:
-    """Return the manifest's account of a recording as one JSON object, without the lists of files and leaves.
+    """Return a recording's manifest as one JSON object, without the lists of files and leaves.
 
-    Every pair has fields beside those of the manifest: `no_answer_rate`, `unclosed_thoughts_rate` and `empty_replies_rate`
-    (shares of its CoTs; null where there is no CoT) and `questions` (of its dataset).
+    Every pair gets extra fields: `no_answer_rate`, `unclosed_thoughts_rate` and `empty_replies_rate` (shares of its CoTs; null
+    without CoTs) and `questions` (of its dataset).
     """
     raw = recording.manifest.raw
     return {
         "path": str(recording.path),
         "recording_hash": recording.hash,
-        **{key: raw.get(key) for key in _KEPT},
+        **{key: raw.get(key) for key in _MANIFEST_KEYS},
         "datasets": list(recording.manifest.datasets.values()),
         "llms": list(recording.manifest.llms.values()),
         "pairs": [_pair(recording, pair) for pair in recording.manifest.pairs.values()],
@@ -50,7 +50,7 @@ def _pair(recording: Recording, pair: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def info_headline(recording: Recording) -> str:
-    """Return one sentence: where the recording is, how much it holds, its hash."""
+    """Return one sentence with a recording's path, size and hash."""
     manifest = recording.manifest
     cots = sum(pair["cots"] for pair in manifest.pairs.values())
     return (
@@ -60,7 +60,7 @@ def info_headline(recording: Recording) -> str:
 
 
 def info_tables(recording: Recording) -> list[Table]:
-    """Return the tables of `feval info`: the facts, the datasets, the pools of each LLM on each dataset, decoding and scores."""
+    """Return the tables of `feval info`: facts, datasets, pools, decoding and scores."""
     info = info_dict(recording)
     return [
         _facts(info),
@@ -110,12 +110,11 @@ def _datasets(datasets: Iterable[Mapping[str, Any]]) -> Table:
 
 
 def _equality(dataset: Mapping[str, Any]) -> str:
-    """Name of the equality of answers, with the pairs that count as different for want of a verdict."""
+    """Name of the equality of answers, with the number of pairs without a verdict, which count as different."""
     equality = dataset.get("equality")
     if equality is None:
-        _, _, with_gold = dataset["extractor"].partition(
-            "+"
-        )  # formats 1 and 2 name what compared answers with the gold there
+        # Formats 1 and 2 name there what compared answers with the gold.
+        _, _, with_gold = dataset["extractor"].partition("+")
         return f"{with_gold}, with the gold only" if with_gold else "normal-form"
     without = equality["undecided"] + equality["not_asked"]
     remark = f" ({counted(without, 'pair')} without a verdict)" if without else ""
@@ -123,7 +122,7 @@ def _equality(dataset: Mapping[str, Any]) -> str:
 
 
 def _pools(pairs: Sequence[Mapping[str, Any]]) -> Table:
-    """The pools; unclosed thoughts and empty replies have a column where there are any."""
+    """The pools, with columns for unclosed thoughts and empty replies if there are any."""
     shown = [name for name, missing in _SHARES.items() if missing is None or any(pair.get(name) for pair in pairs)]
     columns = (
         Column("dataset"),
@@ -145,7 +144,7 @@ def _pool_row(pair: Mapping[str, Any], shown: Iterable[str]) -> tuple[str, ...]:
 
 
 def _decoding(llms: Iterable[Mapping[str, Any]]) -> list[Table]:
-    """The decoding of each LLM, where any of them states it."""
+    """The decoding of each LLM, if any is stated."""
     keys = ("name", "temperature", "max_tokens", "decoding")
     rows = [tuple(_value(None if record.get(key) == {} else record.get(key)) for key in keys) for record in llms]
     if all(cell == "-" for row in rows for cell in row[1:]):
@@ -155,7 +154,7 @@ def _decoding(llms: Iterable[Mapping[str, Any]]) -> list[Table]:
 
 
 def _scores(scores: Iterable[Mapping[str, Any]], scorers: Iterable[Mapping[str, Any]]) -> list[Table]:
-    """The scores of each LLM and the scorers' parameters, where there are any."""
+    """The scores of each LLM and the scorers' parameters, if there are any."""
     numbers = ("cots", "with_score", "with_steps", "prompt_tokens", "output_tokens")
     keys = ("dataset", "llm", "scorer", *numbers)
     rows = tuple(tuple(_value(record.get(key)) for key in keys) for record in scores)
@@ -183,7 +182,7 @@ def _listed(value: Any) -> list[Any]:
 
 
 def _value(value: Any) -> str:
-    """Write one JSON value in a cell: what is not known is a dash, an object is `key value, key value`."""
+    """Write a JSON value in a cell: null is a dash, an object is `key value, key value`."""
     if value is None:
         return "-"
     if isinstance(value, int) and not isinstance(value, bool):

@@ -1,4 +1,4 @@
-"""What feval knows by name (datasets, LLMs, price lists, methods, formats, answer kinds) as rows for `feval ls`; questions."""
+"""What feval knows by name (datasets, LLMs, price lists, methods, formats, answer kinds) for `feval ls`, and questions."""
 
 from __future__ import annotations
 
@@ -21,13 +21,11 @@ Row = dict[str, Any]
 
 
 def _datasets() -> list[Row]:
-
     fields = ("id", "title", "group", "questions", "answer_kind", "licence")
     return [{field: getattr(card, field) for field in fields} for card in map(dataset_card, dataset_ids())]
 
 
 def _llms() -> list[Row]:
-
     fields = ("name", "provider", "reasoning", "cots_to_record", "temperature", "max_tokens")
     return [{field: getattr(card, field) for field in fields} for card in map(llm_card, llm_names())]
 
@@ -48,7 +46,6 @@ def _prices() -> list[Row]:
 
 
 def _methods() -> list[Row]:
-
     return [
         {"name": name, "description": _first_sentence(method), "fields": method_fields(name)}
         for name, method in METHODS.items()
@@ -56,12 +53,10 @@ def _methods() -> list[Row]:
 
 
 def _formats() -> list[Row]:
-
     return [{"name": name, "description": importer.title} for name, importer in IMPORTERS.items()]
 
 
 def _answer_kinds() -> list[Row]:
-
     return [{"name": name, "description": kind.about} for name, kind in KINDS.items()]
 
 
@@ -73,11 +68,11 @@ KNOWN: Mapping[str, Callable[[], list[Row]]] = {
     "formats": _formats,
     "answer-kinds": _answer_kinds,
 }
-"""What can be listed -> its rows (JSON values; every row of a list has the same keys; lists within rows are for JSON only)."""
+"""Name of a list -> its rows (JSON values; all rows of a list have the same keys; lists within rows are for JSON only)."""
 
 
 def known_fields(method: str) -> list[Row]:
-    """What can be set of a method, one row per field.
+    """Return a method's fields, one row each.
 
     Raises:
         UnknownNameError: no such method.
@@ -86,7 +81,7 @@ def known_fields(method: str) -> list[Row]:
 
 
 def known_table(rows: list[Row]) -> Table:
-    """Return the rows as a table; no row, no columns."""
+    """Return the rows as a table; without rows, without columns."""
     names = [name for name in rows[0] if not isinstance(rows[0][name], list)] if rows else []
     columns = tuple(Column(_header(name), number=_is_number(rows, name)) for name in names)
     return Table("", columns, tuple(tuple(_cell(row[name]) for name in names) for row in rows))

@@ -1,18 +1,15 @@
-"""Tables for people: rich ones on a terminal, plain aligned columns everywhere else."""
+"""Tables for people as plain aligned text, and the tables of curves. `rich_tables` draws them on a terminal."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 from feval.evaluation.cautions import round_ratio
 from feval.report.text import counted_questions, decimals_for, fixed, percent, visible
 
 if TYPE_CHECKING:
-    from rich.table import Table as RichTable
-
     from feval.evaluation.cautions import Costs
     from feval.evaluation.curves import Curve, CurvePoint
 
@@ -24,23 +21,19 @@ __all__ = [
     "per_round_cell",
     "per_round_column",
     "plain",
-    "rich_table",
     "subtitles",
     "without_spares",
 ]
 
 
-_BREAKS = re.compile(r"(?<=/)(?=\w)|(?<=[A-Za-z%]) ")
-
-
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A column.
+    """A column of a table.
 
     Attributes:
         name: its header.
-        number: whether it holds numbers, which line up on the right.
-        spare: whether it may be left out where the terminal is narrow.
+        number: whether it holds numbers, which are right-aligned.
+        spare: whether a narrow terminal may leave it out.
     """
 
     name: str
@@ -53,9 +46,9 @@ class Table:
     """A table before it is drawn.
 
     Attributes:
-        title: what is shown; may be empty.
+        title: may be empty.
         columns: from left to right.
-        rows: the cells of each row, as text; they may come from strangers, so they are made safe when drawn.
+        rows: the cells of each row; text from LLMs is made safe when drawn.
         notes: sentences below the table.
     """
 
@@ -66,15 +59,15 @@ class Table:
 
 
 def plain(table: Table) -> str:
-    """Return the table as aligned text without colour or lines, one row per line; columns stand two blanks apart."""
+    """Return the table as aligned text, one row per line, columns two blanks apart."""
     header = [column.name for column in table.columns]
     lines = [[visible(cell) for cell in row] for row in table.rows]
     if any(header):
         lines.insert(0, header)
     widths = [max((len(line[i]) for line in lines), default=0) for i in range(len(header))]
-    drawn = ["  ".join(map(_justified, line, widths, table.columns)).rstrip() for line in lines]
+    text = ["  ".join(map(_justified, line, widths, table.columns)).rstrip() for line in lines]
     title = [visible(table.title)] if table.title else []
-    return "\n".join([*title, *drawn, *map(visible, table.notes)]) + "\n"
+    return "\n".join([*title, *text, *map(visible, table.notes)]) + "\n"
 
 
 def _justified(cell: str, width: int, column: Column) -> str:
@@ -82,60 +75,21 @@ def _justified(cell: str, width: int, column: Column) -> str:
 
 
 def without_spares(table: Table) -> Table:
-    """Return the table without the columns that may be left out, and with a note that names them."""
-    kept = [i for i, column in enumerate(table.columns) if not column.spare]
+    """Return the table without its spare columns, and a note that names them."""
+    columns = [i for i, column in enumerate(table.columns) if not column.spare]
     left = [column.name for column in table.columns if column.spare]
     if not left:
         return table
-    rows = tuple(tuple(row[i] for i in kept) for row in table.rows)
-    note = f"left out, for want of width: {', '.join(left)}"
-    return Table(table.title, tuple(table.columns[i] for i in kept), rows, (*table.notes, note))
-
-
-def rich_table(table: Table, *, narrow: bool = False, folded: bool = False) -> RichTable:
-    """Return the table as a rich one. Cells are plain text objects, so no markup in them is ever interpreted.
-
-    Args:
-        table: to draw.
-        narrow: break the headers into lines and leave one blank between columns.
-        folded: let words, too, go over several lines; numbers never do.
-    """
-    from rich import box
-    from rich.table import Table as RichTable
-    from rich.text import Text
-
-    drawn = RichTable(
-        title=Text(visible(table.title)) if table.title else None,
-        caption=Text("\n".join(map(visible, table.notes))) if table.notes else None,
-        title_justify="left",
-        caption_justify="left",
-        title_style="bold",
-        box=box.SIMPLE_HEAD,
-        pad_edge=False,
-        show_header=any(column.name for column in table.columns),
-        collapse_padding=narrow,
-    )
-    names = [_BREAKS.sub("\n", column.name) if narrow else column.name for column in table.columns]
-    # The last column gives way first where the terminal is narrow: names and numbers are read in one piece.
-    last = len(names) - 1
-    for i, (column, name) in enumerate(zip(table.columns, names, strict=True)):
-        justify: Literal["left", "right"] = "right" if column.number else "left"
-        if column.number or (i < last and not folded):
-            # Without a least width, rich would take blanks in a cell for places to break it.
-            least = max(len(line) for line in (*name.split("\n"), *(visible(row[i]) for row in table.rows)))
-            drawn.add_column(Text(name), justify=justify, no_wrap=True, min_width=least)
-        else:
-            drawn.add_column(Text(name), justify=justify, overflow="fold")
-    for row in table.rows:
-        drawn.add_row(*(Text(visible(cell)) for cell in row))
-    return drawn
+    rows = tuple(tuple(row[i] for i in columns) for row in table.rows)
+    note = f"left out on a narrow terminal: {', '.join(left)}"
+    return Table(table.title, tuple(table.columns[i] for i in columns), rows, (*table.notes, note))
 
 
 def per_round_column(billed: Iterable[tuple[str, Costs]]) -> str | None:
-    """The name of a column with the costs if every call paid its prompt; `None` where no row needs it.
+    """Return the name of a column with costs billed per round; `None` where no row needs it.
 
     Args:
-        billed: how prompts are paid, and costs, of each row.
+        billed: billing and costs of each row.
     """
     flattered = [costs for billing, costs in billed if round_ratio(billing, costs) is not None]
     if not flattered:
@@ -144,7 +98,7 @@ def per_round_column(billed: Iterable[tuple[str, Costs]]) -> str | None:
 
 
 def per_round_cell(costs: Costs, usd_decimals: int) -> str:
-    """A cell of that column."""
+    """Return a cell of that column."""
     if costs.usd_per_question is None:
         return fixed(costs.tokens_per_question_per_round, 1)
     return fixed(costs.usd_per_question_per_round, usd_decimals)
@@ -161,7 +115,7 @@ def curve_table(curve: Curve) -> Table:
 
 
 def curves_table(curves: Sequence[Curve]) -> Table:
-    """Return one table of several LLMs' curves, the name of the LLM in the first column.
+    """Return one table of several LLMs' curves, with the LLM in the first column.
 
     Args:
         curves: one at least; one method on one dataset.
@@ -220,7 +174,7 @@ _KINDS = {
 
 
 def subtitles(curve: Curve) -> tuple[str, str]:
-    """Return two lines that say what a curve's numbers are: kind and questions; billing, price list and token counter."""
+    """Return two lines on what a curve's numbers rest on: kind and questions; billing, prices and token counter."""
     kind = curve.points[0].kind
     how = _KINDS[kind].format(replicates=curve.replicates, seed=curve.seed)
     prices = f"prices {curve.prices}" if curve.prices else "no prices"

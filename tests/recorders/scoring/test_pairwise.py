@@ -20,7 +20,8 @@ from typer.testing import CliRunner, Result
 from feval.cli import app
 from feval.errors import ConflictError, NotRecordedError, OutOfRangeError, StorageError, UnknownNameError, UsageError
 from feval.estimators.coupling.winrates import preference_cycle
-from feval.forecast.coupled import Coupling, couple
+from feval.forecast.coupled import couple
+from feval.forecast.coupling_results import Coupling
 from feval.recording import (
     DatasetInfo,
     LLMInfo,
@@ -215,7 +216,7 @@ def test_a_judge_that_favours_a_place_gives_ties(three: Path, tmp_path: Path) ->
     assert [entry.strength for entry in told.ranking] == pytest.approx([0.0] * 6)
     assert [entry.rank for entry in told.ranking] == [1] * 6
     assert doubts(told) == tuple(
-        f"All {scheme} comparisons are ties, so nothing ranks the LLMs there." for scheme in ("coupled", "independent")
+        f"All {scheme} comparisons are ties, so they do not rank the LLMs." for scheme in ("coupled", "independent")
     )
 
 
@@ -509,7 +510,7 @@ def test_cyclic_preferences_work_and_are_said(tmp_path: Path) -> None:
         assert coupling_png(told)[:4] == b"\x89PNG"
         json.dumps(told.to_dict(), allow_nan=False)
         assert bool(told.pairs) == bool(gold)
-    assert told.warnings[0] == "No question of toy has a gold answer, so nothing is said of who was right."
+    assert told.warnings[0] == "No question of toy has a gold answer, so there are no figures of correctness."
 
 
 def test_verdicts_are_found_whichever_llm_comes_first(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""The files of a comparison that people look at: the picture, twice, and the page."""
+"""The files of a comparison that people look at: the picture as PNG and SVG, and the page."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 from feval.comparison.traces import load_compared, traces
 from feval.evaluation.user_methods import TIME_LIMIT
+from feval.report import pictures
 from feval.report.page.page import comparison_page
-from feval.report.pictures.comparison import comparison_png, comparison_svg
 
 if TYPE_CHECKING:
     from feval.comparison.comparison import Comparison
@@ -30,11 +30,11 @@ def comparison_files(
     """Return `comparison.png`, `comparison.svg` and `report.html` by name.
 
     Args:
-        comparison: what was compared, with one curve at least.
-        base: folder that the plan's paths start from.
-        receipt: name of the receipt beside the page; `None` where there is none.
-        time_limit: seconds that a user's method may take on one question while it is followed for the page.
-        caps: how much text the page may hold.
+        comparison: with one curve or more.
+        base: folder that the plan's paths are relative to.
+        receipt: file name of the receipt beside the page, if there is one.
+        time_limit: seconds that a user's method may take on a question while it is traced for the page.
+        caps: limits on the page's text.
 
     Raises:
         RecordingError: a recording cannot be read.
@@ -43,8 +43,8 @@ def comparison_files(
     followed = traces(comparison, dataset, llms, base=base, time_limit=time_limit)
     page = comparison_page(comparison, dataset, llms, traces=followed, caps=caps, verify=_verify(comparison, receipt))
     return {
-        "comparison.png": comparison_png(comparison),
-        "comparison.svg": comparison_svg(comparison),
+        "comparison.png": pictures.comparison_png(comparison),
+        "comparison.svg": pictures.comparison_svg(comparison),
         "report.html": page.encode(),
     }
 
@@ -52,10 +52,10 @@ def comparison_files(
 def _verify(comparison: Comparison, receipt: str | None) -> Sequence[str]:
     if receipt is None:
         return ()
-    own = dict.fromkeys(curve.entry.method for curve in comparison.curves if ":" in curve.entry.method)
-    users = "".join(f" --method {shlex.quote(method)}" for method in own)
-    says = (
+    methods = dict.fromkeys(curve.entry.method for curve in comparison.curves if ":" in curve.entry.method)
+    users = "".join(f" --method {shlex.quote(method)}" for method in methods)
+    text = (
         f"{receipt}, beside this page, says what every number rests on. With the recordings at hand, this computes all again and "
         "says which differ:"
     )
-    return (says, f"$ feval verify {receipt}{users}")
+    return (text, f"$ feval verify {receipt}{users}")

@@ -1,16 +1,16 @@
-"""When to stop sampling: the criteria of Adaptive-Consistency (Aggarwal et al., arXiv 2305.11860, section 3 and appendix).
+"""Stopping criteria of Adaptive-Consistency (Aggarwal et al., arXiv 2305.11860, section 3 and appendix).
 
-Each looks at how often every answer was given in n draws, v_1 >= v_2 >= ... >= v_m > 0:
+Each depends on how often every answer was given in n draws, v_1 >= v_2 >= ... >= v_m > 0:
 
     beta        P[Beta(v_1 + 1, v_2 + 1) > 1/2] >= C        v_2 = 0 when the answers agree
     dirichlet   P[p_1 > max_{i > 1} p_i] >= C               p ~ Dirichlet(v + 1)
-    entropy     H(v / sum v) / log m <= C, n >= 2           an answer given alone gets one phantom rival, as in the authors' code
+    entropy     H(v / sum v) / log m <= C, n >= 2           a single answer gets one phantom rival, as in the authors' code
     majority    v_1 / n >= C, n >= 2
     crp         P[v_1 still leads after the budget] >= C    Chinese-restaurant process with some concentration
 
-Without a vote none of them stops. The functions here are exact: rational numbers, but for entropy, which is a logarithm and is
-decided with 60 digits. `stop_mask` decides for many counts at once in floats, and asks the exact functions where a float is too
-close to the threshold to tell.
+Without a vote none of them stops. The functions here are exact: rational numbers, except for entropy, which uses 60 digits.
+`stop_mask` decides for many counts at once in floats, and falls back to the exact functions close to the threshold. Assumes draws
+that are independent given the question.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from decimal import Decimal, localcontext
 from fractions import Fraction
 from functools import lru_cache
 from math import comb, factorial, lgamma, log
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
+
+from feval.estimators.arrays import Bools, Floats, Integers
 
 __all__ = [
     "Criterion",
@@ -35,9 +35,6 @@ __all__ = [
     "normalised_entropy",
 ]
 
-Integers = npt.NDArray[np.integer[Any]]
-Floats = npt.NDArray[np.float64]
-Bools = npt.NDArray[np.bool_]
 Votes = tuple[int, ...]
 
 _CLOSE = 1e-9
@@ -47,13 +44,11 @@ _DIGITS = 60
 def beta_confidence(votes: Votes) -> Fraction:
     """P[Beta(v_1 + 1, v_2 + 1) > 1/2] = sum_{j <= v_1} C(v_1 + v_2 + 1, j) / 2^{v_1 + v_2 + 1}.
 
-    arXiv 2305.11860, section 3, the beta criterion. Assumes draws that are independent given the question.
-
     Args:
-        votes: of every answer, the largest first.
+        votes: votes of every answer, descending.
 
     Returns:
-        The probability, exactly.
+        The exact probability.
     """
     first, second = (*votes, 0, 0)[:2]
     total = first + second + 1
@@ -63,25 +58,21 @@ def beta_confidence(votes: Votes) -> Fraction:
 def majority_share(votes: Votes, drawn: int) -> Fraction:
     """v_1 / n: draws without an answer stay in the denominator.
 
-    The majority criterion of arXiv 2305.11860, appendix. Assumes nothing of the draws.
-
     Args:
-        votes: of every answer, the largest first.
-        drawn: n, draws in all.
+        votes: votes of every answer, descending.
+        drawn: n, all draws.
 
     Returns:
-        The share, exactly.
+        The exact share.
     """
     return Fraction(max(votes, default=0), max(drawn, 1))
 
 
 def normalised_entropy(votes: Votes) -> float:
-    """H(v / sum v) / log m; a single answer is compared with one phantom vote for another.
-
-    The entropy criterion of arXiv 2305.11860, appendix, as in the authors' code. Assumes nothing of the draws.
+    """H(v / sum v) / log m; a single answer is compared with one phantom vote for another, as in the authors' code.
 
     Args:
-        votes: of every answer, the largest first.
+        votes: votes of every answer, descending.
 
     Returns:
         The entropy as a share of the largest possible one.
@@ -92,7 +83,7 @@ def normalised_entropy(votes: Votes) -> float:
 
 
 def _entropy_at_most(votes: Votes, threshold: Fraction) -> bool:
-    """Whether the normalised entropy is at most the threshold, with 60 digits; what agrees in 50 of them is equal."""
+    """Whether the normalised entropy is at most the threshold, with 60 digits; agreement in 50 digits counts as equal."""
     counts = votes if len(votes) > 1 else (*votes, 1)
     with localcontext() as context:
         context.prec = _DIGITS
@@ -110,7 +101,7 @@ def dirichlet_confidence(votes: Votes) -> Fraction:
     term is x^d e^{-(k + 1) x} with k rivals in it, whose integral is d! / (k + 1)^{d + 1}.
 
     Args:
-        votes: of every answer, the largest first. One answer alone is compared with a rival without votes.
+        votes: votes of every answer, descending. A single answer is compared with a rival without votes.
     """
     first, *rivals = votes if len(votes) > 1 else (*votes, 0)
     terms: dict[int, dict[int, Fraction]] = {0: {0: Fraction(1)}}  # k -> degree -> coefficient
@@ -141,20 +132,20 @@ def crp_confidence(votes: Votes, to_come: int, concentration: Fraction) -> Fract
     the generating function exp(alpha sum_{k <= L} x^k / k).
 
     Args:
-        votes: of every answer, the largest first.
-        to_come: draws that are left.
+        votes: votes of every answer, descending.
+        to_come: remaining draws.
         concentration: alpha, above 0.
     """
     first, *rivals = votes
-    kept = Fraction(0)
+    total = Fraction(0)
     for more in range(to_come + 1):
         left = to_come - more
         product = _new_answers(concentration, first + more, left)
         for rival in rivals:
             own = [_rising(Fraction(rival), j) / factorial(j) for j in range(min(left, first + more - rival) + 1)]
             product = _product(product, own, left)
-        kept += _rising(Fraction(first), more) / factorial(more) * product[left]
-    return kept * factorial(to_come) / _rising(sum(votes) + concentration, to_come)
+        total += _rising(Fraction(first), more) / factorial(more) * product[left]
+    return total * factorial(to_come) / _rising(sum(votes) + concentration, to_come)
 
 
 def _rising(base: Fraction, length: int) -> Fraction:
@@ -182,13 +173,13 @@ def _product(one: list[Fraction], other: list[Fraction], length: int) -> list[Fr
 
 @dataclass(frozen=True)
 class Criterion:
-    """One criterion with its threshold.
+    """A criterion with its threshold.
 
     Attributes:
         name: "beta", "dirichlet", "entropy", "majority" or "crp".
         threshold: C.
-        budget: most draws.
-        top: "dirichlet" looks at so many of the largest counts; `None` for all.
+        budget: largest number of draws.
+        top: number of largest counts that "dirichlet" looks at; `None` for all.
         concentration: alpha of "crp".
     """
 
@@ -202,8 +193,8 @@ class Criterion:
         """Whether to stop after some draws, exactly.
 
         Args:
-            votes: of every answer, the largest first.
-            drawn: draws so far, those without an answer included.
+            votes: votes of every answer, descending.
+            drawn: draws so far, including those without an answer.
         """
         if not votes or (drawn < 2 and self.name in ("entropy", "majority")):
             return False
@@ -219,7 +210,7 @@ class Criterion:
         return crp_confidence(votes, self.budget - drawn, self.concentration) >= self.threshold
 
     def of_two_counts(self) -> Callable[[Integers, Integers, int], Bools]:
-        """`stop_mask` of "beta" and "majority", which look at no more than the two largest counts [N] and the draws."""
+        """`stop_mask` of "beta" and "majority" as a function of the two largest counts [N] and the draws."""
         if self.name == "majority":
             share = self.threshold
 
@@ -238,14 +229,14 @@ class Criterion:
 
     @property
     def columns(self) -> int | None:
-        """How many of the largest counts it looks at; `None` for all."""
+        """Number of largest counts it looks at; `None` for all."""
         return {"beta": 2, "majority": 1, "dirichlet": self.top}.get(self.name)
 
     def stop_mask(self, votes: Integers, drawn: int) -> Bools:
-        """The same for many counts.
+        """Decide for many counts at once.
 
         Args:
-            votes: [N, K] of every answer, the largest first; zeros where there are no more answers.
+            votes: [N, K] votes of every answer, descending; zeros pad rows.
             drawn: draws so far.
 
         Returns:
@@ -266,7 +257,7 @@ class Criterion:
 
 @lru_cache(maxsize=16)
 def _beta_table(threshold: Fraction, budget: int) -> Bools:
-    """[budget + 1, budget + 1] whether two counts stop: whole numbers only."""
+    """[budget + 1, budget + 1] whether two counts stop."""
     table = np.zeros((budget + 1, budget + 1), np.bool_)
     for second in range(budget + 1):
         least = next(
@@ -290,13 +281,13 @@ def _entropy_margin(criterion: Criterion, votes: Integers, drawn: int) -> Floats
 
 
 def _dirichlet_margin(criterion: Criterion, votes: Integers, drawn: int) -> Floats:  # noqa: ARG001  all criteria are called alike
-    """[N] P - C, the integral over the leader's gamma variable by Gauss and Legendre."""
+    """[N] P - C, integrating over the leader's gamma variable by Gauss-Legendre."""
     density, log_chance = _gamma_tables(criterion.budget)
     answers = (votes > 0).sum(axis=1)
     rivals = np.zeros((len(votes), len(log_chance)))
     for column in range(1, votes.shape[1]):
-        held = np.flatnonzero(votes[:, column])
-        rivals[held, votes[held, column]] += 1
+        rows = np.flatnonzero(votes[:, column])
+        rivals[rows, votes[rows, column]] += 1
     rivals[answers == 1, 0] = 1
     margin = np.empty(len(votes))
     for start in range(0, len(votes), 4096):
@@ -318,7 +309,7 @@ def _gamma_tables(budget: int) -> tuple[Floats, Floats]:
 
 
 def _crp_margin(criterion: Criterion, votes: Integers, drawn: int) -> Floats:
-    """[N] P - C, for each of the distinct counts."""
+    """[N] P - C, once per distinct counts."""
     distinct, place = np.unique(votes, axis=0, return_inverse=True)
     chances = [
         _crp_float(tuple(row[row > 0].tolist()), criterion.budget - drawn, float(criterion.concentration))
@@ -330,19 +321,19 @@ def _crp_margin(criterion: Criterion, votes: Integers, drawn: int) -> Floats:
 
 @lru_cache(maxsize=1 << 16)
 def _crp_float(votes: Votes, to_come: int, concentration: float) -> float:
-    """`crp_confidence` in floats: every term is positive."""
+    """`crp_confidence` in floats; every term is positive."""
     if not votes:
         return 0.0
     first, *rivals = votes
-    kept = 0.0
+    total = 0.0
     for more in range(to_come + 1):
         left = to_come - more
         product = np.array(_new_answers_float(concentration, first + more, left))
         for rival in rivals:
             own = _repeats(rival, left)[: first + more - rival + 1]
             product = np.convolve(product, own)[: left + 1]
-        kept += _repeats(first, to_come)[more] * product[left]
-    return float(kept / _repeats(sum(votes) + concentration, to_come)[to_come])
+        total += _repeats(first, to_come)[more] * product[left]
+    return float(total / _repeats(sum(votes) + concentration, to_come)[to_come])
 
 
 @lru_cache(maxsize=1 << 12)

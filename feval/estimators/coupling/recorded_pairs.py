@@ -1,11 +1,9 @@
 """Two LLMs compared on recorded calls, coupled (call s of both shares its noise) and independent.
 
-Scores are numbers, 1 and 0 for right and wrong; arrays are [Q, S] with S calls per question. What is estimated *within* a
-question needs two calls or more; the covariance of accuracies between questions is there with and without coupling, which leaves
-it alone (arXiv 2502.01754, Proposition 1). Assumed: given the question, different calls are independent; call s of one LLM is
-paired with call s of the other, and shares noise with no other.
-
-Sample sizes count pairs: one call of each LLM on one question is one.
+Scores are numbers, 1 and 0 for right and wrong; arrays are [Q, S] with S calls per question. Estimates *within* a question need
+two or more calls; coupling does not change the covariance of accuracies between questions (arXiv 2502.01754, Proposition 1).
+Assumes that, given the question, different calls are independent; call s of one LLM is paired with call s of the other, and
+shares noise with no other call. Sample sizes count pairs of calls.
 """
 
 from __future__ import annotations
@@ -14,8 +12,10 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
+import scipy
 
 from feval.errors import OutOfRangeError
+from feval.estimators.arrays import Floats, Int64
 from feval.estimators.inference.bootstrap import bootstrap_means
 
 __all__ = [
@@ -26,11 +26,8 @@ __all__ = [
     "estimation_error",
 ]
 
-Floats = npt.NDArray[np.float64]
-Ints = npt.NDArray[np.int64]
-
-_LATTICE = 1e-9  # by which a difference may miss -1, 0 or 1
-_TAIL = 8.5  # standard deviations beyond which a count is not summed: less than 1e-16 lies there
+_LATTICE = 1e-9  # tolerance for differences of -1, 0 or 1
+_TAIL = 8.5  # standard deviations beyond which counts are ignored: less than 1e-16
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,8 +38,8 @@ class CoupledStatistics:
         covariance: [Q] within-question covariance of the two scores of a pair, unbiased.
         variance_coupled: [Q] within-question variance of their difference, unbiased.
         variance_independent: [Q] the same for calls that share no noise: the sum of the two variances.
-        between: variance over questions of the expected difference, part of both totals: the variance of the means less what
-            the calls' own variance adds to it, which is unbiased; 0 where that comes out negative, and for a single question.
+        between: variance over questions of the expected difference, part of both totals: the variance of the means minus the
+            share due to calls, which is unbiased; 0 where that is negative, and for a single question.
         total_coupled: variance of the difference over questions and noise, `variance_coupled.mean() + between`.
         total_independent: the same without shared noise.
     """
@@ -63,9 +60,9 @@ class EqualError:
         independent: the number of independent pairs.
         error: their mean absolute error.
         coupled: the smallest number of coupled pairs whose mean absolute error is no larger.
-        ratio: coupled / independent, taken where the coupled error, linear between whole numbers, equals the independent one.
-        low: of the interval of that ratio; NaN for a single question, which says nothing of others.
-        high: its upper end.
+        ratio: coupled / independent where the coupled error, interpolated linearly, equals the independent one.
+        low: lower end of the ratio's interval; NaN for a single question.
+        high: upper end.
     """
 
     independent: int
@@ -81,14 +78,12 @@ def coupled_statistics(first: npt.ArrayLike, second: npt.ArrayLike) -> CoupledSt
 
         Cov_q = sum_s (x_s - mean x)(y_s - mean y) / (S - 1),     Var_ind - Var_coupled = 2 mean_q Cov_q
 
-    (arXiv 2502.01754, Proposition 1 and Figures 2a and 2b.) Both variances are of the *same* recorded calls: what the marginal
-    laws alone would give, and what pairing made of it. Calls recorded without shared noise have a covariance near 0.
-
-    Assumes that, given the question, pairs of calls are independent of each other and of one law.
+    (arXiv 2502.01754, Proposition 1 and Figures 2a and 2b.) Both variances are of the *same* recorded calls: from the marginal
+    distributions alone, and with pairing. Calls recorded without shared noise have a covariance near 0.
 
     Args:
         first: [Q, S] scores of one LLM.
-        second: [Q, S] of the other; call s of both shares its noise.
+        second: [Q, S] scores of the other; call s of both shares its noise.
 
     Returns:
         Values per question, and totals.
@@ -117,13 +112,11 @@ def estimation_error(differences: npt.ArrayLike, sizes: npt.ArrayLike) -> Floats
 
         e(N) = E | mean of N pairs drawn without replacement - mean of all M pairs |
 
-    over all choices of N from the M recorded pairs, by the multivariate hypergeometric law of the counts of -1, 0 and 1: what the
-    paper estimates by drawing.
-
-    Arithmetic on what was recorded; assumes nothing of the calls.
+    over all choices of N from the M recorded pairs, by the multivariate hypergeometric distribution of the counts of -1, 0 and
+    1; the paper estimates it by sampling.
 
     Args:
-        differences: [...] of the M pairs: 1, 0 or -1, in any shape.
+        differences: [...] differences of the M pairs: 1, 0 or -1.
         sizes: [C] numbers of pairs N, from 1 to M.
 
     Returns:
@@ -133,12 +126,12 @@ def estimation_error(differences: npt.ArrayLike, sizes: npt.ArrayLike) -> Floats
         OutOfRangeError: differences of other values, or a size outside 1..M.
     """
     plus, minus, total = _ternary(differences)
-    wanted = np.atleast_1d(np.asarray(sizes))
-    if wanted.dtype.kind not in "iu" or wanted.ndim != 1 or (wanted < 1).any() or (wanted > total).any():
+    numbers = np.atleast_1d(np.asarray(sizes))
+    if numbers.dtype.kind not in "iu" or numbers.ndim != 1 or (numbers < 1).any() or (numbers > total).any():
         raise OutOfRangeError(
             f"Sample sizes are whole numbers from 1 to the {total} recorded pairs; {sizes!r} was given."
         )
-    return np.array([_absolute_error(plus, minus, total, int(size)) for size in wanted])
+    return np.array([_absolute_error(plus, minus, total, int(size)) for size in numbers])
 
 
 def equal_error_samples(
@@ -153,32 +146,29 @@ def equal_error_samples(
     """How many coupled pairs reach the mean absolute error of so many independent ones (arXiv 2502.01754, Figure 2c).
 
     Both errors are those of `estimation_error`, each against the mean of its own recorded pairs. The interval resamples
-    questions, with all their pairs, by the bootstrap. In a resample the errors are the normal law's, of exact variance
-    s^2 / N * (M - N) / (M - 1), whose common factor cancels, so that no search is needed:
+    questions with all their pairs. In a resample errors are approximated by a normal with the exact variance
+    s^2 / N * (M - N) / (M - 1), whose common factor cancels, so no search is needed:
 
         N = M / (1 + (M / n - 1) v_independent / v_coupled),     v the variance over all pairs,
 
-    times what the exact ratio of all questions is to this one, and no fewer pairs than 1 nor more than M. An interval of 95 %
-    covers about 0.94 from 30 questions on, less with fewer. Where coupled pairs hardly ever differ (one in a hundred) the error
-    of small N is flat and the exact ratio itself hardly determined: 0.5 to 0.75 was seen there.
-
-    Assumes, for the interval, questions that are independent draws; the numbers themselves are arithmetic on what was
-    recorded.
+    scaled to match the exact ratio on all questions, and clipped to 1..M. A 95 % interval covers about 0.94 from 30 questions
+    on, less with fewer. Where coupled pairs hardly ever differ (one in a hundred) the error of small N is flat, the ratio is
+    poorly determined, and coverage was 0.5 to 0.75. Assumes, for the interval, questions that are independent draws.
 
     Args:
         coupled: [Q, S] differences of scores of pairs that share noise: 1, 0 or -1.
-        independent: [Q, S] of pairs that do not, on the same questions.
-        samples: n, independent pairs.
+        independent: [Q, S] differences of pairs that do not, on the same questions.
+        samples: n, number of independent pairs.
         confidence: coverage of the interval.
-        resamples: of the bootstrap.
-        seed: of the bootstrap.
+        resamples: resamples of the bootstrap.
+        seed: seed of the bootstrap.
 
     Returns:
-        The number, its ratio to n and the ratio's interval.
+        The number of coupled pairs, its ratio to n and the ratio's interval.
 
     Raises:
         OutOfRangeError: as for `estimation_error`; pools of different sizes; or independent pairs that never differ, so that
-            any number of them is without error.
+            their error is 0.
     """
     shared, apart = (np.asarray(values, np.float64) for values in (coupled, independent))
     if shared.ndim != 2 or shared.shape != apart.shape:
@@ -188,23 +178,22 @@ def equal_error_samples(
         )
     error = float(estimation_error(apart, [samples])[0])
     if error <= 0.0:
-        raise OutOfRangeError(f"{samples} of {apart.size} independent pairs have no error to equal; ask for fewer.")
+        raise OutOfRangeError(f"{samples} of {apart.size} independent pairs have no error to match; ask for fewer.")
     needed, exact = _needed(_ternary(shared), error)
     if len(shared) == 1:
         return EqualError(samples, error, needed, exact / samples, np.nan, np.nan)
     moments = np.stack([values.mean(axis=1) for values in (shared, shared**2, apart, apart**2)], axis=1)
     means = bootstrap_means(moments, resamples=resamples, seed=seed)
     tail = 50.0 * (1.0 - confidence)
-    drawn = _by_the_normal_law(means, shared.size, samples)
-    [found] = _by_the_normal_law(moments.mean(axis=0, keepdims=True), shared.size, samples)
-    low, high = np.percentile(np.clip(drawn * (exact / found), 1.0, shared.size) / samples, [tail, 100.0 - tail])
+    resampled = _by_the_normal_law(means, shared.size, samples)
+    [observed] = _by_the_normal_law(moments.mean(axis=0, keepdims=True), shared.size, samples)
+    low, high = np.percentile(np.clip(resampled * (exact / observed), 1.0, shared.size) / samples, [tail, 100.0 - tail])
     return EqualError(samples, error, needed, exact / samples, float(low), float(high))
 
 
 def _by_the_normal_law(moments: Floats, pairs: int, samples: int) -> Floats:
     """Coupled pairs of the same variance of the mean: [R] from [R, 4] first and second moments, coupled and independent."""
     shared, apart = (np.maximum(moments[:, i + 1] - moments[:, i] ** 2, 0.0) for i in (0, 2))
-    # Without a coupled difference one pair is enough.
     per_pair = np.divide(apart, shared, out=np.full(len(moments), np.inf), where=shared > _LATTICE)
     needed: Floats = np.maximum(pairs / (1.0 + (pairs / samples - 1.0) * per_pair), 1.0)
     return needed
@@ -220,7 +209,7 @@ def _needed(counts: tuple[int, int, int], error: float) -> tuple[int, float]:
     if at(1) <= error:
         return 1, 1.0
     low, high = 1, min(2, total)
-    # Small numbers are quick to sum over; nearly always few are needed.
+    # Doubling first: small numbers are quick to sum over and nearly always enough.
     while high < total and at(high) > error:
         low, high = high, min(2 * high, total)
     while high - low > 1:
@@ -239,7 +228,6 @@ def _absolute_error(plus: int, minus: int, total: int, size: int) -> float:
     chance_of_ones = _hypergeometric(total, plus, size, ones)
     lowest, highest = _range(total, minus, size)
     others = np.arange(lowest, highest + 1)
-    # Given that many ones, the minus ones are drawn among the rest.
     chance = _hypergeometric(total - plus, minus, (size - ones)[:, None], others[None, :])
     off = np.abs((ones[:, None] - others[None, :]) / size - mean)
     return float(chance_of_ones @ (chance * off).sum(axis=1))
@@ -253,38 +241,38 @@ def _range(total: int, marked: int, size: int) -> tuple[int, int]:
     return low, min(marked, size, int(np.ceil(size * share + spread)))
 
 
-def _likely(total: int, marked: int, size: int) -> Ints:
+def _likely(total: int, marked: int, size: int) -> Int64:
     low, high = _range(total, marked, size)
     return np.arange(low, high + 1, dtype=np.int64)
 
 
-def _hypergeometric(total: int, marked: int, size: int | Ints, count: Ints) -> Floats:
+def _hypergeometric(total: int, marked: int, size: int | Int64, count: Int64) -> Floats:
     """Probability of a count of marked items among `size` drawn from `total`; 0 where it is impossible."""
-    from scipy.special import gammaln
-
-    drawn = np.asarray(size)
+    draws = np.asarray(size)
     unmarked = total - marked
-    possible = (count >= 0) & (count <= marked) & (drawn - count >= 0) & (drawn - count <= unmarked)
-    k, rest = np.where(possible, count, 0), np.where(possible, drawn - count, 0)
+    possible = (count >= 0) & (count <= marked) & (draws - count >= 0) & (draws - count <= unmarked)
+    k, rest = np.where(possible, count, 0), np.where(possible, draws - count, 0)
 
     def choose(n: int, m: npt.NDArray[np.integer]) -> Floats:
-        found: Floats = gammaln(n + 1.0) - gammaln(m + 1.0) - gammaln(n - m + 1.0)
-        return found
+        log: Floats = (
+            scipy.special.gammaln(n + 1.0) - scipy.special.gammaln(m + 1.0) - scipy.special.gammaln(n - m + 1.0)
+        )
+        return log
 
-    logs = choose(marked, k) + choose(unmarked, rest) - choose(total, drawn)
+    logs = choose(marked, k) + choose(unmarked, rest) - choose(total, draws)
     chance: Floats = np.where(possible, np.exp(logs), 0.0)
     return chance
 
 
 def _ternary(differences: npt.ArrayLike) -> tuple[int, int, int]:
-    """How many differences are 1, how many -1, and how many there are."""
-    given = np.asarray(differences, np.float64).ravel()
-    rounded = np.rint(given)
-    wrong = np.flatnonzero(~((np.abs(given - rounded) <= _LATTICE) & (np.abs(rounded) <= 1.0)))
-    if not given.size or len(wrong):
-        found = f"number {wrong[0]} is {float(given[wrong[0]])!r}" if given.size else "there are none"
-        raise OutOfRangeError(f"Differences of right and wrong are 1, 0 or -1; {found}.")
-    return int((rounded > 0).sum()), int((rounded < 0).sum()), given.size
+    """Number of differences that are 1, number that are -1, and the total."""
+    values = np.asarray(differences, np.float64).ravel()
+    rounded = np.rint(values)
+    wrong = np.flatnonzero(~((np.abs(values - rounded) <= _LATTICE) & (np.abs(rounded) <= 1.0)))
+    if not values.size or len(wrong):
+        problem = f"number {wrong[0]} is {float(values[wrong[0]])!r}" if values.size else "there are none"
+        raise OutOfRangeError(f"Differences of right and wrong are 1, 0 or -1; {problem}.")
+    return int((rounded > 0).sum()), int((rounded < 0).sum()), values.size
 
 
 def _scores(first: npt.ArrayLike, second: npt.ArrayLike) -> tuple[Floats, Floats]:

@@ -1,8 +1,8 @@
-"""What two labelled calls per question say for certain about every vote: sharp intervals [L_n, U_n] for V_n = E P_n(Q).
+"""What two labelled calls per question prove about every vote: sharp intervals [L_n, U_n] for V_n = E P_n(Q).
 
-All laws of Q on [0, 1] with E Q = mu and E Q^2 = nu are possible; [L_n, U_n] is the range of V_n over them, no wider and no
-narrower (arXiv 2605.03379, Theorem 4.1). Assumed throughout: calls on a question are independent given the question, each right
-with the same probability Q, and a majority of right/wrong bits decides. Plurality among several wrong answers is another matter.
+[L_n, U_n] is exactly the range of V_n over all distributions of Q on [0, 1] with E Q = mu and E Q^2 = nu (arXiv 2605.03379,
+Theorem 4.1). Assumes calls on a question that are independent given the question, each right with the same probability Q, and a
+majority of right/wrong bits. A plurality among several wrong answers can do better.
 
 How U_n is found (L_n(mu, nu) = 1 - U_n(1 - mu, 1 - 2 mu + nu)). P_n''' has the signs +, -, +, so a quadratic meets P_n
 at most five times, counted with multiplicity, and the upper hull of the curve (q, q^2, P_n(q)) consists of a
@@ -13,7 +13,7 @@ triangle {0, x*, 1} and of edges {0, x}, {x, 1}, {x, y}. With x0 = nu / mu and x
     x0 > x*, x1 < x*      {0, x*, 1}   q- = (1 - 1 / sqrt(2n - 1)) / 2, the first zero of P_n'''
     x0 < xo               {x, y}       2 (P(y) - P(x)) = (y - x) (P'(x) + P'(y)),  (mu - x) (y - mu) = nu - mu^2
 
-The case analysis is feval's own; no bound rests on it, because each brings a certificate (`certificates`).
+The case analysis is feval's own; no bound relies on it, because each has a certificate (`certificates`).
 """
 
 from __future__ import annotations
@@ -24,16 +24,13 @@ from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
+import scipy
 
+from feval.estimators.arrays import Bools, Floats
+from feval.estimators.checks import checked_probabilities
 from feval.estimators.two_call.certificates import ROOM, QuadraticBound
 from feval.estimators.two_call.moments import Moments
-from feval.estimators.vote_polynomials import (
-    check_budget,
-    majority_accuracy,
-    majority_curvature,
-    majority_slope,
-    probabilities,
-)
+from feval.estimators.vote_polynomials import check_budget, majority_accuracy, majority_curvature, majority_slope
 
 __all__ = [
     "CertifiedGain",
@@ -46,8 +43,6 @@ __all__ = [
     "vote_bound",
     "vote_interval",
 ]
-
-Floats = npt.NDArray[np.float64]
 
 _ROOM_PER_BUDGET = 2e-16  # the quadratics' coefficients grow like n, and so does their rounding
 _ROUNDING = 8 * float(np.finfo(np.float64).eps)  # of decimal moments: 0.8 - 0.7 is not 0.1
@@ -94,30 +89,28 @@ class CertifiedGain:
     """Whether two calls prove that three votes beat one.
 
     Attributes:
-        certified: [...] whether V_1 > mu for every law with these moments.
-        gain: [...] L_1 - mu, the least possible V_1 - V_0; what is certified where it is positive.
+        certified: [...] whether V_1 > mu for every distribution with these moments.
+        gain: [...] L_1 - mu, the least possible V_1 - V_0.
     """
 
-    certified: npt.NDArray[np.bool_]
+    certified: Bools
     gain: Floats
 
 
 def vote_interval(n: int, moments: Moments) -> VoteInterval:
     """Sharp interval for the accuracy V_n of 2n + 1 votes (arXiv 2605.03379, Theorem 4.1, eqs. (8)-(10)).
 
-    Assumes calls that are independent given the question, each right with the same probability Q.
-
     Args:
         n: index of the budget: 0 one call, 1 three votes, 2 five.
         moments: [...] the table of (mu, nu).
 
     Returns:
-        Both ends with laws that attain them and quadratics that prove them on all of [0, 1], rounding included (see
+        Both ends with distributions that attain them and quadratics that prove them on all of [0, 1], rounding included (see
         `QuadraticBound.proven`). Absolute error below 1e-14 up to n = 50 and below 1e-13 at n = 500. On the boundary: P_n(mu)
         where nu = mu^2, and mu where nu = mu.
 
     Raises:
-        OutOfRangeError: an n that is no budget. Even budgets: see `budget_index`.
+        OutOfRangeError: an n that is not a budget index. Even budgets: see `budget_index`.
     """
     return VoteInterval(vote_bound(n, moments, "lower"), vote_bound(n, moments, "upper"))
 
@@ -125,18 +118,16 @@ def vote_interval(n: int, moments: Moments) -> VoteInterval:
 def vote_bound(n: int, moments: Moments, side: Literal["lower", "upper"]) -> QuadraticBound:
     """One end of `vote_interval` (arXiv 2605.03379, Theorem 4.1): U_n, or L_n(mu, nu) = 1 - U_n(1 - mu, 1 - 2 mu + nu).
 
-    Assumes calls that are independent given the question, each right with the same probability Q.
-
     Args:
         n: index of the budget: 0 one call, 1 three votes, 2 five.
         moments: [...] the table of (mu, nu).
         side: "lower" for L_n, "upper" for U_n.
 
     Returns:
-        The end with laws that attain it and quadratics that prove it.
+        The end with distributions that attain it and quadratics that prove it.
 
     Raises:
-        OutOfRangeError: an n that is no budget. Even budgets: see `budget_index`.
+        OutOfRangeError: an n that is not a budget index. Even budgets: see `budget_index`.
     """
     check_budget(n)
     room = ROOM + _ROOM_PER_BUDGET * int(n)
@@ -161,10 +152,8 @@ def vote_bound(n: int, moments: Moments, side: Literal["lower", "upper"]) -> Qua
 def three_vote_interval(moments: Moments) -> Range:
     """The interval of three votes in closed form (arXiv 2605.03379, Theorem 4.2, eqs. (11)-(12)).
 
-    L_1 = nu + 2 (mu - nu)^2 / (1 - mu) and U_1 = 3 nu - 2 nu^2 / mu = nu + 2 nu (mu - nu) / mu, at most 1/8 apart; nothing
-    cancels as written here.
-
-    Assumes calls that are independent given the question, each right with the same probability Q.
+    L_1 = nu + 2 (mu - nu)^2 / (1 - mu) and U_1 = 3 nu - 2 nu^2 / mu = nu + 2 nu (mu - nu) / mu, at most 1/8 apart,
+    in a form without cancellation.
 
     Args:
         moments: [...] the table of (mu, nu).
@@ -181,9 +170,7 @@ def infinite_vote_interval(moments: Moments) -> Range:
 
     U_inf = (nu - mu^2) / (nu + 1/4 - mu) where mu <= 1/2 and nu <= mu / 2, otherwise min(1, 3 mu - 2 nu); both ends are 1/2 at
     (1/2, 1/4); L_inf(mu, nu) = 1 - U_inf(1 - mu, 1 - 2 mu + nu). The ends need not be attained, and (1/2, 1/4) is a true
-    discontinuity: beside it the interval is nearly [0, 1]. Floats within rounding of nu = mu^2 count as on it.
-
-    Assumes calls that are independent given the question, each right with the same probability Q.
+    discontinuity: next to it the interval is nearly [0, 1]. Floats within rounding of nu = mu^2 count as on it.
 
     Args:
         moments: [...] the table of (mu, nu).
@@ -195,18 +182,16 @@ def infinite_vote_interval(moments: Moments) -> Range:
 
 
 def certified_three_vote_gain(moments: Moments) -> CertifiedGain:
-    """Whether three votes beat one call for every law with these moments, and by how much at least (Theorem 4.2).
+    """Whether three votes beat one call for every distribution with these moments, and by how much at least (Theorem 4.2).
 
     L_1 - mu = (mu - nu) (2 (mu - nu) / (1 - mu) - 1), which is positive exactly if mu > 1/2 and rho < 1 - 1 / (2 mu).
-    Equality is not certified; floats within rounding of it count as equal.
-
-    Assumes calls that are independent given the question, each right with the same probability Q.
+    Equality, within rounding, is not certified.
 
     Args:
         moments: [...] the table of (mu, nu).
 
     Returns:
-        The verdict and the gain.
+        Verdict and gain.
     """
     _, x1 = _ratios(moments)
     beyond = 2.0 * moments.unsteady - moments.wrong > _ROUNDING
@@ -219,8 +204,6 @@ def one_call_envelope(mu: npt.ArrayLike, n: int = 1) -> Range:
     The concave envelope is the chord from (0, 0) to the point xt with x P_n'(x) = P_n(x), and P_n beyond it; xt = 3/4 for three
     votes. The lower end is 1 minus the upper end at 1 - mu. It never exceeds mu: one call certifies no gain.
 
-    Assumes calls that are independent given the question, each right with the same probability Q.
-
     Args:
         mu: [...] one-call accuracy.
         n: index of the budget.
@@ -229,10 +212,10 @@ def one_call_envelope(mu: npt.ArrayLike, n: int = 1) -> Range:
         The smallest and largest possible V_n.
 
     Raises:
-        OutOfRangeError: a mu outside [0, 1], or an n that is no budget.
+        OutOfRangeError: a mu outside [0, 1], or an n that is not a budget index.
     """
     check_budget(n)
-    right = probabilities(mu, "mu")
+    right = checked_probabilities(mu, "mu")
     tangent = _special_points(int(n)).tangent
     height = float(majority_accuracy(n, tangent))
 
@@ -247,7 +230,7 @@ def one_call_envelope(mu: npt.ArrayLike, n: int = 1) -> Range:
 
 @dataclass(frozen=True)
 class _Points:
-    """Where the kinds of extremal laws of one n meet: xo, x*, and the tangent from (0, 0)."""
+    """Points of one n where the kinds of extremal distributions meet: xo, x*, and the tangent from (0, 0)."""
 
     origin: float
     triangle: float
@@ -257,10 +240,9 @@ class _Points:
 
 @cache
 def _special_points(n: int) -> _Points:
-    """Xo and x* of the module's docstring; 0 and 1 for n <= 1, where only {0, x0} occurs."""
+    """`_Points` of n; xo = 0 and x* = 1 for n <= 1, where only {0, x0} occurs."""
     if n == 0:
         return _Points(0.0, 1.0, 1.0, 0.0)
-    from scipy.optimize import brentq
 
     def p(x: float) -> float:
         return float(majority_accuracy(n, x))
@@ -268,12 +250,14 @@ def _special_points(n: int) -> _Points:
     def slope(x: float) -> float:
         return float(majority_slope(n, np.asarray(x)))
 
-    tangent = brentq(lambda x: x * slope(x) - p(x), 0.5, 1.0, xtol=1e-16)
+    tangent = scipy.optimize.brentq(lambda x: x * slope(x) - p(x), 0.5, 1.0, xtol=1e-16)
     if n == 1:
         return _Points(0.0, 1.0, tangent, 0.0)
     inflection = 0.5 - 0.5 / (2 * n - 1) ** 0.5
-    origin = brentq(lambda x: x * slope(x) - 2.0 * p(x), inflection, 1.0, xtol=1e-16)
-    triangle = brentq(lambda x: (p(x) - x) * (2.0 * x - 1.0) - (slope(x) - 1.0) * x * (x - 1.0), 0.5, 0.999, xtol=1e-16)
+    origin = scipy.optimize.brentq(lambda x: x * slope(x) - 2.0 * p(x), inflection, 1.0, xtol=1e-16)
+    triangle = scipy.optimize.brentq(
+        lambda x: (p(x) - x) * (2.0 * x - 1.0) - (slope(x) - 1.0) * x * (x - 1.0), 0.5, 0.999, xtol=1e-16
+    )
     return _Points(origin, triangle, tangent, inflection)
 
 
@@ -285,7 +269,7 @@ def _ratios(moments: Moments) -> tuple[Floats, Floats]:
 
 
 def _upper(n: int, moments: Moments, flat: Moments) -> QuadraticBound:
-    """U_n with law and quadratic; `flat` is the same table in one row."""
+    """U_n with distribution and quadratic; `flat` is the same table in one row."""
     points = _special_points(n)
     x0, x1 = _ratios(flat)
     from_origin = (points.origin <= x0) & (x0 <= points.triangle)
@@ -322,7 +306,7 @@ def _columns(*columns: Floats | float) -> Floats:
 
 
 def _origin_edge(n: int, moments: Moments, x: Floats, _: Floats) -> _Solved:
-    """Law on {0, x}, x = nu / mu; the quadratic vanishes at 0 and touches P_n at x."""
+    """Distribution on {0, x}, x = nu / mu; the quadratic vanishes at 0 and touches P_n at x."""
     p = majority_accuracy(n, x)
     rare = np.divide(moments.variance, moments.nu, out=np.zeros_like(x), where=moments.nu > 0)
     weight = np.where(moments.nu > 0, 1.0 - rare, 0.0)
@@ -337,7 +321,7 @@ def _origin_edge(n: int, moments: Moments, x: Floats, _: Floats) -> _Solved:
 
 
 def _one_edge(n: int, moments: Moments, _: Floats, x: Floats) -> _Solved:
-    """Law on {x, 1}, x = (mu - nu) / (1 - mu); the quadratic is 1 at 1 and touches P_n at x."""
+    """Distribution on {x, 1}, x = (mu - nu) / (1 - mu); the quadratic is 1 at 1 and touches P_n at x."""
     z = np.maximum(moments.both_wrong / moments.wrong, 1e-300)  # 1 - x
     rest, slope = majority_accuracy(n, z), majority_slope(n, z)  # 1 - P_n(x) and P_n'(x)
     at_one = np.divide(moments.variance, moments.both_wrong, out=np.zeros_like(x), where=moments.both_wrong > 0)
@@ -348,7 +332,7 @@ def _one_edge(n: int, moments: Moments, _: Floats, x: Floats) -> _Solved:
 
 
 def _triangle(n: int, moments: Moments, x0: Floats, x1: Floats) -> _Solved:
-    """Law on {0, x*, 1}, the same quadratic for all such moments."""
+    """Distribution on {0, x*, 1}, the same quadratic for all such moments."""
     x = _special_points(n).triangle
     p = float(majority_accuracy(n, x))
     inner = moments.unsteady / (x * (1.0 - x))
@@ -359,11 +343,11 @@ def _triangle(n: int, moments: Moments, x0: Floats, x1: Floats) -> _Solved:
 
 
 def _pair_edge(n: int, moments: Moments, _x0: Floats, _x1: Floats) -> _Solved:
-    """Law on {x, y}, where one quadratic touches P_n twice."""
+    """Distribution on {x, y}, where one quadratic touches P_n twice."""
     mu = moments.mu
     variance = np.maximum(
         moments.variance, np.maximum(1e-40 * mu * mu, 1e-300)
-    )  # at 0 the law is certain; its limit has a dual
+    )  # at 0 the distribution is a point; its limit has a dual
     below = _distance_below(n, mu, variance)
     above = variance / below
     x, y, width = np.maximum(mu - below, 0.0), mu + above, below + above
@@ -373,7 +357,7 @@ def _pair_edge(n: int, moments: Moments, _x0: Floats, _x1: Floats) -> _Solved:
     c = np.divide(change, 2.0 * width)
     slope = majority_slope(n, x)
     p_x, p_y = majority_accuracy(n, x), majority_accuracy(n, y)
-    apart = width * n**0.5 > 0.5  # through both points: an error of the contact then counts squared only
+    apart = width * n**0.5 > 0.5  # through both points, so that an error of the contact enters squared
     c = np.where(apart, (p_y - p_x - slope * width) / (width * width), c)
     b = slope - 2.0 * c * x
     weight_x, weight_y = above / width, below / width
@@ -382,9 +366,9 @@ def _pair_edge(n: int, moments: Moments, _x0: Floats, _x1: Floats) -> _Solved:
 
 
 def _distance_below(n: int, mu: Floats, variance: Floats) -> Floats:
-    """Mu - x of the law on {x, y}: the root of `_double_contact`, by Newton's method on its logarithm within a bracket.
+    """Mu - x of the distribution on {x, y}: the root of `_double_contact`, by Newton's method on its logarithm in a bracket.
 
-    x lies in (0, q-) and y in (q-, xo). Outside the same equation has roots that are no edges of the hull.
+    x lies in (0, q-) and y in (q-, xo). Further roots outside are not edges of the hull.
     """
     points = _special_points(n)
     to_inflection = np.abs(points.inflection - mu)
@@ -413,7 +397,7 @@ def _distance_below(n: int, mu: Floats, variance: Floats) -> Floats:
 def _double_contact(n: int, mu: Floats, variance: Floats, below: Floats) -> tuple[Floats, Floats]:
     """2 (P(y) - P(x)) - (y - x) (P'(x) + P'(y)) with x = mu - below, y = mu + variance / below; and d / d log(below).
 
-    Falls from positive to negative as `below` grows. For close x and y the difference would cancel; there it is taken as
+    Falls from positive to negative as `below` grows. For close x and y the difference would cancel, so it is computed as
     -int_x^y (s - x) (y - s) P'''(s) ds (Peano's form of the trapezoidal rule's error).
     """
     above = variance / below

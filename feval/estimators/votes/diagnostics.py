@@ -1,28 +1,27 @@
-"""What the answers of a recording look like: mass by rank, entropy, strata of difficulty, and what changes with the temperature.
+"""How the answers of a recording are spread: mass by rank, entropy, strata of difficulty, and how they change.
 
-"Compute-efficient evaluation of LLM voting accuracy" (section 5.3) rests on one assumption about the answers: that
-on every question most of the probability lies on a few candidates, so that G calls see them. Its Figure 3 shows the
-mean share by rank and the entropy, also for the questions the LLM finds difficult (accuracy at most 0.25); its
-Figure 4 shows how both change with the temperature. The same numbers, as arrays: drawing them is somebody else's work.
+"Compute-efficient evaluation of LLM voting accuracy" (section 5.3) assumes that on every question most of the
+probability lies on a few candidates, so that G calls see them. Its Figure 3 shows the mean share by rank and the entropy,
+also for the questions the LLM finds difficult (accuracy at most 0.25); its Figure 4 how both change with the temperature.
+This module computes those numbers.
 
 Shares keep samples without an answer in the denominator, and the entropy counts "no answer" as one outcome. Both are
 plug-in values from finite samples: the share of rank 1 is biased upward and the entropy downward, by about (outcomes
-- 1) / (2 G) nats. Samples are assumed to be independent given the question.
+- 1) / (2 G) nats. Assumes samples that are independent given the question.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from feval.errors import OutOfRangeError
+from feval.estimators.arrays import Floats, Int64, Integers
+from feval.estimators.missing import ONE_QUESTION, Texts, missing_reasons
 from feval.estimators.probabilities import signatures_of_counts
-from feval.estimators.two_call.pair_table import ONE_QUESTION
-from feval.estimators.two_call.reasons import Texts, reasons_of
 
 __all__ = [
     "QUARTERS",
@@ -35,12 +34,8 @@ __all__ = [
     "strata_summary",
 ]
 
-Integers = npt.NDArray[np.integer[Any]]
-Floats = npt.NDArray[np.float64]
-
 QUARTERS = (0.25, 0.5, 0.75, 1.0)
 """Upper ends of the strata of accuracy; the first is the paper's "difficult"."""
-
 
 _NO_QUESTIONS = "No question lies in this stratum, so it has no means."
 
@@ -51,16 +46,16 @@ class Strata:
 
     Attributes:
         upper: [T] largest accuracy of each stratum.
-        questions: [T] how many questions it has.
+        questions: [T] number of questions.
         accuracy: [T] mean share of samples with the gold answer.
         no_answer: [T] mean share of samples without an answer.
         candidates: [T] mean number of distinct answers.
         entropy: [T] mean entropy of the outcomes, nats.
-        mass: [T, R] mean share of the most frequent answer, of the second, and so on (Figure 3).
+        mass: [T, R] mean share by rank of the answer, most frequent first (Figure 3).
     """
 
     upper: Floats
-    questions: npt.NDArray[np.int64]
+    questions: Int64
     accuracy: Floats
     no_answer: Floats
     candidates: Floats
@@ -70,11 +65,11 @@ class Strata:
     @property
     def reasons(self) -> Texts:
         """[T] why a stratum's means are NaN; "" where they are numbers."""
-        return reasons_of((self.questions == 0, _NO_QUESTIONS))
+        return missing_reasons((self.questions == 0, _NO_QUESTIONS))
 
     @property
     def cumulative_mass(self) -> Floats:
-        """[T, R] share of the r most frequent answers together."""
+        """[T, R] total share of the r most frequent answers."""
         summed: Floats = np.cumsum(self.mass, axis=1)
         return summed
 
@@ -87,14 +82,14 @@ class StrataDifference:
 
     Attributes:
         upper: [T] largest accuracy (in the first recording) of each stratum.
-        questions: [T] how many questions it has.
+        questions: [T] number of questions.
         accuracy, candidates, entropy: [T] mean differences.
         accuracy_se, candidates_se, entropy_se: [T] their standard errors over questions; NaN below 2 questions.
         mass, mass_se: [T, R] the same for the shares by rank.
     """
 
     upper: Floats
-    questions: npt.NDArray[np.int64]
+    questions: Int64
     accuracy: Floats
     accuracy_se: Floats
     candidates: Floats
@@ -107,38 +102,32 @@ class StrataDifference:
     @property
     def reasons(self) -> Texts:
         """[T] why a stratum's means or standard errors are NaN; "" where they are numbers."""
-        return reasons_of((self.questions == 0, _NO_QUESTIONS), (self.questions == 1, ONE_QUESTION))
+        return missing_reasons((self.questions == 0, _NO_QUESTIONS), (self.questions == 1, ONE_QUESTION))
 
 
 def mass_by_rank(gold: Integers, rivals: Integers, no_answer: Integers) -> Floats:
-    """Shares of a question's answers, most frequent first, whether right or wrong.
-
-    "Compute-efficient evaluation of LLM voting accuracy", section 5.3 and Figure 3: share_r = c_(r) / S, c_(1) >= c_(2)
-    >= ... Assumes samples that are independent given the question; the largest share is then too large on average.
+    """Shares of a question's answers, most frequent first, right or wrong: share_r = c_(r) / S, c_(1) >= c_(2) >= ...
 
     Args:
         gold: [Q] samples with the gold answer.
         rivals: [Q, K] samples of each other candidate.
-        no_answer: [Q] samples without an answer: part of the denominator, of no rank.
+        no_answer: [Q] samples without an answer, which count in the denominator only.
 
     Returns:
-        [Q, R] shares, R the most answers any question has; zeros beyond a question's own.
+        [Q, R] shares, R the largest number of answers of a question; zeros pad rows.
 
     Raises:
-        OutOfRangeError: shapes that do not fit, counts that are no integers from 0, or a question without samples.
+        OutOfRangeError: shapes that do not match, counts that are not integers from 0, or a question without samples.
     """
     signatures = signatures_of_counts(gold, rivals, no_answer)
     shares = np.sort(np.column_stack([signatures.correct, signatures.rivals]), axis=1)[:, ::-1]
     used = int(np.count_nonzero(shares.any(axis=0)))
-    found: Floats = shares[:, :used][signatures.rows]
-    return found
+    mass: Floats = shares[:, :used][signatures.rows]
+    return mass
 
 
 def answer_entropy(gold: Integers, rivals: Integers, no_answer: Integers) -> Floats:
-    """Entropy of a question's outcomes, - sum p ln p, in nats; no answer is one outcome.
-
-    "Compute-efficient evaluation of LLM voting accuracy", section 5.3 and Figure 3. The plug-in is too small for few
-    samples; assumes samples that are independent given the question.
+    """Plug-in entropy of a question's outcomes, -sum p ln p, in nats; no answer is one outcome.
 
     Args:
         gold: [Q] samples with the gold answer.
@@ -146,10 +135,10 @@ def answer_entropy(gold: Integers, rivals: Integers, no_answer: Integers) -> Flo
         no_answer: [Q] samples without an answer.
 
     Returns:
-        [Q] plug-in entropies, 0 where all samples agree.
+        [Q] entropies, 0 where all samples agree.
 
     Raises:
-        OutOfRangeError: shapes that do not fit, counts that are no integers from 0, or a question without samples.
+        OutOfRangeError: shapes that do not match, counts that are not integers from 0, or a question without samples.
     """
     signatures = signatures_of_counts(gold, rivals, no_answer)
     shares = np.column_stack([signatures.correct, signatures.rivals, signatures.no_answer])
@@ -160,9 +149,6 @@ def answer_entropy(gold: Integers, rivals: Integers, no_answer: Integers) -> Flo
 
 def difficulty_strata(accuracy: Floats, upper: Sequence[float] | Floats = QUARTERS) -> npt.NDArray[np.intp]:
     """The stratum of each question: the first whose upper end is at least its accuracy.
-
-    "Compute-efficient evaluation of LLM voting accuracy", section 5.3: its "difficult" questions are those up to 0.25.
-    Arithmetic; assumes nothing of the calls.
 
     Args:
         accuracy: [Q] share of samples with the gold answer.
@@ -180,17 +166,15 @@ def difficulty_strata(accuracy: Floats, upper: Sequence[float] | Floats = QUARTE
             f"Strata have ascending upper ends, the last of them 1, such as (0.25, 1); {upper} was given."
         )
     if values.ndim != 1 or len(wrong := np.flatnonzero(~((values >= 0.0) & (values <= 1.0)))):
-        found = f"question {wrong[0]} has {values[wrong[0]]}" if values.ndim == 1 else f"the shape is {values.shape}"
-        raise OutOfRangeError(f"Accuracies are one number in [0, 1] per question; {found}.")
+        problem = f"question {wrong[0]} has {values[wrong[0]]}" if values.ndim == 1 else f"the shape is {values.shape}"
+        raise OutOfRangeError(f"Accuracies are one number in [0, 1] per question; {problem}.")
     return np.searchsorted(ends, values, side="left")
 
 
 def strata_summary(
     gold: Integers, rivals: Integers, no_answer: Integers, upper: Sequence[float] | Floats = QUARTERS
 ) -> Strata:
-    """Figure 3 as numbers: mass by rank, entropy, accuracy and number of candidates, by strata of accuracy.
-
-    Assumes samples that are independent given the question.
+    """Mass by rank, entropy, accuracy and number of candidates by strata of accuracy (Figure 3).
 
     Args:
         gold: [Q] samples with the gold answer.
@@ -204,17 +188,17 @@ def strata_summary(
     Raises:
         OutOfRangeError: as `mass_by_rank` and `difficulty_strata`.
     """
-    told = _Told.of(gold, rivals, no_answer)
-    stratum = difficulty_strata(told.accuracy, upper)
+    questions = _Diagnostics.of(gold, rivals, no_answer)
+    stratum = difficulty_strata(questions.accuracy, upper)
     chosen = [np.flatnonzero(stratum == t) for t in range(len(upper))]
     return Strata(
         upper=np.asarray(upper, np.float64),
         questions=np.array([len(rows) for rows in chosen]),
-        accuracy=_means(told.accuracy, chosen),
-        no_answer=_means(told.no_answer, chosen),
-        candidates=_means(told.candidates, chosen),
-        entropy=_means(told.entropy, chosen),
-        mass=_means(told.mass, chosen),
+        accuracy=_means(questions.accuracy, chosen),
+        no_answer=_means(questions.no_answer, chosen),
+        candidates=_means(questions.candidates, chosen),
+        entropy=_means(questions.entropy, chosen),
+        mass=_means(questions.mass, chosen),
     )
 
 
@@ -223,14 +207,12 @@ def strata_difference(
     second: tuple[Integers, Integers, Integers],
     upper: Sequence[float] | Floats = QUARTERS,
 ) -> StrataDifference:
-    """What changes from one recording to another of the same questions (Figure 4 as numbers).
+    """Changes from one recording to another of the same questions (Figure 4), by strata of the first.
 
-    Questions are paired, and a stratum is made by the first recording. Its accuracy there is the noisier the fewer
-    samples there are, so that even an identical second recording lies nearer to the middle in the outer strata
-    (regression to the mean): compare with two halves of one recording before reading anything into a difference of
-    `accuracy`. More samples see more candidates, too: give both recordings the same number.
-
-    Assumes questions that are independent draws, and samples that are independent given the question.
+    Questions are paired. Accuracies from few samples are noisy, so even an identical second recording is nearer to the middle
+    in the outer strata (regression to the mean): compare with two halves of one recording before interpreting a difference of
+    `accuracy`. More samples also see more candidates: give both recordings the same number. Assumes questions that are
+    independent draws.
 
     Args:
         first: gold [Q], rivals [Q, K], no_answer [Q] of the one recording.
@@ -243,7 +225,7 @@ def strata_difference(
     Raises:
         OutOfRangeError: as `strata_summary`, or different numbers of questions.
     """
-    before, after = _Told.of(*first), _Told.of(*second)
+    before, after = _Diagnostics.of(*first), _Diagnostics.of(*second)
     if len(before.accuracy) != len(after.accuracy):
         raise OutOfRangeError(
             f"Recordings are compared on the same questions; they have {len(before.accuracy)} and {len(after.accuracy)}."
@@ -269,8 +251,8 @@ def strata_difference(
 
 
 @dataclass(frozen=True, eq=False)
-class _Told:
-    """What the counts tell of each question."""
+class _Diagnostics:
+    """Diagnostics of each question."""
 
     accuracy: Floats
     no_answer: Floats
@@ -279,7 +261,7 @@ class _Told:
     mass: Floats
 
     @classmethod
-    def of(cls, gold: Integers, rivals: Integers, no_answer: Integers) -> _Told:
+    def of(cls, gold: Integers, rivals: Integers, no_answer: Integers) -> _Diagnostics:
         mass = mass_by_rank(gold, rivals, no_answer)
         signatures = signatures_of_counts(gold, rivals, no_answer)
         return cls(

@@ -1,0 +1,36 @@
+"""Why values are missing: every result that can hold NaN has `reasons`, sentences beside its values.
+
+A reason is "" where all values of an entry are known, otherwise one sentence per cause. Feval's own; assumes nothing
+about the calls.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+__all__ = ["ONE_QUESTION", "Texts", "missing_reasons"]
+
+Texts = npt.NDArray[np.str_]
+
+ONE_QUESTION = "A single question shows no spread, so there is no standard error; label two or more."
+"""Why a standard error is NaN."""
+
+
+def missing_reasons(*causes: tuple[Any, str]) -> Texts:
+    """Join the sentences that hold for each entry.
+
+    Args:
+        causes: for each cause, [...] where it holds, and its sentence.
+
+    Returns:
+        [...] sentences, "" where no cause holds.
+    """
+    texts: npt.NDArray[Any] = np.array("", dtype=np.str_)
+    for where, sentence in causes:
+        own = np.where(where, sentence, "")
+        gap = np.where((np.char.str_len(texts) > 0) & np.asarray(where), " ", "")
+        texts = np.char.add(np.char.add(texts, gap), own)
+    return np.asarray(texts, np.str_)

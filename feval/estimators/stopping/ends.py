@@ -1,0 +1,296 @@
+"""Where a stopping rule ends, as a table over counts of answers.
+
+Let a pool have n_a samples of candidate a, drawn without replacement in random order. After s draws the counts are v with the
+hypergeometric probability prod_a C(n_a, v_a) / C(S, s), and given the counts every order of the labels is equally likely. So the
+probability that a rule ends exactly there depends on the counts alone, not on the pool:
+
+    P[end at v] = prod_a C(n_a, v_a) / C(S, s) * ends(v)
+    reach(v) = sum_a (v_a / s) reach(v - e_a) [the rule goes on at v - e_a],        ends(v) = reach(v) [it stops at v]
+
+A rule that treats candidates alike has the same `ends` for all orders of the counts, so one table over partitions serves all
+pools. `ends_of_rule` builds it; `orders` and `by_partition` apply it to pools. Every term is positive, so nothing cancels.
+Feval's own; assumes only that a question's recorded samples are exchangeable: every order of them is equally likely.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from feval.errors import UsageError
+from feval.estimators.arrays import Bools, Floats, Int16, Int64, Integers, UInt64
+
+__all__ = [
+    "LARGEST_BUDGET",
+    "Ends",
+    "PoolCounts",
+    "count_codes",
+    "ends_of_rule",
+    "no_answer_codes",
+    "number_of_counts",
+    "partitions",
+    "require_budget",
+]
+
+LARGEST_BUDGET = 300
+"""Largest budget of a table of ends; memory grows with its cube."""
+
+_NEVER = np.iinfo(np.int16).max
+_GOLDEN = 0x9E3779B97F4A7C15
+
+
+@dataclass(frozen=True, eq=False)
+class PoolCounts:
+    """The counts of Q pools.
+
+    Attributes:
+        gold: [Q] samples with the gold answer.
+        rivals: [Q, K] samples of each other candidate, largest first.
+        none: [Q] samples without an answer.
+    """
+
+    gold: Int64
+    rivals: Int64
+    none: Int64
+
+    @classmethod
+    def of(cls, gold: Integers, rivals: Integers, none: Integers) -> PoolCounts:
+        """Make it from counts in any order."""
+        ordered = -np.sort(-rivals.astype(np.int64), axis=1)
+        return cls(gold.astype(np.int64), ordered[:, ordered.any(axis=0)], none.astype(np.int64))
+
+    @property
+    def size(self) -> Int64:
+        """[Q] recorded samples."""
+        size: Int64 = self.gold + self.rivals.sum(axis=1) + self.none
+        return size
+
+    def bounds(self) -> Int64:
+        """[1 + K + 1] largest counts over the pools: samples without an answer, the leading candidate, the next, and so on."""
+        counts = np.column_stack([self.gold, self.rivals])
+        widest = -np.sort(-counts, axis=1)
+        return np.concatenate([[self.none.max(initial=0)], widest.max(axis=0, initial=0)])
+
+    def rows(self, rows: npt.NDArray[np.intp]) -> PoolCounts:
+        """Select questions."""
+        return PoolCounts(self.gold[rows], self.rivals[rows], self.none[rows])
+
+
+@dataclass(frozen=True, eq=False)
+class Ends:
+    """The probability that a rule ends, by counts.
+
+    Attributes:
+        keys: [T] keys of the counts, ascending; see `_keys`.
+        chance: [T] probability that draws with these counts, in random order, end there and no earlier.
+        budget: largest number of draws.
+        smallest: [n + 1, n + 1, n + 1] fewest samples of any end with a given largest count and a second largest in a given
+            range; larger than any budget where there is no such end.
+    """
+
+    keys: UInt64
+    chance: Floats
+    budget: int
+    smallest: Int16
+
+    @classmethod
+    def of(cls, counts: Integers, chance: Floats, budget: int) -> Ends:
+        """Make it from [T, 1 + K] counts: samples without an answer, then the candidates' in descending order."""
+        counts, chance = counts[chance > 0], chance[chance > 0]
+        keys = _keys(counts)
+        order = np.argsort(keys)
+        first = counts[:, 1].astype(np.int64) if counts.shape[1] > 1 else np.zeros(len(counts), np.int64)
+        second = counts[:, 2].astype(np.int64) if counts.shape[1] > 2 else np.zeros(len(counts), np.int64)
+        smallest = np.full((budget + 1,) * 3, _NEVER, np.int16)
+        np.minimum.at(smallest, (first, second, second), counts.sum(axis=1, dtype=np.int16))
+        for upper in range(1, budget + 1):
+            smallest[:, :upper, upper] = np.minimum(smallest[:, :upper, upper - 1], smallest[:, upper, upper, None])
+        return cls(keys[order], chance[order], budget, smallest)
+
+    def at(self, keys: UInt64) -> Floats:
+        """[N] probability to end at the counts with these keys; 0 where the rule does not end."""
+        if not len(self.keys):
+            return np.zeros(len(keys))
+        place = np.minimum(np.searchsorted(self.keys, keys), len(self.keys) - 1)
+        chance: Floats = np.where(self.keys[place] == keys, self.chance[place], 0.0)
+        return chance
+
+    def possible(self, first: Int16, second: Int16, largest_to_come: Int16, within_reach: Int16) -> Bools:
+        """Whether counts can still belong to an end.
+
+        Args:
+            first: [N] largest count so far.
+            second: [N] second largest so far.
+            largest_to_come: [N] upper bound of the remaining counts.
+            within_reach: [N] samples so far and all that can still be drawn.
+        """
+        most = np.maximum(second, np.minimum(largest_to_come, first))
+        known: Bools = self.smallest[first, second, most] <= within_reach
+        return known | (largest_to_come >= first)
+
+
+def count_codes(part: npt.NDArray[Any]) -> UInt64:
+    """64-bit codes of counts, by the finalizer of SplitMix64; their sum is the key of a multiset of counts.
+
+    Args:
+        part: [...] counts from 0.
+
+    Returns:
+        [...] codes, 0 for a count of 0.
+    """
+    x = part.astype(np.uint64) * np.uint64(_GOLDEN)
+    x ^= x >> np.uint64(30)
+    x *= np.uint64(0xBF58476D1CE4E5B9)
+    x ^= x >> np.uint64(27)
+    x *= np.uint64(0x94D049BB133111EB)
+    return x ^ (x >> np.uint64(31))
+
+
+def no_answer_codes(count: npt.NDArray[Any]) -> UInt64:
+    """Codes for counts of samples without an answer, different from those of candidates.
+
+    Args:
+        count: [...] counts from 0.
+
+    Returns:
+        [...] codes.
+    """
+    return count_codes(count.astype(np.uint64) << np.uint64(32))
+
+
+def _keys(counts: Integers) -> UInt64:
+    """[N] sums of the codes of counts [N, 1 + K], independent of the order of the candidates.
+
+    Two of a million counts share a key with probability 3e-8; `ends_of_rule` would notice in its table.
+    """
+    codes = count_codes(np.arange(int(counts.max(initial=0)) + 1))
+    keys: UInt64 = no_answer_codes(counts[:, 0]) + codes[counts[:, 1:]].sum(axis=1, dtype=np.uint64)
+    return keys
+
+
+def require_budget(budget: int) -> None:
+    """Refuse a budget whose table of ends would be too large.
+
+    Args:
+        budget: largest number of draws.
+
+    Raises:
+        UsageError: a budget above 300.
+    """
+    if budget > LARGEST_BUDGET:
+        raise UsageError(
+            f"The exact expectation over all orders reaches budgets of {LARGEST_BUDGET} samples; {budget} were asked for. "
+            "Take seeded replicates (order 'seeded'), or a smaller budget."
+        )
+
+
+def ends_of_rule(
+    stops: Callable[[Integers, int], Bools], bounds: Int64, budget: int, *, only_last: bool = False
+) -> Ends:
+    """The table of ends of a rule that looks at the counts after every draw, by the module's recursion.
+
+    Args:
+        stops: (counts of candidates [N, K] with the largest first, draws so far) -> [N] whether it stops there.
+        bounds: see `PoolCounts.bounds`.
+        budget: largest number of draws.
+        only_last: leave out the ends before the budget.
+
+    Returns:
+        The table.
+
+    Raises:
+        UsageError: a budget above 300.
+    """
+    ended: list[Integers] = [np.zeros((0, len(bounds)), np.int16)]
+    chances = [np.zeros(0)]
+    for drawn, counts, reach in _ended(stops, bounds, budget):
+        if drawn == budget or not only_last:
+            ended.append(counts)
+            chances.append(reach)
+    return Ends.of(np.concatenate(ended), np.concatenate(chances), budget)
+
+
+def _ended(
+    stops: Callable[[Integers, int], Bools], bounds: Int64, budget: int
+) -> Iterator[tuple[int, Integers, Floats]]:
+    """Yield for each draw the counts at which the rule ends, and the probability to reach each given these counts."""
+    require_budget(budget)
+    counts: Integers = np.zeros((1, len(bounds)), np.int16)
+    reach: Floats = np.ones(1)
+    for drawn in range(1, budget + 1):
+        counts, reach = _one_more(counts, reach, bounds, drawn)
+        stopped = stops(counts[:, 1:], drawn) if drawn < budget else np.ones(len(counts), np.bool_)
+        yield drawn, counts[stopped], reach[stopped]
+        counts, reach = counts[~stopped], reach[~stopped]
+        if not len(counts):
+            break
+
+
+def _one_more(counts: Integers, reach: Floats, bounds: Int64, drawn: int) -> tuple[Integers, Floats]:
+    """The counts after one more draw, and the probability to reach each given these counts."""
+    grown, shares = [], []
+    for column in range(min(counts.shape[1], drawn + 1)):
+        allowed = counts[:, column] < bounds[column]
+        if column > 1:  # of equal counts the first grows: then the largest stays first
+            allowed &= counts[:, column] < counts[:, column - 1]
+        more = counts[allowed].copy()
+        more[:, column] += 1
+        votes = more[:, column]
+        alike = np.ones(len(more)) if column == 0 else (more[:, 1:] == votes[:, None]).sum(axis=1)
+        grown.append(more)
+        shares.append(reach[allowed] * alike * votes / drawn)
+    together = np.concatenate(grown)
+    _, first, place = np.unique(_keys(together), return_index=True, return_inverse=True)
+    if not (together == together[first][place]).all():
+        raise AssertionError("two counts share a key")
+    return together[first], np.bincount(place, np.concatenate(shares), minlength=len(first)).astype(np.float64)
+
+
+def partitions(bounds: Int64, drawn: int) -> Integers:
+    """Enumerate the counts of s draws within the bounds: samples without an answer, then candidates in descending order.
+
+    Args:
+        bounds: see `PoolCounts.bounds`.
+        drawn: s, the draws.
+
+    Returns:
+        [N, 1 + K] counts, each row's sum s.
+    """
+    counts = np.arange(min(int(bounds[0]), drawn) + 1, dtype=np.int16)[:, None]
+    for place, bound in enumerate(bounds[1:].tolist(), 1):
+        left = drawn - counts.sum(axis=1, dtype=np.int64)
+        most = np.minimum(left, bound)
+        if place > 1:
+            most = np.minimum(most, counts[:, -1])
+        to_come = int(len(bounds) - place)
+        least = -(-left // to_come)  # smaller, and the rest could not hold what is left
+        widths = np.maximum(most - least + 1, 0)
+        parent = np.repeat(np.arange(len(counts)), widths)
+        votes = np.arange(len(parent)) - np.repeat(np.cumsum(widths) - widths, widths) + least[parent]
+        counts = np.column_stack([counts[parent], votes.astype(np.int16)])
+    whole: Integers = counts[counts.sum(axis=1, dtype=np.int64) == drawn]
+    return whole
+
+
+def number_of_counts(bounds: Int64, drawn: int) -> float:
+    """Count the rows of `partitions` without enumerating them.
+
+    Args:
+        bounds: see `partitions`.
+        drawn: s, the draws.
+
+    Returns:
+        The number, as a float: it may exceed every integer type.
+    """
+    ways = np.zeros((drawn + 1, drawn + 1))  # by the last count, and the draws so far
+    ways[drawn, : min(int(bounds[0]), drawn) + 1] = 1.0
+    for bound in bounds[1:].tolist():
+        at_least = ways[::-1].cumsum(axis=0)[::-1]
+        ways = np.zeros_like(ways)
+        for votes in range(min(bound, drawn) + 1):
+            ways[votes, votes:] = at_least[votes, : drawn + 1 - votes]
+    return float(ways[:, drawn].sum())

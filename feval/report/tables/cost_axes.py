@@ -1,0 +1,24 @@
+"""Cost axes of comparisons: their labels and units, and the cost of an evaluation on one of them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from feval.evaluation.evaluation import Evaluation
+
+__all__ = ["AXES", "cost"]
+
+AXES = {
+    "usd": ("mean USD per question", "USD", "USD / question"),
+    "tokens": ("mean tokens per question, prompt and output", "tokens", "tokens / question"),
+    "calls": ("mean calls per question", "calls", "calls / question"),
+    "samples": ("mean CoTs per question", "CoTs", "CoTs / question"),
+}
+"""Cost axes: name -> label along the axis, unit, and what follows a number."""
+
+
+def cost(evaluation: Evaluation, axis: str) -> float | None:
+    """Return the mean cost per question on an axis; `None` where it is not known."""
+    values = getattr(evaluation, axis)
+    return None if values is None else float(values.mean())

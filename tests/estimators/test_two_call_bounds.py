@@ -1,0 +1,368 @@
+"""Sharp bounds from two moments against exact arithmetic, linear programs and random distributions."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from itertools import pairwise
+from math import comb
+from typing import Any
+
+import numpy as np
+import pytest
+from golden_two_call import objective
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from two_call_cases import BUDGETS, PROBABILITY, table_of_moments
+
+from feval.errors import OutOfRangeError
+from feval.estimators.two_call.moments import Moments
+from feval.estimators.two_call.pair_table import PairTable
+from feval.estimators.two_call.polynomial_objectives import polynomial_objective_interval
+from feval.estimators.two_call.vote_intervals import (
+    certified_three_vote_gain,
+    infinite_vote_interval,
+    one_call_envelope,
+    three_vote_interval,
+    vote_interval,
+)
+from feval.estimators.vote_polynomials import (
+    UnitPolynomial,
+    majority_accuracy,
+    majority_polynomial,
+)
+
+# -- sharp intervals ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("n", [0, 1, 2, 3, 4, 5, 10, 50, 100, 500])
+def test_every_interval_brings_certificates_that_hold_on_all_of_the_unit_interval(n: int) -> None:
+    interval = vote_interval(n, table_of_moments())
+    for bound in (interval.lower, interval.upper):
+        check = bound.check()
+        assert check.holds(5e-13)  # by which quadratics are moved off the vote polynomial
+        assert float(check.moment_error.max()) < 1e-13
+        assert float(check.dual_margin.min()) > 0.0
+        outside = bound.proven - bound.value if bound.side == "upper" else bound.value - bound.proven
+        assert 0.0 < float(outside.min()) <= float(outside.max()) < 1e-12
+    assert (interval.low <= interval.high + 1e-15).all()
+    assert np.isfinite(interval.upper.atoms).all()
+
+
+def in_powers(polynomial: UnitPolynomial) -> list[Fraction]:
+    """Coefficients of q^k, lowest first."""
+    degree, result = polynomial.degree, [Fraction(0)] * (polynomial.degree + 1)
+    for at, value in enumerate(polynomial.coefficients):
+        for k in range(degree - at + 1):
+            result[at + k] += value * comb(degree, at) * comb(degree - at, k) * (-1) ** k
+    return result
+
+
+def value_at(powers: list[Fraction], q: Fraction) -> Fraction:
+    return sum((c * q**k for k, c in enumerate(powers)), Fraction(0))
+
+
+def remainder(dividend: list[Fraction], divisor: list[Fraction]) -> list[Fraction]:
+    left = dividend[:]
+    while len(left) >= len(divisor):
+        factor, shift = left[-1] / divisor[-1], len(left) - len(divisor)
+        for k, c in enumerate(divisor):
+            left[shift + k] -= factor * c
+        left.pop()
+    while left and not left[-1]:
+        left.pop()
+    return left
+
+
+def is_positive_on_the_unit_interval(powers: list[Fraction]) -> bool:
+    """By Sturm's theorem: positive at 0 and no root in (0, 1]. Exact throughout."""
+    while powers and not powers[-1]:
+        powers = powers[:-1]
+    if not powers or value_at(powers, Fraction(0)) <= 0:
+        return False
+    chain = [powers, [k * c for k, c in enumerate(powers)][1:]]
+    while chain[-1]:
+        chain.append([-c for c in remainder(chain[-2], chain[-1])])
+    changes = []
+    for end in (Fraction(0), Fraction(1)):
+        signs = [value > 0 for value in (value_at(own, end) for own in chain[:-1]) if value]
+        changes.append(sum(a != b for a, b in pairwise(signs)))
+    return changes[0] == changes[1]
+
+
+def residual_of(bound: Any, index: Any = ()) -> list[Fraction]:
+    goal = majority_polynomial(bound.objective) if isinstance(bound.objective, int) else bound.objective
+    difference = UnitPolynomial.of_powers(bound.quadratic[index].tolist()) - goal
+    return in_powers(difference if bound.side == "upper" else -difference)
+
+
+def test_sturms_theorem_tells_touching_and_crossing_from_staying_above() -> None:
+    square = [Fraction(1, 4), Fraction(-1), Fraction(1)]  # (q - 1/2)^2
+    assert not is_positive_on_the_unit_interval(square)
+    assert not is_positive_on_the_unit_interval([square[0] - Fraction(1, 10**30), *square[1:]])
+    assert is_positive_on_the_unit_interval([square[0] + Fraction(1, 10**30), *square[1:]])
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    mu=st.one_of(PROBABILITY, st.sampled_from([0.0, 1e-300, 1e-9, 0.5, 1 - 1e-9, 1.0])),
+    rho=st.one_of(PROBABILITY, st.sampled_from([0.0, 1e-300, 1e-12, 1 - 1e-12, 1.0])),
+    n=st.sampled_from([0, 1, 2, 3, 5, 8]),
+)
+def test_the_returned_quadratics_dominate_in_exact_rational_arithmetic(mu: float, rho: float, n: int) -> None:
+    moments = Moments.from_correlation(mu, rho)
+    interval = vote_interval(n, moments)
+    for bound in (interval.lower, interval.upper):
+        assert is_positive_on_the_unit_interval(residual_of(bound))
+        allowed = sum(
+            Fraction(c) * Fraction(float(m))
+            for c, m in zip(bound.quadratic.tolist(), (1.0, moments.mu, moments.nu), strict=True)
+        )
+        outside = Fraction(float(bound.proven)) - allowed
+        assert (outside if bound.side == "upper" else -outside) >= 0
+
+
+@pytest.mark.parametrize("text", ["P_3 - P_1", "P_5 - 2*P_2 + P_1", "q - q^2"])
+def test_quadratics_of_other_objectives_dominate_in_exact_rational_arithmetic(text: str) -> None:
+    interval = polynomial_objective_interval(objective(text), table_of_moments(6))
+    for bound in (interval.lower, interval.upper):
+        for index in np.ndindex(bound.value.shape):
+            assert is_positive_on_the_unit_interval(residual_of(bound, index)), index
+
+
+EDGES = Moments.from_correlation(
+    np.array(
+        [
+            0.0,
+            1.0,
+            0.5,
+            0.3,
+            0.6884467305709401,
+            1e-300,
+            *10.0 ** -np.arange(2.0, 16),
+            *(1 - 10.0 ** -np.arange(2.0, 16)),
+        ]
+    )[:, None],
+    np.array([0.0, 1.0, 0.3, 0.5, *10.0 ** -np.arange(1.0, 18, 2), *(1 - 10.0 ** -np.arange(1.0, 15, 3))]),
+)
+
+
+@pytest.mark.parametrize("text", ["P_3 - P_1", "P_5 - 2*P_2 + P_1", "q - q^2"])
+def test_bounds_of_objectives_are_sharp_and_proven_at_the_edges_of_the_moments(text: str) -> None:
+    interval = polynomial_objective_interval(objective(text), EDGES)
+    for bound in (interval.lower, interval.upper):
+        check = bound.check()
+        assert check.holds(1e-11), (float(check.moment_error.max()), float(check.gap.max()))
+        assert float(check.dual_margin.min()) > 0.0
+    if text == "q - q^2":  # mu - nu, whatever the law
+        assert interval.low == pytest.approx(EDGES.unsteady, abs=1e-12)
+        assert interval.high == pytest.approx(EDGES.unsteady, abs=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("heights", "mu", "rho"),
+    [
+        ([0, 1, 0, 1, 1, 0, 1, 0, 0, 1, 1, 1, 0, 0, 0], 0.5, 1e-17),
+        ([2.04, 4.65, 7.18, -9.81, -6.68, 6.33, 9.72, 1.17], 0.5, 1e-8),
+        ([int(c) for c in "110000011001111011010101010001"], 0.9999999, 1e-4),
+    ],
+)
+def test_bounds_are_sharp_where_the_atoms_of_a_law_lie_between_two_points_of_the_grid(
+    heights: list[float], mu: float, rho: float
+) -> None:
+    polynomial = UnitPolynomial(tuple(Fraction(height) for height in heights))
+    interval = polynomial_objective_interval(polynomial, Moments.from_correlation(mu, rho))
+    for bound in (interval.lower, interval.upper):
+        check = bound.check()
+        scale = max(abs(height) for height in heights)
+        assert float(check.moment_error) < 1e-11
+        assert float(check.gap) < 1e-11 * scale
+        assert float(bound.proven_margin()) > 0.0
+
+
+@pytest.mark.parametrize("constant", [Fraction(1, 3), Fraction(0)])
+def test_laws_that_attain_a_constant_have_the_moments(constant: Fraction) -> None:
+    interval = polynomial_objective_interval(UnitPolynomial((constant,)), EDGES)
+    for bound in (interval.lower, interval.upper):
+        assert bound.check().holds(1e-11)
+        assert bound.value == pytest.approx(np.full(EDGES.shape, float(constant)), abs=1e-12)
+
+
+@pytest.mark.parametrize("mu", [1e-300, 1e-12, 0.3, 0.49, 0.8721954680])
+def test_quadratics_stay_on_their_side_where_the_law_is_all_but_certain(mu: float) -> None:
+    """Against the vote polynomial itself on a fine grid of all scales; errors of a double contact must not show."""
+    ends = np.concatenate([np.logspace(-300, -3, 200), np.linspace(0, 1, 20_001)])
+    q = np.concatenate([ends, 1 - ends])
+    for n in (2, 10, 20, 100, 1000):
+        interval = vote_interval(n, Moments.from_correlation(mu, [0.0, 1e-300, 1e-12, 1e-6]))
+        votes = majority_accuracy(n, q)
+        for bound, sign in ((interval.upper, 1.0), (interval.lower, -1.0)):
+            for a, b, c in bound.quadratic:
+                assert (sign * (a + q * (b + c * q) - votes)).min() > -1e-13, (n, bound.side)
+
+
+def test_a_certificate_that_was_tampered_with_does_not_pass() -> None:
+    bound = vote_interval(2, Moments.of(0.7, 0.6)).upper
+    for field, change in (
+        ("quadratic", np.array([0, 0, -1e-6])),
+        ("weights", np.array([1e-6, 0, 0])),
+        ("value", -1e-6),
+    ):
+        forged = type(bound)(**{**vars(bound), field: getattr(bound, field) + change})
+        assert not forged.check().holds()
+    assert bound.check().holds()
+
+
+@pytest.mark.parametrize(("atoms", "error"), [([0.0, 0.5, 0.7], 0.0), ([0.0, 0.5, 1.1], 0.1)])
+def test_negative_weights_and_atoms_outside_the_unit_interval_make_no_law(atoms: list[float], error: float) -> None:
+    bound = polynomial_objective_interval(majority_polynomial(2), Moments.of(0.7, 0.6)).upper
+    places = np.array(atoms)
+    weights = np.linalg.solve(places ** np.arange(3)[:, None], [1.0, 0.7, 0.6])
+    forged = type(bound)(**{**vars(bound), "atoms": places, "weights": weights})
+    assert float(forged.check().moment_error) == pytest.approx(max(error, -weights.min()))
+    assert not forged.check().holds()
+
+
+@settings(max_examples=300, deadline=None)
+@given(
+    atoms=st.lists(PROBABILITY, min_size=1, max_size=6),
+    masses=st.lists(st.floats(0.01, 1.0), min_size=6, max_size=6),
+    n=BUDGETS,
+)
+def test_no_law_has_a_vote_accuracy_outside_its_interval(atoms: list[float], masses: list[float], n: int) -> None:
+    q = np.array(atoms)
+    weights = np.array(masses[: len(q)]) / sum(masses[: len(q)])
+    mu, nu = float(weights @ q), float(weights @ q**2)
+    moments = Moments.of(mu, min(max(nu, mu * mu), mu))
+    interval = vote_interval(n, moments)
+    reached = float(weights @ majority_accuracy(n, q))
+    steepness = 1e-14 * (n + 1)  # what rounding of the moments can do to a bound
+    assert float(interval.low) - steepness <= reached <= float(interval.high) + steepness
+    endless = infinite_vote_interval(moments)
+    share = float(weights @ (np.sign(q - 0.5) + 1) / 2)
+    if float(moments.variance) > 1e-9:  # below, rounding decides on which side of the discontinuity the moments lie
+        assert float(endless.low) - 1e-6 <= share <= float(endless.high) + 1e-6
+
+
+def linear_program(n: int, mu: float, nu: float, sign: float) -> float:
+    """The bound over laws on a fine grid, from SciPy: inside the true interval, by little."""
+    from scipy.optimize import linprog
+
+    grid = np.unique(np.concatenate([np.linspace(0, 1, 1501), np.linspace(0.35, 0.65, 601)]))
+    done = linprog(
+        -sign * majority_accuracy(n, grid),
+        A_eq=np.stack([np.ones_like(grid), grid, grid**2]),
+        b_eq=[1.0, mu, nu],
+        method="highs",
+    )
+    assert done.status == 0
+    return float(-sign * done.fun)
+
+
+@pytest.mark.parametrize(("mu", "rho"), [(0.7, 0.5), (0.35, 0.1), (0.1, 0.7), (0.55, 0.05), (0.9, 0.3)])
+@pytest.mark.parametrize("n", [1, 2, 3, 10, 50])
+def test_linear_programs_agree(n: int, mu: float, rho: float) -> None:
+    moments = Moments.from_correlation(mu, rho)
+    interval = vote_interval(n, moments)
+    inner = [linear_program(n, mu, float(moments.nu), sign) for sign in (-1.0, 1.0)]
+    room = 2e-6 * (n + 1)  # second order in the spacing of the grid
+    assert float(interval.low) - 1e-9 <= inner[0] <= float(interval.low) + room
+    assert float(interval.high) - room <= inner[1] <= float(interval.high) + 1e-9
+
+
+def test_three_votes_have_a_closed_form() -> None:
+    moments = table_of_moments()
+    closed, general = three_vote_interval(moments), vote_interval(1, moments)
+    np.testing.assert_allclose(closed.low, general.low, atol=1e-15)
+    np.testing.assert_allclose(closed.high, general.high, atol=1e-15)
+    inner = (moments.mu > 0) & (moments.mu < 1)
+    mu, rho = moments.mu[inner], moments.rho[inner]
+    np.testing.assert_allclose((closed.high - closed.low)[inner], 2 * mu * (1 - mu) * rho * (1 - rho), atol=1e-15)
+
+
+@pytest.mark.parametrize("n", [1, 2, 7, 500])
+def test_intervals_on_the_boundary_are_points(n: int) -> None:
+    mu = np.linspace(0, 1, 21)
+    homogeneous = vote_interval(n, Moments.from_correlation(mu, 0.0))
+    for value in (homogeneous.low, homogeneous.high):
+        np.testing.assert_allclose(value, majority_accuracy(n, mu), atol=1e-14)
+    stuck = vote_interval(n, Moments.from_correlation(mu, 1.0))
+    for value in (stuck.low, stuck.high):
+        np.testing.assert_allclose(value, mu, atol=1e-15)
+
+
+def test_infinite_votes_enclose_large_budgets_and_jump_at_one_half() -> None:
+    point = infinite_vote_interval(Moments.of(Fraction(1, 2), Fraction(1, 4)))
+    assert (float(point.low), float(point.high)) == (0.5, 0.5)
+    counted = infinite_vote_interval(PairTable.of([250, 251], [500, 500], [250, 251]).moments())
+    assert [counted.low[0], counted.high[0]] == [0.5, 0.5]
+    assert counted.low[1] < 0.01
+    assert counted.high[1] > 0.99
+    beside = infinite_vote_interval(Moments.from_correlation(0.5, 1e-9))
+    assert float(beside.low) < 1e-8
+    assert float(beside.high) > 1 - 1e-8
+    moments = table_of_moments(50)
+    finite, infinite = vote_interval(40_000, moments), infinite_vote_interval(moments)
+    apart = np.abs(finite.high - infinite.high)[:50]
+    assert np.median(apart) < 0.01
+
+
+@given(mu=PROBABILITY, rho=PROBABILITY)
+def test_a_certified_gain_is_the_lower_end_minus_one_call(mu: float, rho: float) -> None:
+    moments = Moments.from_correlation(mu, rho)
+    result = certified_three_vote_gain(moments)
+    assert float(result.gain) == pytest.approx(float(three_vote_interval(moments).low - moments.mu), abs=1e-15)
+    if result.certified:
+        assert mu > 0.5
+        assert rho < 1 - 1 / (2 * mu) + 1e-12
+        assert result.gain > 0
+
+
+def test_equality_certifies_nothing() -> None:
+    edge = [Moments.of(0.8, 0.7), Moments.from_correlation(0.8, 0.375), Moments.of(Fraction(4, 5), Fraction(7, 10))]
+    assert not any(bool(certified_three_vote_gain(moments).certified) for moments in edge)
+    assert bool(certified_three_vote_gain(Moments.of(0.8, 0.7 - 1e-12)).certified)
+
+
+@pytest.mark.parametrize("n", [0, 1, 2, 20])
+def test_the_mean_alone_certifies_nothing_and_two_moments_lie_within(n: int) -> None:
+    moments = table_of_moments(100)
+    alone, both = one_call_envelope(moments.mu, n), vote_interval(n, moments)
+    assert (alone.low <= moments.mu + 1e-15).all()
+    assert (alone.low <= both.low + 1e-14).all()
+    assert (both.high <= alone.high + 1e-14).all()
+
+
+def test_an_n_that_is_no_budget_is_refused() -> None:
+    for n in (-1, 1.5, True, 50_001):
+        with pytest.raises(OutOfRangeError, match="whole n from 0"):
+            vote_interval(n, Moments.of(0.5, 0.3))  # type: ignore[arg-type]
+
+
+# -- polynomial objectives ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("n", [1, 2, 5, 20])
+def test_the_general_program_finds_the_closed_forms(n: int) -> None:
+    moments = table_of_moments(100)
+    general, closed = polynomial_objective_interval(majority_polynomial(n), moments), vote_interval(n, moments)
+    np.testing.assert_allclose(general.low, closed.low, atol=2e-12)
+    np.testing.assert_allclose(general.high, closed.high, atol=2e-12)
+
+
+@settings(max_examples=25, deadline=None)
+@given(
+    powers=st.lists(st.integers(-9, 9), min_size=4, max_size=8),
+    atoms=st.lists(PROBABILITY, min_size=3, max_size=5, unique=True),
+)
+def test_no_law_passes_the_bounds_of_a_polynomial(powers: list[int], atoms: list[float]) -> None:
+    q = np.array(atoms)
+    mu, nu = float(q.mean()), float((q**2).mean())
+    moments = Moments.of(mu, min(max(nu, mu * mu), mu))
+    polynomial = UnitPolynomial.of_powers(powers)
+    interval = polynomial_objective_interval(polynomial, moments)
+    reached = float(np.polynomial.Polynomial(powers)(q).mean())
+    assert float(interval.low) - 1e-10 <= reached <= float(interval.high) + 1e-10
+    for bound in (interval.lower, interval.upper):
+        check = bound.check()
+        assert float(check.dual_margin) > -1e-10
+        assert float(check.moment_error) < 1e-10
