@@ -20,7 +20,7 @@ LLMS = 3
 LOAD = """
 import json, resource, sys, time
 before, begun = resource.getrusage(resource.RUSAGE_SELF), time.monotonic()
-from feval.hub.recordings import pull
+from feval.hub import pull
 from feval.replay import load
 
 address, dataset, *llms = sys.argv[1:]

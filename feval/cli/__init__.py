@@ -452,7 +452,7 @@ def _info(recording: RecordingFolder, as_json: JsonFlag = False, quiet: QuietFla
 
     Datasets, LLMs, pools, shares without an answer, prices, licences, parents, notes, hash.
     """
-    from feval.hub.recordings import open_place
+    from feval.hub import open_place
     from feval.report.tables.info import info_dict, info_tables
 
     opened = open_place(recording)
@@ -494,7 +494,7 @@ def _verify(
     Exit code 0 if all agree, 1 if anything does not, 3 if what a receipt's numbers mean has changed since it was written.
     """
     from feval.cli.saving import last_receipt
-    from feval.hub.addresses import is_address
+    from feval.hub import is_address
     from feval.receipts.receipts import is_receipt
     from feval.recording import verify_recording
 
@@ -587,7 +587,7 @@ def _shown_differences(found: ReceiptCheck) -> list[str]:
 
 def _place_of(place: Path) -> str:
     """A place as it is written: an address with the slashes that a path lacks."""
-    from feval.hub.addresses import is_address, parse_address
+    from feval.hub import is_address, parse_address
 
     return str(parse_address(place) if is_address(place) else place)
 
@@ -785,20 +785,20 @@ def _only(noun: str, given: str | None, held: Iterable[str]) -> str:
 
 def _local(show: _Out, place: Path) -> Path:
     """The folder of a recording; of one on the Hub, all of it is fetched into the cache."""
-    from feval.hub.addresses import is_address
+    from feval.hub import is_address
 
     if not is_address(place):
         return place
-    from feval.hub.recordings import local_folder
+    from feval.hub import local_folder
 
     with show.progress(f"fetching {place}") as progress:
         return local_folder(place, progress)
 
 
 def _folders(given: Sequence[Path] | None) -> list[Path]:
-    from feval.hub.addresses import places
+    from feval.hub import split_places
 
-    folders = given or [Path(place) for place in places(os.environ.get("FEVAL_RECORDING", ""))]
+    folders = given or [Path(place) for place in split_places(os.environ.get("FEVAL_RECORDING", ""))]
     if not folders:
         raise UsageError("No recording was named; give --recording DIR, or set FEVAL_RECORDING to its folder.")
     return list(folders)

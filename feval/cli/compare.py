@@ -167,7 +167,7 @@ def _init(
     overwrite: bool,
 ) -> None:
     from feval.comparison.plan import suggested_plan
-    from feval.hub.recordings import open_place
+    from feval.hub import open_place
     from feval.replay.loading import load
     from feval.report.files import save_files
 
@@ -209,6 +209,6 @@ def _init(
 
 def _place_from(folder: Path, place: Path) -> str:
     from feval.comparison.plan import path_from
-    from feval.hub.addresses import is_address, parse_address
+    from feval.hub import is_address, parse_address
 
     return str(parse_address(place)) if is_address(place) else path_from(folder, place)

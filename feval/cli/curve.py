@@ -102,7 +102,7 @@ def _curve(
     """
     from feval.evaluation.curves import budget_field, method_curve, self_consistency_curve
     from feval.evaluation.specs import parse_settings
-    from feval.hub.recordings import open_place
+    from feval.hub import open_place
     from feval.replay.loading import load
     from feval.report.tables.tables import curve_table
 

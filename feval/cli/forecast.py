@@ -163,7 +163,7 @@ def _plan(
 def _opened(
     folders: Sequence[Path] | None, dataset: str | None, llm: str | None, seed: int, prices: str | None, billing: str
 ) -> tuple[Dataset, LLM]:
-    from feval.hub.recordings import open_place
+    from feval.hub import open_place
     from feval.replay.loading import load
 
     opened = [open_place(folder) for folder in _folders(folders)]

@@ -48,7 +48,7 @@ def _pull(
 
     Example: feval pull somebody/my-recording@v1.0 --dataset gsm8k --llm gpt-4o-mini --no-texts
     """
-    from feval.hub.recordings import pull
+    from feval.hub import pull
 
     show = _Out(as_json=as_json, quiet=quiet)
     place = address if address.startswith("hf:/") else f"hf://{address}"

@@ -88,7 +88,7 @@ def _run(
     """
     from feval.evaluation.evaluation import evaluate
     from feval.evaluation.specs import make_method, parse_settings
-    from feval.hub.recordings import open_place
+    from feval.hub import open_place
     from feval.replay.loading import load
     from feval.report.tables.results import evaluation_tables
 

@@ -37,8 +37,7 @@ from feval.evaluation.exact import EXACT, Oracle, has_exact_form
 from feval.evaluation.question_set import NONE_LEFT_OUT, LeftOut, Rows, question_set
 from feval.evaluation.specs import make_method
 from feval.evaluation.user_methods import TIME_LIMIT
-from feval.hub.addresses import is_address
-from feval.hub.recordings import open_place
+from feval.hub import is_address, open_place
 from feval.methods import METHODS, SelfConsistency
 from feval.replay.loading import load
 

@@ -27,7 +27,7 @@ from typing import Any
 
 from feval.errors import OutOfRangeError, UnknownNameError, UsageError
 from feval.evaluation.question_set import CHOICES
-from feval.hub.addresses import is_address
+from feval.hub import is_address
 from feval.methods import METHODS
 
 __all__ = ["AXES", "Entry", "Plan", "suggested_plan"]

@@ -18,7 +18,7 @@ from feval.errors import FevalError
 from feval.evaluation.evaluation import called, decisions, fit, train_test_rows
 from feval.evaluation.specs import make_method
 from feval.evaluation.user_methods import TIME_LIMIT
-from feval.hub.addresses import is_address
+from feval.hub import is_address
 from feval.methods.protocol import BatchMethod
 from feval.replay.loading import load
 

@@ -23,7 +23,7 @@ import orjson
 from feval.answers import KINDS, canonical, canonical_gold
 from feval.cards.cards import DatasetCard, HubChoices, HubColumns, dataset_card, find_dataset_card
 from feval.errors import CardError, SourceError, UnknownNameError, UsageError
-from feval.hub import question_files
+from feval.hub.questions import question_files
 from feval.importers.golds import positions_as_labels
 from feval.importers.questions import read_questions
 from feval.importers.reading import Reader, read_bytes

@@ -20,21 +20,19 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from urllib.parse import quote
 
 import orjson
+from huggingface_hub import HfApi, constants
+from huggingface_hub.hf_api import RepoSibling
 
 from feval.cards.cards import HubSource
 from feval.errors import HubError, StorageError
-from feval.hub.cache import cache_folder
 from feval.hub.client import Client, TransientError
+from feval.hub.files import RepoFile, cache_folder
 
-if TYPE_CHECKING:
-    from huggingface_hub import HfApi
-    from huggingface_hub.hf_api import RepoSibling
-
-__all__ = ["MAX_BYTES", "QuestionFile", "cache_folder", "question_files", "split_files"]
+__all__ = ["MAX_BYTES", "QuestionFile", "question_files", "split_files"]
 
 MAX_BYTES = 256 << 20
 """Most bytes that the question files of one card may have: text for people to read is smaller."""
@@ -273,13 +271,11 @@ class _Fetch:
                 return [QuestionFile(each.rfilename, self._download(api, each, scratch)) for each in listed]
 
     def _listed(self, api: HfApi) -> list[RepoSibling]:
-        """What the Hub says of the files of the split: names, sizes, hashes."""
-        from huggingface_hub.constants import HF_HUB_ETAG_TIMEOUT
-
+        """Return what the Hub says about the files of the split: names, sizes, hashes."""
         source = self._source
         with self._client.errors():
             info = api.dataset_info(
-                source.repository, revision=self._revision, files_metadata=True, timeout=HF_HUB_ETAG_TIMEOUT
+                source.repository, revision=self._revision, files_metadata=True, timeout=constants.HF_HUB_ETAG_TIMEOUT
             )
         if info.sha != self._revision:
             raise HubError(
@@ -319,7 +315,7 @@ class _Fetch:
                 cache_dir=scratch,
             )
         data = Path(path).read_bytes()
-        if not _is_as_listed(data, listed):
+        if not RepoFile(len(data), listed.lfs.sha256 if listed.lfs else None, listed.blob_id).holds(data):
             raise TransientError(f"{listed.rfilename} came with other bytes than the Hub says it has")
         return data
 
@@ -334,11 +330,3 @@ class _Fetch:
             f"The questions of {self._what} could not be fetched from the Hub ({self._client.host}): {reason}, and "
             f"{self._instead}. {advice}, or {self._remedy}."
         )
-
-
-def _is_as_listed(data: bytes, listed: RepoSibling) -> bool:
-    """Whether the bytes have the hash the Hub states: SHA-256 of a large file, git's blob hash of a small one."""
-    if listed.lfs is not None:
-        return hashlib.sha256(data).hexdigest() == listed.lfs.sha256
-    blob = hashlib.sha1(b"blob %d\0" % len(data) + data, usedforsecurity=False)
-    return blob.hexdigest() == listed.blob_id

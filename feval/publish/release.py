@@ -18,9 +18,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from feval.errors import CardError, ConflictError, HubError, ReleaseError
+from feval.hub import open_place
 from feval.hub.commits import Pushed, RepoState, push_files, state
 from feval.hub.pages import read_page
-from feval.hub.recordings import open_place
 from feval.publish.card import card, default_title
 from feval.publish.configs import MOST_SPLITS, Config, configs_of
 from feval.publish.figures import figures_of, picture

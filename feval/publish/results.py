@@ -18,7 +18,7 @@ from typing import Any
 
 from feval.comparison.plan import Plan
 from feval.errors import ConflictError, FevalError, ReleaseError
-from feval.hub.addresses import is_address, parse_address
+from feval.hub import is_address, parse_address
 from feval.receipts.receipts import read_receipt
 from feval.report.text import counted
 

@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from feval import __version__
+from feval import __version__, hub
 from feval.cards.cards import price_ids
 from feval.cards.prices import price_list
 from feval.comparison.comparison import compare
@@ -37,9 +37,7 @@ from feval.evaluation.curves import method_curve, self_consistency_curve
 from feval.evaluation.evaluation import evaluate
 from feval.evaluation.specs import MethodFile, make_method
 from feval.forecast import estimate
-from feval.hub.addresses import is_address
-from feval.hub.recordings import open_place
-from feval.hub.single import fetch_file
+from feval.hub import is_address, open_place
 from feval.receipts import semantics
 from feval.receipts.grading import Consumed, grade_answers
 from feval.recording.layout.origin import cached_from
@@ -263,7 +261,7 @@ def local_receipt(place: Path) -> Path:
     if not is_address(place):
         return place
 
-    return fetch_file(place, most_bytes=_MOST_BYTES)
+    return hub.fetch_file(place, most_bytes=_MOST_BYTES)
 
 
 def verify_receipt(

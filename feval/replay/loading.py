@@ -36,8 +36,7 @@ from feval.errors import (
     ShortPoolError,
     UsageError,
 )
-from feval.hub.addresses import is_address, places
-from feval.hub.recordings import open_place
+from feval.hub import is_address, open_place, split_places
 from feval.recording.reader import Recording, open_recording
 from feval.recording.view import View, open_view
 from feval.replay.channels import Channels, RecordedChannels
@@ -935,7 +934,7 @@ def open_recordings(given: str | Path | Recording | Sequence[str | Path | Record
         RecordingError: one cannot be read.
     """
     if given is None:
-        folders: Sequence[str | Path | Recording] = places(os.environ.get("FEVAL_RECORDING", ""))
+        folders: Sequence[str | Path | Recording] = split_places(os.environ.get("FEVAL_RECORDING", ""))
         if not folders:
             raise UsageError("No recording was named: give recording=FOLDER, or set FEVAL_RECORDING to its folder.")
     else:

@@ -5,15 +5,12 @@ from __future__ import annotations
 import json
 import shlex
 import shutil
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 from hub_double import HubDouble
-from hub_settings import use
-from huggingface_hub import close_session
 from places import ROOT
 from published import write
 from typer.testing import CliRunner, Result
@@ -27,14 +24,6 @@ pytestmark = pytest.mark.slow
 
 REPO = "somebody/recording"
 CURVE = "results/my-curve/"
-
-
-@pytest.fixture
-def hub(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[HubDouble]:
-    with HubDouble() as double:
-        use(double, monkeypatch, tmp_path)
-        yield double
-        close_session()
 
 
 @pytest.fixture
@@ -252,7 +241,7 @@ def test_a_receipt_that_is_not_there_is_a_sentence(hub: HubDouble, toy: Path) ->
     commit = told("push", toy, REPO)["commit"]
     result = feval("verify", f"hf://{REPO}@{commit}/{CURVE}receipt.json")
     assert result.exit_code == 1
-    assert "holds no receipt.json, or not at that revision" in result.stderr
+    assert "has no receipt.json, or not at that revision" in result.stderr
     assert len(result.stderr.splitlines()) == 1
 
 

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import json
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from hub_double import HubDouble
-from hub_settings import use
-from huggingface_hub import close_session
 from recording_doubles import FakeBackend
 from typer.testing import CliRunner, Result
 
@@ -40,14 +38,6 @@ REPO = "somebody/recording"
 PR = "refs/pr/1"
 TINY = ("--dataset", "tiny_sums", "--llm", "feval/tiny-30k", "--temperature", "1", "--max-tokens", "100")
 QUESTIONS = [Question(f"toy/{n}", f"What is question {n}?", str(n % 3), str(n % 3)) for n in range(8)]
-
-
-@pytest.fixture
-def hub(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[HubDouble]:
-    with HubDouble() as double:
-        use(double, monkeypatch, tmp_path)
-        yield double
-        close_session()
 
 
 def feval(*arguments: str | Path) -> Result:

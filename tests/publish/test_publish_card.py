@@ -16,7 +16,7 @@ from published import write
 
 from feval.errors import CardError
 from feval.evaluation.curves import self_consistency_curve
-from feval.hub.commits import RepoState
+from feval.hub import RepoState
 from feval.importers import import_recording
 from feval.publish.configs import configs_of, split_names
 from feval.publish.figures import figures_of, picture

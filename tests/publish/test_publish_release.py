@@ -7,7 +7,6 @@ import os
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -15,8 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 import yaml
 from hub_double import HubDouble
-from hub_settings import TOKEN, use
-from huggingface_hub import close_session
+from hub_settings import TOKEN
 from places import ROOT
 from published import write
 from typer.testing import CliRunner, Result
@@ -32,14 +30,6 @@ from recorders.demo import COUNTS, DATASET, LLMS, bundled_recording
 REPO = "somebody/recording"
 HASH = "b07065b2e24c0280aed35a85aed507c0435e3bd7ee67fd35ccb5266dec1d774c"
 MARK = "feval:words-begin"
-
-
-@pytest.fixture
-def hub(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[HubDouble]:
-    with HubDouble() as double:
-        use(double, monkeypatch, tmp_path)
-        yield double
-        close_session()
 
 
 @pytest.fixture
