@@ -163,7 +163,7 @@ def _read_words(path: Path) -> str:
 
 def _save_page(folder: Path, release: Release) -> list[Path]:
     """The page and its picture, as files to look at; earlier ones are replaced."""
-    from feval.publish.page import PICTURE
+    from feval.publish.card import PICTURE
     from feval.report.files import save_files
 
     own = {path: content for path, content in release.files.items() if path in {"README.md", PICTURE}}

@@ -20,8 +20,8 @@ from urllib.parse import urlsplit
 
 from huggingface_hub import HfApi, constants
 from huggingface_hub import errors as hub_errors
-from huggingface_hub.utils import are_progress_bars_disabled, disable_progress_bars, enable_progress_bars
 from huggingface_hub.utils.logging import get_verbosity, set_verbosity
+from huggingface_hub.utils.tqdm import are_progress_bars_disabled, disable_progress_bars, enable_progress_bars
 
 from feval import __version__
 from feval.errors import FevalError, HubError, StorageError

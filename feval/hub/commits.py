@@ -238,9 +238,10 @@ class _Push:
 
     def _commit(self, parent: str, uploads: Sequence[str], deletions: Sequence[str]) -> tuple[str, str | None]:
         """Return the new commit, and the pull request where one was asked for."""
+        operations: list[CommitOperationAdd | CommitOperationDelete] = []
         with _readable():
-            additions = [CommitOperationAdd(path, self.files[path]) for path in uploads]
-        operations = [*additions, *(CommitOperationDelete(path, is_folder=False) for path in deletions)]
+            operations += [CommitOperationAdd(path, self.files[path]) for path in uploads]
+        operations += [CommitOperationDelete(path, is_folder=False) for path in deletions]
         try:
             # The operations remember what was uploaded, so another attempt sends the rest. Pull requests have one attempt only:
             # a second one might open a second pull request.

@@ -40,4 +40,8 @@ def read_page(state: RepoState, *, token: str | None = None, endpoint: str | Non
 
 def render_page(template: str, fields: Mapping[str, Any], facts: Mapping[str, Any]) -> str:
     """Return a dataset card: YAML front matter from `fields`, Markdown from a Jinja template and `facts`."""
-    return str(DatasetCard.from_template(DatasetCardData(**fields), template_str=template, **facts))
+    # `from_template` hands its fields to the template as variables; names from a stranger's page must not become those.
+    page = DatasetCard.from_template(DatasetCardData(), template_str=template, **facts)
+    for name, value in fields.items():
+        page.data["train_eval_index" if name == "train-eval-index" else name] = value
+    return str(page)

@@ -12,13 +12,14 @@ import shutil
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path, PurePath
 from typing import Any
 
 from huggingface_hub import RepoFile as ListedFile
 from huggingface_hub import constants, try_to_load_from_cache
 from huggingface_hub.errors import LocalEntryNotFoundError, RevisionNotFoundError, RevisionResolutionError
-from huggingface_hub.utils import tqdm
+from huggingface_hub.utils.tqdm import tqdm
 
 from feval.errors import DamagedRecordingError, HubError, StorageError, UnpinnedWarning, UsageError
 from feval.hub.addresses import Address, is_commit, parse_address
@@ -146,11 +147,11 @@ def _progress_bar(progress: _Progress, total: int) -> type[Any]:
     """
     done = 0
 
-    class Bar(tqdm):  # type: ignore[type-arg]
+    class Bar(tqdm):
         def __init__(self, *args: Any, **options: Any) -> None:
             self._counts_bytes = options.get("unit") == "B"
             self._bytes = 0
-            super().__init__(*args, **options | {"disable": True})
+            super().__init__(*args, **options | {"disable": True})  # type: ignore[no-untyped-call]
 
         def update(self, n: float | None = 1) -> bool | None:
             nonlocal done
@@ -230,8 +231,8 @@ def _at_commit(client: Client, address: Address, index: str, most_bytes: int) ->
         if file is not None and _is_as_cached(file):
             return Snapshot(address, file.parents[index.count("/")], client)
         if attempt < 2:
-            force = file is not None
-            file = client.attempts(lambda force=force: _fetch_index(client, address, index, most_bytes, force=force), 2)
+            fetch = partial(_fetch_index, client, address, index, most_bytes, force=file is not None)
+            file = client.attempts(fetch, most=2)
     raise HubError(
         f"{path} of {address} came twice from the Hub ({client.host}) with other bytes than the Hub says it has. Try later."
     )

@@ -1,4 +1,4 @@
-"""Publishing a recording: its page, its picture, what must not leave the house, and the release that is pushed.
+"""Publishing a recording: its page and picture, the search for secrets, and the release that is pushed.
 
-`release` puts them together; nothing here opens a connection but through `feval.hub`.
+`release` puts them together; connections are opened by `feval.hub` alone.
 """

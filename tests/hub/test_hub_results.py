@@ -269,11 +269,11 @@ def test_what_is_no_result_is_refused(toy: Path, curve: Path, tmp_path: Path) ->
     with pytest.raises(ReleaseError, match=r"has no receipt\.json"):
         result_files([bare], own)
     (curve / "notes.pkl").write_bytes(b"")
-    with pytest.raises(ReleaseError, match="is no file that feval writes as a result"):
+    with pytest.raises(ReleaseError, match="is not a file that feval writes as a result"):
         result_files([curve], own)
     (curve / "notes.pkl").unlink()
     (curve / "more.csv").symlink_to("/etc/hostname")
-    with pytest.raises(ReleaseError, match="is no file that feval writes as a result"):
+    with pytest.raises(ReleaseError, match="is not a file that feval writes as a result"):
         result_files([curve], own)
     (curve / "more.csv").unlink()
     shutil.copytree(curve, tmp_path / "my-curve")
@@ -296,7 +296,7 @@ def test_results_are_searched_like_everything_else(hub: HubDouble, toy: Path, cu
     ("arguments", "code", "words"),
     [
         (["org/alone"], 2, "A push takes a recording and a repository"),
-        (["somebody/nothing", "--results", "."], 1, "no recording to put results beside"),
+        (["somebody/nothing", "--results", "."], 1, "no recording to add results to"),
         (["org/alone", "--results", ".", "--title", "T"], 2, "Results alone change no page"),
     ],
 )

@@ -18,11 +18,11 @@ from feval.errors import CardError
 from feval.evaluation.curves import self_consistency_curve
 from feval.hub import RepoState
 from feval.importers import import_recording
+from feval.publish.card import PICTURE
 from feval.publish.configs import configs_of, split_names
 from feval.publish.figures import figures_of, picture
-from feval.publish.page import PICTURE
+from feval.publish.owner_section import BEGIN, END
 from feval.publish.release import Release, Seen, prepare
-from feval.publish.words import BEGIN, END
 from feval.recording import open_recording, select
 from feval.replay.loading import load
 from recorders.demo import DATASET, LLMS, bundled_recording
@@ -253,7 +253,7 @@ def test_estimated_tokens_are_told(demo_page: str, tmp_path: Path) -> None:
     text = page(prepare(imported, seen()))
     assert "The tokens are estimates, 1.365 for each word" in text
     assert "Imported from `x.jsonl` (format `jsonl`, SHA-256 `" in text
-    assert "Answers were taken as the source has them" in text
+    assert "Answers were taken from the source" in text
 
 
 def test_names_from_outside_are_no_markup(tmp_path: Path) -> None:
@@ -388,7 +388,7 @@ def test_a_folder_that_was_pulled_keeps_its_words(tmp_path: Path) -> None:
     folder = pulled(write(tmp_path / "r"), mine)
     assert "Mine." in page(prepare(folder, seen()))
     assert "Mine." in page(prepare(folder, seen(mine)))
-    with pytest.raises(CardError, match=r"differs between .* Say which words to keep, with --words FILE"):
+    with pytest.raises(CardError, match=r"differs between .* Say what to keep, with --words FILE"):
         prepare(folder, seen(theirs))
 
 

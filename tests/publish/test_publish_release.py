@@ -239,7 +239,7 @@ def test_a_damaged_recording_is_not_published(hub: HubDouble, toy: Path) -> None
 
 def test_an_older_release_does_not_take_away_what_it_lacks(hub: HubDouble, toy: Path, tmp_path: Path) -> None:
     push(prepare(write(tmp_path / "more", llms=["alpha", "beta@t=0.8", "gamma"]), look(REPO)))
-    with pytest.raises(ConflictError, match=r"holds 3 files that this recording lacks: .*gamma\.parquet"):
+    with pytest.raises(ConflictError, match=r"has 3 files that this recording lacks: .*gamma\.parquet"):
         push(prepare(toy, look(REPO)))
     push(prepare(toy, look(REPO)), remove=True)
     assert not any("gamma" in path for path in published(hub))
@@ -324,7 +324,7 @@ def test_a_dry_run_says_that_a_tag_is_taken(hub: HubDouble, toy: Path) -> None:
     for more in (["--dry-run"], []):
         result = feval("push", toy, REPO, "--tag", "v1", "--title", "Another", *more)
         assert result.exit_code == 1
-        assert "has the tag 'v1' already" in result.stderr
+        assert "already has the tag 'v1'" in result.stderr
 
 
 def test_a_push_says_where_it_is_and_how_to_cite_it(hub: HubDouble, toy: Path) -> None:
