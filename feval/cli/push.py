@@ -132,7 +132,7 @@ def _push(
 
 
 def _recording_and_repository(first: str, second: str | None, results: list[Path] | None) -> tuple[Path | None, str]:
-    """What is pushed, `None` for results alone, and where to."""
+    """Return what is pushed, `None` for results alone, and the repository."""
     if second is not None:
         return Path(first), second
     if results:
@@ -162,7 +162,7 @@ def _read_words(path: Path) -> str:
 
 
 def _save_page(folder: Path, release: Release) -> list[Path]:
-    """The page and its picture, as files to look at; earlier ones are replaced."""
+    """Write the page and its picture as files to look at; earlier ones are replaced."""
     from feval.publish.card import PICTURE
     from feval.report.files import save_files
 
@@ -176,7 +176,7 @@ def _save_page(folder: Path, release: Release) -> list[Path]:
 
 
 def _allowed(findings: tuple[Finding, ...]) -> list[str]:
-    """What an exception let through."""
+    """Return notes on findings that an exception let through."""
     told = [f"allowed: {finding}" for finding in findings[:_SHOWN_FINDINGS]]
     more = len(findings) - len(told)
     return [*told, f"allowed: {more:,} more findings; --json lists them"] if more > 0 else told

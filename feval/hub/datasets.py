@@ -19,6 +19,8 @@ from pathlib import Path
 from typing import Any
 
 import orjson
+import pyarrow as pa
+import pyarrow.parquet as pq
 
 from feval.answers import KINDS, canonical, canonical_gold
 from feval.cards.cards import DatasetCard, HubChoices, HubColumns, dataset_card, find_dataset_card
@@ -211,7 +213,7 @@ def _from_hub(card: DatasetCard) -> tuple[list[SourceQuestion], str]:
 
 
 def _rows(path: str, data: bytes) -> list[Row]:
-    """The rows of a file: Parquet, JSON Lines, or one JSON array."""
+    """Return the rows of a file: Parquet, JSON Lines, or one JSON array."""
     if path.endswith(".parquet"):
         return _parquet_rows(path, data)
     reader = Reader()
@@ -226,9 +228,6 @@ def _rows(path: str, data: bytes) -> list[Row]:
 
 
 def _parquet_rows(path: str, data: bytes) -> list[Row]:
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
     try:
         rows: list[Row] = pq.read_table(pa.BufferReader(data)).to_pylist()
     except (pa.ArrowException, OSError, ValueError) as error:
@@ -333,7 +332,7 @@ def _choices(row: Row, source: HubChoices, where: str) -> Choices:
 
 
 def _labelled(row: Row, column: str, where: str) -> Choices:
-    """Options as a list of structs, or as the struct of two lists that `datasets` makes of one."""
+    """Read options from a list of structs, or from the struct of two lists that `datasets` makes of it."""
     if column not in row:
         member(row, column, list, where)  # says which columns there are
     options = choices_of(row[column], f"{column!r} of {where}")

@@ -105,7 +105,7 @@ def _entry_folder(source: HubSource, revision: str) -> Path:
 
 
 def _read_entry(folder: Path) -> list[QuestionFile] | None:
-    """The files of an entry; `None` where there is no entry.
+    """Return the files of an entry; `None` where there is no entry.
 
     Raises:
         ValueError: the entry is damaged.
@@ -178,7 +178,7 @@ def _write_synced(path: Path, data: bytes) -> None:
 
 @contextlib.contextmanager
 def _scratch_folder(parent: Path) -> Iterator[Path]:
-    """A folder for half-done work, on the disk of the finished; what is left of it in the end goes away."""
+    """Make a scratch folder on the same disk, and remove what is left of it in the end."""
     scratch = Path(tempfile.mkdtemp(prefix=".part-", dir=parent))
     try:
         yield scratch
@@ -259,7 +259,7 @@ class _Fetch:
         self._client = Client(source.repository, self._failed, self._disk_failed)
 
     def files(self) -> list[QuestionFile]:
-        """The files of the split; a failure that may pass is met by another attempt."""
+        """Return the files of the split; a failure that may pass is tried again."""
         return self._client.attempts(self._attempt)
 
     def _attempt(self) -> list[QuestionFile]:

@@ -34,16 +34,18 @@ def read_questions(path: Path, dataset: str, reader: Reader) -> list[SourceQuest
     Args:
         path: JSON Lines or an answer key, as the module says; may be compressed by gzip.
         dataset: id of the dataset, for lines without an id.
-        reader: remembers what was odd.
+        reader: counts oddities.
 
     Raises:
-        SourceError: broken, empty, or not such a file.
-        ConflictError: an id comes twice.
+        SourceError: broken, empty, or not a questions file.
+        ConflictError: an id occurs twice.
     """
     data = read_bytes(path)
     is_json = data.lstrip(b"\xef\xbb\xbf \t\r\n").startswith((b"{", b"["))
-    found = _json_questions(data, path.name, dataset, reader) if is_json else _answer_key(data, path, dataset, reader)
-    return without_duplicates(found, path.name)
+    questions = (
+        _json_questions(data, path.name, dataset, reader) if is_json else _answer_key(data, path, dataset, reader)
+    )
+    return without_duplicates(questions, path.name)
 
 
 def _json_questions(data: bytes, name: str, dataset: str, reader: Reader) -> list[SourceQuestion]:
@@ -71,7 +73,7 @@ def _answer_key(data: bytes, path: Path, dataset: str, reader: Reader) -> list[S
         return _puzzles(header.index(_PUZZLES), rows, dataset, path.name)
     if header != _ANSWER_KEY:
         raise SourceError(
-            f"{path.name} is no questions file: it should be JSON Lines with a question per line, or CSV with the "
+            f"{path.name} is not a questions file: it should be JSON Lines with a question per line, or CSV with the "
             f"columns {', '.join(_ANSWER_KEY)}; its first line is {','.join(header)!r:.80}."
         )
     for row, record in enumerate(rows):
@@ -90,11 +92,11 @@ def _puzzles(column: int, rows: list[list[str]], dataset: str, name: str) -> lis
 
 
 def without_duplicates(questions: Iterable[SourceQuestion], name: str) -> list[SourceQuestion]:
-    """The questions, unless an id comes twice.
+    """Return the questions; raise where an id occurs twice.
 
     Raises:
         SourceError: there are no questions.
-        ConflictError: an id comes twice.
+        ConflictError: an id occurs twice.
     """
     seen: dict[str, SourceQuestion] = {}
     for question in questions:
@@ -106,16 +108,16 @@ def without_duplicates(questions: Iterable[SourceQuestion], name: str) -> list[S
                 "Remove one of them or give each its own id."
             )
     if not seen:
-        raise SourceError(f"{name} holds no questions; there is nothing to import.")
+        raise SourceError(f"{name} has no questions; there is nothing to import.")
     return list(seen.values())
 
 
 def completed(
     questions: list[SourceQuestion], file: list[SourceQuestion] | None, kind: str, origins: tuple[str, str]
 ) -> tuple[list[SourceQuestion], list[str]]:
-    """Add to the questions of a source what the questions file knows of the same ids; golds that are positions become labels.
+    """Complete the questions of a source from the questions file, by id; golds that are positions become labels.
 
-    The source's text and gold stay where it has them: they are what was recorded.
+    The source's own texts and golds stay: they are what was recorded.
 
     Args:
         questions: of the source.
@@ -165,7 +167,7 @@ def _joined(question: SourceQuestion, other: SourceQuestion, kind: str) -> Sourc
 def _check_same(
     question: SourceQuestion, other: SourceQuestion, kind: str, choices: tuple[tuple[str, str], ...]
 ) -> None:
-    """The file's text must be part of the source's, or the other way round, and the golds must agree."""
+    """Raise unless one text is part of the other and the golds agree."""
     if question.text and other.text:
         mine, theirs = " ".join(question.text.split()), " ".join(other.text.split())
         if mine not in theirs and theirs not in mine:
@@ -185,7 +187,7 @@ def _check_same(
 def _with_text(question: SourceQuestion) -> SourceQuestion:
     if question.text is None:
         raise SourceError(
-            f"Nobody gives the text of question {question.id!r}: the source has none. "
+            f"The text of question {question.id!r} is not known: the source has none. "
             "Pass a file with the questions, --questions FILE."
         )
     return question

@@ -1,4 +1,4 @@
-"""Checks of parsed JSON: the value asked for, or a `SourceError` that says where, what was expected and what was found."""
+"""Checks of parsed JSON: return a value, or raise a `SourceError` with the place, what was expected and what was found."""
 
 from __future__ import annotations
 
@@ -41,24 +41,24 @@ _WORDS: dict[type, str] = {
     type(None): "null",
 }
 LARGEST = 2**31 - 1
-"""Most tokens that are stored."""
+"""Largest token count that can be stored."""
 ADVICE = "Is the format the right one?"
-"""How the sentences of this module end."""
+"""The last sentence of every message of this module."""
 
 
-def refuse(where: str, expected: str, found: object) -> NoReturn:
-    """Raise the sentence that `where` should be `expected`, and what was found instead."""
-    size = f" of {len(found)}" if isinstance(found, list | dict | str) else ""
-    shown = f" {found!r:.60}" if isinstance(found, str | int | float) and not isinstance(found, bool) else ""
-    kind = _WORDS.get(type(found), type(found).__name__)
+def refuse(where: str, expected: str, value: object) -> NoReturn:
+    """Raise that `where` should be `expected`, and what was found instead."""
+    size = f" of {len(value)}" if isinstance(value, list | dict | str) else ""
+    shown = f" {value!r:.60}" if isinstance(value, str | int | float) and not isinstance(value, bool) else ""
+    kind = _WORDS.get(type(value), type(value).__name__)
     raise SourceError(f"{where} should be {expected}; found {kind}{size or shown}. {ADVICE}")
 
 
 def member(record: object, name: str, kind: type[_T], where: str) -> _T:
-    """The value of `name` in a JSON object, which must be of the given type (a bool is no int).
+    """Return the value of `name` in a JSON object; raise unless it has the given type (a bool is not an int).
 
     Raises:
-        SourceError: no object, no such member, or of another type.
+        SourceError: not an object, no such member, or of another type.
     """
     if not isinstance(record, dict):
         refuse(where, "an object", record)
@@ -76,10 +76,10 @@ def _names(record: dict[str, Any]) -> str:
 
 
 def strings(values: list[Any], where: str) -> list[str]:
-    """The texts of a question's samples.
+    """Return the texts of a question's samples.
 
     Raises:
-        SourceError: something that is no text among them.
+        SourceError: one of them is not text.
     """
     texts = [value for value in values if type(value) is str]
     if len(texts) != len(values):
@@ -89,7 +89,7 @@ def strings(values: list[Any], where: str) -> list[str]:
 
 
 def answer_texts(values: list[Any], where: str) -> list[str | None]:
-    """Stored answers as raw answers: text as it is, numbers as decimal keys, true and false as yes and no, null as none.
+    """Return stored answers as raw answers: text as it is, numbers as decimal keys, true and false as yes and no, null as none.
 
     Raises:
         SourceError: a list or an object among them.
@@ -101,12 +101,12 @@ def answer_texts(values: list[Any], where: str) -> list[str | None]:
 
 
 def gold_text(value: object, where: str) -> str | None:
-    """One answer, in the manner of `answer_texts`."""
+    """Return one gold answer, read like `answer_texts`."""
     return value if value is None or type(value) is str else scalar_text(value, f"The gold answer of {where}")
 
 
 def scalar_text(value: object, where: str) -> str:
-    """One answer as text, in the manner of `answer_texts`.
+    """Return one answer as text, read like `answer_texts`.
 
     Raises:
         SourceError: null, a list or an object.
@@ -121,7 +121,7 @@ def scalar_text(value: object, where: str) -> str:
 
 
 def text(value: object, where: str) -> str:
-    """A text.
+    """Return a text.
 
     Raises:
         SourceError: something else.
@@ -130,7 +130,7 @@ def text(value: object, where: str) -> str:
 
 
 def number(value: object, where: str) -> float:
-    """A finite number.
+    """Return a finite number.
 
     Raises:
         SourceError: something else, true and false included, or a whole number beyond what a float can hold.
@@ -141,7 +141,7 @@ def number(value: object, where: str) -> float:
 
 
 def number_list(value: object, where: str) -> list[float]:
-    """A list of finite numbers.
+    """Return a list of finite numbers.
 
     Raises:
         SourceError: something else.
@@ -152,24 +152,24 @@ def number_list(value: object, where: str) -> list[float]:
 
 
 def whole_number(value: object, where: str) -> int:
-    """A token count, or a number of a sample, in the manner of `whole`.
+    """Return a token count, or the number of a sample, read like `whole`.
 
     Raises:
         SourceError: something else.
     """
-    found = whole(value)
-    return found if found is not None else refuse(where, f"a whole number from 0 to {LARGEST}", value)
+    count = whole(value)
+    return count if count is not None else refuse(where, f"a whole number from 0 to {LARGEST}", value)
 
 
 def whole(value: object) -> int | None:
-    """A token count that can be stored, or a number of a sample; sources write some as 12.0. `None` for anything else."""
+    """Return a token count or sample number, which some sources write as 12.0; `None` for anything else."""
     if isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value <= LARGEST and value == int(value):
         return int(value)
     return None
 
 
 def whole_numbers(values: list[Any], where: str) -> list[int]:
-    """The token counts of a question's samples.
+    """Return the token counts of a question's samples.
 
     Raises:
         SourceError: something else than whole numbers.
@@ -183,7 +183,7 @@ def whole_numbers(values: list[Any], where: str) -> list[int]:
 
 
 def finish_reason(value: object, where: str) -> str:
-    """A finish reason in a recording's words; null is unknown.
+    """Return a finish reason in a recording's words; null is unknown.
 
     Args:
         value: as the source writes it.
@@ -200,7 +200,7 @@ def finish_reason(value: object, where: str) -> str:
 
 
 def identifier(value: object, where: str) -> str:
-    """A question's id: text, or a whole number.
+    """Return a question's id, which may be text or a whole number.
 
     Args:
         value: as the source has it.
@@ -217,7 +217,7 @@ def identifier(value: object, where: str) -> str:
 
 
 def choices_of(value: object, where: str) -> tuple[tuple[str, str], ...]:
-    """The options of a question.
+    """Return the options of a question.
 
     Args:
         value: a list of `{"label", "text"}`, a list of texts (whose labels are A, B, C, ...), or `{"label": [], "text": []}`.

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -19,13 +19,10 @@ from feval.cards.schema import FINISH_REASONS
 from feval.estimators.counts import vote_counts
 from feval.estimators.inference.intervals import accuracy_interval
 from feval.estimators.votes.plurality import LARGEST_POOL
-from feval.evaluation.curves import self_consistency_curve
+from feval.evaluation.curves import Curve, self_consistency_curve
 from feval.recording import Recording
 from feval.replay.loading import LLM, Dataset, load
 from feval.report.pictures.curve import curve_panels_png, curves_png
-
-if TYPE_CHECKING:
-    from feval.evaluation.curves import Curve
 
 __all__ = ["Accuracy", "PairFigures", "figures_of", "picture"]
 
@@ -91,7 +88,7 @@ class PairFigures:
 
 
 def figures_of(recording: Recording) -> list[PairFigures]:
-    """The figures of every LLM on every dataset, in recorded order.
+    """Return the figures of every LLM on every dataset, in recorded order.
 
     Raises:
         RecordingError: the votes of a dataset cannot be read.

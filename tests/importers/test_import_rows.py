@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
 from foreign_sources import COT, QUESTION, lines
+from importing import Import, Save, manifest, notes, requests, rows
 from places import ROOT
-from test_importers import Import, manifest, notes, requests, rows
 from typer.testing import CliRunner
 
 import feval
@@ -21,24 +20,6 @@ from feval.errors import ConflictError, FevalError, SourceError, UnknownNameErro
 from feval.importers.columns import COLUMNS, names_of
 from feval.recording import open_recording, select, verify_recording
 from feval.recording.content import OPTIONAL_COLUMNS
-
-Save = Callable[[str, bytes], Path]
-
-
-@pytest.fixture
-def save(tmp_path: Path) -> Save:
-    def write(name: str, data: bytes) -> Path:
-        path = tmp_path / name
-        path.write_bytes(data)
-        return path
-
-    return write
-
-
-@pytest.fixture
-def imported(tmp_path: Path) -> Import:
-    return Import(tmp_path)
-
 
 # --- LLMs ---------------------------------------------------------------------------------------------------------------
 

@@ -9,7 +9,6 @@ import re
 import struct
 import tracemalloc
 import zipfile
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +29,7 @@ from foreign_sources import (
     response,
     switch_entry,
 )
+from importing import Import, Save, manifest, notes, requests, rows
 from places import ROOT
 
 from feval.errors import (
@@ -45,76 +45,6 @@ from feval.errors import (
 from feval.importers import IMPORTERS, import_recording, reading
 from feval.importers.papers.coupled_mmlu import upstream_answer as mmlu_answer
 from feval.importers.papers.esc import upstream_answer as esc_answer
-from feval.recording import Recording, open_recording, verify_recording
-
-Save = Callable[[str, bytes], Path]
-
-
-@pytest.fixture
-def save(tmp_path: Path) -> Save:
-    """Write a source file."""
-
-    def write(name: str, data: bytes) -> Path:
-        path = tmp_path / name
-        path.write_bytes(data)
-        return path
-
-    return write
-
-
-class Import:
-    """Imports into a new folder each time, with options that fit most sources here."""
-
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
-        self.count = 0
-
-    def __call__(self, format_name: str, source: Path, **options: Any) -> Recording:
-        self.count += 1
-        out = self._folder / f"recording-{self.count}"
-        arguments = {"dataset": "toy", "llm": "toy-llm", "answer_kind": "verbatim", **options}
-        try:
-            assert import_recording(format_name, source, out, **arguments) == out
-        except FevalError as error:
-            self._check(error, out)
-            raise
-        verify_recording(out)
-        return open_recording(out)
-
-    def _check(self, error: FevalError, out: Path) -> None:
-        """The message is a sentence, and nothing was left."""
-        assert str(error)[-1] in ".?"
-        assert not out.exists()
-        assert not list(self._folder.glob(".*partial*"))
-
-
-@pytest.fixture
-def imported(tmp_path: Path) -> Import:
-    return Import(tmp_path)
-
-
-def rows(recording: Recording, dataset: str = "toy", llm: str = "toy-llm") -> dict[str, list[Any]]:
-    """Every CoT of an LLM as columns, read from the Parquet files."""
-    import pyarrow.parquet as pq
-
-    samples = pq.read_table(recording.path / "samples" / dataset / f"{llm.replace('/', '--')}.parquet").to_pydict()
-    texts = pq.read_table(recording.path / "texts" / dataset / f"{llm.replace('/', '--')}.parquet").to_pydict()
-    return {**samples, "text": texts["text"]}
-
-
-def requests(recording: Recording, dataset: str = "toy", llm: str = "toy-llm") -> dict[str, list[Any]]:
-    import pyarrow.parquet as pq
-
-    return pq.read_table(recording.path / "requests" / dataset / f"{llm.replace('/', '--')}.parquet").to_pydict()
-
-
-def notes(recording: Recording) -> str:
-    return "\n".join(json.loads((recording.path / "manifest.json").read_text())["notes"])
-
-
-def manifest(recording: Recording) -> dict[str, Any]:
-    return json.loads((recording.path / "manifest.json").read_text())
-
 
 # --- what is read -------------------------------------------------------------------------------------------------------
 

@@ -10,7 +10,6 @@ import struct
 import zipfile
 import zlib
 from collections import Counter
-from collections.abc import Callable
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -33,8 +32,8 @@ from foreign_sources import (
 )
 from hypothesis import given
 from hypothesis import strategies as st
+from importing import Import, Save, manifest, notes, requests, rows
 from places import DATA
-from test_importers import Import, manifest, notes, requests, rows
 from typer.testing import CliRunner
 
 import feval
@@ -65,24 +64,6 @@ WRITTEN = {
     "lighteval litellm": ("lighteval", LITELLM),
 }
 QUESTIONS = [json.loads(line) for line in (DATA / "tiny_sums.jsonl").read_text("utf-8").splitlines()]
-
-Save = Callable[[str, bytes], Path]
-
-
-@pytest.fixture
-def save(tmp_path: Path) -> Save:
-    def write(name: str, data: bytes) -> Path:
-        path = tmp_path / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(data)
-        return path
-
-    return write
-
-
-@pytest.fixture
-def imported(tmp_path: Path) -> Import:
-    return Import(tmp_path)
 
 
 def written(imported: Import, name: str, **options: Any) -> Recording:

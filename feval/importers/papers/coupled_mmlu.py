@@ -29,7 +29,7 @@ _SEED = re.compile(r"_seed([0-9]{1,18})\b")
 
 
 def upstream_answer(text: str) -> str:
-    """The letter that the authors' rule reads from a reply; E where it reads none."""
+    """Return the letter that the authors' rule reads from a reply; E where it reads none."""
     word = text.split(" ", 1)[0].translate(_PUNCTUATION).strip()
     if word in _LETTERS:
         return word
@@ -75,7 +75,7 @@ def _texts(records: list[list[str]], name: str) -> list[str]:
 
 
 def _questions(request: ImportRequest, count: int, name: str) -> list[SourceQuestion]:
-    """The questions of the file in the order of the recording, found by id."""
+    """Return the questions of the file in the order of the recording, by id."""
     known = {question.id: question for question in request.questions or ()}
     ids = [request.question_id(row) for row in range(count)]
     if len(known) != count or any(key not in known for key in ids):
@@ -88,10 +88,10 @@ def _questions(request: ImportRequest, count: int, name: str) -> list[SourceQues
 
 
 def _with_seed(llm: LLMInfo, name: str) -> tuple[LLMInfo, list[str]]:
-    found = _SEED.search(name)
-    if not found:
+    match = _SEED.search(name)
+    if not match:
         return llm, []
-    seed = int(found[1])
+    seed = int(match[1])
     note = (
         f"The replies were drawn with noise seed {seed}. LLMs recorded with the same seed share their noise, reply by "
         "reply: their answers are correlated beyond the question."

@@ -23,7 +23,7 @@ _PHRASE = "the answer is"
 
 
 def upstream_answer(text: str) -> str:
-    """The answer that the authors' rule reads from a text; "" where no letter is left."""
+    """Return the answer that the authors' rule reads from a text; "" where no letter is left."""
     return _NO_LETTER.sub("", text.lower().rpartition(_PHRASE)[2])
 
 

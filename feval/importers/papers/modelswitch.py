@@ -96,7 +96,7 @@ def _number(entry: Any, row: int, name: str) -> int:
 
 
 def _members(entries: Sequence[Any]) -> dict[str, _Members]:
-    """By model, where its samples stand; one model without a name where no member names one."""
+    """Return the members with samples by model; one model without a name where no member names one."""
     names = dict.fromkeys(name for entry in entries if isinstance(entry, dict) for name in entry)
     models = [name.removesuffix(_ANSWERS) for name in names if name.endswith(_ANSWERS) and name != _ANSWERS]
     return {model: _Members(model, model + _TEXTS, (model + _ANSWERS,)) for model in models} or {"": _CLOSED}
@@ -116,7 +116,7 @@ def _question(entry: Any, name: str, where: str) -> SourceQuestion:
 
 
 def _pool(entry: dict[str, Any], members: _Members, where: str) -> SourcePool:
-    """The samples of one model; none where it is one of several that the file names, and this question lacks it."""
+    """Return the samples of one model; none where the file names several and this question lacks it."""
     name = next((name for name in members.answers if name in entry), None)
     if name is None and members.llm and members.texts not in entry:
         return SourcePool([], [])

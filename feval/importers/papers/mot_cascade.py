@@ -91,7 +91,7 @@ def _question(entry: Any, name: str, where: str) -> SourceQuestion:
 
 
 def _gold(answer: Any, where: str) -> str | None:
-    """The gold answer; of an object {option: 0 or 1}, the option marked 1."""
+    """Return the gold answer; from an object {option: 0 or 1}, the option marked 1."""
     if not isinstance(answer, dict):
         return gold_text(answer, where)
     right: list[str] = [option for option, mark in answer.items() if mark == 1 and not isinstance(mark, bool)]
@@ -119,7 +119,7 @@ def _pool(samples: _Samples) -> SourcePool:
 
 
 def _stored_twice(samples: list[_Samples]) -> bool:
-    """Whether on every question the second half of the samples repeats the first, and sampling was not greedy."""
+    """Return whether on every question the second half of the samples repeats the first, and sampling was not greedy."""
     return all(map(_halves_agree, samples)) and any(len(set(own.texts)) > 1 for own in samples)
 
 
