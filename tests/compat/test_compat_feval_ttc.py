@@ -205,7 +205,7 @@ def run_model_switch(api_path: Path) -> tuple[int, float]:
 
 @pytest.mark.parametrize("kind", ["zip", "recording", "original"])
 def test_seeded_self_consistency_is_reproduced(shared: Path, sources: dict[tuple[str, str], Path], kind: str) -> None:
-    expected = golden(shared, "feval.replay.loading.sc20.seed0")
+    expected = golden(shared, "feval.replay.sc20.seed0")
     correct, usd = run_self_consistency(
         DatasetType.BIGBENCH_DATE, LLMType.Mixtral8x7B, sources[kind, "sc"], n=20, seed=0
     )
@@ -218,7 +218,7 @@ def test_seeded_self_consistency_is_reproduced(shared: Path, sources: dict[tuple
 def test_seeded_mixture_of_thoughts_is_reproduced(
     shared: Path, sources: dict[tuple[str, str], Path], kind: str, rule: str, strict: bool
 ) -> None:
-    expected = golden(shared, f"feval.replay.loading.{rule}.seed0")
+    expected = golden(shared, f"feval.replay.{rule}.seed0")
     correct, usd, escalated = run_mixture_of_thoughts(sources[kind, "mot"], strict=strict)
     assert (correct, escalated) == (expected["correct"], expected["escalated"])
     assert usd == pytest.approx(expected["usd"], abs=1e-9)
@@ -226,7 +226,7 @@ def test_seeded_mixture_of_thoughts_is_reproduced(
 
 @both
 def test_seeded_model_switch_is_reproduced(shared: Path, sources: dict[tuple[str, str], Path], kind: str) -> None:
-    expected = golden(shared, "feval.replay.loading.model_switch5.seed1")
+    expected = golden(shared, "feval.replay.model_switch5.seed1")
     correct, usd = run_model_switch(sources[kind, "switch"])
     assert correct == expected["correct"] == 321
     assert usd == pytest.approx(expected["usd"], abs=1e-9)

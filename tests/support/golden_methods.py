@@ -176,10 +176,10 @@ GOLDENS: dict[str, Callable[[Real, Entry], Any]] = {
     "deepconf.": deep_confidence,
     "mot.date.": mixture_of_thoughts,
     "mot.date40.": mixture_of_40_samples,
-    "feval.replay.loading.mot": mixture_replay,
+    "feval.replay.mot": mixture_replay,
     "ms.weights": model_switch_weights,
     "ms.run.": model_switch_run,
-    "feval.replay.loading.model_switch": model_switch_replay,
+    "feval.replay.model_switch": model_switch_replay,
     **VOTES,
 }
 """Prefix of ids -> what computes the expected value."""

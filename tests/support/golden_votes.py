@@ -232,6 +232,6 @@ VOTES: dict[str, Callable[[table.Real, table.Entry], Any]] = {
     "cost.token_probe": cost_probe,
     "cost.prices": cost_prices,
     "cost.first_n.": cost_first,
-    "feval.replay.loading.sc": replay_sc,
+    "feval.replay.sc": replay_sc,
 }
 """Prefix of ids -> what computes the expected value."""
