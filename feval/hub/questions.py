@@ -1,11 +1,13 @@
-"""The files of a dataset card, from the Hugging Face Hub, each fetched once.
+"""The question files of a dataset card, from the Hugging Face Hub, each fetched once.
 
-Files are taken at the commit the card pins, so a copy in the cache never grows old, and no connection is opened where there is
-one. What the Hub sends is compared with the hash it states; what the cache holds, with the hash written beside it:
+Files are fetched at the commit that the card pins, so a cached copy never goes stale and needs no connection. Downloads are
+compared with the hash that the Hub states, cached files with the hash beside them:
 
     <cache folder>/questions/<repository>@<commit>/<config>@<split>/
       0, 1, ...      the files, in order
-      entry.json     where each is from, its size and SHA-256; the folder appears in one rename, with everything in it
+      entry.json     path, size and SHA-256 of each; the folder appears in one rename, complete
+
+The Hub's own cache would do for downloads, but does not know which files make a split while offline.
 """
 
 from __future__ import annotations
@@ -35,7 +37,7 @@ from feval.hub.files import RepoFile, cache_folder
 __all__ = ["MAX_BYTES", "QuestionFile", "question_files", "split_files"]
 
 MAX_BYTES = 256 << 20
-"""Most bytes that the question files of one card may have: text for people to read is smaller."""
+"""Most bytes that the question files of one card may have."""
 
 _FORMATS = (".parquet", ".jsonl", ".json")
 _ENTRY = "entry.json"
@@ -44,7 +46,7 @@ _LOG = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class QuestionFile:
-    """A file of a repository: its path there, and its bytes, whose hash was checked."""
+    """Path and checked bytes of a file of a repository."""
 
     path: str
     data: bytes = field(repr=False)
@@ -55,43 +57,40 @@ _ROWS_FILE = "pass a file with the rows of the train split, --train-rows FILE"
 
 
 def question_files(source: HubSource, *, train: bool = False) -> list[QuestionFile]:
-    """Return the files of a split, from the cache or else from the Hub.
+    """Return the files of a split, in the order of splits and shards, from the cache or the Hub.
 
     Args:
         source: the `hub` section of a dataset card.
-        train: whether exemplars are to be made of it; messages then say how to give its rows instead.
-
-    Returns:
-        The files in the order of the splits and shards.
+        train: whether it is a train split for exemplars, which has another option in messages.
 
     Raises:
-        HubError: no pinned revision, no such repository, commit or split, not reachable, not allowed, or other bytes than
-            the Hub itself says.
+        HubError: no pinned revision, no such repository, commit or split, not reachable, not allowed, or other bytes
+            than the Hub states.
         StorageError: the cache folder cannot be read or written.
     """
     remedy = _ROWS_FILE if train else _QUESTIONS_FILE
     if source.revision is None:
         raise HubError(
-            f"The card pins no commit of {source.repository} on the Hub, because none was verified, and questions are fetched "
-            f"at a pinned commit only. {_sentence(remedy)}"
+            f"The card pins no commit of {source.repository} on the Hub, and questions are fetched at a pinned commit only. "
+            f" {_sentence(remedy)}"
         )
     folder = _entry_folder(source, source.revision)
     try:
-        held = _read_entry(folder)
+        files = _read_entry(folder)
     except ValueError as damage:
         _LOG.info("The cached questions in %s are damaged (%s); they are fetched again.", folder, damage)
         instead = f"the copy in {folder} is damaged"
     else:
-        if held is not None:
-            return held
+        if files is not None:
+            return files
         instead = f"no copy is in {cache_folder()}"
-    files = _Fetch(source, source.revision, instead, remedy).files()
+    files = _Download(source, source.revision, instead, remedy).files()
     _write_entry(folder, source, files)
     return files
 
 
-def _sentence(words: str) -> str:
-    return f"{words[0].upper()}{words[1:]}."
+def _sentence(clause: str) -> str:
+    return f"{clause[0].upper()}{clause[1:]}."
 
 
 # --- the cache ----------------------------------------------------------------------------------------------------------
@@ -109,7 +108,7 @@ def _read_entry(folder: Path) -> list[QuestionFile] | None:
 
     Raises:
         ValueError: the entry is damaged.
-        StorageError: the disk did not let us read it.
+        StorageError: it cannot be read.
     """
     try:
         if not folder.is_dir():
@@ -203,19 +202,19 @@ def _cache_errors(folder: Path) -> Iterator[None]:
 def split_files(
     paths: Sequence[str], config: str | None, split: str, patterns: Sequence[str] | None = None
 ) -> list[str]:
-    """Choose the files of a split from all files of a repository, as they are commonly laid out there.
+    """Return the files of a split, chosen from all files of a repository by their usual layout.
 
     A file belongs to a config if it lies in a folder of that name (the one config "default": at the top or in `data/`), and to a
     split if its name starts with the split's, as in `main/test-00000-of-00001.parquet`, or if it lies in a folder of that name.
 
     Args:
         paths: of all files.
-        config: `None` where there are no configurations.
+        config: `None` without configurations.
         split: "a+b" is both, one after the other.
-        patterns: of the files, in order, where the card has them; they overrule the names.
+        patterns: of the files, in order, where the card has them; they overrule names.
 
     Returns:
-        The paths in order; shards by name. Parquet is preferred to JSON Lines, and that to JSON. Empty where a part is missing.
+        The paths in order, shards by name. Parquet is preferred to JSON Lines, and that to JSON. Empty where a part is missing.
     """
     if patterns is not None:
         chosen = [sorted(path for path in paths if fnmatchcase(path, pattern)) for pattern in patterns]
@@ -239,16 +238,16 @@ def _in_split(path: str, split: str) -> bool:
 
 def _of_one_format(paths: Sequence[str]) -> list[str]:
     for ending in _FORMATS:
-        if found := sorted(path for path in paths if path.endswith(ending)):
-            return found
+        if chosen := sorted(path for path in paths if path.endswith(ending)):
+            return chosen
     return []
 
 
 # --- the Hub --------------------------------------------------------------------------------------------------------------
 
 
-class _Fetch:
-    """One split, on its way from the Hub."""
+class _Download:
+    """The download of one split."""
 
     def __init__(self, source: HubSource, revision: str, instead: str, remedy: str) -> None:
         self._source = source
@@ -279,16 +278,16 @@ class _Fetch:
             )
         if info.sha != self._revision:
             raise HubError(
-                f"The Hub ({self._client.host}) answers for commit {info.sha} where {self._what} was asked for."
+                f"The Hub ({self._client.host}) answered for commit {info.sha} where {self._what} was asked for."
             )
-        every = {sibling.rfilename: sibling for sibling in info.siblings or ()}
-        chosen = [every[path] for path in split_files(list(every), source.config, source.split, source.files)]
+        siblings = {sibling.rfilename: sibling for sibling in info.siblings or ()}
+        chosen = [siblings[path] for path in split_files(list(siblings), source.config, source.split, source.files)]
         if not chosen:
-            raise HubError(self._no_split(list(every)))
+            raise HubError(self._no_split(list(siblings)))
         size = sum(sibling.size or 0 for sibling in chosen)
         if size > MAX_BYTES:
             raise HubError(
-                f"The split {source.split!r} of {self._what} has {size:,} bytes, and {MAX_BYTES:,} is the most that is fetched. "
+                f"The split {source.split!r} of {self._what} has {size:,} bytes; at most {MAX_BYTES:,} are fetched. "
                 f"{_sentence(self._remedy)}"
             )
         return chosen
@@ -296,14 +295,14 @@ class _Fetch:
     def _no_split(self, paths: list[str]) -> str:
         source = self._source
         data = [path for path in paths if path.endswith(_FORMATS)]
-        held = (
+        files = (
             f"its data files are {', '.join(data[:8])}{', ...' if len(data) > 8 else ''}"
             if data
             else "it has no data files"
         )
         named = "name them under `files` in the `hub` section of the card, or "
         advice = _sentence(self._remedy if self._remedy == _ROWS_FILE else named + self._remedy)
-        return f"No files of config {source.config!r} and split {source.split!r} were found in {self._what}; {held}. {advice}"
+        return f"No files of config {source.config!r} and split {source.split!r} were found in {self._what}; {files}. {advice}"
 
     def _download(self, api: HfApi, listed: RepoSibling, scratch: Path) -> bytes:
         with self._client.errors(client_retries=True):
@@ -319,9 +318,9 @@ class _Fetch:
             raise TransientError(f"{listed.rfilename} came with other bytes than the Hub says it has")
         return data
 
-    def _disk_failed(self, said: str) -> StorageError:
+    def _disk_failed(self, message: str) -> StorageError:
         return StorageError(
-            f"The questions could not be fetched to {cache_folder()}: {said}. "
+            f"The questions could not be fetched to {cache_folder()}: {message}. "
             "Name a folder that can be written to and has space in FEVAL_CACHE."
         )
 

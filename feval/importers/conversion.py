@@ -9,14 +9,14 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from feval.answers import EXTRACTOR_VERSION, KINDS, canonical_gold, extract, keys, normal_forms
+from feval.answers import EXTRACTOR_VERSION, canonical_gold, extract, keys, normal_forms
 from feval.answers.equality import NORMAL_FORM, named_equality
 from feval.answers.thoughts import SplitColumns, split_columns, thoughts_of
 from feval.cards.cards import find_dataset_card
 from feval.cards.prices import price_list
 from feval.cards.tokens import token_counter
 from feval.errors import FevalError, OutOfRangeError, SourceError, TokenCounterError, UnknownNameError, UsageError
-from feval.importers.questions import completed, read_questions
+from feval.importers.questions import completed, known_answer_kind, read_questions
 from feval.importers.reading import Reader, fingerprint
 from feval.importers.shapes import LARGEST
 from feval.importers.source import Imported, Importer, ImportRequest, Prompt, SourceLLM, SourcePool, SourceQuestion
@@ -55,7 +55,7 @@ def convert(
 ) -> Path:
     """Import one source, with the arguments of `feval.importers.import_recording` and the list of all formats."""
     card = find_dataset_card(request.dataset)
-    kind = _checked_kind(request.dataset, answer_kind or (card.answer_kind if card else None))
+    kind = known_answer_kind(request.dataset, answer_kind or (card.answer_kind if card else None))
     _check_options(request, answers)
     licence = card.licence if card else None
     info = DatasetInfo(
@@ -125,17 +125,6 @@ def _fits(importer: Importer, source: Path, request: ImportRequest) -> bool:
         return source.stat().st_size <= _HINT_BYTES and bool(importer.read(source, request).questions)
     except (FevalError, OSError):
         return False
-
-
-def _checked_kind(dataset: str, kind: str | None) -> str:
-    if kind is None:
-        raise UsageError(
-            f"There is no card for the dataset {dataset!r}, so the kind of its answers is not known; pass it as --answer-kind KIND "
-            f"(one of {', '.join(KINDS)})."
-        )
-    if kind not in KINDS:
-        raise UnknownNameError.of("answer kind", kind, KINDS)
-    return kind
 
 
 def _check_options(request: ImportRequest, answers: str) -> None:

@@ -74,15 +74,15 @@ def _label(question: SourceQuestion, origin: str) -> str:
     if not labels:
         raise SourceError(
             f"The gold answer of question {question.id!r} in {origin} is {_gold(question)!r:.40}, and the question has no "
-            "options that it could be a position of. Give the options ('choices', in the source or in a file named by --questions), write "
-            "the gold as a letter, or choose another answer kind, --answer-kind KIND."
+            "options of which it could be a position. Give the options ('choices', in the source or in a file named by "
+            "--questions), write the gold as a letter, or choose another answer kind, --answer-kind KIND."
         )
     if not _in_range(question) or all(map(str.isdecimal, labels)):
         options = ", ".join(f"{label}: {text!r:.30}" for label, text in question.choices[:12])
         raise SourceError(
-            f"The gold answer of question {question.id!r} in {origin} is {_gold(question)!r:.40}, which is neither a label nor a text of "
-            f"its {len(labels)} options ({options}) nor a position among them, counted from 0. Correct the gold, or write it as "
-            "the label of an option."
+            f"The gold answer of question {question.id!r} in {origin} is {_gold(question)!r:.40}, which is no label or text "
+            f"of its {len(labels)} options ({options}), nor a position among them, counted from 0. Correct the gold, or "
+            "write it as the label of an option."
         )
     return labels[int(_gold(question))]
 

@@ -13,19 +13,36 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from feval.answers import canonical_gold
-from feval.errors import ConflictError, SourceError
+from feval.answers import KINDS, canonical_gold
+from feval.errors import ConflictError, SourceError, UnknownNameError, UsageError
 from feval.importers.columns import question_names, recognised
 from feval.importers.golds import positions_as_labels
 from feval.importers.reading import Reader, read_bytes
 from feval.importers.shapes import member, refuse
 from feval.importers.source import SourceQuestion
 
-__all__ = ["completed", "read_questions", "without_duplicates"]
+__all__ = ["completed", "known_answer_kind", "read_questions", "without_duplicates"]
 
 _NAMES = question_names("question")
 _ANSWER_KEY = ["subject", "index", "answer"]
 _PUZZLES = "Puzzles"
+
+
+def known_answer_kind(dataset: str, kind: str | None) -> str:
+    """Return an answer kind; raise where it is unknown, or `None` because the dataset has no card that states it.
+
+    Raises:
+        UsageError: no kind.
+        UnknownNameError: not a key of `feval.answers.KINDS`.
+    """
+    if kind is None:
+        raise UsageError(
+            f"There is no card for the dataset {dataset!r}, so the kind of its answers is not known; pass --answer-kind KIND "
+            f"(one of {', '.join(KINDS)})."
+        )
+    if kind not in KINDS:
+        raise UnknownNameError.of("answer kind", kind, KINDS)
+    return kind
 
 
 def read_questions(path: Path, dataset: str, reader: Reader) -> list[SourceQuestion]:

@@ -297,7 +297,7 @@ def test_results_are_searched_like_everything_else(hub: HubDouble, toy: Path, cu
     [
         (["org/alone"], 2, "A push takes a recording and a repository"),
         (["somebody/nothing", "--results", "."], 1, "no recording to add results to"),
-        (["org/alone", "--results", ".", "--title", "T"], 2, "Results alone change no page"),
+        (["org/alone", "--results", ".", "--title", "T"], 2, "Results alone do not change the page"),
     ],
 )
 def test_a_push_that_cannot_be_is_a_sentence(hub: HubDouble, arguments: list[str], code: int, words: str) -> None:

@@ -197,7 +197,7 @@ def test_what_is_not_understood_is_named_once_with_an_example_in_notes_and_termi
     source = save(
         "x.jsonl", lines(*(COT | {"mood": m, "usage": {"total_tokens": 1, "audio": 2}} for m in ("fine", "bad")))
     )
-    sentence = "Members that are not understood and were not imported: mood (such as 'fine'), usage.audio (such as 2)."
+    sentence = "Unknown members, which were not imported: mood (such as 'fine'), usage.audio (such as 2)."
     assert notes(imported("jsonl", source)).count(sentence) == 1
     command = ["import", "jsonl", str(source), "--dataset", "toy", "--llm", "m", "--answer-kind", "number", "--out"]
     told = CliRunner().invoke(app, [*command, str(tmp_path / "out")])

@@ -90,7 +90,7 @@ def read(source: Path, request: ImportRequest) -> Imported:
     reader = Reader()
     rows = sorted(_rows(source, request), key=lambda row: row.place)
     if not rows:
-        raise SourceError(f"{source.name} holds no questions; there is nothing to import.")
+        raise SourceError(f"{source.name} has no questions; there is nothing to import.")
     questions = without_duplicates((row.question for row in rows), source.name)
     counted = all(row.tokens is not None for row in rows)
     filled = _without_padding([row.tokens or [] for row in rows]) if counted else 0

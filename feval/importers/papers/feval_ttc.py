@@ -190,7 +190,7 @@ def _questions(
         refuse(f"'system_prompt' of {where}", "text or null", system_prompt)
     entries = member(record, "data", list, where)
     if not entries:
-        raise SourceError(f"{where} holds no questions; there is nothing to import.")
+        raise SourceError(f"{where} has no questions; there is nothing to import.")
     questions = [
         SourceQuestion(
             request.question_id(row),
