@@ -102,7 +102,7 @@ def shared_questions(shared: Path, dataset_id: str) -> list[tuple[Any, ...]]:
     ]
 
 
-def told(found: list[Question]) -> list[tuple[Any, ...]]:
+def fields(found: list[Question]) -> list[tuple[Any, ...]]:
     return [(question.id, question.text, question.answer, question.choices) for question in found]
 
 
@@ -164,7 +164,7 @@ def test_a_dataset_of_the_paper_comes_from_the_hub_as_it_is(dataset_id: str, sha
     hub.redirect = True
     hub.add_dataset(source.repository, hub_files(dataset_id, shared_rows(shared, dataset_id)), source.revision)
     found = questions(dataset_id)
-    assert told(found) == shared_questions(shared, dataset_id)
+    assert fields(found) == shared_questions(shared, dataset_id)
     assert questions_sha256(found) == dataset_card(dataset_id).questions_sha256
     assert all(question.answer_key is not None for question in found)
     asked = len(hub.requests)
@@ -175,7 +175,7 @@ def test_a_dataset_of_the_paper_comes_from_the_hub_as_it_is(dataset_id: str, sha
 @pytest.mark.parametrize("dataset_id", SIXTEEN)
 def test_a_dataset_of_the_paper_comes_from_a_file_as_it_is(dataset_id: str, shared: Path) -> None:
     found = questions(dataset_id, source=shared / "real/questions" / f"{dataset_id}.jsonl")
-    assert told(found) == shared_questions(shared, dataset_id)
+    assert fields(found) == shared_questions(shared, dataset_id)
 
 
 def test_mmlu_golds_are_positions(hub: HubDouble) -> None:
@@ -197,7 +197,7 @@ def test_mmlu_golds_are_positions(hub: HubDouble) -> None:
 
 def test_what_was_fetched_once_needs_no_network(sums: HubDouble, cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     first = questions("sums")
-    assert told(first) == [("sums/0", "1 + 1?", "2", ()), ("sums/1", "2 + 2?", "4", ())]
+    assert fields(first) == [("sums/0", "1 + 1?", "2", ()), ("sums/1", "2 + 2?", "4", ())]
     assert sums.asked() == [
         f"GET /api/datasets/us/sums/revision/{REVISION}",
         f"HEAD /datasets/us/sums/resolve/{REVISION}/test.jsonl",
@@ -280,7 +280,7 @@ def test_a_full_disk_is_said(sums: HubDouble, cache: Path, monkeypatch: pytest.M
 
 def test_several_may_fetch_the_same_at_once(sums: HubDouble, cache: Path) -> None:
     with ThreadPoolExecutor(8) as pool:
-        found = list(pool.map(lambda _: told(questions("sums")), range(8)))
+        found = list(pool.map(lambda _: fields(questions("sums")), range(8)))
     assert found == [found[0]] * 8
     assert [path.name for path in cache.glob("questions/*/*")] == ["@test"]
     assert [path.name for path in cache.iterdir()] == ["questions"]

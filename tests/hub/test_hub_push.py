@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import traceback
 from pathlib import Path
 
 import pytest
 from hub_double import Failure, HubDouble
-from hub_settings import TOKEN
+from hub_settings import TOKEN, full_text
 from huggingface_hub import HfApi
 
 from feval.errors import ConflictError, FevalError, HubError, StorageError, UsageError
@@ -282,16 +281,6 @@ def test_other_requests_that_cannot_work_are_refused(hub: HubDouble) -> None:
 # --- the token -------------------------------------------------------------------------------------------------------------
 
 
-def told(error: BaseException) -> str:
-    """Everything that an error says: its traceback, and the texts of all that is chained to it."""
-    pieces = ["".join(traceback.format_exception(error))]
-    seen: BaseException | None = error
-    while seen is not None:
-        pieces += [repr(seen), str(seen), repr(vars(seen))]
-        seen = seen.__cause__
-    return "\n".join(pieces)
-
-
 @pytest.mark.parametrize("failure", [Failure(401), Failure(403), Failure(500), Failure(404), Failure(400)])
 def test_no_error_shows_the_token(
     hub: HubDouble, failure: Failure, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
@@ -304,7 +293,7 @@ def test_no_error_shows_the_token(
         hub.objects.clear()
         with pytest.raises(FevalError) as raised:
             push_files(REPO, FILES, message="First", parent=None, tag="v1", token=TOKEN)
-        assert TOKEN not in told(raised.value)
+        assert TOKEN not in full_text(raised.value)
     hub.failures.clear()
     assert TOKEN not in caplog.text
 

@@ -19,11 +19,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from hub_double import Failure, HubDouble
-from hub_settings import TOKEN
+from hub_settings import TOKEN, full_text
 from huggingface_hub import constants
 from places import ROOT
 from small import write_scored_toy
-from test_hub_push import told
 from typer.testing import CliRunner, Result
 
 import feval
@@ -592,7 +591,7 @@ def test_the_token_is_shown_nowhere(
         hub.failures[:] = [failure] * 20
         with pytest.raises(HubError) as raised:
             open_place(f"hf://{REPO}@v1")
-        assert TOKEN not in told(raised.value)
+        assert TOKEN not in full_text(raised.value)
     hub.failures.clear()
     monkeypatch.setenv("HF_ENDPOINT", hub.url)
     hub.forget()
@@ -650,8 +649,10 @@ def test_commands_take_an_address_where_they_take_a_folder(
     there = command(*curve, "--recording", address)
     assert (there.exit_code, there.stderr) == (0, "")
     here = command(*curve, "--recording", str(folder))
-    told, same = (json.loads(done.stdout) | {"receipt": None} for done in (there, here))  # receipts name the recording
-    assert told == same
+    remote, local = (
+        json.loads(done.stdout) | {"receipt": None} for done in (there, here)
+    )  # receipts name the recording
+    assert remote == local
     for arguments in (
         ["info", address],
         ["verify", address],

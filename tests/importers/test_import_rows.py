@@ -200,9 +200,9 @@ def test_what_is_not_understood_is_named_once_with_an_example_in_notes_and_termi
     sentence = "Unknown members, which were not imported: mood (such as 'fine'), usage.audio (such as 2)."
     assert notes(imported("jsonl", source)).count(sentence) == 1
     command = ["import", "jsonl", str(source), "--dataset", "toy", "--llm", "m", "--answer-kind", "number", "--out"]
-    told = CliRunner().invoke(app, [*command, str(tmp_path / "out")])
-    assert told.exit_code == 0
-    assert " ".join(told.stderr.split()).count(sentence) == 1
+    result = CliRunner().invoke(app, [*command, str(tmp_path / "out")])
+    assert result.exit_code == 0
+    assert " ".join(result.stderr.split()).count(sentence) == 1
 
 
 def test_every_name_stands_for_one_column() -> None:

@@ -928,9 +928,9 @@ def test_a_source_is_a_file(tmp_path: Path, imported: Import, save: Save) -> Non
 def test_a_file_of_another_shape_gets_the_format_that_fits(imported: Import, save: Save) -> None:
     with pytest.raises(SourceError, match=r"It can be read as 'mot-cascade': name that format\.$"):
         imported("modelswitch", save("x.json", dumped([mot_entry()])))
-    with pytest.raises(SourceError) as told:
+    with pytest.raises(SourceError) as raised:
         imported("mot-cascade", save("y.json", b"{}"))
-    assert "can be read as" not in str(told.value)
+    assert "can be read as" not in str(raised.value)
 
 
 def test_json_of_brackets_is_refused_before_it_takes_thirty_times_its_size(

@@ -149,10 +149,10 @@ def test_the_logs_say_who_was_asked_and_how(
     imported: Import, name: str, llm: str, temperature: float, limit: int, counter: str, shape: tuple[int, int]
 ) -> None:
     recording = written(imported, name)
-    told = manifest(recording)
+    stated = manifest(recording)
     assert recording.llm_names("tiny_sums") == [llm]
-    assert (told["llms"][0]["temperature"], told["llms"][0]["max_tokens"]) == (temperature, limit)
-    assert told["pairs"][0]["counter"] == counter
+    assert (stated["llms"][0]["temperature"], stated["llms"][0]["max_tokens"]) == (temperature, limit)
+    assert stated["pairs"][0]["counter"] == counter
     questions = recording.questions("tiny_sums")
     assert [(q.text, q.answer) for q in questions] == [(q["question"], q["answer"]) for q in QUESTIONS[: shape[0]]]
     assert Counter(columns(recording)["question_id"]) == {question.id: shape[1] for question in questions}
@@ -298,8 +298,8 @@ def test_the_order_before_chat_requests_is_read(save: Save, imported: Import) ->
     source = save(
         "x.jsonl", lines(harness_line(arguments=[["Q: ?", {"do_sample": False, "until": ["\n"], "deep": [[]]}]]))
     )
-    told = manifest(imported("lm-eval", source))["llms"][0]
-    assert (told["temperature"], told["decoding"]) == (0.0, {"do_sample": False, "until": ["\n"]})
+    stated = manifest(imported("lm-eval", source))["llms"][0]
+    assert (stated["temperature"], stated["decoding"]) == (0.0, {"do_sample": False, "until": ["\n"]})
 
 
 def test_results_beside_the_samples_say_more(save: Save, imported: Import) -> None:
@@ -413,8 +413,8 @@ def test_reads_a_log_and_its_archive_alike(save: Save, imported: Import) -> None
     asked = requests(plain, llm="openai/gpt-4o")
     assert asked["prompt_tokens"] == [12, 12]  # 3 of them from the provider's cache
     assert [message["role"] for message in json.loads(asked["prompt"][0])] == ["system", "user"]
-    told = manifest(plain)["llms"][0]
-    assert (told["temperature"], told["max_tokens"], told["decoding"]) == (0.5, 100, {"top_p": 0.9})
+    stated = manifest(plain)["llms"][0]
+    assert (stated["temperature"], stated["max_tokens"], stated["decoding"]) == (0.5, 100, {"top_p": 0.9})
     assert "The pools are ragged: 1 to 2 samples" in notes(plain)
 
 
@@ -564,7 +564,7 @@ def zstandard_archive(members: dict[str, bytes], *, crc: int | None = None, size
     raw = bytearray(plain.getvalue())
     for name, data in members.items():
         stored = zlib.crc32(packed[name]), len(packed[name])
-        told = zlib.crc32(data) if crc is None else crc, len(data) if size is None else size
+        stated = zlib.crc32(data) if crc is None else crc, len(data) if size is None else size
         for header in (b"PK\3\4", b"PK\1\2"):
             place = raw.index(header)
             while name.encode() != raw[place + (30 if header[2] == 3 else 46) :][: len(name)]:
@@ -572,7 +572,7 @@ def zstandard_archive(members: dict[str, bytes], *, crc: int | None = None, size
             base = place + (8 if header[2] == 3 else 10)
             raw[base : base + 2] = struct.pack("<H", 93)
             assert struct.unpack("<III", raw[base + 6 : base + 18]) == (stored[0], stored[1], stored[1])
-            raw[base + 6 : base + 18] = struct.pack("<III", told[0], stored[1], told[1])
+            raw[base + 6 : base + 18] = struct.pack("<III", stated[0], stored[1], stated[1])
     return bytes(raw)
 
 
@@ -842,8 +842,8 @@ def test_reads_a_log_of_the_game(save: Save, imported: Import) -> None:
     assert "1 samples end without an expression" in notes(recording)
     assert "30 completion and 10 prompt tokens" in notes(recording)
     assert "another than that of exact arithmetic" not in notes(recording)
-    told = [{"r": 0}, {"r": 1}, {"r": 0}]
-    entry = {key: value for key, value in game_entry(infos=told).items() if key != "accs"}
+    stated = [{"r": 0}, {"r": 1}, {"r": 0}]
+    entry = {key: value for key, value in game_entry(infos=stated).items() if key != "accs"}
     other = imported("game24", save("y.json", dumped([entry])), questions=save("24.csv", PUZZLES), answer_kind="number")
     assert "The authors' verdict on 2 samples is another" in notes(other)
 

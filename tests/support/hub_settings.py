@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import time
+import traceback
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -47,6 +48,16 @@ def use(double: HubDouble, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, *, t
     monkeypatch.setenv("HF_ENDPOINT", double.url)
     if token is not None:
         monkeypatch.setenv("HF_TOKEN", token)
+
+
+def full_text(error: BaseException) -> str:
+    """Return an error's traceback and the texts of all errors chained to it."""
+    pieces = ["".join(traceback.format_exception(error))]
+    seen: BaseException | None = error
+    while seen is not None:
+        pieces += [repr(seen), str(seen), repr(vars(seen))]
+        seen = seen.__cause__
+    return "\n".join(pieces)
 
 
 @pytest.fixture(scope="session")
