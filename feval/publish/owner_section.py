@@ -8,7 +8,7 @@ from feval.errors import CardError
 
 __all__ = ["BEGIN", "END", "check_words", "own_words"]
 
-BEGIN = "<!-- feval:words-begin (what stands from here to the next mark is yours; feval push keeps it) -->"
+BEGIN = "<!-- feval:words-begin (your own text up to the next mark; feval push keeps it) -->"
 END = "<!-- feval:words-end -->"
 
 _MARK = re.compile(r"feval:words", re.IGNORECASE)
