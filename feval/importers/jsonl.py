@@ -25,18 +25,7 @@ _QUESTION = question_names("question", "request", "llm")
 
 
 def read(source: Path, request: ImportRequest) -> Imported:
-    """Read one file.
-
-    Args:
-        source: JSON Lines, may be compressed by gzip.
-        request: names the LLM where the lines do not; where they do, it may choose among them.
-
-    Raises:
-        SourceError: broken, empty, or of another shape.
-        ConflictError: two lines contradict each other.
-        UnknownNameError: an LLM was named that the lines do not name.
-        UsageError: neither the lines nor the user names the LLM.
-    """
+    """Read one JSON Lines file. The request names the LLM if the lines do not, or chooses among theirs."""
     reader = Reader()
     lines = _Lines(source.name, request)
     for number, line in reader.json_lines(read_bytes(source), source.name):

@@ -185,6 +185,19 @@ class Reader:
                 pass  # what Python's reader says of it decides
         return self._lenient(self.text(data, name), name)
 
+    def entries(self, data: bytes, name: str) -> list[Any]:
+        """Read a JSON array with an object per question.
+
+        Raises:
+            SourceError: as `json`, or not a list, or an empty one.
+        """
+        entries = self.json(data, name, exact=True)
+        if not isinstance(entries, list) or not entries:
+            raise SourceError(
+                f"{name} should be a JSON array with an object per question. Is the format the right one?"
+            )
+        return entries
+
     def _lenient(self, text: str, name: str) -> Any:
         try:
             return self._scrub(json.loads(text, parse_constant=self._count_not_finite))

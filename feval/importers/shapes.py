@@ -1,4 +1,7 @@
-"""Checks of parsed JSON: return a value, or raise a `SourceError` with the place, what was expected and what was found."""
+"""Checks of parsed JSON: return a value, or raise a `SourceError` with the place, what was expected and what was found.
+
+Every function raises a `SourceError` for a value of another shape.
+"""
 
 from __future__ import annotations
 
@@ -55,11 +58,7 @@ def refuse(where: str, expected: str, value: object) -> NoReturn:
 
 
 def member(record: object, name: str, kind: type[_T], where: str) -> _T:
-    """Return the value of `name` in a JSON object; raise unless it has the given type (a bool is not an int).
-
-    Raises:
-        SourceError: not an object, no such member, or of another type.
-    """
+    """Return the value of `name` in a JSON object; raise unless it has the given type (a bool is not an int)."""
     if not isinstance(record, dict):
         refuse(where, "an object", record)
     if name not in record:
@@ -76,11 +75,7 @@ def _names(record: dict[str, Any]) -> str:
 
 
 def strings(values: list[Any], where: str) -> list[str]:
-    """Return the texts of a question's samples.
-
-    Raises:
-        SourceError: one of them is not text.
-    """
+    """Return the texts of a question's samples."""
     texts = [value for value in values if type(value) is str]
     if len(texts) != len(values):
         position, value = next((place, value) for place, value in enumerate(values) if type(value) is not str)
@@ -89,11 +84,7 @@ def strings(values: list[Any], where: str) -> list[str]:
 
 
 def answer_texts(values: list[Any], where: str) -> list[str | None]:
-    """Return stored answers as raw answers: text as it is, numbers as decimal keys, true and false as yes and no, null as none.
-
-    Raises:
-        SourceError: a list or an object among them.
-    """
+    """Return stored answers as raw answers: text as it is, numbers as decimal keys, true and false as yes and no, null as none."""
     return [
         value if value is None or type(value) is str else scalar_text(value, f"Answer {position} of {where}")
         for position, value in enumerate(values)
@@ -106,11 +97,7 @@ def gold_text(value: object, where: str) -> str | None:
 
 
 def scalar_text(value: object, where: str) -> str:
-    """Return one answer as text, read like `answer_texts`.
-
-    Raises:
-        SourceError: null, a list or an object.
-    """
+    """Return one answer as text, read like `answer_texts`."""
     if isinstance(value, str):
         return value
     if isinstance(value, bool):
@@ -121,42 +108,26 @@ def scalar_text(value: object, where: str) -> str:
 
 
 def text(value: object, where: str) -> str:
-    """Return a text.
-
-    Raises:
-        SourceError: something else.
-    """
+    """Return a text."""
     return value if isinstance(value, str) else refuse(where, "text", value)
 
 
 def number(value: object, where: str) -> float:
-    """Return a finite number.
-
-    Raises:
-        SourceError: something else, true and false included, or a whole number beyond what a float can hold.
-    """
+    """Return a finite number."""
     if isinstance(value, bool) or not isinstance(value, int | float) or abs(value) > sys.float_info.max:
         refuse(where, "a number", value)
     return float(value)
 
 
 def number_list(value: object, where: str) -> list[float]:
-    """Return a list of finite numbers.
-
-    Raises:
-        SourceError: something else.
-    """
+    """Return a list of finite numbers."""
     if not isinstance(value, list):
         refuse(where, "a list of numbers", value)
     return [number(each, f"Number {position} in {where}") for position, each in enumerate(value)]
 
 
 def whole_number(value: object, where: str) -> int:
-    """Return a token count, or the number of a sample, read like `whole`.
-
-    Raises:
-        SourceError: something else.
-    """
+    """Return a token count, or the number of a sample, read like `whole`."""
     count = whole(value)
     return count if count is not None else refuse(where, f"a whole number from 0 to {LARGEST}", value)
 
@@ -169,11 +140,7 @@ def whole(value: object) -> int | None:
 
 
 def whole_numbers(values: list[Any], where: str) -> list[int]:
-    """Return the token counts of a question's samples.
-
-    Raises:
-        SourceError: something else than whole numbers.
-    """
+    """Return the token counts of a question's samples."""
     # `Reader` gives finite numbers only, so that int() takes them all.
     numbers = [int(value) for value in values if type(value) is float or type(value) is int]
     if numbers == values and min(numbers, default=0) >= 0 and max(numbers, default=0) <= LARGEST:
@@ -188,9 +155,6 @@ def finish_reason(value: object, where: str) -> str:
     Args:
         value: as the source writes it.
         where: for the message, such as "The finish reason of sample 3 of x.json".
-
-    Raises:
-        SourceError: a word that no source is known to write.
     """
     if value is None:
         return "unknown"
@@ -205,9 +169,6 @@ def identifier(value: object, where: str) -> str:
     Args:
         value: as the source has it.
         where: for the message, such as "'id' of line 3 of x.jsonl".
-
-    Raises:
-        SourceError: something else.
     """
     if type(value) is str and value:
         return value
@@ -222,9 +183,6 @@ def choices_of(value: object, where: str) -> tuple[tuple[str, str], ...]:
     Args:
         value: a list of `{"label", "text"}`, a list of texts (whose labels are A, B, C, ...), or `{"label": [], "text": []}`.
         where: for the messages, such as "'choices' of line 3 of x.jsonl".
-
-    Raises:
-        SourceError: another shape, or a label that comes twice.
     """
     if isinstance(value, dict):
         value = _zipped(member(value, "label", list, where), member(value, "text", list, where), where)

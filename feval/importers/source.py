@@ -233,9 +233,11 @@ def llm_notes(names: Sequence[str | None], chosen: Sequence[tuple[str | None, LL
         chosen: from `ImportRequest.chosen_llms`.
     """
     left_out = ", ".join(name for name in names if name and name not in dict(chosen))
-    notes = [f"The source also has CoTs of {left_out:.400}, which were left out, as asked."] if left_out else []
+    notes = [f"The source also has CoTs of {left_out:.400}, which were left out, as requested."] if left_out else []
     renamed = [(name, info.name) for name, info in chosen if name and name != info.name]
-    return notes + [f"The source calls the LLM {name!r}; it was recorded as {to!r}, as asked." for name, to in renamed]
+    return notes + [
+        f"The source calls the LLM {name!r}; it was recorded as {to!r}, as requested." for name, to in renamed
+    ]
 
 
 @dataclass(frozen=True, slots=True)
@@ -245,7 +247,9 @@ class Importer:
     Attributes:
         name: the argument of `feval import`.
         title: what it reads, for people.
-        read: reads a file into columns. Raises a `FevalError` such as `SourceError`, never anything else.
+        read: reads a file, which may be compressed by gzip, into columns. Raises nothing but `FevalError`: `SourceError` (broken,
+            empty, hostile or of another shape), `ConflictError` (it contradicts itself), `UsageError` (the LLM's name or the
+            questions are missing), `UnknownNameError` (it has no such LLM).
         upstream_answer: for a source that stores no answers, the extraction its authors publish: what `verbatim` means
             there. `None` where answers are stored.
         beside: returns the existing files that belong to a source and are read with it; `None` where a source is one file.

@@ -40,7 +40,7 @@ def test_one_name_for_rows_of_several_models_is_refused_and_they_are_named(save:
         imported("jsonl", source, llm="mine")
     recording = imported("jsonl", source, llm=["b", "c"])
     assert recording.llm_names("toy") == ["b", "c"]
-    assert "also has CoTs of a, which were left out, as asked" in notes(recording)
+    assert "also has CoTs of a, which were left out, as requested" in notes(recording)
 
 
 def test_a_model_that_does_not_vary_may_be_renamed(save: Save, imported: Import) -> None:
@@ -48,7 +48,7 @@ def test_a_model_that_does_not_vary_may_be_renamed(save: Save, imported: Import)
     assert imported("jsonl", source, llm=None).llm_names("toy") == ["openai/gpt-4o"]
     recording = imported("jsonl", source, llm="gpt-4o")
     assert recording.llm_names("toy") == ["gpt-4o"]
-    assert "calls the LLM 'openai/gpt-4o'; it was recorded as 'gpt-4o', as asked" in notes(recording)
+    assert "calls the LLM 'openai/gpt-4o'; it was recorded as 'gpt-4o', as requested" in notes(recording)
 
 
 def test_samples_of_one_line_may_be_of_several_models(save: Save, imported: Import) -> None:

@@ -509,7 +509,7 @@ def without_member(log: dict[str, Any], name: str) -> dict[str, Any]:
         (without_member(inspect_log(), "version"), SourceError, "x.json has no 'version'"),
         (without_member(inspect_log(), "eval"), SourceError, "x.json has no 'eval'"),
         (without_member(inspect_log(), "samples"), SourceError, "x.json has no 'samples'"),
-        (inspect_log(samples=[]), SourceError, "holds no samples"),
+        (inspect_log(samples=[]), SourceError, "has no samples"),
         (inspect_log(samples=[1]), SourceError, "sample 0 of x.json should be an object"),
         (inspect_log(without_member(inspect_sample(), "id")), SourceError, "sample 0 of x.json has no 'id'"),
         (inspect_log(without_member(inspect_sample(), "epoch")), SourceError, "has no 'epoch'"),

@@ -49,17 +49,7 @@ _DECODING = (
 
 
 def read(source: Path, request: ImportRequest) -> Imported:
-    """Read one log.
-
-    Args:
-        source: a zip, or JSON, which may be compressed by gzip.
-        request: may give the LLM another name than the log's.
-
-    Raises:
-        SourceError: broken, empty, hostile, of a newer version or another shape.
-        ConflictError: epochs of one sample contradict each other.
-        UsageError: nobody names the LLM.
-    """
+    """Read one log, a zip or JSON. The request may give the LLM another name."""
     reader = Reader()
     if is_archive(source):
         with opened(source) as archive:
@@ -70,7 +60,7 @@ def read(source: Path, request: ImportRequest) -> Imported:
         header = _Header.of(log, source.name)
         content = _Content(header, _listed_samples(member(log, "samples", list, source.name), source.name))
     if not content.drafts:
-        raise SourceError(f"{source.name} holds no samples; there is nothing to import.")
+        raise SourceError(f"{source.name} has no samples; there is nothing to import.")
     llm = request.llm_of(source.name, content.header.llm)
     source_llm = content.llm(llm)
     return Imported([draft.question for draft in content.ordered()], [source_llm], [*content.notes(), *reader.notes()])

@@ -76,17 +76,7 @@ def beside(source: Path) -> tuple[Path, ...]:
 
 
 def read(source: Path, request: ImportRequest) -> Imported:
-    """Read the details of one task.
-
-    Args:
-        source: Parquet.
-        request: names the LLM where the results do not lie where lighteval put them.
-
-    Raises:
-        SourceError: broken, empty, hostile, of another version or shape.
-        ConflictError: a question comes twice.
-        UsageError: nobody names the LLM.
-    """
+    """Read the Parquet details of one task. The request names the LLM if the results are not where lighteval puts them."""
     reader = Reader()
     rows = sorted(_rows(source, request), key=lambda row: row.place)
     if not rows:
@@ -202,7 +192,7 @@ def _opened(source: Path) -> Iterator[pq.ParquetFile]:
     """Open details whose sizes, as they state them, are within the bounds."""
     with disk_errors(source), regular_file(source).open("rb") as stream:
         if stream.read(len(_MAGIC)) != _MAGIC:
-            raise SourceError(f"{source} is no Parquet file. Is the format the right one?")
+            raise SourceError(f"{source} is not a Parquet file. Is the format the right one?")
     try:
         with pq.ParquetFile(source) as file:
             _check_columns(file, source.name)

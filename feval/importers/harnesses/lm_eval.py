@@ -52,17 +52,7 @@ def beside(source: Path) -> tuple[Path, ...]:
 
 
 def read(source: Path, request: ImportRequest) -> Imported:
-    """Read the samples of one task.
-
-    Args:
-        source: JSON Lines, may be compressed by gzip.
-        request: names the LLM where no results lie beside the samples.
-
-    Raises:
-        SourceError: broken, empty, of another shape, or without generated texts.
-        ConflictError: two lines contradict each other.
-        UsageError: nobody names the LLM.
-    """
+    """Read the JSON Lines samples of one task. The request names the LLM if there are no results beside them."""
     reader = Reader()
     docs: dict[int, _Doc] = {}
     for number, line in reader.json_lines(read_bytes(source), source.name):

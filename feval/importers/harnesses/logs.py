@@ -1,4 +1,4 @@
-"""What the logs of evaluation harnesses have in common: chat requests, decoding, golds, options, what is no extraction."""
+"""What logs of evaluation harnesses share: chat requests, decoding, golds, options. Other shapes raise a `SourceError`."""
 
 from __future__ import annotations
 
@@ -29,11 +29,7 @@ _SCALARS = (str, int, float, bool)
 
 
 def chat_prompt(messages: list[Any], where: str) -> Prompt:
-    """Return a request of several messages, each with a role and a content.
-
-    Raises:
-        SourceError: something else among them.
-    """
+    """Return a request of several messages, each with a role and a content."""
     plain = [
         {
             "role": member(message, "role", str, f"a message of {where}"),
@@ -48,9 +44,6 @@ def text_of(content: object, where: str) -> str:
     """Return the text of a message: its content, or the texts among its parts, with other parts as "[image]".
 
     Reasoning parts are left out: they are not what was said; `reasoning_of` gives them.
-
-    Raises:
-        SourceError: neither text nor a list of parts.
     """
     if content is None:
         return ""
@@ -79,11 +72,7 @@ def reasoning_of(message: Mapping[str, Any]) -> str | None:
 
 
 def gold_of(value: object, where: str) -> tuple[str | None, bool]:
-    """Return the gold answer, the first of a list of accepted ones, and whether there are others.
-
-    Raises:
-        SourceError: neither a scalar nor a list of them.
-    """
+    """Return the gold answer, the first of a list of accepted ones, and whether there are others."""
     if isinstance(value, list):
         golds = [gold_text(item, where) for item in value]
         return (golds[0] if golds else None), len(set(golds)) > 1
@@ -109,11 +98,7 @@ def _is_list_of_texts(value: object) -> bool:
 
 
 def temperature_of(value: object, where: str) -> float | None:
-    """Return a temperature; `None` where there is none.
-
-    Raises:
-        SourceError: something else than a number from 0.
-    """
+    """Return a temperature; `None` where there is none."""
     if value is None:
         return None
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= LARGEST:
@@ -122,11 +107,7 @@ def temperature_of(value: object, where: str) -> float | None:
 
 
 def limit_of(value: object, where: str) -> int | None:
-    """Return a limit on output tokens; `None` where there is none.
-
-    Raises:
-        SourceError: something else than a whole number from 1.
-    """
+    """Return a limit on output tokens; `None` where there is none."""
     if value is None:
         return None
     limit = whole(value)
@@ -153,7 +134,9 @@ def size_note(pools: Sequence[SourcePool]) -> list[str]:
         return []
     usual = max(set(sizes), key=sizes.count)
     others = len(sizes) - sizes.count(usual)
-    return [f"The pools are ragged: {min(sizes)} to {max(sizes)} samples; {others} of {len(sizes)} have not {usual}."]
+    return [
+        f"The pools are ragged: {min(sizes)} to {max(sizes)} samples; {others} of {len(sizes)} do not have {usual}."
+    ]
 
 
 def same_texts_note(pools: Sequence[SourcePool]) -> list[str]:

@@ -38,19 +38,10 @@ def upstream_answer(text: str) -> str:
 
 
 def read(source: Path, request: ImportRequest) -> Imported:
-    """Read one file.
-
-    Args:
-        source: CSV, may be compressed by gzip. A seed in its name (`_seed123`) goes into the LLM's decoding.
-        request: names the LLM and holds the questions.
-
-    Raises:
-        SourceError: broken, empty, or of another shape than the questions.
-        UsageError: no LLM was named, or no questions were given.
-    """
+    """Read one CSV file. The request names the LLM and has the questions; a seed in the file's name goes into the decoding."""
     llm = request.the_llm(source.name)
     if request.questions is None:
-        raise UsageError(f"{source.name} holds replies only; pass the questions or an answer key, --questions FILE.")
+        raise UsageError(f"{source.name} has replies only; pass the questions or an answer key, --questions FILE.")
     reader = Reader()
     texts = _texts(reader.csv(read_bytes(source), source.name), source.name)
     questions = _questions(request, len(texts) // SAMPLES, source.name)
@@ -82,7 +73,7 @@ def _questions(request: ImportRequest, count: int, name: str) -> list[SourceQues
         example = next(iter(known), "none")
         raise SourceError(
             f"{name} has the replies to {count} questions, {ids[0]!r} to {ids[-1]!r}; the questions file has {len(known)}, "
-            f"from {example!r}. The two must hold the same questions."
+            f"from {example!r}. The two must have the same questions."
         )
     return [known[key] for key in ids]
 

@@ -28,16 +28,7 @@ def upstream_answer(text: str) -> str:
 
 
 def read(source: Path, request: ImportRequest) -> Imported:
-    """Read one file.
-
-    Args:
-        source: JSON Lines, may be compressed by gzip.
-        request: names the LLM.
-
-    Raises:
-        SourceError: broken, empty, or of another shape.
-        UsageError: no LLM was named.
-    """
+    """Read one JSON Lines file. The request names the LLM."""
     llm = request.the_llm(source.name)
     reader = Reader()
     questions, pools = [], []

@@ -34,16 +34,7 @@ __all__ = ["our_dataset_id", "read", "recorded_llms"]
 
 
 def read(source: Path, request: ImportRequest) -> Imported:
-    """Read one dataset of an archive, with all its LLMs or those named. LLMs are read one at a time.
-
-    Args:
-        source: the zip.
-        request: names the dataset, and maybe LLMs.
-
-    Raises:
-        SourceError: no such archive, damaged, or of another shape.
-        UnknownNameError: an LLM that the archive lacks.
-    """
+    """Read one dataset of an archive, with all its LLMs or those that the request names, one at a time."""
     reader = Reader()
     with opened(source) as archive:
         name = _reference_name(archive, request.dataset)
@@ -214,7 +205,7 @@ def _reference_name(archive: Archive, dataset: str) -> str:
     if f"dataset_{name}.txt" not in names:
         datasets = [entry[8:-11] for entry in names if entry.startswith("dataset_") and entry.endswith("_models.txt")]
         raise SourceError(
-            f"{archive.path.name} does not hold the dataset {dataset!r} (as {name!r}); "
-            f"it holds {', '.join(map(our_dataset_id, datasets)) or 'none':.600}."
+            f"{archive.path.name} has no dataset {dataset!r} (as {name!r}); "
+            f"it has {', '.join(map(our_dataset_id, datasets)) or 'none':.600}."
         )
     return name

@@ -35,26 +35,12 @@ _LABEL = re.compile("answer: ", re.IGNORECASE)
 
 
 def read(source: Path, request: ImportRequest) -> Imported:
-    """Read one log.
-
-    Args:
-        source: JSON, may be compressed by gzip.
-        request: names the LLM and holds the puzzles.
-
-    Raises:
-        SourceError: broken, empty, of another shape, or a log of a tree search.
-        ConflictError: a puzzle comes twice.
-        UsageError: no LLM was named, or no puzzles were given.
-    """
+    """Read one JSON log. The request names the LLM and has the puzzles."""
     llm = request.the_llm(source.name)
     if request.questions is None:
         raise UsageError(f"{source.name} names its puzzles by row only; pass 24.csv, --questions FILE.")
     reader = Reader()
-    entries = reader.json(read_bytes(source), source.name, exact=True)
-    if not isinstance(entries, list) or not entries:
-        raise SourceError(
-            f"{source.name} should be a JSON array with an object per puzzle. Is the format the right one?"
-        )
+    entries = reader.entries(read_bytes(source), source.name)
     puzzles = {question.id: question for question in request.questions}
     questions, pools, others = [], [], 0
     for row, entry in enumerate(entries):

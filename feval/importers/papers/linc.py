@@ -39,16 +39,7 @@ def _sibling(source: Path, part: str) -> Path | None:
 
 
 def read(source: Path, request: ImportRequest) -> Imported:
-    """Read one run.
-
-    Args:
-        source: the labels, JSON; may be compressed by gzip.
-        request: names the LLM where no results lie beside the labels; may hold the questions.
-
-    Raises:
-        SourceError: broken, empty, or of another shape.
-        UsageError: nobody names the LLM.
-    """
+    """Read the JSON labels of one run. The request names the LLM unless results do, and may have the questions."""
     reader = Reader()
     labels = _rows(reader, source)
     golds = _golds(reader, source, len(labels))
@@ -58,7 +49,7 @@ def read(source: Path, request: ImportRequest) -> Imported:
         SourcePool(replies or row, [None if label == _ERROR else label for label in row])
         for row, replies in zip(labels, texts or [[]] * len(labels), strict=True)
     ]
-    # Without a questions file nobody has the texts; with one, they are its.
+    # Only a questions file has the texts.
     text = "" if request.questions is None else None
     questions = [SourceQuestion(request.question_id(row), text, gold) for row, gold in enumerate(golds)]
     notes = _notes(labels, has_texts=texts is not None, has_questions=request.questions is not None)

@@ -44,24 +44,9 @@ _CLOSED = _Members("", "step_sampling", ("intermediate_results", "ans_list"))
 
 
 def read(source: Path, request: ImportRequest) -> Imported:
-    """Read one file.
-
-    Args:
-        source: JSON, may be compressed by gzip.
-        request: names the LLM of a file that does not name it; otherwise it may choose among those of the file.
-
-    Raises:
-        SourceError: broken, empty, or of another shape.
-        ConflictError: a question number comes twice.
-        UnknownNameError: an LLM was named that the file, which names several, does not name.
-        UsageError: no LLM was named.
-    """
+    """Read one JSON file. The request names the LLM of a file that names none, or chooses among the file's LLMs."""
     reader = Reader()
-    entries = reader.json(read_bytes(source), source.name, exact=True)
-    if not isinstance(entries, list) or not entries:
-        raise SourceError(
-            f"{source.name} should be a JSON array with an object per question. Is the format the right one?"
-        )
+    entries = reader.entries(read_bytes(source), source.name)
     numbered, notes = _numbered(entries, source.name)
     members = _members(entries)
     chosen = _chosen(request, members, source.name)
