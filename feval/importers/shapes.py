@@ -84,7 +84,7 @@ def strings(values: list[Any], where: str) -> list[str]:
 
 
 def answer_texts(values: list[Any], where: str) -> list[str | None]:
-    """Return stored answers as raw answers: text as it is, numbers as decimal keys, true and false as yes and no, null as none."""
+    """Return stored answers as raw answers: numbers as decimal keys, true and false as yes and no, null as no answer."""
     return [
         value if value is None or type(value) is str else scalar_text(value, f"Answer {position} of {where}")
         for position, value in enumerate(values)
