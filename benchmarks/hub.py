@@ -1,4 +1,4 @@
-"""What it costs to load a part of a recording from the Hub: bytes on the wire, counted by the server; and from the cache.
+"""Cost of loading a part of a recording from the Hub and from the cache: seconds, and bytes counted by the server.
 
 The Hub is the tests' double on loopback, the client the real one.
 """
@@ -20,7 +20,7 @@ LLMS = 3
 LOAD = """
 import json, resource, sys, time
 before, begun = resource.getrusage(resource.RUSAGE_SELF), time.monotonic()
-from feval.hub.recordings import pull
+from feval.hub import pull
 from feval.replay import load
 
 address, dataset, *llms = sys.argv[1:]
@@ -36,7 +36,7 @@ print(json.dumps({"pull_s": pulled_s, "load_s": time.monotonic() - begun}))
 
 def goals(workspace: Workspace) -> list[Goal]:
     """Pull and load one dataset and two of three LLMs without texts, twice."""
-    sys.path.insert(0, str(ROOT / "tests"))
+    sys.path.insert(0, str(ROOT / "tests" / "support"))
     from hub_double import HubDouble
 
     folder = workspace.recording(LLMS)
@@ -82,5 +82,5 @@ def _load(url: str, home: str, address: str, names: tuple[str, ...]) -> dict[str
         text=True,
         check=True,
     )
-    found: dict[str, float] = json.loads(done.stdout)
-    return found
+    seconds: dict[str, float] = json.loads(done.stdout)
+    return seconds

@@ -12,7 +12,8 @@ import typer
 
 from feval.answers import equality as equalities
 from feval.errors import NotRecordedError, OutOfRangeError, UsageError
-from feval.hub.addresses import is_address, places
+from feval.hub import split_places as places
+from feval.hub.addresses import is_address
 from feval.hub.places import local_folder
 
 if TYPE_CHECKING:

@@ -1,26 +1,19 @@
-"""`feval push`: a recording onto the Hugging Face Hub."""
+"""`feval push`: publish a recording on the Hugging Face Hub."""
 
 from __future__ import annotations
 
 import dataclasses
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
+from feval import publish
 from feval.cli.options import JsonFlag, QuietFlag, whole_folder
 from feval.cli.output import Output, quiet_matplotlib
 from feval.errors import SourceError, UsageError
-from feval.publish.markdown import size
-from feval.publish.page import PICTURE
-from feval.publish.release import changes, look, prepare, prepare_results
-from feval.publish.release import push as push_release
 from feval.report.files import save_files
 from feval.report.tables.tables import Column, Table
-
-if TYPE_CHECKING:
-    from feval.publish.release import Changes, Release
-    from feval.publish.scan import Finding
 
 __all__: list[str] = []
 
@@ -33,7 +26,7 @@ def push(
         str,
         typer.Argument(
             metavar="RECORDING",
-            help="Its folder, or hf://NAMESPACE/NAME@COMMIT. Left out with results alone.",
+            help="Its folder, or hf://NAMESPACE/NAME@COMMIT. Leave it out to push results alone.",
             show_default=False,
         ),
     ],
@@ -43,88 +36,95 @@ def push(
     results: Annotated[
         list[Path] | None,
         typer.Option(
-            "--results", metavar="DIR", help="What a command wrote with --out, to lie beside it; repeat for more."
+            "--results",
+            metavar="DIR",
+            help="Results to publish with it: what a command wrote with --out; repeat for more.",
         ),
     ] = None,
-    public: Annotated[
-        bool, typer.Option("--public", help="Let everybody see it. Default: a private repository.")
-    ] = False,
+    public: Annotated[bool, typer.Option("--public", help="Make a new repository public. Default: private.")] = False,
     tag: Annotated[str | None, typer.Option("--tag", metavar="NAME", help="Name this version, such as v1.")] = None,
-    message: Annotated[str | None, typer.Option("--message", metavar="TEXT", help="Of the commit.")] = None,
+    message: Annotated[str | None, typer.Option("--message", metavar="TEXT", help="Commit message.")] = None,
     create_pr: Annotated[
-        bool, typer.Option("--create-pr", help="Offer it as a pull request, to somebody else's repository.")
+        bool, typer.Option("--create-pr", help="Open a pull request instead, for somebody else's repository.")
     ] = False,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would be sent, and send nothing.")] = False,
-    title: Annotated[str | None, typer.Option("--title", metavar="TEXT", help="Of the page.")] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would be sent; send nothing.")] = False,
+    title: Annotated[str | None, typer.Option("--title", metavar="TEXT", help="Title of the page.")] = None,
     words: Annotated[
         Path | None,
-        typer.Option("--words", metavar="FILE", help="Your section of the page. Default: the one it has."),
+        typer.Option("--words", metavar="FILE", help="Your own section of the page. Default: keep what is there."),
     ] = None,
     licence: Annotated[
         str | None,
         typer.Option(
-            "--licence", metavar="ID", help="Of the collection, as the Hub spells it. Default: the page's, or odbl."
+            "--licence",
+            metavar="ID",
+            help="Licence of the collection, as the Hub spells it. Default: the page's, or odbl.",
         ),
     ] = None,
     language: Annotated[
-        list[str] | None, typer.Option("--language", metavar="CODE", help="Of the texts, such as en; repeat for more.")
+        list[str] | None,
+        typer.Option("--language", metavar="CODE", help="Language of the texts, such as en; repeat for more."),
     ] = None,
     allow: Annotated[
         list[str] | None,
-        typer.Option("--allow", metavar="WHAT", help="emails, paths or the MARK of a finding; repeat for more."),
+        typer.Option(
+            "--allow", metavar="WHAT", help="Allow findings: emails, paths, or the MARK of one; repeat for more."
+        ),
     ] = None,
     remove: Annotated[
-        bool, typer.Option("--remove", help="Take away what the repository has and this recording lacks.")
+        bool, typer.Option("--remove", help="Delete files that the repository has and this recording lacks.")
     ] = False,
     page: Annotated[
         Path | None,
-        typer.Option("--page", metavar="DIR", help="Write README.md and its picture there, to look at before."),
+        typer.Option("--page", metavar="DIR", help="Also write README.md and its picture here, to look at them first."),
     ] = None,
     as_json: JsonFlag = False,
     quiet: QuietFlag = False,
 ) -> None:
     """Publish a recording on the Hugging Face Hub.
 
-    Makes a page for people, refuses secrets, paths and e-mail addresses in any file, and sends what is new as one commit. With
-    --results alone, results join a recording that is there.
+    Makes the page, refuses secrets, paths and e-mail addresses in any file, and sends what is new as one commit. With --results
+    alone, results are added to a recording that is already there.
 
     Example: feval push my-recording org/my-recording --tag v1 --dry-run
     """
     quiet_matplotlib()
     show = Output(as_json=as_json, quiet=quiet)
     recording, repository = _recording_and_repository(first, second, results)
-    seen = look(repository)
-    made: dict[str, Any] = {"tag": tag, "allow": allow or [], "results": results or []}
+    seen = publish.look(repository)
+    options: dict[str, Any] = {"tag": tag, "allow": allow or [], "results": results or []}
     if recording is None:
         _refuse_page_options(title, words, licence, language, page)
         source = f"results for {repository}"
     else:
         recording = whole_folder(show, recording)
         source = recording.name
-        made |= {"title": title, "licence": licence, "languages": language or []}
-        made["words"] = None if words is None else _read_words(words)
+        options |= {"title": title, "licence": licence, "languages": language or []}
+        options["words"] = None if words is None else _read_words(words)
     with show.progress(f"looking through {source}") as progress:
         release = (
-            prepare_results(seen=seen, progress=progress, **made)
+            publish.prepare_results(seen=seen, progress=progress, **options)
             if recording is None
-            else prepare(recording, seen, progress=progress, **made)
+            else publish.prepare(recording, seen, progress=progress, **options)
         )
         written = [] if page is None else _save_page(page, release)
         for remark in (*release.notes, *_allowed(release.scan.allowed)):
             show.note(remark)
         release.scan.require_clean()
-        todo = changes(release)
+        todo = publish.changes(release)
         account = _account(release, todo) | {"dry_run": dry_run, "page": [str(path) for path in written]}
         if not dry_run:
             progress.describe(f"sending {len(todo.sent):,} files to {repository}")
-            pushed = push_release(release, message=message, public=public, create_pr=create_pr, remove=remove)
+            pushed = publish.push(release, message=message, public=public, create_pr=create_pr, remove=remove)
     if dry_run:
-        told = f"Nothing was sent. A push to {repository} would send {len(todo.sent):,} files, {_bytes(release, todo)}."
-        show.result(account, told, _table(release, todo), *(f"wrote {path}" for path in written))
+        headline = (
+            f"Nothing was sent. A push to {repository} would send {len(todo.sent):,} files, {_bytes(release, todo)}."
+        )
+        show.result(account, headline, _table(release, todo), *(f"wrote {path}" for path in written))
         return
     address = f"hf://{repository}@{pushed.commit}"
     account |= dataclasses.asdict(pushed) | {"address": address}
-    sent = f"{len(pushed.uploaded):,} files sent, {len(pushed.unchanged):,} were there"
+    sent = f"{len(pushed.uploaded):,} files sent, {len(pushed.unchanged):,} unchanged"
     show.result(
         account,
         f"{pushed.pull_request or pushed.url}: {sent}",
@@ -134,21 +134,21 @@ def push(
 
 
 def _recording_and_repository(first: str, second: str | None, results: list[Path] | None) -> tuple[Path | None, str]:
-    """What is pushed, `None` for results alone, and where to."""
+    """Return what is pushed, `None` for results alone, and the repository."""
     if second is not None:
         return Path(first), second
     if results:
         return None, first
     raise UsageError(
         f"A push takes a recording and a repository (feval push RECORDING org/name), or a repository and --results DIR; only "
-        f"{first!r:.120} was named."
+        f"{first!r:.120} was given."
     )
 
 
 def _refuse_page_options(*options: object) -> None:
     if any(options):
         raise UsageError(
-            "Results alone change no page: --title, --words, --licence, --language and --page belong to a push of a recording."
+            "Results alone do not change the page: --title, --words, --licence, --language and --page need a recording."
         )
 
 
@@ -157,15 +157,15 @@ def _read_words(path: Path) -> str:
         with path.open("rb") as file:
             data = file.read(_MOST_WORDS_BYTES + 1)
         if len(data) > _MOST_WORDS_BYTES:
-            raise SourceError(f"{path} is larger than {_MOST_WORDS_BYTES:,} bytes; a section of a page is shorter.")
+            raise SourceError(f"{path} has more than {_MOST_WORDS_BYTES:,} bytes, too many for a section of a page.")
         return data.decode("utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
         raise SourceError(f"{path} cannot be read as Markdown in UTF-8 ({error}). Check --words.") from error
 
 
-def _save_page(folder: Path, release: Release) -> list[Path]:
-    """The page and its picture, as files to look at; earlier ones are replaced."""
-    own = {path: content for path, content in release.files.items() if path in {"README.md", PICTURE}}
+def _save_page(folder: Path, release: publish.Release) -> list[Path]:
+    """Write the page and its picture as files to look at; earlier ones are replaced."""
+    own = {path: content for path, content in release.files.items() if path in {"README.md", publish.PICTURE}}
     saved = []
     for path, content in own.items():
         if isinstance(content, bytes):
@@ -174,14 +174,14 @@ def _save_page(folder: Path, release: Release) -> list[Path]:
     return saved
 
 
-def _allowed(findings: tuple[Finding, ...]) -> list[str]:
-    """What an exception let through."""
-    told = [f"allowed: {finding}" for finding in findings[:_SHOWN_FINDINGS]]
-    more = len(findings) - len(told)
-    return [*told, f"allowed: {more:,} more findings; --json lists them"] if more > 0 else told
+def _allowed(findings: tuple[publish.Finding, ...]) -> list[str]:
+    """Return notes on findings that an exception let through."""
+    notes = [f"allowed: {finding}" for finding in findings[:_SHOWN_FINDINGS]]
+    more = len(findings) - len(notes)
+    return [*notes, f"allowed: {more:,} more findings; --json lists them"] if more > 0 else notes
 
 
-def _account(release: Release, todo: Changes) -> dict[str, Any]:
+def _account(release: publish.Release, todo: publish.Changes) -> dict[str, Any]:
     return {
         "repo_id": release.seen.repo_id,
         "title": release.title,
@@ -193,18 +193,17 @@ def _account(release: Release, todo: Changes) -> dict[str, Any]:
     }
 
 
-def _size(release: Release, path: str) -> int:
+def _size(release: publish.Release, path: str) -> int:
     content = release.files[path]
     return len(content) if isinstance(content, bytes) else content.stat().st_size
 
 
-def _bytes(release: Release, todo: Changes) -> str:
+def _bytes(release: publish.Release, todo: publish.Changes) -> str:
+    return publish.size(sum(_size(release, path) for path in todo.sent))
 
-    return size(sum(_size(release, path) for path in todo.sent))
 
-
-def _table(release: Release, todo: Changes) -> Table:
-    """Files by folder and by what becomes of them."""
+def _table(release: publish.Release, todo: publish.Changes) -> Table:
+    """Return the numbers of new, changed, unchanged and removed files by folder."""
     folders: dict[str, list[int]] = {}
     for place, paths in enumerate((todo.new, todo.changed, todo.unchanged, todo.removed)):
         for path in paths:
@@ -213,5 +212,7 @@ def _table(release: Release, todo: Changes) -> Table:
             counts[place] += 1
             counts[4] += _size(release, path) if place < 2 else 0
     columns = [Column(name, number=True) for name in ("new", "changed", "unchanged", "removed", "to send")]
-    rows = [(name, *(f"{count:,}" for count in counts[:4]), size(counts[4])) for name, counts in folders.items()]
+    rows = [
+        (name, *(f"{count:,}" for count in counts[:4]), publish.size(counts[4])) for name, counts in folders.items()
+    ]
     return Table("", (Column("files"), *columns), tuple(rows))

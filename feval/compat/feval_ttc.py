@@ -113,7 +113,7 @@ class LLM(Model):
 
     @cached_property
     def responses(self) -> list[LLMResponse]:
-        """Every question's response with all its CoTs, in recorded order (Listing 3)."""
+        """Return every question's response with all its CoTs, in recorded order (Listing 3)."""
         return [self._response(row, range(self._source.size(row))) for row in range(len(self))]
 
     def _response(self, row: int, samples: Sequence[int]) -> LLMResponse:
@@ -168,15 +168,15 @@ class ModelCost:
         self.output_cost = self._price.output_usd_per_mtok
 
     def input_dollar_cost(self, text: str) -> float:
-        """USD of sending a text."""
+        """Return the USD of sending a text."""
         return float(usd(self._price, self.token_cost(text), 0))
 
     def output_dollar_cost(self, text: str) -> float:
-        """USD of generating a text."""
+        """Return the USD of generating a text."""
         return float(usd(self._price, 0, self.token_cost(text)))
 
     def token_cost(self, text: str) -> int:
-        """Tokens of a text by `feval.cards.tokens.count_words`."""
+        """Return the tokens of a text by `feval.cards.tokens.count_words`."""
         return count_words(text)
 
 
@@ -250,7 +250,7 @@ def _load_recorded(recordings: list[Recording], dataset: str, names: list[str]) 
 
 
 def _first_with(recordings: Sequence[Recording], dataset: str) -> Recording:
-    """The first recording with a dataset.
+    """Return the first recording with a dataset.
 
     Raises:
         NotRecordedError: none has it; the message lists what the first holds.
@@ -340,7 +340,7 @@ def _text_of(llm: replay.LLM, row: int, sample: int) -> Callable[[], str | None]
 
 
 def _plain_prompt(prompt: str | None) -> str | None:
-    """A recorded request as text: the words of a single message, else its JSON."""
+    """Return a recorded request as text: the words of a single message, else its JSON."""
     try:
         messages = orjson.loads(prompt or "null")
     except orjson.JSONDecodeError:
@@ -351,7 +351,7 @@ def _plain_prompt(prompt: str | None) -> str | None:
 
 
 def _source(api_path: str | Path | None) -> Path | list[Recording]:
-    """The path of a zip, or opened recordings."""
+    """Return the path of a zip, or opened recordings."""
     if api_path is None:
         return replay.open_recordings(None)
     path = Path(api_path)

@@ -37,7 +37,7 @@ PRICES = "2025-06-02"
 
 
 class DatasetType(StrEnum):
-    """The sixteen datasets of the paper: `feval.cards.names.DatasetType`, which here also takes the reference package's strings."""
+    """The sixteen datasets of the paper, also by the reference package's strings; an enum with members cannot be extended."""
 
     AQUA = "aqua"
     CommonsenseQA = "commonsense_qa"

@@ -1,7 +1,7 @@
-"""The one door of feval to the Hugging Face Hub.
+"""The Hugging Face Hub: recordings and questions fetched from it, releases pushed to it.
 
-`questions` fetches what a dataset card names, `snapshots` the files of recordings, `commits` publishes; `client` is the one place
-that talks to huggingface_hub. Names are loaded on first use: whoever opens a folder needs none of it.
+`addresses` and `places` are light, so opening a local folder loads no network code. Everything else loads huggingface_hub, and
+is loaded when first used: `from feval import hub`, then `hub.pull(...)`.
 
 Tokens are huggingface_hub's business (`hf auth login`, HF_TOKEN): feval neither reads nor shows them.
 """
@@ -13,20 +13,46 @@ from typing import TYPE_CHECKING
 from feval.lazy import lazy_names
 
 if TYPE_CHECKING:
-    from feval.hub.questions import MAX_BYTES, QuestionFile, cache_folder, question_files, split_files
+    from feval.hub.addresses import Address, is_address, parse_address, split_places
+    from feval.hub.commits import Pushed, RepoState, push_files, state
+    from feval.hub.pages import read_page, render_page
+    from feval.hub.places import local_folder, open_place
+    from feval.hub.questions import MAX_BYTES, QuestionFile, question_files, split_files
+    from feval.hub.recordings import Pulled, pull
+    from feval.hub.snapshots import fetch_file
 
 
-__all__ = ["MAX_BYTES", "QuestionFile", "cache_folder", "question_files", "split_files"]
+__all__ = [
+    "MAX_BYTES",
+    "Address",
+    "Pulled",
+    "Pushed",
+    "QuestionFile",
+    "RepoState",
+    "fetch_file",
+    "is_address",
+    "local_folder",
+    "open_place",
+    "parse_address",
+    "pull",
+    "push_files",
+    "question_files",
+    "read_page",
+    "render_page",
+    "split_files",
+    "split_places",
+    "state",
+]
 
 __getattr__, __dir__ = lazy_names(
     __name__,
     {
-        "questions": (
-            "MAX_BYTES",
-            "QuestionFile",
-            "cache_folder",
-            "question_files",
-            "split_files",
-        ),
+        "addresses": ("Address", "is_address", "parse_address", "split_places"),
+        "places": ("local_folder", "open_place"),
+        "recordings": ("Pulled", "pull"),
+        "snapshots": ("fetch_file",),
+        "questions": ("MAX_BYTES", "QuestionFile", "question_files", "split_files"),
+        "commits": ("Pushed", "RepoState", "push_files", "state"),
+        "pages": ("read_page", "render_page"),
     },
 )

@@ -1,8 +1,8 @@
-"""Addresses on the Hugging Face Hub, `hf://namespace/name@revision/path`, read and written.
+"""Addresses on the Hugging Face Hub: `hf://namespace/name@revision/path`.
 
-An address stands wherever the folder of a recording does. `datasets/` before the namespace may be left out, since recordings
-are dataset repositories; a revision is a commit, a tag or a branch, and none is the branch `main`. The command line makes a path
-of what is to be a folder, which halves the slashes: `hf:/namespace/name` is read as well.
+An address can be used wherever the folder of a recording can. Recordings are dataset repositories, so `datasets/` before the
+namespace is optional. A revision is a commit, a tag or a branch; the default is the branch `main`. The command line turns
+folder arguments into paths, which collapses the double slash: `hf:/namespace/name` is read as well.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from pathlib import PurePath
 
 from feval.errors import UsageError
 
-__all__ = ["Address", "is_address", "is_commit", "parse_address", "places"]
+__all__ = ["Address", "is_address", "is_commit", "parse_address", "split_places"]
 
 _NAME = re.compile(r"[A-Za-z0-9_](?:[A-Za-z0-9._-]{0,94}[A-Za-z0-9_])?")
 _REVISION = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._/+-]{0,199}")
@@ -29,7 +29,7 @@ class Address:
     Attributes:
         repo_id: "namespace/name" of a dataset repository.
         revision: a commit, tag or branch; `None` is the branch `main`.
-        path: of a folder or file in the repository, with "/" between the names; empty for the whole of it.
+        path: of a folder or file in the repository, with "/" between the names; empty for the whole repository.
     """
 
     repo_id: str
@@ -41,8 +41,12 @@ class Address:
         return f"hf://{self.repo_id}{revision}{'/' if self.path else ''}{self.path}"
 
     def at(self, revision: str) -> Address:
-        """The same place at another revision."""
+        """Return the same place at another revision."""
         return replace(self, revision=revision)
+
+    def inside(self, name: str) -> str:
+        """Return the repository path of a file below this place."""
+        return f"{self.path}/{name}" if self.path else name
 
     @property
     def is_pinned(self) -> bool:
@@ -51,62 +55,62 @@ class Address:
 
 
 def is_commit(revision: str) -> bool:
-    """Whether a revision is a whole commit: 40 hex digits."""
+    """Return whether a revision is a full commit: 40 hex digits."""
     return _COMMIT.fullmatch(revision) is not None
 
 
 def is_address(place: object) -> bool:
-    """Whether a place is on the Hub, and no folder."""
+    """Return whether a place is on the Hub rather than a folder."""
     return isinstance(place, (str, PurePath)) and _text(place).startswith("hf:/")
 
 
 def parse_address(place: str | PurePath) -> Address:
-    """Read an address.
+    """Parse an address.
 
     Raises:
-        UsageError: it is none, or names what cannot be.
+        UsageError: it is not a valid address.
     """
     text = _text(place)
     pieces = text.removeprefix("hf:").lstrip("/").removesuffix("/").split("/") if is_address(place) else []
-    # "datasets/ns/name": only a repository has a revision, so "datasets/name@rev/path" is of the namespace "datasets".
+    # "datasets/ns/name": only a repository has a revision, so "datasets/name@rev/path" is in the namespace "datasets".
     if len(pieces) >= 3 and pieces[0] == "datasets" and "@" not in pieces[1]:
         pieces = pieces[1:]
     elif len(pieces) >= 3 and pieces[0] in {"models", "spaces", "buckets"} and "@" not in pieces[1]:
-        raise UsageError(f"{text} is no dataset repository, and recordings are kept in those: hf://namespace/name.")
+        raise UsageError(f"{text} is not a dataset repository, and recordings live in those: hf://namespace/name.")
     if len(pieces) < 2:
-        raise _wrong(text)
+        raise _invalid(text)
     name, at, revision = pieces[1].partition("@")
     rest = pieces[2:]
-    if revision == "refs" and len(rest) >= 2:  # refs/pr/3, with its slashes as they are
+    if revision == "refs" and len(rest) >= 2:  # refs/pr/3, with plain slashes
         revision, rest = "/".join(["refs", *rest[:2]]), rest[2:]
     revision = revision.replace("%2F", "/").replace("%2f", "/")
-    sound = (
+    valid = (
         all(_NAME.fullmatch(piece) and "--" not in piece and ".." not in piece for piece in (pieces[0], name))
         and (not at or (_REVISION.fullmatch(revision) and ".." not in revision))
         and all(_PATH_PIECE.fullmatch(piece) for piece in rest)
     )
-    if not sound:
-        raise _wrong(text)
+    if not valid:
+        raise _invalid(text)
     return Address(f"{pieces[0]}/{name}", revision if at else None, "/".join(rest))
 
 
-def places(text: str) -> list[str]:
-    """Split the folders and addresses of FEVAL_RECORDING, which stand as in PATH; an address keeps its colon."""
-    found: list[str] = []
+def split_places(text: str) -> list[str]:
+    """Split FEVAL_RECORDING, folders and addresses separated as in PATH; the colon of an address stays part of it."""
+    places: list[str] = []
     for piece in text.split(os.pathsep):
-        if found and found[-1] == "hf" and piece.startswith("/"):
-            found[-1] = f"hf:{piece}"
+        if places and places[-1] == "hf" and piece.startswith("/"):
+            places[-1] = f"hf:{piece}"
         else:
-            found.append(piece)
-    return [piece for piece in found if piece]
+            places.append(piece)
+    return [place for place in places if place]
 
 
 def _text(place: str | PurePath) -> str:
     return place.as_posix() if isinstance(place, PurePath) else place
 
 
-def _wrong(text: str) -> UsageError:
+def _invalid(text: str) -> UsageError:
     return UsageError(
-        f"An address on the Hub is written hf://namespace/name@revision, where the revision is a commit, a tag or a branch; "
+        "An address on the Hub looks like hf://namespace/name@revision, where the revision is a commit, a tag or a branch; "
         f"found {text!r:.200}."
     )

@@ -1,7 +1,7 @@
-"""The one place that talks to huggingface_hub: its client made, its failures turned into sentences, passing ones met again.
+"""The only module that makes a huggingface_hub client: its failures become sentences, passing ones are tried again.
 
-The texts of its errors hold addresses, and an address may hold a password or a signature; so none of them is shown, and what is
-chained to an error of ours says only which class of error it was and where it stood.
+The texts of its errors contain addresses, and an address may contain a password or a signature. So none of them is shown: the
+error chained to ours keeps only the class and the HTTP status.
 """
 
 from __future__ import annotations
@@ -15,23 +15,36 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 from urllib.parse import urlsplit
+
+from huggingface_hub import HfApi, constants
+from huggingface_hub import errors as hub_errors
+from huggingface_hub.utils.logging import get_verbosity, set_verbosity
+from huggingface_hub.utils.tqdm import are_progress_bars_disabled, disable_progress_bars, enable_progress_bars
 
 from feval import __version__
 from feval.errors import FevalError, HubError, StorageError
 
-if TYPE_CHECKING:
-    from huggingface_hub import HfApi
-
-__all__ = ["WAITS_SECONDS", "Client", "TransientError", "is_offline", "public_endpoint", "without_addresses"]
+__all__ = [
+    "WAITS_SECONDS",
+    "Client",
+    "ExistsError",
+    "StaleParentError",
+    "TransientError",
+    "is_offline",
+    "public_endpoint",
+    "without_addresses",
+]
 
 WAITS_SECONDS = (1.0, 4.0)
-"""Before the second and the third attempt."""
+"""Waits before the second and the third attempt."""
 
 _LONGEST_WAIT_SECONDS = 30.0
-_DISK_SAYS_NO = {errno.EACCES, errno.EDQUOT, errno.EPERM, errno.ENOSPC, errno.EROFS}
+_DISK_ERRORS = {errno.EACCES, errno.EDQUOT, errno.EPERM, errno.ENOSPC, errno.EROFS}
 _HTTP_LOGGERS = ("httpcore", "httpcore2", "httpx", "httpx2")
+# The client's wrappers of what happened in a thread that uploads, while asking for a file, or for a revision.
+_WRAPPERS = (RuntimeError, hub_errors.LocalEntryNotFoundError, hub_errors.RevisionResolutionError)
 _LOG = logging.getLogger(__name__)
 _Result = TypeVar("_Result")
 
@@ -40,9 +53,9 @@ class TransientError(Exception):
     """A failure that another attempt may not meet again.
 
     Args:
-        sentence: what happened, for the case that it was the last attempt.
+        sentence: what happened, in case it was the last attempt.
         wait_seconds: how long the Hub asks us to wait; `None` where it does not say.
-        broken: whether bytes were lost on the way, which the client does not always meet by itself.
+        broken: whether bytes were lost on the way, which the client does not always retry by itself.
     """
 
     def __init__(self, sentence: str, wait_seconds: float | None = None, *, broken: bool = False) -> None:
@@ -56,17 +69,17 @@ class StaleParentError(Exception):
 
 
 class ExistsError(Exception):
-    """What was to be made is there already (HTTP 409)."""
+    """What should be created already exists (HTTP 409)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Client:
-    """huggingface_hub, asked about one thing.
+    """huggingface_hub for one repository, with errors that name what was asked.
 
     Attributes:
         repository: "namespace/name" of a dataset repository.
         failed: makes the error from a reason (half a sentence) and an advice (half a sentence, capitalised).
-        disk_failed: makes the error from what the disk said.
+        disk_failed: makes the error from the operating system's message.
         wrong_name: what to do where the Hub knows no such repository or commit.
         token: of the user; `None` takes the one huggingface_hub finds.
         endpoint: address of another Hub; `None` takes HF_ENDPOINT, or else the public one.
@@ -80,29 +93,27 @@ class Client:
     endpoint: str | None = field(default=None, repr=False)
 
     def api(self) -> HfApi:
-        """huggingface_hub's client."""
-        from huggingface_hub import HfApi
-
+        """Return huggingface_hub's client."""
         endpoint = self.endpoint or os.environ.get("HF_ENDPOINT") or None
         return HfApi(endpoint=endpoint, token=self.token, library_name="feval", library_version=__version__)
 
     @property
     def host(self) -> str:
-        """The name of the Hub's host, which is all that is shown of its address."""
-        return host_of(self.endpoint)
+        """Host name of the Hub: the only part of its address that is shown."""
+        return urlsplit(_endpoint(self.endpoint)).hostname or "its address"
 
     def attempts(self, work: Callable[[], _Result], most: int = 3) -> _Result:
-        """Do some work; a failure that may pass is met by another attempt.
+        """Do some work, again after a failure that may pass.
 
         Args:
             work: what to do.
-            most: the most attempts.
+            most: the number of attempts.
 
         Raises:
-            HubError: the network is off, or the last attempt failed as well.
+            HubError: the network is off, or the last attempt failed too.
         """
         if is_offline():
-            raise self.failed("the network is off (HF_HUB_OFFLINE)", "Unset HF_HUB_OFFLINE once")
+            raise self.offline()
         for wait in (*WAITS_SECONDS[: most - 1], None):
             try:
                 with _QUIET:
@@ -110,19 +121,18 @@ class Client:
             except TransientError as error:
                 if wait is None:
                     raise self.failed(str(error), "Try later") from error
-                asked = error.wait_seconds
+                requested = error.wait_seconds
                 _LOG.info("%s: %s; trying again.", self.repository, error)
-                time.sleep(wait if asked is None else min(max(wait, asked), _LONGEST_WAIT_SECONDS))
+                time.sleep(wait if requested is None else min(max(wait, requested), _LONGEST_WAIT_SECONDS))
         raise AssertionError("the last attempt returns or raises")
 
     @contextlib.contextmanager
     def errors(self, *, client_retries: bool = False) -> Iterator[None]:
-        """Turn what the client raises into a sentence of ours.
+        """Turn what the client raises into our errors.
 
         Args:
-            client_retries: whether the client has made several attempts by itself before it raises; then we make no more.
+            client_retries: whether the client has retried by itself before it raises; then we do not.
         """
-        # A failure of our own passes; the client's are OSErrors for the most part, and those of its HTTP library HTTPErrors.
         try:
             yield
         except (FevalError, TransientError, StaleParentError, ExistsError):
@@ -133,54 +143,50 @@ class Client:
                 raise
             raise ours from without_addresses(error)
 
-    def _translated(self, error: Exception, *, client_retries: bool) -> Exception | None:
-        from huggingface_hub import errors as hub
+    def offline(self) -> HubError:
+        """Return the error for a network that is switched off."""
+        return self.failed("the network is off (HF_HUB_OFFLINE)", "Unset HF_HUB_OFFLINE once")
 
-        if isinstance(error, RuntimeError) and isinstance(error.__cause__, Exception):
-            # So the client wraps what happened in a thread that uploads.
+    def _translated(self, error: Exception, *, client_retries: bool) -> Exception | None:
+        if isinstance(error, _WRAPPERS) and isinstance(error.__cause__, Exception):
             return self._translated(error.__cause__, client_retries=client_retries)
-        if isinstance(error, hub.GatedRepoError):
+        if isinstance(error, hub_errors.GatedRepoError):
             return self.failed(
-                "its owners let in only people who asked",
+                "access to it is restricted",
                 f"Ask for access at https://huggingface.co/datasets/{self.repository}, log in with `hf auth login`, "
                 "and try again",
             )
-        if isinstance(error, hub.RevisionNotFoundError):
+        if isinstance(error, hub_errors.RevisionNotFoundError):
             return self.failed("the Hub has the repository but no such commit", self.wrong_name)
-        if isinstance(error, hub.RepositoryNotFoundError):
+        if isinstance(error, hub_errors.RepositoryNotFoundError):
             return self.failed(
                 "the Hub shows no such repository",
                 f"{self.wrong_name} if the name is wrong; if the repository is private, log in with `hf auth login`",
             )
-        if isinstance(error, hub.LocalEntryNotFoundError):
-            # So the client says that it could not ask for a file; why, its cause knows.
-            return self._client_error(error.__cause__ or error, client_retries=client_retries)
-        if isinstance(error, hub.EntryNotFoundError):
+        if isinstance(error, hub_errors.RemoteEntryNotFoundError):
             return self.failed("the Hub lists a file and does not have it", "Try later")
-        if isinstance(error, hub.OfflineModeIsEnabled):
-            return self.failed("the network is off (HF_HUB_OFFLINE)", "Unset HF_HUB_OFFLINE once")
-        if isinstance(error, (OSError, hub.HTTPError)):  # type: ignore[attr-defined]  # from httpx or httpx2
-            return self._client_error(error, client_retries=client_retries)
-        if isinstance(error, hub.HFValidationError):
+        if isinstance(error, hub_errors.OfflineModeIsEnabled):
+            return self.offline()
+        if isinstance(error, hub_errors.HFValidationError):
             return self.failed("no repository can have that name", self.wrong_name)
+        # OSError covers most of the client's errors; HTTPError is that of its HTTP library, httpx or httpx2.
+        if isinstance(error, (OSError, hub_errors.HTTPError)):  # type: ignore[attr-defined]
+            ours = self._http_error(error)
+            if client_retries and isinstance(ours, TransientError) and not ours.broken:
+                return self.failed(str(ours), "Try later")
+            return ours
         if isinstance(error, (AttributeError, KeyError, TypeError, ValueError)):
-            return self.failed("what came back is no answer of a Hub", "Check HF_ENDPOINT, if you set it")
+            return self.failed("the answer is not that of a Hub", "Check HF_ENDPOINT, if you set it")
         return None
 
-    def _client_error(self, error: BaseException, *, client_retries: bool) -> Exception:
-        found = self._cause(error)
-        if client_retries and isinstance(found, TransientError) and not found.broken:
-            return self.failed(str(found), "Try later")
-        return found
-
-    def _cause(self, error: BaseException) -> Exception:
+    def _http_error(self, error: Exception) -> Exception:
         response = getattr(error, "response", None)
         status = getattr(response, "status_code", None)
-        if isinstance(error, OSError) and error.errno in _DISK_SAYS_NO:
+        if isinstance(error, OSError) and error.errno in _DISK_ERRORS:
             return self.disk_failed(str(error.strerror))
-        classes = {each.__name__ for each in type(error).__mro__}
         if isinstance(status, int):
             return self._status_error(status, getattr(response, "headers", {}))
+        classes = {each.__name__ for each in type(error).__mro__}
         if "TimeoutException" in classes or isinstance(error, TimeoutError):
             return TransientError(
                 "the Hub did not answer in time (HF_HUB_ETAG_TIMEOUT and HF_HUB_DOWNLOAD_TIMEOUT say how long)"
@@ -198,8 +204,8 @@ class Client:
             return ExistsError()
         if status == 429 or status >= 500:
             reason = "asks for fewer requests" if status == 429 else "has a problem of its own"
-            asked = str(headers.get("Retry-After", ""))
-            seconds = float(asked) if re.fullmatch("[0-9]{1,6}", asked) else None
+            wait = str(headers.get("Retry-After", ""))
+            seconds = float(wait) if re.fullmatch("[0-9]{1,6}", wait) else None
             return TransientError(f"the Hub {reason} (HTTP {status})", seconds)
         advice = (
             "Log in with `hf auth login`, and check that the token is valid" if status in {401, 403} else "Try later"
@@ -207,41 +213,37 @@ class Client:
         return self.failed(f"the Hub refuses (HTTP {status})", advice)
 
 
-def host_of(endpoint: str | None = None) -> str:
-    """The host of a Hub, without the user and password that its address may hold."""
-    return urlsplit(endpoint or os.environ.get("HF_ENDPOINT") or "https://huggingface.co").hostname or "its address"
+def _endpoint(endpoint: str | None) -> str:
+    return endpoint or os.environ.get("HF_ENDPOINT") or "https://huggingface.co"
 
 
 def public_endpoint(endpoint: str | None = None) -> str:
-    """The address of a Hub, without the user and password that it may hold."""
-    parts = urlsplit(endpoint or os.environ.get("HF_ENDPOINT") or "https://huggingface.co")
+    """Return the address of a Hub without any user and password in it."""
+    parts = urlsplit(_endpoint(endpoint))
     return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}"
 
 
 def without_addresses(error: BaseException) -> Exception:
-    """The error as one may show it: its class, its status, where it was raised; not its text."""
+    """Return a stand-in for an error that is safe to show: its class and HTTP status without its text."""
     status = getattr(getattr(error, "response", None), "status_code", None)
-    said = f"{type(error).__module__}.{type(error).__name__}" + (f", HTTP {status}" if status else "")
-    cause = error.__cause__
-    kept = RuntimeError(f"{said} (its text is left out: it may hold addresses)")
-    if cause is not None and cause is not error:
-        kept.__cause__ = RuntimeError(f"{type(cause).__module__}.{type(cause).__name__}")
-    return kept.with_traceback(None)
+    name = f"{type(error).__module__}.{type(error).__name__}" + (f", HTTP {status}" if status else "")
+    stand_in = RuntimeError(f"{name} (its text is left out: it may contain addresses)")
+    if error.__cause__ is not None:
+        cause = type(error.__cause__)
+        stand_in.__cause__ = RuntimeError(f"{cause.__module__}.{cause.__name__}")
+    return stand_in
 
 
 def is_offline() -> bool:
-    """Whether the user wants no network."""
-    from huggingface_hub import constants
-
+    """Return whether the user has switched the network off."""
     # The client reads the variable when it is imported; we also honour one that was set later.
     return constants.HF_HUB_OFFLINE or os.environ.get("HF_HUB_OFFLINE", "").upper() in {"1", "ON", "YES", "TRUE"}
 
 
 class _Quiet:
-    """The client's progress bars and remarks, kept off standard error as long as anybody is in here.
+    """Silences the client's progress bars and log lines, which may contain addresses, while any thread is inside.
 
-    They are not ours, and remarks hold addresses. Several threads may ask the Hub at once: the first to come hushes the client,
-    the last to leave lets it speak again.
+    The first thread to enter silences the client, the last to leave restores it.
     """
 
     def __init__(self) -> None:
@@ -253,7 +255,7 @@ class _Quiet:
         with self._lock:
             self._inside += 1
             if self._inside == 1:
-                self._hush()
+                self._silence()
 
     def __exit__(self, *_: object) -> None:
         with self._lock:
@@ -261,18 +263,14 @@ class _Quiet:
             if self._inside == 0:
                 self._undo.close()
 
-    def _hush(self) -> None:
-        from huggingface_hub.constants import HF_HUB_DISABLE_PROGRESS_BARS
-        from huggingface_hub.utils.logging import get_verbosity, set_verbosity
-        from huggingface_hub.utils.tqdm import are_progress_bars_disabled, disable_progress_bars, enable_progress_bars
-
+    def _silence(self) -> None:
         self._undo.callback(set_verbosity, get_verbosity())
         set_verbosity(logging.CRITICAL)
         for name in _HTTP_LOGGERS:
             logger = logging.getLogger(name)
             self._undo.callback(logger.setLevel, logger.level)
             logger.setLevel(logging.WARNING)
-        if HF_HUB_DISABLE_PROGRESS_BARS is None and not are_progress_bars_disabled():
+        if constants.HF_HUB_DISABLE_PROGRESS_BARS is None and not are_progress_bars_disabled():
             self._undo.callback(enable_progress_bars)
             disable_progress_bars()
 

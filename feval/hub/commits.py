@@ -1,56 +1,33 @@
-"""Publish: the files of a release as one commit of a dataset repository on the Hugging Face Hub, all of them or none.
+"""Publish the files of a release as one commit of a dataset repository: all of them, or none.
 
-What lies there already is not sent again: neither a file with the same hash, nor a large file that an interrupted push had
-uploaded before its commit was made. A commit says from which one it starts; where somebody else committed in between, nothing is
-changed. A repository is made private unless it is asked to be public, and one that exists keeps its visibility.
+Files that are there with the same hash are not sent again, nor large files that an interrupted push had uploaded before its
+commit was made. A commit names its parent; if somebody else committed in between, nothing changes. A new repository is private
+unless it is asked to be public; an existing one keeps its visibility.
 """
 
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
+
+from huggingface_hub import CommitInfo, CommitOperationAdd, CommitOperationDelete
+from huggingface_hub import RepoFile as ListedFile
+from huggingface_hub.errors import GatedRepoError, RepositoryNotFoundError
 
 from feval.errors import ConflictError, HubError, StorageError, UsageError
 from feval.hub.client import Client, ExistsError, StaleParentError, public_endpoint
+from feval.hub.files import RepoFile
 from feval.recording.layout.format import is_safe_path, open_regular
 
-if TYPE_CHECKING:
-    from huggingface_hub import CommitInfo, CommitOperationAdd, CommitOperationDelete, HfApi
-
-__all__ = ["Pushed", "RepoFile", "RepoState", "push_files", "state"]
+__all__ = ["Pushed", "RepoState", "push_files", "state"]
 
 _REPO_ID = re.compile(
     r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,94}[A-Za-z0-9])?/[A-Za-z0-9_](?:[A-Za-z0-9._-]{0,94}[A-Za-z0-9_])?"
 )
 _TAG = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
-
-
-@dataclass(frozen=True, slots=True)
-class RepoFile:
-    """A file as the Hub states it: its SHA-256 where it is stored as a large one, git's blob hash otherwise.
-
-    Attributes:
-        size: bytes.
-        sha256: `None` where the Hub does not say it.
-        blob_id: git's hash, of the file or, where `sha256` is known, of the pointer to it.
-    """
-
-    size: int
-    sha256: str | None
-    blob_id: str | None
-
-    def holds(self, content: Path | bytes) -> bool:
-        """Whether the file has exactly these bytes."""
-        if _size(content) != self.size:
-            return False
-        if self.sha256 is not None:
-            return _digest(content, "sha256") == self.sha256
-        return self.blob_id is not None and _digest(content, "sha1", b"blob %d\0" % self.size) == self.blob_id
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +38,7 @@ class RepoState:
         repo_id: "namespace/name".
         commit: 40 hex digits.
         private: whether only its owners see it.
-        files: path -> what the Hub says of it.
+        files: path -> size and hash.
         tags: name -> commit.
     """
 
@@ -71,15 +48,30 @@ class RepoState:
     files: Mapping[str, RepoFile] = field(repr=False)
     tags: Mapping[str, str] = field(repr=False)
 
+    def unchanged(self, files: Mapping[str, Path | bytes]) -> tuple[str, ...]:
+        """Return the paths that the repository has with exactly these bytes.
+
+        Raises:
+            StorageError: a file cannot be read.
+        """
+        # `create_commit` drops unchanged files too, but after uploading, and without saying which.
+        with _readable():
+            for content in files.values():
+                if isinstance(content, Path):
+                    open_regular(content).close()
+            return tuple(
+                path for path, content in files.items() if path in self.files and self.files[path].holds(content)
+            )
+
     def require_free(self, tag: str | None) -> None:
-        """Refuse a tag that is there already.
+        """Refuse a tag that is in use.
 
         Raises:
             ConflictError: it names a commit.
         """
         if tag is not None and tag in self.tags:
             raise ConflictError(
-                f"{self.repo_id} has the tag {tag!r} already, at commit {self.tags[tag][:12]}. A release is never changed; "
+                f"{self.repo_id} already has the tag {tag!r}, at commit {self.tags[tag][:12]}. A release is never changed; "
                 "choose another tag."
             )
 
@@ -90,12 +82,12 @@ class Pushed:
 
     Attributes:
         repo_id: "namespace/name".
-        commit: the commit that now holds the files; the one that was there where nothing had to be changed.
+        commit: the commit that now holds the files; the earlier one where nothing had to change.
         url: where people see it.
         tag: the tag that points to the commit, if one was asked for.
         pull_request: address of the pull request, if one was made.
         uploaded: paths that were sent.
-        unchanged: paths that were there already, with the same bytes.
+        unchanged: paths that were there with the same bytes.
     """
 
     repo_id: str
@@ -110,16 +102,13 @@ class Pushed:
 def state(
     repo_id: str, *, revision: str | None = None, token: str | None = None, endpoint: str | None = None
 ) -> RepoState | None:
-    """Look at a dataset repository.
+    """Return commit, visibility and files of a dataset repository; `None` where there is none, or it is hidden from the caller.
 
     Args:
         repo_id: "namespace/name".
         revision: a branch, tag or commit; `None` is the branch `main`.
         token: `None` takes the one huggingface_hub finds.
         endpoint: of another Hub; `None` takes HF_ENDPOINT, or else the public one.
-
-    Returns:
-        Commit, visibility and files; `None` where the repository does not exist, or is hidden from whoever asks.
 
     Raises:
         UsageError: no repository can have that name.
@@ -145,26 +134,26 @@ def push_files(
 ) -> Pushed:
     """Put files into a dataset repository as one commit, or change nothing.
 
-    The same call made again after a failure goes on where it ended: large files that had arrived are not sent again, and where
-    only the tag was missing, only the tag is made.
+    Repeating the call after a failure continues it: large files that had arrived are not sent again, and where only the tag was
+    missing, only the tag is made.
 
     Args:
         repo_id: "namespace/name"; made if it does not exist.
         files: path in the repository -> a file, or bytes.
         message: of the commit.
         parent: the commit that the caller has seen there (`state(...).commit`); `None` where there was no repository.
-        delete: paths to take away; those that are not there are passed over.
-        tag: a name for the commit, such as "v1.0"; one that exists is never moved.
-        public: whether the repository may be seen by everybody. What exists keeps its visibility: where that is another one,
-            nothing is sent.
-        create_pr: offer the commit as a pull request instead; for repositories of other people.
+        delete: paths to remove; those that are not there are ignored.
+        tag: a name for the commit, such as "v1.0"; an existing tag is never moved.
+        public: whether everybody may see the repository. An existing one keeps its visibility: where that differs, nothing is
+            sent.
+        create_pr: open a pull request instead; for repositories of other people.
         token: `None` takes the one huggingface_hub finds.
         endpoint: of another Hub; `None` takes HF_ENDPOINT, or else the public one.
 
     Raises:
-        UsageError: a path, tag, message or name of a repository that cannot be, or a tag for a pull request.
-        ConflictError: somebody else committed after `parent`, the tag exists, or the visibility is another one.
-        HubError: the Hub does not take it.
+        UsageError: an impossible path, tag, message or repository name, or a tag for a pull request.
+        ConflictError: somebody else committed after `parent`, the tag exists, or the visibility differs.
+        HubError: the Hub refuses it.
         StorageError: a file cannot be read.
     """
     _check_repo_id(repo_id)
@@ -176,7 +165,7 @@ def push_files(
 
 @dataclass(frozen=True)
 class _Push:
-    """One release, on its way to the Hub."""
+    """One call of `push_files`."""
 
     client: Client
     repo_id: str
@@ -188,151 +177,125 @@ class _Push:
     create_pr: bool = field(kw_only=True)
 
     def run(self, *, public: bool) -> Pushed:
-        found = self.client.attempts(lambda: _look(self.client, self.repo_id, None))
-        if found is None:
-            found = self._made(public=public)
-        else:
-            self._check_visibility(found, public=public)
-        changed, gone = self._changes(found)
-        same_tag = self.tag is not None and found.tags.get(self.tag) == found.commit and not (changed or gone)
-        if not same_tag:
-            found.require_free(self.tag)
-        # A push whose answer was lost has moved the branch by itself: then there is nothing left to do, and no conflict.
-        if (changed or gone) and self.parent is not None and found.commit != self.parent:
-            raise self._stale(found.commit)
-        commit, request = found.commit, None
-        if changed or gone:
-            commit, request = self._committed(found, changed, gone)
-        if self.tag is not None and not same_tag:
-            self._tag(commit)
-        unchanged = tuple(path for path in self.files if path not in changed)
+        now = self._look() or self._create_repository(public=public)
+        self._check_visibility(now, public=public)
+        unchanged = now.unchanged(self.files)
+        uploads = [path for path in self.files if path not in set(unchanged)]
+        deletions = [path for path in self.delete if path in now.files]
+        is_new = bool(uploads or deletions)
+        is_tagged = not is_new and self.tag is not None and now.tags.get(self.tag) == now.commit
+        if not is_tagged:
+            now.require_free(self.tag)
+        # A push whose answer was lost has moved the branch itself: then there is nothing left to do, and no conflict.
+        if is_new and self.parent is not None and now.commit != self.parent:
+            raise self._stale(now.commit)
+        commit, request = self._commit(now.commit, uploads, deletions) if is_new else (now.commit, None)
+        if self.tag is not None and not is_tagged:
+            self._make_tag(self.tag, commit)
         url = f"{public_endpoint(self.client.endpoint)}/datasets/{self.repo_id}/tree/{commit}"
-        return Pushed(self.repo_id, commit, url, self.tag, request, tuple(changed), unchanged)
+        return Pushed(self.repo_id, commit, url, self.tag, request, tuple(uploads), unchanged)
 
-    def _made(self, *, public: bool) -> RepoState:
+    def _look(self) -> RepoState | None:
+        return self.client.attempts(lambda: _look(self.client, self.repo_id, None))
+
+    def _create_repository(self, *, public: bool) -> RepoState:
         if self.parent is not None or self.create_pr:
             raise HubError(
                 f"The Hub ({self.client.host}) shows no dataset repository {self.repo_id}, or not to you. Check its name, and "
                 "log in with `hf auth login` if it is private."
             )
 
-        def make() -> RepoState | None:
+        def create() -> None:
             with self.client.errors():
                 self.client.api().create_repo(self.repo_id, repo_type="dataset", private=not public)
-            return None
 
+        taken: ExistsError | None = None
         try:
-            self.client.attempts(make)
+            self.client.attempts(create)
         except ExistsError as error:
-            # Ours, if an answer was lost on the way; somebody else's otherwise, and then it is not to be seen.
-            if self.client.attempts(lambda: _look(self.client, self.repo_id, None)) is None:
-                raise ConflictError(
-                    f"{self.repo_id} exists, and is not yours to see. Choose another name, or log in with `hf auth login`."
-                ) from error
-        found = self.client.attempts(lambda: _look(self.client, self.repo_id, None))
-        if found is None:
-            raise HubError(f"The Hub ({self.client.host}) made {self.repo_id} and does not show it. Try again.")
-        self._check_visibility(found, public=public)
-        return found
+            taken = error  # ours, if an answer was lost on the way; somebody else's otherwise, and then it is not to be seen
+        now = self._look()
+        if now is None and taken is not None:
+            raise ConflictError(
+                f"{self.repo_id} exists and is not visible to you. Choose another name, or log in with `hf auth login`."
+            ) from taken
+        if now is None:
+            raise HubError(f"The Hub ({self.client.host}) created {self.repo_id} and does not show it. Try again.")
+        return now
 
-    def _check_visibility(self, found: RepoState, *, public: bool) -> None:
-        if self.create_pr or found.private != public:
+    def _check_visibility(self, now: RepoState, *, public: bool) -> None:
+        if self.create_pr or now.private != public:
             return
         if public:
             raise ConflictError(
-                f"{self.repo_id} is private, and a push was asked for that everybody can see. Make it public in its settings on "
-                f"{self.client.host}, or push without asking for a public one; a push never changes who may see a repository."
+                f"{self.repo_id} is private, and a public push was asked for. Make it public in its settings on "
+                f"{self.client.host}, or leave --public out; a push never changes who may see a repository."
             )
         raise ConflictError(
             f"{self.repo_id} is public: everybody would see what is pushed. Ask for a public push (--public), or choose another "
             "repository; a push never changes who may see a repository."
         )
 
-    def _changes(self, found: RepoState) -> tuple[dict[str, Path | bytes], list[str]]:
+    def _commit(self, parent: str, uploads: Sequence[str], deletions: Sequence[str]) -> tuple[str, str | None]:
+        """Return the new commit, and the pull request where one was asked for."""
+        operations: list[CommitOperationAdd | CommitOperationDelete] = []
         with _readable():
-            for content in self.files.values():
-                if isinstance(content, Path):
-                    open_regular(content).close()
-            changed = {
-                path: content
-                for path, content in self.files.items()
-                if path not in found.files or not found.files[path].holds(content)
-            }
-        return changed, [path for path in self.delete if path in found.files]
-
-    def _committed(
-        self, found: RepoState, changed: Mapping[str, Path | bytes], gone: Sequence[str]
-    ) -> tuple[str, str | None]:
-        def commit() -> CommitInfo | None:
-            from huggingface_hub import CommitOperationAdd, CommitOperationDelete
-
-            # Made anew for every attempt: the client writes into them what it has sent.
-            operations: list[CommitOperationAdd | CommitOperationDelete] = []
-            with _readable():
-                operations += [
-                    CommitOperationAdd(path, content if isinstance(content, bytes) else str(content))
-                    for path, content in changed.items()
-                ]
-            operations += [CommitOperationDelete(path, is_folder=False) for path in gone]
-            try:
-                with self.client.errors():
-                    return self._sent(self.client.api(), operations, found.commit)
-            except StaleParentError:
-                return None
-
-        made = self._offered(commit) if self.create_pr else self.client.attempts(commit)
-        if made is not None:
-            return str(made.oid), made.pr_url
-        now = self.client.attempts(lambda: _look(self.client, self.repo_id, None))
-        if now is not None and self._changes(now) == ({}, []):
+            operations += [CommitOperationAdd(path, self.files[path]) for path in uploads]
+        operations += [CommitOperationDelete(path, is_folder=False) for path in deletions]
+        try:
+            # The operations remember what was uploaded, so another attempt sends the rest. Pull requests have one attempt only:
+            # a second one might open a second pull request.
+            commit = self.client.attempts(lambda: self._send(operations, parent), most=1 if self.create_pr else 3)
+        except StaleParentError:
+            now = self._look()
+            if (
+                now is None
+                or len(now.unchanged(self.files)) < len(self.files)
+                or not now.files.keys().isdisjoint(self.delete)
+            ):
+                raise self._stale("another one" if now is None else now.commit) from None
             return now.commit, None  # the answer to an earlier attempt was lost
-        raise self._stale("another one" if now is None else now.commit)
-
-    def _offered(self, commit: Callable[[], CommitInfo | None]) -> CommitInfo | None:
-        """One attempt only: a second one might make a second pull request."""
-        try:
-            return self.client.attempts(commit, most=1)
         except HubError as error:
-            raise HubError(
-                f"{error} Before you push again, look there whether the pull request was made all the same."
-            ) from error
-
-    def _sent(
-        self, api: HfApi, operations: Iterable[CommitOperationAdd | CommitOperationDelete], parent: str
-    ) -> CommitInfo:
-        try:
-            return api.create_commit(
-                self.repo_id,
-                operations,
-                commit_message=self.message,
-                repo_type="dataset",
-                parent_commit=parent,
-                create_pr=self.create_pr,
-            )
-        except ValueError as error:
-            if "README.md" not in str(error):
+            if not self.create_pr:
                 raise
             raise HubError(
-                f"The Hub does not accept the front matter of README.md: {str(error)[:600]} Mend it and push again."
+                f"{error} Before you push again, check there whether the pull request was opened all the same."
             ) from error
+        return str(commit.oid), commit.pr_url
 
-    def _stale(self, now: str) -> ConflictError:
+    def _send(self, operations: Sequence[CommitOperationAdd | CommitOperationDelete], parent: str) -> CommitInfo:
+        with self.client.errors():
+            try:
+                return self.client.api().create_commit(
+                    self.repo_id,
+                    operations,
+                    commit_message=self.message,
+                    repo_type="dataset",
+                    parent_commit=parent,
+                    create_pr=self.create_pr,
+                )
+            except ValueError as error:
+                if "README.md" not in str(error):
+                    raise
+                raise HubError(
+                    f"The Hub does not accept the front matter of README.md: {str(error)[:600]} Correct it and push again."
+                ) from error
+
+    def _stale(self, commit: str) -> ConflictError:
         return ConflictError(
             f"{self.repo_id} has changed since it was looked at: it was at commit {(self.parent or 'none')[:12]}, and is now at "
-            f"{now[:12]}. Nothing was changed there. Pull what is new, and push again."
+            f"{commit[:12]}. Nothing was changed there. Pull what is new, and push again."
         )
 
-    def _tag(self, commit: str) -> None:
-        tag = str(self.tag)
-
-        def make() -> None:
+    def _make_tag(self, tag: str, commit: str) -> None:
+        def create() -> None:
             with self.client.errors():
                 self.client.api().create_tag(self.repo_id, tag=tag, revision=commit, repo_type="dataset")
 
         try:
-            self.client.attempts(make)
+            self.client.attempts(create)
         except ExistsError as error:
-            now = self.client.attempts(lambda: _look(self.client, self.repo_id, None))
+            now = self._look()
             if now is None or now.tags.get(tag) != commit:
                 raise ConflictError(
                     f"The files are in {self.repo_id} as commit {commit}, but somebody else has taken the tag {tag!r} in "
@@ -346,9 +309,6 @@ class _Push:
 
 
 def _look(client: Client, repo_id: str, revision: str | None) -> RepoState | None:
-    from huggingface_hub import RepoFile as ListedFile
-    from huggingface_hub.errors import GatedRepoError, RepositoryNotFoundError
-
     api = client.api()
     with client.errors():
         try:
@@ -368,12 +328,12 @@ def _look(client: Client, repo_id: str, revision: str | None) -> RepoState | Non
     return RepoState(repo_id, commit, bool(info.private), files, {ref.name: ref.target_commit for ref in refs.tags})
 
 
-def _client(repo_id: str, done: str, token: str | None, endpoint: str | None) -> Client:
+def _client(repo_id: str, verb: str, token: str | None, endpoint: str | None) -> Client:
     def failed(reason: str, advice: str) -> HubError:
-        return HubError(f"{repo_id} could not be {done} the Hub ({client.host}): {reason}. {advice}.")
+        return HubError(f"{repo_id} could not be {verb} the Hub ({client.host}): {reason}. {advice}.")
 
-    def disk_failed(said: str) -> StorageError:
-        return StorageError(f"A file for {repo_id} could not be read: {said}. Check its permissions.")
+    def disk_failed(message: str) -> StorageError:
+        return StorageError(f"A file for {repo_id} could not be read: {message}. Check its permissions.")
 
     client = Client(repo_id, failed, disk_failed, "Check the name", token=token, endpoint=endpoint)
     return client
@@ -382,7 +342,7 @@ def _client(repo_id: str, done: str, token: str | None, endpoint: str | None) ->
 def _check_repo_id(repo_id: str) -> None:
     if not _REPO_ID.fullmatch(repo_id) or "--" in repo_id or ".." in repo_id or repo_id.endswith(".git"):
         raise UsageError(
-            f"A dataset repository is named as in somebody/my-recording, of letters, digits, '-', '_' and '.'; "
+            f"A dataset repository has a name such as somebody/my-recording, of letters, digits, '-', '_' and '.'; "
             f"found {repo_id!r:.120}."
         )
 
@@ -398,38 +358,23 @@ def _check_request(
                 f"A file cannot be pushed to the path {path!r:.120}; paths are relative, with '/' between names."
             )
     if both := sorted(set(files) & set(delete)):
-        raise UsageError(f"{both[0]} should be pushed and deleted at once; name it once.")
+        raise UsageError(f"{both[0]} is both pushed and deleted; name it once.")
     if not message.strip():
-        raise UsageError("A commit needs a message; say what the release holds.")
+        raise UsageError("A commit needs a message; say what the release contains.")
     if tag is not None and not _TAG.fullmatch(tag):
         raise UsageError(
             f"A tag is a short name such as v1.0, of letters, digits, '.', '_' and '-'; found {tag!r:.120}."
         )
     if tag is not None and create_pr:
-        raise UsageError("A pull request cannot be tagged; its release is, by whoever accepts it. Leave the tag out.")
+        raise UsageError("A pull request cannot be tagged; whoever merges it can tag the result. Leave the tag out.")
 
 
 @contextlib.contextmanager
 def _readable() -> Iterator[None]:
-    """A file that cannot be read is a sentence."""
+    """Turn errors of reading a file to push into a `StorageError`."""
     try:
         yield
     except OSError as error:
         raise StorageError(
             f"{error.filename or 'A file'} cannot be pushed, because it cannot be read: {error.strerror or error}."
         ) from error
-
-
-def _size(content: Path | bytes) -> int:
-    return len(content) if isinstance(content, bytes) else content.stat().st_size
-
-
-def _digest(content: Path | bytes, algorithm: str, before: bytes = b"") -> str:
-    digest = hashlib.new(algorithm, before, usedforsecurity=algorithm != "sha1")
-    if isinstance(content, bytes):
-        digest.update(content)
-        return digest.hexdigest()
-    with open_regular(content) as file:
-        while block := file.read(1 << 20):
-            digest.update(block)
-    return digest.hexdigest()

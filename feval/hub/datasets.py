@@ -1,11 +1,11 @@
 """Questions by the name of their dataset: from a file, or from the Hub as the dataset's card says.
 
-Whatever they come from, they are compared with the card: how many there are, the first and last id, and the hash over all of
-them. Questions that differ are refused, because results on them would not be results on the dataset.
+Either way they are compared with the card: their number, the first and last id, and the hash over all of them. Questions that
+differ are refused, because results on them would not be results on the dataset.
 
-From the rows of a repository on the Hub a question is made as the card says (`columns` in its section `hub`, `docs/datasets.md`):
-blanks around texts, options and golds are dropped, and nothing else is; several columns are put together as sentences; a gold in
-brackets that is an option's label loses the brackets; a gold that is a number is written in its shortest form.
+The card says how rows of a Hub repository become questions (`columns` in its section `hub`, `docs/datasets.md`): texts, options
+and golds are stripped; several columns are joined as sentences; a gold in brackets that is an option's label loses the brackets;
+a gold that is a number is written in its shortest form.
 """
 
 from __future__ import annotations
@@ -19,13 +19,15 @@ from pathlib import Path
 from typing import Any
 
 import orjson
+import pyarrow as pa
+import pyarrow.parquet as pq
 
-from feval.answers import KINDS, canonical, canonical_gold
+from feval.answers import canonical, canonical_gold
 from feval.cards.cards import DatasetCard, HubChoices, HubColumns, dataset_card, find_dataset_card
-from feval.errors import CardError, SourceError, UnknownNameError, UsageError
-from feval.hub import question_files
+from feval.errors import CardError, SourceError
+from feval.hub.questions import question_files
 from feval.importers.golds import positions_as_labels
-from feval.importers.questions import read_questions
+from feval.importers.questions import known_answer_kind, read_questions
 from feval.importers.reading import Reader, read_bytes
 from feval.importers.shapes import choices_of, gold_text, member, refuse
 from feval.importers.source import SourceQuestion
@@ -53,39 +55,39 @@ def questions(dataset_id: str, *, source: Path | None = None, answer_kind: str |
 
     Args:
         dataset_id: such as "gsm8k".
-        source: a file with the questions, JSON Lines as in `docs/datasets.md`; `None`: from the cache or the Hub.
-        answer_kind: a key of `feval.answers.KINDS`; `None`: the card's. Needed where the dataset has no card.
+        source: a file with the questions, JSON Lines as in `docs/datasets.md`; `None` takes the cache or the Hub.
+        answer_kind: a key of `feval.answers.KINDS`; `None` takes the card's. Needed where the dataset has no card.
 
     Raises:
         UnknownNameError: no such dataset or answer kind.
         UsageError: the dataset has no card, and no answer kind was given.
-        SourceError: the file, or what came from the Hub, is broken, or is not the dataset that the card describes.
-        ConflictError: an id comes twice.
-        HubError, StorageError: as `feval.hub.question_files`.
+        SourceError: the file, or the Hub's, is broken, or is not the dataset that the card describes.
+        ConflictError: an id occurs twice.
+        HubError, StorageError: as for `feval.hub.question_files`.
         CardError: the card cannot be used, or does not say how rows become questions.
     """
     card = find_dataset_card(dataset_id) if source is not None else dataset_card(dataset_id)
-    kind = _checked_kind(dataset_id, answer_kind or (card.answer_kind if card else None))
+    kind = known_answer_kind(dataset_id, answer_kind or (card.answer_kind if card else None))
     if source is not None:
-        found, origin = _from_file(source, dataset_id), source.name
+        rows, origin = _from_file(source, dataset_id), source.name
     else:
-        found, origin = _from_hub(dataset_card(dataset_id))
-    found, notes = positions_as_labels(found, kind, origin)
-    made = [Question(q.id, q.text or "", q.gold, canonical_gold(kind, q.gold, q.choices), q.choices) for q in found]
+        rows, origin = _from_hub(dataset_card(dataset_id))
+    rows, notes = positions_as_labels(rows, kind, origin)
+    result = [Question(q.id, q.text or "", q.gold, canonical_gold(kind, q.gold, q.choices), q.choices) for q in rows]
     if card is not None:
-        _check(card, made, origin)
-    for sentence in [*notes, *remarks(made)]:
+        _check(card, result, origin)
+    for sentence in [*notes, *remarks(result)]:
         _LOG.info("%s: %s", dataset_id, sentence)
-    return made
+    return result
 
 
 def train_rows(dataset_id: str, *, source: Path | None = None) -> list[Row]:
-    """Return the rows of a dataset's train split, with the columns that the Hub has: what train exemplars are made from.
+    """Return the rows of a dataset's train split, with the Hub's columns, to make exemplars from.
 
     Args:
         dataset_id: of a card.
-        source: a file of the rows, JSON Lines, a JSON array or Parquet; `None` takes the split "train" beside the card's own
-            from the Hub, at the same pinned commit.
+        source: a file of the rows, JSON Lines, a JSON array or Parquet; `None` takes the split "train" from the Hub, at the
+            commit that the card pins.
 
     Raises:
         UnknownNameError: no such card.
@@ -106,7 +108,7 @@ def train_rows(dataset_id: str, *, source: Path | None = None) -> list[Row]:
 
 
 def remarks(questions: Sequence[Question]) -> list[str]:
-    """Return what must be known of the golds: a sentence for each of missing, unreadable, and not among the options."""
+    """Return a sentence each for golds that are missing, unreadable, or not among the options."""
     facts = [
         ("no gold answer, which accuracies need", [q for q in questions if q.answer is None]),
         (
@@ -118,7 +120,7 @@ def remarks(questions: Sequence[Question]) -> list[str]:
             [q for q in questions if q.answer is not None and q.choices and _is_no_option(q)],
         ),
     ]
-    return [f"Questions with {words}: {len(found)} ({_first_ids(found)})." for words, found in facts if found]
+    return [f"Questions with {words}: {len(those)} ({_first_ids(those)})." for words, those in facts if those]
 
 
 def _is_no_option(question: Question) -> bool:
@@ -149,43 +151,32 @@ def _line(question: Question) -> Row:
     return line
 
 
-def _checked_kind(dataset_id: str, kind: str | None) -> str:
-    if kind is None:
-        raise UsageError(
-            f"There is no card for the dataset {dataset_id!r}, so its kind of answers is not known; pass it, --answer-kind KIND "
-            f"(one of {', '.join(KINDS)})."
-        )
-    if kind not in KINDS:
-        raise UnknownNameError.of("answer kind", kind, KINDS)
-    return kind
-
-
 def _from_file(path: Path, dataset_id: str) -> list[SourceQuestion]:
     reader = Reader()
-    found = read_questions(path, dataset_id, reader)
+    rows = read_questions(path, dataset_id, reader)
     for note in reader.notes():
         _LOG.info("%s: %s", path.name, note)
-    for question in found:
+    for question in rows:
         if not (question.text or "").strip():
-            raise SourceError(f"{path.name} has no text for the question {question.id!r}; an LLM cannot be asked it.")
-    return found
+            raise SourceError(f"{path.name} has no text for the question {question.id!r}, so it cannot be asked.")
+    return rows
 
 
-def _check(card: DatasetCard, found: Sequence[Question], origin: str) -> None:
+def _check(card: DatasetCard, questions: Sequence[Question], origin: str) -> None:
     """Compare questions with their card.
 
     Raises:
         SourceError: they differ; the sentence says in what.
     """
     facts = [
-        ("there are {} questions instead of {}", len(found), card.questions),
-        ("the first id is {!r} instead of {!r}", found[0].id if found else None, card.first_question_id),
-        ("the last id is {!r} instead of {!r}", found[-1].id if found else None, card.last_question_id),
+        ("there are {} questions instead of {}", len(questions), card.questions),
+        ("the first id is {!r} instead of {!r}", questions[0].id if questions else None, card.first_question_id),
+        ("the last id is {!r} instead of {!r}", questions[-1].id if questions else None, card.last_question_id),
     ]
     differ = [sentence.format(here, there) for sentence, here, there in facts if here != there]
-    here, there = questions_sha256(found), card.questions_sha256
+    here, there = questions_sha256(questions), card.questions_sha256
     if not differ and there is not None and here != there:
-        what = "number and ids agree, and a text, a gold, an option or the order of the questions does not"
+        what = "number and ids agree, but a text, a gold, an option or the order of the questions does not"
         differ = [f"{what} (their SHA-256 is {here} instead of {there})"]
     if differ:
         raise SourceError(
@@ -199,7 +190,6 @@ def _check(card: DatasetCard, found: Sequence[Question], origin: str) -> None:
 
 
 def _from_hub(card: DatasetCard) -> tuple[list[SourceQuestion], str]:
-
     hub = card.hub
     if hub is None or hub.columns is None:
         where = (
@@ -211,7 +201,7 @@ def _from_hub(card: DatasetCard) -> tuple[list[SourceQuestion], str]:
 
 
 def _rows(path: str, data: bytes) -> list[Row]:
-    """The rows of a file: Parquet, JSON Lines, or one JSON array."""
+    """Return the rows of a file: Parquet, JSON Lines, or one JSON array."""
     if path.endswith(".parquet"):
         return _parquet_rows(path, data)
     reader = Reader()
@@ -226,27 +216,24 @@ def _rows(path: str, data: bytes) -> list[Row]:
 
 
 def _parquet_rows(path: str, data: bytes) -> list[Row]:
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
     try:
         rows: list[Row] = pq.read_table(pa.BufferReader(data)).to_pylist()
     except (pa.ArrowException, OSError, ValueError) as error:
-        raise SourceError(f"{path} is no Parquet file that can be read ({error!s:.120}).") from error
+        raise SourceError(f"{path} is not a readable Parquet file ({error!s:.120}).") from error
     return rows
 
 
 def hub_questions(dataset_id: str, rows: Sequence[Row], columns: HubColumns, answer_kind: str) -> list[SourceQuestion]:
-    """Make questions from the rows of a repository; their ids are `<dataset>/<row>`, row from 0.
+    """Return questions from the rows of a repository, with the ids `<dataset>/<row>`, row from 0.
 
     Args:
         dataset_id: such as "gsm8k".
-        rows: column -> value, as the files have them.
-        columns: which columns hold what.
+        rows: column -> value, as in the files.
+        columns: the meaning of the columns.
         answer_kind: of the dataset: golds of the kind "number" are written in their shortest form, "2,125" as "2125".
 
     Raises:
-        SourceError: a row without such a column, or with something else in it.
+        SourceError: a row lacks a column, or has something else in it.
     """
     if columns.order is not None:
         rows = _ordered(rows, columns.order, dataset_id)
@@ -257,13 +244,13 @@ def _ordered(rows: Sequence[Row], column: str, dataset_id: str) -> list[Row]:
     numbers = []
     for position, row in enumerate(rows):
         name = member(row, column, str, f"Row {position} of {dataset_id}")
-        found = re.search("[0-9]{1,18}$", name)
-        if found is None:
+        digits = re.search("[0-9]{1,18}$", name)
+        if digits is None:
             refuse(f"{column!r} of row {position} of {dataset_id}", "text that ends in a number", name)
-        numbers.append(int(found[0]))
-    if twice := [number for number, count in Counter(numbers).items() if count > 1]:
+        numbers.append(int(digits[0]))
+    if repeated := [number for number, count in Counter(numbers).items() if count > 1]:
         raise SourceError(
-            f"The rows of {dataset_id} have the number {twice[0]} twice in {column!r}, which orders them."
+            f"The rows of {dataset_id} have the number {repeated[0]} twice in {column!r}, which orders them."
         )
     return [rows[position] for position in sorted(range(len(rows)), key=numbers.__getitem__)]
 
@@ -282,8 +269,8 @@ def _question(name: str, row: Row, columns: HubColumns, answer_kind: str) -> Sou
 
 
 def _sentences(parts: Iterable[str]) -> str:
-    """Put the columns of a question together; one that ends without a stop gets one."""
-    # SVAMP's source has cut the full stop off a third of its bodies.
+    """Join the columns of a question; one that ends without a full stop gets one."""
+    # SVAMP's source lacks the full stop in a third of its bodies.
     *first, last = (part.strip() for part in parts)
     ended = [part if part.endswith((".", "?", "!", ":")) else f"{part}." for part in first if part]
     return " ".join([*ended, last]).strip()
@@ -333,7 +320,7 @@ def _choices(row: Row, source: HubChoices, where: str) -> Choices:
 
 
 def _labelled(row: Row, column: str, where: str) -> Choices:
-    """Options as a list of structs, or as the struct of two lists that `datasets` makes of one."""
+    """Read options from a list of structs, or from the struct of two lists that `datasets` makes of it."""
     if column not in row:
         member(row, column, list, where)  # says which columns there are
     options = choices_of(row[column], f"{column!r} of {where}")
@@ -341,24 +328,24 @@ def _labelled(row: Row, column: str, where: str) -> Choices:
 
 
 def _marked(text: str, where: str) -> tuple[str, str]:
-    found = re.fullmatch(r"\s*\(?([A-Za-z0-9]+)\)(.*)", text, re.DOTALL)
-    if found is None:
+    match = re.fullmatch(r"\s*\(?([A-Za-z0-9]+)\)(.*)", text, re.DOTALL)
+    if match is None:
         refuse(f"An option of {where}", "a label, a bracket and a text, such as 'A) 21'", text)
-    return found[1], found[2].strip()
+    return match[1], match[2].strip()
 
 
 def split_options(text: str, where: str) -> tuple[str, Choices]:
-    """Split a question that ends in its options: after the last line "Options:", one per line, "(A) text" or "- text".
+    """Split the options off a question: after its last line "Options:", one per line, "(A) text" or "- text".
 
     Args:
-        text: the question with its options, or one without (then there are none).
+        text: the question, with or without options.
         where: for the message.
 
     Returns:
         The question without the options, and label and text of each; the label of "- yes" is its text.
 
     Raises:
-        SourceError: a line after "Options:" is no option, or two options have one label.
+        SourceError: a line after "Options:" is not an option, or two options have one label.
     """
     question, mark, tail = text.rpartition("\nOptions:\n")
     if not mark:
@@ -370,10 +357,10 @@ def _option(line: str, where: str) -> tuple[str, str]:
     line = line.strip()
     if line.startswith("- "):
         return line[2:].strip(), line[2:].strip()
-    found = re.fullmatch(r"\(([^()\s]+)\)(?:\s+(.*))?", line)
-    if found is None:
+    match = re.fullmatch(r"\(([^()\s]+)\)(?:\s+(.*))?", line)
+    if match is None:
         refuse(f"A line under 'Options:' of {where}", "'(A) text' or '- text'", line)
-    return found[1], (found[2] or "").strip()
+    return match[1], (match[2] or "").strip()
 
 
 def _distinct(choices: list[tuple[str, str]], where: str) -> Choices:

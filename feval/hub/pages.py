@@ -1,65 +1,47 @@
-"""The page of a dataset repository: its README.md, at one commit, for those who write it again."""
+"""The page of a dataset repository: its README.md read at one commit, and written from a template."""
 
 from __future__ import annotations
 
-import tempfile
-from pathlib import Path
+from collections.abc import Mapping
+from typing import Any
 
-from feval.errors import HubError, StorageError
-from feval.hub.client import Client, TransientError
+from huggingface_hub import DatasetCard, DatasetCardData
+
+from feval.errors import HubError
 from feval.hub.commits import RepoState
+from feval.hub.snapshots import fetch_file
 
-__all__ = ["read_page"]
+__all__ = ["read_page", "render_page"]
 
 _PAGE = "README.md"
 _MOST_BYTES = 8 << 20
 
 
-def read_page(seen: RepoState, *, token: str | None = None, endpoint: str | None = None) -> str | None:
-    """The README.md of a repository as it was seen.
+def read_page(state: RepoState, *, token: str | None = None, endpoint: str | None = None) -> str | None:
+    """Return the README.md of a repository at the commit of its state; `None` where it has none.
 
     Args:
-        seen: from `feval.hub.commits.state`.
+        state: from `feval.hub.state`.
         token: `None` takes the one huggingface_hub finds.
         endpoint: of another Hub; `None` takes HF_ENDPOINT, or else the public one.
 
-    Returns:
-        The text; `None` where there is none.
-
     Raises:
-        HubError: it is larger than 8 MB or no UTF-8 text, or the Hub does not give it.
+        HubError: it is larger than 8 MiB or not UTF-8 text, or the Hub does not send it.
     """
-    listed = seen.files.get(_PAGE)
-    if listed is None:
+    if _PAGE not in state.files:
         return None
-    if listed.size > _MOST_BYTES:
-        raise HubError(
-            f"The README.md of {seen.repo_id} has {listed.size:,} bytes, more than the {_MOST_BYTES:,} that are read. Shorten it."
-        )
-
-    def failed(reason: str, advice: str) -> HubError:
-        return HubError(
-            f"The README.md of {seen.repo_id} could not be read from the Hub ({client.host}): {reason}. {advice}."
-        )
-
-    def disk_failed(said: str) -> StorageError:
-        return StorageError(
-            f"The README.md of {seen.repo_id} could not be kept while it was read: {said}. Make room for it."
-        )
-
-    client = Client(seen.repo_id, failed, disk_failed, "Check the name", token=token, endpoint=endpoint)
-
-    def fetch() -> bytes:
-        with tempfile.TemporaryDirectory() as scratch, client.errors(client_retries=True):
-            path = client.api().hf_hub_download(
-                seen.repo_id, _PAGE, repo_type="dataset", revision=seen.commit, cache_dir=scratch
-            )
-            data = Path(path).read_bytes()
-        if not listed.holds(data):
-            raise TransientError("it came with other bytes than the Hub says it has", broken=True)
-        return data
-
+    place = f"hf://{state.repo_id}@{state.commit}/{_PAGE}"
+    path = fetch_file(place, most_bytes=_MOST_BYTES, token=token, endpoint=endpoint)
     try:
-        return client.attempts(fetch).decode()
+        return path.read_bytes().decode()
     except UnicodeDecodeError as error:
-        raise HubError(f"The README.md of {seen.repo_id} is not UTF-8 text; correct it there.") from error
+        raise HubError(f"The README.md of {state.repo_id} is not UTF-8 text; correct it there.") from error
+
+
+def render_page(template: str, fields: Mapping[str, Any], facts: Mapping[str, Any]) -> str:
+    """Return a dataset card: YAML front matter from `fields`, Markdown from a Jinja template and `facts`."""
+    # `from_template` hands its fields to the template as variables; names from a stranger's page must not become those.
+    page = DatasetCard.from_template(DatasetCardData(), template_str=template, **facts)
+    for name, value in fields.items():
+        page.data["train_eval_index" if name == "train-eval-index" else name] = value
+    return str(page)

@@ -1,11 +1,13 @@
-"""The files of a dataset card, from the Hugging Face Hub, each fetched once.
+"""The question files of a dataset card, from the Hugging Face Hub, each fetched once.
 
-Files are taken at the commit the card pins, so a copy in the cache never grows old, and no connection is opened where there is
-one. What the Hub sends is compared with the hash it states; what the cache holds, with the hash written beside it:
+Files are fetched at the commit that the card pins, so a cached copy never goes stale and needs no connection. Downloads are
+compared with the hash that the Hub states, cached files with the hash beside them:
 
     <cache folder>/questions/<repository>@<commit>/<config>@<split>/
       0, 1, ...      the files, in order
-      entry.json     where each is from, its size and SHA-256; the folder appears in one rename, with everything in it
+      entry.json     path, size and SHA-256 of each; the folder appears in one rename, complete
+
+The Hub's own cache would do for downloads, but does not know which files make a split while offline.
 """
 
 from __future__ import annotations
@@ -20,24 +22,22 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from urllib.parse import quote
 
 import orjson
+from huggingface_hub import HfApi, constants
+from huggingface_hub.hf_api import RepoSibling
 
 from feval.cards.cards import HubSource
 from feval.errors import HubError, StorageError
-from feval.hub.cache import cache_folder
 from feval.hub.client import Client, TransientError
+from feval.hub.files import RepoFile, cache_folder
 
-if TYPE_CHECKING:
-    from huggingface_hub import HfApi
-    from huggingface_hub.hf_api import RepoSibling
-
-__all__ = ["MAX_BYTES", "QuestionFile", "cache_folder", "question_files", "split_files"]
+__all__ = ["MAX_BYTES", "QuestionFile", "question_files", "split_files"]
 
 MAX_BYTES = 256 << 20
-"""Most bytes that the question files of one card may have: text for people to read is smaller."""
+"""Most bytes that the question files of one card may have."""
 
 _FORMATS = (".parquet", ".jsonl", ".json")
 _ENTRY = "entry.json"
@@ -46,7 +46,7 @@ _LOG = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class QuestionFile:
-    """A file of a repository: its path there, and its bytes, whose hash was checked."""
+    """Path and checked bytes of a file of a repository."""
 
     path: str
     data: bytes = field(repr=False)
@@ -57,43 +57,40 @@ _ROWS_FILE = "pass a file with the rows of the train split, --train-rows FILE"
 
 
 def question_files(source: HubSource, *, train: bool = False) -> list[QuestionFile]:
-    """Return the files of a split, from the cache or else from the Hub.
+    """Return the files of a split, in the order of splits and shards, from the cache or the Hub.
 
     Args:
         source: the `hub` section of a dataset card.
-        train: whether exemplars are to be made of it; messages then say how to give its rows instead.
-
-    Returns:
-        The files in the order of the splits and shards.
+        train: whether it is a train split for exemplars, which has another option in messages.
 
     Raises:
-        HubError: no pinned revision, no such repository, commit or split, not reachable, not allowed, or other bytes than
-            the Hub itself says.
+        HubError: no pinned revision, no such repository, commit or split, not reachable, not allowed, or other bytes
+            than the Hub states.
         StorageError: the cache folder cannot be read or written.
     """
     remedy = _ROWS_FILE if train else _QUESTIONS_FILE
     if source.revision is None:
         raise HubError(
-            f"The card pins no commit of {source.repository} on the Hub, because none was verified, and questions are fetched "
-            f"at a pinned commit only. {_sentence(remedy)}"
+            f"The card pins no commit of {source.repository} on the Hub, and questions are fetched at a pinned commit only. "
+            f" {_sentence(remedy)}"
         )
     folder = _entry_folder(source, source.revision)
     try:
-        held = _read_entry(folder)
+        files = _read_entry(folder)
     except ValueError as damage:
         _LOG.info("The cached questions in %s are damaged (%s); they are fetched again.", folder, damage)
         instead = f"the copy in {folder} is damaged"
     else:
-        if held is not None:
-            return held
+        if files is not None:
+            return files
         instead = f"no copy is in {cache_folder()}"
-    files = _Fetch(source, source.revision, instead, remedy).files()
+    files = _Download(source, source.revision, instead, remedy).files()
     _write_entry(folder, source, files)
     return files
 
 
-def _sentence(words: str) -> str:
-    return f"{words[0].upper()}{words[1:]}."
+def _sentence(clause: str) -> str:
+    return f"{clause[0].upper()}{clause[1:]}."
 
 
 # --- the cache ----------------------------------------------------------------------------------------------------------
@@ -107,11 +104,11 @@ def _entry_folder(source: HubSource, revision: str) -> Path:
 
 
 def _read_entry(folder: Path) -> list[QuestionFile] | None:
-    """The files of an entry; `None` where there is no entry.
+    """Return the files of an entry; `None` where there is no entry.
 
     Raises:
         ValueError: the entry is damaged.
-        StorageError: the disk did not let us read it.
+        StorageError: it cannot be read.
     """
     try:
         if not folder.is_dir():
@@ -180,7 +177,7 @@ def _write_synced(path: Path, data: bytes) -> None:
 
 @contextlib.contextmanager
 def _scratch_folder(parent: Path) -> Iterator[Path]:
-    """A folder for half-done work, on the disk of the finished; what is left of it in the end goes away."""
+    """Make a scratch folder on the same disk, and remove what is left of it in the end."""
     scratch = Path(tempfile.mkdtemp(prefix=".part-", dir=parent))
     try:
         yield scratch
@@ -205,19 +202,19 @@ def _cache_errors(folder: Path) -> Iterator[None]:
 def split_files(
     paths: Sequence[str], config: str | None, split: str, patterns: Sequence[str] | None = None
 ) -> list[str]:
-    """Choose the files of a split from all files of a repository, as they are commonly laid out there.
+    """Return the files of a split, chosen from all files of a repository by their usual layout.
 
     A file belongs to a config if it lies in a folder of that name (the one config "default": at the top or in `data/`), and to a
     split if its name starts with the split's, as in `main/test-00000-of-00001.parquet`, or if it lies in a folder of that name.
 
     Args:
         paths: of all files.
-        config: `None` where there are no configurations.
+        config: `None` without configurations.
         split: "a+b" is both, one after the other.
-        patterns: of the files, in order, where the card has them; they overrule the names.
+        patterns: of the files, in order, where the card has them; they overrule names.
 
     Returns:
-        The paths in order; shards by name. Parquet is preferred to JSON Lines, and that to JSON. Empty where a part is missing.
+        The paths in order, shards by name. Parquet is preferred to JSON Lines, and that to JSON. Empty where a part is missing.
     """
     if patterns is not None:
         chosen = [sorted(path for path in paths if fnmatchcase(path, pattern)) for pattern in patterns]
@@ -241,16 +238,16 @@ def _in_split(path: str, split: str) -> bool:
 
 def _of_one_format(paths: Sequence[str]) -> list[str]:
     for ending in _FORMATS:
-        if found := sorted(path for path in paths if path.endswith(ending)):
-            return found
+        if chosen := sorted(path for path in paths if path.endswith(ending)):
+            return chosen
     return []
 
 
 # --- the Hub --------------------------------------------------------------------------------------------------------------
 
 
-class _Fetch:
-    """One split, on its way from the Hub."""
+class _Download:
+    """The download of one split."""
 
     def __init__(self, source: HubSource, revision: str, instead: str, remedy: str) -> None:
         self._source = source
@@ -261,7 +258,7 @@ class _Fetch:
         self._client = Client(source.repository, self._failed, self._disk_failed)
 
     def files(self) -> list[QuestionFile]:
-        """The files of the split; a failure that may pass is met by another attempt."""
+        """Return the files of the split; a failure that may pass is tried again."""
         return self._client.attempts(self._attempt)
 
     def _attempt(self) -> list[QuestionFile]:
@@ -273,26 +270,24 @@ class _Fetch:
                 return [QuestionFile(each.rfilename, self._download(api, each, scratch)) for each in listed]
 
     def _listed(self, api: HfApi) -> list[RepoSibling]:
-        """What the Hub says of the files of the split: names, sizes, hashes."""
-        from huggingface_hub.constants import HF_HUB_ETAG_TIMEOUT
-
+        """Return what the Hub says about the files of the split: names, sizes, hashes."""
         source = self._source
         with self._client.errors():
             info = api.dataset_info(
-                source.repository, revision=self._revision, files_metadata=True, timeout=HF_HUB_ETAG_TIMEOUT
+                source.repository, revision=self._revision, files_metadata=True, timeout=constants.HF_HUB_ETAG_TIMEOUT
             )
         if info.sha != self._revision:
             raise HubError(
-                f"The Hub ({self._client.host}) answers for commit {info.sha} where {self._what} was asked for."
+                f"The Hub ({self._client.host}) answered for commit {info.sha} where {self._what} was asked for."
             )
-        every = {sibling.rfilename: sibling for sibling in info.siblings or ()}
-        chosen = [every[path] for path in split_files(list(every), source.config, source.split, source.files)]
+        siblings = {sibling.rfilename: sibling for sibling in info.siblings or ()}
+        chosen = [siblings[path] for path in split_files(list(siblings), source.config, source.split, source.files)]
         if not chosen:
-            raise HubError(self._no_split(list(every)))
+            raise HubError(self._no_split(list(siblings)))
         size = sum(sibling.size or 0 for sibling in chosen)
         if size > MAX_BYTES:
             raise HubError(
-                f"The split {source.split!r} of {self._what} has {size:,} bytes, and {MAX_BYTES:,} is the most that is fetched. "
+                f"The split {source.split!r} of {self._what} has {size:,} bytes; at most {MAX_BYTES:,} are fetched. "
                 f"{_sentence(self._remedy)}"
             )
         return chosen
@@ -300,14 +295,14 @@ class _Fetch:
     def _no_split(self, paths: list[str]) -> str:
         source = self._source
         data = [path for path in paths if path.endswith(_FORMATS)]
-        held = (
+        files = (
             f"its data files are {', '.join(data[:8])}{', ...' if len(data) > 8 else ''}"
             if data
             else "it has no data files"
         )
         named = "name them under `files` in the `hub` section of the card, or "
         advice = _sentence(self._remedy if self._remedy == _ROWS_FILE else named + self._remedy)
-        return f"No files of config {source.config!r} and split {source.split!r} were found in {self._what}; {held}. {advice}"
+        return f"No files of config {source.config!r} and split {source.split!r} were found in {self._what}; {files}. {advice}"
 
     def _download(self, api: HfApi, listed: RepoSibling, scratch: Path) -> bytes:
         with self._client.errors(client_retries=True):
@@ -319,13 +314,13 @@ class _Fetch:
                 cache_dir=scratch,
             )
         data = Path(path).read_bytes()
-        if not _is_as_listed(data, listed):
+        if not RepoFile(len(data), listed.lfs.sha256 if listed.lfs else None, listed.blob_id).holds(data):
             raise TransientError(f"{listed.rfilename} came with other bytes than the Hub says it has")
         return data
 
-    def _disk_failed(self, said: str) -> StorageError:
+    def _disk_failed(self, message: str) -> StorageError:
         return StorageError(
-            f"The questions could not be fetched to {cache_folder()}: {said}. "
+            f"The questions could not be fetched to {cache_folder()}: {message}. "
             "Name a folder that can be written to and has space in FEVAL_CACHE."
         )
 
@@ -334,11 +329,3 @@ class _Fetch:
             f"The questions of {self._what} could not be fetched from the Hub ({self._client.host}): {reason}, and "
             f"{self._instead}. {advice}, or {self._remedy}."
         )
-
-
-def _is_as_listed(data: bytes, listed: RepoSibling) -> bool:
-    """Whether the bytes have the hash the Hub states: SHA-256 of a large file, git's blob hash of a small one."""
-    if listed.lfs is not None:
-        return hashlib.sha256(data).hexdigest() == listed.lfs.sha256
-    blob = hashlib.sha1(b"blob %d\0" % len(data) + data, usedforsecurity=False)
-    return blob.hexdigest() == listed.blob_id

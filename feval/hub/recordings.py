@@ -1,11 +1,11 @@
-"""Recordings on the Hugging Face Hub: opened as if they were folders, fetched as far as they are looked at.
+"""Recordings on the Hub: opened like folders, fetched only as far as they are read.
 
-    recording = open_place("hf://somebody/my-recording@<commit>")
-    dataset, llms = load("gsm8k", ["a", "b"], recording)      # fetches what voting of two LLMs on one dataset needs
+    recording = hub.open_place("hf://somebody/my-recording@<commit>")
+    dataset, llms = load("gsm8k", ["a", "b"], recording)      # fetches what votes of two LLMs on one dataset need
 
 Three things are checked before a number rests on a file: its bytes against the manifest of that commit, its content against its
-leaf of the recording hash, and the votes of the LLMs that are used against the samples, questions and requests that they are
-derived from. That a content was checked is noted in feval's own cache, by commit and SHA-256; bytes are checked every time.
+leaf of the recording hash, and the votes of the LLMs in use against the samples, questions and requests they are derived from.
+Bytes are checked every time; that a content was checked is noted in feval's own cache, by commit and SHA-256.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ import orjson
 
 from feval.errors import StorageError
 from feval.hub.addresses import is_address, parse_address
-from feval.hub.cache import cache_folder
-from feval.hub.snapshots import Listed, Snapshot, open_snapshot
+from feval.hub.files import RepoFile, cache_folder
+from feval.hub.snapshots import Snapshot, open_snapshot
 from feval.recording import open_recording, parquet
 from feval.recording.layout.format import MANIFEST, README, file_path
 from feval.recording.layout.locate import MOST_BYTES
@@ -39,14 +39,14 @@ _Progress = Callable[[int, int], None]
 
 @dataclass(frozen=True, slots=True)
 class Pulled:
-    """What a pull brought.
+    """What a pull fetched.
 
     Attributes:
         address: with the commit.
-        folder: where the recording lies now.
-        recording_hash: as its manifest states it, recomputed from its leaves.
+        folder: where the recording is now.
+        recording_hash: as the manifest states it, recomputed from its leaves.
         files: number of files of the recording that were asked for, the manifest included.
-        size: bytes of them.
+        size: their bytes.
         fetched: path -> bytes of those that were not in the cache yet.
         left_out: number of files of the recording that were not asked for.
     """
@@ -73,117 +73,114 @@ def pull(
 
     Args:
         place: its address.
-        out: a new folder to put it in; `None` leaves it in the cache.
+        out: a new folder for it; `None` leaves it in the cache.
         datasets: ids; `None` is all.
         llms: names; `None` is all.
-        texts: whether the texts of the CoTs (and the reasoning apart from them) are wanted.
-        progress: called with (bytes so far, bytes in all) of what is fetched.
+        texts: whether to fetch the texts of the CoTs, and the reasoning stored apart from them.
+        progress: called with (bytes so far, bytes in all) of the download.
 
     Raises:
-        UsageError: no address of the Hub.
+        UsageError: not an address on the Hub.
         NotRecordedError: the recording lacks a dataset or an LLM.
         HubError, DamagedRecordingError, StorageError: it cannot be fetched, is damaged, or cannot be written.
     """
     target = None if out is None else _new_folder(Path(out))
     recording, source = open_remote(place)
-    wanted = list(datasets or recording.dataset_ids())
-    pairs = [(dataset, name) for dataset in wanted for name in _held(recording, dataset, llms)]
-    paths = paths_of(recording.manifest, wanted, llms, texts=texts)
+    dataset_ids = list(datasets or recording.dataset_ids())
+    names = {dataset: _llm_names(recording, dataset, llms) for dataset in dataset_ids}
+    paths = paths_of(recording.manifest, dataset_ids, llms, texts=texts)
     fetched = source.bring(recording, paths, progress)
-    for dataset in wanted:
-        source.check_votes(recording, dataset, [name for where, name in pairs if where == dataset])
-    size = (recording.path / MANIFEST).stat().st_size
-    folder = recording.path
+    for dataset in dataset_ids:
+        source.check_votes(recording, dataset, names[dataset])
     if target is not None:
         _copy(recording, paths, target)
-        folder = target
     return Pulled(
         str(source.snapshot.address),
-        folder,
+        recording.path if target is None else target,
         recording.hash,
         len(paths) + 1,
-        size + sum(recording.file_record(path)["bytes"] for path in paths),
+        (recording.path / MANIFEST).stat().st_size + sum(recording.file_record(path)["bytes"] for path in paths),
         fetched,
         len(recording.manifest.files.keys() - {README}) - len(paths),
     )
 
 
-def _held(recording: Recording, dataset: str, llms: Collection[str] | None) -> list[str]:
+def open_remote(place: str | PurePath) -> tuple[Recording, RemoteFiles]:
+    """Open a recording at an address, and return it with the source of its files.
+
+    Raises:
+        UsageError, HubError, RecordingError: not an address, not to be fetched, or not a recording.
+    """
+    snapshot = open_snapshot(parse_address(place), MANIFEST, most_bytes=MOST_BYTES)
+    source = RemoteFiles(snapshot)
+    return open_recording(snapshot.folder, source), source
+
+
+def _llm_names(recording: Recording, dataset: str, llms: Collection[str] | None) -> list[str]:
+    """Return the chosen LLMs recorded on a dataset; raise where one is recorded on none."""
     recording.require(dataset)
-    held = recording.llm_names(dataset)
+    names = recording.llm_names(dataset)
     if llms is None:
-        return held
-    if not any(name in recording.llm_names(each) for name in llms for each in recording.dataset_ids()):
-        recording.require(dataset, next(iter(llms), None))
+        return names
     known = {llm for _, llm in recording.manifest.pairs}
     for name in llms:
         if name not in known:
             recording.require(dataset, name)
-    return [name for name in held if name in llms]
+    return [name for name in names if name in llms]
 
 
-def open_remote(place: str | PurePath) -> tuple[Recording, _Source]:
-    """Open a recording at an address, and return it with the source of its files."""
-    snapshot = open_snapshot(parse_address(place), MANIFEST, most_bytes=MOST_BYTES)
-    source = _Source(snapshot)
-    recording = open_recording(snapshot.folder, source)
-    return recording, source
-
-
-class _Source:
-    """The Hub behind a recording in its cache: see `feval.recording.reader.FileSource`."""
+class RemoteFiles:
+    """The Hub behind a recording in its cache: a `feval.recording.reader.FileSource`."""
 
     def __init__(self, snapshot: Snapshot) -> None:
         self.snapshot = snapshot
-        self._here: set[str] = set()
-        self._noted = _Noted(snapshot)
+        self._fetched: set[str] = set()
+        self._checks = _CheckLog(snapshot)
 
     def fetch(self, recording: Recording, path: str) -> None:
-        """Bring one file, and check it."""
+        """Fetch one file, and check it."""
         self.bring(recording, [path])
 
     def prepare(self, recording: Recording, dataset: str, llms: Sequence[str]) -> None:
-        """Bring what voting of some LLMs on a dataset needs, and check that it is derived from what the hash pins."""
-        wanted = [file_path("questions", dataset), *recording.votes_paths(dataset).values()]
-        wanted += [path for path in [file_path("equality", dataset)] if path in recording.manifest.files]
-        wanted += [file_path(part, dataset, llm) for llm in llms for part in ("requests", "samples")]
-        self.bring(recording, wanted)
+        """Fetch what votes of some LLMs on a dataset need, and check that they are derived from what the hash pins."""
+        paths = [file_path("questions", dataset), *recording.votes_paths(dataset).values()]
+        paths += [path for path in [file_path("equality", dataset)] if path in recording.manifest.files]
+        paths += [file_path(part, dataset, llm) for llm in llms for part in ("requests", "samples")]
+        self.bring(recording, paths)
         self.check_votes(recording, dataset, llms)
 
     def bring(
         self, recording: Recording, paths: Sequence[str], progress: _Progress = lambda _done, _total: None
     ) -> dict[str, int]:
-        """Bring some files, and check their bytes and leaves; those that were brought before are passed over."""
-        new = [path for path in dict.fromkeys(paths) if path not in self._here]
+        """Fetch some files, and check their bytes and leaves; files fetched before are skipped."""
+        new = [path for path in dict.fromkeys(paths) if path not in self._fetched]
         records = {path: recording.file_record(path) for path in new}
-        listed = {path: Listed(record["bytes"], record["sha256"]) for path, record in records.items()}
-        fetched = self.snapshot.fetch(listed, progress)
-        self._here.update(new)
+        files = {path: RepoFile(record["bytes"], record["sha256"], None) for path, record in records.items()}
+        fetched = self.snapshot.fetch(files, progress)
+        self._fetched.update(new)
         for path in new:
             if path.endswith(".parquet"):
-                self._check(recording, path)
+                self._check_content(recording, path)
         return fetched
 
-    def _check(self, recording: Recording, path: str) -> None:
-
-        record = recording.file_record(path)
-        if self._noted.has(f"leaf {record['sha256']}"):
-            return
-        recording.check_file(path, parquet.check_expansion)
-        check_leaf(recording, path)
-        self._noted.add([f"leaf {record['sha256']}"])
+    def _check_content(self, recording: Recording, path: str) -> None:
+        check = f"leaf {recording.file_record(path)['sha256']}"
+        if check not in self._checks:
+            recording.check_file(path, parquet.check_expansion)
+            check_leaf(recording, path)
+            self._checks.add([check])
 
     def check_votes(self, recording: Recording, dataset: str, llms: Iterable[str]) -> None:
-        """Check that the votes of some LLMs say what their Parquet files say."""
+        """Check that the votes of some LLMs agree with their Parquet files."""
         sha256 = recording.file_record(file_path("votes", dataset))["sha256"]
-        new = [llm for llm in llms if not self._noted.has(f"votes {sha256} {llm}")]
+        new = [llm for llm in llms if f"votes {sha256} {llm}" not in self._checks]
         if new:
             check_votes(recording, dataset, new)
-            self._noted.add([f"votes {sha256} {llm}" for llm in new])
+            self._checks.add([f"votes {sha256} {llm}" for llm in new])
 
 
-class _Noted:
-    """What was found right of a commit, so that it is not computed anew in every process."""
+class _CheckLog:
+    """Checks that a commit has passed, so that they are not repeated in every process."""
 
     def __init__(self, snapshot: Snapshot) -> None:
         address = snapshot.address
@@ -191,42 +188,41 @@ class _Noted:
             quote(piece, safe="") for piece in (address.repo_id, str(address.revision), address.path) if piece
         )
         self._path = cache_folder() / "checked" / f"{name}.json"
-        self._found = self._read()
+        self._passed = self._read()
 
-    def has(self, what: str) -> bool:
-        """Whether it was found right."""
-        return what in self._found
+    def __contains__(self, check: str) -> bool:
+        return check in self._passed
 
-    def add(self, what: Iterable[str]) -> None:
-        """Note what was found right."""
-        self._found |= set(what) | self._read()
+    def add(self, checks: Iterable[str]) -> None:
+        """Note checks that passed."""
+        self._passed |= set(checks) | self._read()
         try:
             self._path.parent.mkdir(parents=True, exist_ok=True)
             handle, scratch = tempfile.mkstemp(prefix=".part-", dir=self._path.parent)
             with os.fdopen(handle, "wb") as file:
-                file.write(orjson.dumps(sorted(self._found)))
+                file.write(orjson.dumps(sorted(self._passed)))
             Path(scratch).replace(self._path)
         except OSError as error:
             _LOG.info("%s cannot be written (%s); what was checked will be checked again.", self._path, error)
 
     def _read(self) -> set[str]:
         try:
-            found = orjson.loads(self._path.read_bytes())
+            checks = orjson.loads(self._path.read_bytes())
         except (OSError, orjson.JSONDecodeError):
             return set()
-        return {each for each in found if isinstance(each, str)} if isinstance(found, list) else set()
+        return {check for check in checks if isinstance(check, str)} if isinstance(checks, list) else set()
 
 
 def _new_folder(out: Path) -> Path:
     if is_address(out):
-        raise StorageError(f"{out} is on the Hub; --out names a folder of this machine. `feval push` publishes.")
+        raise StorageError(f"{out} is on the Hub; --out names a local folder. `feval push` publishes.")
     if out.exists() or out.is_symlink():
-        raise StorageError(f"{out} is there already. Name a new folder for what is pulled, or remove the old one.")
+        raise StorageError(f"{out} exists already. Name a new folder, or remove the old one.")
     return out
 
 
 def _copy(recording: Recording, paths: Sequence[str], target: Path) -> None:
-    """Copy files of the cache to a folder of their own, which appears in one rename, its manifest written last."""
+    """Copy files from the cache to a new folder, which appears in one rename."""
     try:
         target.absolute().parent.mkdir(parents=True, exist_ok=True)
         scratch = Path(tempfile.mkdtemp(prefix=f".{target.name}.partial-", dir=target.absolute().parent))

@@ -1,7 +1,7 @@
-"""Foreign recordings become recordings: one module per format, and `import_recording`, which all of them share.
+"""Import recordings that others made: one module per format, and `import_recording`, which they share.
 
-The module of a format only reads: from a file to the columns of `feval.importers.source`. What they share makes the answers
-canonical, counts the tokens and writes. `docs/importing.md` is the user's side of it.
+The module of a format only reads a file into the columns of `feval.importers.source`. The shared part normalises answers,
+counts tokens and writes. `docs/importing.md` is the user's guide, with a section on adding an importer.
 """
 
 from __future__ import annotations
@@ -67,36 +67,35 @@ def import_recording(
     max_tokens: int | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> Path:
-    """Make a recording from a file that somebody else recorded.
+    """Make a recording from a file that somebody else recorded, and return its folder.
 
     Args:
         format: a key of `IMPORTERS`.
-        source: the file; it may be compressed by gzip.
+        source: the file, which may be compressed by gzip.
         out: folder to create.
         dataset: id of the dataset. Question ids are `<dataset>/<row>` unless the source has ids.
-        llm: name of the LLM (with a variant, such as "gpt-3.5-turbo@t=0.8"), or of those to take from a source that holds
+        llm: name of the LLM (with a variant, such as "gpt-3.5-turbo@t=0.8"), or names of those to take from a source that has
             several; `None` takes all of them.
         answer_kind: a key of `feval.answers.KINDS`; `None`: the dataset card's.
-        counter: a token counter (`feval.cards.tokens`); `None`: the source's counts where it has them, else "words".
+        counter: a token counter (`feval.cards.tokens`); `None`: the source's counts where it has any, else "words".
         questions: file with texts, golds and options, joined by question id.
         prices: id of the price list that the recording names, or "none".
-        answers: "stored": as the source stores them, extracted from the texts where it does not; "text": always extracted.
+        answers: "stored": those that the source stores, else extracted from the texts; "text": always extracted.
         equality: of answers, see `feval.answers.equality.named_equality`; `None`: that of the answer kind.
         keep_duplicates: keep samples that the source is known to have stored twice.
         temperature: of the decoding, where the source does not say; `None`: not known.
         max_tokens: limit on output tokens, where the source does not say; `None`: not known.
         progress: called with the pools done and the pools in all.
 
-    Returns:
-        `out`. What was unusual about the source stands in the manifest's notes.
+    What was unusual about the source is in the manifest's notes.
 
     Raises:
-        UnknownNameError: format, LLM, answer kind, token counter or price list that nobody knows.
-        UsageError: something needed was not given: the LLM's name, the answer kind, the questions.
+        UnknownNameError: an unknown format, LLM, answer kind, token counter or price list.
+        UsageError: the LLM's name, the answer kind or the questions are missing.
         SourceError: the source is broken, empty, hostile, or not of this format.
         ConflictError: the source, or source and questions file, contradict themselves.
-        AnswerError: answers would be compared by math-verify, which is not installed.
-        TokenCounterError: a counter that cannot be had.
+        AnswerError: math-verify should compare answers and is not installed.
+        TokenCounterError: the counter is not available.
         StorageError: `out` exists or cannot be written.
     """
     importer = IMPORTERS.get(format)

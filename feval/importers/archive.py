@@ -1,6 +1,6 @@
-"""Zip archives nobody vouches for: opened only if their names are harmless, read member by member within the bounds of `reading`.
+"""Untrusted zip archives: opened only if their names are harmless, read member by member within the bounds of `reading`.
 
-Members may be stored, deflated, or compressed by Zstandard, which Python's own reader knows from 3.14 on only.
+Members may be stored, deflated, or compressed by Zstandard, which `zipfile` reads only from Python 3.14.
 """
 
 from __future__ import annotations
@@ -13,6 +13,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+import pyarrow as pa
 
 from feval.errors import SourceError
 from feval.importers.reading import MAX_EXPANDED_BYTES, Reader, disk_errors, expand, regular_file
@@ -43,22 +45,22 @@ class Archive:
 
     Attributes:
         zip: open for reading.
-        path: where it lies.
+        path: of the file.
     """
 
     zip: zipfile.ZipFile
     path: Path
 
     def where(self, name: str) -> str:
-        """A member, for messages."""
+        """Return a member's name for messages."""
         return f"{name} in {self.path.name}"
 
     def names(self) -> list[str]:
-        """Names of the members, in the order of the archive."""
+        """Return the names of the members, in the order of the archive."""
         return self.zip.namelist()
 
     def json(self, name: str, reader: Reader, *, exact: bool = False) -> Any:
-        """A member, read as JSON.
+        """Read a member as JSON.
 
         Args:
             name: of the member.
@@ -66,12 +68,12 @@ class Archive:
             exact: whether whole numbers beyond 64 bits matter.
 
         Raises:
-            SourceError: the archive lacks it, or it is damaged, encrypted, too large or no JSON.
+            SourceError: the archive lacks it, or it is damaged, encrypted, too large or not JSON.
         """
         return reader.json(self._bytes(name), self.where(name), exact=exact)
 
     def check_size(self, names: Iterable[str]) -> None:
-        """Refuse members that together expand beyond what one file may: many small bombs are one large bomb.
+        """Check that members together do not expand beyond what one file may.
 
         Raises:
             SourceError: they do.
@@ -79,7 +81,7 @@ class Archive:
         total = sum(self.zip.getinfo(name).file_size for name in names)
         if total > MAX_EXPANDED_BYTES:
             raise SourceError(
-                f"The members of {self.path.name} expand to {total:,} bytes; {MAX_EXPANDED_BYTES:,} is the most that is read. "
+                f"The members of {self.path.name} expand to {total:,} bytes; at most {MAX_EXPANDED_BYTES:,} are read. "
                 "Split it into smaller files."
             )
 
@@ -92,7 +94,7 @@ class Archive:
             raise SourceError(f"{self.where(name)} is encrypted; make an archive without a password.")
         if info.compress_type not in _METHODS:
             raise SourceError(
-                f"{self.where(name)} is compressed in another way than deflate or Zstandard; make an ordinary zip."
+                f"{self.where(name)} is compressed by neither deflate nor Zstandard; make an ordinary zip."
             )
         with _zip_errors(self.path):
             if info.compress_type == _ZSTANDARD:
@@ -101,8 +103,6 @@ class Archive:
                 return expand(stream, info.compress_size, self.where(name))
 
     def _from_zstandard(self, info: zipfile.ZipInfo) -> bytes:
-        import pyarrow as pa
-
         stream = pa.CompressedInputStream(pa.BufferReader(self._compressed(info)), "zstd")
         try:
             data = expand(stream, info.compress_size, self.where(info.filename))
@@ -113,7 +113,7 @@ class Archive:
         return data
 
     def _compressed(self, info: zipfile.ZipInfo) -> bytes:
-        """The bytes of a member as they stand in the file, behind its own header."""
+        """Return a member's compressed bytes, which follow its own header in the file."""
         with self.path.open("rb") as file:
             file.seek(info.header_offset)
             header = file.read(_LOCAL_HEADER_BYTES)
@@ -125,7 +125,7 @@ class Archive:
 
 
 def is_archive(path: Path) -> bool:
-    """Whether a file starts as a zip archive does.
+    """Return whether a file is a zip archive, by its first bytes.
 
     Raises:
         SourceError: there is no such file.
@@ -139,7 +139,7 @@ def opened(path: Path) -> Iterator[Archive]:
     """Open a zip archive.
 
     Raises:
-        SourceError: none, a damaged one, or one with a member twice or outside of it.
+        SourceError: there is none, it is damaged, or has a member twice or outside of it.
     """
     with disk_errors(path), _zip_errors(path), zipfile.ZipFile(regular_file(path)) as archive:
         names = archive.namelist()
@@ -153,8 +153,8 @@ def opened(path: Path) -> Iterator[Archive]:
 
 @contextmanager
 def _zip_errors(path: Path) -> Iterator[None]:
-    """Turn what `zipfile` says of a damaged archive into a sentence."""
+    """Turn the errors of a damaged archive into a `SourceError`."""
     try:
         yield
     except _DAMAGED as error:
-        raise SourceError(f"{path} is no zip archive, or a damaged one: {error}. Get the file again.") from error
+        raise SourceError(f"{path} is not a zip archive, or is damaged: {error}. Get the file again.") from error

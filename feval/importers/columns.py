@@ -1,8 +1,7 @@
-"""The columns of generic rows: what each holds, the names that other tools write it under, and how its values are read.
+"""The columns of generic rows: their meaning, the names that other tools use, and how values are read.
 
-`COLUMNS` is the one table of them. A name with dots is a member of a member, as `pandas.json_normalize` writes them:
-"usage.completion_tokens" is `{"usage": {"completion_tokens": ...}}`. A missing value and null are one thing in every column but
-`answer`, where null says that the CoT has no answer.
+`COLUMNS` lists them. A name with dots is a nested member, as `pandas.json_normalize` writes it: "usage.completion_tokens" is
+`{"usage": {"completion_tokens": ...}}`. Null is a missing value in every column but `answer`, where it means no answer.
 """
 
 from __future__ import annotations
@@ -40,9 +39,9 @@ class Column:
         name: feval's own.
         of: whether it belongs to the question, to the request (shared by the CoTs of one LLM on one question), to the LLM or to
             the CoT.
-        read: from a value and what it is (for the messages) to what is stored.
-        about: what it holds.
-        aliases: what other tools call it.
+        read: turns a value, and its place for messages, into what is stored.
+        about: its meaning.
+        aliases: names that other tools use.
     """
 
     name: str
@@ -78,8 +77,8 @@ def _limit(value: Any, where: str) -> int:
 
 
 def _not_negative(value: Any, where: str) -> float:
-    found = number(value, where)
-    return found if found >= 0 else refuse(where, "a number from 0", value)
+    amount = number(value, where)
+    return amount if amount >= 0 else refuse(where, "a number from 0", value)
 
 
 def _milliseconds(value: Any, where: str) -> float:
@@ -97,7 +96,7 @@ def _score(value: Any, where: str) -> float:
 
 
 def _by_scorer(read: Callable[[Any, str], Any]) -> Callable[[Any, str], dict[str, Any]]:
-    """One scorer's value, or an object scorer -> value; a lone value's scorer is called "score"."""
+    """Return a reader of one scorer's value, or of an object scorer -> value; a lone value's scorer is called "score"."""
 
     def by_scorer(value: Any, where: str) -> dict[str, Any]:
         if not isinstance(value, dict):
@@ -108,17 +107,17 @@ def _by_scorer(read: Callable[[Any, str], Any]) -> Callable[[Any, str], dict[str
 
 
 def _logprobs(value: Any, where: str) -> list[float]:
-    """A list of numbers, or what OpenAI's replies have: `{"content": [{"logprob": ...}]}` or `{"token_logprobs": [...]}`."""
+    """Read a list of numbers, or OpenAI's `{"content": [{"logprob": ...}]}` or `{"token_logprobs": [...]}`."""
     if isinstance(value, dict):
         inner = next((name for name in ("content", "token_logprobs") if value.get(name) is not None), "token_logprobs")
         value = member(value, inner, list, where)
     if isinstance(value, list):
         value = [each.get("logprob") if isinstance(each, dict) else each for each in value]
-    found = number_list(value, where)
-    for position, each in enumerate(found):
+    logprobs = number_list(value, where)
+    for position, each in enumerate(logprobs):
         if each > 1e-3:  # what rounding makes of a probability of 1
             refuse(f"Token {position} of {where}", "a natural logarithm of a probability, at most 0", each)
-    return found
+    return logprobs
 
 
 def _logprob(value: Any, where: str) -> float:
@@ -175,25 +174,25 @@ COLUMNS: tuple[Column, ...] = (
     Column("system_fingerprint", "cot", text, "the provider's fingerprint of its system"),
     Column("recorded_at", "cot", text, "when the CoT was recorded"),
 )  # fmt: skip
-"""Every column that is understood. Two of one name say the same in two units."""
+"""Every known column. Two of one name are the same quantity in two units."""
 
 WITHOUT_UNIT = frozenset({"duration", "latency"})
-"""Names that are understood and do not say in which unit; they are read as seconds, with a note."""
+"""Known names that state no unit; they are read as seconds, with a note."""
 
 _DERIVED = frozenset({"total_tokens", "usage.total_tokens"})  # the sum of two others
 _NESTED = frozenset({"usage"})
 
 
 def names_of(*parts: str) -> dict[str, Column]:
-    """The columns that belong to some of question, request, llm and cot, by each name they are written under."""
-    found = [column for column in COLUMNS if column.of in parts]
+    """Return the columns of some of question, request, llm and cot, by every name they are written under."""
+    columns = [column for column in COLUMNS if column.of in parts]
     # A column's own name is its own only: "duration_ms" is not "duration_s".
-    own = {column.name: column for column in reversed(found)}
-    return own | {alias: column for column in found for alias in column.aliases}
+    own = {column.name: column for column in reversed(columns)}
+    return own | {alias: column for column in columns for alias in column.aliases}
 
 
 def question_names(*parts: str) -> dict[str, Column]:
-    """The same for a line or row per question, where `answer` is the question's own."""
+    """Return the same for a line per question, where `answer` is the gold."""
     names = names_of(*parts)
     return names | {"answer": names["gold"]}
 
@@ -201,19 +200,19 @@ def question_names(*parts: str) -> dict[str, Column]:
 def recognised(
     row: Mapping[str, Any], names: Mapping[str, Column], where: str
 ) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Read what is understood of a row.
+    """Read the known columns of a row.
 
     Args:
         row: name -> value, as the source has it.
-        names: as `names_of` gives them.
+        names: from `names_of`.
         where: for the messages, such as "line 3 of x.jsonl".
 
     Returns:
-        feval's name of each column -> value, and what was not understood, under the row's own names.
+        feval's name of each column -> value; and the unknown members, under the row's own names.
 
     Raises:
-        SourceError: a value of another type than its column's.
-        ConflictError: two names of one column with two values.
+        SourceError: a value does not have its column's type.
+        ConflictError: two names of one column have two values.
     """
     if row.get("question_id") is not None:  # then `id` is the row's own
         row = {name: value for name, value in row.items() if name != "id"}
@@ -229,10 +228,10 @@ def recognised(
         if value is None:
             values.setdefault(column.name, None)
             continue
-        found = _read(column, value, f"{name!r} of {where}")
-        if column.name in written and values[column.name] != found:
+        content = _read(column, value, f"{name!r} of {where}")
+        if column.name in written and values[column.name] != content:
             raise ConflictError(_two_values(column, written[column.name], name, row, where))
-        values[column.name], written[column.name] = found, name
+        values[column.name], written[column.name] = content, name
     return values, others
 
 
@@ -247,7 +246,7 @@ def _read(column: Column, value: Any, where: str) -> Any:
 
 
 def _flat(items: Iterable[tuple[str, Any]], prefix: str = "") -> Iterable[tuple[str, Any]]:
-    """The members of a row, those of nested counts under names with dots."""
+    """Yield the members of a row; nested counts have names with dots."""
     for name, value in items:
         if isinstance(value, dict) and (prefix or name in _NESTED):
             yield from _flat(value.items(), f"{prefix}{name}.")
@@ -269,6 +268,6 @@ def _two_values(column: Column, first: str, second: str, row: Mapping[str, Any],
 
 
 def examples(values: Mapping[str, Any]) -> str:
-    """Names with a value each, for a note."""
+    """Return names with one value each, for a note."""
     shown = ", ".join(f"{name:.40} (such as {value!r:.40})" for name, value in list(values.items())[:20])
     return shown + (f" and {len(values) - 20} more" if len(values) > 20 else "")

@@ -1,4 +1,4 @@
-"""From the columns of a source to a recording: answers made canonical, tokens counted, everything unusual noted."""
+"""From the columns of a source to a recording: answers normalised, tokens counted, everything unusual noted."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from feval.answers import EXTRACTOR_VERSION, KINDS, canonical_gold, extract, keys, normal_forms
+from feval.answers import EXTRACTOR_VERSION, canonical_gold, extract, keys, normal_forms
 from feval.answers.equality import NORMAL_FORM, named_equality
 from feval.answers.thoughts import SplitColumns, split_columns
 from feval.cards.cards import find_dataset_card, thoughts_of
 from feval.cards.prices import price_list
 from feval.cards.tokens import token_counter
 from feval.errors import FevalError, OutOfRangeError, SourceError, TokenCounterError, UnknownNameError, UsageError
-from feval.importers.questions import completed, read_questions
+from feval.importers.questions import completed, known_answer_kind, read_questions
 from feval.importers.reading import Reader, fingerprint
 from feval.importers.shapes import LARGEST
 from feval.importers.source import Imported, Importer, ImportRequest, Prompt, SourceLLM, SourcePool, SourceQuestion
@@ -35,7 +35,7 @@ _POSITIONS_TOO = (
 )
 
 ANSWERS = ("stored", "text")
-"""Where raw answers come from: the source where it stores them (else the texts), or always the texts."""
+"""Where raw answers come from: the source where it stores them, else the texts; or always the texts."""
 
 
 def convert(
@@ -53,9 +53,9 @@ def convert(
     equality: str | None,
     progress: Callable[[int, int], None] | None,
 ) -> Path:
-    """Import one source; the arguments are those of `feval.importers.import_recording`, and all formats there are."""
+    """Import one source, with the arguments of `feval.importers.import_recording` and the list of all formats."""
     card = find_dataset_card(request.dataset)
-    kind = _checked_kind(request.dataset, answer_kind or (card.answer_kind if card else None))
+    kind = known_answer_kind(request.dataset, answer_kind or (card.answer_kind if card else None))
     _check_options(request, answers)
     licence = card.licence if card else None
     info = DatasetInfo(
@@ -108,7 +108,7 @@ def convert(
 
 
 def _read(importer: Importer, source: Path, request: ImportRequest, formats: Iterable[Importer]) -> Imported:
-    """Read a source; where it is of another shape, the error names the format that it does have."""
+    """Read a source; the error for another format names the right one."""
     try:
         return importer.read(source, request)
     except SourceError as error:
@@ -120,22 +120,11 @@ def _read(importer: Importer, source: Path, request: ImportRequest, formats: Ite
 
 
 def _fits(importer: Importer, source: Path, request: ImportRequest) -> bool:
-    """Whether a small source has the shape of a format; a large one is not read again for the sake of a hint."""
+    """Return whether a small source has the shape of a format; a large one is not read again just for a hint."""
     try:
         return source.stat().st_size <= _HINT_BYTES and bool(importer.read(source, request).questions)
     except (FevalError, OSError):
         return False
-
-
-def _checked_kind(dataset: str, kind: str | None) -> str:
-    if kind is None:
-        raise UsageError(
-            f"There is no card for the dataset {dataset!r}, so its kind of answers is not known; pass it, --answer-kind KIND "
-            f"(one of {', '.join(KINDS)})."
-        )
-    if kind not in KINDS:
-        raise UnknownNameError.of("answer kind", kind, KINDS)
-    return kind
 
 
 def _check_options(request: ImportRequest, answers: str) -> None:
@@ -152,7 +141,7 @@ def _offset(progress: Callable[[int, int], None], start: int, total: int) -> Cal
 
 
 class _Conversion:
-    """Makes the rows of one import, question by question, and counts what was unusual on the way."""
+    """Makes the rows of one import, question by question, and counts what is unusual."""
 
     def __init__(
         self,
@@ -176,7 +165,7 @@ class _Conversion:
         self._compares = default_kind and kind != "verbatim"
         self._golds_are_positions = golds_are_positions
         self._equality = equality
-        self._right: dict[str, _Right] = {}
+        self._right: dict[str, _RightCots] = {}
         if kind == "verbatim" and self._always_text and importer.upstream_answer is None:
             raise UsageError(
                 f"Verbatim answers are the stored ones of a {importer.name} source, and answers from the texts were asked "
@@ -184,14 +173,14 @@ class _Conversion:
             )
 
     def recorded_questions(self) -> list[Question]:
-        """The questions with their canonical golds."""
+        """Return the questions with their canonical golds."""
         return [
             Question(q.id, q.text or "", q.gold, canonical_gold(self._kind, q.gold, q.choices), q.choices)
             for q in self._questions
         ]
 
     def counter(self, llm: SourceLLM) -> str:
-        """Name of the token counter for an LLM: as asked, or the source's counts where it has them, or words.
+        """Return the token counter for an LLM: the one asked for, else the source's counts, else words.
 
         Raises:
             TokenCounterError: the source's counts were asked for and it has none.
@@ -204,7 +193,7 @@ class _Conversion:
         return self._counter or ("usage" if llm.counted else "words")
 
     def pools(self, llm: SourceLLM) -> Iterator[PoolRows]:
-        """The rows of one LLM, one pool per question."""
+        """Yield the rows of one LLM, one pool per question."""
         name = self.counter(llm)
         count = None if name == "usage" else token_counter(name)
         self._scores = {}
@@ -217,7 +206,7 @@ class _Conversion:
             canonical = normal_forms(self._kind, raw, question.choices)
             if self._compares and question.gold is not None:
                 stored = self._stored_answers(pool)
-                right = self._right.setdefault(llm.info.name, _Right())
+                right = self._right.setdefault(llm.info.name, _RightCots())
                 right.add(
                     self._right_by_kind(question, raw, canonical), stored.count(question.gold), len(raw), len(stored)
                 )
@@ -248,39 +237,39 @@ class _Conversion:
             )
 
     def scores(self) -> list[tuple[ScorerInfo, list[ScoreRows]]]:
-        """The scores of the LLM whose pools were made last, by scorer."""
+        """Return the scores of the LLM whose pools were made last, by scorer."""
         return [
             (ScorerInfo(name, "imported", {"format": self._importer.name}), rows) for name, rows in self._scores.items()
         ]
 
     def _stored_answers(self, pool: SourcePool) -> Sequence[str | None]:
-        """The answers as the source's authors have them, stored or by the rule that they publish; none where neither is there."""
+        """Return the answers of the source's authors, stored or by their published rule; empty where there is neither."""
         rule = self._importer.upstream_answer
         if pool.answers is not None or rule is None:
             return pool.answers or []
-        found = {text: None if text is None else rule(text) for text in set(pool.texts)}
-        return [found[text] for text in pool.texts]
+        answers = {text: None if text is None else rule(text) for text in set(pool.texts)}
+        return [answers[text] for text in pool.texts]
 
     def _right_by_kind(self, question: SourceQuestion, raw: Sequence[str | None], forms: Sequence[str | None]) -> int:
-        """How many CoTs vote with the gold."""
+        """Return the number of CoTs that vote with the gold."""
         if self._equality == NORMAL_FORM:
             gold = canonical_gold(self._kind, question.gold, question.choices)
             return 0 if gold is None else list(forms).count(gold)
-        found = keys(self._kind, raw, question.gold, question.choices, equality=self._equality)
-        return 0 if found.gold is None else found.answers.count(found.gold)
+        votes = keys(self._kind, raw, question.gold, question.choices, equality=self._equality)
+        return 0 if votes.gold is None else votes.answers.count(votes.gold)
 
     def _see_thoughts(self, columns: SplitColumns) -> None:
         self._seen["with thoughts"] += sum(bool(marks) for marks in columns.marks or ())
         self._seen["without reply"] += columns.readable.count(False)
 
     def _whatever(self) -> str:
-        """What becomes of an answer that the source stores for a CoT without a reply."""
+        """Return the end of the note on CoTs without a reply: what happens to an answer stored for one."""
         if not self._seen["stored"]:
             return "."
         return "; verbatim answers stay." if self._kind == "verbatim" else ", whatever the source stores."
 
     def _raw_answers(self, question: SourceQuestion, pool: SourcePool, columns: SplitColumns) -> Sequence[str | None]:
-        """What is stored, or else read in the replies; verbatim answers are as the authors read them, thoughts included."""
+        """Return the stored answers, or those read in the replies; verbatim answers are read as the authors do."""
         verbatim = self._kind == "verbatim"
         if pool.answers is not None and not self._always_text:
             self._seen["stored"] += len(pool.answers)
@@ -288,8 +277,8 @@ class _Conversion:
         else:
             texts = pool.texts if verbatim else columns.texts
             # Equal texts are common where replies are short.
-            found = {text: self._extracted(text, question) for text in set(texts)}
-            answers = [found[text] for text in texts]
+            extracted = {text: self._extracted(text, question) for text in set(texts)}
+            answers = [extracted[text] for text in texts]
         if verbatim:
             return answers
         return [answer if readable else None for answer, readable in zip(answers, columns.readable, strict=True)]
@@ -309,7 +298,7 @@ class _Conversion:
     def _request(
         self, question: SourceQuestion, pool: SourcePool, count: Callable[[str], int] | None, *, counted: bool
     ) -> tuple[str | None, int | None]:
-        """The request and its tokens. Where the source has neither, the question's text stands for the request.
+        """Return the request and its tokens. Where the source has neither, the question's text stands in for the request.
 
         A count of the source is taken, unless the source has counts of everything and another counter was asked for.
         """
@@ -326,13 +315,13 @@ class _Conversion:
         return (prompt.messages if prompt else None), tokens
 
     def notes(self, expected_questions: int | None) -> list[str]:
-        """What was unusual, in sentences."""
+        """Return what was unusual, in sentences."""
         seen, kind = self._seen, self._kind
         facts = [
             (
                 seen["question as request"],
-                "request is not in the source; the question's text stands for it.",
-                "requests are not in the source; the question's text stands for each of them.",
+                "request is not in the source; the question's text stands in for it.",
+                "requests are not in the source; the question's text stands in for each of them.",
             ),
             (
                 seen["request not counted"],
@@ -391,7 +380,7 @@ class _Conversion:
         ]
 
     def _kind_notes(self) -> list[str]:
-        """Say where the dataset's answer kind finds other answers right than the source's authors do."""
+        """Return a note where the dataset's answer kind and the source's authors judge answers differently."""
         differ = {
             name: right for name, right in self._right.items() if right.by_kind != right.as_stored and right.stored
         }
@@ -406,8 +395,8 @@ class _Conversion:
 
 
 @dataclass(slots=True)
-class _Right:
-    """How many CoTs of an LLM are right by the dataset's answer kind, and as the source stores the answers."""
+class _RightCots:
+    """Numbers of CoTs of an LLM that are right by the dataset's answer kind, and as the source stores the answers."""
 
     by_kind: int = 0
     as_stored: int = 0
@@ -415,19 +404,19 @@ class _Right:
     stored: int = 0
 
     def add(self, by_kind: int, as_stored: int, cots: int, stored: int) -> None:
-        """Add a question's."""
+        """Add the numbers of a question."""
         self.by_kind += by_kind
         self.as_stored += as_stored
         self.cots += cots
         self.stored += stored
 
     def figures(self) -> str:
-        """Both, as shares of the CoTs."""
+        """Return both as shares of the CoTs."""
         return f"{self.by_kind / self.cots:.1%} and {self.as_stored / self.cots:.1%}".replace("%", " %")
 
 
 def _counted_sentences(facts: Iterable[tuple[int, str, str]]) -> list[str]:
-    """A sentence for each number above 0: (number, what one is, what several are)."""
+    """Return a sentence for each number above 0, from (number, singular, plural)."""
     return [f"{number} {one if number == 1 else many}" for number, one, many in facts if number]
 
 
@@ -436,10 +425,10 @@ def _counted(question: SourceQuestion, pool: SourcePool, count: Callable[[str], 
         return pool.tokens or []
     if None in pool.texts:
         raise SourceError(
-            f"A CoT of question {question.id!r} has neither text nor a token count that can be taken; its cost cannot be known. "
+            f"A CoT of question {question.id!r} has neither text nor a usable token count, so its cost is not known. "
             "Give the source 'text' or 'tokens' for each CoT."
         )
-    # What was thought apart from the text was sampled and paid for like it.
+    # Reasoning apart from the text was sampled and paid for, too.
     apart = pool.reasoning or [None] * len(pool.texts)
     columns = zip(pool.texts, apart, strict=True)
     return [count(text) + count(thoughts or "") for text, thoughts in columns if text is not None]

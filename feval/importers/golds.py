@@ -29,10 +29,10 @@ def positions_as_labels(
         origin: name of the source, for the messages.
 
     Returns:
-        The questions, and a note for each thing that a reader should know.
+        The questions, and notes for readers.
 
     Raises:
-        SourceError: a gold is a whole number and neither a label, nor a text, nor a position.
+        SourceError: a gold is a whole number and not a label, text or position.
     """
     if kind != "choice":
         return list(questions), []
@@ -57,7 +57,7 @@ def _is_text(question: SourceQuestion) -> bool:
 
 
 def _is_other_text(question: SourceQuestion, labels: dict[str, str]) -> bool:
-    """Whether a gold that was read as a position is the text of another option."""
+    """Return whether a gold that was read as a position is the text of another option."""
     label = labels.get(question.id)
     others = tuple(choice for choice in question.choices if choice[0] != label)
     own = dict(question.choices).get(label or "")
@@ -74,15 +74,15 @@ def _label(question: SourceQuestion, origin: str) -> str:
     if not labels:
         raise SourceError(
             f"The gold answer of question {question.id!r} in {origin} is {_gold(question)!r:.40}, and the question has no "
-            "options that it could count. Give the options ('choices', in the source or in a file named by --questions), write "
-            "the gold as a letter, or choose another answer kind, --answer-kind KIND."
+            "options of which it could be a position. Give the options ('choices', in the source or in a file named by "
+            "--questions), write the gold as a letter, or choose another answer kind, --answer-kind KIND."
         )
     if not _in_range(question) or all(map(str.isdecimal, labels)):
         options = ", ".join(f"{label}: {text!r:.30}" for label, text in question.choices[:12])
         raise SourceError(
-            f"The gold answer of question {question.id!r} in {origin} is {_gold(question)!r:.40}, which is no label or text of "
-            f"its {len(labels)} options ({options}) and no position among them, counted from 0. Correct the gold, or write it as "
-            "the label of an option."
+            f"The gold answer of question {question.id!r} in {origin} is {_gold(question)!r:.40}, which is no label or text "
+            f"of its {len(labels)} options ({options}), nor a position among them, counted from 0. Correct the gold, or "
+            "write it as the label of an option."
         )
     return labels[int(_gold(question))]
 

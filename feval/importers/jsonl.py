@@ -1,9 +1,7 @@
 """feval's generic JSON Lines, for recordings of any other origin; `docs/importing.md` describes it with examples.
 
-One line per question: what is known of the question and its request, and `samples`, the CoTs. Or one line per CoT, which says
-all of it. `feval.importers.columns` lists the members, with the names that other tools give them.
-
-Verbatim answers are the stored ones.
+One line per question, with its request and the CoTs in `samples`; or one line per CoT, with everything. `feval.importers.columns`
+lists the members and the names that other tools give them. Verbatim answers are the stored ones.
 """
 
 from __future__ import annotations
@@ -27,18 +25,7 @@ _QUESTION = question_names("question", "request", "llm")
 
 
 def read(source: Path, request: ImportRequest) -> Imported:
-    """Read one file.
-
-    Args:
-        source: JSON Lines, may be compressed by gzip.
-        request: names the LLM where the lines do not; where they do, it may choose among them.
-
-    Raises:
-        SourceError: broken, empty, or of another shape.
-        ConflictError: two lines contradict each other.
-        UnknownNameError: an LLM was named that the lines do not name.
-        UsageError: neither the lines nor the user names the LLM.
-    """
+    """Read one JSON Lines file. The request names the LLM if the lines do not, or chooses among theirs."""
     reader = Reader()
     lines = _Lines(source.name, request)
     for number, line in reader.json_lines(read_bytes(source), source.name):
@@ -56,10 +43,10 @@ class _Lines:
         self._request = request
         self._by_question: bool | None = None
         self._count = 0
-        self._asked: set[tuple[str, str | None]] = set()
+        self._pairs: set[tuple[str, str | None]] = set()
 
     def add(self, line: Any, where: str) -> None:
-        """Take in one line."""
+        """Add one line."""
         if not isinstance(line, dict):
             refuse(_sentence(where), "an object", line)
         samples = next((name for name in _SAMPLES if isinstance(line.get(name), list)), None)
@@ -93,7 +80,7 @@ class _Lines:
             self._once(name, llm, where)
 
     def _add_sample(self, name: str, shared: dict[str, Any], cot: Any, where: str) -> str | None:
-        """Add a sample, an object or its text alone; what its line says of all samples holds for it. Returns its LLM."""
+        """Add a sample, an object or its text alone; its line's values apply to it. Return its LLM."""
         if isinstance(cot, str):
             cot = {"text": cot}
         if not isinstance(cot, dict):
@@ -112,12 +99,12 @@ class _Lines:
         return llm
 
     def _once(self, name: str, llm: str | None, where: str) -> None:
-        if (name, llm) in self._asked:
+        if (name, llm) in self._pairs:
             raise ConflictError(
                 f"{_sentence(where)} has the question id {name!r} a second time. Give each question its own id, or write "
                 "one line per CoT."
             )
-        self._asked.add((name, llm))
+        self._pairs.add((name, llm))
 
     def _add_cot(self, line: dict[str, Any], where: str) -> None:
         values = self.rows.recognised(line, _COT, where)

@@ -13,19 +13,36 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from feval.answers import canonical_gold
-from feval.errors import ConflictError, SourceError
+from feval.answers import KINDS, canonical_gold
+from feval.errors import ConflictError, SourceError, UnknownNameError, UsageError
 from feval.importers.columns import question_names, recognised
 from feval.importers.golds import positions_as_labels
 from feval.importers.reading import Reader, read_bytes
 from feval.importers.shapes import member, refuse
 from feval.importers.source import SourceQuestion
 
-__all__ = ["completed", "read_questions", "without_duplicates"]
+__all__ = ["completed", "known_answer_kind", "read_questions", "without_duplicates"]
 
 _NAMES = question_names("question")
 _ANSWER_KEY = ["subject", "index", "answer"]
 _PUZZLES = "Puzzles"
+
+
+def known_answer_kind(dataset: str, kind: str | None) -> str:
+    """Return an answer kind; raise where it is unknown, or `None` because the dataset has no card that states it.
+
+    Raises:
+        UsageError: no kind.
+        UnknownNameError: not a key of `feval.answers.KINDS`.
+    """
+    if kind is None:
+        raise UsageError(
+            f"There is no card for the dataset {dataset!r}, so the kind of its answers is not known; pass --answer-kind KIND "
+            f"(one of {', '.join(KINDS)})."
+        )
+    if kind not in KINDS:
+        raise UnknownNameError.of("answer kind", kind, KINDS)
+    return kind
 
 
 def read_questions(path: Path, dataset: str, reader: Reader) -> list[SourceQuestion]:
@@ -34,16 +51,18 @@ def read_questions(path: Path, dataset: str, reader: Reader) -> list[SourceQuest
     Args:
         path: JSON Lines or an answer key, as the module says; may be compressed by gzip.
         dataset: id of the dataset, for lines without an id.
-        reader: remembers what was odd.
+        reader: counts oddities.
 
     Raises:
-        SourceError: broken, empty, or not such a file.
-        ConflictError: an id comes twice.
+        SourceError: broken, empty, or not a questions file.
+        ConflictError: an id occurs twice.
     """
     data = read_bytes(path)
     is_json = data.lstrip(b"\xef\xbb\xbf \t\r\n").startswith((b"{", b"["))
-    found = _json_questions(data, path.name, dataset, reader) if is_json else _answer_key(data, path, dataset, reader)
-    return without_duplicates(found, path.name)
+    questions = (
+        _json_questions(data, path.name, dataset, reader) if is_json else _answer_key(data, path, dataset, reader)
+    )
+    return without_duplicates(questions, path.name)
 
 
 def _json_questions(data: bytes, name: str, dataset: str, reader: Reader) -> list[SourceQuestion]:
@@ -71,7 +90,7 @@ def _answer_key(data: bytes, path: Path, dataset: str, reader: Reader) -> list[S
         return _puzzles(header.index(_PUZZLES), rows, dataset, path.name)
     if header != _ANSWER_KEY:
         raise SourceError(
-            f"{path.name} is no questions file: it should be JSON Lines with a question per line, or CSV with the "
+            f"{path.name} is not a questions file: it should be JSON Lines with a question per line, or CSV with the "
             f"columns {', '.join(_ANSWER_KEY)}; its first line is {','.join(header)!r:.80}."
         )
     for row, record in enumerate(rows):
@@ -90,11 +109,11 @@ def _puzzles(column: int, rows: list[list[str]], dataset: str, name: str) -> lis
 
 
 def without_duplicates(questions: Iterable[SourceQuestion], name: str) -> list[SourceQuestion]:
-    """The questions, unless an id comes twice.
+    """Return the questions; raise where an id occurs twice.
 
     Raises:
         SourceError: there are no questions.
-        ConflictError: an id comes twice.
+        ConflictError: an id occurs twice.
     """
     seen: dict[str, SourceQuestion] = {}
     for question in questions:
@@ -106,16 +125,16 @@ def without_duplicates(questions: Iterable[SourceQuestion], name: str) -> list[S
                 "Remove one of them or give each its own id."
             )
     if not seen:
-        raise SourceError(f"{name} holds no questions; there is nothing to import.")
+        raise SourceError(f"{name} has no questions; there is nothing to import.")
     return list(seen.values())
 
 
 def completed(
     questions: list[SourceQuestion], file: list[SourceQuestion] | None, kind: str, origins: tuple[str, str]
 ) -> tuple[list[SourceQuestion], list[str]]:
-    """Add to the questions of a source what the questions file knows of the same ids; golds that are positions become labels.
+    """Complete the questions of a source from the questions file, by id; golds that are positions become labels.
 
-    The source's text and gold stay where it has them: they are what was recorded.
+    The source's own texts and golds stay: they are what was recorded.
 
     Args:
         questions: of the source.
@@ -165,7 +184,7 @@ def _joined(question: SourceQuestion, other: SourceQuestion, kind: str) -> Sourc
 def _check_same(
     question: SourceQuestion, other: SourceQuestion, kind: str, choices: tuple[tuple[str, str], ...]
 ) -> None:
-    """The file's text must be part of the source's, or the other way round, and the golds must agree."""
+    """Raise unless one text is part of the other and the golds agree."""
     if question.text and other.text:
         mine, theirs = " ".join(question.text.split()), " ".join(other.text.split())
         if mine not in theirs and theirs not in mine:
@@ -185,7 +204,7 @@ def _check_same(
 def _with_text(question: SourceQuestion) -> SourceQuestion:
     if question.text is None:
         raise SourceError(
-            f"Nobody gives the text of question {question.id!r}: the source has none. "
+            f"The text of question {question.id!r} is not known: the source has none. "
             "Pass a file with the questions, --questions FILE."
         )
     return question

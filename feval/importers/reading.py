@@ -1,8 +1,8 @@
-"""From a file nobody vouches for to bytes, JSON, lines and CSV records, within bounds.
+"""Bytes, JSON, lines and CSV records from untrusted files, within bounds.
 
-A source may be compressed by gzip (known by its first bytes, not its name). Nothing is unpacked to disk. What it expands to
-is bounded while it is expanded, so that a decompression bomb ends in a sentence. JSON is read by orjson; what orjson
-refuses and Python's reader accepts (NaN, lone surrogates, numbers beyond 64 bits) is read by the latter, made harmless and noted.
+A source may be compressed by gzip (recognised by its first bytes, not its name). Nothing is unpacked to disk, and expansion is
+bounded as it happens, so that a decompression bomb ends in an error. JSON is read by orjson; what orjson refuses and Python's
+reader accepts (NaN, lone surrogates, numbers beyond 64 bits) is read by the latter, made harmless and noted.
 """
 
 from __future__ import annotations
@@ -37,13 +37,13 @@ __all__ = [
 ]
 
 MAX_EXPANDED_BYTES = 4 << 30
-"""Most bytes a source, or one member of an archive, may have once it is expanded."""
+"""Most bytes that a source, or one member of an archive, may expand to."""
 MAX_RATIO = 200
 """Most bytes that one compressed byte may expand to, beyond the first `RATIO_FREE_BYTES`. 40 equal CoTs stay below 60."""
 RATIO_FREE_BYTES = 16 << 20
 
 BRACKETS_FREE = 1 << 20
-"""Brackets that JSON may open whatever its size; beyond, one in four bytes at most."""
+"""Brackets that JSON may open at any size; beyond these, at most one in four bytes."""
 
 _CHUNK = 1 << 20
 _GZIP_MAGIC = b"\x1f\x8b"
@@ -54,26 +54,26 @@ _LONG_NUMBER = re.compile(rb"[0-9]{19}")
 
 
 def regular_file(path: Path, what: str = "the file to import") -> Path:
-    """A source (or `what` it is) must be a file (a link to one is fine).
+    """Return the path of a source; raise unless it is a file, or a link to one.
 
     Raises:
         SourceError: there is none, or it is a folder or device.
     """
     if path.is_file():
         return path
-    found = "a folder" if path.is_dir() else "neither file nor folder" if path.exists() else "nothing"
-    raise SourceError(f"{path} should be {what}; there is {found}. Check the path.")
+    there = "a folder" if path.is_dir() else "neither file nor folder" if path.exists() else "nothing"
+    raise SourceError(f"{path} should be {what}; there is {there}. Check the path.")
 
 
 def fingerprint(path: Path, what: str = "the file to import") -> dict[str, str | int]:
-    """Name, size and SHA-256 of a file, for the manifest (no folder names: they are nobody's business)."""
+    """Return name, size and SHA-256 of a file for the manifest, without its folder, which is private."""
     with disk_errors(path), regular_file(path, what).open("rb") as file:
         digest = hashlib.file_digest(file, "sha256").hexdigest()
         return {"file": _LONE_SURROGATE.sub("\ufffd", path.name), "sha256": digest, "bytes": file.tell()}
 
 
 def read_bytes(path: Path) -> bytes:
-    """The bytes of a source, expanded where it is compressed by gzip.
+    """Return the bytes of a source, expanded where it is compressed by gzip.
 
     Raises:
         SourceError: no such file, damaged, empty, or beyond the bounds of this module.
@@ -127,7 +127,7 @@ def _check_bounds(expanded: int, compressed: int, name: str) -> None:
 
 
 def _check_brackets(data: bytes, name: str) -> None:
-    """Refuse what is nearly all brackets: each becomes an object of some sixty bytes, thirty times its size in memory."""
+    """Refuse data that is mostly brackets: each becomes an object of some sixty bytes."""
     brackets = data.count(b"[") + data.count(b"{")
     if brackets > max(BRACKETS_FREE, len(data) // 4):
         raise SourceError(
@@ -137,7 +137,7 @@ def _check_brackets(data: bytes, name: str) -> None:
 
 @contextmanager
 def disk_errors(path: Path) -> Iterator[None]:
-    """Turn what the disk says while reading into a `SourceError`."""
+    """Turn errors of reading into a `SourceError`."""
     try:
         yield
     except OSError as error:
@@ -145,7 +145,7 @@ def disk_errors(path: Path) -> Iterator[None]:
 
 
 class Reader:
-    """Reads the texts of one source and remembers what was odd about them."""
+    """Reads the texts of one source and counts oddities."""
 
     def __init__(self) -> None:
         self._surrogates = 0
@@ -153,14 +153,14 @@ class Reader:
         self._byte_order_mark = False
 
     def notes(self) -> list[str]:
-        """A sentence for each oddity met so far."""
+        """Return a sentence for each oddity so far."""
         notes = []
         if self._surrogates:
             notes.append(
-                f"{self._surrogates} half surrogate pairs, which are no characters, were each replaced by U+FFFD."
+                f"{self._surrogates} half surrogate pairs, which are not characters, were each replaced by U+FFFD."
             )
         if self._not_finite:
-            notes.append(f"{self._not_finite} values were NaN or infinite, which is no JSON; they were read as null.")
+            notes.append(f"{self._not_finite} values were NaN or infinite, which is not JSON; they were read as null.")
         if self._byte_order_mark:
             notes.append("The source starts with a byte order mark; it was left out.")
         return notes
@@ -184,6 +184,19 @@ class Reader:
             except orjson.JSONDecodeError:
                 pass  # what Python's reader says of it decides
         return self._lenient(self.text(data, name), name)
+
+    def entries(self, data: bytes, name: str) -> list[Any]:
+        """Read a JSON array with an object per question.
+
+        Raises:
+            SourceError: as `json`, or not a list, or an empty one.
+        """
+        entries = self.json(data, name, exact=True)
+        if not isinstance(entries, list) or not entries:
+            raise SourceError(
+                f"{name} should be a JSON array with an object per question. Is the format the right one?"
+            )
+        return entries
 
     def _lenient(self, text: str, name: str) -> Any:
         try:
@@ -231,7 +244,7 @@ class Reader:
         """Read CSV; a quoted cell may span lines.
 
         Raises:
-            SourceError: not UTF-8, or no CSV.
+            SourceError: not UTF-8, or not CSV.
         """
         text = self.text(self._without_mark(data), name)
         if "\0" in text:

@@ -1,6 +1,6 @@
-"""Generic rows become questions and pools: what several rows say of one question must agree, and each LLM has its own CoTs.
+"""Generic rows become questions and pools: rows must agree about their question, and each LLM has its own CoTs.
 
-Rows come as `feval.importers.columns.recognised` reads them. Where they came from (JSON Lines, a table) makes no difference here.
+Rows come as `feval.importers.columns.recognised` reads them, whether from JSON Lines or from a table.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _COT_COLUMNS = frozenset(column.name for column in COLUMNS if column.of == "cot"
 
 @dataclass(slots=True)
 class _Draft:
-    """What the rows read so far say of one LLM on one question: the CoTs, each with the place of its row, and the request."""
+    """One LLM on one question so far: the CoTs, each with the place of its row, and the request."""
 
     cots: list[_Cot] = field(default_factory=list)
     places: list[str] = field(default_factory=list)
@@ -33,7 +33,7 @@ class _Draft:
 
 
 class Rows:
-    """Collects the rows of one source: the questions, and by LLM (`None`: not named) and question the CoTs."""
+    """Collects the questions of one source, and the CoTs by LLM (`None`: not named) and question."""
 
     def __init__(self, source: str, request: ImportRequest) -> None:
         self.questions: dict[str, SourceQuestion] = {}
@@ -46,7 +46,7 @@ class Rows:
         self._without_answers: list[str] = []
 
     def recognised(self, row: Mapping[str, Any], names: Mapping[str, Column], where: str) -> dict[str, Any]:
-        """Read what is understood of a row; remember the rest, with the first value of each member.
+        """Read the known columns of a row; note unknown members with their first values.
 
         Raises:
             SourceError, ConflictError: as `feval.importers.columns.recognised`.
@@ -58,19 +58,19 @@ class Rows:
         return values
 
     def add_question(self, name: str, values: Mapping[str, Any], where: str) -> None:
-        """Add what a row says of its question; what two rows say must agree."""
-        found = SourceQuestion(name, values.get("question"), values.get("gold"), values.get("choices") or ())
-        known = self.questions.setdefault(name, found)
-        if known != found:
+        """Add the question of a row, which must agree with earlier rows."""
+        question = SourceQuestion(name, values.get("question"), values.get("gold"), values.get("choices") or ())
+        known = self.questions.setdefault(name, question)
+        if known != question:
             self.questions[name] = SourceQuestion(
                 name,
-                _agreed(known.text, found.text, "two texts", name, where),
-                _agreed(known.gold, found.gold, "two gold answers", name, where),
-                _agreed(known.choices or None, found.choices or None, "two sets of choices", name, where) or (),
+                _agreed(known.text, question.text, "two texts", name, where),
+                _agreed(known.gold, question.gold, "two gold answers", name, where),
+                _agreed(known.choices or None, question.choices or None, "two sets of choices", name, where) or (),
             )
 
     def add_request(self, name: str, values: Mapping[str, Any], where: str) -> None:
-        """Add what a row says of the request that its LLM was sent, and of the LLM."""
+        """Add the request and the LLM of a row."""
         llm = values.get("llm")
         draft = self._drafts.setdefault(llm, {}).setdefault(name, _Draft())
         draft.prompt = _agreed(draft.prompt, values.get("prompt"), "two prompts", name, where)
@@ -95,7 +95,7 @@ class Rows:
         draft.places.append(where)
 
     def imported(self) -> Imported:
-        """The whole source.
+        """Return the whole source.
 
         Raises:
             SourceError: only some rows name an LLM, or only some CoTs of an LLM have an answer or a token count.
@@ -108,7 +108,7 @@ class Rows:
         return Imported(list(self.questions.values()), llms, self._notes(chosen), llm_count=len(llms))
 
     def _chosen(self) -> list[tuple[str | None, LLMInfo]]:
-        """The LLMs to import: as the rows name them, with what each is in the recording."""
+        """Return the LLMs to import: the name in the rows, and name and decoding in the recording."""
         infos = [
             LLMInfo(name or "", decoding.get("temperature"), _whole(decoding.get("max_tokens")))
             for name, decoding in self._decoding.items()
@@ -139,7 +139,7 @@ class Rows:
         return SourceLLM(info, pools, counted)
 
     def _ordered(self, draft: _Draft, question: str) -> _Draft:
-        """The CoTs in the order of their numbers, or of the rows where none is numbered."""
+        """Return the CoTs in the order of their numbers, or of the rows where none is numbered."""
         names: list[Any] = [cot.get("sample") for cot in draft.cots]
         if all(name is None for name in names):
             return draft
@@ -167,7 +167,7 @@ class Rows:
         return replace(draft, cots=cots, places=places)
 
     def _all_or_none(self, drafts: Mapping[str, _Draft], name: str, hint: str = "") -> bool:
-        """Whether the CoTs have a value; rows of which only some have it are ambiguous."""
+        """Return whether the CoTs have a value; raise where only some have."""
         have = [
             (name in cot, place)
             for draft in drafts.values()
@@ -185,7 +185,7 @@ class Rows:
     def _notes(self, chosen: Sequence[tuple[str | None, LLMInfo]]) -> list[str]:
         notes = []
         if self._others:
-            notes.append(f"Members that are not understood and were not imported: {examples(self._others)}.")
+            notes.append(f"Unknown members, which were not imported: {examples(self._others)}.")
         notes += [f"{name!r} names no unit; it was read as seconds." for name in sorted(self._without_unit)]
         notes += [
             f"All answers of {name} are null, so they were read from the texts." for name in self._without_answers
@@ -193,13 +193,13 @@ class Rows:
         notes += llm_notes(list(self._drafts), chosen)
         if self._gaps:
             notes.append(
-                f"The sample numbers of {self._gaps} pools have gaps; the samples were numbered anew, in their order."
+                f"The sample numbers of {self._gaps} pools have gaps; the samples were renumbered in their order."
             )
         return notes
 
 
 def _only_null(drafts: Mapping[str, _Draft]) -> bool:
-    """Whether no CoT has an answer, and every one has a text to read it from."""
+    """Return whether no CoT has an answer, and every one has a text to read it from."""
     cots = [cot for draft in drafts.values() for cot in draft.cots]
     return all(cot.get("answer") is None and "text" in cot for cot in cots)
 
@@ -216,13 +216,13 @@ def _sentence(where: str) -> str:
     return where[0].upper() + where[1:]
 
 
-def _agreed(known: _T | None, found: _T | None, what: str, name: str, where: str) -> _T | None:
-    if known is not None and found is not None and known != found:
+def _agreed(known: _T | None, value: _T | None, what: str, name: str, where: str) -> _T | None:
+    if known is not None and value is not None and known != value:
         raise ConflictError(
-            f"Question {name!r} has {what}: {_short(known)} before, and {_short(found)} on {where}. "
+            f"Question {name!r} has {what}: {_short(known)} before, and {_short(value)} on {where}. "
             "Remove one of them or give each its own id."
         )
-    return known if known is not None else found
+    return known if known is not None else value
 
 
 def _short(value: object) -> str:
@@ -249,13 +249,13 @@ def _pool(question: str, draft: _Draft, *, stored: bool, counted: bool) -> Sourc
 
 
 def _column(cots: Sequence[_Cot], name: str) -> list[Any] | None:
-    """The values of a column; `None` where no CoT has one."""
+    """Return the values of a column; `None` where no CoT has one."""
     return [cot.get(name) for cot in cots] if any(name in cot for cot in cots) else None
 
 
 def _sequence_logprobs(cots: Sequence[_Cot]) -> list[float | None] | None:
-    """The log-probability of each CoT: as given, else the sum of its tokens'."""
-    found = [
+    """Return the log-probability of each CoT: as given, else the sum of its tokens'."""
+    sums = [
         cot["sequence_logprob"]
         if "sequence_logprob" in cot
         else math.fsum(cot["token_logprobs"])
@@ -263,15 +263,15 @@ def _sequence_logprobs(cots: Sequence[_Cot]) -> list[float | None] | None:
         else None
         for cot in cots
     ]
-    return found if any(value is not None for value in found) else None
+    return sums if any(value is not None for value in sums) else None
 
 
 def _scores(question: str, cots: Sequence[_Cot]) -> dict[str, ScoreRows]:
-    """By scorer, the CoTs that it gave a score or step scores."""
+    """Return the scores of each scorer."""
     scorers = dict.fromkeys(name for cot in cots for column in ("score", "step_scores") for name in cot.get(column, ()))
-    found = {}
+    scores = {}
     for scorer in scorers:
         pairs = [(cot.get("score", {}).get(scorer), cot.get("step_scores", {}).get(scorer)) for cot in cots]
         scored = [position for position, pair in enumerate(pairs) if pair != (None, None)]
-        found[scorer] = ScoreRows(question, scored, [pairs[i][0] for i in scored], [pairs[i][1] for i in scored])
-    return found
+        scores[scorer] = ScoreRows(question, scored, [pairs[i][0] for i in scored], [pairs[i][1] for i in scored])
+    return scores

@@ -1,4 +1,7 @@
-"""Checks of parsed JSON: the value asked for, or a `SourceError` that says where, what was expected and what was found."""
+"""Checks of parsed JSON: return a value, or raise a `SourceError` with the place, what was expected and what was found.
+
+Every function raises a `SourceError` for a value of another shape.
+"""
 
 from __future__ import annotations
 
@@ -41,25 +44,21 @@ _WORDS: dict[type, str] = {
     type(None): "null",
 }
 LARGEST = 2**31 - 1
-"""Most tokens that are stored."""
+"""Largest token count that can be stored."""
 ADVICE = "Is the format the right one?"
-"""How the sentences of this module end."""
+"""The last sentence of every message of this module."""
 
 
-def refuse(where: str, expected: str, found: object) -> NoReturn:
-    """Raise the sentence that `where` should be `expected`, and what was found instead."""
-    size = f" of {len(found)}" if isinstance(found, list | dict | str) else ""
-    shown = f" {found!r:.60}" if isinstance(found, str | int | float) and not isinstance(found, bool) else ""
-    kind = _WORDS.get(type(found), type(found).__name__)
+def refuse(where: str, expected: str, value: object) -> NoReturn:
+    """Raise that `where` should be `expected`, and what was found instead."""
+    size = f" of {len(value)}" if isinstance(value, list | dict | str) else ""
+    shown = f" {value!r:.60}" if isinstance(value, str | int | float) and not isinstance(value, bool) else ""
+    kind = _WORDS.get(type(value), type(value).__name__)
     raise SourceError(f"{where} should be {expected}; found {kind}{size or shown}. {ADVICE}")
 
 
 def member(record: object, name: str, kind: type[_T], where: str) -> _T:
-    """The value of `name` in a JSON object, which must be of the given type (a bool is no int).
-
-    Raises:
-        SourceError: no object, no such member, or of another type.
-    """
+    """Return the value of `name` in a JSON object; raise unless it has the given type (a bool is not an int)."""
     if not isinstance(record, dict):
         refuse(where, "an object", record)
     if name not in record:
@@ -76,11 +75,7 @@ def _names(record: dict[str, Any]) -> str:
 
 
 def strings(values: list[Any], where: str) -> list[str]:
-    """The texts of a question's samples.
-
-    Raises:
-        SourceError: something that is no text among them.
-    """
+    """Return the texts of a question's samples."""
     texts = [value for value in values if type(value) is str]
     if len(texts) != len(values):
         position, value = next((place, value) for place, value in enumerate(values) if type(value) is not str)
@@ -89,11 +84,7 @@ def strings(values: list[Any], where: str) -> list[str]:
 
 
 def answer_texts(values: list[Any], where: str) -> list[str | None]:
-    """Stored answers as raw answers: text as it is, numbers as decimal keys, true and false as yes and no, null as none.
-
-    Raises:
-        SourceError: a list or an object among them.
-    """
+    """Return stored answers as raw answers: numbers as decimal keys, true and false as yes and no, null as no answer."""
     return [
         value if value is None or type(value) is str else scalar_text(value, f"Answer {position} of {where}")
         for position, value in enumerate(values)
@@ -101,16 +92,12 @@ def answer_texts(values: list[Any], where: str) -> list[str | None]:
 
 
 def gold_text(value: object, where: str) -> str | None:
-    """One answer, in the manner of `answer_texts`."""
+    """Return one gold answer, read like `answer_texts`."""
     return value if value is None or type(value) is str else scalar_text(value, f"The gold answer of {where}")
 
 
 def scalar_text(value: object, where: str) -> str:
-    """One answer as text, in the manner of `answer_texts`.
-
-    Raises:
-        SourceError: null, a list or an object.
-    """
+    """Return one answer as text, read like `answer_texts`."""
     if isinstance(value, str):
         return value
     if isinstance(value, bool):
@@ -121,59 +108,39 @@ def scalar_text(value: object, where: str) -> str:
 
 
 def text(value: object, where: str) -> str:
-    """A text.
-
-    Raises:
-        SourceError: something else.
-    """
+    """Return a text."""
     return value if isinstance(value, str) else refuse(where, "text", value)
 
 
 def number(value: object, where: str) -> float:
-    """A finite number.
-
-    Raises:
-        SourceError: something else, true and false included, or a whole number beyond what a float can hold.
-    """
+    """Return a finite number."""
     if isinstance(value, bool) or not isinstance(value, int | float) or abs(value) > sys.float_info.max:
         refuse(where, "a number", value)
     return float(value)
 
 
 def number_list(value: object, where: str) -> list[float]:
-    """A list of finite numbers.
-
-    Raises:
-        SourceError: something else.
-    """
+    """Return a list of finite numbers."""
     if not isinstance(value, list):
         refuse(where, "a list of numbers", value)
     return [number(each, f"Number {position} in {where}") for position, each in enumerate(value)]
 
 
 def whole_number(value: object, where: str) -> int:
-    """A token count, or a number of a sample, in the manner of `whole`.
-
-    Raises:
-        SourceError: something else.
-    """
-    found = whole(value)
-    return found if found is not None else refuse(where, f"a whole number from 0 to {LARGEST}", value)
+    """Return a token count, or the number of a sample, read like `whole`."""
+    count = whole(value)
+    return count if count is not None else refuse(where, f"a whole number from 0 to {LARGEST}", value)
 
 
 def whole(value: object) -> int | None:
-    """A token count that can be stored, or a number of a sample; sources write some as 12.0. `None` for anything else."""
+    """Return a token count or sample number, which some sources write as 12.0; `None` for anything else."""
     if isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value <= LARGEST and value == int(value):
         return int(value)
     return None
 
 
 def whole_numbers(values: list[Any], where: str) -> list[int]:
-    """The token counts of a question's samples.
-
-    Raises:
-        SourceError: something else than whole numbers.
-    """
+    """Return the token counts of a question's samples."""
     # `Reader` gives finite numbers only, so that int() takes them all.
     numbers = [int(value) for value in values if type(value) is float or type(value) is int]
     if numbers == values and min(numbers, default=0) >= 0 and max(numbers, default=0) <= LARGEST:
@@ -183,14 +150,11 @@ def whole_numbers(values: list[Any], where: str) -> list[int]:
 
 
 def finish_reason(value: object, where: str) -> str:
-    """A finish reason in a recording's words; null is unknown.
+    """Return a finish reason in a recording's words; null is unknown.
 
     Args:
         value: as the source writes it.
         where: for the message, such as "The finish reason of sample 3 of x.json".
-
-    Raises:
-        SourceError: a word that no source is known to write.
     """
     if value is None:
         return "unknown"
@@ -200,14 +164,11 @@ def finish_reason(value: object, where: str) -> str:
 
 
 def identifier(value: object, where: str) -> str:
-    """A question's id: text, or a whole number.
+    """Return a question's id, which may be text or a whole number.
 
     Args:
         value: as the source has it.
         where: for the message, such as "'id' of line 3 of x.jsonl".
-
-    Raises:
-        SourceError: something else.
     """
     if type(value) is str and value:
         return value
@@ -217,14 +178,11 @@ def identifier(value: object, where: str) -> str:
 
 
 def choices_of(value: object, where: str) -> tuple[tuple[str, str], ...]:
-    """The options of a question.
+    """Return the options of a question.
 
     Args:
         value: a list of `{"label", "text"}`, a list of texts (whose labels are A, B, C, ...), or `{"label": [], "text": []}`.
         where: for the messages, such as "'choices' of line 3 of x.jsonl".
-
-    Raises:
-        SourceError: another shape, or a label that comes twice.
     """
     if isinstance(value, dict):
         value = _zipped(member(value, "label", list, where), member(value, "text", list, where), where)

@@ -1,4 +1,4 @@
-"""What an importer makes of a foreign file: plain columns, before answers are made canonical and tokens are counted."""
+"""What an importer reads from a file: plain columns, before answers are normalised and tokens counted."""
 
 from __future__ import annotations
 
@@ -41,17 +41,17 @@ FINISH_REASON_WORDS = {
     "run_expired": "error",
     "run_failed": "error",
 }
-"""Finish reasons that sources write, and what each is called in a recording (OpenAI's chat words, `error`, `unknown`)."""
+"""Finish reasons of sources, and their names in a recording (OpenAI's chat words, `error`, `unknown`)."""
 
 
 @dataclass(frozen=True, slots=True)
 class SourceQuestion:
-    """One question as a source, or a questions file, has it.
+    """One question of a source or a questions file.
 
     Attributes:
         id: unique within the dataset.
-        text: `None` where the source has only the id; empty where nobody has the text.
-        gold: as the source writes it; a number is written as its decimal key; `None` where there is none.
+        text: `None` where the source has only the id; empty where the text is not known.
+        gold: as the source writes it, a number as its decimal key; `None` where there is none.
         choices: (label, text) of each option.
     """
 
@@ -70,7 +70,7 @@ class Prompt:
 
     @classmethod
     def of(cls, text: str) -> Prompt:
-        """A request of one user message."""
+        """Return a request of one user message."""
         return cls(orjson.dumps([{"role": "user", "content": text}]).decode(), text)
 
 
@@ -86,7 +86,7 @@ class SourcePool:
         prompt: the request; `None` where the source does not have it.
         prompt_tokens: of the request, as stored; `None` where the source does not have them.
         extra, reasoning, sequence_logprobs, token_logprobs, token_confidences: as in `feval.recording.PoolRows`.
-        scores: what the source says each scorer gave, by the scorer's name.
+        scores: by the scorer's name.
     """
 
     texts: Sequence[str | None]
@@ -125,9 +125,9 @@ class Imported:
     Attributes:
         questions: in the order of the recording.
         llms: may be a generator, which reads one LLM at a time; each can be read once.
-        notes: sentences for the manifest about what was unusual; complete once every pool of every LLM was read.
+        notes: sentences for the manifest about what was unusual; complete once every pool was read.
         system_prompt: as sent to the LLMs; `None` where none was, or the source does not say.
-        llm_count: how many LLMs there are.
+        llm_count: number of LLMs.
     """
 
     questions: list[SourceQuestion]
@@ -139,15 +139,15 @@ class Imported:
 
 @dataclass(frozen=True, slots=True)
 class ImportRequest:
-    """What the user asked of an importer.
+    """The user's options for an importer.
 
     Attributes:
         dataset: id of the dataset.
-        llms: names of LLMs; empty where none was named.
-        questions: of the questions file, in its order; `None` where no file was given.
-        keep_duplicates: keep samples that a known fault of the source stored twice.
-        temperature: of the decoding; `None` where it is not known.
-        max_tokens: limit on output tokens; `None` where it is not known.
+        llms: names of LLMs; empty for none.
+        questions: of the questions file, in its order; `None` without one.
+        keep_duplicates: keep samples that the source is known to have stored twice.
+        temperature: of the decoding; `None` where not known.
+        max_tokens: limit on output tokens; `None` where not known.
     """
 
     dataset: str
@@ -158,7 +158,7 @@ class ImportRequest:
     max_tokens: int | None = None
 
     def the_llm(self, source: str) -> LLMInfo:
-        """The one LLM of a source that does not name it.
+        """Return the one LLM of a source that does not name it.
 
         Raises:
             UsageError: none was named, or several were.
@@ -166,39 +166,39 @@ class ImportRequest:
         if len(self.llms) != 1:
             given = f"{len(self.llms)} were given" if self.llms else "none was given"
             raise UsageError(
-                f"{source} holds the CoTs of one LLM and does not name it, and {given}; pass its name, --llm NAME."
+                f"{source} has the CoTs of one LLM and does not name it, and {given}; pass its name, --llm NAME."
             )
         return self.llm_info(self.llms[0])
 
     def llm_info(self, name: str) -> LLMInfo:
-        """An LLM under the decoding that the user stated."""
+        """Return an LLM under the decoding that the user stated."""
         return LLMInfo(name, self.temperature, self.max_tokens)
 
-    def llm_of(self, source: str, found: LLMInfo) -> LLMInfo:
-        """The one LLM of a source that says something of it.
+    def llm_of(self, source: str, info: LLMInfo) -> LLMInfo:
+        """Return the one LLM of a source that states its name or decoding.
 
         Args:
             source: for the messages.
-            found: as the source has it; its name is empty where the source does not name it. A name that the user gave wins.
+            info: as the source has it; its name is empty where the source does not name it. A name that the user gave wins.
 
         Raises:
             UsageError: nobody names it, or several names were given.
             SourceError: user and source state another decoding.
         """
-        name = found.name if found.name and not self.llms else self.the_llm(source).name
+        name = info.name if info.name and not self.llms else self.the_llm(source).name
         for key in ("temperature", "max_tokens"):
-            asked, stored = getattr(self, key), getattr(found, key)
-            if None not in (asked, stored) and asked != stored:
-                raise SourceError(f"{source} says {key} {stored}, and {asked} was given; leave the option out.")
+            option, stored = getattr(self, key), getattr(info, key)
+            if None not in (option, stored) and option != stored:
+                raise SourceError(f"{source} says {key} {stored}, and {option} was given; leave the option out.")
         return replace(
-            found,
+            info,
             name=name,
-            temperature=self.temperature if found.temperature is None else found.temperature,
-            max_tokens=self.max_tokens if found.max_tokens is None else found.max_tokens,
+            temperature=self.temperature if info.temperature is None else info.temperature,
+            max_tokens=self.max_tokens if info.max_tokens is None else info.max_tokens,
         )
 
-    def chosen_llms(self, source: str, found: Sequence[LLMInfo]) -> list[tuple[str, LLMInfo]]:
-        """The LLMs to take from a source that names its LLMs: the name in the source of each, and what is recorded.
+    def chosen_llms(self, source: str, infos: Sequence[LLMInfo]) -> list[tuple[str, LLMInfo]]:
+        """Return the LLMs to take from a source that names its LLMs: the name in the source, and what is recorded.
 
         A name that the user gave chooses among several LLMs, and renames a single one.
 
@@ -206,9 +206,9 @@ class ImportRequest:
             UnknownNameError: an LLM was named that the source, which holds several, does not name.
             SourceError: user and source state another decoding.
         """
-        if len(found) == 1 and len(self.llms) < 2:
-            return [(found[0].name, self.llm_of(source, found[0]))]
-        names = {llm.name: llm for llm in found}
+        if len(infos) == 1 and len(self.llms) < 2:
+            return [(infos[0].name, self.llm_of(source, infos[0]))]
+        names = {llm.name: llm for llm in infos}
         for name in self.llms:
             if name not in names:
                 raise UnknownNameError.of(
@@ -221,21 +221,23 @@ class ImportRequest:
         return [(name, alone.llm_of(source, names[name])) for name in self.llms or names]
 
     def question_id(self, row: int) -> str:
-        """Id of the question in a row of the upstream dataset, counted from 0."""
+        """Return the id of the question in a row of the upstream dataset, counted from 0."""
         return f"{self.dataset}/{row}"
 
 
-def llm_notes(found: Sequence[str | None], chosen: Sequence[tuple[str | None, LLMInfo]]) -> list[str]:
-    """Say which LLMs of a source were left out or renamed.
+def llm_notes(names: Sequence[str | None], chosen: Sequence[tuple[str | None, LLMInfo]]) -> list[str]:
+    """Return notes on LLMs of a source that were left out or renamed.
 
     Args:
-        found: as the source names them; empty or `None` where it does not.
-        chosen: as `ImportRequest.chosen_llms` gives them.
+        names: as the source names them; empty or `None` where it does not.
+        chosen: from `ImportRequest.chosen_llms`.
     """
-    left_out = ", ".join(name for name in found if name and name not in dict(chosen))
-    notes = [f"The source also has CoTs of {left_out:.400}, which were left out, as asked."] if left_out else []
+    left_out = ", ".join(name for name in names if name and name not in dict(chosen))
+    notes = [f"The source also has CoTs of {left_out:.400}, which were left out, as requested."] if left_out else []
     renamed = [(name, info.name) for name, info in chosen if name and name != info.name]
-    return notes + [f"The source calls the LLM {name!r}; it was recorded as {to!r}, as asked." for name, to in renamed]
+    return notes + [
+        f"The source calls the LLM {name!r}; it was recorded as {to!r}, as requested." for name, to in renamed
+    ]
 
 
 @dataclass(frozen=True, slots=True)
@@ -243,12 +245,14 @@ class Importer:
     """One foreign format.
 
     Attributes:
-        name: as `feval import` takes it.
+        name: the argument of `feval import`.
         title: what it reads, for people.
-        read: from a file to columns. Raises `SourceError` and its like, never anything else.
+        read: reads a file, which may be compressed by gzip, into columns. Raises nothing but `FevalError`: `SourceError` (broken,
+            empty, hostile or of another shape), `ConflictError` (it contradicts itself), `UsageError` (the LLM's name or the
+            questions are missing), `UnknownNameError` (it has no such LLM).
         upstream_answer: for a source that stores no answers, the extraction its authors publish: what `verbatim` means
             there. `None` where answers are stored.
-        beside: the files that belong to a source and are read with it, of those that exist; `None` where a source is one file.
+        beside: returns the existing files that belong to a source and are read with it; `None` where a source is one file.
     """
 
     name: str

@@ -1,4 +1,40 @@
-"""Publishing a recording: its page, its picture, what must not leave the house, and the release that is pushed.
+"""Publishing a recording: its page and picture, the search for secrets, and the release that is pushed.
 
-`release` puts them together; nothing here opens a connection but through `feval.hub`.
+`release` puts them together; connections are opened by `feval.hub` alone. Names are loaded when first used.
 """
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from feval.lazy import lazy_names
+
+if TYPE_CHECKING:
+    from feval.publish.card import PICTURE
+    from feval.publish.markdown import size
+    from feval.publish.release import Changes, Release, Seen, changes, look, prepare, prepare_results, push
+    from feval.publish.scan import Finding
+
+__all__ = [
+    "PICTURE",
+    "Changes",
+    "Finding",
+    "Release",
+    "Seen",
+    "changes",
+    "look",
+    "prepare",
+    "prepare_results",
+    "push",
+    "size",
+]
+
+__getattr__, __dir__ = lazy_names(
+    __name__,
+    {
+        "card": ("PICTURE",),
+        "markdown": ("size",),
+        "release": ("Changes", "Release", "Seen", "changes", "look", "prepare", "prepare_results", "push"),
+        "scan": ("Finding",),
+    },
+)

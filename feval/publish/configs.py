@@ -1,9 +1,8 @@
 """What a recording looks like to `datasets` and to the Hub's viewer: configurations, splits and features.
 
-A configuration has one schema, whatever split is loaded: `datasets` takes the columns of the first file for those of all. The
-Parquet files of a recording do not say whose rows they hold; their paths do. So there is one configuration for each dataset and
-part (`gsm8k` for its samples, `gsm8k-questions`, `gsm8k-requests`, `gsm8k-texts` and, where there are any, `-reasoning`,
-`-logprobs` and `-scores`), with one split for each LLM.
+A configuration has one schema for all its splits: `datasets` assumes that every file has the columns of the first. So there is
+one configuration for each dataset and part (`gsm8k` for its samples, `gsm8k-questions`, `gsm8k-requests`, `gsm8k-texts` and,
+where there are any, `-reasoning`, `-logprobs` and `-scores`), with one split for each LLM.
 """
 
 from __future__ import annotations
@@ -11,10 +10,12 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
-from dataclasses import field as own_field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
 
 from feval.errors import DamagedRecordingError
 from feval.recording import Recording
@@ -37,12 +38,12 @@ class Split:
     Attributes:
         name: letters, digits, "_" and "." between them.
         path: in the recording.
-        rows: how many.
-        file_bytes: of the file.
-        arrow_bytes: of its rows in memory.
+        rows: number of rows.
+        file_bytes: size of the file.
+        arrow_bytes: size of its rows in memory.
         llm: whose rows; `None` for questions.
         scorer: for scores.
-        nulls: column -> how many of its values are missing, for columns that miss some.
+        nulls: column -> number of missing values, for columns with any.
     """
 
     name: str
@@ -52,7 +53,7 @@ class Split:
     arrow_bytes: int
     llm: str | None = None
     scorer: str | None = None
-    nulls: Mapping[str, int] = own_field(default_factory=dict)
+    nulls: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +64,7 @@ class Config:
         name: such as "gsm8k" or "gsm8k-texts".
         dataset: id of the dataset.
         part: "samples", "questions", ...
-        features: as the front matter of a dataset card spells them.
+        features: as in the front matter of a dataset card.
         splits: with at least a row each.
     """
 
@@ -75,7 +76,7 @@ class Config:
 
 
 def configs_of(recording: Recording) -> list[Config]:
-    """Every configuration of a recording, samples first; what holds no row is left out, for `datasets` loads no empty file.
+    """Return every configuration of a recording that has rows, samples first; `datasets` does not load empty files.
 
     Raises:
         DamagedRecordingError: a Parquet file cannot be read.
@@ -93,7 +94,7 @@ def configs_of(recording: Recording) -> list[Config]:
 
 
 def split_names(recording: Recording) -> dict[str, str]:
-    """LLM -> the name of its split in every configuration, made of the letters that `datasets` allows."""
+    """Return LLM -> the name of its split in every configuration, with the characters that `datasets` allows."""
     names = _Names(_RESERVED)
     return {llm: names.take(_split_name(llm), "_") for llm in recording.manifest.llms}
 
@@ -101,7 +102,7 @@ def split_names(recording: Recording) -> dict[str, str]:
 def _parts(
     recording: Recording, dataset: str, splits: Mapping[str, str]
 ) -> dict[str, list[tuple[str, str, str | None, str | None]]]:
-    """Part -> (name of the split, path, LLM, scorer) of each file, the samples first."""
+    """Return part -> (name of the split, path, LLM, scorer) of each file, the samples first."""
     parts: dict[str, list[tuple[str, str, str | None, str | None]]] = {
         "samples": [],
         "questions": [("questions", file_path("questions", dataset), None, None)],
@@ -120,22 +121,19 @@ def _config(
     recording: Recording, name: str, dataset: str, part: str, files: Iterable[tuple[str, str, str | None, str | None]]
 ) -> Config | None:
     names, splits, schema = _Names(), [], None
-    for wanted, path, llm, scorer in files:
+    for split, path, llm, scorer in files:
         record = recording.file_record(path)
         if record["rows"]:
-            own, arrow_bytes, nulls = _looked_at(recording.path / path)
+            own, arrow_bytes, nulls = _measured(recording.path / path)
             schema = schema or own
             splits.append(
-                Split(names.take(wanted, "_"), path, record["rows"], record["bytes"], arrow_bytes, llm, scorer, nulls)
+                Split(names.take(split, "_"), path, record["rows"], record["bytes"], arrow_bytes, llm, scorer, nulls)
             )
     return None if schema is None else Config(name, dataset, part, list(_features(schema)), tuple(splits))
 
 
-def _looked_at(path: Path) -> tuple[Any, int, dict[str, int]]:
-    """Schema of a Parquet file, what its rows take in memory, and how much is missing, one row group at a time."""
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
+def _measured(path: Path) -> tuple[Any, int, dict[str, int]]:
+    """Return a Parquet file's schema, the size of its rows in memory, and its missing values by column."""
     try:
         with open_regular(path) as source, pq.ParquetFile(source) as file:
             size, nulls = 0, Counter[str]()
@@ -151,15 +149,13 @@ def _looked_at(path: Path) -> tuple[Any, int, dict[str, int]]:
 
 
 def _features(fields: Iterable[Any]) -> Iterator[dict[str, Any]]:
-    """Arrow fields as the front matter has them: `dtype` for plain ones, `list` and `struct` for what nests."""
-    import pyarrow as pa
-
-    for field in fields:
-        if pa.types.is_list(field.type):
-            item = field.type.value_type
-            yield {"name": field.name, "list": list(_features(item)) if pa.types.is_struct(item) else _dtype(item)}
+    """Yield Arrow fields as the front matter has them: `dtype` for plain ones, `list` for nested ones."""
+    for column in fields:
+        if pa.types.is_list(column.type):
+            item = column.type.value_type
+            yield {"name": column.name, "list": list(_features(item)) if pa.types.is_struct(item) else _dtype(item)}
         else:
-            yield {"name": field.name, "dtype": _dtype(field.type)}
+            yield {"name": column.name, "dtype": _dtype(column.type)}
 
 
 def _dtype(kind: Any) -> str:
@@ -167,22 +163,22 @@ def _dtype(kind: Any) -> str:
 
 
 def _split_name(llm: str) -> str:
-    """An LLM's name with the letters that `datasets` allows in the names of splits."""
+    """Return an LLM's name with the characters that `datasets` allows in names of splits."""
     words = _NOT_IN_SPLITS.sub("_", llm)
     return re.sub(r"\.{2,}", ".", words).strip("._") or "llm"
 
 
 class _Names:
-    """Names that differ from each other, also on a disk that does not tell "A" from "a"."""
+    """Distinct names, also on a disk that does not tell "A" from "a"."""
 
     def __init__(self, taken: Iterable[str] = ()) -> None:
         self._taken = {name.casefold() for name in taken}
 
-    def take(self, wanted: str, joint: str = "-") -> str:
-        """The name that was wanted, or that with a number behind it."""
-        name, number = wanted, 1
+    def take(self, base: str, joint: str = "-") -> str:
+        """Return the name, or the name with a number where it is taken."""
+        name, number = base, 1
         while name.casefold() in self._taken:
             number += 1
-            name = f"{wanted}{joint}{number}"
+            name = f"{base}{joint}{number}"
         self._taken.add(name.casefold())
         return name

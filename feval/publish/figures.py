@@ -1,4 +1,4 @@
-"""The numbers on a recording's page: what was recorded of each LLM on each dataset, how right it is, what is missing.
+"""The numbers on a recording's page: for each LLM and dataset, what was recorded, how accurate it is, what is missing.
 
 Accuracy is computed as `feval curve` does: one call is the curve's first point, the vote of all recorded CoTs its last one where
 every question has as many.
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -19,19 +19,16 @@ from feval.cards.schema import FINISH_REASONS
 from feval.estimators.counts import vote_counts
 from feval.estimators.inference.intervals import accuracy_interval
 from feval.estimators.votes.plurality import LARGEST_POOL
-from feval.evaluation.curves import self_consistency_curve
+from feval.evaluation.curves import Curve, self_consistency_curve
 from feval.recording import Recording
 from feval.replay import LLM, Dataset
 from feval.replay.loading import load
 from feval.report import pictures
 
-if TYPE_CHECKING:
-    from feval.evaluation.curves import Curve
-
 __all__ = ["Accuracy", "PairFigures", "figures_of", "picture"]
 
 MOST_COTS = 40
-"""Where the curves of the picture end."""
+"""CoTs per question at which the curves of the picture end."""
 
 _SEED = 0
 _UNKNOWN = FINISH_REASONS.index("unknown")
@@ -56,16 +53,16 @@ class PairFigures:
         dataset: its id.
         llm: its name.
         questions: of the dataset.
-        asked: of those, how many have a CoT at least; dollars are means over them, accuracies over those with a gold.
-        cots: in all.
-        smallest: CoTs of the question asked that has the fewest.
-        largest: of the question that has the most.
+        asked: how many of them have at least one CoT; dollars are means over these, accuracies over those with a gold.
+        cots: number of CoTs.
+        smallest: fewest CoTs of a question that was asked.
+        largest: most CoTs of a question.
         counter: who counted the tokens.
         output_tokens: per CoT, the mean; `None` without CoTs.
         no_answer: share of CoTs without an answer; `None` without CoTs.
         truncated: share cut off at the limit on output tokens, of the CoTs whose end is known; `None` where no end is known.
         withheld: share that a content filter stopped or the provider failed on, likewise.
-        unknown: share of the CoTs of which it is not known how they ended; `None` without CoTs.
+        unknown: share of CoTs whose end is not known; `None` without CoTs.
         single: accuracy of one call; `None` where the dataset has no golds.
         vote: accuracy of the plurality of all recorded CoTs, ties broken by lot.
         usd_single: mean USD per question of one call; `None` without a price or prompt tokens.
@@ -92,7 +89,7 @@ class PairFigures:
 
 
 def figures_of(recording: Recording) -> list[PairFigures]:
-    """The figures of every LLM on every dataset, in recorded order.
+    """Return the figures of every LLM on every dataset, in recorded order.
 
     Raises:
         RecordingError: the votes of a dataset cannot be read.
@@ -105,7 +102,7 @@ def figures_of(recording: Recording) -> list[PairFigures]:
 
 
 def _loaded(recording: Recording, dataset: str, llms: Sequence[str]) -> tuple[Dataset, list[LLM]]:
-    """The LLMs with dollars where the recording's price list is known, and without where it is not."""
+    """Return the dataset and LLMs, with dollars where the recording's price list is known."""
     priced = recording.manifest.prices in {*price_ids(), "none"}
     return load(dataset, llms, recording, seed=_SEED, prices=None if priced else "none")
 
@@ -144,7 +141,7 @@ def _figures(dataset: Dataset, llm: LLM) -> PairFigures:
 
 
 def _accuracies(dataset: Dataset, llm: LLM, asked: npt.NDArray[np.intp]) -> tuple[Accuracy | None, Accuracy | None]:
-    """Of one call and of the full vote, over the questions that have a gold."""
+    """Return the accuracies of one call and of the full vote, over the questions that have a gold."""
     rows = asked[dataset.gold[asked] >= 0]
     if not len(rows):
         return None, None
@@ -159,7 +156,7 @@ def _accuracies(dataset: Dataset, llm: LLM, asked: npt.NDArray[np.intp]) -> tupl
 
 
 def _lead_share(gold: npt.NDArray[np.int64], rivals: npt.NDArray[np.int64]) -> Floats:
-    """[Q] probability that the plurality of the whole pool is the gold: its share of the lead."""
+    """Return [Q] probability that the plurality of the whole pool is the gold: its share of the lead."""
     most = np.maximum(gold, rivals.max(axis=1, initial=0))
     leaders = 1 + (rivals == most[:, None]).sum(axis=1)
     share: Floats = np.where((gold == most) & (most > 0), 1.0 / leaders, 0.0)
@@ -177,7 +174,7 @@ def _dollars(llm: LLM, asked: npt.NDArray[np.intp]) -> tuple[float | None, float
 
 
 def _ends(llm: LLM) -> tuple[float | None, float | None, float | None]:
-    """Shares of the CoTs whose end is known that were cut off, and that were withheld or failed; share of unknown ends."""
+    """Return shares cut off, and withheld or failed, of CoTs whose end is known; and the share of unknown ends."""
     finish = llm.pool.finish[llm.pool.codes != -2]
     counts = np.bincount(finish, minlength=len(FINISH_REASONS))
     known = int(counts.sum() - counts[_UNKNOWN])
@@ -189,9 +186,9 @@ def _ends(llm: LLM) -> tuple[float | None, float | None, float | None]:
 
 
 def picture(recording: Recording) -> bytes | None:
-    """Cost against accuracy of votes, a line for each LLM: one picture of one dataset, or a panel for each.
+    """Return a PNG of cost against accuracy of votes, a line for each LLM, a panel for each dataset.
 
-    LLMs that some question has no CoT of, or more than exact curves reach, and datasets without golds are left out; `None` where
+    LLMs without CoTs of some question, or with more than exact curves take, and datasets without golds are left out; `None` where
     nothing is left.
     """
     panels = [curves for dataset in recording.dataset_ids() if (curves := list(_curves(recording, dataset)))]
@@ -203,7 +200,6 @@ def picture(recording: Recording) -> bytes | None:
 
 
 def _curves(recording: Recording, dataset: str) -> Iterable[Curve]:
-
     pairs: dict[tuple[str, str], dict[str, Any]] = recording.manifest.pairs
     names = [llm for llm in recording.llm_names(dataset) if _has_curve(pairs[dataset, llm])]
     if not names or not recording.manifest.datasets[dataset].get("with_gold"):
@@ -216,5 +212,4 @@ def _curves(recording: Recording, dataset: str) -> Iterable[Curve]:
 
 
 def _has_curve(pair: Mapping[str, Any]) -> bool:
-
     return bool(pair["smallest_pool"] > 0 and pair["largest_pool"] <= LARGEST_POOL)

@@ -23,33 +23,35 @@ _HUB_ID = re.compile(r"[a-z0-9][a-z0-9.-]{1,40}")
 
 
 def is_licence(text: str) -> bool:
-    """Whether it has the form of the Hub's identifiers."""
+    """Return whether a text has the form of the Hub's licence identifiers."""
     return _HUB_ID.fullmatch(text) is not None
 
 
 def check_licence(licence: str) -> str:
-    """Refuse what the Hub could not take for a licence.
+    """Return a licence; raise where it does not have the form of the Hub's identifiers.
 
     Raises:
-        UsageError: it is no identifier such as "odbl" or "cc-by-4.0".
+        UsageError: it is not an identifier such as "odbl" or "cc-by-4.0".
     """
     if not is_licence(licence):
-        raise UsageError(f"The Hub spells licences as in odbl, cc-by-4.0 or mit; {licence!r:.60} is none of these.")
+        raise UsageError(
+            f"The Hub spells licences as in odbl, cc-by-4.0 or mit; {licence!r:.60} does not look like one."
+        )
     return licence
 
 
 def licence_name(licence: str) -> str:
-    """For people."""
+    """Return a licence's name for people."""
     return _KNOWN[licence][0] if licence in _KNOWN else licence
 
 
 def licence_url(licence: str) -> str | None:
-    """Where its text is; `None` where feval does not know."""
+    """Return where a licence's text is; `None` where feval does not know."""
     return _KNOWN[licence][1] if licence in _KNOWN else None
 
 
 def notice(title: str, licence: str) -> str:
-    """The file LICENSE of a release: the notice that section 4.2 of the ODbL asks for, or that of another licence."""
+    """Return the file LICENSE of a release: the notice that section 4.2 of the ODbL asks for, or that of another licence."""
     url = licence_url(licence)
     where = f", whose text is at {url}" if url else ""
     contents = (

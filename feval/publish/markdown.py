@@ -1,4 +1,4 @@
-"""Markdown from pieces that come from outside: tables, folded lines, fences that nothing in them can close."""
+"""Markdown from untrusted text: tables, folded sections, fences that nothing in them can close."""
 
 from __future__ import annotations
 
@@ -10,7 +10,10 @@ from collections.abc import Iterable, Sequence
 from feval.recording.layout import readme
 from feval.report.text import visible
 
-__all__ = ["code", "cut", "fenced", "folded", "listed", "plain", "python_text", "share", "shell_word", "size", "table"]
+__all__ = [
+    "UNBROKEN", "bullets", "code", "cut", "fenced", "folded", "listed", "plain", "python_text", "share", "shell_word", "size",
+    "table",
+]  # fmt: skip
 
 
 _NUMBER = re.compile(
@@ -18,59 +21,73 @@ _NUMBER = re.compile(
 )
 
 
-def table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
-    """A table; columns of numbers stand to the right."""
+UNBROKEN = "\u00a0"
+"""A blank at which no line breaks."""
+
+_MOST_BULLETS = 12
+
+
+def table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """Return a table; columns of numbers are aligned to the right."""
     body = [list(row) for row in rows]
     right = [
         all(_NUMBER.fullmatch(row[n]) for row in body) and any(re.search(r"\d", row[n]) for row in body)
         for n in range(len(header))
     ]
     line = " | ".join("---:" if is_number and n else "---" for n, is_number in enumerate(right))
-    return [f"| {' | '.join(header)} |", f"| {line} |", *(f"| {' | '.join(row)} |" for row in body)]
+    return "\n".join([f"| {' | '.join(header)} |", f"| {line} |", *(f"| {' | '.join(row)} |" for row in body)])
+
+
+def bullets(heading: str, items: Sequence[str]) -> str:
+    """Return a bullet list under a line of text, folded where it is long; "" without items."""
+    lines = "\n".join(f"- {item}" for item in items)
+    if not items:
+        return ""
+    return f"{heading}\n\n{lines}" if len(items) <= _MOST_BULLETS else folded(heading, lines)
 
 
 def code(text: str) -> str:
-    """A name as a code span, with what could reorder or hide characters spelled out."""
+    """Return a name as a code span; characters that hide or reorder others are spelled out."""
     return readme.code(visible(text))
 
 
 def plain(text: str) -> str:
-    """Words without markup, on one line, with what could reorder or hide characters spelled out."""
+    """Return words without markup, on one line; characters that hide or reorder others are spelled out."""
     return readme.plain(visible(text))
 
 
-def folded(summary: str, lines: Sequence[str]) -> list[str]:
-    """Lines that appear on a click; `summary` is HTML."""
-    return ["<details>", f"<summary>{summary}</summary>", "", *lines, "", "</details>"]
+def folded(summary: str, body: str) -> str:
+    """Return a section that opens on a click; `summary` is HTML."""
+    return f"<details>\n<summary>{summary}</summary>\n\n{body}\n\n</details>"
 
 
-def fenced(text: str) -> list[str]:
-    """Text as it is, in a fence that nothing in it can close."""
+def fenced(text: str) -> str:
+    """Return text as it is, in a fence that nothing in it can close."""
     lines = [visible(line) for line in text.replace("\r\n", "\n").replace("\r", "\n").replace("\t", "    ").split("\n")]
     fence = "`" * max(3, 1 + max((len(run) for run in re.findall("`+", text)), default=0))
-    return [f"{fence}text", *lines, fence]
+    return "\n".join([f"{fence}text", *lines, fence])
 
 
 def cut(text: str, most: int) -> str:
-    """The beginning of a text, with dots where something is left out."""
+    """Return the beginning of a text, with dots where something is left out."""
     return text if len(text) <= most else f"{text[:most].rstrip()} …"
 
 
 def listed(names: Iterable[str]) -> str:
-    """One name at least, as in "a, b and c"."""
+    """Return at least one name as in "a, b and c"."""
     *first, last = list(names)
     return f"{', '.join(first)} and {last}" if first else last
 
 
 def share(value: float | None) -> str:
-    """A share as a percentage; nothing known is a dash, and what is rounded away is not called nothing."""
+    """Return a share as a percentage; unknown is a dash, and a share that rounds to zero is not shown as zero."""
     if value is None:
         return "-"
     return "0 %" if value == 0 else "< 0.01 %" if value < 1e-4 else f"{100 * value:.2f} %"
 
 
 def size(number: int) -> str:
-    """Bytes, with three digits."""
+    """Return a number of bytes in words, with three digits."""
     value = float(number)
     for unit in ("bytes", "kB", "MB"):
         if value < 999.5:
@@ -80,10 +97,10 @@ def size(number: int) -> str:
 
 
 def python_text(text: str) -> str:
-    """A Python string, on one line."""
+    """Return a Python string literal on one line."""
     return json.dumps(text, ensure_ascii=False) if text.isprintable() else ascii(text)
 
 
 def shell_word(text: str) -> str:
-    """A word for a shell."""
+    """Return a word quoted for a shell."""
     return shlex.quote(visible(text))

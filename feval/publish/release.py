@@ -1,12 +1,12 @@
-"""A release: the files of a recording with its page, its picture and its licence, searched, compared with the Hub, and pushed.
+"""A release: a recording with its page, picture and licence, searched for secrets, compared with the Hub, and pushed.
 
     seen = look("org/name")
-    release = prepare("my-recording", "org/name", seen)
+    release = prepare("my-recording", seen)
     changes(release)                                            # what a push would do
     push(release)                                               # one commit
 
-The manifest of a release is the recording's without its README.md: a page on the Hub is edited by people, and nothing that feval
-computes rests on it. Content, leaves and recording hash are the same.
+The manifest of a release leaves README.md out, since people edit the page on the Hub and nothing that feval computes rests on it.
+Content, leaves and recording hash are the same.
 """
 
 from __future__ import annotations
@@ -17,19 +17,20 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import pyarrow.parquet as pq
+
 from feval.errors import CardError, ConflictError, HubError, ReleaseError
+from feval.hub import open_place
 from feval.hub.commits import Pushed, RepoState, push_files, state
 from feval.hub.pages import read_page
-from feval.hub.places import open_place
-from feval.publish.card import card, default_title
+from feval.publish.card import PICTURE, Page, card, default_title
 from feval.publish.configs import MOST_SPLITS, Config, configs_of
 from feval.publish.figures import figures_of, picture
-from feval.publish.front import EarlierMatter, earlier_matter
+from feval.publish.front_matter import EarlierMatter, earlier_matter
 from feval.publish.licences import check_licence, notice
-from feval.publish.page import PICTURE, Page
+from feval.publish.owner_section import check_words, own_words
 from feval.publish.results import FOLDER, described, result_files
 from feval.publish.scan import Scan, scan
-from feval.publish.words import check_words, own_words
 from feval.recording import Recording
 from feval.recording.layout.format import MANIFEST, README, is_beside
 from feval.recording.verify import open_sound
@@ -39,7 +40,7 @@ __all__ = ["Changes", "Release", "Seen", "changes", "look", "prepare", "prepare_
 
 _LICENCE = "LICENSE"
 _PARTS = ("questions/", "requests/", "samples/", "texts/", "reasoning/", "logprobs/", "scores/", "votes/")
-"""Folders of a repository that are a recording's alone."""
+"""Folders of a repository that belong to a recording alone."""
 _MOST_FILES, _MOST_IN_FOLDER = 100_000, 10_000
 _MOST_GROUP_BYTES = 100 * 10**6
 _MOST_SHOWN = 5
@@ -47,11 +48,11 @@ _MOST_SHOWN = 5
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """A repository as it was looked at before a release.
+    """A repository as it was before a release.
 
     Attributes:
         repo_id: "namespace/name".
-        state: `None` where there is no such repository, or none to be seen.
+        state: `None` where there is no such repository, or it is hidden.
         page: its README.md; `None` where there is none.
     """
 
@@ -69,10 +70,10 @@ class Release:
         title: for people.
         recording_hash: of the content.
         files: path in the repository -> a file, or bytes.
-        scan: what the search found.
+        scan: what the search for secrets found.
         tag: name for the commit; `None` for none.
-        notes: what somebody should know, in sentences.
-        owns: beginnings of the paths that are this release's alone; what else lies there is of an earlier one.
+        notes: what the user should know, in sentences.
+        owns: beginnings of the paths that belong to the release alone; other files there are from an earlier one.
     """
 
     seen: Seen
@@ -108,14 +109,14 @@ class Changes:
 
 
 def look(repo_id: str, *, endpoint: str | None = None) -> Seen:
-    """Look at a repository and its page.
+    """Return a repository's state and page.
 
     Raises:
         UsageError: no repository can have that name.
         HubError: the Hub does not answer.
     """
-    found = state(repo_id, endpoint=endpoint)
-    return Seen(repo_id, found, None if found is None else read_page(found, endpoint=endpoint))
+    now = state(repo_id, endpoint=endpoint)
+    return Seen(repo_id, now, None if now is None else read_page(now, endpoint=endpoint))
 
 
 def prepare(
@@ -131,25 +132,25 @@ def prepare(
     results: Sequence[Path] = (),
     progress: Callable[[int, int], None] | None = None,
 ) -> Release:
-    """Make a release of a recording; nothing is sent, and the recording stays as it is.
+    """Return a release of a recording; nothing is sent, and the recording is not changed.
 
     Args:
         folder: of the recording.
         seen: the repository it goes to, from `look`.
         title: for people; `None` keeps that of the earlier page, or makes one of datasets and LLMs.
-        licence: of the collection, as the Hub spells it; `None` keeps that of the earlier page, or is the ODbL.
+        licence: of the collection, as the Hub spells it; `None` keeps that of the earlier page, or takes the ODbL.
         languages: codes such as "en"; empty keeps those of the earlier page.
         words: the owner's section; `None` keeps what the page in the repository has, or that in the folder.
-        tag: the release's, for the examples on the page.
+        tag: of the release, named by the examples on the page.
         allow: exceptions for the search, see `feval.publish.scan.scan`.
         results: folders or files to put beside the recording, see `feval.publish.results.result_files`.
         progress: called with (files searched, files in all).
 
     Raises:
-        DamagedRecordingError: the recording is not sound.
+        DamagedRecordingError: the recording is damaged.
         ConflictError, UsageError: results that do not belong to it, see `result_files`.
         CardError: an earlier page would be lost.
-        ReleaseError: there are more files than the Hub takes. What the search found does not raise here: `Scan.require_clean`.
+        ReleaseError: there are more files than the Hub takes. Findings do not raise here, but in `Scan.require_clean`.
     """
     if licence is not None:
         check_licence(licence)
@@ -184,9 +185,11 @@ def prepare(
     }
     _check_limits(files)
     names = {*recording.manifest.llms, *recording.manifest.datasets}
-    found = scan(files, allow=allow, names=names, progress=progress)
+    findings = scan(files, allow=allow, names=names, progress=progress)
     remarks = tuple(_remarks(recording, files, configs))
-    return Release(seen, page.title, recording.hash, files, found, tag, remarks, (*_PARTS, PICTURE, *_folders(results)))
+    return Release(
+        seen, page.title, recording.hash, files, findings, tag, remarks, (*_PARTS, PICTURE, *_folders(results))
+    )
 
 
 def prepare_results(
@@ -197,7 +200,7 @@ def prepare_results(
     allow: Collection[str] = (),
     progress: Callable[[int, int], None] | None = None,
 ) -> Release:
-    """Make a release of results alone, for a repository that has its recording; nothing is sent.
+    """Return a release of results alone, for a repository that has their recording; nothing is sent.
 
     Args:
         results: folders or files, see `feval.publish.results.result_files`.
@@ -212,19 +215,18 @@ def prepare_results(
     """
     if seen.state is None:
         raise HubError(
-            f"The Hub shows no dataset repository {seen.repo_id}, or not to you, so there is no recording to put results beside. "
+            f"The Hub shows no dataset repository {seen.repo_id}, or not to you, so there is no recording to add results to. "
             f"Push both at once: feval push RECORDING {seen.repo_id} --results DIR."
         )
     recording = open_place(f"hf://{seen.repo_id}@{seen.state.commit}")
     files = result_files(results, recording.hash)
     names = {*recording.manifest.llms, *recording.manifest.datasets}
-    found = scan(files, allow=allow, names=names, progress=progress)
-    title = described(files)
-    return Release(seen, title[0].upper() + title[1:], recording.hash, files, found, tag, (), _folders(results))
+    findings = scan(files, allow=allow, names=names, progress=progress)
+    return Release(seen, described(files), recording.hash, files, findings, tag, (), _folders(results))
 
 
 def _folders(results: Sequence[Path]) -> tuple[str, ...]:
-    """The folders of a repository that results replace as a whole; a single file replaces no other."""
+    """Return the folders of a repository that results replace as a whole; a single file replaces no other."""
     return tuple(f"{FOLDER}/{place.resolve().name}/" for place in results if place.is_dir())
 
 
@@ -234,18 +236,23 @@ def changes(release: Release) -> Changes:
     Raises:
         ConflictError: its tag names another release already.
     """
-    there = {} if release.seen.state is None else release.seen.state.files
-    new = tuple(path for path in release.files if path not in there)
-    same = {path for path, content in release.files.items() if path in there and there[path].holds(content)}
-    found = Changes(
-        new,
-        tuple(path for path in release.files if path in there and path not in same),
-        tuple(path for path in release.files if path in same),
-        tuple(path for path in there if path.startswith(release.owns) and path not in release.files),
+    state = release.seen.state
+    there = {} if state is None else state.files
+    unchanged = () if state is None else state.unchanged(release.files)
+    comparison = Changes(
+        tuple(path for path in release.files if path not in there),
+        tuple(path for path in release.files if path in there and path not in set(unchanged)),
+        unchanged,
+        _removed(release),
     )
-    if release.seen.state is not None and found.sent:
-        release.seen.state.require_free(release.tag)
-    return found
+    if state is not None and comparison.sent:
+        state.require_free(release.tag)
+    return comparison
+
+
+def _removed(release: Release) -> tuple[str, ...]:
+    there = {} if release.seen.state is None else release.seen.state.files
+    return tuple(path for path in there if path.startswith(release.owns) and path not in release.files)
 
 
 def push(
@@ -257,30 +264,30 @@ def push(
     remove: bool = False,
     endpoint: str | None = None,
 ) -> Pushed:
-    """Put a release into its repository as one commit, on top of the one that was seen.
+    """Push a release to its repository as one commit, on top of the one that was seen.
 
     Args:
         release: from `prepare`.
         message: of the commit; `None` makes one.
         public: whether everybody may see the repository, see `feval.hub.commits.push_files`.
         create_pr: offer the commit as a pull request instead.
-        remove: take away what an earlier recording in the repository has and this one lacks.
+        remove: delete files of an earlier recording in the repository that this one lacks.
         endpoint: of another Hub.
 
     Raises:
         ReleaseError: the search found something.
-        ConflictError: the repository holds more than the release, or has changed since it was seen.
-        HubError: the Hub does not take it.
+        ConflictError: the repository has more than the release, or has changed since it was seen.
+        HubError: the Hub refuses it.
     """
     release.scan.require_clean()
-    gone = changes(release).removed
+    gone = _removed(release)
     if gone and not remove:
         shown = ", ".join(gone[:_MOST_SHOWN]) + (
             f" and {len(gone) - _MOST_SHOWN:,} more" if len(gone) > _MOST_SHOWN else ""
         )
         raise ConflictError(
-            f"{release.seen.repo_id} holds {counted(len(gone), 'file')} that this recording lacks: {shown}. Pull and merge "
-            "them, or take them away with --remove."
+            f"{release.seen.repo_id} has {counted(len(gone), 'file')} that this recording lacks: {shown}. Pull and merge "
+            "them, or delete them with --remove."
         )
     return push_files(
         release.seen.repo_id,
@@ -296,7 +303,7 @@ def push(
 
 
 def _pages(recording: Recording, seen: Seen) -> dict[str, str]:
-    """Where -> earlier pages that somebody may have written in: the repository's first."""
+    """Return earlier pages, by where they are, that somebody may have edited: the repository's first."""
     pages = {} if seen.page is None else {f"README.md of {seen.repo_id}": seen.page}
     own = recording.path / README
     if README not in recording.manifest.files and own.is_file():  # a listed one was written with the recording
@@ -308,28 +315,28 @@ def _pages(recording: Recording, seen: Seen) -> dict[str, str]:
 
 
 def _words(pages: Mapping[str, str]) -> str:
-    """The owner's section of the earlier pages.
+    """Return the owner's section of the earlier pages.
 
     Raises:
         CardError: a page has no such section and would be lost, or two pages have different ones.
     """
-    found = {where: own_words(page, where) for where, page in pages.items()}
-    for where, words in found.items():
+    sections = {where: own_words(page, where) for where, page in pages.items()}
+    for where, words in sections.items():
         if words is None and _body(pages[where]):
             raise CardError(
                 f"{where} was not written by feval, and a push would replace it. Put what you want to keep into a file, and "
                 "push with --words FILE."
             )
-    written = {words: where for where, words in found.items() if words}
+    written = {words: where for where, words in sections.items() if words}
     if len(written) > 1:
         raise CardError(
-            f"Your own section differs between {' and '.join(written.values())}. Say which words to keep, with --words FILE."
+            f"Your own section differs between {' and '.join(written.values())}. Say what to keep, with --words FILE."
         )
     return next(iter(written), "")
 
 
 def _body(page: str) -> str:
-    """A page without its front matter."""
+    """Return a page without its front matter."""
     lines = page.replace("\r\n", "\n").split("\n")
     ends = [number for number, line in enumerate(lines) if number and line.rstrip() == "---"]
     start = ends[0] + 1 if lines[0].rstrip() == "---" and ends else 0
@@ -353,7 +360,7 @@ def _check_limits(files: Collection[str]) -> None:
 
 
 def _remarks(recording: Recording, files: Mapping[str, Path | bytes], configs: Sequence[Config]) -> list[str]:
-    """What the Hub's viewer would not like, in sentences."""
+    """Return what the Hub's viewer may refuse, in sentences."""
     remarks = []
     if many := [config.name for config in configs if len(config.splits) > MOST_SPLITS]:
         remarks.append(
@@ -369,8 +376,6 @@ def _remarks(recording: Recording, files: Mapping[str, Path | bytes], configs: S
 
 
 def _suits_viewer(path: Path) -> bool:
-    import pyarrow.parquet as pq
-
-    told = pq.read_metadata(path)
-    groups = [told.row_group(number) for number in range(told.num_row_groups)]
+    metadata = pq.read_metadata(path)
+    groups = [metadata.row_group(number) for number in range(metadata.num_row_groups)]
     return all(group.total_byte_size <= _MOST_GROUP_BYTES and group.column(0).has_offset_index for group in groups)

@@ -2,16 +2,16 @@
 
     results/gsm8k-curve/receipt.json      recordings: [{"hash": ..., "path": "../.."}]
 
-A receipt in a repository names the recording beside it by `../..`, so that it is right in every copy of the repository, and at
-every commit. What a receipt rests on has to be within reach of everybody: the recording of the repository, or one that has an
-address with a commit on the Hub. Results are no content of a recording; its hash does not know of them.
+A receipt in a repository names the recording beside it as `../..`, which is right in every copy of the repository and at every
+commit. A receipt has to rest on a recording that everybody can get: the one of the repository, or one with an address and commit
+on the Hub. Results are not content of a recording; its hash does not cover them.
 """
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -34,7 +34,7 @@ _MOST_FILES = 1000
 
 
 def result_files(places: Sequence[Path], recording_hash: str) -> dict[str, Path | bytes]:
-    """Collect results to be pushed beside a recording.
+    """Collect results to push beside a recording.
 
     Args:
         places: folders that `feval run`, `curve`, `compare`, `estimate` or `grade` wrote with --out, or single files of them. A
@@ -42,11 +42,11 @@ def result_files(places: Sequence[Path], recording_hash: str) -> dict[str, Path 
         recording_hash: of the recording in the repository.
 
     Returns:
-        Path in the repository -> the file, or its bytes where it named a folder of this machine; empty without places.
+        Path in the repository -> the file, or its bytes where it named a local folder; empty without places.
 
     Raises:
-        ReleaseError: no such place, a file that is no result, or a name that cannot stand in an address.
-        ConflictError: a receipt rests on a recording that others cannot have, or two results have one name.
+        ReleaseError: no such place, a file that is not a result, or a name that an address cannot contain.
+        ConflictError: a receipt rests on a recording that others cannot get, or two results have one name.
         UsageError: a receipt that cannot be read.
     """
     files: dict[str, Path | bytes] = {}
@@ -61,41 +61,41 @@ def result_files(places: Sequence[Path], recording_hash: str) -> dict[str, Path 
             )
         if sources.setdefault(name, folder.resolve()) != folder.resolve():
             raise ConflictError(f"{sources[name]} and {folder} would both be {FOLDER}/{name}. Rename one of them.")
-        for path in _found(place):
+        for path in _files_in(place):
             files[f"{FOLDER}/{name}/{path.relative_to(folder).as_posix()}"] = path
     for name in sources:
         files |= _portable(f"{FOLDER}/{name}/", files, recording_hash)
     return files
 
 
-def _found(place: Path) -> Iterator[Path]:
-    """The files of a place, in order."""
+def _files_in(place: Path) -> list[Path]:
+    """Return the files of a place, in order."""
     paths = sorted(place.rglob("*")) if place.is_dir() else [place]
-    held = [path for path in paths if path.is_symlink() or not path.is_dir()]
-    if not place.exists() or not held:
+    files = [path for path in paths if path.is_symlink() or not path.is_dir()]
+    if not place.exists() or not files:
         raise ReleaseError(
             f"There are no results in {place}. Name a folder that feval wrote with --out, or a file of one, with --results."
         )
-    if place.is_dir() and place / _RECEIPT not in held:
+    if place.is_dir() and place / _RECEIPT not in files:
         raise ReleaseError(
-            f"{place} has no {_RECEIPT}, so nobody could compute its numbers again. Name a folder that `feval run`, `curve`, "
+            f"{place} has no {_RECEIPT}, so nobody could recompute its numbers. Name a folder that `feval run`, `curve`, "
             "`compare`, `estimate` or `grade` wrote with --out."
         )
-    if len(held) > _MOST_FILES:
+    if len(files) > _MOST_FILES:
         raise ReleaseError(
-            f"{place} has {len(held):,} files; results have at most {_MOST_FILES:,}. Name a smaller folder."
+            f"{place} has {len(files):,} files; results have at most {_MOST_FILES:,}. Name a smaller folder."
         )
-    for path in held:
+    for path in files:
         if path.is_symlink() or not path.is_file() or path.suffix not in _KINDS or path.name.startswith("."):
             raise ReleaseError(
-                f"{path} is no file that feval writes as a result ({', '.join(sorted(_KINDS))}). Take it out of the folder, or "
-                "name the files one by one."
+                f"{path} is not a file that feval writes as a result ({', '.join(sorted(_KINDS))}). Remove it, or name the "
+                "files one by one."
             )
-    return iter(held)
+    return files
 
 
 def _portable(start: str, files: Mapping[str, Path | bytes], recording_hash: str) -> dict[str, bytes]:
-    """The files of a result that name where its recordings lay, with places that everybody has."""
+    """Return the files of a result that name recordings, with places that everybody can reach."""
     path = files.get(start + _RECEIPT)
     if not isinstance(path, Path):
         return {}
@@ -104,19 +104,19 @@ def _portable(start: str, files: Mapping[str, Path | bytes], recording_hash: str
     places = {entry["path"]: _place(path, entry, recording_hash) for entry in receipt["recordings"]}
     receipt["recordings"] = [entry | {"path": places[entry["path"]]} for entry in receipt["recordings"]]
     _move(receipt["request"], places)
-    found = {start + _RECEIPT: _json(receipt)}
-    told, plan = files.get(f"{start}comparison.json"), files.get(f"{start}comparison.toml")
-    if isinstance(told, Path):
-        found[f"{start}comparison.json"] = _told(told, places)
+    portable = {start + _RECEIPT: _json(receipt)}
+    comparison, plan = files.get(f"{start}comparison.json"), files.get(f"{start}comparison.toml")
+    if isinstance(comparison, Path):
+        portable[f"{start}comparison.json"] = _moved_comparison(comparison, places)
     if isinstance(plan, Path):
         read = Plan.read(plan)
         moved = read.changed(recordings=tuple(places.get(own, own) for own in read.recordings))
-        found[f"{start}comparison.toml"] = moved.to_toml().encode()
-    return found
+        portable[f"{start}comparison.toml"] = moved.to_toml().encode()
+    return portable
 
 
 def _place(path: Path, entry: Mapping[str, Any], recording_hash: str) -> str:
-    """Where everybody finds a recording that a receipt rests on."""
+    """Return where everybody finds a recording that a receipt rests on."""
     if entry["hash"] == recording_hash:
         return _TOP
     where = str(entry["path"])
@@ -124,25 +124,25 @@ def _place(path: Path, entry: Mapping[str, Any], recording_hash: str) -> str:
         if is_address(where) and parse_address(where).is_pinned:
             return where
     except FevalError:
-        pass  # it is no address, and said so below
+        pass  # not an address: refused below
     raise ConflictError(
-        f"{path} rests on the recording {entry['hash'][:16]} (it lay in {where!r:.120}), and the repository holds "
+        f"{path} rests on the recording {entry['hash'][:16]} (found in {where!r:.120}), and the repository has "
         f"{recording_hash[:16]}. Push that recording, or compute the results from hf://NAMESPACE/NAME@COMMIT."
     )
 
 
-def _told(path: Path, places: Mapping[str, str]) -> bytes:
+def _moved_comparison(path: Path, places: Mapping[str, str]) -> bytes:
     try:
-        told = json.loads(path.read_bytes())
+        comparison = json.loads(path.read_bytes())
     except (OSError, ValueError, RecursionError) as error:
         raise ReleaseError(f"{path} cannot be read as JSON ({error}). Write the results again.") from error
-    if isinstance(told, dict):
-        _move(told, places)
-    return _json(told)
+    if isinstance(comparison, dict):
+        _move(comparison, places)
+    return _json(comparison)
 
 
 def _move(holder: dict[str, Any], places: Mapping[str, str]) -> None:
-    """Change the recordings of a plan in place, where there is one."""
+    """Replace the recordings of a plan in place, if there is one."""
     plan = holder.get("plan")
     if isinstance(plan, dict) and isinstance(plan.get("recordings"), list):
         plan["recordings"] = [places.get(str(own), own) for own in plan["recordings"]]
@@ -153,7 +153,7 @@ def _json(value: Any) -> bytes:
 
 
 def described(files: Mapping[str, Path | bytes]) -> str:
-    """The results among some files, in words."""
+    """Return the results among some files, in words, as a title."""
     names = sorted({path.split("/")[1] for path in files if path.startswith(f"{FOLDER}/")})
     shown = ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
-    return f"{counted(len(names), 'result')}: {shown}"
+    return f"{counted(len(names), 'result').capitalize()}: {shown}"

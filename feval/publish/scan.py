@@ -1,12 +1,12 @@
-"""Look through a release for what must not leave the house: secrets, paths of somebody's machine, e-mail addresses.
+"""Search a release for what must not be published: secrets, paths of somebody's machine, e-mail addresses.
 
-Text in Parquet files is searched value by value, every other file as bytes: first by one expression that RE2 runs over
-everything, then, where that matches, by the rules one after the other. What is found is told by file, row and column, never by
-itself: an excerpt keeps the public beginning of a key and masks the rest.
+Text in Parquet files is searched value by value, every other file as bytes: first by one regular expression, which RE2 runs over
+everything, then, where that matches, by each rule. A finding is reported by file, row and column; its excerpt keeps the public
+beginning of a key and masks the rest.
 
-Chains of thought are about word problems, code and the like. So `km/h` and `/tmp/a.py` in the words of an LLM are no findings,
-and neither are addresses under the names that RFC 2606 reserves for examples (example.com and its kin). For the rest there are
-exceptions by name: see `scan`.
+Chains of thought are about word problems, code and the like. So `km/h` and `/tmp/a.py` in the words of an LLM are not findings,
+nor are addresses under the names that RFC 2606 reserves for examples (example.com and others). For the rest there are named
+exceptions: see `scan`.
 """
 
 from __future__ import annotations
@@ -19,6 +19,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
 from feval.errors import DamagedRecordingError, ReleaseError, UsageError
 from feval.recording.layout.format import open_regular
 from feval.report.text import counted, visible
@@ -26,16 +30,16 @@ from feval.report.text import counted, visible
 __all__ = ["ALLOWANCES", "Finding", "Scan", "scan"]
 
 ALLOWANCES = ("emails", "paths")
-"""Classes of findings that may be allowed as a whole; a secret is allowed one by one, by its mark."""
+"""Kinds of findings that may be allowed as a whole; secrets are allowed one by one, by their marks."""
 
 _WORDS = frozenset(
     ("text", "reasoning", "marks", "verdict", "answer", "answer_raw", "answer_key", "question", "prompt", "choices")
 )
-"""Columns whose words are those of LLMs, questions and prompts."""
+"""Columns with the words of LLMs, questions and prompts."""
 _DISTINCT = frozenset(
     ("question_id", "answer", "answer_raw", "finish_reason", "served_model", "system_fingerprint", "recorded_at")
 )
-"""Columns that repeat their values: each value is looked at once."""
+"""Columns that repeat their values: each distinct value is searched once."""
 _BATCH_ROWS = 8192
 _MOST_KEPT = 1000
 _MOST_SHOWN = 10
@@ -54,7 +58,7 @@ class Finding:
         file: path in the release.
         place: where in the file.
         excerpt: the finding, masked.
-        mark: twelve hex digits that stand for it: the same finding elsewhere has the same mark.
+        mark: twelve hex digits that identify it: the same finding elsewhere has the same mark.
     """
 
     kind: str
@@ -70,13 +74,13 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class Scan:
-    """What was searched and found.
+    """The outcome of a search.
 
     Attributes:
         refused: findings that no exception covers.
         allowed: findings that one does.
         bytes_searched: of text, after decompression.
-        more: findings beyond the first thousand, which are counted and not kept.
+        more: number of findings beyond the first thousand.
     """
 
     refused: tuple[Finding, ...]
@@ -85,10 +89,10 @@ class Scan:
     more: int = 0
 
     def require_clean(self) -> None:
-        """Refuse what was found.
+        """Raise where a finding was not allowed.
 
         Raises:
-            ReleaseError: something was; the message lists the first findings.
+            ReleaseError: there are findings; the message lists the first.
         """
         if not self.refused:
             return
@@ -160,7 +164,7 @@ _KEYS = {
     "sk_live_": ("a Stripe key", "[A-Za-z0-9]{20,}"),
     "eyJ": ("a JSON web token", r"[A-Za-z0-9_-]{10,}\.eyJ[A-Za-z0-9_-]{10,}\.[A-Za-z0-9_-]{10,}"),
 }
-"""Public beginning of a key -> whose it is, and how it goes on."""
+"""Public prefix of a key -> whose it is, and how it continues."""
 _NAMED = rb"(?:api[_-]?key|access[_-]?token|secret[_-]?key)\\?[\"']?[ \t]*[:=][ \t]*\\?[\"']?"
 _SECRETS = (
     *(_key(what, prefix, rest) for prefix, (what, rest) in _KEYS.items()),
@@ -190,10 +194,10 @@ _EMAIL = _Rule(
         rb"@(?:[A-Za-z0-9](?:[A-Za-z0-9-]{0,62})\.)+[A-Za-z]{2,24}(?![A-Za-z0-9])"
     ),
 )
-_NOBODYS = re.compile(
+_RESERVED = re.compile(
     rb"(?:@|\.)(?:example\.(?:com|net|org)|[a-z0-9-]+\.(?:example|test|invalid|localhost))\Z|\Agit@", re.IGNORECASE
 )
-"""Addresses under the names of RFC 2606, and the user of git's own addresses (git@github.com:...)."""
+"""Addresses under the names of RFC 2606, and the user in git's own addresses (git@github.com:...)."""
 
 _RULES = (*_SECRETS, *_PATHS, _EMAIL)
 
@@ -203,7 +207,7 @@ def _literal(text: str) -> str:
 
 
 def _sieve(own: Iterable[str], *, strict: bool) -> str:
-    """One expression that whatever a rule finds must match; RE2 runs over gigabytes with it, and Python over what is left."""
+    """Return one expression that matches wherever a rule may: RE2 runs it over gigabytes, Python the rules over what is left."""
     beginnings = "|".join(map(_literal, [prefix for prefix in _KEYS if prefix != "sk-"]))
     pieces = [
         "(?:^|[^A-Za-z0-9_-])sk-[A-Za-z0-9_-]{8}",
@@ -281,9 +285,7 @@ class _Search:
         self._sieves = {strict: _sieve(own.values(), strict=strict) for strict in (True, False)}
 
     def plain(self, path: str, content: Path | bytes) -> None:
-        """Search a file as one value; the place is a line of it, or a byte where it is no text."""
-        import pyarrow as pa
-
+        """Search a file as one value; places are lines, or bytes where it is not text."""
         if isinstance(content, Path):
             with open_regular(content) as file:
                 content = file.read()
@@ -298,18 +300,15 @@ class _Search:
         self._search(path, pa.array([content], pa.large_binary()), place, words=words)
 
     def parquet(self, path: str, content: Path | bytes) -> None:
-        """Search the text columns of a Parquet file, and what its footer says."""
-        import pyarrow as pa
-        import pyarrow.parquet as pq
-
+        """Search the text columns of a Parquet file, and its metadata."""
         try:
             with pa.BufferReader(content) if isinstance(content, bytes) else open_regular(content) as source:
                 repeating = sorted(_DISTINCT.intersection(pq.read_schema(source).names))
                 file = pq.ParquetFile(source, read_dictionary=repeating)
-                told = {**(file.metadata.metadata or {}), **(file.schema_arrow.metadata or {})}
-                told.pop(b"ARROW:schema", None)  # pyarrow has read it
+                metadata = {**(file.metadata.metadata or {}), **(file.schema_arrow.metadata or {})}
+                metadata.pop(b"ARROW:schema", None)  # pyarrow has read it
                 self._search(
-                    path, pa.array([*told.values()], pa.large_binary()), lambda *_: "its metadata", words=False
+                    path, pa.array([*metadata.values()], pa.large_binary()), lambda *_: "its metadata", words=False
                 )
                 first = 0
                 for batch in file.iter_batches(_BATCH_ROWS, use_threads=False):
@@ -328,9 +327,7 @@ class _Search:
             self._search(path, array, place, words=name in _WORDS)
 
     def _search(self, path: str, values: Any, place: Callable[[int, int], str], *, words: bool) -> None:
-        """Search an array of texts; `place` names a value by its number and the start of the finding in it."""
-        import pyarrow.compute as pc
-
+        """Search an array of texts; `place` names a value from its number and the start of the finding in it."""
         self.bytes_searched += values.nbytes
         suspects = pc.indices_nonzero(pc.match_substring_regex(values, self._sieves[not words])).to_pylist()
         for at in suspects:
@@ -340,38 +337,33 @@ class _Search:
                 self._note(rule, path, place(at, hit.start()), hit.group())
 
     def _hits(self, value: bytes, *, words: bool) -> Iterator[tuple[_Rule, re.Match[bytes]]]:
-        """What the rules find in one value; of two that overlap, the first rule's."""
-        taken: list[tuple[int, int]] = []
+        """Yield what the rules find in one value; where two overlap, the first rule's."""
+        spans: list[tuple[int, int]] = []
         for rule in self._rules:
-            earlier = tuple(taken)
+            earlier = tuple(spans)
             for hit in rule.pattern.finditer(value) if not (rule.strict and words) else ():
                 apart = all(hit.end() <= start or hit.start() >= end for start, end in earlier)
                 if apart and self._counts(rule, hit.group()):
-                    taken.append(hit.span())
+                    spans.append(hit.span())
                     yield rule, hit
 
-    def _counts(self, rule: _Rule, found: bytes) -> bool:
-        if rule.digits and not (
-            re.search(rb"[0-9]", found[rule.keep :]) and re.search(rb"[A-Za-z]", found[rule.keep :])
-        ):
+    def _counts(self, rule: _Rule, text: bytes) -> bool:
+        if rule.digits and not (re.search(rb"[0-9]", text[rule.keep :]) and re.search(rb"[A-Za-z]", text[rule.keep :])):
             return False
-        return found not in self.names and not (rule is _EMAIL and _NOBODYS.search(found))
+        return text not in self.names and not (rule is _EMAIL and _RESERVED.search(text))
 
-    def _note(self, rule: _Rule, path: str, place: str, found: bytes) -> None:
+    def _note(self, rule: _Rule, path: str, place: str, text: bytes) -> None:
         if len(self.refused) + len(self.allowed) >= _MOST_KEPT:
             self.more += 1
             return
-        mark = hashlib.sha256(rule.kind.encode() + b"\n" + found).hexdigest()[:12]
-        finding = Finding(rule.kind, rule.what, path, place, _masked(rule, found), mark)
+        mark = hashlib.sha256(rule.kind.encode() + b"\n" + text).hexdigest()[:12]
+        finding = Finding(rule.kind, rule.what, path, place, _masked(rule, text), mark)
         excepted = mark in self.allow or (rule.kind != "secret" and f"{rule.kind}s" in self.allow)
         (self.allowed if excepted else self.refused).append(finding)
 
 
 def _text_arrays(array: Any) -> Iterator[tuple[Any, Callable[[int], int]]]:
-    """The arrays of text in a column, each with the row of the column that each of its values stands in."""
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
+    """Yield the arrays of text in a column, each with a function from its values to the rows of the column."""
     kind = array.type
     if pa.types.is_string(kind) or pa.types.is_large_string(kind):
         yield array, int
@@ -388,19 +380,19 @@ def _text_arrays(array: Any) -> Iterator[tuple[Any, Callable[[int], int]]]:
             yield from _text_arrays(part)
 
 
-def _masked(rule: _Rule, found: bytes) -> str:
-    """What may be shown: the public beginning, the shape of an address, and how long it is."""
+def _masked(rule: _Rule, text: bytes) -> str:
+    """Return what may be shown: a key's public prefix or an address's ending, and the length."""
     if rule.kind == "email":
-        return f"***@***.{found.rpartition(b'.')[2].decode()}"
-    return f"{found[: rule.keep].decode(errors='replace')}*** ({len(found)} characters)"
+        return f"***@***.{text.rpartition(b'.')[2].decode()}"
+    return f"{text[: rule.keep].decode(errors='replace')}*** ({len(text)} characters)"
 
 
 def _png_text(data: bytes) -> bytes:
-    """The chunks of a PNG but for its pixels, whose compressed bytes could look like anything."""
-    kept, at = b"", 8
+    """Return the chunks of a PNG without its pixels, whose compressed bytes could look like anything."""
+    chunks, at = b"", 8
     while at + 12 <= len(data):
         size = int.from_bytes(data[at : at + 4], "big")
         if data[at + 4 : at + 8] != b"IDAT":
-            kept += data[at + 4 : at + 8 + size]
+            chunks += data[at + 4 : at + 8 + size]
         at += size + 12
-    return kept
+    return chunks

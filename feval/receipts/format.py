@@ -16,8 +16,8 @@ from feval import __version__
 from feval.comparison.plan import ComparisonRequest
 from feval.errors import UnknownNameError, UsageError
 from feval.evaluation.requests import CurveRequest, EstimateRequest, GradeRequest, Request, RunRequest
+from feval.hub import fetch_file
 from feval.hub.addresses import is_address
-from feval.hub.single import fetch_file
 from feval.receipts import semantics
 from feval.replay.draws import SCHEME
 

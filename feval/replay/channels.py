@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from feval.errors import ConflictError, NotRecordedError, UnknownNameError
-from feval.hub.places import open_place
+from feval.hub import open_place
 from feval.recording.layout.origin import cached_from
 from feval.recording.logprobs import Ragged, TokenLogprobs
 from feval.recording.reader import Recording

@@ -21,7 +21,8 @@ from typing import Any, Self
 
 from feval.cards.prices import BILLINGS, PriceList, price_list
 from feval.errors import ConflictError, FevalWarning, NotRecordedError, UnknownNameError, UsageError
-from feval.hub.addresses import is_address, places
+from feval.hub import split_places as places
+from feval.hub.addresses import is_address
 from feval.hub.places import open_place
 from feval.recording.layout.origin import cached_from
 from feval.recording.reader import Recording

@@ -25,8 +25,7 @@ from feval.answers import canonical_gold
 from feval.cards.tokens import is_usage
 from feval.errors import ConflictError, HubError, StorageError, UsageError
 from feval.estimators.inference.drift import Drift, drift
-from feval.hub.addresses import parse_address
-from feval.hub.places import local_folder, open_place
+from feval.hub import local_folder, open_place, parse_address
 from feval.publish.release import Seen, look, prepare, push
 from feval.recording import Recording, open_recording, verify_recording
 from feval.recording.derived.extension import check_extension, extend, grown_pools
@@ -35,7 +34,7 @@ from feval.report.text import counted
 from recorders.work.record import Work, record_dataset
 
 if TYPE_CHECKING:
-    from feval.hub.commits import Pushed
+    from feval.hub import Pushed
     from recorders.request import Backend
 
 __all__ = ["ALARM", "There", "ToppedUp", "check_top_up", "offer", "recorded_folder", "recording_there", "top_up"]

@@ -5,15 +5,12 @@ from __future__ import annotations
 import json
 import shlex
 import shutil
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 from hub_double import HubDouble
-from hub_settings import use
-from huggingface_hub import close_session
 from places import ROOT
 from published import write
 from typer.testing import CliRunner, Result
@@ -27,14 +24,6 @@ pytestmark = pytest.mark.slow
 
 REPO = "somebody/recording"
 CURVE = "results/my-curve/"
-
-
-@pytest.fixture
-def hub(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[HubDouble]:
-    with HubDouble() as double:
-        use(double, monkeypatch, tmp_path)
-        yield double
-        close_session()
 
 
 @pytest.fixture
@@ -71,7 +60,7 @@ def computed(out: Path, recording: str | Path) -> Path:
     return out
 
 
-def told(*arguments: str | Path) -> dict[str, Any]:
+def run_json(*arguments: str | Path) -> dict[str, Any]:
     result = feval(*arguments, "--json")
     assert result.exit_code == 0, result.output
     found: dict[str, Any] = json.loads(result.stdout)
@@ -87,7 +76,7 @@ def receipt(hub: HubDouble, path: str = f"{CURVE}receipt.json") -> dict[str, Any
 
 
 def test_results_travel_with_the_recording_in_one_commit(hub: HubDouble, toy: Path, curve: Path) -> None:
-    pushed = told("push", toy, REPO, "--results", curve)
+    pushed = run_json("push", toy, REPO, "--results", curve)
     files = hub.files(REPO)
     own = {path for path in files if path.startswith("results/")}
     assert own == {CURVE + path.name for path in curve.iterdir()}
@@ -100,7 +89,7 @@ def test_results_travel_with_the_recording_in_one_commit(hub: HubDouble, toy: Pa
 
 
 def test_a_receipt_names_the_recording_beside_it_and_keeps_its_numbers(hub: HubDouble, toy: Path, curve: Path) -> None:
-    told("push", toy, REPO, "--results", curve)
+    run_json("push", toy, REPO, "--results", curve)
     before = json.loads((curve / "receipt.json").read_bytes())
     after = receipt(hub)
     assert "toy" in before["recordings"][0]["path"]
@@ -109,48 +98,48 @@ def test_a_receipt_names_the_recording_beside_it_and_keeps_its_numbers(hub: HubD
 
 
 def test_results_join_a_recording_that_is_there(hub: HubDouble, toy: Path, curve: Path) -> None:
-    first = told("push", toy, REPO)
+    first = run_json("push", toy, REPO)
     before = hub.files(REPO)
-    pushed = told("push", REPO, "--results", curve)
+    pushed = run_json("push", REPO, "--results", curve)
     after = hub.files(REPO)
     assert pushed["recording_hash"] == first["recording_hash"]
     assert {path: data for path, data in after.items() if not path.startswith("results/")} == before
     assert set(pushed["uploaded"]) == {CURVE + path.name for path in curve.iterdir()}
-    assert told("push", REPO, "--results", curve)["commit"] == pushed["commit"]
+    assert run_json("push", REPO, "--results", curve)["commit"] == pushed["commit"]
 
 
 def test_results_may_be_offered_as_a_pull_request(hub: HubDouble, toy: Path, curve: Path) -> None:
-    told("push", toy, REPO)
+    run_json("push", toy, REPO)
     before = hub.files(REPO)
-    assert told("push", REPO, "--results", curve, "--create-pr")["pull_request"]
+    assert run_json("push", REPO, "--results", curve, "--create-pr")["pull_request"]
     assert hub.files(REPO) == before
 
 
 def test_a_single_file_replaces_no_other(hub: HubDouble, toy: Path, curve: Path) -> None:
-    told("push", toy, REPO, "--results", curve)
-    pushed = told("push", REPO, "--results", curve / "receipt.json", "--dry-run")
+    run_json("push", toy, REPO, "--results", curve)
+    pushed = run_json("push", REPO, "--results", curve / "receipt.json", "--dry-run")
     assert (pushed["unchanged"], pushed["removed"]) == ([f"{CURVE}receipt.json"], [])
 
 
 def test_files_of_earlier_results_are_taken_away_only_on_request(hub: HubDouble, toy: Path, curve: Path) -> None:
-    told("push", toy, REPO, "--results", curve)
+    run_json("push", toy, REPO, "--results", curve)
     (curve / "curve.png").unlink()
     refused = feval("push", REPO, "--results", curve)
     assert refused.exit_code == 1
     assert f"{CURVE}curve.png" in refused.stderr
-    told("push", REPO, "--results", curve, "--remove")
+    run_json("push", REPO, "--results", curve, "--remove")
     assert f"{CURVE}curve.png" not in hub.files(REPO)
 
 
 def test_a_push_of_the_recording_leaves_results_alone(hub: HubDouble, toy: Path, curve: Path) -> None:
-    told("push", toy, REPO, "--results", curve)
+    run_json("push", toy, REPO, "--results", curve)
     held = receipt(hub)
-    told("push", toy, REPO, "--title", "Another title")
+    run_json("push", toy, REPO, "--title", "Another title")
     assert receipt(hub) == held
 
 
 def test_the_page_and_the_reader_pass_results_over(hub: HubDouble, toy: Path, curve: Path, tmp_path: Path) -> None:
-    told("push", toy, REPO, "--results", curve)
+    run_json("push", toy, REPO, "--results", curve)
     files = hub.files(REPO)
     front = yaml.safe_load(files["README.md"].decode().split("---\n")[1])
     named = [str(entry["path"]) for config in front["configs"] for entry in config["data_files"]]
@@ -161,7 +150,7 @@ def test_the_page_and_the_reader_pass_results_over(hub: HubDouble, toy: Path, cu
         (copy / path).parent.mkdir(parents=True, exist_ok=True)
         (copy / path).write_bytes(data)
     assert verify_recording(copy).problems == ()
-    assert told("verify", copy / CURVE / "receipt.json")["ok"]
+    assert run_json("verify", copy / CURVE / "receipt.json")["ok"]
 
 
 def test_a_comparison_travels_whole(hub: HubDouble, toy: Path, tmp_path: Path) -> None:
@@ -170,25 +159,25 @@ def test_a_comparison_travels_whole(hub: HubDouble, toy: Path, tmp_path: Path) -
     out = tmp_path / "far" / "compared"
     made = feval("compare", plan, "--out", out)
     assert made.exit_code == 0, made.output
-    told("push", toy, REPO, "--results", out)
+    run_json("push", toy, REPO, "--results", out)
     files = {path: data for path, data in hub.files(REPO).items() if path.startswith("results/compared/")}
     assert {f"results/compared/{path.name}" for path in out.iterdir()} == set(files)
     for name in ("receipt.json", "comparison.json", "comparison.toml"):
         assert b"../../toy" not in files[f"results/compared/{name}"]
     commit = hub.datasets[REPO].refs["main"]
-    assert told("verify", f"hf://{REPO}@{commit}/results/compared/receipt.json")["kind"] == "compare"
+    assert run_json("verify", f"hf://{REPO}@{commit}/results/compared/receipt.json")["kind"] == "compare"
 
 
 # --- what is computed again ---------------------------------------------------------------------------------------------------
 
 
 def test_a_receipt_on_the_hub_is_computed_again_from_its_own_commit(hub: HubDouble, toy: Path, curve: Path) -> None:
-    commit = told("push", toy, REPO, "--results", curve)["commit"]
+    commit = run_json("push", toy, REPO, "--results", curve)["commit"]
     shutil.rmtree(toy)
     shutil.rmtree(curve)
     address = f"hf://{REPO}@{commit}/{CURVE}receipt.json"
     hub.forget()
-    found = told("verify", address)
+    found = run_json("verify", address)
     assert (found["ok"], found["path"]) == (True, address)
     assert found["numbers"] > 10
     assert not hub.asked(r"texts/|samples/toy/beta|curve\.csv")
@@ -199,16 +188,16 @@ def test_a_wrong_number_on_the_hub_is_found(hub: HubDouble, toy: Path, curve: Pa
     changed = json.loads(path.read_bytes())
     changed["numbers"]["points"][0]["accuracy"] += 0.001
     path.write_text(json.dumps(changed))
-    commit = told("push", toy, REPO, "--results", curve)["commit"]
+    commit = run_json("push", toy, REPO, "--results", curve)["commit"]
     result = feval("verify", f"hf://{REPO}@{commit}/{CURVE}receipt.json")
     assert result.exit_code == 1
     assert "points[0].accuracy" in result.stderr
 
 
 def test_a_receipt_on_the_hub_may_be_computed_again_from_another_copy(hub: HubDouble, toy: Path, curve: Path) -> None:
-    commit = told("push", toy, REPO, "--results", curve)["commit"]
+    commit = run_json("push", toy, REPO, "--results", curve)["commit"]
     address = f"hf://{REPO}@{commit}/{CURVE}receipt.json"
-    assert told("verify", address, "--recording", toy)["ok"]
+    assert run_json("verify", address, "--recording", toy)["ok"]
     other = write(toy.parent / "other", text="Others said")
     refused = feval("verify", address, "--recording", other)
     assert refused.exit_code == 1
@@ -216,9 +205,9 @@ def test_a_receipt_on_the_hub_may_be_computed_again_from_another_copy(hub: HubDo
 
 
 def test_a_receipt_stays_right_when_the_recording_grows(hub: HubDouble, toy: Path, curve: Path) -> None:
-    first = told("push", toy, REPO, "--results", curve)["commit"]
-    told("push", write(toy.parent / "more", llms=["alpha", "beta@t=0.8", "gamma"]), REPO)
-    assert told("verify", f"hf://{REPO}@{first}/{CURVE}receipt.json")["ok"]
+    first = run_json("push", toy, REPO, "--results", curve)["commit"]
+    run_json("push", write(toy.parent / "more", llms=["alpha", "beta@t=0.8", "gamma"]), REPO)
+    assert run_json("verify", f"hf://{REPO}@{first}/{CURVE}receipt.json")["ok"]
     now = hub.datasets[REPO].refs["main"]
     grown = feval("verify", f"hf://{REPO}@{now}/{CURVE}receipt.json")
     assert grown.exit_code == 1
@@ -226,20 +215,20 @@ def test_a_receipt_stays_right_when_the_recording_grows(hub: HubDouble, toy: Pat
 
 
 def test_results_of_an_earlier_commit_keep_their_address(hub: HubDouble, toy: Path, tmp_path: Path) -> None:
-    first = told("push", toy, REPO)["commit"]
+    first = run_json("push", toy, REPO)["commit"]
     out = computed(tmp_path / "my-curve", f"hf://{REPO}@{first}")
-    told("push", write(tmp_path / "more", llms=["alpha", "beta@t=0.8", "gamma"]), REPO)
-    told("push", REPO, "--results", out)
+    run_json("push", write(tmp_path / "more", llms=["alpha", "beta@t=0.8", "gamma"]), REPO)
+    run_json("push", REPO, "--results", out)
     assert receipt(hub)["recordings"][0]["path"] == f"hf://{REPO}@{first}"
     now = hub.datasets[REPO].refs["main"]
-    assert told("verify", f"hf://{REPO}@{now}/{CURVE}receipt.json")["ok"]
+    assert run_json("verify", f"hf://{REPO}@{now}/{CURVE}receipt.json")["ok"]
 
 
 @pytest.mark.parametrize("place", ["/etc", "../../../../../toy", "../../.."])
 def test_a_receipt_from_the_hub_opens_no_folder_of_this_machine(
     hub: HubDouble, toy: Path, curve: Path, place: str
 ) -> None:
-    told("push", toy, REPO, "--results", curve)
+    run_json("push", toy, REPO, "--results", curve)
     changed = receipt(hub)
     changed["recordings"][0]["path"] = place
     hub.add_dataset(REPO, {**hub.files(REPO), f"{CURVE}receipt.json": json.dumps(changed).encode()})
@@ -249,10 +238,10 @@ def test_a_receipt_from_the_hub_opens_no_folder_of_this_machine(
 
 
 def test_a_receipt_that_is_not_there_is_a_sentence(hub: HubDouble, toy: Path) -> None:
-    commit = told("push", toy, REPO)["commit"]
+    commit = run_json("push", toy, REPO)["commit"]
     result = feval("verify", f"hf://{REPO}@{commit}/{CURVE}receipt.json")
     assert result.exit_code == 1
-    assert "holds no receipt.json, or not at that revision" in result.stderr
+    assert "has no receipt.json, or not at that revision" in result.stderr
     assert len(result.stderr.splitlines()) == 1
 
 
@@ -280,11 +269,11 @@ def test_what_is_no_result_is_refused(toy: Path, curve: Path, tmp_path: Path) ->
     with pytest.raises(ReleaseError, match=r"has no receipt\.json"):
         result_files([bare], own)
     (curve / "notes.pkl").write_bytes(b"")
-    with pytest.raises(ReleaseError, match="is no file that feval writes as a result"):
+    with pytest.raises(ReleaseError, match="is not a file that feval writes as a result"):
         result_files([curve], own)
     (curve / "notes.pkl").unlink()
     (curve / "more.csv").symlink_to("/etc/hostname")
-    with pytest.raises(ReleaseError, match="is no file that feval writes as a result"):
+    with pytest.raises(ReleaseError, match="is not a file that feval writes as a result"):
         result_files([curve], own)
     (curve / "more.csv").unlink()
     shutil.copytree(curve, tmp_path / "my-curve")
@@ -296,7 +285,7 @@ def test_what_is_no_result_is_refused(toy: Path, curve: Path, tmp_path: Path) ->
 
 def test_results_are_searched_like_everything_else(hub: HubDouble, toy: Path, curve: Path) -> None:
     (curve / "curve.csv").write_text("n,mail\n1,joe@firm.com\n")
-    told("push", toy, REPO)
+    run_json("push", toy, REPO)
     refused = feval("push", REPO, "--results", curve)
     assert refused.exit_code == 1
     assert f"{CURVE}curve.csv, line 2" in refused.stderr
@@ -307,8 +296,8 @@ def test_results_are_searched_like_everything_else(hub: HubDouble, toy: Path, cu
     ("arguments", "code", "words"),
     [
         (["org/alone"], 2, "A push takes a recording and a repository"),
-        (["somebody/nothing", "--results", "."], 1, "no recording to put results beside"),
-        (["org/alone", "--results", ".", "--title", "T"], 2, "Results alone change no page"),
+        (["somebody/nothing", "--results", "."], 1, "no recording to add results to"),
+        (["org/alone", "--results", ".", "--title", "T"], 2, "Results alone do not change the page"),
     ],
 )
 def test_a_push_that_cannot_be_is_a_sentence(hub: HubDouble, arguments: list[str], code: int, words: str) -> None:

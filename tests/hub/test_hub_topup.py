@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import json
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from hub_double import HubDouble
-from hub_settings import use
-from huggingface_hub import close_session
 from recording_doubles import FakeBackend
 from typer.testing import CliRunner, Result
 
@@ -40,14 +38,6 @@ REPO = "somebody/recording"
 PR = "refs/pr/1"
 TINY = ("--dataset", "tiny_sums", "--llm", "feval/tiny-30k", "--temperature", "1", "--max-tokens", "100")
 QUESTIONS = [Question(f"toy/{n}", f"What is question {n}?", str(n % 3), str(n % 3)) for n in range(8)]
-
-
-@pytest.fixture
-def hub(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[HubDouble]:
-    with HubDouble() as double:
-        use(double, monkeypatch, tmp_path)
-        yield double
-        close_session()
 
 
 def feval(*arguments: str | Path) -> Result:
@@ -87,9 +77,9 @@ def published(tmp_path: Path, *works: Work, name: str = "base") -> Path:
 def grown(tmp_path: Path, work: Work, backend: FakeBackend | None = None, **options: Any) -> ToppedUp:
     there = recording_there(f"hf://{REPO}")
     check_top_up(there, work)
-    told = top_up(there, work, backend or llm(), tmp_path / "out", prices="none", **options)
-    offer(there, told)
-    return told
+    result = top_up(there, work, backend or llm(), tmp_path / "out", prices="none", **options)
+    offer(there, result)
+    return result
 
 
 def pools(recording: Recording | Path, name: str = "alpha", dataset: str = "toy") -> dict[str, Any]:
@@ -117,10 +107,10 @@ def test_the_command_records_what_is_missing_and_offers_it(hub: HubDouble, tmp_p
     assert estimate["cots"] == 6 * 5 - 4 * 3
     result = feval(*more, "--json")
     assert result.exit_code == 0, result.output
-    told = json.loads(result.stdout)
-    assert told["new_cots"] == 6 * 5 - 4 * 3
-    assert told["pull_request"].startswith("http")
-    assert told["drift"]["questions"] == 4
+    account = json.loads(result.stdout)
+    assert account["new_cots"] == 6 * 5 - 4 * 3
+    assert account["pull_request"].startswith("http")
+    assert account["drift"]["questions"] == 4
     assert hub.files(REPO) == before
     copy = offered(hub, tmp_path / "copy")
     assert verify_recording(copy).problems == ()
@@ -202,11 +192,11 @@ def test_questions_that_are_not_asked_again_keep_their_cots(hub: HubDouble, tmp_
 
 def test_an_llm_that_was_not_there_joins(hub: HubDouble, tmp_path: Path) -> None:
     published(tmp_path, asked())
-    told = grown(tmp_path, asked("beta"))
-    assert told.new == 32
-    assert told.drift is not None
-    assert told.drift.questions == 0
-    assert told.warnings == ()
+    result = grown(tmp_path, asked("beta"))
+    assert result.new == 32
+    assert result.drift is not None
+    assert result.drift.questions == 0
+    assert result.warnings == ()
     assert open_recording(tmp_path / "out").llm_names("toy") == ["alpha", "beta"]
 
 
@@ -215,8 +205,8 @@ def test_a_recording_can_grow_twice(hub: HubDouble, tmp_path: Path) -> None:
     grown(tmp_path, asked(samples=5))
     hub.add_dataset(REPO, hub.files(REPO, PR))  # merged
     there = recording_there(f"hf://{REPO}")
-    told = top_up(there, asked(samples=6), llm(), tmp_path / "second", prices="none")
-    assert told.new == 8
+    result = top_up(there, asked(samples=6), llm(), tmp_path / "second", prices="none")
+    assert result.new == 8
     assert [len(pool.answers) for pool in pools(tmp_path / "second").values()] == [6] * 8
 
 
@@ -246,10 +236,10 @@ def test_the_page_s_own_words_survive(hub: HubDouble, tmp_path: Path) -> None:
 
 def test_the_same_llm_gives_no_warning(hub: HubDouble, tmp_path: Path) -> None:
     published(tmp_path, asked(samples=10))
-    told = grown(tmp_path, asked(samples=20))
-    assert told.warnings == ()
-    assert told.drift is not None
-    assert told.drift.questions == 8
+    result = grown(tmp_path, asked(samples=20))
+    assert result.warnings == ()
+    assert result.drift is not None
+    assert result.drift.questions == 8
 
 
 @pytest.mark.parametrize(
@@ -261,11 +251,11 @@ def test_drift_is_told_and_kept_and_offered_all_the_same(
     hub: HubDouble, tmp_path: Path, backend: Callable[[], FakeBackend], words: list[str]
 ) -> None:
     published(tmp_path, asked(samples=10))
-    told = grown(tmp_path, asked(samples=20), backend())
-    assert len(told.warnings) == len(words)
-    assert all(word in warning for word, warning in zip(words, told.warnings, strict=True))
+    result = grown(tmp_path, asked(samples=20), backend())
+    assert len(result.warnings) == len(words)
+    assert all(word in warning for word, warning in zip(words, result.warnings, strict=True))
     notes = json.loads(hub.files(REPO, PR)["manifest.json"])["notes"]
-    assert set(told.warnings) <= set(notes)
+    assert set(result.warnings) <= set(notes)
 
 
 def test_drift_can_be_refused_and_nothing_paid_is_lost(
@@ -357,10 +347,10 @@ def test_other_words_are_refused_before_they_are_asked(hub: HubDouble, tmp_path:
 def test_a_repository_that_moved_meanwhile_is_not_topped_up(hub: HubDouble, tmp_path: Path) -> None:
     published(tmp_path, asked())
     there = recording_there(f"hf://{REPO}")
-    told = top_up(there, asked(samples=6), llm(), tmp_path / "out", prices="none")
+    result = top_up(there, asked(samples=6), llm(), tmp_path / "out", prices="none")
     hub.add_dataset(REPO, {**hub.files(REPO), "notes.md": b"Theirs."})
     with pytest.raises(ConflictError, match="has changed since it was looked at"):
-        offer(there, told)
+        offer(there, result)
 
 
 def test_a_failed_offer_goes_on_without_asking_again(hub: HubDouble, tmp_path: Path) -> None:

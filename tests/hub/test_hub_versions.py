@@ -13,7 +13,12 @@ import pytest
 from places import ROOT
 
 PYTHONS = [name for name in os.environ.get("FEVAL_HUB_PYTHONS", "").split(os.pathsep) if name]
-TESTS = ("test_hub_push.py", "test_hub_recordings.py", "test_datasets.py", "test_record_from_hub.py")
+TESTS = (
+    "hub/test_hub_push.py",
+    "hub/test_hub_recordings.py",
+    "hub/test_datasets.py",
+    "recorders/work/test_record_from_hub.py",
+)
 # Clients before 1.33 leave a socket behind where two threads make their session at once, and Python says so.
 LEFT_TO_THE_COLLECTOR = ("-W", "ignore::ResourceWarning", "-W", "ignore::pytest.PytestUnraisableExceptionWarning")
 

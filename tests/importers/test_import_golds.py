@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
 from foreign_sources import dumped, harness_line, lines, mot_entry
-from test_importers import Import, notes, rows
+from importing import Import, Save, notes, rows
 
 from feval.errors import ConflictError, SourceError
 from feval.hub.datasets import questions
@@ -16,22 +14,6 @@ from feval.importers.golds import positions_as_labels
 from feval.importers.source import SourceQuestion
 
 LETTERS = "ABCDEFGHIJ"
-Save = Callable[[str, bytes], Path]
-
-
-@pytest.fixture
-def save(tmp_path: Path) -> Save:
-    def write(name: str, data: bytes) -> Path:
-        path = tmp_path / name
-        path.write_bytes(data)
-        return path
-
-    return write
-
-
-@pytest.fixture
-def imported(tmp_path: Path) -> Import:
-    return Import(tmp_path)
 
 
 def question(gold: str | None, *texts: str, id: str = "q", labels: str | list[str] = LETTERS) -> SourceQuestion:  # noqa: A002

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
 from foreign_sources import COT, QUESTION, lines
+from importing import Import, Save, manifest, notes, requests, rows
 from places import ROOT
-from test_importers import Import, manifest, notes, requests, rows
 from typer.testing import CliRunner
 
 import feval
@@ -21,24 +20,6 @@ from feval.errors import ConflictError, FevalError, SourceError, UnknownNameErro
 from feval.importers.columns import COLUMNS, names_of
 from feval.recording import open_recording, select, verify_recording
 from feval.recording.content import OPTIONAL_COLUMNS
-
-Save = Callable[[str, bytes], Path]
-
-
-@pytest.fixture
-def save(tmp_path: Path) -> Save:
-    def write(name: str, data: bytes) -> Path:
-        path = tmp_path / name
-        path.write_bytes(data)
-        return path
-
-    return write
-
-
-@pytest.fixture
-def imported(tmp_path: Path) -> Import:
-    return Import(tmp_path)
-
 
 # --- LLMs ---------------------------------------------------------------------------------------------------------------
 
@@ -59,7 +40,7 @@ def test_one_name_for_rows_of_several_models_is_refused_and_they_are_named(save:
         imported("jsonl", source, llm="mine")
     recording = imported("jsonl", source, llm=["b", "c"])
     assert recording.llm_names("toy") == ["b", "c"]
-    assert "also has CoTs of a, which were left out, as asked" in notes(recording)
+    assert "also has CoTs of a, which were left out, as requested" in notes(recording)
 
 
 def test_a_model_that_does_not_vary_may_be_renamed(save: Save, imported: Import) -> None:
@@ -67,7 +48,7 @@ def test_a_model_that_does_not_vary_may_be_renamed(save: Save, imported: Import)
     assert imported("jsonl", source, llm=None).llm_names("toy") == ["openai/gpt-4o"]
     recording = imported("jsonl", source, llm="gpt-4o")
     assert recording.llm_names("toy") == ["gpt-4o"]
-    assert "calls the LLM 'openai/gpt-4o'; it was recorded as 'gpt-4o', as asked" in notes(recording)
+    assert "calls the LLM 'openai/gpt-4o'; it was recorded as 'gpt-4o', as requested" in notes(recording)
 
 
 def test_samples_of_one_line_may_be_of_several_models(save: Save, imported: Import) -> None:
@@ -216,12 +197,12 @@ def test_what_is_not_understood_is_named_once_with_an_example_in_notes_and_termi
     source = save(
         "x.jsonl", lines(*(COT | {"mood": m, "usage": {"total_tokens": 1, "audio": 2}} for m in ("fine", "bad")))
     )
-    sentence = "Members that are not understood and were not imported: mood (such as 'fine'), usage.audio (such as 2)."
+    sentence = "Unknown members, which were not imported: mood (such as 'fine'), usage.audio (such as 2)."
     assert notes(imported("jsonl", source)).count(sentence) == 1
     command = ["import", "jsonl", str(source), "--dataset", "toy", "--llm", "m", "--answer-kind", "number", "--out"]
-    told = CliRunner().invoke(app, [*command, str(tmp_path / "out")])
-    assert told.exit_code == 0
-    assert " ".join(told.stderr.split()).count(sentence) == 1
+    result = CliRunner().invoke(app, [*command, str(tmp_path / "out")])
+    assert result.exit_code == 0
+    assert " ".join(result.stderr.split()).count(sentence) == 1
 
 
 def test_every_name_stands_for_one_column() -> None:

@@ -10,7 +10,6 @@ import struct
 import zipfile
 import zlib
 from collections import Counter
-from collections.abc import Callable
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -33,8 +32,8 @@ from foreign_sources import (
 )
 from hypothesis import given
 from hypothesis import strategies as st
+from importing import Import, Save, manifest, notes, requests, rows
 from places import DATA
-from test_importers import Import, manifest, notes, requests, rows
 from typer.testing import CliRunner
 
 import feval
@@ -65,24 +64,6 @@ WRITTEN = {
     "lighteval litellm": ("lighteval", LITELLM),
 }
 QUESTIONS = [json.loads(line) for line in (DATA / "tiny_sums.jsonl").read_text("utf-8").splitlines()]
-
-Save = Callable[[str, bytes], Path]
-
-
-@pytest.fixture
-def save(tmp_path: Path) -> Save:
-    def write(name: str, data: bytes) -> Path:
-        path = tmp_path / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(data)
-        return path
-
-    return write
-
-
-@pytest.fixture
-def imported(tmp_path: Path) -> Import:
-    return Import(tmp_path)
 
 
 def written(imported: Import, name: str, **options: Any) -> Recording:
@@ -168,10 +149,10 @@ def test_the_logs_say_who_was_asked_and_how(
     imported: Import, name: str, llm: str, temperature: float, limit: int, counter: str, shape: tuple[int, int]
 ) -> None:
     recording = written(imported, name)
-    told = manifest(recording)
+    stated = manifest(recording)
     assert recording.llm_names("tiny_sums") == [llm]
-    assert (told["llms"][0]["temperature"], told["llms"][0]["max_tokens"]) == (temperature, limit)
-    assert told["pairs"][0]["counter"] == counter
+    assert (stated["llms"][0]["temperature"], stated["llms"][0]["max_tokens"]) == (temperature, limit)
+    assert stated["pairs"][0]["counter"] == counter
     questions = recording.questions("tiny_sums")
     assert [(q.text, q.answer) for q in questions] == [(q["question"], q["answer"]) for q in QUESTIONS[: shape[0]]]
     assert Counter(columns(recording)["question_id"]) == {question.id: shape[1] for question in questions}
@@ -317,8 +298,8 @@ def test_the_order_before_chat_requests_is_read(save: Save, imported: Import) ->
     source = save(
         "x.jsonl", lines(harness_line(arguments=[["Q: ?", {"do_sample": False, "until": ["\n"], "deep": [[]]}]]))
     )
-    told = manifest(imported("lm-eval", source))["llms"][0]
-    assert (told["temperature"], told["decoding"]) == (0.0, {"do_sample": False, "until": ["\n"]})
+    stated = manifest(imported("lm-eval", source))["llms"][0]
+    assert (stated["temperature"], stated["decoding"]) == (0.0, {"do_sample": False, "until": ["\n"]})
 
 
 def test_results_beside_the_samples_say_more(save: Save, imported: Import) -> None:
@@ -432,8 +413,8 @@ def test_reads_a_log_and_its_archive_alike(save: Save, imported: Import) -> None
     asked = requests(plain, llm="openai/gpt-4o")
     assert asked["prompt_tokens"] == [12, 12]  # 3 of them from the provider's cache
     assert [message["role"] for message in json.loads(asked["prompt"][0])] == ["system", "user"]
-    told = manifest(plain)["llms"][0]
-    assert (told["temperature"], told["max_tokens"], told["decoding"]) == (0.5, 100, {"top_p": 0.9})
+    stated = manifest(plain)["llms"][0]
+    assert (stated["temperature"], stated["max_tokens"], stated["decoding"]) == (0.5, 100, {"top_p": 0.9})
     assert "The pools are ragged: 1 to 2 samples" in notes(plain)
 
 
@@ -528,7 +509,7 @@ def without_member(log: dict[str, Any], name: str) -> dict[str, Any]:
         (without_member(inspect_log(), "version"), SourceError, "x.json has no 'version'"),
         (without_member(inspect_log(), "eval"), SourceError, "x.json has no 'eval'"),
         (without_member(inspect_log(), "samples"), SourceError, "x.json has no 'samples'"),
-        (inspect_log(samples=[]), SourceError, "holds no samples"),
+        (inspect_log(samples=[]), SourceError, "has no samples"),
         (inspect_log(samples=[1]), SourceError, "sample 0 of x.json should be an object"),
         (inspect_log(without_member(inspect_sample(), "id")), SourceError, "sample 0 of x.json has no 'id'"),
         (inspect_log(without_member(inspect_sample(), "epoch")), SourceError, "has no 'epoch'"),
@@ -583,7 +564,7 @@ def zstandard_archive(members: dict[str, bytes], *, crc: int | None = None, size
     raw = bytearray(plain.getvalue())
     for name, data in members.items():
         stored = zlib.crc32(packed[name]), len(packed[name])
-        told = zlib.crc32(data) if crc is None else crc, len(data) if size is None else size
+        stated = zlib.crc32(data) if crc is None else crc, len(data) if size is None else size
         for header in (b"PK\3\4", b"PK\1\2"):
             place = raw.index(header)
             while name.encode() != raw[place + (30 if header[2] == 3 else 46) :][: len(name)]:
@@ -591,7 +572,7 @@ def zstandard_archive(members: dict[str, bytes], *, crc: int | None = None, size
             base = place + (8 if header[2] == 3 else 10)
             raw[base : base + 2] = struct.pack("<H", 93)
             assert struct.unpack("<III", raw[base + 6 : base + 18]) == (stored[0], stored[1], stored[1])
-            raw[base + 6 : base + 18] = struct.pack("<III", told[0], stored[1], told[1])
+            raw[base + 6 : base + 18] = struct.pack("<III", stated[0], stored[1], stated[1])
     return bytes(raw)
 
 
@@ -610,7 +591,7 @@ def test_zstandard_archives_are_read_and_checked(save: Save, imported: Import) -
     broken = bytearray(zstandard_archive(zstandard_members()))
     place = broken.index(b"\x28\xb5\x2f\xfd")
     broken[place : place + 4] = b"nope"
-    with pytest.raises(SourceError, match="no zip archive, or a damaged one"):
+    with pytest.raises(SourceError, match="not a zip archive, or is damaged"):
         imported("inspect-ai", save("w.eval", bytes(broken)))
 
 
@@ -619,7 +600,7 @@ def test_bombs_in_archives_are_refused(save: Save, imported: Import, monkeypatch
     with pytest.raises(SourceError, match="expands to more than 200 times"):
         imported("inspect-ai", save("x.eval", zstandard_archive(bomb)))
     monkeypatch.setattr(archives, "MAX_EXPANDED_BYTES", 100)  # many members, each within the bounds
-    with pytest.raises(SourceError, match=r"expand to .* bytes; 100 is the most"):
+    with pytest.raises(SourceError, match=r"expand to .* bytes; at most 100 are read"):
         imported("inspect-ai", save("y.eval", inspect_archive(inspect_log())))
 
 
@@ -710,7 +691,7 @@ def test_refuses_details_of_another_version(save: Save, imported: Import) -> Non
     ):
         imported("lighteval", save("x.parquet", older), answer_kind="number")
     empty = pq.read_table(io.BytesIO(details())).slice(0, 0)
-    with pytest.raises(SourceError, match="holds no questions"):
+    with pytest.raises(SourceError, match="has no questions"):
         imported("lighteval", save("y.parquet", parquet(empty)), answer_kind="number")
     with pytest.raises(SourceError, match="damaged Parquet file"):
         imported("lighteval", save("z.parquet", details()[:-20]), answer_kind="number")
@@ -861,8 +842,8 @@ def test_reads_a_log_of_the_game(save: Save, imported: Import) -> None:
     assert "1 samples end without an expression" in notes(recording)
     assert "30 completion and 10 prompt tokens" in notes(recording)
     assert "another than that of exact arithmetic" not in notes(recording)
-    told = [{"r": 0}, {"r": 1}, {"r": 0}]
-    entry = {key: value for key, value in game_entry(infos=told).items() if key != "accs"}
+    stated = [{"r": 0}, {"r": 1}, {"r": 0}]
+    entry = {key: value for key, value in game_entry(infos=stated).items() if key != "accs"}
     other = imported("game24", save("y.json", dumped([entry])), questions=save("24.csv", PUZZLES), answer_kind="number")
     assert "The authors' verdict on 2 samples is another" in notes(other)
 

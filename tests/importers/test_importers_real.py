@@ -81,7 +81,7 @@ class Columns:
 
 @pytest.fixture(scope="module")
 def importing(shared: Path, tmp_path_factory: pytest.TempPathFactory) -> Importing:
-    """Imports a real file, verbatim unless told otherwise; each import is made once."""
+    """Imports a real file, verbatim by default; each import is made once."""
     made: dict[str, Columns] = {}
 
     def run(format_name: str, source: str, dataset: str, **options: Any) -> Columns:

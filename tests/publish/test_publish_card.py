@@ -16,13 +16,13 @@ from published import write
 
 from feval.errors import CardError
 from feval.evaluation.curves import self_consistency_curve
-from feval.hub.commits import RepoState
+from feval.hub import RepoState
 from feval.importers import import_recording
+from feval.publish.card import PICTURE
 from feval.publish.configs import configs_of, split_names
 from feval.publish.figures import figures_of, picture
-from feval.publish.page import PICTURE
+from feval.publish.owner_section import BEGIN, END
 from feval.publish.release import Release, Seen, prepare
-from feval.publish.words import BEGIN, END
 from feval.recording import open_recording, select
 from feval.replay import load
 from recorders.demo import DATASET, LLMS, bundled_recording
@@ -104,7 +104,7 @@ def test_every_configuration_has_its_files_and_counts(demo_page: str) -> None:
 @pytest.mark.skipif(find_spec("datasets") is None, reason="the library `datasets` is not installed")
 def test_features_and_sizes_are_spelled_as_datasets_spells_them(tmp_path: Path) -> None:
     recording = open_recording(write(tmp_path / "r"))
-    told = [(config.features, str(recording.path / config.splits[0].path)) for config in configs_of(recording)]
+    expected = [(config.features, str(recording.path / config.splits[0].path)) for config in configs_of(recording)]
     code = (
         "import sys, json, pyarrow.parquet as pq\nfrom datasets import Features\n"
         "for features, path in json.loads(sys.argv[1]):\n"
@@ -113,7 +113,7 @@ def test_features_and_sizes_are_spelled_as_datasets_spells_them(tmp_path: Path) 
     )
     import json
 
-    subprocess.run([sys.executable, "-c", code, json.dumps(told)], check=True, timeout=120)
+    subprocess.run([sys.executable, "-c", code, json.dumps(expected)], check=True, timeout=120)
 
 
 def test_split_names_are_what_datasets_accepts_and_differ(tmp_path: Path) -> None:
@@ -152,8 +152,8 @@ def test_accuracies_and_dollars_are_those_of_the_curve() -> None:
             ):
                 assert own is not None
                 found = [own.value, own.low, own.high, usd]
-                told = [point.accuracy, point.accuracy_low, point.accuracy_high, point.usd_per_question]
-                assert found == pytest.approx(told, rel=1e-9)
+                expected = [point.accuracy, point.accuracy_low, point.accuracy_high, point.usd_per_question]
+                assert found == pytest.approx(expected, rel=1e-9)
 
 
 def test_pools_of_unequal_size_vote_with_what_they_have(tmp_path: Path) -> None:
@@ -223,9 +223,9 @@ def claims(folder: Path) -> str:
 
 def test_the_first_lines_claim_only_what_every_cot_and_request_has(demo_page: str, tmp_path: Path) -> None:
     assert "its tokens and why it ended; every question its gold answer and every request the prompt" in demo_page
-    told = claims(write(tmp_path / "unknown", finish="unknown", golds={"q1": "1"}))
+    expected = claims(write(tmp_path / "unknown", finish="unknown", golds={"q1": "1"}))
     assert (
-        "has its text, its answer as extracted and its tokens." in told
+        "has its text, its answer as extracted and its tokens." in expected
     )  # "test" made it: maybe other prompts were sent
     line = (
         '{"id": "q1", "question": "1 + 1?", "answer": "2", "samples": [{"text": null, "answer": "2", "tokens": 3}]}\n'
@@ -253,7 +253,7 @@ def test_estimated_tokens_are_told(demo_page: str, tmp_path: Path) -> None:
     text = page(prepare(imported, seen()))
     assert "The tokens are estimates, 1.365 for each word" in text
     assert "Imported from `x.jsonl` (format `jsonl`, SHA-256 `" in text
-    assert "Answers were taken as the source has them" in text
+    assert "Answers were taken from the source" in text
 
 
 def test_names_from_outside_are_no_markup(tmp_path: Path) -> None:
@@ -388,7 +388,7 @@ def test_a_folder_that_was_pulled_keeps_its_words(tmp_path: Path) -> None:
     folder = pulled(write(tmp_path / "r"), mine)
     assert "Mine." in page(prepare(folder, seen()))
     assert "Mine." in page(prepare(folder, seen(mine)))
-    with pytest.raises(CardError, match=r"differs between .* Say which words to keep, with --words FILE"):
+    with pytest.raises(CardError, match=r"differs between .* Say what to keep, with --words FILE"):
         prepare(folder, seen(theirs))
 
 

@@ -7,7 +7,6 @@ import os
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -15,8 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 import yaml
 from hub_double import HubDouble
-from hub_settings import TOKEN, use
-from huggingface_hub import close_session
+from hub_settings import TOKEN
 from places import ROOT
 from published import write
 from typer.testing import CliRunner, Result
@@ -32,14 +30,6 @@ from recorders.demo import COUNTS, DATASET, LLMS, bundled_recording
 REPO = "somebody/recording"
 HASH = "b07065b2e24c0280aed35a85aed507c0435e3bd7ee67fd35ccb5266dec1d774c"
 MARK = "feval:words-begin"
-
-
-@pytest.fixture
-def hub(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[HubDouble]:
-    with HubDouble() as double:
-        use(double, monkeypatch, tmp_path)
-        yield double
-        close_session()
 
 
 @pytest.fixture
@@ -60,11 +50,11 @@ def published(hub: HubDouble, revision: str = "main") -> dict[str, bytes]:
 
 def test_the_demo_goes_to_the_hub_and_comes_back_with_the_same_curve(hub: HubDouble, tmp_path: Path) -> None:
     with bundled_recording() as folder:
-        told = json.loads(feval("push", folder, REPO, "--tag", "v1", "--json").stdout)
+        account = json.loads(feval("push", folder, REPO, "--tag", "v1", "--json").stdout)
         before = [self_consistency_curve(*pair, COUNTS).points for pair in _pairs(folder)]
-    assert told["recording_hash"] == HASH
-    assert told["address"] == f"hf://{REPO}@{told['commit']}"
-    for address in (told["address"], f"hf://{REPO}@v1"):
+    assert account["recording_hash"] == HASH
+    assert account["address"] == f"hf://{REPO}@{account['commit']}"
+    for address in (account["address"], f"hf://{REPO}@v1"):
         assert [self_consistency_curve(*pair, COUNTS).points for pair in _pairs(address)] == before
     pulled = tmp_path / "pulled"
     assert feval("pull", f"{REPO}@v1", "--out", pulled).exit_code == 0
@@ -249,7 +239,7 @@ def test_a_damaged_recording_is_not_published(hub: HubDouble, toy: Path) -> None
 
 def test_an_older_release_does_not_take_away_what_it_lacks(hub: HubDouble, toy: Path, tmp_path: Path) -> None:
     push(prepare(write(tmp_path / "more", llms=["alpha", "beta@t=0.8", "gamma"]), look(REPO)))
-    with pytest.raises(ConflictError, match=r"holds 3 files that this recording lacks: .*gamma\.parquet"):
+    with pytest.raises(ConflictError, match=r"has 3 files that this recording lacks: .*gamma\.parquet"):
         push(prepare(toy, look(REPO)))
     push(prepare(toy, look(REPO)), remove=True)
     assert not any("gamma" in path for path in published(hub))
@@ -288,8 +278,8 @@ def test_sixteen_datasets_and_fourteen_llms_stay_within_the_hubs_limits(hub: Hub
     for path, content in release.files.items():
         if path.endswith(".parquet"):
             assert isinstance(content, Path)
-            told = pq.read_metadata(content)
-            for group in (told.row_group(number) for number in range(told.num_row_groups)):
+            metadata = pq.read_metadata(content)
+            for group in (metadata.row_group(number) for number in range(metadata.num_row_groups)):
                 assert group.total_byte_size <= 100 * 10**6
                 for column in (group.column(number) for number in range(group.num_columns)):
                     assert column.has_offset_index
@@ -322,10 +312,10 @@ def test_a_dry_run_sends_nothing_and_lists_what_it_would(hub: HubDouble, toy: Pa
     assert all(line.startswith("GET ") for line in hub.asked())
     assert MARK in (tmp_path / "page" / "README.md").read_text()
     assert (tmp_path / "page" / "figures" / "cost-accuracy.png").is_file()
-    told = json.loads(feval("push", toy, REPO, "--dry-run", "--json").stdout)
-    assert told["dry_run"] is True
-    assert len(told["new"]) == 13
-    assert told["changed"] == told["unchanged"] == told["removed"] == []
+    account = json.loads(feval("push", toy, REPO, "--dry-run", "--json").stdout)
+    assert account["dry_run"] is True
+    assert len(account["new"]) == 13
+    assert account["changed"] == account["unchanged"] == account["removed"] == []
 
 
 def test_a_dry_run_says_that_a_tag_is_taken(hub: HubDouble, toy: Path) -> None:
@@ -334,7 +324,7 @@ def test_a_dry_run_says_that_a_tag_is_taken(hub: HubDouble, toy: Path) -> None:
     for more in (["--dry-run"], []):
         result = feval("push", toy, REPO, "--tag", "v1", "--title", "Another", *more)
         assert result.exit_code == 1
-        assert "has the tag 'v1' already" in result.stderr
+        assert "already has the tag 'v1'" in result.stderr
 
 
 def test_a_push_says_where_it_is_and_how_to_cite_it(hub: HubDouble, toy: Path) -> None:

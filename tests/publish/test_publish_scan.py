@@ -1,4 +1,4 @@
-"""What must not leave the house is found wherever it stands, told by its place, and never shown."""
+"""What must not be published is found anywhere, reported by its place, and never shown."""
 
 from __future__ import annotations
 

@@ -6,7 +6,10 @@ import json
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from feval.recording import DatasetInfo, LLMInfo, PoolRows, Question, RecordingWriter
+import pytest
+
+from feval.publish import release
+from feval.recording import DatasetInfo, LLMInfo, PoolRows, Question, Recording, RecordingWriter
 
 ANSWERS: dict[str, list[str | None]] = {
     "q1": ["1", "1", "2", None],
@@ -50,3 +53,20 @@ def _pools(text: str, sizes: dict[str, int], finish: str) -> Iterator[PoolRows]:
         reasons = ["length" if answer is None else finish for answer in own]
         prompt = json.dumps([{"role": "user", "content": f"What is {key}?"}])
         yield PoolRows(key, [f"{text} {a}." for a in own], own, own, [10] * len(own), reasons, prompt, 20)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def pictures_drawn_once() -> Iterator[None]:
+    """Draw the picture of a recording once in a run: it takes most of the time of a release."""
+    drawn: dict[str, bytes | None] = {}
+    draw = release.picture
+
+    def picture(recording: Recording) -> bytes | None:
+        key = json.dumps([recording.hash, recording.manifest.raw["datasets"]], default=str)
+        if key not in drawn:
+            drawn[key] = draw(recording)
+        return drawn[key]
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(release, "picture", picture)
+        yield

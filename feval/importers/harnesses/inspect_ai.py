@@ -49,17 +49,7 @@ _DECODING = (
 
 
 def read(source: Path, request: ImportRequest) -> Imported:
-    """Read one log.
-
-    Args:
-        source: a zip, or JSON, which may be compressed by gzip.
-        request: may give the LLM another name than the log's.
-
-    Raises:
-        SourceError: broken, empty, hostile, of a newer version or another shape.
-        ConflictError: epochs of one sample contradict each other.
-        UsageError: nobody names the LLM.
-    """
+    """Read one log, a zip or JSON. The request may give the LLM another name."""
     reader = Reader()
     if is_archive(source):
         with opened(source) as archive:
@@ -67,10 +57,10 @@ def read(source: Path, request: ImportRequest) -> Imported:
             content = _Content(_Header.of(header, where), _archived_samples(archive, reader))
     else:
         log = reader.json(read_bytes(source), source.name, exact=True)
-        found = _Header.of(log, source.name)
-        content = _Content(found, _listed_samples(member(log, "samples", list, source.name), source.name))
+        header = _Header.of(log, source.name)
+        content = _Content(header, _listed_samples(member(log, "samples", list, source.name), source.name))
     if not content.drafts:
-        raise SourceError(f"{source.name} holds no samples; there is nothing to import.")
+        raise SourceError(f"{source.name} has no samples; there is nothing to import.")
     llm = request.llm_of(source.name, content.header.llm)
     source_llm = content.llm(llm)
     return Imported([draft.question for draft in content.ordered()], [source_llm], [*content.notes(), *reader.notes()])
@@ -117,7 +107,7 @@ class _Header:
         return cls(
             llm,
             tuple(name for name in names if isinstance(name, str)),
-            tuple(str(found) for found in ids if isinstance(found, int | str)) if isinstance(ids, list) else (),
+            tuple(str(name) for name in ids if isinstance(name, int | str)) if isinstance(ids, list) else (),
             tuple(_run_notes(log, spec)),
         )
 
@@ -211,12 +201,12 @@ class _Content:
         draft.epochs[number] = _epoch(sample, self.header.llm.name, where)
 
     def ordered(self) -> list[_Draft]:
-        """The questions in the order of the dataset; those that the header does not list come last, as they were met."""
+        """Return the questions in the order of the dataset; those not listed in the header come last, in the log's order."""
         places = {name: place for place, name in enumerate(self.header.ids)}
         return sorted(self.drafts.values(), key=lambda draft: places.get(draft.question.id, len(places)))
 
     def llm(self, info: LLMInfo) -> SourceLLM:
-        """The one LLM, with a pool for each question."""
+        """Return the one LLM, with a pool for each question."""
         drafts = self.ordered()
         epochs = [epoch for draft in drafts for epoch in draft.epochs.values()]
         counted = all(epoch.tokens is not None and len(epoch.texts) == 1 for epoch in epochs)
@@ -235,7 +225,7 @@ class _Content:
         return None
 
     def notes(self) -> list[str]:
-        """What was unusual; complete after `llm`."""
+        """Return what was unusual; complete after `llm`."""
         return [*self.header.notes, *self._notes]
 
 
@@ -251,10 +241,10 @@ def _question(sample: dict[str, Any], name: str, where: str) -> tuple[SourceQues
 
 
 def _input_text(sample: dict[str, Any], where: str) -> str:
-    """The question: the input's text, or of a conversation the last user message."""
-    asked = sample.get("input")
-    if isinstance(asked, str):
-        return _attached(asked, sample)
+    """Return the question: the input's text, or the last user message of a conversation."""
+    content = sample.get("input")
+    if isinstance(content, str):
+        return _attached(content, sample)
     users = [message for message in member(sample, "input", list, where) if _role(message, where) == "user"]
     if not users:
         raise SourceError(f"The input of {where} has no user message; there is no question to import.")
@@ -262,11 +252,11 @@ def _input_text(sample: dict[str, Any], where: str) -> str:
 
 
 def _attached(text: str, sample: dict[str, Any]) -> str:
-    """Long texts stand among the attachments, under their hash."""
+    """Return a text; long ones are kept among the attachments, under their hash."""
     attachments = sample.get("attachments")
     if text.startswith(_ATTACHMENT) and isinstance(attachments, dict):
-        found = attachments.get(text.removeprefix(_ATTACHMENT))
-        return found if isinstance(found, str) else text
+        attachment = attachments.get(text.removeprefix(_ATTACHMENT))
+        return attachment if isinstance(attachment, str) else text
     return text
 
 
@@ -317,7 +307,7 @@ def _reason(choice: dict[str, Any], where: str, *, failed: bool) -> str:
 
 
 def _usage(sample: dict[str, Any], output: dict[str, Any], model: str, *, several: bool) -> Any:
-    """The usage of the last call, or where the solver made several, of all calls to the model."""
+    """Return the usage of the last call or, where the solver made several, of all calls to the model."""
     models = sample.get("model_usage")
     every = models.get(model) if isinstance(models, dict) else None
     return every if several and every is not None else output.get("usage")
@@ -337,25 +327,25 @@ def _tokens(usage: Any, where: str) -> tuple[int | None, int | None]:
 
 
 def _answers(sample: dict[str, Any], where: str) -> dict[str, str | None]:
-    """The answer by scorer; `None` where a scorer found none."""
+    """Return the answer by scorer; `None` where a scorer found none."""
     scores = sample.get("scores")
     if scores is None:
         return {}
-    found: dict[str, str | None] = {}
+    answers: dict[str, str | None] = {}
     for name, score in member(sample, "scores", dict, where).items():
         answer = score.get("answer") if isinstance(score, dict) else None
         if answer is not None and not isinstance(answer, str):
             refuse(f"The answer of scorer {name!r:.40} in {where}", "text or null", answer)
-        found[name] = answer
-    return found
+        answers[name] = answer
+    return answers
 
 
 def _without_answer(sample: dict[str, Any]) -> frozenset[str]:
-    """The scorers that say they found no answer, rather than not saying which they found."""
+    """Return the scorers that say they found no answer, rather than not saying which."""
     scores = sample.get("scores")
-    told = scores if isinstance(scores, dict) else {}
+    by_scorer = scores if isinstance(scores, dict) else {}
     return frozenset(
-        name for name, score in told.items() if isinstance(score, dict) and _is_no_answer(score.get("reason"))
+        name for name, score in by_scorer.items() if isinstance(score, dict) and _is_no_answer(score.get("reason"))
     )
 
 
@@ -364,14 +354,14 @@ def _is_no_answer(reason: object) -> bool:
 
 
 def _prompt(messages: list[Any], sample: dict[str, Any], where: str) -> Prompt | None:
-    """What was sent: the messages before the first reply."""
-    asked = []
+    """Return what was sent: the messages before the first reply."""
+    request = []
     for message in messages:
         if _role(message, where) == "assistant":
             break
         text = _attached(text_of(message.get("content"), f"a message of {where}"), sample)
-        asked.append({"role": message["role"], "content": text})
-    return chat_prompt(asked, where) if asked else None
+        request.append({"role": message["role"], "content": text})
+    return chat_prompt(request, where) if request else None
 
 
 def _pool(epochs: Sequence[_Epoch], scorer: str | None, *, counted: bool) -> SourcePool:

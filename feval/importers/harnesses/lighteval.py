@@ -15,7 +15,10 @@ from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
 
 from feval.errors import SourceError
 from feval.importers.harnesses.logs import (
@@ -42,9 +45,6 @@ from feval.importers.shapes import member, refuse, strings
 from feval.importers.source import Imported, ImportRequest, Prompt, SourceLLM, SourcePool, SourceQuestion
 from feval.recording.content import LLMInfo
 
-if TYPE_CHECKING:
-    import pyarrow.parquet as pq
-
 __all__ = ["beside", "read"]
 
 _DOC = ("query", "choices", "gold_index", "id", "instruction")
@@ -65,7 +65,7 @@ _ROWS_AT_ONCE = 8
 
 
 def beside(source: Path) -> tuple[Path, ...]:
-    """The results of the same run, where the folders are as lighteval made them."""
+    """Return the results of the same run, where the folders are as lighteval made them."""
     date = source.parent.name
     for folder in source.parents:
         if folder.name == "details":
@@ -76,21 +76,11 @@ def beside(source: Path) -> tuple[Path, ...]:
 
 
 def read(source: Path, request: ImportRequest) -> Imported:
-    """Read the details of one task.
-
-    Args:
-        source: Parquet.
-        request: names the LLM where the results do not lie where lighteval put them.
-
-    Raises:
-        SourceError: broken, empty, hostile, of another version or shape.
-        ConflictError: a question comes twice.
-        UsageError: nobody names the LLM.
-    """
+    """Read the Parquet details of one task. The request names the LLM if the results are not where lighteval puts them."""
     reader = Reader()
     rows = sorted(_rows(source, request), key=lambda row: row.place)
     if not rows:
-        raise SourceError(f"{source.name} holds no questions; there is nothing to import.")
+        raise SourceError(f"{source.name} has no questions; there is nothing to import.")
     questions = without_duplicates((row.question for row in rows), source.name)
     counted = all(row.tokens is not None for row in rows)
     filled = _without_padding([row.tokens or [] for row in rows]) if counted else 0
@@ -104,8 +94,8 @@ class _Row:
     """One question with its samples."""
 
     def __init__(self, doc: Any, response: Any, number: int, request: ImportRequest, where: str) -> None:
-        told = doc.get("id")
-        self.place = int(told) if isinstance(told, str) and told.isdecimal() and len(told) < 10 else number
+        doc_id = doc.get("id")
+        self.place = int(doc_id) if isinstance(doc_id, str) and doc_id.isdecimal() and len(doc_id) < 10 else number
         self.instruction = doc.get("instruction")
         self.question, self.other_golds = _question(doc, request.question_id(self.place), where)
         texts = member(response, "text", list, where)
@@ -113,12 +103,12 @@ class _Row:
         self.texts = strings([text if text is not None else "" for text in texts], where)
         self.reasoning = _reasonings(response.get("reasonings"), len(texts), where)
         self.tokens = _token_ids(response.get("output_tokens"), len(texts))
-        asked = response.get("input_tokens")
-        self.prompt_tokens = len(asked) if isinstance(asked, list) and asked else None
+        input_tokens = response.get("input_tokens")
+        self.prompt_tokens = len(input_tokens) if isinstance(input_tokens, list) and input_tokens else None
         self.prompt = _prompt(response.get("input"), where)
 
     def pool(self, *, counted: bool) -> SourcePool:
-        """The samples as columns."""
+        """Return the samples as columns."""
         return SourcePool(
             self.texts,
             tokens=list(map(len, self.tokens or [])) if counted else None,
@@ -129,7 +119,7 @@ class _Row:
 
 
 def _reasonings(reasonings: Any, samples: int, where: str) -> list[str | None] | None:
-    """The thoughts that a server gave apart from each sample's text; `None` where there are none."""
+    """Return the reasoning that a server gave apart from each sample's text; `None` where there is none."""
     if not isinstance(reasonings, list) or len(reasonings) != samples:
         return None
     if not all(thoughts is None or isinstance(thoughts, str) for thoughts in reasonings):
@@ -138,7 +128,7 @@ def _reasonings(reasonings: Any, samples: int, where: str) -> list[str | None] |
 
 
 def _token_ids(ids: Any, samples: int) -> list[list[Any]] | None:
-    """Token ids of each sample; `None` where a sample has none."""
+    """Return the token ids of each sample; `None` where a sample has none."""
     if not isinstance(ids, list) or len(ids) != samples or not all(isinstance(some, list) and some for some in ids):
         return None
     return ids
@@ -157,20 +147,20 @@ def _without_padding(rows: list[list[list[Any]]]) -> int:
     return cut
 
 
-def _prompt(asked: Any, where: str) -> Prompt | None:
-    if isinstance(asked, str) and asked:
-        return Prompt.of(asked)
-    return chat_prompt(asked, where) if isinstance(asked, list) and asked and isinstance(asked[0], dict) else None
+def _prompt(query: Any, where: str) -> Prompt | None:
+    if isinstance(query, str) and query:
+        return Prompt.of(query)
+    return chat_prompt(query, where) if isinstance(query, list) and query and isinstance(query[0], dict) else None
 
 
 def _question(doc: Any, name: str, where: str) -> tuple[SourceQuestion, bool]:
-    """The question, and whether it has other accepted answers than its gold."""
+    """Return the question, and whether it has other accepted answers than its gold."""
     text = member(doc, "query", str, where)
     choices = strings(member(doc, "choices", list, where), where)
-    told = doc.get("gold_index")
-    places = told if isinstance(told, list) else [] if told is None else [told]
+    gold_index = doc.get("gold_index")
+    places = gold_index if isinstance(gold_index, list) else [] if gold_index is None else [gold_index]
     if any(type(place) is not int or not 0 <= place < len(choices) for place in places):
-        refuse(f"'gold_index' of {where}", f"places among its {len(choices)} choices", str(told))
+        refuse(f"'gold_index' of {where}", f"places among its {len(choices)} choices", str(gold_index))
     # Where every choice is right, they are ways to write one answer and no options.
     options = labelled(choices) if len(set(places)) < len(choices) and len(choices) > 1 else ()
     golds = [options[place][0] if options else choices[place].strip() for place in places]
@@ -200,12 +190,9 @@ def _rows(source: Path, request: ImportRequest) -> Iterator[_Row]:
 @contextmanager
 def _opened(source: Path) -> Iterator[pq.ParquetFile]:
     """Open details whose sizes, as they state them, are within the bounds."""
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
     with disk_errors(source), regular_file(source).open("rb") as stream:
         if stream.read(len(_MAGIC)) != _MAGIC:
-            raise SourceError(f"{source} is no Parquet file. Is the format the right one?")
+            raise SourceError(f"{source} is not a Parquet file. Is the format the right one?")
     try:
         with pq.ParquetFile(source) as file:
             _check_columns(file, source.name)
@@ -216,12 +203,12 @@ def _opened(source: Path) -> Iterator[pq.ParquetFile]:
 
 
 def _check_columns(file: pq.ParquetFile, name: str) -> None:
-    found = file.schema_arrow.names
-    missing = [column for column in ("doc", "model_response") if column not in found]
+    names = file.schema_arrow.names
+    missing = [column for column in ("doc", "model_response") if column not in names]
     if missing:
         raise SourceError(
             f"{name} has no column {' and no '.join(missing)}, as details of lighteval 0.13 have; its columns are "
-            f"{', '.join(found)!s:.200}. Another version of lighteval wrote it, or something else."
+            f"{', '.join(names)!s:.200}. Another version of lighteval wrote it, or something else."
         )
 
 
@@ -241,7 +228,7 @@ def _check_sizes(file: pq.ParquetFile, source: Path) -> None:
 
 
 def _results(source: Path, reader: Reader) -> LLMInfo:
-    """Name and decoding of the model, as the results state them."""
+    """Return name and decoding of the model, as the results state them."""
     for path in beside(source):
         results = reader.json(read_bytes(path), path.name)
         general = member(results, "config_general", dict, path.name)
@@ -271,6 +258,6 @@ def _row_notes(rows: list[_Row], filled: int) -> list[str]:
 
 
 def _system_prompt(rows: list[_Row]) -> str | None:
-    """The instruction, where all questions have the same."""
-    told = {row.instruction for row in rows if isinstance(row.instruction, str)}
-    return told.pop() if len(told) == 1 else None
+    """Return the instruction, where all questions have the same."""
+    instructions = {row.instruction for row in rows if isinstance(row.instruction, str)}
+    return instructions.pop() if len(instructions) == 1 else None

@@ -45,24 +45,14 @@ _GSM8K_MARK = "#### "
 
 
 def beside(source: Path) -> tuple[Path, ...]:
-    """The results of the same run, where they lie beside the samples."""
+    """Return the results of the same run, where they lie beside the samples."""
     named = _NAME.fullmatch(source.name)
     results = source.with_name(f"results_{named['date']}.json") if named else None
     return (results,) if results is not None and results.is_file() else ()
 
 
 def read(source: Path, request: ImportRequest) -> Imported:
-    """Read the samples of one task.
-
-    Args:
-        source: JSON Lines, may be compressed by gzip.
-        request: names the LLM where no results lie beside the samples.
-
-    Raises:
-        SourceError: broken, empty, of another shape, or without generated texts.
-        ConflictError: two lines contradict each other.
-        UsageError: nobody names the LLM.
-    """
+    """Read the JSON Lines samples of one task. The request names the LLM if there are no results beside them."""
     reader = Reader()
     docs: dict[int, _Doc] = {}
     for number, line in reader.json_lines(read_bytes(source), source.name):
@@ -98,12 +88,12 @@ def _add(docs: dict[int, _Doc], line: Any, where: str) -> None:
     number = member(line, "doc_id", int, where)
     if number < 0:
         refuse(f"'doc_id' of {where}", "0 or more", number)
-    found = _doc(line, number, where)
-    known = docs.setdefault(number, found)
-    if (known.question, known.gold, known.texts) != (found.question, found.gold, found.texts):
+    doc = _doc(line, number, where)
+    known = docs.setdefault(number, doc)
+    if (known.question, known.gold, known.texts) != (doc.question, doc.gold, doc.texts):
         raise ConflictError(
             f"{where[0].upper()}{where[1:]} has another question, target or other texts for doc_id {number} than a line before: "
-            f"{found.question!r:.60} and {known.question!r:.60}. Import one run at a time."
+            f"{doc.question!r:.60} and {known.question!r:.60}. Import one run at a time."
         )
     name = member(line, "filter", str, where)
     if name in known.filtered:
@@ -126,7 +116,7 @@ def _doc(line: Any, number: int, where: str) -> _Doc:
 
 
 def _texts(line: Any, where: str) -> list[str]:
-    """The texts of all repeats. Each request of a question has a list of them; a generated answer is one request."""
+    """Return the texts of all repeats. Each request of a question has a list of them; a generated answer is one request."""
     requests = member(line, "resps", list, where)
     if len(requests) != 1 or not isinstance(requests[0], list) or any(isinstance(text, list) for text in requests[0]):
         raise SourceError(
@@ -137,14 +127,14 @@ def _texts(line: Any, where: str) -> list[str]:
 
 
 def _filtered(values: list[Any], repeats: int, where: str) -> list[str | None] | None:
-    kept = values[0] if len(values) == 1 and isinstance(values[0], list) else values
-    if len(kept) != repeats or any(isinstance(value, list | dict) for value in kept):
+    answers = values[0] if len(values) == 1 and isinstance(values[0], list) else values
+    if len(answers) != repeats or any(isinstance(value, list | dict) for value in answers):
         return None
-    return [None if answer == _INVALID else answer for answer in answer_texts(kept, where)]
+    return [None if answer == _INVALID else answer for answer in answer_texts(answers, where)]
 
 
 def _request(line: Any, where: str) -> tuple[Prompt, dict[str, Any]]:
-    """The request and the generation arguments: `{"gen_args_0": {"arg_0", "arg_1"}}`, or `[[request, arguments]]` as before."""
+    """Return request and generation arguments: `{"gen_args_0": {"arg_0", "arg_1"}}`, formerly `[[request, arguments]]`."""
     arguments = line.get("arguments")
     if isinstance(arguments, dict):
         first = member(arguments, "gen_args_0", dict, f"the arguments of {where}")
@@ -161,7 +151,7 @@ def _request(line: Any, where: str) -> tuple[Prompt, dict[str, Any]]:
 
 
 def _chat(sent: Any, where: str) -> Prompt:
-    """A request to a chat endpoint: its messages as JSON, in a text."""
+    """Return a request to a chat endpoint, whose messages are JSON in a text."""
     if not isinstance(sent, str):
         refuse(f"The request of {where}", "text", sent)
     messages = Reader().json(sent.encode("utf-8", "surrogatepass"), f"The request of {where}")
@@ -171,10 +161,10 @@ def _chat(sent: Any, where: str) -> Prompt:
 
 
 def _choices(doc: dict[str, Any]) -> tuple[tuple[str, str], ...]:
-    """The options of a question: a list of texts, or `{"text": [...], "label": [...]}`."""
-    found = doc.get("choices")
-    labels = found.get("label") if isinstance(found, dict) else None
-    texts = found.get("text") if isinstance(found, dict) else found
+    """Return the options of a question: a list of texts, or `{"text": [...], "label": [...]}`."""
+    choices = doc.get("choices")
+    labels = choices.get("label") if isinstance(choices, dict) else None
+    texts = choices.get("text") if isinstance(choices, dict) else choices
     if not _are_texts(texts):
         return ()
     if not _are_texts(labels) or len(set(labels)) != len(texts) or len(labels) != len(texts):
@@ -200,9 +190,9 @@ def _info(doc: _Doc, model: str, name: str) -> LLMInfo:
 
 
 def _chosen_filter(docs: Sequence[_Doc]) -> str | None:
-    """The first filter that kept one answer per repeat of every question and did not keep the whole texts."""
+    """Return the first filter that kept one answer per repeat of every question and did not keep the whole texts."""
     for name in docs[0].filtered if docs else ():
-        answers = [(kept, doc.texts) for doc in docs if (kept := doc.filtered.get(name)) is not None]
+        answers = [(answer, doc.texts) for doc in docs if (answer := doc.filtered.get(name)) is not None]
         if len(answers) == len(docs) and extracted(answers):
             return name
     return None
@@ -259,7 +249,7 @@ def _results_notes(results: dict[str, Any], source: Path) -> list[str]:
     counts = results.get("n-samples")
     count = counts.get(named["task"]) if named and isinstance(counts, dict) else None
     if isinstance(count, dict):
-        asked, there = whole(count.get("effective")), whole(count.get("original"))
-        if asked is not None and there is not None and asked < there:
-            notes.append(f"The run asked {asked} of the task's {there} questions.")
+        effective, original = whole(count.get("effective")), whole(count.get("original"))
+        if effective is not None and original is not None and effective < original:
+            notes.append(f"The run asked {effective} of the task's {original} questions.")
     return notes

@@ -1,4 +1,4 @@
-"""What the logs of evaluation harnesses have in common: chat requests, decoding, golds, options, what is no extraction."""
+"""What logs of evaluation harnesses share: chat requests, decoding, golds, options. Other shapes raise a `SourceError`."""
 
 from __future__ import annotations
 
@@ -29,28 +29,21 @@ _SCALARS = (str, int, float, bool)
 
 
 def chat_prompt(messages: list[Any], where: str) -> Prompt:
-    """A request of several messages, each with a role and a content.
-
-    Raises:
-        SourceError: something else among them.
-    """
-    told = [
+    """Return a request of several messages, each with a role and a content."""
+    plain = [
         {
             "role": member(message, "role", str, f"a message of {where}"),
             "content": text_of(message.get("content"), f"a message of {where}"),
         }
         for message in messages
     ]
-    return Prompt(orjson.dumps(told).decode(), "\n".join(message["content"] for message in told))
+    return Prompt(orjson.dumps(plain).decode(), "\n".join(message["content"] for message in plain))
 
 
 def text_of(content: object, where: str) -> str:
-    """The text of a message: its content, or the texts among its parts; another part is named by its type, as "[image]".
+    """Return the text of a message: its content, or the texts among its parts, with other parts as "[image]".
 
     Reasoning parts are left out: they are not what was said; `reasoning_of` gives them.
-
-    Raises:
-        SourceError: neither text nor a list of parts.
     """
     if content is None:
         return ""
@@ -67,7 +60,7 @@ def text_of(content: object, where: str) -> str:
 
 
 def reasoning_of(message: Mapping[str, Any]) -> str | None:
-    """The thoughts of a message: its reasoning parts, of which a redacted one has at most a summary, or its field `reasoning`."""
+    """Return the reasoning of a message: its reasoning parts (a redacted one has at most a summary), or its field `reasoning`."""
     content = message.get("content")
     parts = [part for part in content if isinstance(part, dict)] if isinstance(content, list) else []
     shown = [
@@ -79,11 +72,7 @@ def reasoning_of(message: Mapping[str, Any]) -> str | None:
 
 
 def gold_of(value: object, where: str) -> tuple[str | None, bool]:
-    """A gold answer, and whether there are others: of a list of accepted answers, the first.
-
-    Raises:
-        SourceError: neither a scalar nor a list of them.
-    """
+    """Return the gold answer, the first of a list of accepted ones, and whether there are others."""
     if isinstance(value, list):
         golds = [gold_text(item, where) for item in value]
         return (golds[0] if golds else None), len(set(golds)) > 1
@@ -91,7 +80,7 @@ def gold_of(value: object, where: str) -> tuple[str | None, bool]:
 
 
 def labelled(texts: Sequence[str]) -> tuple[tuple[str, str], ...]:
-    """Options that have texts only, with the labels A to Z; none where there are more, or where the texts are the labels."""
+    """Return options with the labels A to Z; none where there are more, or where the texts are the labels."""
     labels = string.ascii_uppercase[: len(texts)]
     if len(labels) != len(texts) or [text.strip().strip("().") for text in texts] == list(labels):
         return ()
@@ -99,9 +88,9 @@ def labelled(texts: Sequence[str]) -> tuple[tuple[str, str], ...]:
 
 
 def decoding(values: Mapping[str, Any], names: Iterable[str]) -> dict[str, Any]:
-    """Those of the named decoding parameters that are set: numbers, texts, true or false, and short lists of texts."""
-    found = {name: values.get(name) for name in names}
-    return {name: value for name, value in found.items() if type(value) in _SCALARS or _is_list_of_texts(value)}
+    """Return the named decoding parameters that are set: numbers, texts, true or false, and short lists of texts."""
+    parameters = {name: values.get(name) for name in names}
+    return {name: value for name, value in parameters.items() if type(value) in _SCALARS or _is_list_of_texts(value)}
 
 
 def _is_list_of_texts(value: object) -> bool:
@@ -109,11 +98,7 @@ def _is_list_of_texts(value: object) -> bool:
 
 
 def temperature_of(value: object, where: str) -> float | None:
-    """A temperature; `None` where there is none.
-
-    Raises:
-        SourceError: something else than a number from 0.
-    """
+    """Return a temperature; `None` where there is none."""
     if value is None:
         return None
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= LARGEST:
@@ -122,11 +107,7 @@ def temperature_of(value: object, where: str) -> float | None:
 
 
 def limit_of(value: object, where: str) -> int | None:
-    """A limit on output tokens; `None` where there is none.
-
-    Raises:
-        SourceError: something else than a whole number from 1.
-    """
+    """Return a limit on output tokens; `None` where there is none."""
     if value is None:
         return None
     limit = whole(value)
@@ -136,7 +117,7 @@ def limit_of(value: object, where: str) -> int | None:
 
 
 def extracted(pools: Iterable[tuple[Sequence[str | None], Sequence[str | None]]]) -> bool:
-    """Whether stored answers were extracted from their texts: they are none where each is its whole text, whatever its case."""
+    """Return whether stored answers were extracted: not where each is its whole text, whatever its case."""
     pairs = [
         (answer, text)
         for answers, texts in pools
@@ -153,7 +134,9 @@ def size_note(pools: Sequence[SourcePool]) -> list[str]:
         return []
     usual = max(set(sizes), key=sizes.count)
     others = len(sizes) - sizes.count(usual)
-    return [f"The pools are ragged: {min(sizes)} to {max(sizes)} samples; {others} of {len(sizes)} have not {usual}."]
+    return [
+        f"The pools are ragged: {min(sizes)} to {max(sizes)} samples; {others} of {len(sizes)} do not have {usual}."
+    ]
 
 
 def same_texts_note(pools: Sequence[SourcePool]) -> list[str]:

@@ -29,7 +29,7 @@ _SEED = re.compile(r"_seed([0-9]{1,18})\b")
 
 
 def upstream_answer(text: str) -> str:
-    """The letter that the authors' rule reads from a reply; E where it reads none."""
+    """Return the letter that the authors' rule reads from a reply; E where it reads none."""
     word = text.split(" ", 1)[0].translate(_PUNCTUATION).strip()
     if word in _LETTERS:
         return word
@@ -38,19 +38,10 @@ def upstream_answer(text: str) -> str:
 
 
 def read(source: Path, request: ImportRequest) -> Imported:
-    """Read one file.
-
-    Args:
-        source: CSV, may be compressed by gzip. A seed in its name (`_seed123`) goes into the LLM's decoding.
-        request: names the LLM and holds the questions.
-
-    Raises:
-        SourceError: broken, empty, or of another shape than the questions.
-        UsageError: no LLM was named, or no questions were given.
-    """
+    """Read one CSV file. The request names the LLM and has the questions; a seed in the file's name goes into the decoding."""
     llm = request.the_llm(source.name)
     if request.questions is None:
-        raise UsageError(f"{source.name} holds replies only; pass the questions or an answer key, --questions FILE.")
+        raise UsageError(f"{source.name} has replies only; pass the questions or an answer key, --questions FILE.")
     reader = Reader()
     texts = _texts(reader.csv(read_bytes(source), source.name), source.name)
     questions = _questions(request, len(texts) // SAMPLES, source.name)
@@ -75,23 +66,23 @@ def _texts(records: list[list[str]], name: str) -> list[str]:
 
 
 def _questions(request: ImportRequest, count: int, name: str) -> list[SourceQuestion]:
-    """The questions of the file in the order of the recording, found by id."""
+    """Return the questions of the file in the order of the recording, by id."""
     known = {question.id: question for question in request.questions or ()}
     ids = [request.question_id(row) for row in range(count)]
     if len(known) != count or any(key not in known for key in ids):
         example = next(iter(known), "none")
         raise SourceError(
             f"{name} has the replies to {count} questions, {ids[0]!r} to {ids[-1]!r}; the questions file has {len(known)}, "
-            f"from {example!r}. The two must hold the same questions."
+            f"from {example!r}. The two must have the same questions."
         )
     return [known[key] for key in ids]
 
 
 def _with_seed(llm: LLMInfo, name: str) -> tuple[LLMInfo, list[str]]:
-    found = _SEED.search(name)
-    if not found:
+    match = _SEED.search(name)
+    if not match:
         return llm, []
-    seed = int(found[1])
+    seed = int(match[1])
     note = (
         f"The replies were drawn with noise seed {seed}. LLMs recorded with the same seed share their noise, reply by "
         "reply: their answers are correlated beyond the question."

@@ -23,21 +23,12 @@ _PHRASE = "the answer is"
 
 
 def upstream_answer(text: str) -> str:
-    """The answer that the authors' rule reads from a text; "" where no letter is left."""
+    """Return the answer that the authors' rule reads from a text; "" where no letter is left."""
     return _NO_LETTER.sub("", text.lower().rpartition(_PHRASE)[2])
 
 
 def read(source: Path, request: ImportRequest) -> Imported:
-    """Read one file.
-
-    Args:
-        source: JSON Lines, may be compressed by gzip.
-        request: names the LLM.
-
-    Raises:
-        SourceError: broken, empty, or of another shape.
-        UsageError: no LLM was named.
-    """
+    """Read one JSON Lines file. The request names the LLM."""
     llm = request.the_llm(source.name)
     reader = Reader()
     questions, pools = [], []

@@ -34,16 +34,7 @@ __all__ = ["our_dataset_id", "read", "recorded_llms"]
 
 
 def read(source: Path, request: ImportRequest) -> Imported:
-    """Read one dataset of an archive, with all its LLMs or those named. LLMs are read one at a time.
-
-    Args:
-        source: the zip.
-        request: names the dataset, and maybe LLMs.
-
-    Raises:
-        SourceError: no such archive, damaged, or of another shape.
-        UnknownNameError: an LLM that the archive lacks.
-    """
+    """Read one dataset of an archive, with all its LLMs or those that the request names, one at a time."""
     reader = Reader()
     with opened(source) as archive:
         name = _reference_name(archive, request.dataset)
@@ -62,7 +53,7 @@ def read(source: Path, request: ImportRequest) -> Imported:
 
 
 def recorded_llms(source: Path, dataset: str) -> tuple[str, ...]:
-    """Names of the LLMs that an archive lists for a dataset.
+    """Return names of the LLMs that an archive lists for a dataset.
 
     Args:
         source: the zip.
@@ -76,7 +67,7 @@ def recorded_llms(source: Path, dataset: str) -> tuple[str, ...]:
 
 
 def our_dataset_id(reference_name: str) -> str:
-    """The id of a dataset that the archive calls so, such as "aqua" for "AQuA"; the name itself where no card has it."""
+    """Return our id of the archive's dataset, such as "aqua" for "AQuA"; the name itself where no card has it."""
     for dataset in dataset_ids():
         if dataset_card(dataset).reference_name == reference_name:
             return dataset
@@ -118,8 +109,8 @@ def _info(config: dict[str, Any], name: str, request: ImportRequest, where: str)
         ):
             refuse(f"{key!r} of the config of {where}", f"a number from 0 to {LARGEST}", value)
     limit = stored["max_tokens"]
-    found = LLMInfo(name, stored["temperature"], None if limit is None else int(limit))
-    return replace(request, llms=()).llm_of(where, found)
+    info = LLMInfo(name, stored["temperature"], None if limit is None else int(limit))
+    return replace(request, llms=()).llm_of(where, info)
 
 
 def _pools(responses: list[Any], where: str) -> Iterator[SourcePool]:
@@ -171,7 +162,7 @@ def _explain(cots: list[Any], where: str) -> None:
 
 
 def _recorded(archive: Archive, dataset: str, reader: Reader) -> tuple[str, ...]:
-    """The LLMs that the archive lists for a dataset."""
+    """Return the LLMs that the archive lists for a dataset."""
     name = f"dataset_{dataset}_models.txt"
     llms = strings(member(archive.json(name, reader), "llms", list, archive.where(name)), archive.where(name))
     if not llms or len(set(llms)) != len(llms):
@@ -182,7 +173,7 @@ def _recorded(archive: Archive, dataset: str, reader: Reader) -> tuple[str, ...]
 def _questions(
     archive: Archive, dataset: str, request: ImportRequest, reader: Reader
 ) -> tuple[list[SourceQuestion], str | None]:
-    """The questions and the system prompt."""
+    """Return the questions and the system prompt."""
     name = f"dataset_{dataset}.txt"
     record, where = archive.json(name, reader), archive.where(name)
     system_prompt = record.get("system_prompt") if isinstance(record, dict) else None
@@ -190,7 +181,7 @@ def _questions(
         refuse(f"'system_prompt' of {where}", "text or null", system_prompt)
     entries = member(record, "data", list, where)
     if not entries:
-        raise SourceError(f"{where} holds no questions; there is nothing to import.")
+        raise SourceError(f"{where} has no questions; there is nothing to import.")
     questions = [
         SourceQuestion(
             request.question_id(row),
@@ -203,7 +194,7 @@ def _questions(
 
 
 def _reference_name(archive: Archive, dataset: str) -> str:
-    """The archive's name of a dataset.
+    """Return the archive's name of a dataset.
 
     Raises:
         SourceError: the archive does not have it.
@@ -212,9 +203,9 @@ def _reference_name(archive: Archive, dataset: str) -> str:
     name = (card and card.reference_name) or dataset
     names = archive.names()
     if f"dataset_{name}.txt" not in names:
-        held = [entry[8:-11] for entry in names if entry.startswith("dataset_") and entry.endswith("_models.txt")]
+        datasets = [entry[8:-11] for entry in names if entry.startswith("dataset_") and entry.endswith("_models.txt")]
         raise SourceError(
-            f"{archive.path.name} does not hold the dataset {dataset!r} (as {name!r}); "
-            f"it holds {', '.join(map(our_dataset_id, held)) or 'none':.600}."
+            f"{archive.path.name} has no dataset {dataset!r} (as {name!r}); "
+            f"it has {', '.join(map(our_dataset_id, datasets)) or 'none':.600}."
         )
     return name

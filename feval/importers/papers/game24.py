@@ -35,26 +35,12 @@ _LABEL = re.compile("answer: ", re.IGNORECASE)
 
 
 def read(source: Path, request: ImportRequest) -> Imported:
-    """Read one log.
-
-    Args:
-        source: JSON, may be compressed by gzip.
-        request: names the LLM and holds the puzzles.
-
-    Raises:
-        SourceError: broken, empty, of another shape, or a log of a tree search.
-        ConflictError: a puzzle comes twice.
-        UsageError: no LLM was named, or no puzzles were given.
-    """
+    """Read one JSON log. The request names the LLM and has the puzzles."""
     llm = request.the_llm(source.name)
     if request.questions is None:
         raise UsageError(f"{source.name} names its puzzles by row only; pass 24.csv, --questions FILE.")
     reader = Reader()
-    entries = reader.json(read_bytes(source), source.name, exact=True)
-    if not isinstance(entries, list) or not entries:
-        raise SourceError(
-            f"{source.name} should be a JSON array with an object per puzzle. Is the format the right one?"
-        )
+    entries = reader.entries(read_bytes(source), source.name)
     puzzles = {question.id: question for question in request.questions}
     questions, pools, others = [], [], 0
     for row, entry in enumerate(entries):
@@ -72,7 +58,7 @@ def read(source: Path, request: ImportRequest) -> Imported:
 
 
 def answer_of(text: str, numbers: Sequence[str]) -> str | None:
-    """What the expression on the last line of a text comes to, as a key of the answer kind `number`.
+    """Return the value of the expression on the last line of a text, as a key of the answer kind `number`.
 
     Args:
         text: ends with a line such as "Answer: (10 - 6) * (5 + 1) = 24".
@@ -99,11 +85,11 @@ def _tokens(expression: str) -> list[str]:
     tokens: list[str] = []
     place = 0
     while place < len(expression):
-        found = _TOKEN.match(expression, place)
-        if found is None or len(tokens) == _MOST_TOKENS:
+        match = _TOKEN.match(expression, place)
+        if match is None or len(tokens) == _MOST_TOKENS:
             return []
-        tokens.append(found[1] or found[2])
-        place = found.end()
+        tokens.append(match[1] or match[2])
+        place = match.end()
     return tokens
 
 
@@ -115,7 +101,7 @@ class _Parser:
         self._place = 0
 
     def value(self) -> Fraction | None:
-        """What the tokens come to; `None` where they are no expression, or divide by zero."""
+        """Return the value of the tokens; `None` where they are not an expression, or divide by zero."""
         try:
             value = self._sum()
         except (ValueError, ZeroDivisionError):
@@ -171,7 +157,7 @@ def _question(entry: Any, request: ImportRequest, puzzles: dict[str, SourceQuest
 
 
 def _verdicts(entry: dict[str, Any], where: str) -> list[bool]:
-    """The authors' verdict on each sample."""
+    """Return the authors' verdict on each sample."""
     count = len(entry["ys"])
     if "accs" in entry:
         verdicts = member(entry, "accs", list, where)
@@ -196,10 +182,12 @@ def _notes(pools: Sequence[SourcePool], others: int) -> list[str]:
 
 
 def _usage_notes(entries: Sequence[Any]) -> list[str]:
-    """What the log says of its tokens, as a whole; it is not known of the samples."""
+    """Return a note on the log's token totals, which it does not state for samples."""
     usage = entries[-1].get("usage_so_far")
     output = whole(usage.get("completion_tokens")) if isinstance(usage, dict) else None
-    asked = whole(usage.get("prompt_tokens")) if isinstance(usage, dict) else None
-    if output is None or asked is None:
+    prompt_tokens = whole(usage.get("prompt_tokens")) if isinstance(usage, dict) else None
+    if output is None or prompt_tokens is None:
         return []
-    return [f"The log states {output} completion and {asked} prompt tokens up to its end, but not those of a sample."]
+    return [
+        f"The log states {output} completion and {prompt_tokens} prompt tokens up to its end, but not those of a sample."
+    ]

@@ -33,32 +33,23 @@ def beside(source: Path) -> tuple[Path, ...]:
 
 
 def _sibling(source: Path, part: str) -> Path | None:
-    run, found, _ = source.name.rpartition(_SUFFIX)
+    run, suffix, _ = source.name.rpartition(_SUFFIX)
     paths = [source.with_name(f"{run}_{part}.json{packed}") for packed in ("", ".gz")]
-    return next((path for path in paths if path.is_file()), None) if found else None
+    return next((path for path in paths if path.is_file()), None) if suffix else None
 
 
 def read(source: Path, request: ImportRequest) -> Imported:
-    """Read one run.
-
-    Args:
-        source: the labels, JSON; may be compressed by gzip.
-        request: names the LLM where no results lie beside the labels; may hold the questions.
-
-    Raises:
-        SourceError: broken, empty, or of another shape.
-        UsageError: nobody names the LLM.
-    """
+    """Read the JSON labels of one run. The request names the LLM unless results do, and may have the questions."""
     reader = Reader()
     labels = _rows(reader, source)
     golds = _golds(reader, source, len(labels))
     texts = _texts(reader, source, labels)
     llm = request.llm_of(source.name, LLMInfo(_model(reader, source)))
     pools = [
-        SourcePool(said or found, [None if label == _ERROR else label for label in found])
-        for found, said in zip(labels, texts or [[]] * len(labels), strict=True)
+        SourcePool(replies or row, [None if label == _ERROR else label for label in row])
+        for row, replies in zip(labels, texts or [[]] * len(labels), strict=True)
     ]
-    # Without a questions file nobody has the texts; with one, they are its.
+    # Only a questions file has the texts.
     text = "" if request.questions is None else None
     questions = [SourceQuestion(request.question_id(row), text, gold) for row, gold in enumerate(golds)]
     notes = _notes(labels, has_texts=texts is not None, has_questions=request.questions is not None)
@@ -118,7 +109,7 @@ def _texts(reader: Reader, source: Path, labels: list[list[str]]) -> list[list[s
 
 
 def _model(reader: Reader, source: Path) -> str:
-    """The model with the task as its variant, as the results name them: "gpt-4@folio-cot-8shot"; empty where they do not."""
+    """Return the model with the task as its variant, from the results: "gpt-4@folio-cot-8shot"; empty where they name none."""
     path = _sibling(source, "results")
     results = reader.json(read_bytes(path), path.name) if path is not None else {}
     config = results.get("config") if isinstance(results, dict) else None

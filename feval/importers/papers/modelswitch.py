@@ -44,24 +44,9 @@ _CLOSED = _Members("", "step_sampling", ("intermediate_results", "ans_list"))
 
 
 def read(source: Path, request: ImportRequest) -> Imported:
-    """Read one file.
-
-    Args:
-        source: JSON, may be compressed by gzip.
-        request: names the LLM of a file that does not name it; otherwise it may choose among those of the file.
-
-    Raises:
-        SourceError: broken, empty, or of another shape.
-        ConflictError: a question number comes twice.
-        UnknownNameError: an LLM was named that the file, which names several, does not name.
-        UsageError: no LLM was named.
-    """
+    """Read one JSON file. The request names the LLM of a file that names none, or chooses among the file's LLMs."""
     reader = Reader()
-    entries = reader.json(read_bytes(source), source.name, exact=True)
-    if not isinstance(entries, list) or not entries:
-        raise SourceError(
-            f"{source.name} should be a JSON array with an object per question. Is the format the right one?"
-        )
+    entries = reader.entries(read_bytes(source), source.name)
     numbered, notes = _numbered(entries, source.name)
     members = _members(entries)
     chosen = _chosen(request, members, source.name)
@@ -96,7 +81,7 @@ def _number(entry: Any, row: int, name: str) -> int:
 
 
 def _members(entries: Sequence[Any]) -> dict[str, _Members]:
-    """By model, where its samples stand; one model without a name where no member names one."""
+    """Return the members with samples by model; one model without a name where no member names one."""
     names = dict.fromkeys(name for entry in entries if isinstance(entry, dict) for name in entry)
     models = [name.removesuffix(_ANSWERS) for name in names if name.endswith(_ANSWERS) and name != _ANSWERS]
     return {model: _Members(model, model + _TEXTS, (model + _ANSWERS,)) for model in models} or {"": _CLOSED}
@@ -116,7 +101,7 @@ def _question(entry: Any, name: str, where: str) -> SourceQuestion:
 
 
 def _pool(entry: dict[str, Any], members: _Members, where: str) -> SourcePool:
-    """The samples of one model; none where it is one of several that the file names, and this question lacks it."""
+    """Return the samples of one model; none where the file names several and this question lacks it."""
     name = next((name for name in members.answers if name in entry), None)
     if name is None and members.llm and members.texts not in entry:
         return SourcePool([], [])

@@ -36,24 +36,11 @@ _KNOWN_FAULTS = {
 
 
 def read(source: Path, request: ImportRequest) -> Imported:
-    """Read one file.
-
-    Args:
-        source: JSON, may be compressed by gzip.
-        request: names the LLM; `keep_duplicates` keeps samples that the file stores twice.
-
-    Raises:
-        SourceError: broken, empty, or of another shape.
-        UsageError: no LLM was named.
-    """
+    """Read one JSON file. The request names the LLM."""
     llm = request.the_llm(source.name)
     data = read_bytes(source)
     reader = Reader()
-    entries = reader.json(data, source.name, exact=True)
-    if not isinstance(entries, list) or not entries:
-        raise SourceError(
-            f"{source.name} should be a JSON array with an object per question. Is the format the right one?"
-        )
+    entries = reader.entries(data, source.name)
     questions, samples = [], []
     for row, entry in enumerate(entries):
         where = f"question {row} of {source.name}"
@@ -91,7 +78,7 @@ def _question(entry: Any, name: str, where: str) -> SourceQuestion:
 
 
 def _gold(answer: Any, where: str) -> str | None:
-    """The gold answer; of an object {option: 0 or 1}, the option marked 1."""
+    """Return the gold answer; from an object {option: 0 or 1}, the option marked 1."""
     if not isinstance(answer, dict):
         return gold_text(answer, where)
     right: list[str] = [option for option, mark in answer.items() if mark == 1 and not isinstance(mark, bool)]
@@ -119,7 +106,7 @@ def _pool(samples: _Samples) -> SourcePool:
 
 
 def _stored_twice(samples: list[_Samples]) -> bool:
-    """Whether on every question the second half of the samples repeats the first, and sampling was not greedy."""
+    """Return whether on every question the second half of the samples repeats the first, and sampling was not greedy."""
     return all(map(_halves_agree, samples)) and any(len(set(own.texts)) > 1 for own in samples)
 
 
@@ -133,7 +120,7 @@ def _first_half(samples: _Samples) -> _Samples:
 
 
 def _duplicates_note(*, kept: bool) -> str:
-    did = "both halves were kept, as asked" if kept else "only the first half was imported"
+    did = "both halves were kept, as requested" if kept else "only the first half was imported"
     return f"On every question the second half of the samples repeats the first half; {did}."
 
 
@@ -183,7 +170,9 @@ def _size_notes(questions: list[SourceQuestion], pools: list[SourcePool]) -> lis
         return []
     usual = max(set(sizes), key=sizes.count)
     others = len(sizes) - sizes.count(usual)
-    notes = [f"The pools are ragged: {min(sizes)} to {max(sizes)} samples; {others} of {len(sizes)} have not {usual}."]
+    notes = [
+        f"The pools are ragged: {min(sizes)} to {max(sizes)} samples; {others} of {len(sizes)} do not have {usual}."
+    ]
     empty = [question for question, size in zip(questions, sizes, strict=True) if not size]
     if empty:
         notes.append(f"Questions without samples: {len(empty):,} ({_first_ids(empty)}).")

@@ -46,6 +46,15 @@ class HubDouble:
     def __init__(self) -> None:
         from hub_double.reading import handler
 
+        self.lock = threading.RLock()
+        self.reset()
+        self._server = _Server(("127.0.0.1", 0), handler(self))
+        self._thread = threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True)
+
+    def reset(self) -> None:
+        """Become an empty Hub with every switch off; answers that are waiting are sent."""
+        if hasattr(self, "_release"):
+            self._release.set()
         self.datasets: dict[str, Dataset] = {}
         self.objects: dict[str, bytes] = {}
         """What was uploaded to LFS, by its SHA-256."""
@@ -61,7 +70,7 @@ class HubDouble:
         self.gated: set[str] = set()
         """Repositories that only a request with a token may read."""
         self.delay_seconds = 0.0
-        """How long every answer takes; leaving the block ends the wait."""
+        """How long every answer takes; `reset` and leaving the block end the wait."""
         self.failures: list[Failure] = []
         """Served before anything else, each once."""
         self.uploads_left: int | None = None
@@ -69,19 +78,16 @@ class HubDouble:
         self.part_bytes: int | None = None
         """Have larger objects uploaded in parts of this size."""
         self.before_commit: Callable[[], object] | None = None
-        """Called once, when the next commit has come in and is not made yet."""
+        """Called once, when the next commit has arrived and is not made yet."""
         self.parts: dict[tuple[str, int], bytes] = {}
-        self.lock = threading.RLock()
-        self._closing = threading.Event()
-        self._server = _Server(("127.0.0.1", 0), handler(self))
-        self._thread = threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True)
+        self._release = threading.Event()
 
     def __enter__(self) -> Self:
         self._thread.start()
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._closing.set()
+        self._release.set()
         self._server.shutdown()
         self._server.server_close()
         self._thread.join()
@@ -127,7 +133,7 @@ class HubDouble:
 
     def wait(self) -> None:
         if self.delay_seconds:
-            self._closing.wait(self.delay_seconds)
+            self._release.wait(self.delay_seconds)
 
     def readable(self, name: str, token: str | None) -> Dataset:
         if name not in self.datasets or (self.datasets[name].private and token is None):

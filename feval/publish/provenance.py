@@ -1,4 +1,4 @@
-"""The section of a card that says where the recording comes from: who made it from what, and when."""
+"""Where a recording comes from: who made it from what, and when."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from feval.publish.configs import Config
 from feval.publish.markdown import code, folded, plain
 from feval.recording import Recording
 
-__all__ = ["has_sent_prompts", "is_imported", "origin"]
+__all__ = ["has_sent_prompts", "is_imported", "provenance"]
 
 _MOST_LINES = 12
 _RECORDED = frozenset(("record", "proxy"))
@@ -23,9 +23,9 @@ _DERIVED = {
 
 
 def has_sent_prompts(recording: Recording, configs: Iterable[Config]) -> bool:
-    """Whether every request holds the prompt that was sent.
+    """Return whether every request has the prompt that was sent.
 
-    An importer may have had to take the question's text for it, so it is known only of what feval itself recorded.
+    An importer may have had to use the question's text instead, so this is known only for what feval itself recorded.
     """
     requests = [split for config in configs if config.part == "requests" for split in config.splits]
     recorded = all(operation.get("name") in _RECORDED for operation in _first_operations(recording))
@@ -33,33 +33,32 @@ def has_sent_prompts(recording: Recording, configs: Iterable[Config]) -> bool:
 
 
 def is_imported(recording: Recording) -> bool:
-    """Whether others may have extracted the answers: what was imported, and what is not known to be feval's own."""
+    """Return whether others may have extracted the answers: true unless feval is known to have recorded or extracted them."""
     own = _mapping(recording.manifest.raw.get("operation")).get("name")
     return own != "extract" and any(each.get("name") not in _RECORDED for each in _first_operations(recording))
 
 
-def origin(recording: Recording) -> list[str]:
-    """The section's lines."""
+def provenance(recording: Recording) -> str:
+    """Return the section's text."""
     raw = recording.manifest.raw
     own = _mapping(raw.get("operation"))
     date = re.match(r"\d{4}-\d\d-\d\d", str(raw.get("created", "")))
     when = f" on {date[0]}" if date else ""
     by = f" with feval {plain(str(raw.get('feval_version', '')))}".rstrip()
     parents = _parents(recording)
-    lines = ["## Where it comes from", ""]
     if not parents:
-        return [*lines, f"{_sentence(own)}{when}{by}."]
+        return f"{_sentence(own)}{when}{by}."
     made = _DERIVED.get(str(own.get("name")), f"made ({code(str(own.get('name')))}) from")
     number = "one recording" if len(parents) == 1 else f"{len(parents)} recordings"
-    items = [f"- {_sentence(_mapping(parent.get('operation')))}" for parent in parents]
+    items = "\n".join(f"- {_sentence(_mapping(parent.get('operation')))}" for parent in parents)
     head = f"{made.capitalize()} {number}{when}{by}:"
-    if len(items) > _MOST_LINES:
-        return [*lines, f"{head[:-1]}.", "", *folded("These recordings", items)]
-    return [*lines, head, "", *items]
+    if len(parents) > _MOST_LINES:
+        return f"{head[:-1]}.\n\n{folded('These recordings', items)}"
+    return f"{head}\n\n{items}"
 
 
 def _sentence(operation: Mapping[str, Any]) -> str:
-    """What made a recording, from the operation in its manifest."""
+    """Return what made a recording, from the operation in its manifest, in words."""
     name = operation.get("name")
     if name == "record":
         what = f" {_code(operation, 'llm')} on {_code(operation, 'dataset')}" if "llm" in operation else ""
@@ -75,15 +74,15 @@ def _sentence(operation: Mapping[str, Any]) -> str:
 
 
 def _first_operations(recording: Recording) -> list[Mapping[str, Any]]:
-    """What made the samples: the operation of the recording, or those of the recordings that it was derived from."""
+    """Return what made the samples: the operation of the recording, or those of the recordings it was derived from."""
     parents = _parents(recording)
     own = _mapping(recording.manifest.raw.get("operation"))
     return [_mapping(parent.get("operation")) for parent in parents] or [own]
 
 
 def _parents(recording: Recording) -> Sequence[Mapping[str, Any]]:
-    found = recording.manifest.raw.get("parents")
-    return [_mapping(parent) for parent in found] if isinstance(found, list) else []
+    parents = recording.manifest.raw.get("parents")
+    return [_mapping(parent) for parent in parents] if isinstance(parents, list) else []
 
 
 def _mapping(value: Any) -> Mapping[str, Any]:

@@ -1,4 +1,4 @@
-"""The front matter of a card: the YAML that the Hub and `datasets` read."""
+"""The front matter of a page: the YAML that the Hub and `datasets` read."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
+
+import yaml
 
 from feval.cards.cards import find_dataset_card
 from feval.errors import CardError
@@ -15,8 +17,10 @@ from feval.recording import Recording
 
 __all__ = ["EarlierMatter", "earlier_matter", "front_matter"]
 
-_SIZES = ((10**3, "n<1K"), (10**4, "1K<n<10K"), (10**5, "10K<n<100K"), (10**6, "100K<n<1M"), (10**7, "1M<n<10M"))
-_LARGER = ((10**8, "10M<n<100M"), (10**9, "100M<n<1B"), (10**10, "1B<n<10B"))
+_SIZES = (
+    (10**3, "n<1K"), (10**4, "1K<n<10K"), (10**5, "10K<n<100K"), (10**6, "100K<n<1M"), (10**7, "1M<n<10M"),
+    (10**8, "10M<n<100M"), (10**9, "100M<n<1B"), (10**10, "1B<n<10B"),
+)  # fmt: skip
 _TAGS = ("feval", "llm", "chain-of-thought", "test-time-compute", "self-consistency", "evaluation", "synthetic")
 _OURS = frozenset((
     "annotations_creators", "configs", "dataset_info", "language", "license", "license_details", "pretty_name", "size_categories",
@@ -27,16 +31,16 @@ _MOST_DEPTH = 12
 
 
 _MADE_TITLE = re.compile(r"Recorded chains of thought: .*|.*: recorded chains of thought", re.DOTALL)
-"""What `card.default_title` makes; another title is somebody's choice."""
+"""Titles that `card.default_title` makes; any other title was chosen by somebody."""
 
 
 @dataclass(frozen=True, slots=True)
 class EarlierMatter:
-    """What of an earlier card's front matter stays.
+    """The front matter of an earlier page, as far as it stays.
 
     Attributes:
-        title: somebody's; `None` where feval made it.
-        licence: of the collection, `None` where it has none in the Hub's spelling.
+        title: chosen by somebody; `None` where feval made it.
+        licence: of the collection; `None` where it has none in the Hub's spelling.
         kept: fields that feval does not write, tags, and the language.
     """
 
@@ -54,8 +58,8 @@ def front_matter(
     licence_details: str,
     languages: Sequence[str],
     kept: Mapping[str, Any],
-) -> str:
-    """The front matter between its two lines `---`.
+) -> dict[str, Any]:
+    """Return the fields of the front matter.
 
     Args:
         recording: what is published.
@@ -64,10 +68,8 @@ def front_matter(
         licence: of the collection, as the Hub spells it, such as "odbl".
         licence_details: one line about the licences of questions and outputs.
         languages: codes such as "en"; empty where nobody said.
-        kept: fields of an earlier card, see `EarlierMatter`.
+        kept: fields of an earlier page, see `EarlierMatter`.
     """
-    import yaml
-
     kinds = {record.get("answer_kind") for record in recording.manifest.datasets.values()}
     cots = sum(pair["cots"] for pair in recording.manifest.pairs.values())
     fields: dict[str, Any] = {
@@ -76,47 +78,41 @@ def front_matter(
         "license_details": licence_details,
         **({"language": list(languages)} if languages else {}),
         "task_categories": ["text-generation", "question-answering", *(["multiple-choice"] * ("choice" in kinds))],
-        "size_categories": [next((name for most, name in (*_SIZES, *_LARGER) if cots < most), "n>1T")],
+        "size_categories": [next((name for most, name in _SIZES if cots < most), "n>1T")],
         "annotations_creators": ["machine-generated"],
         **({"source_datasets": sources} if (sources := _sources(recording)) else {}),
         "tags": [*_TAGS, *(tag for tag in kept.get("tags", ()) if tag not in _TAGS)],
-        **{key: value for key, value in kept.items() if key != "tags" and (key != "language" or not languages)},
         "configs": [_config(config, default=place == 0) for place, config in enumerate(configs)],
         "dataset_info": [_info(config) for config in configs],
     }
-    text: str = yaml.safe_dump(fields, sort_keys=False, allow_unicode=True, width=1000)
-    return f"---\n{text}---\n"
+    return fields | {name: value for name, value in kept.items() if name not in fields}
 
 
-def earlier_matter(card: str, where: str) -> EarlierMatter | None:
-    """What of an earlier card's front matter stays when the card is generated again; `None` where it has none.
+def earlier_matter(page: str, where: str) -> EarlierMatter | None:
+    """Return what stays of an earlier page's front matter; `None` where it has none.
 
     Raises:
-        CardError: the front matter cannot be read, or is no plain YAML.
+        CardError: the front matter cannot be read, or is not plain YAML.
     """
-    import yaml
-
-    lines = card.replace("\r\n", "\n").split("\n")
+    lines = page.replace("\r\n", "\n").split("\n")
     if lines[0].rstrip() != "---":
         return None
     ends = [number for number, line in enumerate(lines) if number and line.rstrip() == "---"]
     text = "\n".join(lines[1 : ends[0]]) if ends else ""
     if not ends or len(text) > _MOST_BYTES:
-        raise CardError(f"The front matter of {where} does not end, or is too long. Correct it, or it would be lost.")
+        raise CardError(f"The front matter of {where} has no end, or is too long. Correct it, or it would be lost.")
     try:
         _refuse_aliases(text, where)
-        found = yaml.safe_load(text)
+        fields = yaml.safe_load(text)
     except (yaml.YAMLError, ValueError) as error:
         first = str(error).splitlines()[0]
         raise CardError(
             f"The front matter of {where} is not YAML ({first}). Correct it, or it would be lost."
         ) from error
-    return _stays(found) if isinstance(found, dict) else None
-
-
-def _stays(found: Mapping[Any, Any]) -> EarlierMatter:
-    kept = {key: value for key, value in found.items() if isinstance(key, str) and key not in _OURS}
-    title, licence, tags, language = (found.get(key) for key in ("pretty_name", "license", "tags", "language"))
+    if not isinstance(fields, dict):
+        return None
+    kept = {key: value for key, value in fields.items() if isinstance(key, str) and key not in _OURS}
+    title, licence, tags, language = (fields.get(key) for key in ("pretty_name", "license", "tags", "language"))
     if isinstance(tags, list):
         kept["tags"] = [tag for tag in tags if isinstance(tag, str)]
     if isinstance(language, str | list) and language:
@@ -129,9 +125,7 @@ def _stays(found: Mapping[Any, Any]) -> EarlierMatter:
 
 
 def _refuse_aliases(text: str, where: str) -> None:
-    """A card may be a stranger's: no aliases, of which a few lines make gigabytes, and no depth to stumble over."""
-    import yaml
-
+    """Refuse YAML that a stranger could harm us with: aliases, a few lines of which expand to gigabytes, and deep nesting."""
     depth = 0
     for event in yaml.parse(text, yaml.SafeLoader):
         depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
@@ -142,7 +136,7 @@ def _refuse_aliases(text: str, where: str) -> None:
 
 
 def _sources(recording: Recording) -> list[str]:
-    """The repositories on the Hub that the questions are from, as far as dataset cards say."""
+    """Return the repositories on the Hub that the questions are from, as far as dataset cards say."""
     cards = (find_dataset_card(dataset) for dataset in recording.dataset_ids())
     return list(dict.fromkeys(card.hub.repository for card in cards if card is not None and card.hub is not None))
 

@@ -1,4 +1,4 @@
-"""The section of a card that is its owner's: what stands between two marks is kept, whoever generates the card again."""
+"""The owner's section of a page: the text between two marks, which every new version of the page keeps."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ import re
 
 from feval.errors import CardError
 
-__all__ = ["BEGIN", "END", "check_words", "own_words", "section"]
+__all__ = ["BEGIN", "END", "check_words", "own_words"]
 
-BEGIN = "<!-- feval:words-begin (what stands from here to the next mark is yours; feval push keeps it) -->"
+BEGIN = "<!-- feval:words-begin (your own text up to the next mark; feval push keeps it) -->"
 END = "<!-- feval:words-end -->"
 
 _MARK = re.compile(r"feval:words", re.IGNORECASE)
@@ -16,38 +16,30 @@ _BEGIN_LINE = re.compile(r"<!-- feval:words-begin [^\n]*-->[ \t]*")
 _END_LINE = re.compile(r"<!-- feval:words-end -->[ \t]*")
 
 
-def section(words: str) -> list[str]:
-    """The lines of the section with its marks."""
-    return [BEGIN, *(["", words, ""] if words else []), END]
-
-
 def check_words(words: str) -> str:
-    """The text of a section without blanks around it.
+    """Return the text of a section, stripped.
 
     Raises:
-        CardError: it holds a mark, so that nobody could find its end.
+        CardError: it contains a mark, so that nobody could find its end.
     """
     if _MARK.search(words):
         raise CardError(
-            'Your section holds the words "feval:words", which mark where it begins and ends. Leave the marks out.'
+            'Your section contains the words "feval:words", which mark where it begins and ends. Leave the marks out.'
         )
     return words.strip()
 
 
-def own_words(card: str, where: str) -> str | None:
-    """What the owner of a card wrote between the marks.
+def own_words(page: str, where: str) -> str | None:
+    """Return what the owner of a page wrote between the marks, stripped; `None` where the page has no marks.
 
     Args:
-        card: the whole Markdown text.
-        where: whose card it is, for the error.
-
-    Returns:
-        The text without blanks around it, "" where the owner wrote nothing; `None` where the card has no marks at all.
+        page: the whole Markdown text.
+        where: whose page it is, for the error.
 
     Raises:
         CardError: the marks are broken, so that nobody can say what was the owner's.
     """
-    lines = card.replace("\r\n", "\n").replace("\r", "\n").split("\n")
+    lines = page.replace("\r\n", "\n").replace("\r", "\n").split("\n")
     marks = [number for number, line in enumerate(lines) if _MARK.search(line)]
     if not marks:
         return None

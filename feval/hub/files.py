@@ -1,0 +1,56 @@
+"""Files as the Hub lists them, and feval's own cache folder."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+import platformdirs
+
+from feval.recording.layout.format import open_regular
+
+__all__ = ["RepoFile", "cache_folder"]
+
+
+@dataclass(frozen=True, slots=True)
+class RepoFile:
+    """Size and hash of a file as the Hub states them.
+
+    Attributes:
+        size: bytes.
+        sha256: 64 hex digits; `None` for a small file, which is stored in git itself.
+        blob_id: git's hash of the file, or of its pointer where `sha256` is known.
+    """
+
+    size: int
+    sha256: str | None
+    blob_id: str | None
+
+    def holds(self, content: Path | bytes) -> bool:
+        """Return whether a file, or bytes, is exactly this file.
+
+        Raises:
+            OSError: the file cannot be read.
+        """
+        if isinstance(content, Path):
+            with open_regular(content) as file:
+                if file.seek(0, os.SEEK_END) != self.size:
+                    return False
+                file.seek(0)
+                if self.sha256 is not None:
+                    return hashlib.file_digest(file, "sha256").hexdigest() == self.sha256
+                content = file.read()
+        if len(content) != self.size:
+            return False
+        if self.sha256 is not None:
+            return hashlib.sha256(content).hexdigest() == self.sha256
+        blob = hashlib.sha1(b"blob %d\0" % self.size + content, usedforsecurity=False)
+        return blob.hexdigest() == self.blob_id
+
+
+def cache_folder() -> Path:
+    """Return the folder for what can be fetched again: FEVAL_CACHE, or `feval` in the platform's cache folder."""
+    own = os.environ.get("FEVAL_CACHE")
+    return Path(own).expanduser() if own else platformdirs.user_cache_path("feval")

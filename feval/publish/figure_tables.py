@@ -1,0 +1,101 @@
+"""The page's tables of figures: accuracies, and gaps."""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Callable, Sequence
+
+from feval.publish.figures import Accuracy, PairFigures
+from feval.publish.markdown import UNBROKEN, code, folded, share, table
+from feval.report.text import counted, plain_number, visible
+
+__all__ = ["accuracy_table", "gap_table", "has_gap"]
+
+_MOST_ROWS = 24
+
+
+def accuracy_table(figures: Sequence[PairFigures], *, several_datasets: bool) -> str:
+    """Return accuracies and dollars of one call and of the full vote; "" without rows."""
+    header = [
+        "LLM", "CoTs per question", "tokens per CoT", "one call, %", "full vote, %", "USD, one call", "USD, full vote",
+    ]  # fmt: skip
+    return _by_dataset(figures, header, _accuracy_cells, _best, several_datasets=several_datasets)
+
+
+def gap_table(figures: Sequence[PairFigures], *, several_datasets: bool) -> str:
+    """Return what is missing of each LLM; "" without rows."""
+    header = ["LLM", "questions asked", "no answer", "cut off", "withheld or failed"]
+    return _by_dataset(figures, header, _gap_cells, _worst, several_datasets=several_datasets)
+
+
+def has_gap(figures: PairFigures) -> bool:
+    """Return whether questions were not asked, or CoTs have no answer or did not come to their end."""
+    return figures.asked < figures.questions or any((figures.no_answer, figures.truncated, figures.withheld))
+
+
+def _accuracy_cells(figures: PairFigures) -> list[str]:
+    size = (
+        f"{figures.smallest:,}"
+        if figures.smallest == figures.largest
+        else f"{figures.smallest:,} to {figures.largest:,}"
+    )
+    tokens = "-" if figures.output_tokens is None else f"{figures.output_tokens:,.{int(figures.output_tokens < 100)}f}"
+    dollars = map(_thousand, (figures.usd_single, figures.usd_vote))
+    return [size, tokens, _shown(figures.single), _shown(figures.vote), *dollars]
+
+
+def _best(rows: Sequence[PairFigures]) -> str:
+    best = max((row for row in rows if row.vote), key=lambda row: row.vote.value if row.vote else 0.0, default=None)
+    if best is None or best.vote is None:
+        return counted(len(rows), "LLM")
+    return f"{counted(len(rows), 'LLM')}, best full vote {100 * best.vote.value:.1f} %"
+
+
+def _gap_cells(figures: PairFigures) -> list[str]:
+    asked = "all" if figures.asked == figures.questions else f"{figures.asked:,} of {figures.questions:,}"
+    return [asked, *map(share, (figures.no_answer, figures.truncated, figures.withheld))]
+
+
+def _worst(rows: Sequence[PairFigures]) -> str:
+    most = max(row.no_answer or 0.0 for row in rows)
+    return f"{counted(len(rows), 'LLM')}, at most {share(most)} without an answer"
+
+
+def _shown(accuracy: Accuracy | None) -> str:
+    if accuracy is None:
+        return "-"
+    interval = f"({100 * accuracy.low:.1f} to {100 * accuracy.high:.1f})"
+    return f"{100 * accuracy.value:.1f} {interval}".replace(" ", UNBROKEN)
+
+
+def _thousand(usd: float | None) -> str:
+    return "-" if usd is None else plain_number(1000 * usd)
+
+
+def _by_dataset(
+    rows: Sequence[PairFigures],
+    header: Sequence[str],
+    cells: Callable[[PairFigures], list[str]],
+    summary: Callable[[Sequence[PairFigures]], str],
+    *,
+    several_datasets: bool,
+) -> str:
+    """Return one table, with a column for the dataset where there are several; of many rows, a folded table for each dataset.
+
+    The header begins with the LLM, `cells` gives the others; columns in which nothing is known are left out.
+    """
+    if not rows:
+        return ""
+    body = [[code(row.llm), *cells(row)] for row in rows]
+    used = [n for n in range(len(header)) if any(line[n] != "-" for line in body)]
+    header, body = [header[n] for n in used], [[line[n] for n in used] for line in body]
+    if not several_datasets:
+        return table(header, body)
+    if len(rows) <= _MOST_ROWS:
+        return table(["dataset", *header], ([code(row.dataset), *line] for row, line in zip(rows, body, strict=True)))
+    tables = []
+    for dataset in dict.fromkeys(row.dataset for row in rows):
+        own = [(row, line) for row, line in zip(rows, body, strict=True) if row.dataset == dataset]
+        title = f"{html.escape(visible(dataset))}: {summary([row for row, _ in own])}"
+        tables.append(folded(title, table(header, (line for _, line in own))))
+    return "\n\n".join(tables)

@@ -1,0 +1,82 @@
+"""Imports of small sources, each checked, for the tests of the importers; `conftest.py` there takes the fixtures from here."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+
+from feval.errors import FevalError
+from feval.importers import import_recording
+from feval.recording import Recording, open_recording, verify_recording
+
+Save = Callable[[str, bytes], Path]
+
+
+@pytest.fixture
+def save(tmp_path: Path) -> Save:
+    """Write a source file."""
+
+    def write(name: str, data: bytes) -> Path:
+        path = tmp_path / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(data)
+        return path
+
+    return write
+
+
+class Import:
+    """Imports into a new folder each time, with options that fit most sources here."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self.count = 0
+
+    def __call__(self, format_name: str, source: Path, **options: Any) -> Recording:
+        self.count += 1
+        out = self._folder / f"recording-{self.count}"
+        arguments = {"dataset": "toy", "llm": "toy-llm", "answer_kind": "verbatim", **options}
+        try:
+            assert import_recording(format_name, source, out, **arguments) == out
+        except FevalError as error:
+            self._check(error, out)
+            raise
+        verify_recording(out)
+        return open_recording(out)
+
+    def _check(self, error: FevalError, out: Path) -> None:
+        """The message is a sentence, and nothing was left."""
+        assert str(error)[-1] in ".?"
+        assert not out.exists()
+        assert not list(self._folder.glob(".*partial*"))
+
+
+@pytest.fixture
+def imported(tmp_path: Path) -> Import:
+    return Import(tmp_path)
+
+
+def rows(recording: Recording, dataset: str = "toy", llm: str = "toy-llm") -> dict[str, list[Any]]:
+    """Every CoT of an LLM as columns, read from the Parquet files."""
+    return {**_part(recording, "samples", dataset, llm), "text": _part(recording, "texts", dataset, llm)["text"]}
+
+
+def requests(recording: Recording, dataset: str = "toy", llm: str = "toy-llm") -> dict[str, list[Any]]:
+    return _part(recording, "requests", dataset, llm)
+
+
+def _part(recording: Recording, part: str, dataset: str, llm: str) -> dict[str, list[Any]]:
+    return pq.read_table(recording.path / part / dataset / f"{llm.replace('/', '--')}.parquet").to_pydict()
+
+
+def notes(recording: Recording) -> str:
+    return "\n".join(manifest(recording)["notes"])
+
+
+def manifest(recording: Recording) -> dict[str, Any]:
+    return json.loads((recording.path / "manifest.json").read_text())
