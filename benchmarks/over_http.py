@@ -20,11 +20,11 @@ from pathlib import Path
 from typing import Any
 
 import openai
+from recorders.asking.plan import Plan
 
 from benchmarks.open import resident_mb
 from recorders.asking.engine import record
 from recorders.asking.pace import Limits
-from recorders.asking.plan import Plan
 from recorders.backends.endpoint import Endpoint
 from recorders.backends.openai_compatible import OpenAICompatible
 from recorders.journal.journal import Journal

@@ -19,7 +19,7 @@ import orjson
 from feval.errors import OutOfRangeError, UsageError
 from recorders.shared_noise import NOISE_SCHEME
 
-__all__ = ["Backend", "Completion", "Decoding", "Message", "Request"]
+__all__ = ["Backend", "Completion", "Decoding", "Message", "Request", "note_on_number"]
 
 _ROOM_FOR_SAMPLES = 2**32 - 1  # sample i is asked for with seed + i
 
@@ -190,6 +190,17 @@ class Completion:
     token_confidences: tuple[float, ...] | None = None
     sequence_logprob: float | None = None
     tokens_split: bool | None = None
+
+
+def note_on_number(got: int, asked: int) -> str | None:
+    """Return a sentence if a reply holds another number of choices than were asked for; `None` if not."""
+    if got == asked:
+        return None
+    if got > asked:
+        return "The server sent more choices than were asked for; the extra ones are dropped, and may have been billed."
+    if got == 1:
+        return "The server ignores n: it sent one choice where several were asked for. The rest is asked for again."
+    return "The server sent fewer choices than were asked for. The rest is asked for again."
 
 
 class Backend(Protocol):

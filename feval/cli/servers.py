@@ -96,13 +96,13 @@ def _proxy(
     from recorders.servers.proxied import check_place, seal_proxied
     from recorders.servers.proxy import Proxy
     from recorders.servers.service import Service
-    from recorders.work.assemble import questions_of
+    from recorders.work.settings import load_questions
 
     show = _Out(as_json=as_json, quiet=quiet)
     endpoint = Endpoint.from_environment(upstream, api_key_env) if api_key_env else Endpoint(upstream)
     kind = _kind(dataset, answer_kind)
     named = named_equality(kind, _equality(equality, tolerance))
-    asked = [] if questions is None else questions_of(dataset, questions, answer_kind=kind)
+    asked = [] if questions is None else load_questions(dataset, questions, answer_kind=kind)
     token_counter("words" if counter == "usage" else counter)
     prices = prices if prices == "none" else price_list(prices).id
     identity = {"proxy": endpoint.url, "dataset": dataset}

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from feval.answers.thoughts import Thoughts, split
 from recorders.request import Completion, Decoding
 
-__all__ = ["Checks", "LimitWatch"]
+__all__ = ["LimitWatch", "ReplyChecks"]
 
 _LOOKS = (20, 100)  # after so many CoTs it is judged whether too many end at the limit
 _MOST_AT_LIMIT = 0.05
@@ -20,7 +20,7 @@ _ROOM_TO_THINK = 32_768
 _ENOUGH_REPEATS = 3
 
 
-class Checks:
+class ReplyChecks:
     """Counts what is odd about the CoTs of one LLM on one dataset.
 
     Args:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import re
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from importlib import import_module
 from types import ModuleType
@@ -120,6 +120,24 @@ class OpenAICompatible:
             if not self._adapts(answer, len(asked), limit_name):
                 raise of_answer(answer, self._endpoint, request.model)
 
+    async def chat(self, body: Mapping[str, Any], max_tokens: int) -> Mapping[str, Any]:
+        """Ask once with a body of one's own, and return the reply's JSON object.
+
+        Args:
+            body: without the limit on output tokens, which servers spell in two ways.
+            max_tokens: that limit.
+
+        Raises:
+            BackendError: as for `complete`.
+        """
+        while True:
+            limit_name = self._limit_name
+            answer = await self._send({**body, limit_name: max_tokens})
+            if isinstance(answer, bytes):
+                return self._parsed(answer, body["model"])
+            if not self._adapts(answer, 1, limit_name):
+                raise of_answer(answer, self._endpoint, body["model"])
+
     async def aclose(self) -> None:
         """Close the connections."""
         await self._clients.close()
@@ -185,12 +203,16 @@ class OpenAICompatible:
         return False
 
     def _read(self, content: bytes, request: Request, asked: int) -> list[Completion]:
-        reply = replies.parse(content)
-        if error := of_error_in_reply(reply, self._endpoint, request.model):
-            raise error
+        reply = self._parsed(content, request.model)
         reading = replies.read(reply, asked, request.decoding.logprobs, self._endpoint.redaction.reply)
         self._say(*reading.notes)
         return list(reading.completions)
+
+    def _parsed(self, content: bytes, model: str) -> Mapping[str, Any]:
+        reply = replies.parse(content)
+        if error := of_error_in_reply(reply, self._endpoint, model):
+            raise error
+        return reply
 
     def _say(self, *notes: str) -> None:
         for note in notes:

@@ -17,7 +17,7 @@ import orjson
 
 from feval.cards.schema import FINISH_REASONS
 from recorders.errors import Transient
-from recorders.request import Completion
+from recorders.request import Completion, note_on_number
 
 __all__ = ["Reading", "choices_of", "parse", "read"]
 
@@ -114,17 +114,9 @@ def read(reply: Mapping[str, Any], asked: int, top: int | None, clean: Callable[
         )
         for number, (choice, text) in enumerate(zip(choices, texts, strict=True))
     )
-    if len(completions) != asked:
-        notes.append(_wrong_number(len(completions), asked))
+    if note := note_on_number(len(completions), asked):
+        notes.append(note)
     return Reading(completions[:asked], tuple(dict.fromkeys(notes)))
-
-
-def _wrong_number(found: int, asked: int) -> str:
-    if found > asked:
-        return "The server sent more choices than were asked for; those beyond are dropped, and were perhaps paid for."
-    if found == 1:
-        return "The server ignores n: one choice came back where several were asked for. The rest is asked for again."
-    return "The server sent fewer choices than were asked for. The rest is asked for again."
 
 
 def choices_of(reply: Mapping[str, Any]) -> list[Mapping[str, Any]]:

@@ -16,14 +16,12 @@ import asyncio
 import hashlib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from feval.errors import UsageError
 from feval.recording import ScorerInfo
-from recorders.scoring.journal import Scored
-
-if TYPE_CHECKING:
-    from recorders.scoring.scorers import Item
+from recorders.scoring.score_journal import Score
+from recorders.scoring.scorer import Item
 
 __all__ = ["LocalRewardModel", "steps_of"]
 
@@ -44,7 +42,7 @@ class LocalRewardModel:
 
     batch = 8
     concurrency = 1
-    asking = None
+    request_cost = None
 
     def __init__(self, folder: Path, name: str | None = None) -> None:
         if not (folder / "config.json").is_file():
@@ -69,27 +67,27 @@ class LocalRewardModel:
         self.facts: Mapping[str, Any] = {"torch": torch.__version__, "transformers": transformers.__version__}
         self.warnings: tuple[str, ...] = ()
 
-    async def score(self, items: Sequence[Item]) -> list[Scored]:
+    async def score(self, items: Sequence[Item]) -> list[Score]:
         """Score the CoTs one after the other, beside the event loop."""
         return await asyncio.to_thread(lambda: [self._one(item) for item in items])
 
     async def aclose(self) -> None:
         """Nothing to let go of before the process ends."""
 
-    def _one(self, item: Item) -> Scored:
-        ids = self._ids(item.asked + _SEPARATOR)
+    def _one(self, item: Item) -> Score:
+        ids = self._ids(item.question_text + _SEPARATOR)
         ends = []
         for step in steps_of(item.text) if self.by_step else [item.text]:
             ids += self._tokenizer.encode(step + _SEPARATOR if self.by_step else step, add_special_tokens=False)
             ends.append(len(ids) - 1)
         if self._longest and len(ids) > self._longest:
-            return Scored(problem="unreadable", verdict=f"{len(ids)} tokens; the model reads {self._longest}")
+            return Score(problem="unreadable", verdict=f"{len(ids)} tokens; the model reads {self._longest}")
         with self._torch.inference_mode():
             logits = self._model(self._torch.tensor([ids], device=self._model.device)).logits[0].float()
         if not self.by_step:
-            return Scored(float(logits[0]), prompt_tokens=len(ids), output_tokens=0)
+            return Score(float(logits[0]), prompt_tokens=len(ids), output_tokens=0)
         right = logits.softmax(-1)[:, 1]
-        return Scored(step_scores=tuple(float(right[end]) for end in ends), prompt_tokens=len(ids), output_tokens=0)
+        return Score(step_scores=tuple(float(right[end]) for end in ends), prompt_tokens=len(ids), output_tokens=0)
 
     def _ids(self, text: str) -> list[int]:
         ids: list[int] = self._tokenizer.encode(text, add_special_tokens=False)

@@ -14,7 +14,7 @@ from feval.errors import DamagedRecordingError, StorageError
 from feval.recording import open_recording
 from recorders.demo import DATASET, LIVE_LLM, LLMS, bundled_recording, run_demo
 from recorders.tiny import Decoding, load_model, sample
-from recorders.work.assemble import questions_of
+from recorders.work.settings import load_questions
 
 HASH = "b07065b2e24c0280aed35a85aed507c0435e3bd7ee67fd35ccb5266dec1d774c"
 
@@ -53,7 +53,7 @@ def test_the_bundled_samples_are_what_the_models_say() -> None:
             model = load_model(llm)
             for row in (0, 117):
                 decoding = Decoding(temperature=1.0, max_tokens=info.max_tokens or 0)
-                drawn = sample(model, questions_of(DATASET)[row].text, range(40), decoding)
+                drawn = sample(model, load_questions(DATASET)[row].text, range(40), decoding)
                 assert [answer.text for answer in drawn] == recording.texts(DATASET, llm, row)
 
 

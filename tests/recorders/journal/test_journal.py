@@ -76,7 +76,7 @@ def test_every_field_of_a_completion_comes_back(tmp_path: Path) -> None:
         journal.add(asked, asked.key(), [4], [whole], recorded_at=NOW, seeds=[11])
         journal.commit()
         (entry,) = (e for e in journal.entries() if e.kind == "cot")
-        assert journal.read(entry.offset) == entry.record
+        assert journal.read_many([entry.offset]) == [entry.record]
     assert entry.record["seed"] == 11
     assert entry.record["recorded_at"] == NOW
     kept = {
@@ -236,7 +236,7 @@ def test_a_full_disk_leaves_whole_lines(tmp_path: Path) -> None:
     """The limit strikes inside a group: what fits stays, because it was paid for; the rest is asked for again."""
     program = f"""
 import resource
-from recorders.journal import Journal
+from recorders.journal.journal import Journal
 from feval.errors import FevalError
 import sys; sys.path[:0] = [{str(SUPPORT)!r}, {str(Path(__file__).parent)!r}]
 from test_journal import add, IDENTITY

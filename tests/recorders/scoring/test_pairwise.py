@@ -39,9 +39,10 @@ from feval.report.tables.coupled import coupling_tables
 from recorders.asking.pace import Limits
 from recorders.errors import JournalError, StoppedError
 from recorders.journal.journal import journal_folder
-from recorders.scoring import scorers
-from recorders.scoring.pairwise import Judging, compare_pairs, estimate_pairs
-from recorders.scoring.scorers import Item, make_scorer
+from recorders.scoring import judge
+from recorders.scoring.pairwise import PairwiseResult, compare_pairs, estimate_pairs
+from recorders.scoring.scorer import Item
+from recorders.scoring.scorers import make_scorer
 
 SHARED = {"scheme": "gumbel-v1", "seed": 7}
 FAST = Limits(concurrency=4, retries=2, backoff_s=0.001, longest_backoff_s=0.002, timeout_s=20)
@@ -100,7 +101,7 @@ def _client() -> None:
     pytest.importorskip("openai", reason="the official client (extra `record`) is not installed")
 
 
-def judged(recording: Path, out: Path, server: Server, **options: Any) -> Judging:
+def judged(recording: Path, out: Path, server: Server, **options: Any) -> PairwiseResult:
     made = make_scorer("judge:some/model", base_url=f"{server.url}/v1", pairwise=True, name=options.pop("name", None))
     return compare_pairs(recording, out, made, **{"limits": FAST, **options})
 
@@ -139,17 +140,17 @@ def coupled(folder: Path, judge: str = "some/model", apart: bool = False) -> Cou
     ],
 )
 def test_a_verdict_is_the_last_line_and_the_only_one(text: str, expected: float | None) -> None:
-    assert scorers._preference(text, {}) == expected
+    assert judge._preference(text, {}) == expected
 
 
 def test_none_is_an_abstention_and_no_tie() -> None:
-    found = scorers._preference("I cannot say.\nVerdict: none", {})
+    found = judge._preference("I cannot say.\nVerdict: none", {})
     assert found is not None
     assert math.isnan(found)
 
 
 def test_the_judge_sees_question_and_both_texts_and_no_names(three: Path, tmp_path: Path) -> None:
-    [message, shown] = scorers._comparing(Item(question(3, "SECRETGOLD"), "the first", None, other="the second"))
+    [message, shown] = judge._comparing(Item(question(3, "SECRETGOLD"), "the first", None, other="the second"))
     assert message["role"] == "system"
     assert (
         shown["content"].index("question 3")

@@ -28,10 +28,11 @@ from feval.recording import DatasetInfo, LLMInfo, Question, RecordingWriter, ope
 from recorders.asking.pace import Limits
 from recorders.errors import Fatal, JournalError, LockedJournalError, RecorderError, StoppedError
 from recorders.journal.journal import journal_folder
-from recorders.scoring import scorers, scoring
-from recorders.scoring.journal import CoTKey, Scored, ScoreJournal
-from recorders.scoring.scorers import Item, make_scorer
-from recorders.scoring.scoring import Scoring, score
+from recorders.scoring import judge, scoring
+from recorders.scoring.score_journal import CoTKey, Score, ScoreJournal
+from recorders.scoring.scorer import Item, read_score
+from recorders.scoring.scorers import make_scorer
+from recorders.scoring.scoring import ScoringResult, score
 
 POOLS = {"alpha": [["4", "4", None], ["7"]], "org/beta": [["4"], ["9", "5"]]}
 GOLDS = ["SECRETGOLD", "5"]
@@ -170,7 +171,7 @@ def functions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     sys.modules.pop(name, None)
 
 
-def run(recording: Path, out: Path, spec: str, **options: Any) -> Scoring:
+def run(recording: Path, out: Path, spec: str, **options: Any) -> ScoringResult:
     return score(recording, out, make_scorer(spec, **options), limits=FAST)
 
 
@@ -231,14 +232,14 @@ def test_a_function_that_fails_is_named(toy: Path, tmp_path: Path, functions: st
 
 
 def test_values_of_any_kind_of_number_are_scores() -> None:
-    read = scorers.number_or_steps
-    assert read(np.float32(0.5)) == read(np.array(0.5)) == read(Decimal("0.5")) == Scored(0.5)
-    assert read(True) == Scored(1.0)
-    assert read(-3) == Scored(-3.0)
-    assert read(np.array([-1.0, 0.25])) == read(iter([-1, 0.25])) == Scored(step_scores=(-1.0, 0.25))
-    assert read([]) == read(None) == Scored()
+    read = read_score
+    assert read(np.float32(0.5)) == read(np.array(0.5)) == read(Decimal("0.5")) == Score(0.5)
+    assert read(True) == Score(1.0)
+    assert read(-3) == Score(-3.0)
+    assert read(np.array([-1.0, 0.25])) == read(iter([-1, 0.25])) == Score(step_scores=(-1.0, 0.25))
+    assert read([]) == read(None) == Score()
     unreadable = [10**400, math.inf, math.nan, [0.5, math.nan], [10**400], np.array(math.nan), Decimal("NaN")]
-    assert [read(value) for value in unreadable] == [Scored(problem="unreadable")] * len(unreadable)
+    assert [read(value) for value in unreadable] == [Score(problem="unreadable")] * len(unreadable)
     for value in ("0.5", b"1", 1j, {"a": 1}, [[1.0]], ["1"], object()):
         assert read(value) is None
 
@@ -351,25 +352,29 @@ def test_a_run_goes_on_where_it_stopped(
 
 def test_a_torn_line_is_cut_off_and_scored_again(tmp_path: Path) -> None:
     keys = [CoTKey("d", "m", f"q{i}", 0) for i in range(3)]
-    scored = Scored(0.1, (0.5, 0.25), "Fine \u2028.", 3, 4)
+    scored = Score(0.1, (0.5, 0.25), "Fine \u2028.", 3, 4)
     with ScoreJournal.open(tmp_path / "j", {"a": 1.5}) as journal:
-        journal.write([(keys[0], scored), (keys[1], Scored(problem="refused"))])
-        journal.write([(keys[2], Scored(1.0))])
+        journal.add([(keys[0], scored), (keys[1], Score(problem="refused"))])
+        journal.commit()
+        journal.add([(keys[2], Score(1.0))])
+        journal.commit()
         whole = journal.path.read_bytes()
     for cut in range(1, len(whole.splitlines(keepends=True)[-1])):
         journal.path.write_bytes(whole[:-cut])
         with ScoreJournal.open(tmp_path / "j", {"a": 1.5}) as again:
             assert "Line 4" in (again.recovered or "")
             assert [key in again for key in keys] == [True, True, False]
-            assert list(again.entries()) == [(keys[0], scored), (keys[1], Scored(problem="refused"))]
-            again.write([(keys[2], Scored(1.0))])
+            assert list(again.entries()) == [(keys[0], scored), (keys[1], Score(problem="refused"))]
+            again.add([(keys[2], Score(1.0))])
+            again.commit()
         assert journal.path.read_bytes() == whole
 
 
 def test_damage_another_identity_and_a_second_process_are_refused(tmp_path: Path) -> None:
     folder = tmp_path / "j"
     with ScoreJournal.open(folder, {"a": 1}) as journal:
-        journal.write([(CoTKey("d", "m", "q", 0), Scored(1.0))])
+        journal.add([(CoTKey("d", "m", "q", 0), Score(1.0))])
+        journal.commit()
         with pytest.raises(LockedJournalError, match="Another process"):
             ScoreJournal.open(folder, {"a": 1})
     with pytest.raises(JournalError, match="its a is 1, asked for is 2"):
@@ -386,7 +391,8 @@ def test_damage_another_identity_and_a_second_process_are_refused(tmp_path: Path
 def test_a_full_disk_keeps_what_was_acknowledged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     real = os.write
     with ScoreJournal.open(tmp_path / "j", {}) as journal:
-        journal.write([(CoTKey("d", "m", "q", 0), Scored(1.0))])
+        journal.add([(CoTKey("d", "m", "q", 0), Score(1.0))])
+        journal.commit()
         before = journal.path.read_bytes()
 
         def full(descriptor: int, data: Any) -> int:
@@ -396,11 +402,13 @@ def test_a_full_disk_keeps_what_was_acknowledged(tmp_path: Path, monkeypatch: py
 
         monkeypatch.setattr(os, "write", full)
         with pytest.raises(StorageError, match="the disk is full"):
-            journal.write([(CoTKey("d", "m", "q", 1), Scored(1.0))])
+            journal.add([(CoTKey("d", "m", "q", 1), Score(1.0))])
+            journal.commit()
         monkeypatch.undo()
         assert journal.path.read_bytes() == before
         with pytest.raises(JournalError, match="earlier write"):
-            journal.write([(CoTKey("d", "m", "q", 1), Scored(1.0))])
+            journal.add([(CoTKey("d", "m", "q", 1), Score(1.0))])
+            journal.commit()
 
 
 def spawn(
@@ -617,7 +625,7 @@ ITEM = Item(
     ],
 )
 def test_grades_of_a_judge_are_read(text: str, expected: float | None) -> None:
-    assert scorers._grade(text, {}) == expected
+    assert judge._grade(text, {}) == expected
 
 
 @pytest.mark.parametrize(
@@ -638,7 +646,7 @@ def test_grades_of_a_judge_are_read(text: str, expected: float | None) -> None:
     ],
 )
 def test_stated_confidence_is_read(text: str, expected: float | None) -> None:
-    assert scorers._confidence(text, {}) == expected
+    assert judge._confidence(text, {}) == expected
 
 
 @pytest.mark.parametrize(
@@ -653,18 +661,18 @@ def test_stated_confidence_is_read(text: str, expected: float | None) -> None:
     ],
 )
 def test_p_true_is_read_at_the_first_word(tokens: list[dict[str, Any]], expected: float | None) -> None:
-    found = scorers._p_true("", {"logprobs": {"content": tokens}})
+    found = judge._p_true("", {"logprobs": {"content": tokens}})
     assert found == (None if expected is None else pytest.approx(expected))
 
 
 def test_p_true_needs_log_probabilities() -> None:
     for choice in ({}, {"logprobs": None}, {"logprobs": {"content": []}}):
         with pytest.raises(Fatal, match="no log-probabilities"):
-            scorers._p_true("Yes", choice)
+            judge._p_true("Yes", choice)
 
 
 def test_judges_see_question_options_and_cot() -> None:
-    system, user = scorers._judging(ITEM)
+    system, user = judge._judging(ITEM)
     assert "Score: N" in system["content"]
     assert "Which?\n(A) one\n(B) two" in user["content"]
     assert "I take B." in user["content"]
@@ -681,10 +689,10 @@ def test_what_a_judge_thinks_is_not_its_verdict(toy: Path, tmp_path: Path) -> No
 
 
 def test_self_checks_go_on_in_the_same_chat() -> None:
-    messages = scorers._CHECKS["verbal"].ask(ITEM)
+    messages = judge.CHECKS["verbal"].ask(ITEM)
     assert [message["role"] for message in messages] == ["system", "user", "assistant", "user"]
     assert messages[2]["content"] == "I take B."
-    without = scorers._CHECKS["p-true"].ask(Item(ITEM.question, "t", None, None))
+    without = judge.CHECKS["p-true"].ask(Item(ITEM.question, "t", None, None))
     assert without[0] == {"role": "user", "content": "Which?\n(A) one\n(B) two"}
 
 
@@ -913,9 +921,10 @@ def test_a_cost_limit_needs_a_price(toy: Path, tmp_path: Path, functions: str, p
 
 def test_a_dry_run_knows_what_replies_in_the_journal_took(toy: Path, tmp_path: Path, prices: str) -> None:
     made = make_scorer("judge:some/model", asks=False)
-    work = scoring._Work.of(toy, made, None, None, retry_refused=False)
+    work = scoring._CoTScoring.of(toy, made, None, None, retry_refused=False)
     with ScoreJournal.open(journal_folder(tmp_path / "o"), work.identity) as journal:
-        journal.write([(CoTKey("toy", "alpha", "toy/0", 0), Scored(0.5, None, None, 100, 7))])
+        journal.add([(CoTKey("toy", "alpha", "toy/0", 0), Score(0.5, None, None, 100, 7))])
+        journal.commit()
     told = command(
         toy, "--scorer", "judge:some/model", "--out", tmp_path / "o", "--dry-run", "--prices", prices, "--json"
     )

@@ -34,7 +34,8 @@ from recorders.asking.pace import Limits
 from recorders.errors import CostLimitReached, Fatal, MissingError, Refused, Transient
 from recorders.journal.journal import Journal, journal_folder
 from recorders.request import Completion, Decoding, Message
-from recorders.work.record import Work, estimate_dataset, record_dataset
+from recorders.work.record import estimate_dataset, record_dataset
+from recorders.work.task import RecordingTask
 
 QUESTIONS = [Question(f"toy/{i}", f"What is question {i}?", str(i % 3)) for i in range(4)]
 NOW = "2026-01-01T00:00:00Z"
@@ -44,11 +45,13 @@ def messages(question: Question) -> list[Message]:
     return [Message("system", "Think."), Message("user", question.text)]
 
 
-WORK = Work(QUESTIONS, "toy", "gpt-4o-mini@t=0.7", messages, "toy@1", Decoding(seed=7), samples=5, answer_kind="number")
+WORK = RecordingTask(
+    QUESTIONS, "toy", "gpt-4o-mini@t=0.7", messages, "toy@1", Decoding(seed=7), samples=5, answer_kind="number"
+)
 SMALL = WORK.llm_name
 
 
-def go(out: Path, backend: Any = None, work: Work = WORK, **options: Any) -> Path:
+def go(out: Path, backend: Any = None, work: RecordingTask = WORK, **options: Any) -> Path:
     return record_dataset(work, backend or FakeBackend(), out, now=lambda: NOW, **options)
 
 
