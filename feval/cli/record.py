@@ -277,9 +277,9 @@ def _record(
 ) -> None:
     """Record an LLM on a dataset.
 
-    Every reply is on disk before it counts. Ctrl-C waits for replies in flight (twice: for nothing), and the same command
-    continues. API keys are read from the environment and never written. With --into, a recording on the Hub is topped up, and
-    tested for drift.
+    Every reply is on disk before it counts. Ctrl-C waits for replies in flight (twice: for nothing). The same command continues,
+    and asks again only for what was in flight when it was killed. API keys are read from the environment and never written. With
+    --into, a recording on the Hub is topped up and tested for drift.
 
     Example: feval record --dataset gsm8k --llm gpt-4o-mini --out my-recording --dry-run
     """

@@ -149,7 +149,7 @@ def test_damage_in_the_middle_names_the_line(folder: Path) -> None:
             line += 1
             continue
         (folder / JOURNAL).write_bytes(data[:place] + bytes([data[place] ^ 1]) + data[place + 1 :])
-        with pytest.raises(JournalError, match=rf"Line {line} of .* does not agree with its checksum"):
+        with pytest.raises(JournalError, match=rf"Line {line} of .* does not match its checksum"):
             opened(folder)
 
 
@@ -178,7 +178,7 @@ def test_a_second_recorder_on_one_folder_refuses(folder: Path) -> None:
 
 
 def test_a_journal_of_something_else_is_refused(folder: Path) -> None:
-    with pytest.raises(JournalError, match="its llm is 'alpha', asked for is 'beta'"):
+    with pytest.raises(JournalError, match="its llm is 'alpha', not 'beta'"):
         Journal.open(folder, IDENTITY | {"llm": "beta"})
     (folder / JOURNAL).write_bytes(b'{"hello": 1}\n')
     with pytest.raises(JournalError, match="Line 1"):

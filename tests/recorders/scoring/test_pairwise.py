@@ -37,7 +37,7 @@ from feval.replay.loading import load
 from feval.report.pictures.coupled import coupling_png
 from feval.report.tables.coupled import coupling_tables
 from recorders.asking.pace import Limits
-from recorders.errors import JournalError, StoppedError
+from recorders.errors import JournalError, Transient
 from recorders.journal.journal import journal_folder
 from recorders.scoring import judge
 from recorders.scoring.pairwise import PairwiseResult, compare_pairs, estimate_pairs
@@ -333,7 +333,7 @@ def test_a_run_goes_on_where_it_stopped_and_asks_nothing_twice(three: Path, tmp_
         return 200, chat(f"Verdict: {fair(a, b, '')}")
 
     with Server(answer) as server:
-        with pytest.raises(StoppedError, match=r"17 of 48 requests are scored"):
+        with pytest.raises(Transient, match=r"17 of 48 requests are scored"):
             judged(three, out, server, limits=one_by_one)
         assert not out.exists()
         failing["after"] = 10**6

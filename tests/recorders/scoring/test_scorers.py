@@ -26,7 +26,7 @@ from feval.cli import app
 from feval.errors import DamagedRecordingError, FevalError, NotRecordedError, StorageError, UnknownNameError, UsageError
 from feval.recording import DatasetInfo, LLMInfo, Question, RecordingWriter, open_recording, verify_recording
 from recorders.asking.pace import Limits
-from recorders.errors import Fatal, JournalError, LockedJournalError, RecorderError, StoppedError
+from recorders.errors import Fatal, JournalError, LockedJournalError, RecorderError, StoppedError, Transient
 from recorders.journal.journal import journal_folder
 from recorders.scoring import judge, scoring
 from recorders.scoring.score_journal import CoTKey, Score, ScoreJournal
@@ -275,7 +275,7 @@ def test_only_some_pairs(toy: Path, tmp_path: Path, functions: str) -> None:
     for names in ({"llms": ["x"]}, {"datasets": ["x"]}):
         with pytest.raises(NotRecordedError, match="x"):
             score(toy, tmp_path / "again", made, **names)
-    with pytest.raises(StorageError, match="is there already"):
+    with pytest.raises(StorageError, match="exists already"):
         score(toy, tmp_path / "out", made)
 
 
@@ -334,14 +334,14 @@ def test_a_run_goes_on_where_it_stopped(
     with Server(answer) as server:
         one_by_one = Limits(concurrency=1, retries=1, backoff_s=0.001)
         made = make_scorer(f"http:{server.url}/score", name="rm")
-        with pytest.raises(StoppedError, match=r"failed 2 times .*503.*3 of 7 CoTs are scored"):
+        with pytest.raises(Transient, match=r"failed 2 times each.*503.*3 of 7 CoTs are scored"):
             score(toy, out, made, limits=one_by_one)
         assert not out.exists()
         first = list(asked)
         asked.clear()
         asked.append("again")  # one answer less until it is busy
         made = make_scorer(f"http:{server.url}/score", name="rm")
-        with pytest.raises(StoppedError):
+        with pytest.raises(StoppedError, match="1 request failed 2 times each"):
             score(toy, out, made, limits=one_by_one)
         assert not set(first[:3]) & set(asked[1:2])
     with Server(rewards) as server:
@@ -377,7 +377,7 @@ def test_damage_another_identity_and_a_second_process_are_refused(tmp_path: Path
         journal.commit()
         with pytest.raises(LockedJournalError, match="Another process"):
             ScoreJournal.open(folder, {"a": 1})
-    with pytest.raises(JournalError, match="its a is 1, asked for is 2"):
+    with pytest.raises(JournalError, match="its a is 1, not 2"):
         ScoreJournal.open(folder, {"a": 2})
     data = journal.path.read_bytes()
     journal.path.write_bytes(data.replace(b'"sample":0', b'"sample":1'))
@@ -450,7 +450,7 @@ def test_a_killed_run_loses_nothing_and_asks_little_twice(
         kills += 1
         if number == signal.SIGINT:
             assert process.returncode == 130
-            assert b"the same command goes on from there" in told
+            assert b"the same command continues from there" in told
     process = spawn(big, out, functions, counts, slow=False)
     _, told = process.communicate(timeout=60)
     assert (process.returncode, told) == (0, b"")
@@ -474,7 +474,7 @@ def test_ctrl_c_twice_ends_a_function_that_does_not_return(tmp_path: Path, toy: 
     assert process.returncode == 130
     assert told.decode() == (
         f"error: Scoring was interrupted inside the function {functions}:stuck. What was scored before is in the journal, and "
-        "the same command goes on from there.\n"
+        "the same command continues from there.\n"
     )
 
 
@@ -536,15 +536,15 @@ def test_rewards_may_be_steps_null_or_nonsense(toy: Path, tmp_path: Path) -> Non
             200,
             {"scores": [1.0] * 99},
             Fatal,
-            r"something else than one score for each CoT: .* found was 99 for \d CoTs",
+            r"did not answer with one score for each CoT: .* received 99 for \d CoTs",
         ),
-        (200, [1.0], Fatal, "expected was a list `scores` in a JSON object, found was none"),
+        (200, [1.0], Fatal, "expected a list `scores` in a JSON object, received none"),
         (404, {"detail": "Not Found"}, Fatal, r"404: Not Found\. Check the URL \(http"),
-        (200, b"<html>", StoppedError, "no valid JSON"),
-        (500, {"error": "oops"}, StoppedError, "500: oops"),
+        (200, b"<html>", Transient, "no valid JSON"),
+        (500, {"error": "oops"}, Transient, "500: oops"),
         (401, {"error": {"message": f"bad key {KEY}"}}, Fatal, r"bad key \[key\]"),
         (302, {}, Fatal, "302"),
-        (400, {"error": "no"}, Fatal, r"All 7 CoTs were refused \(127.*400: no\), so .* Check --scorer"),
+        (400, {"error": "no"}, Fatal, r"Every request was refused: 127.*400: no\. Scoring stopped: nothing is scored yet"),
     ],
 )
 def test_what_a_reward_model_says_wrong_is_said(
@@ -750,7 +750,7 @@ def test_a_model_that_wants_max_completion_tokens_gets_them(toy: Path, tmp_path:
 
 @pytest.mark.parametrize("data", [[{"index": None, "score": 1}], [{"score": 1}, {"score": 2}], {"0": 1}, None])
 def test_pairs_without_places_are_an_error(toy: Path, tmp_path: Path, data: object) -> None:
-    with Server(lambda *_: (200, {"data": data})) as server, pytest.raises(Fatal, match="expected was a list `data`"):
+    with Server(lambda *_: (200, {"data": data})) as server, pytest.raises(Fatal, match="expected a list `data`"):
         run(toy, tmp_path / "out", "vllm-score:m", base_url=f"{server.url}/v1")
 
 
@@ -832,7 +832,7 @@ def test_a_slow_reward_model_is_named_with_the_limit(toy: Path, tmp_path: Path) 
         made = make_scorer(f"http:{server.url}", timeout_s=0.2)
         try:
             with pytest.raises(
-                StoppedError, match=r"failed 1 times \(127.* did not answer within 0.2 s\): 0 of 7 CoTs"
+                Transient, match=r"failed once each.* 127.* did not answer within 0.2 s. .* nothing is scored"
             ):
                 score(toy, tmp_path / "out", made, limits=Limits(retries=0))
         finally:

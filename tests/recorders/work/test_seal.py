@@ -106,7 +106,7 @@ def test_the_same_command_again_does_nothing(tmp_path: Path) -> None:
         go(out, backend, replace(WORK, prompt_version="toy@2"))
     (tmp_path / "file").mkdir()
     (tmp_path / "file" / "x").write_text("mine")
-    with pytest.raises(StorageError, match="is no recording"):
+    with pytest.raises(StorageError, match="is not a recording"):
         go(tmp_path / "file")
 
 
@@ -137,7 +137,7 @@ def test_more_questions_than_were_sealed_are_not_taken_for_done(tmp_path: Path) 
     reworded = [replace(QUESTIONS[0], text="What is it?"), QUESTIONS[1]]
     with pytest.raises(StorageError, match="its question 'toy/0' has another text"):
         go(out, backend, replace(WORK, questions=reworded))
-    with pytest.raises(StorageError, match="the mode 'all' records everything anew"):
+    with pytest.raises(StorageError, match="the mode 'all' records everything again"):
         go(out, backend, replace(WORK, questions=QUESTIONS[:2]), mode="all")
     with pytest.raises(StorageError, match="inside the recording"):
         go(out / "deeper", backend)
@@ -192,14 +192,14 @@ def test_what_cannot_be_gone_on_from_is_said(tmp_path: Path) -> None:
     sealed = go(tmp_path / "r")
     backend = FakeBackend()
     cases = [
-        (replace(WORK, decoding=Decoding(temperature=0.2, seed=7)), "decoding temperature is 0.7, asked for is 0.2"),
+        (replace(WORK, decoding=Decoding(temperature=0.2, seed=7)), "decoding temperature is 0.7, not 0.2"),
         (replace(WORK, messages=lambda q: [Message("user", q.text)]), "asked the question 'toy/0' with other messages"),
     ]
     for work, words in cases:
         with pytest.raises(ConflictError, match=words):
             go(tmp_path / "next", backend, work, start=sealed)
     select(sealed, tmp_path / "selected", samples=2)
-    with pytest.raises(ConflictError, match="its operation is 'select', and not 'record'"):
+    with pytest.raises(ConflictError, match="its operation is 'select', not 'record'"):
         go(tmp_path / "next", backend, start=tmp_path / "selected")
     assert backend.calls == []
 
@@ -244,13 +244,13 @@ def test_a_partial_recording_says_why_it_ended(tmp_path: Path) -> None:
     options: dict[str, Any] = {"cost_limit_usd": 0.0013, "limits": Limits(1, samples_per_request=1)}
     with pytest.raises(CostLimitReached):
         go(tmp_path / "r", **options)
-    with pytest.raises(MissingError, match="mode 'none' asks for nothing anew"):
+    with pytest.raises(MissingError, match="mode 'none' asks for nothing"):
         go(tmp_path / "r", mode="none")
     go(tmp_path / "r", mode="none", partial=True)
     recording = open_recording(tmp_path / "r")
     sizes = [len(pool.answers) for pool in recording.pools("toy", SMALL)]
     assert 0 < sum(sizes) < 20
-    assert "asks for nothing anew" in " ".join(recording.manifest.raw["notes"])
+    assert "asks for nothing" in " ".join(recording.manifest.raw["notes"])
     assert verify_recording(tmp_path / "r").ok
 
 
@@ -388,9 +388,9 @@ def test_what_cannot_be_recorded_is_refused_before_anything_is_asked(tmp_path: P
 def test_a_changed_prompt_is_another_recording(tmp_path: Path) -> None:
     with pytest.raises(Fatal):
         go(tmp_path / "r", FakeBackend([None, Fatal("x")]), limits=Limits(1))
-    with pytest.raises(Exception, match="its prompt is 'toy@1', asked for is 'toy@2'"):
+    with pytest.raises(Exception, match="its prompt is 'toy@1', not 'toy@2'"):
         go(tmp_path / "r", work=replace(WORK, prompt_version="toy@2"))
-    with pytest.raises(Exception, match="its decoding seed is 7, asked for is 8"):
+    with pytest.raises(Exception, match="its decoding seed is 7, not 8"):
         go(tmp_path / "r", work=replace(WORK, decoding=Decoding(seed=8)))
 
 
@@ -399,7 +399,7 @@ def test_a_damaged_journal_is_no_recording(tmp_path: Path) -> None:
         go(tmp_path / "r", FakeBackend([None, Fatal("x")]), limits=Limits(1))
     path = journal_folder(tmp_path / "r") / "journal.jsonl"
     path.write_bytes(path.read_bytes().replace(b"thought 3", b"thought 4"))
-    with pytest.raises(Exception, match=r"Line 6 of .* does not agree with its checksum"):
+    with pytest.raises(Exception, match=r"Line 6 of .* does not match its checksum"):
         go(tmp_path / "r")
 
 
