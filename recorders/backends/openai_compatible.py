@@ -150,8 +150,7 @@ class OpenAICompatible:
             Transient: neither came.
             Refused: the request cannot be written as JSON in UTF-8.
         """
-        import openai
-
+        openai: Any = _official_client()
         try:
             with self._clients.one() as client:
                 async with asyncio.timeout(self._timeout_s):
@@ -277,7 +276,7 @@ def _official_client() -> ModuleType:
         import openai
     except ModuleNotFoundError as error:
         raise UsageError(
-            "Recording from an OpenAI-compatible endpoint needs the package openai, which is not installed: "
+            "Asking an OpenAI-compatible endpoint needs the package openai, which is not installed: "
             "pip install 'feval[record]'."
         ) from error
     return openai

@@ -169,7 +169,7 @@ def test_a_line_that_comes_twice_is_named(folder: Path) -> None:
 
 def test_a_second_recorder_on_one_folder_refuses(folder: Path) -> None:
     with opened(folder):
-        with pytest.raises(LockedJournalError, match="Another recorder is at work"):
+        with pytest.raises(LockedJournalError, match="Another recorder is working"):
             opened(folder)
         other = f"from recorders.journal.journal import Journal; Journal.open({str(folder)!r}, {IDENTITY!r})"
         done = subprocess.run([sys.executable, "-c", other], capture_output=True, text=True, check=False)
