@@ -1,8 +1,7 @@
-"""Any endpoint that speaks OpenAI's chat completions, through the official client: OpenAI, vLLM, SGLang, Ollama, llama.cpp.
+"""Any endpoint with OpenAI's chat completions, through the official client: OpenAI, vLLM, SGLang, Ollama, llama.cpp.
 
-The client's own retries are off: the engine retries, and counts what it does. Every request is sent once, with two exceptions
-in which the server itself says what to change: it wants `max_completion_tokens` instead of `max_tokens` (reasoning models), or
-takes no `n` above 1. Both are remembered.
+The client's own retries are off: the engine retries and counts. Every request is sent once, except if the server says what to
+change: it wants `max_completion_tokens` instead of `max_tokens` (reasoning models), or takes no `n` above 1. Both are remembered.
 """
 
 from __future__ import annotations
@@ -58,17 +57,17 @@ def _ignore(_note: str) -> None:
 class OpenAICompatible:
     """A backend over HTTP.
 
-    Samples that are asked for together are asked for with `n`. With a seed each sample has its own, `seed + i`, and a request
-    takes one seed: then only the first of them is asked for.
+    Several samples are requested with `n`. With a seed, each sample has its own, `seed + i`, and a request takes one seed: then
+    only the first sample is requested.
 
     Args:
-        endpoint: where, and with which key.
-        timeout_s: seconds for one request in all, from its first byte to the last of the reply.
-        note: is told, once each, what the server does not do as asked.
+        endpoint: URL and key.
+        timeout_s: for one request, from its first byte to the last byte of the reply.
+        note: called once with each thing that the server does not do as asked.
 
     Raises:
         UsageError: the official client is not installed.
-        OutOfRangeError: the timeout is no positive number.
+        OutOfRangeError: the timeout is not a positive number.
     """
 
     name = "openai"
@@ -101,13 +100,13 @@ class OpenAICompatible:
             samples: their indices.
 
         Returns:
-            At least one completion, at most one per sample: those of the first samples.
+            Between one completion and one per sample, for the first samples.
 
         Raises:
-            RateLimited: the server asks for patience.
+            RateLimited: the server limits the rate.
             Transient: it may work next time: a timeout, a broken connection, a 5xx, a reply that cannot be read.
-            Refused: this request can never work.
-            Fatal: no request ever will.
+            Refused: this request will never work.
+            Fatal: no request will.
         """
         _check(request.decoding)
         while True:
@@ -116,7 +115,7 @@ class OpenAICompatible:
             answer = await self._send(self._body(request, asked, limit_name))
             if isinstance(answer, bytes):
                 return self._read(answer, request, len(asked))
-            # Each of the two adaptations changes what is sent, and can come only once per request.
+            # Each of the two adaptations changes what is sent, and happens at most once per request.
             if not self._adapts(answer, len(asked), limit_name):
                 raise of_answer(answer, self._endpoint, request.model)
 
@@ -144,7 +143,7 @@ class OpenAICompatible:
         self._endpoint.redaction.leave_logs()
 
     async def _send(self, body: dict[str, Any]) -> bytes | Answer:
-        """Send one request; the reply's bytes, or the HTTP error that came instead.
+        """Send one request; return the reply's bytes, or the HTTP error that came instead.
 
         Raises:
             Transient: neither came.
@@ -171,7 +170,7 @@ class OpenAICompatible:
         raise failure
 
     def _body(self, request: Request, samples: Sequence[int], limit_name: str) -> dict[str, Any]:
-        """What is sent; what is `None` is left out."""
+        """Return the body; what is `None` is left out."""
         decoding = request.decoding
         fields = {
             "temperature": decoding.temperature,
@@ -188,16 +187,16 @@ class OpenAICompatible:
         return {"model": request.model, "messages": messages} | sent | dict(decoding.extra_body)
 
     def _adapts(self, answer: Answer, asked: int, limit_name: str) -> bool:
-        """Whether the server said what to change, and it can be changed: then ask again."""
+        """Return whether the server said what to change, and adapt: then ask again."""
         if answer.status not in {400, 422}:
             return False
         if limit_name == "max_tokens" and "max_completion_tokens" in answer.message:
-            # Other requests may have learned it while this one was under way.
+            # Other requests may have learned it in the meantime.
             self._limit_name = "max_completion_tokens"
             return True
         if asked > 1 and (answer.parameter == "n" or _ONLY_ONE.search(answer.message)):
             self._takes_n = False
-            self._say("The server refuses n above 1: each sample is asked for in a request of its own.")
+            self._say("The server refuses n above 1: each sample is asked for in its own request.")
             return True
         return False
 

@@ -258,7 +258,8 @@ def test_a_fatal_error_stops_and_keeps_everything(tmp_path: Path) -> None:
     outcome = go(tmp_path, plan(4, 5), backend, limits=Limits(1))
     assert isinstance(outcome.error, Fatal)
     assert str(outcome.error) == (
-        f"The key is wrong. Recording stopped: 10 of 20 CoTs are recorded, in {tmp_path}, and the same command continues from there."
+        f"The key is wrong. Recording stopped: 10 of 20 CoTs are recorded, in {tmp_path}, and the same command continues from "
+        "there."
     )
     assert len(backend.calls) == 3
     assert len(texts(tmp_path)) == 10

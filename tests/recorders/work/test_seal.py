@@ -214,7 +214,7 @@ def test_nothing_is_left_where_nothing_came(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        ({"decoding": Decoding(top_p=0.0)}, "top_p is a number above 0 and at most 1; 0.0 was given"),
+        ({"decoding": Decoding(top_p=0.0)}, "top_p must be a number above 0 and at most 1; 0.0 was given"),
         ({"decoding": Decoding(temperature=float("nan"))}, "temperature is a number from 0 on; nan was given"),
         ({"decoding": Decoding(seed=2**63)}, "seed is 0 to"),
         ({"decoding": Decoding(stop=("x", ""))}, "stop holds an empty text"),
@@ -418,7 +418,13 @@ def test_it_works_in_another_thread(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("presses", "number"), [(1, signal.SIGINT), (2, signal.SIGINT), (1, signal.SIGTERM), (1, signal.SIGHUP)]
+    ("presses", "number"),
+    [
+        (1, signal.SIGINT),
+        (2, signal.SIGINT),
+        (1, signal.SIGTERM),
+        pytest.param(1, signal.SIGHUP, marks=pytest.mark.slow),
+    ],
 )
 def test_ctrl_c_in_a_real_process_loses_nothing(tmp_path: Path, presses: int, number: signal.Signals) -> None:
     """The first waits for the replies in flight (here 0.3 s away), the second does not, nor does another signal."""
