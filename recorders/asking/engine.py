@@ -352,11 +352,11 @@ class _Run(Generic[Batch, Reply]):
         self._settle()
 
     def _settle_refusals(self) -> None:
-        held, self._held_refusals = self._held_refusals, []
-        if held and not self._answered:
-            self._stop(Fatal(f"Every request was refused: {_sentence(held[0][1].reason)}"))
+        refusals, self._held_refusals = self._held_refusals, []
+        if refusals and not self._answered:
+            self._stop(Fatal(f"Every request was refused: {_sentence(refusals[0][1].reason)}"))
             return
-        for job, error in held:
+        for job, error in refusals:
             self._refuse(job, error)
 
     # --- the disk

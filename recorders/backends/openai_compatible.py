@@ -266,8 +266,8 @@ class _Clients:
 
 
 def _check(decoding: Decoding) -> None:
-    if taken := sorted(_SETTINGS & decoding.extra_body.keys()):
-        raise Fatal(f"The extra body holds {taken[0]!r}, which the recorder sets itself; leave it out there.")
+    if reserved := sorted(_SETTINGS & decoding.extra_body.keys()):
+        raise Fatal(f"The extra body holds {reserved[0]!r}, which the recorder sets itself; leave it out there.")
 
 
 def _official_client() -> ModuleType:

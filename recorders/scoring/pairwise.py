@@ -194,14 +194,14 @@ class _Comparison:
 
 @dataclass(frozen=True, slots=True)
 class _Comparisons(ScoringTask):
-    """Which comparisons are to be made; `kept` counts the pairs that have verdicts already."""
+    """Which comparisons are to be made; `judged_before` counts the pairs that have verdicts already."""
 
     unit: ClassVar[str] = "requests"
     source: Recording
     scorer: Scorer
     matches: Sequence[_Match]
     orders: str
-    kept: int
+    judged_before: int
     retry_refused: bool
 
     @classmethod
@@ -422,7 +422,7 @@ def _seal(task: _Comparisons, out: Path, journal: ScoreJournal, new: int) -> Pai
         notes=notes,
     )
     recording_hash = finish(out, journal, "verdicts")
-    kept = f"{counted(task.kept, 'comparison')} of LLMs had verdicts already and stay as they are."
+    note = f"{counted(task.judged_before, 'comparison')} of LLMs had verdicts already and stay as they are."
     return PairwiseResult(
         path=out,
         recording_hash=recording_hash,
@@ -438,7 +438,7 @@ def _seal(task: _Comparisons, out: Path, journal: ScoreJournal, new: int) -> Pai
         unreadable=states["unreadable"],
         refused=states["refused"],
         without_text=states["missing"],
-        notes=(*judge.warnings, *filter(None, [journal.recovered, kept if task.kept else None]), *notes),
+        notes=(*judge.warnings, *filter(None, [journal.recovered, note if task.judged_before else None]), *notes),
     )
 
 

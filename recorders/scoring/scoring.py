@@ -154,14 +154,14 @@ class _CoTScoring(ScoringTask):
 
     Attributes:
         pairs: datasets and LLMs.
-        kept: for pairs that the scorer has scored already, the scores that stay: question id -> sample index -> score.
+        earlier: for pairs that the scorer has scored already, the scores that stay: question id -> sample index -> score.
         refused: the only CoTs that are asked for in those pairs.
     """
 
     source: Recording
     scorer: Scorer
     pairs: Sequence[Pair]
-    kept: Mapping[Pair, Mapping[str, Mapping[int, Score]]]
+    earlier: Mapping[Pair, Mapping[str, Mapping[int, Score]]]
     refused: frozenset[CoTKey]
     retry_refused: bool
 
@@ -189,19 +189,19 @@ class _CoTScoring(ScoringTask):
                 f"The scores by {scorer.info.name!r} in {source.path} were given by another scorer or with other parameters, so "
                 "its refused CoTs are not asked for again; name the same scorer, or give this one another --name."
             )
-        kept: dict[Pair, dict[str, dict[int, Score]]] = {pair: {} for pair in scored}
+        earlier: dict[Pair, dict[str, dict[int, Score]]] = {pair: {} for pair in scored}
         refused = set()
         for pair in scored:
             for question, sample, score in _recorded_scores(source, pair, scorer.info.name):
                 if score.problem == "refused":
                     refused.add(CoTKey(*pair, question, sample))
                 else:
-                    kept[pair].setdefault(question, {})[sample] = score
+                    earlier[pair].setdefault(question, {})[sample] = score
         if scored == pairs and not refused:
             raise UsageError(
                 f"{source.path} holds no CoT that {scorer.info.name!r} refused, so there is nothing to ask again."
             )
-        return cls(source, scorer, pairs, kept, frozenset(refused), retry_refused)
+        return cls(source, scorer, pairs, earlier, frozenset(refused), retry_refused)
 
     @property
     def identity(self) -> dict[str, Any]:
@@ -217,12 +217,12 @@ class _CoTScoring(ScoringTask):
     @property
     def may_seal_unasked(self) -> bool:
         """Whether earlier scores are kept."""
-        return bool(self.kept)
+        return bool(self.earlier)
 
     @property
     def total(self) -> int:
         """CoTs to score, those without a text included."""
-        fresh: int = sum(self.source.manifest.pairs[pair]["cots"] for pair in self.pairs if pair not in self.kept)
+        fresh: int = sum(self.source.manifest.pairs[pair]["cots"] for pair in self.pairs if pair not in self.earlier)
         return fresh + len(self.refused)
 
     def items(self) -> Iterator[list[tuple[CoTKey, Item | None]]]:
@@ -233,7 +233,7 @@ class _CoTScoring(ScoringTask):
                 items: list[tuple[CoTKey, Item | None]] = []
                 for sample, text in enumerate(pool.texts):
                     key = CoTKey(dataset, llm, pool.question_id, sample)
-                    if (dataset, llm) in self.kept and key not in self.refused:
+                    if (dataset, llm) in self.earlier and key not in self.refused:
                         continue
                     item = None
                     if text is not None:
@@ -278,7 +278,9 @@ def _pairs(source: Recording, datasets: Sequence[str] | None, llms: Sequence[str
 
 def _seal(task: _CoTScoring, out: Path, journal: ScoreJournal, new: int, without_text: int) -> ScoringResult:
     source, scorer = task.source, task.scorer
-    scores = {pair: {question: dict(own) for question, own in task.kept.get(pair, {}).items()} for pair in task.pairs}
+    scores = {
+        pair: {question: dict(own) for question, own in task.earlier.get(pair, {}).items()} for pair in task.pairs
+    }
     for key, score in journal.entries():
         scores[key.dataset, key.llm].setdefault(key.question_id, {})[key.sample] = score
     states = Counter(_state(score) for pair in scores.values() for own in pair.values() for score in own.values())
@@ -290,9 +292,9 @@ def _seal(task: _CoTScoring, out: Path, journal: ScoreJournal, new: int, without
         {pair: _rows(source, pair[0], own) for pair, own in scores.items()},
         operation={"kind": scorer.info.kind, **scorer.facts},
         notes=notes,
-        replacing=bool(task.kept),
+        replacing=bool(task.earlier),
         without_notes=[
-            note for note in source.manifest.raw.get("notes", ()) if task.kept and _is_note_of(scorer, note)
+            note for note in source.manifest.raw.get("notes", ()) if task.earlier and _is_note_of(scorer, note)
         ],
     )
     return ScoringResult(

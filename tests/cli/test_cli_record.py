@@ -235,8 +235,8 @@ def test_a_sealed_recording_is_topped_up_into_another(tmp_path: Path) -> None:
     ("options", "words"),
     [
         (["--samples", "3000000000"], "1 to 1,048,576 CoTs per question; 3,000,000,000 were asked for"),
-        (["--max-tokens", "99999999999999999999999"], "max_tokens is 1 to 2^63 - 1"),
-        (["--seed", "99999999999999999999999"], "seed is 0 to"),
+        (["--max-tokens", "99999999999999999999999"], "max_tokens must be 1 to 2^63 - 1"),
+        (["--seed", "99999999999999999999999"], "seed must be 0 to"),
         (["--top-p", "0"], "top_p must be a number above 0 and at most 1; 0.0 was given"),
         (["--extra-body", '{"a": NaN}'], "is not JSON"),
         (["--llm", ""], "LLM names have 1 to"),

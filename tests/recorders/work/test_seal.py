@@ -215,10 +215,10 @@ def test_nothing_is_left_where_nothing_came(tmp_path: Path) -> None:
     ("change", "words"),
     [
         ({"decoding": Decoding(top_p=0.0)}, "top_p must be a number above 0 and at most 1; 0.0 was given"),
-        ({"decoding": Decoding(temperature=float("nan"))}, "temperature is a number from 0 on; nan was given"),
-        ({"decoding": Decoding(seed=2**63)}, "seed is 0 to"),
+        ({"decoding": Decoding(temperature=float("nan"))}, "temperature must be a number from 0 on; nan was given"),
+        ({"decoding": Decoding(seed=2**63)}, "seed must be 0 to"),
         ({"decoding": Decoding(stop=("x", ""))}, "stop holds an empty text"),
-        ({"decoding": Decoding(max_tokens=10**20)}, "max_tokens is 1 to"),
+        ({"decoding": Decoding(max_tokens=10**20)}, "max_tokens must be 1 to"),
         ({"llm_name": "a\x00b"}, "control characters"),
         ({"dataset": ""}, "Dataset names have 1 to"),
         ({"questions": [replace(QUESTIONS[0], id="a\nb")]}, "control characters"),
