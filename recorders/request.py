@@ -69,29 +69,21 @@ class Decoding:
         """
         self._check_noise()
         limit = 2**63 - 1
-        ranges = {
-            "temperature": (
-                self.temperature,
-                self.temperature is None or 0 <= self.temperature < math.inf,
-                "a number from 0 on",
-            ),
-            "top_p": (self.top_p, self.top_p is None or 0 < self.top_p <= 1, "a number above 0 and at most 1"),
-            "max_tokens": (self.max_tokens, self.max_tokens is None or 1 <= self.max_tokens <= limit, "1 to 2^63 - 1"),
-            "seed": (self.seed, self.seed is None or 0 <= self.seed <= limit - _ROOM_FOR_SAMPLES, "0 to 2^63 - 2^32"),
-            "noise_seed": (
-                self.noise_seed,
-                self.noise_seed is None or 0 <= self.noise_seed <= limit,
-                "0 to 2^63 - 1",
-            ),
-            "logprobs": (self.logprobs, self.logprobs is None or 0 <= self.logprobs <= limit, "0 to 2^63 - 1"),
-        }
+        counts = {"max_tokens": (1, limit), "logprobs": (0, limit), "noise_seed": (0, limit)}
+        counts["seed"] = (0, limit - _ROOM_FOR_SAMPLES)
         if "" in self.stop:
             raise OutOfRangeError(
                 "The setting stop holds an empty text, which would end every CoT at once; leave it out."
             )
-        for name, (value, ok, allowed) in ranges.items():
-            if not ok:
-                raise OutOfRangeError(f"The setting {name} must be {allowed}; {value} was given.")
+        if self.temperature is not None and not 0 <= self.temperature < math.inf:
+            raise OutOfRangeError(f"The setting temperature must be a number from 0 on; {self.temperature} was given.")
+        if self.top_p is not None and not 0 < self.top_p <= 1:
+            raise OutOfRangeError(f"The setting top_p must be a number above 0 and at most 1; {self.top_p} was given.")
+        for name, (least, most) in counts.items():
+            value = getattr(self, name)
+            if value is not None and not least <= value <= most:
+                top = "2^63 - 1" if most == limit else "2^63 - 2^32"
+                raise OutOfRangeError(f"The setting {name} must be {least} to {top}; {value} was given.")
 
     def _check_noise(self) -> None:
         if self.noise_seed is None:
@@ -110,9 +102,8 @@ class Decoding:
         """Return every parameter except the seed, as JSON values: what all samples of a request share."""
         noise = {} if self.noise_seed is None else {"noise": {"scheme": NOISE_SCHEME, "seed": self.noise_seed}}
         return noise | {
-            "temperature": None
-            if self.temperature is None
-            else float(self.temperature),  # 1 and 1.0 are one temperature
+            # 1 and 1.0 are one temperature.
+            "temperature": None if self.temperature is None else float(self.temperature),
             "top_p": None if self.top_p is None else float(self.top_p),
             "max_tokens": self.max_tokens,
             "stop": list(self.stop),

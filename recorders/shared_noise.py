@@ -31,7 +31,7 @@ import numpy.typing as npt
 
 from feval.errors import ConflictError, OutOfRangeError
 
-__all__ = ["END_OF_ANSWER", "NOISE_SCHEME", "TokenNoise", "question_noise", "shared_tokens", "token_texts"]
+__all__ = ["END_OF_ANSWER", "NOISE_SCHEME", "TokenNoise", "mixed", "question_noise", "shared_tokens", "token_texts"]
 
 NOISE_SCHEME = "gumbel-v1"
 """Name of the scheme, as in recordings."""
@@ -84,8 +84,8 @@ class TokenNoise:
         """
         indices = np.asarray(samples, np.uint64)
         step = np.uint64((position + 1) * int(_GOLDEN) % 2**64)
-        starts = _mixed(_mixed(np.uint64(question) + (indices + np.uint64(1)) * _GOLDEN) + step)
-        bits = _mixed(starts[:, None] + self._tokens[None, :])
+        starts = mixed(mixed(np.uint64(question) + (indices + np.uint64(1)) * _GOLDEN) + step)
+        bits = mixed(starts[:, None] + self._tokens[None, :])
         uniform = (bits >> np.uint64(64 - _DIGITS)).astype(np.float64)
         uniform += 0.5
         uniform *= 2.0**-_DIGITS
@@ -188,8 +188,8 @@ def _text(data: bytes) -> str:
     return data.decode("utf-8", "surrogateescape")
 
 
-def _mixed(x: Words) -> Words:
-    """SplitMix64's finalizer."""
+def mixed(x: Words) -> Words:
+    """Return SplitMix64's finalizer of 64-bit words."""
     x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
     return x ^ (x >> np.uint64(31))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Iterable
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -36,8 +37,11 @@ if TYPE_CHECKING:
 
 __all__: list[str] = []
 
-_WHO, _PROMPT, _DECODING, _LIMITS, _JOURNAL = (
-    "LLM and endpoint", "Questions and prompt", "Decoding", "Limits and cost", "Continuing and topping up",
+_who_option, _prompt_option, _decoding_option, _limits_option, _journal_option = (
+    partial(typer.Option, rich_help_panel=panel)
+    for panel in (
+        "LLM and endpoint", "Questions and prompt", "Decoding", "Limits and cost", "Continuing and topping up",
+    )
 )  # fmt: skip
 
 
@@ -50,224 +54,116 @@ def _record(
         str, typer.Option("--llm", metavar="NAME", help="Its name in the recording, such as gpt-4o-mini@t=0.8.")
     ],
     backend: Annotated[
-        str | None,
-        typer.Option(
-            "--backend", metavar="NAME", help="openai, tiny or transformers. Default: by --llm.", rich_help_panel=_WHO
-        ),
+        str | None, _who_option("--backend", metavar="NAME", help="openai, tiny or transformers. Default: by --llm.")
     ] = None,
     base_url: Annotated[
-        str | None,
-        typer.Option(
-            "--base-url", metavar="URL", help="Endpoint. Default: OPENAI_BASE_URL, or OpenAI.", rich_help_panel=_WHO
-        ),
+        str | None, _who_option("--base-url", metavar="URL", help="Endpoint. Default: OPENAI_BASE_URL, or OpenAI.")
     ] = None,
     api_key_env: Annotated[
         str | None,
-        typer.Option(
-            "--api-key-env",
-            metavar="VARIABLE",
-            help="Variable with the API key. Default: OPENAI_API_KEY.",
-            rich_help_panel=_WHO,
-        ),
+        _who_option("--api-key-env", metavar="VARIABLE", help="Variable with the API key. Default: OPENAI_API_KEY."),
     ] = None,
     model: Annotated[
-        str | None,
-        typer.Option(
-            "--model",
-            metavar="NAME",
-            help="The provider's name of it. Default: --llm before '@'.",
-            rich_help_panel=_WHO,
-        ),
+        str | None, _who_option("--model", metavar="NAME", help="The provider's name of it. Default: --llm before '@'.")
     ] = None,
     questions: Annotated[
-        Path | None,
-        typer.Option("--questions", metavar="FILE", help="JSON Lines. Default: from the Hub.", rich_help_panel=_PROMPT),
+        Path | None, _prompt_option("--questions", metavar="FILE", help="JSON Lines. Default: from the Hub.")
     ] = None,
-    first: Annotated[
-        int | None, typer.Option("--first", metavar="N", help="Only the first N questions.", rich_help_panel=_PROMPT)
-    ] = None,
+    first: Annotated[int | None, _prompt_option("--first", metavar="N", help="Only the first N questions.")] = None,
     samples: Annotated[
-        int | None,
-        typer.Option(
-            "--samples", metavar="N", help="CoTs per question. Default: 40; 3 if reasoning.", rich_help_panel=_PROMPT
-        ),
+        int | None, _prompt_option("--samples", metavar="N", help="CoTs per question. Default: 40; 3 if reasoning.")
     ] = None,
     prompt: Annotated[
         str | None,
-        typer.Option(
-            "--prompt",
-            metavar="CARD",
-            help="Such as gsm8k@1, or none. Default: the dataset's latest.",
-            rich_help_panel=_PROMPT,
-        ),
+        _prompt_option("--prompt", metavar="CARD", help="Such as gsm8k@1, or none. Default: the dataset's latest."),
     ] = None,
-    exemplars: Annotated[
-        str, typer.Option("--exemplars", metavar="SOURCE", help="card, or train (split).", rich_help_panel=_PROMPT)
-    ] = "card",
+    exemplars: Annotated[str, _prompt_option("--exemplars", metavar="SOURCE", help="card, or train (split).")] = "card",
     train_rows: Annotated[
         Path | None,
-        typer.Option(
-            "--train-rows",
-            metavar="FILE",
-            help="Rows of the train split. Default: from the Hub.",
-            rich_help_panel=_PROMPT,
-        ),
+        _prompt_option("--train-rows", metavar="FILE", help="Rows of the train split. Default: from the Hub."),
     ] = None,
     exemplar_count: Annotated[
         int | None,
-        typer.Option(
-            "--exemplar-count",
-            metavar="N",
-            help="Number of train exemplars. Default: as in the card.",
-            rich_help_panel=_PROMPT,
-        ),
+        _prompt_option("--exemplar-count", metavar="N", help="Number of train exemplars. Default: as in the card."),
     ] = None,
     reasoning: Annotated[
-        bool | None,
-        typer.Option(
-            "--reasoning/--no-reasoning", help="Zero-shot. Default: by the LLM's card.", rich_help_panel=_PROMPT
-        ),
+        bool | None, _prompt_option("--reasoning/--no-reasoning", help="Zero-shot. Default: by the LLM's card.")
     ] = None,
     system_role: Annotated[
-        bool,
-        typer.Option(
-            "--system-role/--no-system-role", help="Whether it takes system messages.", rich_help_panel=_PROMPT
-        ),
+        bool, _prompt_option("--system-role/--no-system-role", help="Whether it takes system messages.")
     ] = True,
     answer_kind: Annotated[
-        str | None,
-        typer.Option("--answer-kind", metavar="KIND", help="Default: the dataset card's.", rich_help_panel=_PROMPT),
+        str | None, _prompt_option("--answer-kind", metavar="KIND", help="Default: the dataset card's.")
     ] = None,
     equality: Equality = None,
     tolerance: Tolerance = None,
     temperature: Annotated[
         float | None,
-        typer.Option(
-            "--temperature",
-            metavar="T",
-            min=0,
-            help="Default: the card's, or 0.7; not sent if reasoning.",
-            rich_help_panel=_DECODING,
+        _decoding_option(
+            "--temperature", metavar="T", min=0, help="Default: the card's, or 0.7; not sent if reasoning."
         ),
     ] = None,
     top_p: Annotated[
-        float | None,
-        typer.Option("--top-p", metavar="P", min=0, max=1, help="Nucleus sampling.", rich_help_panel=_DECODING),
+        float | None, _decoding_option("--top-p", metavar="P", min=0, max=1, help="Nucleus sampling.")
     ] = None,
     max_tokens: Annotated[
         int | None,
-        typer.Option(
-            "--max-tokens",
-            metavar="N",
-            min=1,
-            help="Default: the card's, or 2048; 32768 if reasoning.",
-            rich_help_panel=_DECODING,
-        ),
+        _decoding_option("--max-tokens", metavar="N", min=1, help="Default: the card's, or 2048; 32768 if reasoning."),
     ] = None,
     stop: Annotated[
-        list[str] | None,
-        typer.Option("--stop", metavar="TEXT", help="Ends a CoT; repeat for several.", rich_help_panel=_DECODING),
+        list[str] | None, _decoding_option("--stop", metavar="TEXT", help="Ends a CoT; repeat for several.")
     ] = None,
     seed: Annotated[
-        int | None,
-        typer.Option("--seed", metavar="S", help="Sample i is requested with seed S + i.", rich_help_panel=_DECODING),
+        int | None, _decoding_option("--seed", metavar="S", help="Sample i is requested with seed S + i.")
     ] = None,
     coupled: Annotated[
-        bool,
-        typer.Option("--coupled", help="Share noise with other LLMs (local models only).", rich_help_panel=_DECODING),
+        bool, _decoding_option("--coupled", help="Share noise with other LLMs (local models only).")
     ] = False,
     noise_seed: Annotated[
-        int | None,
-        typer.Option(
-            "--noise-seed", metavar="S", min=0, help="Seed of that noise. Default: 0.", rich_help_panel=_DECODING
-        ),
+        int | None, _decoding_option("--noise-seed", metavar="S", min=0, help="Seed of that noise. Default: 0.")
     ] = None,
     logprobs: Annotated[
-        int | None,
-        typer.Option(
-            "--logprobs", metavar="K", min=0, help="Keep log-probabilities of the top K.", rich_help_panel=_DECODING
-        ),
+        int | None, _decoding_option("--logprobs", metavar="K", min=0, help="Keep log-probabilities of the top K.")
     ] = None,
     extra_body: Annotated[
         str | None,
-        typer.Option(
-            "--extra-body",
-            metavar="JSON",
-            help="More fields of the request, sent as they are.",
-            rich_help_panel=_DECODING,
-        ),
+        _decoding_option("--extra-body", metavar="JSON", help="More fields of the request, sent as they are."),
     ] = None,
-    concurrency: Annotated[
-        int, typer.Option("--concurrency", metavar="N", help="Most requests in flight.", rich_help_panel=_LIMITS)
-    ] = 64,
-    requests_per_minute: Annotated[
-        float | None, typer.Option("--requests-per-minute", metavar="N", rich_help_panel=_LIMITS)
-    ] = None,
-    tokens_per_minute: Annotated[
-        float | None, typer.Option("--tokens-per-minute", metavar="N", rich_help_panel=_LIMITS)
-    ] = None,
+    concurrency: Annotated[int, _limits_option("--concurrency", metavar="N", help="Most requests in flight.")] = 64,
+    requests_per_minute: Annotated[float | None, _limits_option("--requests-per-minute", metavar="N")] = None,
+    tokens_per_minute: Annotated[float | None, _limits_option("--tokens-per-minute", metavar="N")] = None,
     samples_per_request: Annotated[
-        int | None,
-        typer.Option(
-            "--samples-per-request", metavar="N", help="Default: as many as the server gives.", rich_help_panel=_LIMITS
-        ),
+        int | None, _limits_option("--samples-per-request", metavar="N", help="Default: as many as the server gives.")
     ] = None,
-    retries: Annotated[
-        int, typer.Option("--retries", metavar="N", help="Attempts after a temporary failure.", rich_help_panel=_LIMITS)
-    ] = 8,
+    retries: Annotated[int, _limits_option("--retries", metavar="N", help="Attempts after a temporary failure.")] = 8,
     timeout: Annotated[
-        float, typer.Option("--timeout", metavar="SECONDS", help="Longest wait for one reply.", rich_help_panel=_LIMITS)
+        float, _limits_option("--timeout", metavar="SECONDS", help="Longest wait for one reply.")
     ] = 600.0,
     cost_limit: Annotated[
-        float | None,
-        typer.Option("--cost-limit", metavar="USD", help="Stop before spending more.", rich_help_panel=_LIMITS),
+        float | None, _limits_option("--cost-limit", metavar="USD", help="Stop before spending more.")
     ] = None,
     prices: Annotated[
-        str | None,
-        typer.Option(
-            "--prices", metavar="ID", help="Price list, or none. Default: 2025-06-02.", rich_help_panel=_LIMITS
-        ),
+        str | None, _limits_option("--prices", metavar="ID", help="Price list, or none. Default: 2025-06-02.")
     ] = None,
     counter: Annotated[
-        str,
-        typer.Option(
-            "--counter",
-            metavar="NAME",
-            help="usage (the provider's), words, tiktoken:ENCODING.",
-            rich_help_panel=_LIMITS,
-        ),
+        str, _limits_option("--counter", metavar="NAME", help="usage (the provider's), words, tiktoken:ENCODING.")
     ] = "usage",
     mode: Annotated[
-        str,
-        typer.Option(
-            "--mode", metavar="MODE", help="new_episodes (top up), once, all or none.", rich_help_panel=_JOURNAL
-        ),
+        str, _journal_option("--mode", metavar="MODE", help="new_episodes (top up), once, all or none.")
     ] = "new_episodes",
     partial: Annotated[
-        bool,
-        typer.Option("--partial", help="Seal what there is if not everything can be had.", rich_help_panel=_JOURNAL),
+        bool, _journal_option("--partial", help="Seal what there is if not everything can be had.")
     ] = False,
-    keep_journal: Annotated[
-        bool, typer.Option("--keep-journal", help="Keep it beside the recording.", rich_help_panel=_JOURNAL)
-    ] = False,
+    keep_journal: Annotated[bool, _journal_option("--keep-journal", help="Keep it beside the recording.")] = False,
     start: Annotated[
         Path | None,
-        typer.Option(
-            "--from",
-            metavar="RECORDING",
-            help="Start with its CoTs; ask only for what it lacks.",
-            rich_help_panel=_JOURNAL,
-        ),
+        _journal_option("--from", metavar="RECORDING", help="Start with its CoTs; ask only for what it lacks."),
     ] = None,
     into: Annotated[
-        str | None,
-        typer.Option(
-            "--into", metavar="ADDRESS", help="Top up hf://NAMESPACE/NAME by a pull request.", rich_help_panel=_JOURNAL
-        ),
+        str | None, _journal_option("--into", metavar="ADDRESS", help="Top up hf://NAMESPACE/NAME by a pull request.")
     ] = None,
     refuse_drift: Annotated[
-        bool,
-        typer.Option("--refuse-drift", help="With --into: offer nothing if new CoTs differ.", rich_help_panel=_JOURNAL),
+        bool, _journal_option("--refuse-drift", help="With --into: offer nothing if new CoTs differ.")
     ] = False,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Print calls, tokens and dollars to come; ask nothing.")

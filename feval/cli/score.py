@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -14,13 +15,16 @@ from feval.errors import UsageError
 
 if TYPE_CHECKING:
     from recorders.asking.budget import CostEstimate
+    from recorders.scoring.missing_scores import ScoringTask
     from recorders.scoring.pairwise import PairwiseResult
     from recorders.scoring.scorer import Scorer
     from recorders.scoring.scoring import ScoringResult
 
 __all__: list[str] = []
 
-_WHO, _PAIRS, _LIMITS = "Scorer", "Pairwise comparison", "Limits and cost"
+_who_option, _pairs_option, _limits_option = (
+    partial(typer.Option, rich_help_panel=panel) for panel in ("Scorer", "Pairwise comparison", "Limits and cost")
+)
 
 
 @app.command("score")
@@ -47,58 +51,31 @@ def _score(
         list[str] | None, typer.Option("--llm", metavar="NAME", help="Score only its CoTs; repeat for more.")
     ] = None,
     base_url: Annotated[
-        str | None,
-        typer.Option(
-            "--base-url", metavar="URL", help="Endpoint. Default: OPENAI_BASE_URL, or OpenAI.", rich_help_panel=_WHO
-        ),
+        str | None, _who_option("--base-url", metavar="URL", help="Endpoint. Default: OPENAI_BASE_URL, or OpenAI.")
     ] = None,
     key_variable: Annotated[
         str | None,
-        typer.Option(
-            "--api-key-env",
-            metavar="VARIABLE",
-            help="Variable with the API key. Default: OPENAI_API_KEY.",
-            rich_help_panel=_WHO,
-        ),
+        _who_option("--api-key-env", metavar="VARIABLE", help="Variable with the API key. Default: OPENAI_API_KEY."),
     ] = None,
-    concurrency: Annotated[
-        int, typer.Option("--concurrency", metavar="N", help="Most requests in flight.", rich_help_panel=_LIMITS)
-    ] = 64,
+    concurrency: Annotated[int, _limits_option("--concurrency", metavar="N", help="Most requests in flight.")] = 64,
     timeout: Annotated[
-        float,
-        typer.Option("--timeout", metavar="SECONDS", help="Longest wait for one reply.", rich_help_panel=_LIMITS),
+        float, _limits_option("--timeout", metavar="SECONDS", help="Longest wait for one reply.")
     ] = 600.0,
     cost_limit: Annotated[
-        float | None,
-        typer.Option("--cost-limit", metavar="USD", help="Stop before spending more.", rich_help_panel=_LIMITS),
+        float | None, _limits_option("--cost-limit", metavar="USD", help="Stop before spending more.")
     ] = None,
     prices: Annotated[
-        str | None,
-        typer.Option(
-            "--prices", metavar="ID", help="Price list, or none. Default: 2025-06-02.", rich_help_panel=_LIMITS
-        ),
+        str | None, _limits_option("--prices", metavar="ID", help="Price list, or none. Default: 2025-06-02.")
     ] = None,
     retry_refused: Annotated[
         bool, typer.Option("--retry-refused", help="Ask again about CoTs that the scorer refused; keep other scores.")
     ] = False,
-    pairwise: Annotated[
-        bool,
-        typer.Option("--pairwise", help="Have the judge compare CoTs of two LLMs.", rich_help_panel=_PAIRS),
-    ] = False,
+    pairwise: Annotated[bool, _pairs_option("--pairwise", help="Have the judge compare CoTs of two LLMs.")] = False,
     calls: Annotated[
-        str,
-        typer.Option(
-            "--calls",
-            metavar="WHICH",
-            help="Calls of LLMs that share noise: same, next or both.",
-            rich_help_panel=_PAIRS,
-        ),
+        str, _pairs_option("--calls", metavar="WHICH", help="Calls of LLMs that share noise: same, next or both.")
     ] = "both",
     orders: Annotated[
-        str,
-        typer.Option(
-            "--orders", metavar="WHICH", help="Ask in both orders, or in a random one.", rich_help_panel=_PAIRS
-        ),
+        str, _pairs_option("--orders", metavar="WHICH", help="Ask in both orders, or in a random one.")
     ] = "both",
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Print calls, tokens and dollars to come; ask nothing.")
@@ -114,9 +91,10 @@ def _score(
     Example: feval score my-recording --scorer judge:gpt-4o-mini --out judged
     """
     from recorders.asking.pace import Limits
-    from recorders.scoring.pairwise import compare_pairs, estimate_pairs
+    from recorders.scoring.missing_scores import estimate_scoring, run_scoring
+    from recorders.scoring.pairwise import PairwiseComparison
     from recorders.scoring.scorers import make_scorer
-    from recorders.scoring.scoring import estimate_scoring, score
+    from recorders.scoring.scoring import CoTScoring
     from recorders.work.settings import default_prices
 
     show = _Out(as_json=as_json, quiet=quiet)
@@ -126,24 +104,21 @@ def _score(
         pairwise=pairwise,
     )  # fmt: skip
     prices = prices or default_prices(made.request_cost.model if made.request_cost else "")
-    options: dict[str, Any] = {
-        "datasets": dataset or None,
-        "llms": llm or None,
-        "prices": prices,
-        "retry_refused": retry_refused,
-    }
-    if pairwise:
-        options |= {"calls": calls, "orders": orders}
-    elif (calls, orders) != ("both", "both"):
+    if not pairwise and (calls, orders) != ("both", "both"):
         raise UsageError("--calls and --orders are for --pairwise, which was not given.")
+    which: dict[str, Any] = {"datasets": dataset or None, "llms": llm or None, "retry_refused": retry_refused}
+    task: ScoringTask[Any] = (
+        PairwiseComparison.of(recording, made, calls=calls, orders=orders, **which)
+        if pairwise
+        else CoTScoring.of(recording, made, **which)
+    )
     if dry_run:
-        estimate = (estimate_pairs if pairwise else estimate_scoring)(recording, out, made, **options)
-        _show_estimate(show, estimate, made, prices, "requests" if pairwise else "CoTs")
+        _show_estimate(show, estimate_scoring(task, out, prices), made, prices, task.unit)
         return
     limits = Limits(concurrency=concurrency, timeout_s=timeout)
     with show.progress(f"scoring {recording.name}") as bar:
-        options |= {"limits": limits, "cost_limit_usd": cost_limit, "progress": RunDisplay(bar, show, recording.name)}
-        result = (compare_pairs if pairwise else score)(recording, out, made, **options)
+        display = RunDisplay(bar, show, recording.name)
+        result = run_scoring(task, out, limits=limits, prices=prices, cost_limit_usd=cost_limit, progress=display)
     _show_result(show, result, out)
 
 

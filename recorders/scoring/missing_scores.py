@@ -7,7 +7,7 @@ from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, ClassVar, TypeVar
+from typing import Any, ClassVar, Generic, TypeVar
 
 from feval.cards.prices import Price, price_list, usd
 from feval.cards.tokens import count_words
@@ -25,13 +25,13 @@ from recorders.scoring.score_journal import REFUSED, CoTKey, Score, ScoreJournal
 from recorders.scoring.scorer import Item, Scorer
 from recorders.scoring.scorers import LOCAL
 
-__all__ = ["ScoringTask", "ask_scorer", "estimate_task", "finish", "require_new_folder"]
+__all__ = ["ScoringTask", "estimate_scoring", "finish", "run_scoring"]
 
-Sealed = TypeVar("Sealed")
+Result = TypeVar("Result")
 ScoreBatch = list[tuple[CoTKey, Item]]
 
 
-class ScoringTask(ABC):
+class ScoringTask(ABC, Generic[Result]):
     """What a scorer is asked about a recording.
 
     Attributes:
@@ -65,6 +65,17 @@ class ScoringTask(ABC):
     def items(self) -> Iterator[list[tuple[CoTKey, Item | None]]]:
         """Yield everything that is asked about, question by question; `None` where there is nothing to ask."""
 
+    @abstractmethod
+    def seal(self, journal: ScoreJournal, out: Path, new: int, without_text: int) -> Result:
+        """Make the derived recording.
+
+        Args:
+            journal: holds all scores.
+            out: the folder to make.
+            new: number of scores from this run.
+            without_text: number of items without text.
+        """
+
     def batches(
         self, journal: ScoreJournal | None = None, without_text: Callable[[int], None] = lambda _: None
     ) -> Iterator[ScoreBatch]:
@@ -93,7 +104,7 @@ class _MissingScores(Assignment[ScoreBatch, list[Score]]):
 
     journal: ScoreJournal
 
-    def __init__(self, task: ScoringTask, journal: ScoreJournal, budget: Budget, limits: Limits) -> None:
+    def __init__(self, task: ScoringTask[Any], journal: ScoreJournal, budget: Budget, limits: Limits) -> None:
         self.journal, self.budget, self._scorer = journal, budget, task.scorer
         self.total, self.unit = task.total, task.unit
         self.has_replies = len(journal) > 0
@@ -162,27 +173,42 @@ class _MissingScores(Assignment[ScoreBatch, list[Score]]):
                 self.budget.pay(self._prompt_tokens(item), cost.max_tokens)
 
 
-def ask_scorer(
-    task: ScoringTask,
-    out: Path,
-    seal: Callable[[ScoreJournal, int, int], Sealed],
+def run_scoring(
+    task: ScoringTask[Result],
+    out: str | Path,
     *,
-    limits: Limits | None,
-    prices: str,
-    cost_limit_usd: float | None,
-    progress: Callable[[Progress], None] | None,
-) -> Sealed:
-    """Ask for what the journal beside `out` lacks, and return the result of `seal`.
+    limits: Limits | None = None,
+    prices: str = "none",
+    cost_limit_usd: float | None = None,
+    progress: Callable[[Progress], None] | None = None,
+) -> Result:
+    """Ask for every score that is missing, and write all scores into a derived recording.
+
+    In the main thread, the first Ctrl-C waits for replies in flight; a second one, SIGTERM and SIGHUP wait for nothing.
 
     Args:
-        task: what is asked.
-        out: the recording to make.
-        seal: makes the recording; it is given the journal, the number of new scores, and the number of items without text.
-        limits: as for `recorders.scoring.scoring.score`, like all others and the errors.
-        prices: price list, by id, or "none".
-        cost_limit_usd: most dollars for all scores.
-        progress: called with where the run is.
+        task: what is scored.
+        out: the folder to make. The journal is beside it until then.
+        limits: concurrency, retries and the like.
+        prices: price list for the cost limit, by id, or "none".
+        cost_limit_usd: most dollars for the scores, earlier runs included. Nothing is sent that could pass it if every reply in
+            flight were as long as allowed.
+        progress: called with where the run is, at most ten times a second.
+
+    Raises:
+        NotRecordedError: there is no text to score.
+        DamagedRecordingError: the recording does not verify; nothing was asked.
+        StorageError: `out` exists already, or the disk refused.
+        JournalError: the journal is damaged, in use, or of something else.
+        StoppedError: it ended early (`InterruptedByUser`, `CostLimitReached`, or requests that failed too often); the journal
+            keeps what was scored, and the same call continues.
+        BackendError: no request works, and why.
+        PriceNotFoundError: a cost limit without a price.
+        OutOfRangeError: a cost limit that is not a positive number.
     """
+    out = Path(out)
+    if out.exists() and not (out.is_dir() and not any(out.iterdir())):
+        raise StorageError(f"{out} exists already; a recording is never overwritten. Name another folder.")
     # Scores may cost money, and a damaged recording cannot be sealed again with them.
     if problems := verify_recording(task.source.path).problems:
         raise DamagedRecordingError(
@@ -209,11 +235,20 @@ def ask_scorer(
                 f"{task.source.path} holds no text of the {task.total:,} {task.unit} that were named, and a scorer reads texts. "
                 "Import or record it with its texts."
             )
-        return seal(journal, outcome.new, scores.without_text)
+        return task.seal(journal, out, outcome.new, scores.without_text)
 
 
-def estimate_task(task: ScoringTask, out: str | Path, prices: str) -> CostEstimate:
-    """Return what is still to come of a task; the arguments and errors of `recorders.scoring.scoring.estimate_scoring`."""
+def estimate_scoring(task: ScoringTask[Any], out: str | Path, prices: str) -> CostEstimate:
+    """Return what `run_scoring` would ask for and cost, without asking; a scorer made with `asks=False` needs no key.
+
+    Args:
+        task: what is scored.
+        out: the folder to make; its journal, if any, says what is scored already.
+        prices: price list, by id, or "none".
+
+    Raises:
+        JournalError: the journal is damaged, in use, or of something else.
+    """
     folder = journal_folder(out)
     if not (folder / ScoreJournal.NAME).exists():
         return _estimate(task, None, prices)
@@ -221,7 +256,7 @@ def estimate_task(task: ScoringTask, out: str | Path, prices: str) -> CostEstima
         return _estimate(task, journal, prices)
 
 
-def _estimate(task: ScoringTask, journal: ScoreJournal | None, prices: str) -> CostEstimate:
+def _estimate(task: ScoringTask[Any], journal: ScoreJournal | None, prices: str) -> CostEstimate:
     cost = task.scorer.request_cost
     cots = calls = words = 0
     for batch in task.batches(journal):
@@ -246,18 +281,6 @@ def _estimate(task: ScoringTask, journal: ScoreJournal | None, prices: str) -> C
 def _price(scorer: Scorer, prices: str) -> Price | None:
     cost = scorer.request_cost
     return None if prices == "none" or cost is None else price_list(prices).find(cost.model)
-
-
-def require_new_folder(out: str | Path) -> Path:
-    """Return a folder to make.
-
-    Raises:
-        StorageError: it exists and is not empty.
-    """
-    out = Path(out)
-    if out.exists() and not (out.is_dir() and not any(out.iterdir())):
-        raise StorageError(f"{out} exists already; a recording is never overwritten. Name another folder.")
-    return out
 
 
 def finish(out: Path, journal: ScoreJournal, what: str) -> str:

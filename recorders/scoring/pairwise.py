@@ -16,7 +16,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations, zip_longest
 from pathlib import Path
@@ -27,21 +27,12 @@ from feval.recording import PoolRows, Recording, ScorerInfo, ScoreRows, open_rec
 from feval.recording.derived.merging import add_scorers
 from feval.recording.scores import verdicts_name
 from feval.report.text import counted
-from recorders.asking.budget import CostEstimate
-from recorders.asking.pace import Limits
-from recorders.asking.progress import Progress
-from recorders.scoring.missing_scores import (
-    ScoringTask,
-    ask_scorer,
-    estimate_task,
-    finish,
-    require_new_folder,
-)
+from recorders.scoring.missing_scores import ScoringTask, finish
 from recorders.scoring.score_journal import CoTKey, Score, ScoreJournal
 from recorders.scoring.scorer import Item, Scorer
 from recorders.scoring.scoring import score_rows
 
-__all__ = ["CALLS", "ORDERS", "PairwiseResult", "compare_pairs", "estimate_pairs"]
+__all__ = ["CALLS", "ORDERS", "PairwiseComparison", "PairwiseResult"]
 
 CALLS: Mapping[str, tuple[int, ...]] = {"same": (0,), "next": (1,), "both": (0, 1)}
 """Which calls of LLMs that share noise are compared: the offsets of the second LLM's call from the first one's."""
@@ -95,78 +86,6 @@ class PairwiseResult:
     notes: tuple[str, ...]
 
 
-def compare_pairs(
-    recording: str | Path,
-    out: str | Path,
-    judge: Scorer,
-    *,
-    datasets: Sequence[str] | None = None,
-    llms: Sequence[str] | None = None,
-    calls: str = "both",
-    orders: str = "both",
-    limits: Limits | None = None,
-    prices: str = "none",
-    cost_limit_usd: float | None = None,
-    retry_refused: bool = False,
-    progress: Callable[[Progress], None] | None = None,
-) -> PairwiseResult:
-    """Ask a judge which of two LLMs' CoTs it prefers, and write its verdicts into a derived recording.
-
-    LLMs that share noise are compared with each other, and so are those that share none. Pairs that already have verdicts are
-    left alone. Two CoTs with the same text are a tie without being asked about.
-
-    Args:
-        recording: the folder with all the LLMs (`feval merge`); it stays as it is.
-        out: the folder to make. The journal is beside it until then.
-        judge: of `recorders.scoring.scorers.make_scorer(..., pairwise=True)`.
-        datasets: ids of datasets to compare on; `None` for all.
-        llms: names of LLMs to compare; `None` for all.
-        calls: one of `CALLS`, for LLMs that share noise; of others, call s is compared with call s.
-        orders: one of `ORDERS`.
-        limits: concurrency, retries and the like.
-        prices: price list for the cost limit, by id, or "none".
-        cost_limit_usd: as for `recorders.scoring.scoring.score`.
-        retry_refused: ask again for what was refused, in the journal.
-        progress: called with where the run is.
-
-    Raises:
-        UnknownNameError: no such calls or orders.
-        UsageError: no two LLMs to compare.
-        ConflictError: LLMs with other questions, or with pools of different sizes.
-        NotRecordedError: something named is not there, or there is no text.
-        StorageError: `out` exists already, or so do all verdicts.
-        RecorderError: as for `recorders.scoring.scoring.score`.
-    """
-    out = require_new_folder(out)
-    task = _Comparisons.of(recording, judge, datasets, llms, calls, orders, retry_refused=retry_refused)
-    return ask_scorer(
-        task,
-        out,
-        lambda journal, new, _: _seal(task, out, journal, new),
-        limits=limits,
-        prices=prices,
-        cost_limit_usd=cost_limit_usd,
-        progress=progress,
-    )
-
-
-def estimate_pairs(
-    recording: str | Path,
-    out: str | Path,
-    judge: Scorer,
-    *,
-    datasets: Sequence[str] | None = None,
-    llms: Sequence[str] | None = None,
-    calls: str = "both",
-    orders: str = "both",
-    prices: str = "none",
-    retry_refused: bool = False,
-) -> CostEstimate:
-    """Return what `compare_pairs` would ask for and cost, without asking; same arguments and errors."""
-    task = _Comparisons.of(recording, judge, datasets, llms, calls, orders, retry_refused=retry_refused)
-    return estimate_task(task, out, prices)
-
-
 @dataclass(frozen=True, slots=True)
 class _Match:
     """Two LLMs on a dataset; CoT s of the first is compared with CoT s + shift of the second."""
@@ -193,8 +112,20 @@ class _Comparison:
 
 
 @dataclass(frozen=True, slots=True)
-class _Comparisons(ScoringTask):
-    """Which comparisons are to be made; `judged_before` counts the pairs that have verdicts already."""
+class PairwiseComparison(ScoringTask[PairwiseResult]):
+    """CoTs of two LLMs are shown to a judge; made by `PairwiseComparison.of`.
+
+    LLMs that share noise are compared with each other, and so are those that share none. Two CoTs with the same text are a tie
+    without being asked about.
+
+    Attributes:
+        source: the recording.
+        scorer: the judge, of `recorders.scoring.scorers.make_scorer(..., pairwise=True)`.
+        matches: the pairs of LLMs.
+        orders: one of `ORDERS`.
+        judged_before: number of pairs that already have verdicts and are left alone.
+        retry_refused: ask again for what the journal says was refused.
+    """
 
     unit: ClassVar[str] = "requests"
     source: Recording
@@ -209,13 +140,31 @@ class _Comparisons(ScoringTask):
         cls,
         recording: str | Path,
         judge: Scorer,
-        datasets: Sequence[str] | None,
-        llms: Sequence[str] | None,
-        calls: str,
-        orders: str,
         *,
-        retry_refused: bool,
-    ) -> _Comparisons:
+        datasets: Sequence[str] | None = None,
+        llms: Sequence[str] | None = None,
+        calls: str = "both",
+        orders: str = "both",
+        retry_refused: bool = False,
+    ) -> PairwiseComparison:
+        """Return what is to be compared.
+
+        Args:
+            recording: the folder with all the LLMs (`feval merge`); it stays as it is.
+            judge: who compares.
+            datasets: ids of datasets to compare on; `None` for all.
+            llms: names of LLMs to compare; `None` for all.
+            calls: one of `CALLS`, for LLMs that share noise; of others, call s is compared with call s.
+            orders: one of `ORDERS`.
+            retry_refused: ask again for what was refused, in the journal.
+
+        Raises:
+            UnknownNameError: no such calls or orders.
+            UsageError: no two LLMs to compare.
+            ConflictError: LLMs with other questions, or with pools of different sizes.
+            NotRecordedError: something named is not there.
+            StorageError: all verdicts are there already.
+        """
         for what, name, known in (("choice of calls", calls, CALLS), ("choice of orders", orders, ORDERS)):
             if name not in known:
                 raise UnknownNameError.of(what, name, known)
@@ -309,6 +258,52 @@ class _Comparisons(ScoringTask):
                         items.append((match.key(question_id, comparison.sample, order), item))
                 yield items
 
+    def seal(self, journal: ScoreJournal, out: Path, new: int, without_text: int) -> PairwiseResult:  # noqa: ARG002  counted below
+        """Write the derived recording."""
+        source, judge = self.source, self.scorer
+        replies = dict(journal.entries())  # of a CoT that was refused and asked again, the later one
+        states: Counter[str] = Counter()
+        scorers: dict[str, ScorerInfo] = {}
+        rows: dict[str, dict[tuple[str, str], list[ScoreRows]]] = {}
+        for match in self.matches:
+            info = self.info(match)
+            scorers[info.name] = info
+            rows.setdefault(info.name, {})[match.dataset, match.first] = list(_rows(self, match, replies, states))
+        total = sum(states[state] for state in _STATES)
+        if states["missing"] == total:
+            journal.remove()
+            raise NotRecordedError(
+                f"{source.path} holds no texts of the CoTs that were to be compared, and a judge reads texts. Import or record "
+                "it with its texts."
+            )
+        notes = tuple(_notes(judge.info.name, states, total))
+        add_scorers(
+            source.path,
+            out,
+            [(scorers[name], own) for name, own in rows.items()],
+            operation={"kind": judge.info.kind, **judge.facts, "scorer": judge.info.name},
+            notes=notes,
+        )
+        recording_hash = finish(out, journal, "verdicts")
+        note = f"{counted(self.judged_before, 'comparison')} of LLMs had verdicts already and stay as they are."
+        return PairwiseResult(
+            path=out,
+            recording_hash=recording_hash,
+            judge=judge.info.name,
+            pairs=tuple(dict.fromkeys((match.first, match.second) for match in self.matches)),
+            comparisons=total,
+            new=new,
+            verdicts=states["verdict"] + states["contradicted"] + states["same"],
+            ties=states["tie"],
+            contradicted=states["contradicted"],
+            same_text=states["same"],
+            abstained=states["abstained"],
+            unreadable=states["unreadable"],
+            refused=states["refused"],
+            without_text=states["missing"],
+            notes=(*judge.warnings, *filter(None, [journal.recovered, note if self.judged_before else None]), *notes),
+        )
+
 
 def _matches(
     source: Recording, datasets: Sequence[str] | None, llms: Sequence[str] | None, shifts: Sequence[int]
@@ -396,54 +391,8 @@ def _combined(replies: Mapping[str, Score]) -> tuple[Score, str]:
 _STATES = ("verdict", "contradicted", "same", "missing", "refused", "unreadable", "abstained")
 
 
-def _seal(task: _Comparisons, out: Path, journal: ScoreJournal, new: int) -> PairwiseResult:
-    source, judge = task.source, task.scorer
-    replies = dict(journal.entries())  # of a CoT that was refused and asked again, the later one
-    states: Counter[str] = Counter()
-    scorers: dict[str, ScorerInfo] = {}
-    rows: dict[str, dict[tuple[str, str], list[ScoreRows]]] = {}
-    for match in task.matches:
-        info = task.info(match)
-        scorers[info.name] = info
-        rows.setdefault(info.name, {})[match.dataset, match.first] = list(_rows(task, match, replies, states))
-    total = sum(states[state] for state in _STATES)
-    if states["missing"] == total:
-        journal.remove()
-        raise NotRecordedError(
-            f"{source.path} holds no texts of the CoTs that were to be compared, and a judge reads texts. Import or record it "
-            "with its texts."
-        )
-    notes = tuple(_notes(judge.info.name, states, total))
-    add_scorers(
-        source.path,
-        out,
-        [(scorers[name], own) for name, own in rows.items()],
-        operation={"kind": judge.info.kind, **judge.facts, "scorer": judge.info.name},
-        notes=notes,
-    )
-    recording_hash = finish(out, journal, "verdicts")
-    note = f"{counted(task.judged_before, 'comparison')} of LLMs had verdicts already and stay as they are."
-    return PairwiseResult(
-        path=out,
-        recording_hash=recording_hash,
-        judge=judge.info.name,
-        pairs=tuple(dict.fromkeys((match.first, match.second) for match in task.matches)),
-        comparisons=total,
-        new=new,
-        verdicts=states["verdict"] + states["contradicted"] + states["same"],
-        ties=states["tie"],
-        contradicted=states["contradicted"],
-        same_text=states["same"],
-        abstained=states["abstained"],
-        unreadable=states["unreadable"],
-        refused=states["refused"],
-        without_text=states["missing"],
-        notes=(*judge.warnings, *filter(None, [journal.recovered, note if task.judged_before else None]), *notes),
-    )
-
-
 def _rows(
-    task: _Comparisons, match: _Match, replies: Mapping[CoTKey, Score], states: Counter[str]
+    task: PairwiseComparison, match: _Match, replies: Mapping[CoTKey, Score], states: Counter[str]
 ) -> Iterator[ScoreRows]:
     for question_id, comparisons in task.comparisons(match):
         scores = {}

@@ -9,7 +9,7 @@ has been verified.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,20 +17,11 @@ from typing import Any
 from feval.errors import NotRecordedError, StorageError, UsageError
 from feval.recording import Recording, ScoreRows, add_scores, open_recording
 from feval.report.text import counted
-from recorders.asking.budget import CostEstimate
-from recorders.asking.pace import Limits
-from recorders.asking.progress import Progress
-from recorders.scoring.missing_scores import (
-    ScoringTask,
-    ask_scorer,
-    estimate_task,
-    finish,
-    require_new_folder,
-)
+from recorders.scoring.missing_scores import ScoringTask, finish
 from recorders.scoring.score_journal import REFUSED, CoTKey, Score, ScoreJournal
 from recorders.scoring.scorer import Item, Scorer
 
-__all__ = ["ScoringResult", "estimate_scoring", "score", "score_rows"]
+__all__ = ["CoTScoring", "ScoringResult", "score_rows"]
 
 _UNSCORED = " no score: "
 
@@ -66,96 +57,17 @@ class ScoringResult:
     notes: tuple[str, ...]
 
 
-def score(
-    recording: str | Path,
-    out: str | Path,
-    scorer: Scorer,
-    *,
-    datasets: Sequence[str] | None = None,
-    llms: Sequence[str] | None = None,
-    limits: Limits | None = None,
-    prices: str = "none",
-    cost_limit_usd: float | None = None,
-    retry_refused: bool = False,
-    progress: Callable[[Progress], None] | None = None,
-) -> ScoringResult:
-    """Give every CoT of a recording to a scorer, and write its scores into a derived recording.
-
-    In the main thread, the first Ctrl-C waits for replies in flight; a second one, SIGTERM and SIGHUP wait for nothing.
-
-    Args:
-        recording: the folder to score; it stays as it is.
-        out: the folder to make. The journal is beside it until then.
-        scorer: of `recorders.scoring.scorers.make_scorer`, or one of your own.
-        datasets: ids of those to score; `None` for all.
-        llms: names of those to score; `None` for all.
-        limits: concurrency, retries and the like.
-        prices: price list for the cost limit, by id, or "none".
-        cost_limit_usd: most dollars for the scores, earlier runs included. Nothing is sent that could pass it if every reply in
-            flight were as long as allowed.
-        retry_refused: ask again for the CoTs that the scorer refused: in the journal, or in a recording that holds its scores,
-            whose other scores are kept.
-        progress: called with where the run is, at most ten times a second.
-
-    Raises:
-        NotRecordedError: something named is not there, or there is no CoT to score.
-        DamagedRecordingError: the recording does not verify; nothing was asked.
-        StorageError: `out` exists already, or the disk refused.
-        JournalError: the journal is damaged, in use, or of something else.
-        StoppedError: it ended early (`InterruptedByUser`, `CostLimitReached`, or requests that failed too often); the journal
-            keeps what was scored, and the same call continues.
-        BackendError: no request works, and why.
-        PriceNotFoundError: a cost limit without a price.
-        OutOfRangeError: a cost limit that is not a positive number.
-    """
-    out = require_new_folder(out)
-    task = _CoTScoring.of(recording, scorer, datasets, llms, retry_refused=retry_refused)
-    return ask_scorer(
-        task,
-        out,
-        lambda journal, new, without_text: _seal(task, out, journal, new, without_text),
-        limits=limits,
-        prices=prices,
-        cost_limit_usd=cost_limit_usd,
-        progress=progress,
-    )
-
-
-def estimate_scoring(
-    recording: str | Path,
-    out: str | Path,
-    scorer: Scorer,
-    *,
-    datasets: Sequence[str] | None = None,
-    llms: Sequence[str] | None = None,
-    prices: str = "none",
-    retry_refused: bool = False,
-) -> CostEstimate:
-    """Return what `score` would ask for and cost, without asking.
-
-    Args:
-        recording: the folder to score.
-        out: the folder to make; its journal, if any, says what is scored already.
-        scorer: as for `score`; made with `asks=False`, it needs no key.
-        datasets: as for `score`.
-        llms: as for `score`.
-        prices: price list, by id, or "none".
-        retry_refused: as for `score`.
-
-    Raises:
-        NotRecordedError, StorageError, JournalError: as for `score`.
-    """
-    return estimate_task(_CoTScoring.of(recording, scorer, datasets, llms, retry_refused=retry_refused), out, prices)
-
-
 @dataclass(frozen=True, slots=True)
-class _CoTScoring(ScoringTask):
-    """The CoTs to score.
+class CoTScoring(ScoringTask[ScoringResult]):
+    """Every CoT of a recording is given to a scorer; made by `CoTScoring.of`.
 
     Attributes:
+        source: the recording.
+        scorer: of `recorders.scoring.scorers.make_scorer`, or one of your own.
         pairs: datasets and LLMs.
         earlier: for pairs that the scorer has scored already, the scores that stay: question id -> sample index -> score.
         refused: the only CoTs that are asked for in those pairs.
+        retry_refused: ask again for what the journal says was refused.
     """
 
     source: Recording
@@ -170,11 +82,26 @@ class _CoTScoring(ScoringTask):
         cls,
         recording: str | Path,
         scorer: Scorer,
-        datasets: Sequence[str] | None,
-        llms: Sequence[str] | None,
         *,
-        retry_refused: bool,
-    ) -> _CoTScoring:
+        datasets: Sequence[str] | None = None,
+        llms: Sequence[str] | None = None,
+        retry_refused: bool = False,
+    ) -> CoTScoring:
+        """Return what is to be scored.
+
+        Args:
+            recording: the folder to score; it stays as it is.
+            scorer: who scores.
+            datasets: ids of those to score; `None` for all.
+            llms: names of those to score; `None` for all.
+            retry_refused: ask again for the CoTs that the scorer refused: in the journal, or in a recording that holds its
+                scores, whose other scores are kept.
+
+        Raises:
+            NotRecordedError: something named is not there.
+            StorageError: the recording holds such scores already.
+            UsageError: nothing was refused, so there is nothing to ask again.
+        """
         source = open_recording(recording)
         pairs = _pairs(source, datasets, llms)
         scored = [pair for pair in pairs if scorer.info.name in source.scorers(*pair)]
@@ -241,6 +168,41 @@ class _CoTScoring(ScoringTask):
                     items.append((key, item))
                 yield items
 
+    def seal(self, journal: ScoreJournal, out: Path, new: int, without_text: int) -> ScoringResult:
+        """Write the derived recording."""
+        source, scorer = self.source, self.scorer
+        scores = {
+            pair: {question: dict(own) for question, own in self.earlier.get(pair, {}).items()} for pair in self.pairs
+        }
+        for key, score in journal.entries():
+            scores[key.dataset, key.llm].setdefault(key.question_id, {})[key.sample] = score
+        states = Counter(_state(score) for pair in scores.values() for own in pair.values() for score in own.values())
+        notes = tuple(_notes(scorer.info.name, states, without_text))
+        add_scores(
+            source.path,
+            out,
+            scorer.info,
+            {pair: _rows(source, pair[0], own) for pair, own in scores.items()},
+            operation={"kind": scorer.info.kind, **scorer.facts},
+            notes=notes,
+            replacing=bool(self.earlier),
+            without_notes=[
+                note for note in source.manifest.raw.get("notes", ()) if self.earlier and _is_note_of(scorer, note)
+            ],
+        )
+        return ScoringResult(
+            path=out,
+            recording_hash=finish(out, journal, "scores"),
+            scorer=scorer.info.name,
+            cots=sum(states.values()),
+            new=new,
+            with_score=states["scored"],
+            unreadable=states["unreadable"],
+            refused=states["refused"],
+            without_text=without_text,
+            notes=(*scorer.warnings, *([journal.recovered] if journal.recovered else []), *notes),
+        )
+
 
 def _recorded_scores(source: Recording, pair: Pair, scorer: str) -> Iterator[tuple[str, int, Score]]:
     """Yield the scores in a recording: question id, sample index and score."""
@@ -274,41 +236,6 @@ def _pairs(source: Recording, datasets: Sequence[str] | None, llms: Sequence[str
     if not pairs:
         raise NotRecordedError(f"{source.path} holds no CoTs of what was named; `feval info` shows what it holds.")
     return pairs
-
-
-def _seal(task: _CoTScoring, out: Path, journal: ScoreJournal, new: int, without_text: int) -> ScoringResult:
-    source, scorer = task.source, task.scorer
-    scores = {
-        pair: {question: dict(own) for question, own in task.earlier.get(pair, {}).items()} for pair in task.pairs
-    }
-    for key, score in journal.entries():
-        scores[key.dataset, key.llm].setdefault(key.question_id, {})[key.sample] = score
-    states = Counter(_state(score) for pair in scores.values() for own in pair.values() for score in own.values())
-    notes = tuple(_notes(scorer.info.name, states, without_text))
-    add_scores(
-        source.path,
-        out,
-        scorer.info,
-        {pair: _rows(source, pair[0], own) for pair, own in scores.items()},
-        operation={"kind": scorer.info.kind, **scorer.facts},
-        notes=notes,
-        replacing=bool(task.earlier),
-        without_notes=[
-            note for note in source.manifest.raw.get("notes", ()) if task.earlier and _is_note_of(scorer, note)
-        ],
-    )
-    return ScoringResult(
-        path=out,
-        recording_hash=finish(out, journal, "scores"),
-        scorer=scorer.info.name,
-        cots=sum(states.values()),
-        new=new,
-        with_score=states["scored"],
-        unreadable=states["unreadable"],
-        refused=states["refused"],
-        without_text=without_text,
-        notes=(*scorer.warnings, *([journal.recovered] if journal.recovered else []), *notes),
-    )
 
 
 def score_rows(question_id: str, scores: Mapping[int, Score], *, steps: bool) -> ScoreRows:

@@ -23,6 +23,7 @@ import numpy as np
 import numpy.typing as npt
 
 from feval.errors import OutOfRangeError
+from recorders.shared_noise import mixed
 from recorders.tiny.model import Prompt, TinyModel
 from recorders.tiny.tokenizer import END, tokenizer
 
@@ -157,7 +158,7 @@ def exponentials(keys: npt.NDArray[np.uint64], position: int, tokens: int) -> Fl
         [rows, tokens], never 0 nor infinite: of the 64 bits, the upper 52 and a half make a number inside (0, 1).
     """
     counters = (np.arange(1, tokens + 1, dtype=np.uint64) + np.uint64(position << 16)) * _GOLDEN
-    bits = _mixed(keys[:, None] + counters)
+    bits = mixed(keys[:, None] + counters)
     uniform = ((bits >> np.uint64(12)).astype(np.float64) + 0.5) * 2.0**-52
     return -np.log(uniform)
 
@@ -272,14 +273,7 @@ def _own(start: int) -> _Race:
     """Return the random numbers of one model on one question, by token number."""
 
     def race(samples: Ints, position: int) -> Floats:
-        keys = _mixed(np.uint64(start) + (samples.astype(np.uint64) + np.uint64(1)) * _GOLDEN)
+        keys = mixed(np.uint64(start) + (samples.astype(np.uint64) + np.uint64(1)) * _GOLDEN)
         return exponentials(keys, position, len(tokenizer()))
 
     return race
-
-
-def _mixed(x: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
-    """SplitMix64's finalizer."""
-    x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return x ^ (x >> np.uint64(31))

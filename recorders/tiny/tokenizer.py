@@ -13,7 +13,7 @@ from collections.abc import Iterable, Sequence
 from functools import cache
 from importlib import resources
 
-from recorders.tiny import problems
+from recorders.tiny.problems import words
 
 __all__ = ["ANSWER", "END", "PAD", "QUESTION", "SPECIAL", "UNKNOWN", "Tokenizer", "build_vocabulary", "tokenizer"]
 
@@ -25,7 +25,7 @@ _CHARACTERS = ["\n", *map(chr, range(32, 127))]
 
 def build_vocabulary() -> list[str]:
     """Return all tokens by number: the special ones, the characters, the words."""
-    return [*SPECIAL, *_CHARACTERS, *(f" {word}" for word in problems.words())]
+    return [*SPECIAL, *_CHARACTERS, *(f" {word}" for word in words())]
 
 
 class Tokenizer:

@@ -255,7 +255,7 @@ def test_the_same_llm_gives_no_warning(hub: HubDouble, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("backend", "words"),
-    [(lambda: llm(shift=2), ["answer otherwise"]), (lambda: llm(longer=40), ["are longer"])],
+    [(lambda: llm(shift=2), ["answer differently"]), (lambda: llm(longer=40), ["are longer"])],
     ids=["answers", "lengths"],
 )
 def test_drift_is_told_and_kept_and_offered_all_the_same(
@@ -285,7 +285,7 @@ def test_drift_can_be_refused_and_nothing_paid_is_lost(
     more = (*own, "--samples", "20", "--into", f"hf://{REPO}", "--out", tmp_path / "new")
     refused = feval(*more, "--refuse-drift")
     assert refused.exit_code == 1
-    assert "note: Drift: new CoTs of alpha on mine answer otherwise" in refused.stderr
+    assert "note: Drift: new CoTs of alpha on mine answer differently" in refused.stderr
     assert "Nothing was offered" in refused.stderr
     assert PR not in hub.datasets[REPO].refs
     assert [len(pool.answers) for pool in pools(tmp_path / "new", dataset="mine").values()] == [20] * 8
@@ -371,7 +371,7 @@ def test_a_failed_offer_goes_on_without_asking_again(hub: HubDouble, tmp_path: P
     calls = len(backend.calls)
     again = top_up(there, asked(samples=6), backend, tmp_path / "out", prices="none")
     assert (again.new, again.warnings, len(backend.calls)) == (first.new, first.warnings, calls)
-    with pytest.raises(StorageError, match="is there already, and is not what"):
+    with pytest.raises(StorageError, match="exists already, and is not what"):
         top_up(there, asked(samples=7), backend, tmp_path / "out", prices="none")
 
 

@@ -40,7 +40,8 @@ from recorders.asking.pace import Limits
 from recorders.errors import JournalError, Transient
 from recorders.journal.journal import journal_folder
 from recorders.scoring import judge
-from recorders.scoring.pairwise import PairwiseResult, compare_pairs, estimate_pairs
+from recorders.scoring.missing_scores import run_scoring
+from recorders.scoring.pairwise import PairwiseComparison, PairwiseResult
 from recorders.scoring.scorer import Item
 from recorders.scoring.scorers import make_scorer
 
@@ -103,7 +104,8 @@ def _client() -> None:
 
 def judged(recording: Path, out: Path, server: Server, **options: Any) -> PairwiseResult:
     made = make_scorer("judge:some/model", base_url=f"{server.url}/v1", pairwise=True, name=options.pop("name", None))
-    return compare_pairs(recording, out, made, **{"limits": FAST, **options})
+    limits = options.pop("limits", FAST)
+    return run_scoring(PairwiseComparison.of(recording, made, **options), out, limits=limits)
 
 
 def doubts(told: Coupling) -> tuple[str, ...]:
@@ -430,7 +432,7 @@ def test_what_cannot_be_compared_is_refused(three: Path, tmp_path: Path) -> None
 
     def refused(recording: Path, error: type[Exception], message: str, **options: Any) -> None:
         with pytest.raises(error, match=message):
-            estimate_pairs(recording, tmp_path / "out", made, **options)
+            PairwiseComparison.of(recording, made, **options)
 
     refused(three, UsageError, "no two LLMs to compare", llms=["a/one"])
     refused(three, NotRecordedError, "no LLM 'a/four'", llms=["a/four"])
@@ -440,9 +442,9 @@ def test_what_cannot_be_compared_is_refused(three: Path, tmp_path: Path) -> None
     refused(uneven, ConflictError, "a/x has 2 and a/y 1")
     single = written(tmp_path / "single", {"a/x": [[1]], "a/y": [[2]]})
     refused(single, ConflictError, "no other call to compare with")
-    assert estimate_pairs(single, tmp_path / "out", made, calls="same").calls == 2
+    assert PairwiseComparison.of(single, made, calls="same").total == 2
     mixed = written(tmp_path / "mixed", {"a/x": [[1, 2]], "a/y@apart": [[1, 3]]})
-    assert estimate_pairs(mixed, tmp_path / "out", made).calls == 4  # neither shares noise: call by call
+    assert PairwiseComparison.of(mixed, made).total == 4  # neither shares noise: call by call
     with pytest.raises(UsageError, match="by a judge"):
         make_scorer("verbal:some/model", asks=False, pairwise=True)
     for arguments in (["--orders", "random"], ["--calls", "same"]):

@@ -28,11 +28,12 @@ from feval.recording import DatasetInfo, LLMInfo, Question, RecordingWriter, ope
 from recorders.asking.pace import Limits
 from recorders.errors import Fatal, JournalError, LockedJournalError, RecorderError, StoppedError, Transient
 from recorders.journal.journal import journal_folder
-from recorders.scoring import judge, scoring
+from recorders.scoring import judge
+from recorders.scoring.missing_scores import run_scoring
 from recorders.scoring.score_journal import CoTKey, Score, ScoreJournal
-from recorders.scoring.scorer import Item, read_score
+from recorders.scoring.scorer import Item, Scorer, read_score
 from recorders.scoring.scorers import make_scorer
-from recorders.scoring.scoring import ScoringResult, score
+from recorders.scoring.scoring import CoTScoring, ScoringResult
 
 POOLS = {"alpha": [["4", "4", None], ["7"]], "org/beta": [["4"], ["9", "5"]]}
 GOLDS = ["SECRETGOLD", "5"]
@@ -169,6 +170,10 @@ def functions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     monkeypatch.chdir(tmp_path)
     yield name
     sys.modules.pop(name, None)
+
+
+def score(recording: Path, out: Path, scorer: Scorer, *, limits: Limits | None = None, **which: Any) -> ScoringResult:
+    return run_scoring(CoTScoring.of(recording, scorer, **which), out, limits=limits)
 
 
 def run(recording: Path, out: Path, spec: str, **options: Any) -> ScoringResult:
@@ -928,7 +933,7 @@ def test_a_cost_limit_needs_a_price(toy: Path, tmp_path: Path, functions: str, p
 
 def test_a_dry_run_knows_what_replies_in_the_journal_took(toy: Path, tmp_path: Path, prices: str) -> None:
     made = make_scorer("judge:some/model", asks=False)
-    work = scoring._CoTScoring.of(toy, made, None, None, retry_refused=False)
+    work = CoTScoring.of(toy, made)
     with ScoreJournal.open(journal_folder(tmp_path / "o"), work.identity) as journal:
         journal.add([(CoTKey("toy", "alpha", "toy/0", 0), Score(0.5, None, None, 100, 7))])
         journal.commit()
