@@ -13,9 +13,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+from scoring_doubles import Server, chat, command
 from small import pool, question
-from test_scorers import Server, chat
-from typer.testing import CliRunner, Result
+from typer.testing import CliRunner
 
 from feval.cli import app
 from feval.errors import ConflictError, NotRecordedError, OutOfRangeError, StorageError, UnknownNameError, UsageError
@@ -358,19 +358,6 @@ def test_refused_comparisons_have_no_verdict(three: Path, tmp_path: Path) -> Non
         done = judged(three, tmp_path / "out", server)
     assert (done.refused, done.verdicts) == (4, 20)
     assert f"4 of 24 comparisons have no verdict: {JUDGE} refused them." in done.notes
-
-
-@pytest.fixture
-def prices(tmp_path: Path) -> str:
-    path = tmp_path / "prices.json"
-    path.write_text(
-        json.dumps({"id": "test-1", "date": "2026-01-01", "source": "a test", "prices": {"some/model": [1.0, 2.0]}})
-    )
-    return str(path)
-
-
-def command(*arguments: str | Path) -> Result:
-    return CliRunner().invoke(app, ["score", *map(str, arguments)], terminal_width=400)
 
 
 def test_the_command_with_a_limit_a_dry_run_and_an_end(
