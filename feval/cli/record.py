@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 import math
 from collections.abc import Iterable
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import orjson
 import typer
 
 from feval.cli import (
@@ -324,11 +324,15 @@ def _noise_seed(seed: int | None, *, coupled: bool) -> int | None:
     return (seed or 0) if coupled else None
 
 
+def _refuse_constant(name: str) -> None:
+    raise ValueError(f"{name} is not JSON")
+
+
 def _extra_body(text: str | None) -> dict[str, Any]:
     if text is None:
         return {}
     try:
-        value = orjson.loads(text)
+        value = json.loads(text, parse_constant=_refuse_constant)
     except ValueError as error:
         raise UsageError(f"--extra-body takes a JSON object; {text!r:.80} is not JSON ({error}).") from error
     if not isinstance(value, dict):
