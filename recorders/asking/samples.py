@@ -111,9 +111,6 @@ async def record_samples(
         now: the time as it is recorded.
         thoughts: how the LLM marks its thoughts, for the warning that they hit the limit; `None` for any family.
 
-    Returns:
-        The outcome; its `error` says why the run ended early, if it did.
-
     Raises:
         MissingError: something is missing and the journal's mode forbids asking.
         PriceNotFoundError: a cost limit without a price.

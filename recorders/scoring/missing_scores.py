@@ -25,7 +25,7 @@ from recorders.scoring.score_journal import REFUSED, CoTKey, Score, ScoreJournal
 from recorders.scoring.scorer import Item, Scorer
 from recorders.scoring.scorers import LOCAL
 
-__all__ = ["ScoringTask", "estimate_scoring", "finish", "run_scoring"]
+__all__ = ["ScoringTask", "check_named", "estimate_scoring", "finish", "run_scoring"]
 
 Result = TypeVar("Result")
 ScoreBatch = list[tuple[CoTKey, Item]]
@@ -281,6 +281,16 @@ def _estimate(task: ScoringTask[Any], journal: ScoreJournal | None, prices: str)
 def _price(scorer: Scorer, prices: str) -> Price | None:
     cost = scorer.request_cost
     return None if prices == "none" or cost is None else price_list(prices).find(cost.model)
+
+
+def check_named(source: Recording, datasets: Sequence[str] | None, llms: Sequence[str] | None) -> None:
+    """Raise a `NotRecordedError` if a recording lacks a dataset or an LLM that is named."""
+    for dataset in datasets or ():
+        source.require(dataset)
+    recorded = sorted({llm for _, llm in source.manifest.pairs})
+    for llm in llms or ():
+        if llm not in recorded:
+            raise NotRecordedError(f"{source.path} holds no LLM {llm!r}; it holds {', '.join(recorded) or 'none'}.")
 
 
 def finish(out: Path, journal: ScoreJournal, what: str) -> str:

@@ -27,7 +27,7 @@ from feval.recording import PoolRows, Recording, ScorerInfo, ScoreRows, open_rec
 from feval.recording.derived.merging import add_scorers
 from feval.recording.scores import verdicts_name
 from feval.report.text import counted
-from recorders.scoring.missing_scores import ScoringTask, finish
+from recorders.scoring.missing_scores import ScoringTask, check_named, finish
 from recorders.scoring.score_journal import CoTKey, Score, ScoreJournal
 from recorders.scoring.scorer import Item, Scorer
 from recorders.scoring.scoring import score_rows
@@ -308,12 +308,7 @@ class PairwiseComparison(ScoringTask[PairwiseResult]):
 def _matches(
     source: Recording, datasets: Sequence[str] | None, llms: Sequence[str] | None, shifts: Sequence[int]
 ) -> list[_Match]:
-    for dataset in datasets or ():
-        source.require(dataset)
-    recorded = list(dict.fromkeys(llm for _, llm in source.manifest.pairs))
-    for llm in llms or ():
-        if llm not in recorded:
-            raise NotRecordedError(f"{source.path} holds no LLM {llm!r}; it holds {', '.join(recorded) or 'none'}.")
+    check_named(source, datasets, llms)
     matches = []
     for dataset in source.dataset_ids():
         if datasets is not None and dataset not in datasets:

@@ -17,7 +17,7 @@ from typing import Any
 from feval.errors import NotRecordedError, StorageError, UsageError
 from feval.recording import Recording, ScoreRows, add_scores, open_recording
 from feval.report.text import counted
-from recorders.scoring.missing_scores import ScoringTask, finish
+from recorders.scoring.missing_scores import ScoringTask, check_named, finish
 from recorders.scoring.score_journal import REFUSED, CoTKey, Score, ScoreJournal
 from recorders.scoring.scorer import Item, Scorer
 
@@ -220,14 +220,7 @@ def _recorded_scores(source: Recording, pair: Pair, scorer: str) -> Iterator[tup
 
 
 def _pairs(source: Recording, datasets: Sequence[str] | None, llms: Sequence[str] | None) -> list[Pair]:
-    for dataset in datasets or ():
-        source.require(dataset)
-    recorded = {llm for _, llm in source.manifest.pairs}
-    for llm in llms or ():
-        if llm not in recorded:
-            raise NotRecordedError(
-                f"{source.path} holds no LLM {llm!r}; it holds {', '.join(sorted(recorded)) or 'none'}."
-            )
+    check_named(source, datasets, llms)
     pairs = [
         (dataset, llm)
         for dataset, llm in source.manifest.pairs

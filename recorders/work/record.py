@@ -171,15 +171,7 @@ def estimate_dataset(
 ) -> CostEstimate:
     """Return what `record_dataset` would ask for and cost, without asking.
 
-    Args:
-        task: what is to be recorded.
-        out: folder of the recording to make.
-        mode: a key of `recorders.journal.journal.MODES`; with "all", what is in the journal does not count.
-        limits: how many samples go into one request.
-        prices: price list, by id, or "none".
-        journal: the journal's folder; `None`: `OUT.journal` beside the recording.
-        start: as for `record_dataset`.
-        output_tokens_per_cot: mean length from an earlier recording, where the journal has none.
+    Args as for `record_dataset`, and `output_tokens_per_cot`: mean length from an earlier recording, if the journal has none.
 
     Raises:
         JournalError: the journal is damaged, locked or of something else.

@@ -54,20 +54,17 @@ _PRICES, _TINY_PRICES = "2025-06-02", "tiny-2026-11"
 class RecordingSettings:
     """What a user says about a recording. `None` leaves a choice to the LLM's card, or else to the paper's protocol.
 
+    The attributes that are not listed are those of `recorders.work.task.RecordingTask`.
+
     Attributes:
-        dataset: its id.
-        llm: name in the recording, such as "gpt-4o-mini@t=0.8".
-        model: as the provider calls it.
         samples: CoTs per question; the paper's 40, or 3 for reasoning models.
         prompt: a prompt card, such as "gsm8k" or "gsm8k@1"; by default the dataset's latest. "none" sends the bare question.
         reasoning: zero-shot, without system prompt.
         system_role: whether the chat template takes a system message.
-        answer_kind: a key of `feval.answers.KINDS`; by default the dataset card's.
         decoding: sampling parameters; `default_decoding` has the defaults.
         exemplars: "card" for the prompt card's own, "train" for worked questions from the dataset's train split.
         train_rows: a file of the train split's rows; `None` fetches them from the Hub.
         exemplar_count: how many train exemplars; `None`: as many as the card has.
-        equality: of answers, see `feval.answers.equality.named_equality`; `None`: that of the answer kind.
     """
 
     dataset: str
