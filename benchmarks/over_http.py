@@ -22,9 +22,8 @@ from typing import Any
 import openai
 
 from benchmarks.open import resident_mb
-from recorders.asking.engine import record
 from recorders.asking.pace import Limits
-from recorders.asking.plan import Plan
+from recorders.asking.samples import SamplePlan, record_samples
 from recorders.backends.endpoint import Endpoint
 from recorders.backends.openai_compatible import OpenAICompatible
 from recorders.journal.journal import Journal
@@ -54,11 +53,13 @@ def _server() -> Iterator[str]:
 
 
 def _record(url: str, folder: Path, cots: int, per_request: int) -> tuple[float, float]:
-    plan = Plan([_request(number) for number in range(cots // _SAMPLES)], _SAMPLES)
+    plan = SamplePlan([_request(number) for number in range(cots // _SAMPLES)], _SAMPLES)
 
     async def whole() -> None:
         backend = OpenAICompatible(Endpoint(url, _KEY))
-        outcome = await record(plan, backend, journal, limits=Limits(_IN_FLIGHT, samples_per_request=per_request))
+        outcome = await record_samples(
+            plan, backend, journal, limits=Limits(_IN_FLIGHT, samples_per_request=per_request)
+        )
         await backend.aclose()
         assert outcome.complete, outcome
 

@@ -21,10 +21,9 @@ _RECORD = """
 import asyncio, sys, time
 from pathlib import Path
 from benchmarks.open import resident_mb
-from recorders.engine import record
-from recorders.journal import Journal
-from recorders.pace import Limits
-from recorders.plan import Plan
+from recorders.asking.pace import Limits
+from recorders.asking.samples import SamplePlan, record_samples
+from recorders.journal.journal import Journal
 from recorders.request import Completion, Decoding, Message, Request
 
 folder, cots, per_request = Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3])
@@ -38,12 +37,12 @@ class Server:
 def request(index):
     return Request("toy", f"toy/{index}", (Message("user", f"What is question {index}?"),), "alpha", Decoding())
 
-plan = Plan([request(i) for i in range(cots // 40)], 40)
+plan = SamplePlan([request(i) for i in range(cots // 40)], 40)
 with Journal.open(folder, {}) as journal:
     begun = resident_mb("VmRSS")
     cpu, wall = time.process_time(), time.monotonic()
     limits = Limits(256, samples_per_request=per_request)
-    outcome = asyncio.run(record(plan, Server(), journal, limits=limits))
+    outcome = asyncio.run(record_samples(plan, Server(), journal, limits=limits))
     cpu, wall = time.process_time() - cpu, time.monotonic() - wall
     assert outcome.complete, outcome
     size = journal.path.stat().st_size

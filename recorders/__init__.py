@@ -1,4 +1,4 @@
-"""From a live LLM to a recording: prompts, requests, backends, the journal, and the seal.
+"""From a live LLM to a recording: prompts, requests, backends, journals, sealing and scoring.
 
 `recorders` imports `feval`; `feval` imports `recorders` in commands only. Public names are loaded on first use.
 """
@@ -12,15 +12,16 @@ from feval.lazy import lazy_names
 if TYPE_CHECKING:
     from recorders.live import live
     from recorders.request import Backend, Completion, Decoding, Message, Request
-    from recorders.work.record import Work, estimate_dataset, record_dataset
+    from recorders.work.record import estimate_dataset, record_dataset
+    from recorders.work.task import RecordingTask
 
 __all__ = [
     "Backend",
     "Completion",
     "Decoding",
     "Message",
+    "RecordingTask",
     "Request",
-    "Work",
     "estimate_dataset",
     "live",
     "record_dataset",
@@ -30,17 +31,8 @@ __getattr__, __dir__ = lazy_names(
     __name__,
     {
         "live": ("live",),
-        "request": (
-            "Backend",
-            "Completion",
-            "Decoding",
-            "Message",
-            "Request",
-        ),
-        "work.record": (
-            "Work",
-            "estimate_dataset",
-            "record_dataset",
-        ),
+        "request": ("Backend", "Completion", "Decoding", "Message", "Request"),
+        "work.record": ("estimate_dataset", "record_dataset"),
+        "work.task": ("RecordingTask",),
     },
 )

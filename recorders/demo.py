@@ -1,7 +1,7 @@
 """`feval demo`: real samples, offline, in under a minute.
 
 Three of the small language models that come with feval were recorded with `feval record`: 200 word problems, 40 chains of
-thought each. The demo copies that recording, verifies it, records a further small batch live, and draws what voting buys.
+thought each. The demo copies that recording, verifies it, records another small batch live, and plots what voting gains.
 """
 
 from __future__ import annotations
@@ -15,27 +15,23 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib.resources import as_file, files
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from feval.errors import DamagedRecordingError, FevalError, StorageError
-from feval.evaluation.curves import self_consistency_curve
+from feval.evaluation.curves import Curve, self_consistency_curve
 from feval.recording import verify_recording
 from feval.replay.loading import load
 from feval.report import pictures
 from feval.report.files import save_files
 from feval.report.tables.csv import curves_csv
 from recorders.request import Decoding
-from recorders.work.assemble import Ask, assemble, backend, questions_of, usual_prices
 from recorders.work.record import record_dataset
+from recorders.work.settings import RecordingSettings, default_prices, load_questions, make_backend, make_task
 
-if TYPE_CHECKING:
-    from feval.evaluation.curves import Curve
-
-__all__ = ["COUNTS", "DATASET", "LLMS", "Demo", "Live", "bundled_recording", "run_demo"]
+__all__ = ["COUNTS", "DATASET", "LLMS", "Demo", "LiveBatch", "bundled_recording", "run_demo"]
 
 DATASET = "tiny_sums"
 LLMS = ("feval/tiny-30k", "feval/tiny-42k", "feval/tiny-160k")
-"""What was recorded, from cheap to dear."""
+"""The recorded LLMs, from cheap to expensive."""
 
 COUNTS = tuple(range(1, 41))
 LIVE_LLM, LIVE_QUESTIONS, LIVE_SAMPLES, LIVE_SEED = LLMS[1], 20, 10, 10_000
@@ -52,14 +48,14 @@ The models are real and very small; their prices are made up. The numbers say no
 
 
 @dataclass(frozen=True, slots=True)
-class Live:
-    """What was recorded while the demo ran.
+class LiveBatch:
+    """The batch recorded while the demo ran.
 
     Attributes:
         recording: its folder.
-        llm: who was asked.
-        cots: how many chains of thought came back.
-        seconds: how long that took; `None` where an earlier run had recorded them.
+        llm: the model's name.
+        cots: number of chains of thought.
+        seconds: how long it took; `None` if an earlier run had recorded it.
     """
 
     recording: Path
@@ -70,10 +66,10 @@ class Live:
 
 @dataclass(frozen=True, slots=True)
 class Demo:
-    """What the demo made.
+    """The results of the demo.
 
     Attributes:
-        folder: everything lies in it.
+        folder: holds everything.
         recording: the copy of the bundled recording.
         recording_hash: the same on every machine.
         live: the batch recorded just now.
@@ -84,14 +80,14 @@ class Demo:
     folder: Path
     recording: Path
     recording_hash: str
-    live: Live
+    live: LiveBatch
     curves: tuple[Curve, ...]
     files: tuple[Path, ...]
 
 
 @contextmanager
 def bundled_recording() -> Iterator[Path]:
-    """The recording that comes with feval, as a folder."""
+    """Yield the folder of the recording that comes with feval."""
     with as_file(files("recorders.tiny") / "recording") as folder:
         yield folder
 
@@ -99,15 +95,15 @@ def bundled_recording() -> Iterator[Path]:
 def run_demo(folder: Path, progress: Callable[[int, int], None] | None = None) -> Demo:
     """Copy and verify the bundled recording, record a batch live, compute every LLM's curve, write the reports.
 
-    A folder that an earlier run made is used again; its recordings are verified, never trusted.
+    A folder that an earlier run made is used again, after its recordings are verified.
 
     Args:
-        folder: where to; must be new, empty, or made by an earlier run.
+        folder: new, empty, or made by an earlier run.
         progress: called with (steps done, steps in all).
 
     Raises:
         StorageError: the folder holds something else, or cannot be written.
-        DamagedRecordingError: an earlier run's recording is no longer sound.
+        DamagedRecordingError: an earlier run's recording is damaged.
     """
     step = _steps(4 + len(LLMS), progress)
     _claim(folder)
@@ -135,24 +131,21 @@ def _steps(total: int, progress: Callable[[int, int], None] | None) -> Callable[
 
 
 def _claim(folder: Path) -> None:
-    """Make the folder ours, or refuse it."""
+    """Mark the folder as the demo's, or refuse it."""
     readme = folder / "README.md"
     try:
-        taken = folder.exists() and (not folder.is_dir() or any(folder.iterdir()))
-        if taken and not (readme.is_file() and readme.read_text("utf-8", errors="replace").startswith(_MARK)):
+        is_used = folder.exists() and (not folder.is_dir() or any(folder.iterdir()))
+        if is_used and not (readme.is_file() and readme.read_text("utf-8", errors="replace").startswith(_MARK)):
             raise StorageError(
-                f"{folder} is there already and was not made by `feval demo`; it was left as it is. "
-                "Name another folder with --out."
+                f"{folder} exists already and was not made by `feval demo`; it was left as it is. Name another folder with --out."
             )
     except OSError as error:
-        raise StorageError(
-            f"{folder} cannot be looked at: {error.strerror or error}. Name another with --out."
-        ) from error
+        raise StorageError(f"{folder} cannot be read: {error.strerror or error}. Name another with --out.") from error
     save_files(folder, {"README.md": _README.encode()}, replace=True)
 
 
 def _copy_bundled(recording: Path) -> None:
-    """Copy the bundled recording in one step, so that an interrupted copy is never taken for one."""
+    """Copy the bundled recording in one step, so that an interrupted copy is never mistaken for it."""
     if recording.exists():
         return
     partial = recording.with_name(f".{recording.name}.partial-{secrets.token_hex(4)}")
@@ -167,34 +160,34 @@ def _copy_bundled(recording: Path) -> None:
 
 
 def _verified(recording: Path) -> str:
-
+    """Verify a recording of the demo and return its hash."""
     try:
-        found = verify_recording(recording)
-        problem = None if found.ok else found.problems[0]
+        verification = verify_recording(recording)
+        problems = [*verification.problems]
     except FevalError as error:  # not even a manifest
-        problem = str(error)
-    if problem is not None:
+        problems = [str(error)]
+    if problems:
         raise DamagedRecordingError(
-            f"{recording} is no longer what the demo wrote ({problem}) Delete the folder and run the demo again."
+            f"{recording} is no longer what the demo wrote ({problems[0]}) Delete the folder and run the demo again."
         )
-    return found.recording_hash
+    return verification.recording_hash
 
 
-def _record_live(out: Path) -> Live:
-    """Ask one of the models anew, as `feval record` does."""
+def _record_live(out: Path) -> LiveBatch:
+    """Sample from one of the models now, as `feval record` does."""
     decoding = Decoding(temperature=1.0, max_tokens=120, seed=LIVE_SEED)
-    ask = Ask(DATASET, LIVE_LLM, samples=LIVE_SAMPLES, decoding=decoding)
-    asked = assemble(ask, questions_of(DATASET, first=LIVE_QUESTIONS))
-    there = out.exists()
-    if there:
-        _verified(out)  # before it is gone on with, which has a sentence of its own for a folder in the way
+    settings = RecordingSettings(DATASET, LIVE_LLM, samples=LIVE_SAMPLES, decoding=decoding)
+    task = make_task(settings, load_questions(DATASET, first=LIVE_QUESTIONS))
+    exists = out.exists()
+    if exists:
+        _verified(out)  # a damaged one gets the demo's own message
     start = time.perf_counter()
-    record_dataset(asked.work, backend("tiny"), out, prices=usual_prices(LIVE_LLM))
-    seconds = None if there else time.perf_counter() - start
+    record_dataset(task, make_backend("tiny"), out, prices=default_prices(LIVE_LLM))
+    seconds = None if exists else time.perf_counter() - start
     _verified(out)
-    return Live(out, LIVE_LLM, LIVE_QUESTIONS * LIVE_SAMPLES, seconds)
+    return LiveBatch(out, LIVE_LLM, LIVE_QUESTIONS * LIVE_SAMPLES, seconds)
 
 
 def only_at(curve: Curve, counts: Sequence[int]) -> Curve:
-    """The points of a curve at some counts."""
+    """Return a curve with its points at some counts only."""
     return dataclasses.replace(curve, points=tuple(point for point in curve.points if point.n in counts))

@@ -1,19 +1,19 @@
-"""What can go wrong while recording, one tree under `RecorderError`.
+"""Errors of recording and scoring, one tree under `RecorderError`.
 
-    RecorderError                what a recorder raises on purpose
-    ├── BackendError             what a backend raises when a request brings no completion
-    │   ├── RateLimited          too many requests: wait, then again, with fewer at a time
+    RecorderError                base of all errors raised here
+    ├── BackendError             a request brought no completion
+    │   ├── RateLimited          too many requests: wait, then retry with fewer at a time
     │   ├── Transient            may work next time: a timeout, a 5xx, a broken reply
-    │   ├── Refused              this request can never work; others may
-    │   └── Fatal                no request will ever work: a wrong key, an unknown model
+    │   ├── Refused              this request will never work; others may
+    │   └── Fatal                no request will work: a wrong key, an unknown model
     ├── JournalError             a journal that is damaged, of something else, or missing
-    │   ├── LockedJournalError   another recorder is writing it
-    │   └── MissingError         it lacks something, and the record mode forbids to ask
-    └── StoppedError             recording ended early; the journal keeps everything, the same command goes on
+    │   ├── LockedJournalError   another process is writing it
+    │   └── MissingError         it lacks something, and the record mode forbids asking
+    └── StoppedError             the run ended early; the journal keeps everything, and the same command continues
         ├── InterruptedByUser    Ctrl-C
-        └── CostLimitReached     `cost_limit` would have been passed
+        └── CostLimitReached     `cost_limit_usd` could have been passed
 
-A backend's reason is shown to people and written into the journal: it never holds a key, a header or a URL with credentials.
+A backend's reason is shown to users and written into the journal: it never holds a key, a header or a URL with credentials.
 """
 
 from __future__ import annotations
@@ -37,14 +37,14 @@ __all__ = [
 
 
 class RecorderError(FevalError):
-    """Base of every error that a recorder raises on purpose."""
+    """Base of all errors of recorders."""
 
 
 class BackendError(RecorderError):
     """A request brought no completion.
 
     Args:
-        reason: why, in words for people, free of secrets.
+        reason: why, in words, without secrets.
     """
 
     def __init__(self, reason: str) -> None:
@@ -52,12 +52,12 @@ class BackendError(RecorderError):
         self.reason = reason
 
 
-class RateLimited(BackendError):  # noqa: N818  the name is what the server said
-    """The server asks for patience (429).
+class RateLimited(BackendError):  # noqa: N818  named after the server's status
+    """The server limits the rate (429).
 
     Args:
-        retry_after: seconds the server wants us to wait; `None` where it does not say.
-        reason: in the server's words, free of secrets.
+        retry_after: seconds the server asks to wait; `None` if it does not say.
+        reason: in the server's words, without secrets.
     """
 
     def __init__(self, retry_after: float | None = None, reason: str = "the server limits the rate") -> None:
@@ -65,12 +65,12 @@ class RateLimited(BackendError):  # noqa: N818  the name is what the server said
         self.retry_after = retry_after
 
 
-class Transient(BackendError):  # noqa: N818  the name is what the failure is
+class Transient(BackendError):  # noqa: N818  named after the kind of failure
     """The same request may work next time: a timeout, a broken connection, a 5xx, a reply that cannot be read.
 
     Args:
-        reason: why, free of secrets.
-        retry_after: seconds the server wants us to wait; `None` where it does not say.
+        reason: why, without secrets.
+        retry_after: seconds the server asks to wait; `None` if it does not say.
     """
 
     def __init__(self, reason: str, retry_after: float | None = None) -> None:
@@ -78,12 +78,12 @@ class Transient(BackendError):  # noqa: N818  the name is what the failure is
         self.retry_after = retry_after
 
 
-class Refused(BackendError):  # noqa: N818  the name is what the server did
-    """This request can never work, others may: content policy, a prompt that is too long.
+class Refused(BackendError):  # noqa: N818  named after what the server did
+    """This request will never work, others may: content policy, a prompt that is too long.
 
     Args:
-        reason: why, free of secrets.
-        finish_reason: what its CoTs end with in the recording: "content_filter" where a policy refused, else "error".
+        reason: why, without secrets.
+        finish_reason: of its CoTs in the recording: "content_filter" if a policy refused, else "error".
     """
 
     def __init__(self, reason: str, finish_reason: str = "error") -> None:
@@ -91,8 +91,8 @@ class Refused(BackendError):  # noqa: N818  the name is what the server did
         self.finish_reason = finish_reason
 
 
-class Fatal(BackendError):  # noqa: N818  the name is what the failure is
-    """No request will ever work: a wrong key, an unknown model, a parameter the server does not take."""
+class Fatal(BackendError):  # noqa: N818  named after the kind of failure
+    """No request will work: a wrong key, an unknown model, a parameter that the server does not take."""
 
 
 class JournalError(RecorderError):
@@ -100,22 +100,22 @@ class JournalError(RecorderError):
 
 
 class LockedJournalError(JournalError):
-    """Another recorder is writing the journal."""
+    """Another process is writing the journal."""
 
 
 class MissingError(JournalError):
-    """The journal lacks CoTs, and the record mode forbids to ask for them."""
+    """The journal lacks CoTs, and the record mode forbids asking for them."""
 
 
 class StoppedError(RecorderError):
-    """Recording ended before everything was there; what was acknowledged is in the journal."""
+    """The run ended before everything was there; what was acknowledged is in the journal."""
 
 
-class InterruptedByUser(StoppedError):  # noqa: N818  an event, named by it
+class InterruptedByUser(StoppedError):  # noqa: N818  named after the event
     """Ctrl-C."""
 
     exit_code = 130
 
 
-class CostLimitReached(StoppedError):  # noqa: N818  an event, named by it
+class CostLimitReached(StoppedError):  # noqa: N818  named after the event
     """The next request could have passed the cost limit."""

@@ -1,11 +1,11 @@
-"""The live twin of the replay LLM: the same `sample(k)` and the same ledger, but somebody is really asked.
+"""A live LLM with the interface of a replayed one: the same `sample(k)` and the same ledger.
 
     with live(backend, "gpt-4o-mini", answer_kind="number") as llm:
         metered = llm.ask("What is 12 * 12?")
         answer = method("What is 12 * 12?", metered)      # a method written for the replay, unchanged
         print(answer, metered.cots, metered.dollar_cost)
 
-Nothing is recorded here; `feval record` does that, and the same method then runs on the recording for ever.
+Nothing is recorded here; use `feval record` for that, and run the same method on the recording.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from feval.replay import CoTMetadata, LLMRequest
 from recorders.asking.pace import Limits, backoff
 from recorders.errors import RateLimited, StoppedError, Transient
 from recorders.request import Backend, Completion, Decoding, Message, Request
-from recorders.work.assemble import usual_decoding, usual_prices
+from recorders.work.settings import default_decoding, default_prices
 
 __all__ = ["LiveCoT", "LiveLLM", "LiveResponse", "MeteredLiveLLM", "live"]
 
@@ -45,16 +45,16 @@ _RECORDED_ONLY = (
 
 @dataclass(frozen=True, slots=True)
 class LiveCoT:
-    """One chain of thought as it came back; the attributes are those of a replayed one.
+    """One chain of thought; the attributes are those of a replayed one.
 
     Attributes:
         raw_text: the reply, without the thoughts before it.
-        answer: key that the answer votes with, `None` for no answer.
-        tokens: output tokens, by the provider's count, or 1.365 per word where it gives none.
-        dollar_cost: USD of the output tokens, `None` where the LLM has no price.
+        answer: voting key of the answer; `None` for no answer.
+        tokens: output tokens by the provider's count, or 1.365 per word if there is none.
+        dollar_cost: USD of the output tokens; `None` without a price.
         finish_reason: a word of `feval.cards.schema.FINISH_REASONS`.
-        sample: which CoT of its question it is, from 0.
-        reasoning: the thoughts, where the provider shows them; `None` where it does not.
+        sample: index among the CoTs of its question.
+        reasoning: the thoughts; `None` if the provider does not show them.
     """
 
     raw_text: str
@@ -76,7 +76,7 @@ class LiveResponse:
     """The CoTs of one `sample`.
 
     Attributes:
-        cots: in the order in which they came back.
+        cots: in the order of arrival.
         request: what was sent.
     """
 
@@ -112,7 +112,7 @@ class LiveResponse:
         return self._metered.dollars(1, len(self.cots), self.tokens)
 
     def __getattr__(self, name: str) -> NoReturn:
-        """What a replayed response has and this one cannot have is told in a sentence."""
+        """Explain what only a replayed response has."""
         if name in _RECORDED_ONLY:
             raise NotRecordedError(
                 f"A live CoT has no {name.replace('_', ' ')}: nobody scored it, and its log-probabilities were not kept. Record "
@@ -140,12 +140,12 @@ class _Terms:
 
 @lru_cache(maxsize=1024)
 def _division(equality: str, question: str) -> Division:  # noqa: ARG001  one for each question
-    """The parties of the answers to a question so far: shared, so that the votes of several LLMs pool."""
+    """Return the parties of the answers to a question so far, shared by all LLMs so that their votes pool."""
     return Division(comparison(equality))
 
 
 class _Loop:
-    """An event loop in a thread of its own, so that methods can stay plain functions."""
+    """An event loop in its own thread, so that methods can be plain functions."""
 
     def __init__(self) -> None:
         self._loop = asyncio.new_event_loop()
@@ -157,11 +157,11 @@ class _Loop:
         return self._loop.is_closed()
 
     def run(self, work: Coroutine[Any, Any, _T]) -> _T:
-        asked = asyncio.run_coroutine_threadsafe(work, self._loop)
+        future = asyncio.run_coroutine_threadsafe(work, self._loop)
         try:
-            return asked.result()
+            return future.result()
         except BaseException:
-            asked.cancel()  # Ctrl-C: nobody waits for the reply any more
+            future.cancel()  # Ctrl-C: nobody waits for the reply any more
             raise
 
     def close(self) -> None:
@@ -171,10 +171,10 @@ class _Loop:
 
 
 class LiveLLM:
-    """A live LLM; `ask` puts it in front of a question. Use it as a context manager, or call `close`.
+    """A live LLM; `ask` gives it a question. Use it as a context manager, or call `close`.
 
     Attributes:
-        name: of the LLM.
+        name: the LLM's name.
     """
 
     def __init__(self, name: str, terms: _Terms) -> None:
@@ -191,16 +191,16 @@ class LiveLLM:
         self.close()
 
     def ask(self, question: str, choices: Sequence[tuple[str, str]] = ()) -> MeteredLiveLLM:
-        """The LLM in front of one question, with a meter: what a method is given.
+        """Return the LLM for one question, with a meter: what a method is given.
 
         Args:
-            question: the text that the prompt is made from.
+            question: the text that the prompt is made of.
             choices: (label, text) of its options, for reading answers.
         """
         return MeteredLiveLLM(self.name, self._terms, self._loop, question, choices)
 
     def close(self) -> None:
-        """Let go of connections and the thread; a second time, do nothing."""
+        """Close connections and the thread; do nothing if closed."""
         if self._loop.closed:
             return
         try:
@@ -211,17 +211,17 @@ class LiveLLM:
 
 @dataclass
 class MeteredLiveLLM:
-    """A live LLM in front of one question: every `sample` asks for new CoTs and counts them.
+    """A live LLM for one question: every `sample` asks for new CoTs and counts them.
 
     Attributes:
-        name: of the LLM.
+        name: the LLM's name.
         rounds: number of `sample` requests so far.
         cots: CoTs so far.
-        output_tokens: of those.
+        output_tokens: of all CoTs.
         prompt_tokens: of the request, by the provider's count, or 1.365 per word; 0 before the first `sample`.
-        auxiliary_calls: requests that gave no CoT, as `charge` was told of.
-        auxiliary_prompt_tokens: of those.
-        auxiliary_output_tokens: of those.
+        auxiliary_calls: requests without a CoT, counted by `charge`.
+        auxiliary_prompt_tokens: their prompt tokens.
+        auxiliary_output_tokens: their output tokens.
     """
 
     name: str
@@ -247,10 +247,10 @@ class MeteredLiveLLM:
             UsageError: the LLM was closed.
         """
         if self._loop.closed:
-            raise UsageError(f"{self.name} was closed; ask it inside the `with` block, or make it anew with `live`.")
+            raise UsageError(f"{self.name} was closed; ask it inside the `with` block, or make another with `live`.")
         if k < 1:
             raise OutOfRangeError(f"A method asks {self.name} for 1 CoT or more at a time; {k} were asked for.")
-        completions = self._loop.run(self._asked(range(self.cots, self.cots + k)))
+        completions = self._loop.run(self._ask(range(self.cots, self.cots + k)))
         cots = [self._cot(completion, self.cots + place) for place, completion in enumerate(completions)]
         response = LiveResponse(cots, self._sent(), self)
         self.rounds, self.cots = self.rounds + 1, self.cots + k
@@ -259,7 +259,7 @@ class MeteredLiveLLM:
 
     @property
     def remaining(self) -> int:
-        """CoTs that can still be asked for: a live LLM has no end of them."""
+        """CoTs that can still be asked for: unlimited."""
         return sys.maxsize
 
     @property
@@ -270,7 +270,7 @@ class MeteredLiveLLM:
         return prompts * self.prompt_tokens + spent
 
     def charge(self, *, calls: int = 1, prompt_tokens: int = 0, output_tokens: int = 0) -> None:
-        """Count requests that the method made elsewhere, such as a verification: billed at this LLM's price.
+        """Count requests that the method made elsewhere, such as a verification, at this LLM's price.
 
         Raises:
             OutOfRangeError: a negative number.
@@ -284,7 +284,7 @@ class MeteredLiveLLM:
         self.auxiliary_output_tokens += output_tokens
 
     def truncate(self, index: int, tokens: int) -> NoReturn:
-        """A live CoT cannot be cut: it was generated to its end, and is paid for.
+        """Refuse: a live CoT was generated to its end and is paid for.
 
         Raises:
             NotRecordedError: always.
@@ -294,8 +294,8 @@ class MeteredLiveLLM:
             "Methods that cut CoTs run on a recording."
         )
 
-    def uniform(self, seed: int = 0) -> float:  # noqa: ARG002  a live toss is not to be repeated
-        """A random number in [0, 1)."""
+    def uniform(self, seed: int = 0) -> float:  # noqa: ARG002  live randomness is not reproducible
+        """Return a random number in [0, 1)."""
         return secrets.randbits(53) / 2.0**53
 
     @property
@@ -311,12 +311,12 @@ class MeteredLiveLLM:
         return own + float(usd(self._terms.price, self.auxiliary_prompt_tokens, self.auxiliary_output_tokens))
 
     def dollars(self, rounds: int, cots: int, output_tokens: int) -> float:
-        """USD of some requests for this question.
+        """Return the USD of some requests for this question.
 
         Args:
-            rounds: how many.
-            cots: that came back.
-            output_tokens: of those.
+            rounds: number of requests.
+            cots: number of CoTs that came back.
+            output_tokens: of those CoTs.
 
         Raises:
             PriceNotFoundError: the price list has no such LLM.
@@ -335,31 +335,31 @@ class MeteredLiveLLM:
     def _messages(self) -> tuple[Message, ...]:
         return tuple(self._terms.messages(self._question))
 
-    async def _asked(self, samples: Sequence[int]) -> list[Completion]:
-        """Ask until every sample is there; servers that answer fewer at a time are asked again."""
+    async def _ask(self, samples: Sequence[int]) -> list[Completion]:
+        """Ask until every sample is there; servers that send fewer at a time are asked again."""
         terms = self._terms
         messages = self._messages()
         request = Request("live", "live", messages, terms.model, terms.decoding)
-        found: list[Completion] = []
+        completions: list[Completion] = []
         failures = 0
-        while len(found) < len(samples):
+        while len(completions) < len(samples):
             try:
-                found += await terms.backend.complete(request, list(samples[len(found) :]))
+                completions += await terms.backend.complete(request, list(samples[len(completions) :]))
                 failures = 0
             except (RateLimited, Transient) as error:
                 failures += 1
                 if failures > terms.retries:
                     raise StoppedError(
-                        f"{self.name} failed {failures} times in a row ({error.reason}). See that the server "
-                        "runs, or allow more retries."
+                        f"{self.name} failed {failures} times in a row ({error.reason}). Check that the server runs, or allow "
+                        "more retries."
                     ) from error
                 pause = backoff(Limits(), failures, request.key())
                 await terms.wait(pause if error.retry_after is None else error.retry_after)
-        self._count_prompt(messages, found)
-        return found[: len(samples)]
+        self._count_prompt(messages, completions)
+        return completions[: len(samples)]
 
-    def _count_prompt(self, messages: Sequence[Message], found: Sequence[Completion]) -> None:
-        counted = next((c.prompt_tokens for c in found if c.prompt_tokens is not None), None)
+    def _count_prompt(self, messages: Sequence[Message], completions: Sequence[Completion]) -> None:
+        counted = next((c.prompt_tokens for c in completions if c.prompt_tokens is not None), None)
         self.prompt_tokens = counted if counted is not None else sum(count_words(m.content) for m in messages)
 
     def _cot(self, completion: Completion, sample: int) -> LiveCoT:
@@ -390,34 +390,34 @@ def live(
     retries: int = 5,
     wait: Callable[[float], Coroutine[Any, Any, None]] = asyncio.sleep,
 ) -> LiveLLM:
-    """A live LLM with the replay's `sample(k)` and ledger.
+    """Return a live LLM with the replay's `sample(k)` and ledger.
 
     Args:
-        backend: whom to ask.
-        llm: name, such as "gpt-4o-mini@t=0.8"; what stands before "@" finds the price.
-        answer_kind: a key of `feval.answers.KINDS` but "verbatim".
+        backend: asked, and closed with the LLM.
+        llm: name, such as "gpt-4o-mini@t=0.8"; the part before "@" finds the price.
+        answer_kind: a key of `feval.answers.KINDS` except "verbatim".
         equality: of answers, see `feval.answers.equality.named_equality`; `None`: that of the answer kind. An answer is compared
-            with those that came before it to the same question, whichever LLM gave them.
-        model: as the provider calls it; `None`: what stands before "@".
-        decoding: how samples are drawn; `None`: as `recorders.work.assemble.usual_decoding` says.
-        messages: what is sent for a question; `None`: the question as one user message.
-        prices: a price list or its id; "none" for no dollars; `None`: as `recorders.work.assemble.usual_prices` says.
+            with earlier ones to the same question, whichever LLM gave them.
+        model: as the provider calls it; `None`: the part of `llm` before "@".
+        decoding: sampling parameters; `None`: see `recorders.work.settings.default_decoding`.
+        messages: returns what is sent for a question; `None`: the question as one user message.
+        prices: a price list or its id; "none" for no dollars; `None`: see `recorders.work.settings.default_prices`.
         billing: "once", "per_round" or "per_sample".
-        retries: of a request that may work next time, before giving up.
+        retries: after temporary failures, before giving up.
         wait: for tests.
 
     Raises:
         UnknownNameError: no such answer kind, price list or billing.
-        UsageError: an answer kind that reads no answers from texts.
+        UsageError: an answer kind that is not read from texts.
         OutOfRangeError: negative retries.
     """
     canonical(answer_kind, None)
     if answer_kind == "verbatim":
         raise UsageError("Verbatim answers are not read from texts; name another answer kind for a live LLM.")
-    prices = usual_prices(llm) if prices is None else prices
+    prices = default_prices(llm) if prices is None else prices
     billed_prompts(billing, 1, 1)
     if retries < 0:
-        raise OutOfRangeError(f"Requests are tried again 0 times or more; {retries} was given.")
+        raise OutOfRangeError(f"The number of retries must be 0 or more; {retries} was given.")
     listed = None if prices == "none" else price_list(prices) if isinstance(prices, str) else prices
     terms = _Terms(
         backend,
@@ -425,7 +425,7 @@ def live(
         answer_kind,
         named_equality(answer_kind, equality),
         thoughts_of(llm),
-        decoding or usual_decoding(llm),
+        decoding or default_decoding(llm),
         messages or _as_asked,
         None if listed is None else listed.find(llm),
         billing,

@@ -1,8 +1,7 @@
 """What is sent to an LLM and what comes back, as plain values, and the protocol of a backend.
 
-A request is one question's exact messages under one model and decoding. Its key is a hash of that content, so that the same
-request is the same request after a restart, on another machine, and whatever the question is called. Which sample a reply is
-(0, 1, 2, ...) is never part of it and never sent.
+A request is one question's exact messages under one model and decoding. Its key is a hash of that content: the same after a
+restart, on another machine, and whatever the question is called. The sample index (0, 1, 2, ...) is neither part of it nor sent.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ import orjson
 from feval.errors import OutOfRangeError, UsageError
 from recorders.shared_noise import NOISE_SCHEME
 
-__all__ = ["Backend", "Completion", "Decoding", "Message", "Request"]
+__all__ = ["Backend", "Completion", "Decoding", "Message", "Request", "note_on_number"]
 
 _ROOM_FOR_SAMPLES = 2**32 - 1  # sample i is asked for with seed + i
 
@@ -39,18 +38,17 @@ class Message:
 
 @dataclass(frozen=True, slots=True)
 class Decoding:
-    """Every parameter that shapes the CoTs besides the messages. `None`: not sent, the provider's default.
+    """Every parameter that shapes the CoTs besides the messages. `None`: not sent, so the provider's default.
 
     Attributes:
-        temperature: of sampling.
-        top_p: nucleus sampling.
+        temperature: sampling temperature.
+        top_p: of nucleus sampling.
         max_tokens: limit on output tokens per CoT.
         stop: texts that end a CoT.
-        seed: the base seed; sample i is asked for with `seed + i` where the backend takes seeds.
-        logprobs: the k of the top-k log-probabilities to keep per token.
+        seed: the base seed; sample i is requested with `seed + i` if the backend takes seeds.
+        logprobs: how many of the top log-probabilities to keep per token.
         extra_body: further fields of the request's body (JSON values), sent as they are.
-        noise_seed: of the noise that samples are drawn with and other LLMs share (`recorders.shared_noise`). `None`: each LLM has
-            noise of its own.
+        noise_seed: of the noise that samples share with other LLMs (`recorders.shared_noise`); `None`: noise of its own.
     """
 
     temperature: float | None = 0.7
@@ -63,37 +61,29 @@ class Decoding:
     noise_seed: int | None = None
 
     def check(self) -> None:
-        """Refuse what no server takes, or no file can hold: before anything is paid for.
+        """Refuse what no server takes or no file can hold, before anything is paid for.
 
         Raises:
-            OutOfRangeError: a number outside its range; the message names it.
-            UsageError: shared noise beside a seed of its own, or without any randomness.
+            OutOfRangeError: a number outside its range.
+            UsageError: shared noise together with a seed, or without randomness.
         """
         self._check_noise()
         limit = 2**63 - 1
-        ranges = {
-            "temperature": (
-                self.temperature,
-                self.temperature is None or 0 <= self.temperature < math.inf,
-                "a number from 0 on",
-            ),
-            "top_p": (self.top_p, self.top_p is None or 0 < self.top_p <= 1, "a number above 0 and at most 1"),
-            "max_tokens": (self.max_tokens, self.max_tokens is None or 1 <= self.max_tokens <= limit, "1 to 2^63 - 1"),
-            "seed": (self.seed, self.seed is None or 0 <= self.seed <= limit - _ROOM_FOR_SAMPLES, "0 to 2^63 - 2^32"),
-            "noise_seed": (
-                self.noise_seed,
-                self.noise_seed is None or 0 <= self.noise_seed <= limit,
-                "0 to 2^63 - 1",
-            ),
-            "logprobs": (self.logprobs, self.logprobs is None or 0 <= self.logprobs <= limit, "0 to 2^63 - 1"),
-        }
+        counts = {"max_tokens": (1, limit), "logprobs": (0, limit), "noise_seed": (0, limit)}
+        counts["seed"] = (0, limit - _ROOM_FOR_SAMPLES)
         if "" in self.stop:
             raise OutOfRangeError(
                 "The setting stop holds an empty text, which would end every CoT at once; leave it out."
             )
-        for name, (value, ok, allowed) in ranges.items():
-            if not ok:
-                raise OutOfRangeError(f"The setting {name} is {allowed}; {value} was given.")
+        if self.temperature is not None and not 0 <= self.temperature < math.inf:
+            raise OutOfRangeError(f"The setting temperature must be a number from 0 on; {self.temperature} was given.")
+        if self.top_p is not None and not 0 < self.top_p <= 1:
+            raise OutOfRangeError(f"The setting top_p must be a number above 0 and at most 1; {self.top_p} was given.")
+        for name, (least, most) in counts.items():
+            value = getattr(self, name)
+            if value is not None and not least <= value <= most:
+                top = "2^63 - 1" if most == limit else "2^63 - 2^32"
+                raise OutOfRangeError(f"The setting {name} must be {least} to {top}; {value} was given.")
 
     def _check_noise(self) -> None:
         if self.noise_seed is None:
@@ -109,12 +99,11 @@ class Decoding:
             )
 
     def content(self) -> dict[str, Any]:
-        """Return what all samples of a request share, as JSON values: every parameter but the seed."""
+        """Return every parameter except the seed, as JSON values: what all samples of a request share."""
         noise = {} if self.noise_seed is None else {"noise": {"scheme": NOISE_SCHEME, "seed": self.noise_seed}}
         return noise | {
-            "temperature": None
-            if self.temperature is None
-            else float(self.temperature),  # 1 and 1.0 are one temperature
+            # 1 and 1.0 are one temperature.
+            "temperature": None if self.temperature is None else float(self.temperature),
             "top_p": None if self.top_p is None else float(self.top_p),
             "max_tokens": self.max_tokens,
             "stop": list(self.stop),
@@ -125,14 +114,14 @@ class Decoding:
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """One question as an LLM is asked it.
+    """One question as it is put to an LLM.
 
     Attributes:
         dataset: the dataset's id.
         question_id: unique within the dataset.
         messages: exactly what is sent.
         model: as the provider calls it.
-        decoding: how the samples are drawn.
+        decoding: sampling parameters.
     """
 
     dataset: str
@@ -151,18 +140,18 @@ class Request:
         return hashlib.sha256(json.dumps(content, sort_keys=True, separators=(",", ":")).encode("ascii")).hexdigest()
 
     def prompt(self) -> str:
-        """Return the messages as a recording keeps them: a JSON array."""
+        """Return the messages as a recording stores them: a JSON array."""
         return orjson.dumps([{"role": m.role, "content": m.content} for m in self.messages]).decode()
 
 
 @dataclass(frozen=True, slots=True)
 class Completion:
-    """One reply, as a backend gives it. `None`: the backend does not say.
+    """One reply of a backend. `None`: the backend does not say.
 
     Attributes:
         text: the CoT.
         finish_reason: a word of `feval.cards.schema.FINISH_REASONS`.
-        reasoning: text of the hidden reasoning, where the API gives it apart.
+        reasoning: text of the thoughts, if the API returns it separately.
         output_tokens: as billed, reasoning included.
         reasoning_tokens: how many of the output tokens were reasoning.
         prompt_tokens: of the whole request.
@@ -170,10 +159,10 @@ class Completion:
         response_id: the provider's.
         served_model: the model's name as the provider states it.
         system_fingerprint: the provider's.
-        token_logprobs: natural logarithms, of the sampled tokens in order.
+        token_logprobs: natural log-probabilities of the sampled tokens, in order.
         token_confidences: minus the mean log-probability of the top k at each token (DeepConf).
-        sequence_logprob: where it is known more exactly than as the sum of `token_logprobs`.
-        tokens_split: true where the provider counted several replies together, so that `output_tokens` is a share of its total.
+        sequence_logprob: if known more exactly than as the sum of `token_logprobs`.
+        tokens_split: true if the provider counted several replies together, so that `output_tokens` is a share of a total.
     """
 
     text: str
@@ -192,13 +181,24 @@ class Completion:
     tokens_split: bool | None = None
 
 
+def note_on_number(got: int, asked: int) -> str | None:
+    """Return a sentence if a reply holds another number of choices than were asked for; `None` if not."""
+    if got == asked:
+        return None
+    if got > asked:
+        return "The server sent more choices than were asked for; the extra ones are dropped, and may have been billed."
+    if got == 1:
+        return "The server ignores n: it sent one choice where several were asked for. The rest is asked for again."
+    return "The server sent fewer choices than were asked for. The rest is asked for again."
+
+
 class Backend(Protocol):
     """Something that samples replies: an HTTP endpoint, a local model, a built-in one.
 
     Attributes:
         name: for messages and the recording.
         takes_seed: whether `Decoding.seed` has an effect.
-        shares_noise: whether `Decoding.noise_seed` has; no server over HTTP takes noise.
+        shares_noise: whether `Decoding.noise_seed` has an effect; HTTP servers take no noise.
     """
 
     name: str
@@ -206,12 +206,12 @@ class Backend(Protocol):
     shares_noise: bool
 
     async def complete(self, request: Request, samples: Sequence[int]) -> list[Completion]:
-        """Return one completion per sample asked for, or fewer (a server that ignores n): the engine asks again for the rest.
+        """Return one completion per sample, or fewer (a server that ignores n): the engine asks again for the rest.
 
         Args:
             request: what to send.
-            samples: indices of the samples wanted; they choose the seeds and are not sent.
+            samples: indices of the wanted samples; they determine the seeds and are not sent.
         """
 
     async def aclose(self) -> None:
-        """Let go of connections and memory."""
+        """Release connections and memory."""

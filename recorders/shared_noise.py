@@ -12,11 +12,11 @@ argmin E_v / p_v = argmax ln p_v + G_v). LLMs that are given the same E_v differ
     noise       E = -ln(((mix(s + t) >> 12) + 1/2) / 2^52)
 
 modulo 2^64, hashes read as little-endian, with g = 0x9E3779B97F4A7C15 and the finalizer `mix` of SplitMix64 (docs/draws.md).
-Since a token goes by its text, LLMs with different vocabularies share noise wherever they share tokens, and no vocabulary is
-merged. Temperature and top-p act on the probabilities before the race.
+Since tokens are identified by their text, LLMs with different vocabularies share noise wherever they share tokens. Temperature
+and top-p act on the probabilities before the race.
 
-All of this is the same on every machine but the logarithm, which NumPy's builds may round differently in the last place; a draw
-changes by that only where two tokens arrive within one part in 10^15 of each other. Logits differ by more between machines.
+All of this is the same on every machine except the logarithm, which NumPy's builds may round differently in the last place; a
+draw changes only if two tokens arrive within one part in 10^15 of each other. Logits differ by more between machines.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ import numpy.typing as npt
 
 from feval.errors import ConflictError, OutOfRangeError
 
-__all__ = ["END_OF_ANSWER", "NOISE_SCHEME", "TokenNoise", "question_noise", "shared_tokens", "token_texts"]
+__all__ = ["END_OF_ANSWER", "NOISE_SCHEME", "TokenNoise", "mixed", "question_noise", "shared_tokens", "token_texts"]
 
 NOISE_SCHEME = "gumbel-v1"
-"""Name of the scheme, as recordings state it."""
+"""Name of the scheme, as in recordings."""
 
 END_OF_ANSWER = "\x00end"
-"""Text under which every LLM's token for the end of its answer goes, however its vocabulary spells it."""
+"""The text that stands for every LLM's end-of-answer token, however its vocabulary spells it."""
 
 Floats = npt.NDArray[np.float64]
 Words = npt.NDArray[np.uint64]
@@ -51,11 +51,11 @@ _DIGITS = 52
 class TokenNoise:
     """The noise of one vocabulary.
 
-    A vocabulary may hold the same text twice (a character, and its byte); tokens of one LLM must have noise of their own, so the
-    second goes by the text and its number among its equals.
+    A vocabulary may hold the same text twice (a character, and its byte); each token of an LLM must have its own noise, so the
+    second is identified by the text and its number among equals.
 
     Args:
-        texts: of every token, in the order of their numbers.
+        texts: of every token, by number.
     """
 
     def __init__(self, texts: Sequence[str]) -> None:
@@ -72,7 +72,7 @@ class TokenNoise:
         return len(self._tokens)
 
     def exponentials(self, question: int, samples: npt.ArrayLike, position: int) -> Floats:
-        """The exponential random numbers of one position.
+        """Return the exponential random numbers of one position.
 
         Args:
             question: of `question_noise`.
@@ -84,8 +84,8 @@ class TokenNoise:
         """
         indices = np.asarray(samples, np.uint64)
         step = np.uint64((position + 1) * int(_GOLDEN) % 2**64)
-        starts = _mixed(_mixed(np.uint64(question) + (indices + np.uint64(1)) * _GOLDEN) + step)
-        bits = _mixed(starts[:, None] + self._tokens[None, :])
+        starts = mixed(mixed(np.uint64(question) + (indices + np.uint64(1)) * _GOLDEN) + step)
+        bits = mixed(starts[:, None] + self._tokens[None, :])
         uniform = (bits >> np.uint64(64 - _DIGITS)).astype(np.float64)
         uniform += 0.5
         uniform *= 2.0**-_DIGITS
@@ -94,7 +94,7 @@ class TokenNoise:
 
 
 def question_noise(seed: int, dataset: str, question_id: str) -> int:
-    """Where the noise of a question starts, 64 bits.
+    """Return the 64-bit start of a question's noise.
 
     Args:
         seed: of the noise.
@@ -111,38 +111,38 @@ def question_noise(seed: int, dataset: str, question_id: str) -> int:
 
 
 def shared_tokens(first: Sequence[str], second: Sequence[str]) -> int:
-    """How many texts two vocabularies have in common: what the noise of two LLMs can act on together.
+    """Return how many texts two vocabularies have in common, on which the noise of two LLMs can act together.
 
     Args:
         first: texts of one vocabulary, of `token_texts`.
         second: of the other.
 
     Returns:
-        The number of texts in both; special tokens and the end of an answer are not counted, empty texts neither.
+        The number of texts in both; special tokens, the end of an answer and empty texts are not counted.
 
     Raises:
-        ConflictError: no text in common, so that sharing a seed couples nothing but the ends of answers.
+        ConflictError: no text in common, so that a shared seed couples only the ends of answers.
     """
     one, two = ({text for text in texts if text and text[0] != "\x00"} for texts in (first, second))
     if not (count := len(one & two)):
         raise ConflictError(
-            f"The two vocabularies of {len(one)} and {len(two)} texts have none in common, so the LLMs share no noise but that "
-            "of ending an answer; record them independently, or check how their tokens were spelled out (`token_texts`)."
+            f"The two vocabularies of {len(one)} and {len(two)} texts have none in common, so the LLMs share only the noise of "
+            "ending an answer; record them independently, or check how their tokens were spelled (`token_texts`)."
         )
     return count
 
 
 def token_texts(tokens: Sequence[str], special: Sequence[int], ends: Sequence[int]) -> list[str]:
-    """What the tokens of a Hugging Face vocabulary say, whatever its spelling.
+    """Return the texts of a Hugging Face vocabulary's tokens, whatever its spelling.
 
-    Byte-level vocabularies write a blank as U+0120 and every other byte as some printable letter; SentencePiece writes a blank as
-    U+2581 and lone bytes as <0x0A>. Here all become the text they stand for (bytes that are no whole character: as surrogates). A
-    byte for which the vocabulary holds a letter as well is never what a tokenizer writes, and goes by its spelling.
+    Byte-level vocabularies write a space as U+0120 and every other byte as a printable letter; SentencePiece writes a space as
+    U+2581 and single bytes as <0x0A>. All become the text they stand for (bytes that are no whole character: as surrogates). A
+    byte whose letter is in the vocabulary too is never produced by the tokenizer, and keeps its spelling.
 
     Args:
         tokens: as the vocabulary spells them.
-        special: numbers of tokens that are no text; they go by their spelling behind a zero character.
-        ends: numbers of tokens that end an answer; the first goes by `END_OF_ANSWER`: give that which ends a reply first.
+        special: numbers of tokens that are not text; they keep their spelling, after a zero character.
+        ends: numbers of tokens that end an answer; the first, which should be the one that ends a reply, becomes `END_OF_ANSWER`.
 
     Returns:
         One text per token.
@@ -155,7 +155,7 @@ def token_texts(tokens: Sequence[str], special: Sequence[int], ends: Sequence[in
 
 
 def _spelling(tokens: Sequence[str], apart: set[int]) -> Callable[[str], str]:
-    """How the text of a token is found, by what the vocabulary shows of itself."""
+    """Return what turns a token into its text, judging by the vocabulary."""
     words = [token for number, token in enumerate(tokens) if number not in apart]
     if any(_BYTE_LEVEL_BLANK in token for token in words):
         letters = _byte_letters()
@@ -170,7 +170,7 @@ def _spelling(tokens: Sequence[str], apart: set[int]) -> Callable[[str], str]:
 
 
 def _piece(token: str, pieces: set[str]) -> str:
-    """The text of a SentencePiece token; a byte must not take the name of the letter that texts are written with."""
+    """Return the text of a SentencePiece token; a byte must not take the text of the letter that texts use."""
     if not _LONE_BYTE.fullmatch(token):
         return token.replace(_PIECE_BLANK, " ")
     text = _text(bytes([int(token[3:5], 16)]))
@@ -178,7 +178,7 @@ def _piece(token: str, pieces: set[str]) -> str:
 
 
 def _byte_letters() -> dict[str, int]:
-    """The letter that stands for each byte in a byte-level vocabulary: itself if Latin-1 prints it, or one from U+0100 on."""
+    """Return the letter of each byte in a byte-level vocabulary: itself if Latin-1 prints it, else one from U+0100 on."""
     shown = {*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)}
     hidden = (byte for byte in range(256) if byte not in shown)
     return {chr(byte): byte for byte in shown} | {chr(0x100 + place): byte for place, byte in enumerate(hidden)}
@@ -188,8 +188,8 @@ def _text(data: bytes) -> str:
     return data.decode("utf-8", "surrogateescape")
 
 
-def _mixed(x: Words) -> Words:
-    """SplitMix64's finalizer."""
+def mixed(x: Words) -> Words:
+    """Return SplitMix64's finalizer of 64-bit words."""
     x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
     return x ^ (x >> np.uint64(31))

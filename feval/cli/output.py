@@ -8,6 +8,7 @@ import sys
 import threading
 from typing import TYPE_CHECKING, Any, Self
 
+from feval.report.tables.rich_tables import rich_table
 from feval.report.tables.tables import plain, without_spares
 from feval.report.text import visible
 
@@ -63,8 +64,6 @@ def print_table(table: Table, *, apart: bool) -> None:
         print("\n" if apart else "", plain(table), sep="", end="")
         return
     from rich.console import Console
-
-    from feval.report.tables.rich_tables import rich_table
 
     console = Console(markup=False, highlight=False, emoji=False)
     short = without_spares(table)

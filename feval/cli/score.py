@@ -1,30 +1,38 @@
-"""`feval score`: what judges, self-checks, reward models and functions say of the CoTs of a recording."""
+"""`feval score`: add scores by judges, self-checks, reward models and functions to the CoTs of a recording."""
 
 from __future__ import annotations
 
 import dataclasses
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from feval.cli.asking import RunDisplay, estimated_usd
 from feval.cli.options import JsonFlag, NewFolder, QuietFlag, RecordingFolder, whole_folder
 from feval.cli.output import Output
 from feval.errors import UsageError
 from feval.recording import open_recording
 from feval.report.tables.info import info_headline
 from recorders.asking.pace import Limits
-from recorders.scoring.pairwise import compare_pairs, estimate_pairs
-from recorders.scoring.scorers import make_scorer
-from recorders.scoring.scoring import Scoring, estimate_scoring
-from recorders.scoring.scoring import score as score_recording
-from recorders.work.assemble import usual_prices
+from recorders.scoring.missing_scores import estimate_scoring, run_scoring
+from recorders.scoring.pairwise import PairwiseComparison
+from recorders.scoring.scorers import LOCAL, make_scorer
+from recorders.scoring.scoring import CoTScoring, ScoringResult
+from recorders.work.settings import default_prices
 
 if TYPE_CHECKING:
-    from recorders.scoring.cost import ScoringEstimate
-    from recorders.scoring.pairwise import Judging
+    from recorders.asking.budget import CostEstimate
+    from recorders.scoring.missing_scores import ScoringTask
+    from recorders.scoring.pairwise import PairwiseResult
+    from recorders.scoring.scorer import Scorer
 
 __all__: list[str] = []
+
+_who_option, _pairs_option, _limits_option = (
+    partial(typer.Option, rich_help_panel=panel) for panel in ("Scorer", "Pairwise comparison", "Limits and cost")
+)
 
 
 def score(
@@ -40,57 +48,51 @@ def score(
     ],
     out: NewFolder,
     name: Annotated[
-        str | None, typer.Option("--name", metavar="NAME", help="Of the scores in the recording. Default: SPEC.")
+        str | None, typer.Option("--name", metavar="NAME", help="Name of the scores in the recording. Default: SPEC.")
     ] = None,
     dataset: Annotated[
-        list[str] | None, typer.Option("--dataset", metavar="ID", help="Score it only; repeat for more.")
+        list[str] | None, typer.Option("--dataset", metavar="ID", help="Score only this; repeat for more.")
     ] = None,
     llm: Annotated[
-        list[str] | None, typer.Option("--llm", metavar="NAME", help="Score its CoTs only; repeat for more.")
+        list[str] | None, typer.Option("--llm", metavar="NAME", help="Score only its CoTs; repeat for more.")
     ] = None,
     base_url: Annotated[
-        str | None,
-        typer.Option(
-            "--base-url", metavar="URL", help="OpenAI-compatible endpoint. Default: OPENAI_BASE_URL, or OpenAI."
-        ),
+        str | None, _who_option("--base-url", metavar="URL", help="Endpoint. Default: OPENAI_BASE_URL, or OpenAI.")
     ] = None,
     key_variable: Annotated[
         str | None,
-        typer.Option("--api-key-env", metavar="VARIABLE", help="Variable that holds the key. Default: OPENAI_API_KEY."),
+        _who_option("--api-key-env", metavar="VARIABLE", help="Variable with the API key. Default: OPENAI_API_KEY."),
     ] = None,
-    concurrency: Annotated[int, typer.Option("--concurrency", metavar="N", help="Most requests in flight.")] = 64,
-    timeout: Annotated[float, typer.Option("--timeout", metavar="SECONDS", help="Longest wait for a reply.")] = 600.0,
+    concurrency: Annotated[int, _limits_option("--concurrency", metavar="N", help="Most requests in flight.")] = 64,
+    timeout: Annotated[
+        float, _limits_option("--timeout", metavar="SECONDS", help="Longest wait for one reply.")
+    ] = 600.0,
     cost_limit: Annotated[
-        float | None, typer.Option("--cost-limit", metavar="USD", help="Stop before it is passed.")
+        float | None, _limits_option("--cost-limit", metavar="USD", help="Stop before spending more.")
     ] = None,
     prices: Annotated[
-        str | None, typer.Option("--prices", metavar="ID", help="Price list, or none. Default: 2025-06-02.")
+        str | None, _limits_option("--prices", metavar="ID", help="Price list, or none. Default: 2025-06-02.")
     ] = None,
     retry_refused: Annotated[
-        bool,
-        typer.Option("--retry-refused", help="Ask again for the CoTs that the scorer refused; keep its other scores."),
+        bool, typer.Option("--retry-refused", help="Ask again about CoTs that the scorer refused; keep other scores.")
     ] = False,
-    pairwise: Annotated[
-        bool,
-        typer.Option("--pairwise", help="The judge is shown CoTs of two LLMs on a question, and prefers one."),
-    ] = False,
+    pairwise: Annotated[bool, _pairs_option("--pairwise", help="Have the judge compare CoTs of two LLMs.")] = False,
     calls: Annotated[
-        str,
-        typer.Option("--calls", metavar="WHICH", help="With --pairwise, of LLMs that share noise: same, next or both."),
+        str, _pairs_option("--calls", metavar="WHICH", help="Calls of LLMs that share noise: same, next or both.")
     ] = "both",
     orders: Annotated[
-        str, typer.Option("--orders", metavar="WHICH", help="With --pairwise: both, or random (one order, by a hash).")
+        str, _pairs_option("--orders", metavar="WHICH", help="Ask in both orders, or in a random one.")
     ] = "both",
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Say how many calls, tokens and dollars are to come; ask nothing.")
+        bool, typer.Option("--dry-run", help="Print calls, tokens and dollars to come; ask nothing.")
     ] = False,
     as_json: JsonFlag = False,
     quiet: QuietFlag = False,
 ) -> None:
     """Add scores to the CoTs of a recording.
 
-    A function of yours, a judge, a self-check or a reward model gives every CoT a score, or a score per step, in a new recording.
-    Running the same command again goes on where it stopped. Functions are run as they are: name only those you trust.
+    A function, a judge, a self-check or a reward model scores every CoT, or its steps; the scores go into a new recording. If the
+    run stops, the same command continues it. Functions run with your permissions: name only those you trust.
 
     Example: feval score my-recording --scorer judge:gpt-4o-mini --out judged
     """
@@ -100,60 +102,58 @@ def score(
         scorer, name=name, base_url=base_url, key_variable=key_variable, timeout_s=timeout, asks=not dry_run,
         pairwise=pairwise,
     )  # fmt: skip
-    prices = prices or usual_prices(made.asking.model if made.asking else "")
-    what: dict[str, Any] = {
-        "datasets": dataset or None,
-        "llms": llm or None,
-        "prices": prices,
-        "retry_refused": retry_refused,
-    }
-    if pairwise:
-        what |= {"calls": calls, "orders": orders}
-    elif (calls, orders) != ("both", "both"):
+    prices = prices or default_prices(made.request_cost.model if made.request_cost else "")
+    if not pairwise and (calls, orders) != ("both", "both"):
         raise UsageError("--calls and --orders are for --pairwise, which was not given.")
+    which: dict[str, Any] = {"datasets": dataset or None, "llms": llm or None, "retry_refused": retry_refused}
+    task: ScoringTask[Any] = (
+        PairwiseComparison.of(recording, made, calls=calls, orders=orders, **which)
+        if pairwise
+        else CoTScoring.of(recording, made, **which)
+    )
     if dry_run:
-        told = (estimate_pairs if pairwise else estimate_scoring)(recording, out, made, **what)
-        _show_scoring_to_come(show, told, prices, "requests" if pairwise else "CoTs")
+        _show_estimate(show, estimate_scoring(task, out, prices), made, prices, task.unit)
         return
     limits = Limits(concurrency=concurrency, timeout_s=timeout)
-    with show.progress(f"scoring {recording.name}") as progress:
-        what |= {"limits": limits, "cost_limit_usd": cost_limit, "progress": progress}
-        done = (
-            compare_pairs(recording, out, made, **what) if pairwise else score_recording(recording, out, made, **what)
-        )
-    _show_done(show, done, out)
+    with show.progress(f"scoring {recording.name}") as bar:
+        display = RunDisplay(bar, show, recording.name)
+        result = run_scoring(task, out, limits=limits, prices=prices, cost_limit_usd=cost_limit, progress=display)
+    _show_result(show, result, out)
 
 
-def _show_done(show: Output, done: Scoring | Judging, out: Path) -> None:
+def _show_result(show: Output, result: ScoringResult | PairwiseResult, out: Path) -> None:
 
-    for sentence in done.notes:
+    for sentence in result.notes:
         show.note(sentence)
-    account = dataclasses.asdict(done) | {"path": str(out)}
-    if isinstance(done, Scoring):
-        told = f"{done.with_score:,} of {done.cots:,} CoTs have a score by {done.scorer}"
-        if done.refused:
-            told += (
-                f"; {done.refused:,} were refused: the same command on {out}, with --retry-refused and another --out, asks for "
-                "them again"
+    if isinstance(result, ScoringResult):
+        summary = f"{result.with_score:,} of {result.cots:,} CoTs have a score by {result.scorer}"
+        if result.refused:
+            summary += (
+                f"; {result.refused:,} were refused: the same command on {out}, with --retry-refused and another --out, asks "
+                "for them again"
             )
     else:
-        told = (
-            f"{done.verdicts:,} of {done.comparisons:,} comparisons have a verdict by {done.judge}, {done.ties:,} of them ties "
-            f"({done.same_text:,} of equal texts, which were not asked)"
+        summary = (
+            f"{result.verdicts:,} of {result.comparisons:,} comparisons have a verdict by {result.judge}, {result.ties:,} of "
+            f"them ties ({result.same_text:,} of equal texts, which were not asked)"
         )
-    show.result(account, info_headline(open_recording(out)), told)
+    show.result(dataclasses.asdict(result) | {"path": str(out)}, info_headline(open_recording(out)), summary)
 
 
-def _show_scoring_to_come(show: Output, to_come: ScoringEstimate, prices: str, unit: str) -> None:
-    most = "at most " if to_come.at_most else "about "
-    prompt, output = to_come.prompt_tokens, to_come.output_tokens
-    told = f"To come: {to_come.cots:,} {unit} in {to_come.calls:,} calls of {to_come.scorer}"
-    if to_come.local:
-        told += ", on this machine: no tokens, no dollars."
+def _show_estimate(show: Output, estimate: CostEstimate, scorer: Scorer, prices: str, unit: str) -> None:
+
+    name, is_local = scorer.info.name, scorer.info.kind in LOCAL
+    prompt, output = estimate.prompt_tokens, estimate.output_tokens
+    sentence = f"To come: {estimate.cots:,} {unit} in {estimate.calls:,} calls of {name}"
+    if is_local:
+        sentence += ", on this machine: no tokens, no dollars."
     elif prompt is None or output is None:
-        told += "; tokens and price are not known."
+        sentence += "; tokens and price are not known."
     else:
-        usd = "no price known" if to_come.usd is None else f"{most}${to_come.usd:,.4f} by price list {prices}"
-        told += f", about {prompt:,} prompt tokens and {most}{output:,} output tokens; {usd}."
-    lengths = "" if prompt is None else f"Lengths are from {to_come.basis}. "
-    show.result(dataclasses.asdict(to_come), told, f"{lengths}Nothing was asked.")
+        most = "at most" if estimate.at_most else "about"
+        sentence += (
+            f", about {prompt:,} prompt tokens and {most} {output:,} output tokens; {estimated_usd(estimate, prices)}."
+        )
+    lengths = "" if prompt is None else f"Lengths are from {estimate.basis}. "
+    account = {"scorer": name, "local": is_local, **dataclasses.asdict(estimate)}
+    show.result(account, sentence, f"{lengths}Nothing was asked.")

@@ -22,7 +22,7 @@ from recorders.servers.proxied import check_place, seal_proxied
 from recorders.servers.proxy import Proxy
 from recorders.servers.service import Service
 from recorders.servers.tiny_server import TinyServer
-from recorders.work.assemble import questions_of
+from recorders.work.settings import load_questions
 
 __all__: list[str] = []
 
@@ -94,7 +94,7 @@ def proxy(
     endpoint = Endpoint.from_environment(upstream, api_key_env) if api_key_env else Endpoint(upstream)
     kind = _kind(dataset, answer_kind)
     named = named_equality(kind, equality_name(equality, tolerance))
-    asked = [] if questions is None else questions_of(dataset, questions, answer_kind=kind)
+    asked = [] if questions is None else load_questions(dataset, questions, answer_kind=kind)
     token_counter("words" if counter == "usage" else counter)
     prices = prices if prices == "none" else price_list(prices).id
     identity = {"proxy": endpoint.url, "dataset": dataset}

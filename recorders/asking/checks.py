@@ -1,7 +1,7 @@
-"""What came back, looked at as a whole: does the server do what it was asked?
+"""Do the replies as a whole show that the server does what it was asked?
 
-A server that ignores a parameter says nothing; it shows in the replies. These checks see every CoT once, keep a few numbers per
-question, and end in sentences.
+A server that ignores a parameter does not say so; it shows in the replies. These checks see every CoT once, keep a few numbers
+per question, and return sentences.
 """
 
 from __future__ import annotations
@@ -12,19 +12,19 @@ from dataclasses import dataclass
 from feval.answers.thoughts import Thoughts, split
 from recorders.request import Completion, Decoding
 
-__all__ = ["Checks", "LimitWatch"]
+__all__ = ["LimitWatch", "ReplyChecks"]
 
-_LOOKS = (20, 100)  # after so many CoTs it is judged whether too many end at the limit
+_LOOKS = (20, 100)  # after so many CoTs, check whether too many end at the limit
 _MOST_AT_LIMIT = 0.05
 _ROOM_TO_THINK = 32_768
 _ENOUGH_REPEATS = 3
 
 
-class Checks:
-    """Counts what is odd about the CoTs of one LLM on one dataset.
+class ReplyChecks:
+    """Counts oddities among the CoTs of one LLM on one dataset.
 
     Args:
-        decoding: what was asked for.
+        decoding: as requested.
     """
 
     def __init__(self, decoding: Decoding) -> None:
@@ -38,7 +38,7 @@ class Checks:
         Args:
             key: tells questions apart.
             completion: the CoT.
-            refused: whether it stands for a request that the server refused.
+            refused: whether it is the placeholder of a refused request.
         """
         seen = self._seen
         if refused:
@@ -58,7 +58,7 @@ class Checks:
             known.differ |= text != known.first
 
     def notes(self) -> list[str]:
-        """What is odd, in sentences."""
+        """Return the oddities, in sentences."""
         seen, cots = self._seen, self._seen["cots"]
         have = "CoT has" if seen["refused"] == 1 else "CoTs have"
         facts = [
@@ -82,18 +82,21 @@ class Checks:
         repeats = sum(texts.count - 1 for texts in several)
         if temperature == 0 or repeats < _ENOUGH_REPEATS or 2 * equal < len(several):
             return []
-        asked = "the provider's default temperature" if temperature is None else f"the temperature {temperature:g}"
-        found = f"On {equal} of {len(several)} questions all CoTs are equal word for word, though {asked} was asked for"
-        return [f"{found}; the server may ignore the temperature, or a cache may answer."]
+        wanted = "the provider's default temperature" if temperature is None else f"the temperature {temperature:g}"
+        sentence = (
+            f"On {equal} of {len(several)} questions all CoTs are equal word for word, though {wanted} was asked for; the server "
+            "may ignore the temperature, or a cache may answer."
+        )
+        return [sentence]
 
 
 class LimitWatch:
-    """Notices early that too many replies end at the limit on output tokens: more than 5 % of the first ones.
+    """Warns early if more than 5 % of the first replies end at the limit on output tokens.
 
     Args:
-        decoding: what was asked for.
+        decoding: as requested.
         thoughts: how the LLM marks its thoughts; `None` for any family.
-        total: how many CoTs will come.
+        total: number of CoTs to come.
     """
 
     def __init__(self, decoding: Decoding, thoughts: Thoughts | None, total: int) -> None:
@@ -102,7 +105,7 @@ class LimitWatch:
         self._seen = self._at_limit = self._thinking = 0
 
     def see(self, completion: Completion) -> str | None:
-        """Look at one CoT; a sentence where it is time to say something."""
+        """Look at one CoT; return a warning if it is time for one."""
         if not self._looks:
             return None
         parts = split(completion.text, self._thoughts)
@@ -131,7 +134,7 @@ class LimitWatch:
 
 @dataclass(slots=True)
 class _Texts:
-    """The texts of one question: a hash of the first, how many, and whether another one differs."""
+    """The texts of one question: a hash of the first, their number, and whether any differs."""
 
     first: int
     count: int = 1

@@ -1,11 +1,11 @@
-"""How fast to ask: concurrency that adapts to the server, limits per minute, and when to try again.
+"""How fast to ask: concurrency that adapts to the server, limits per minute, and when to retry.
 
-Concurrency grows while the server is content and halves when it says 429 (additive increase, multiplicative decrease; before
-the first 429 it grows by one per reply, which doubles it per round trip). Replies to requests that were sent before the last
-halving do not halve again: they tell of the same moment. A Retry-After holds back everything, not only the request it answers.
+Concurrency grows while the server answers and halves on a 429 (additive increase, multiplicative decrease; before the first 429
+it grows by one per reply, which doubles it per round trip). A 429 to a request that was sent before the last halving does not
+halve again: it reports the same congestion. A Retry-After holds back all requests, not only the one it answers.
 
 Source: Jacobson, "Congestion Avoidance and Control" (SIGCOMM 1988), for the window; full jitter as in Brooker, "Exponential
-Backoff And Jitter" (2015), with jitter from a hash, so that a run can be repeated.
+Backoff And Jitter" (2015), with jitter from a hash, so that runs are reproducible.
 """
 
 from __future__ import annotations
@@ -29,16 +29,16 @@ class Limits:
     Attributes:
         concurrency: most requests in flight.
         requests_per_minute: `None` for no limit.
-        tokens_per_minute: prompt and output tokens together, counted as replies come in; `None` for no limit.
-        samples_per_request: most CoTs to ask for in one request; `None`: all that are missing, where the backend takes `n`.
+        tokens_per_minute: prompt and output tokens together, corrected as replies arrive; `None` for no limit.
+        samples_per_request: most CoTs per request; `None`: all that are missing, if the backend takes `n`.
         timeout_s: longest wait for one reply.
-        retries: how often a request is sent again after a failure that may pass; a 429 counts like any other, but where the
-            server says when to come back.
-        backoff_s: longest wait before the first repetition; it doubles with each one.
-        longest_backoff_s: where doubling ends.
+        retries: how often a request is sent again after a temporary failure; a 429 does not count while other requests are
+            answered.
+        backoff_s: longest wait before the first retry; it doubles with each one.
+        longest_backoff_s: upper bound of the wait.
 
     Raises:
-        OutOfRangeError: a limit below its least sensible value.
+        OutOfRangeError: a limit below its minimum.
     """
 
     concurrency: int = 64
@@ -55,28 +55,28 @@ class Limits:
         for name, bound in least.items():
             value = getattr(self, name)
             if value is not None and not value >= bound:
-                raise OutOfRangeError(f"The limit {name} is at least {bound}; {value} was given.")
+                raise OutOfRangeError(f"The limit {name} must be at least {bound}; {value} was given.")
         for name in ("requests_per_minute", "tokens_per_minute", "timeout_s"):
             value = getattr(self, name)
             if value is not None and not (value > 0 and math.isfinite(value)):
-                raise OutOfRangeError(f"The limit {name} is a number above 0; {value} was given.")
+                raise OutOfRangeError(f"The limit {name} must be a number above 0; {value} was given.")
 
 
 class Clock(Protocol):
-    """Time, so that tests need not wait for it."""
+    """Time, which tests replace."""
 
     def now(self) -> float:
-        """Seconds since some moment; never goes back."""
+        """Return seconds since some moment; never decreases."""
 
     async def sleep(self, seconds: float) -> None:
         """Wait."""
 
 
 class LoopClock:
-    """The real one."""
+    """The real time."""
 
     def now(self) -> float:
-        """Seconds since some moment."""
+        """Return seconds since some moment."""
         return time.monotonic()
 
     async def sleep(self, seconds: float) -> None:
@@ -85,13 +85,13 @@ class LoopClock:
 
 
 class Bucket:
-    """A limit per minute: it fills steadily, holds one second's worth (at least one), and may be overdrawn once.
+    """A limit per minute: a token bucket that holds one second's worth (at least one) and may be overdrawn once.
 
-    In any 60 seconds, no more than the limit and one second's worth (or one piece) pass.
+    In any 60 seconds, at most the limit plus one second's worth (or one piece) passes.
 
     Args:
-        per_minute: what flows in.
-        now: the time of the clock that all calls use.
+        per_minute: rate of refill.
+        now: the time, on the clock that all calls use.
     """
 
     def __init__(self, per_minute: float, now: float) -> None:
@@ -101,14 +101,14 @@ class Bucket:
         self._at = now
 
     def wait(self, amount: float, now: float) -> float:
-        """Seconds until `amount` may be taken; 0 for at once. An amount that never fits waits for a full bucket."""
+        """Return the seconds until `amount` may be taken. An amount that never fits waits for a full bucket."""
         self._fill(now)
         lacking = min(amount, self._room) - self._level
-        # Rounding must not leave a rest that no sleep can be short enough for.
+        # Rounding must not leave a remainder that no sleep is short enough for.
         return 0.0 if lacking <= 1e-9 * self._room else lacking / self._rate
 
     def take(self, amount: float, now: float) -> None:
-        """Take; a negative amount gives back what was taken too much."""
+        """Take an amount; a negative one returns what was taken too much."""
         self._fill(now)
         self._level = min(self._room, self._level - amount)
 
@@ -118,15 +118,15 @@ class Bucket:
 
 
 def backoff(limits: Limits, attempt: int, key: str) -> float:
-    """Seconds to wait before a request is sent again, jittered so that many requests do not come back together.
+    """Return the seconds to wait before a retry, jittered so that many requests do not return together.
 
     Args:
         limits: base and longest wait.
-        attempt: how often it has failed, from 1.
-        key: anything that tells requests apart.
+        attempt: number of failures, from 1.
+        key: text that tells requests apart.
 
     Returns:
-        Between half of and the whole exponential wait, by a hash of `key` and `attempt`.
+        Between half and all of the exponential wait, by a hash of `key` and `attempt`.
     """
     whole: float = min(limits.longest_backoff_s, limits.backoff_s * 2.0 ** min(attempt - 1, 60))
     digest = hashlib.blake2b(f"{attempt}:{key}".encode(), digest_size=8).digest()
@@ -138,7 +138,7 @@ class Pace:
 
     Args:
         limits: of this run.
-        clock: injected in tests.
+        clock: for tests.
 
     Attributes:
         in_flight: requests sent and not answered.
@@ -162,7 +162,7 @@ class Pace:
 
     @property
     def held_for(self) -> float:
-        """Seconds until the server's Retry-After is over, 0 where there is none."""
+        """Seconds until the server's Retry-After is over; 0 if there is none."""
         return max(0.0, self._held_until - self._clock.now())
 
     async def acquire(self, tokens: float = 0.0) -> int:
@@ -190,7 +190,7 @@ class Pace:
 
         Args:
             expected_tokens: as given to `acquire`.
-            tokens: that it really took.
+            tokens: as it turned out.
         """
         self.in_flight -= 1
         if self._tokens is not None:
@@ -198,7 +198,7 @@ class Pace:
         self._freed.set()
 
     def content(self) -> None:
-        """The server answered: allow a little more, if what is allowed is used at all."""
+        """The server answered: allow a little more, if the window is used up."""
         if self.in_flight + 1 >= int(self.window):
             step = 1.0 if self.window < self._threshold else 1.0 / self.window
             self.window = min(float(self._limits.concurrency), self.window + step)
@@ -208,8 +208,8 @@ class Pace:
         """The server said 429.
 
         Args:
-            number: what `acquire` gave.
-            retry_after: seconds, where the server says so.
+            number: returned by `acquire`.
+            retry_after: seconds, if the server says so.
         """
         if number > self._halved_at:
             self.window = max(1.0, self.window / 2)

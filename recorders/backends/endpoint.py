@@ -1,7 +1,7 @@
-"""Where an OpenAI-compatible server is and what opens it: the one place that holds a key, and what keeps it out of sight.
+"""URL and credentials of an OpenAI-compatible server: the one place that holds a key, and what keeps it out of sight.
 
-A key may come back at us: servers repeat it in error texts ("Incorrect API key provided: sk-..."), debugging proxies in headers
-and replies. So everything a server says passes through here before anyone sees it, and the HTTP libraries' log records do too.
+Servers repeat keys in error texts ("Incorrect API key provided: sk-..."), debugging proxies in headers and replies. So everything
+a server says is redacted here before anyone sees it, and so are the HTTP libraries' log records.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ DEFAULT_KEY_VARIABLE = "OPENAI_API_KEY"
 
 MASK = "[key]"
 
-_FRAGMENT = 8  # shorter is no secret: "none", "EMPTY" and "x", which local servers are given as keys
-_SHORTEST_IN_TEXT = 16  # in a model's text only what cannot be a word is masked
+_FRAGMENT = 8  # anything shorter is not secret: "none", "EMPTY" and "x", as keys of local servers
+_SHORTEST_IN_TEXT = 16  # in a model's text, mask only what cannot be a word
 _LONGEST_REASON = 300
-_READ_AT_MOST = 20_000  # characters of an error page that are looked at
-_PLACEHOLDER = "none"  # the client wants some key, and servers without keys take any
+_READ_AT_MOST = 20_000  # characters of an error page
+_PLACEHOLDER = "none"  # the client needs some key, and servers without keys take any
 _LOGGERS = (
     "openai", "openai._base_client", "openai._response", "openai._legacy_response",
     *(
@@ -42,11 +42,11 @@ _LOGGERS = (
 class Endpoint:
     """A base URL and the credentials for it, which its `repr` and `shown` leave out.
 
-    Credentials inside the base URL are taken out of it and sent as HTTP Basic authentication, in the place of the key.
+    Credentials inside the base URL are removed from it and sent as HTTP Basic authentication instead of the key.
 
     Args:
         base_url: `http://` or `https://`, a host, and usually `/v1`; no query.
-        key: the API key; `None` where the server wants none.
+        key: the API key; `None` if the server needs none.
 
     Attributes:
         url: the base URL without credentials: what is recorded and shown.
@@ -79,15 +79,15 @@ class Endpoint:
         key_variable: str | None = None,
         environment: Mapping[str, str] | None = None,
     ) -> Endpoint:
-        """Find the endpoint and its key where the official client looks for them.
+        """Return the endpoint and key that the official client would use.
 
         Args:
             base_url: `None`: the variable OPENAI_BASE_URL, or else OpenAI.
-            key_variable: the variable that holds the key; `None`: OPENAI_API_KEY, which only OpenAI itself always wants.
+            key_variable: the variable with the key; `None`: OPENAI_API_KEY, which only OpenAI itself requires.
             environment: instead of the process's.
 
         Raises:
-            UsageError: no key where one is needed, or a URL or key that cannot be used.
+            UsageError: a required key is missing, or a URL or key cannot be used.
         """
         values = os.environ if environment is None else environment
         url = base_url or values.get("OPENAI_BASE_URL", "").strip() or DEFAULT_BASE_URL
@@ -107,7 +107,7 @@ class Endpoint:
 
     @property
     def client_key(self) -> str:
-        """What the client is given as its key."""
+        """The key for the client; a placeholder if there is none."""
         return self._key or _PLACEHOLDER
 
     @property
@@ -117,29 +117,29 @@ class Endpoint:
 
     @property
     def headers(self) -> dict[str, str]:
-        """What the client is to send instead of its key."""
+        """Headers to send instead of the key."""
         return {} if self._basic is None else {"Authorization": f"Basic {self._basic}"}
 
     @property
     def redaction(self) -> Redaction:
-        """What takes the credentials out of texts."""
+        """Removes the credentials from texts."""
         return self._redaction
 
     @property
     def warning(self) -> str | None:
-        """A sentence, where what is sent can be read on its way."""
+        """A sentence if what is sent can be read in transit; `None` otherwise."""
         parts = urlsplit(self.url)
         if parts.scheme == "https" or is_loopback(parts.hostname or ""):
             return None
         what = "Questions, replies and the credentials" if self._key or self._basic else "Questions and replies"
-        return f"{what} travel unencrypted to {self.host}: its base URL begins with http://. Use https:// where it can be had."
+        return f"{what} travel unencrypted to {self.host}: its base URL begins with http://. Use https:// if possible."
 
 
 class Redaction(logging.Filter):
-    """Takes secrets out of texts, and as a filter out of log records.
+    """Masks secrets in texts and, as a logging filter, in log records.
 
     Args:
-        secrets: strings that must not be seen; those under 8 characters are no secrets.
+        secrets: strings that must not be seen; those under 8 characters are ignored.
     """
 
     def __init__(self, *secrets: str) -> None:
@@ -158,23 +158,23 @@ class Redaction(logging.Filter):
 
     def masked(self, text: str) -> str:
         """Return the text with every piece of a secret masked that is 8 characters or longer."""
-        found = [at for at in range(len(text) - _FRAGMENT + 1) if text[at : at + _FRAGMENT] in self._fragments]
+        places = [at for at in range(len(text) - _FRAGMENT + 1) if text[at : at + _FRAGMENT] in self._fragments]
         pieces, end = [], 0
-        for at in found:
+        for at in places:
             if at >= end:
                 pieces += [text[end:at], MASK]
             end = at + _FRAGMENT
         return "".join([*pieces, text[end:]])
 
     def reason(self, text: str) -> str:
-        """Return what a server said as one short printable line without secrets."""
+        """Return a server's message as one short printable line without secrets."""
         # Masked before it is cut: half a key is a secret too.
         line = " ".join(self.masked(text[:_READ_AT_MOST]).split())
         printable = "".join(character if character.isprintable() else "\ufffd" for character in line)
         return printable if len(printable) <= _LONGEST_REASON else f"{printable[:_LONGEST_REASON]}..."
 
     def reply(self, text: str) -> str:
-        """Return a model's text with whole secrets masked; nothing else is touched."""
+        """Return a model's text with only whole secrets masked."""
         for secret in self._whole:
             text = text.replace(secret, MASK)
         return text
@@ -187,7 +187,7 @@ class Redaction(logging.Filter):
         return True
 
     def guard_logs(self) -> None:
-        """Stand at the loggers of the client and of the HTTP libraries under it."""
+        """Filter the loggers of the client and of the HTTP libraries under it."""
         if self:
             for name in _LOGGERS:
                 logging.getLogger(name).addFilter(self)
@@ -204,7 +204,7 @@ def _split(base_url: str) -> SplitResult:
         parts = urlsplit(base_url.strip())
         wrong = parts.scheme not in {"http", "https"} or not parts.hostname or parts.port == 0
     except ValueError as error:
-        # The library's sentence may quote the URL, and with it a password.
+        # The library's message may quote the URL, and with it a password.
         raise UsageError(f"The base URL cannot be read as a URL ({type(error).__name__}). {advice}") from None
     if wrong:
         raise UsageError(f"The base URL {_harmless(base_url)!r} names no server. {advice}")
@@ -217,7 +217,7 @@ def _split(base_url: str) -> SplitResult:
 
 
 def _harmless(url: str) -> str:
-    """A URL that could not be used, without what may be a secret in it."""
+    """Return an unusable URL without what may be secret in it."""
     return re.split(r"[?#]", url.rpartition("@")[2])[0][:80]
 
 
@@ -231,7 +231,7 @@ def _checked(key: str | None) -> str | None:
 
 
 def _forms(secret: str) -> Iterator[str]:
-    """The ways a secret may be written by a server: plain, in a URL, in base64, in JSON."""
+    """Yield the ways a server may write a secret: plain, in a URL, in base64, in JSON."""
     yield secret
     yield quote(secret, safe="")
     yield base64.b64encode(secret.encode()).decode()

@@ -1,7 +1,7 @@
-"""What a server's error means for the recorder: wait, try again, give up this request, or stop.
+"""Map a server's error to what the recorder should do: wait, retry, give up the request, or stop.
 
-The texts of servers go into reasons, shortened and without secrets. Errors of the client are never chained to ours: their
-messages hold what the server sent, word for word, and a traceback prints a chain.
+Servers' messages go into reasons, shortened and without secrets. The client's errors are never chained to ours: their messages
+quote the server word for word, and a traceback would print them.
 """
 
 from __future__ import annotations
@@ -29,18 +29,18 @@ _TOO_LONG = re.compile(
 _NO_MONEY = re.compile(
     r"insufficient[_ ](?:quota|balance|credits?|funds)|billing[_ ](?:hard[_ ]limit|not[_ ]active)", re.IGNORECASE
 )
-# What is the same in every request: a server that does not take one of these will never answer.
+# The same in every request: a server that rejects one of these will never answer.
 _SETTINGS = {"model", "temperature", "top_p", "n", "seed", "stop", "logprobs", "top_logprobs", "max_completion_tokens"}
 _PASSING = {408, 409, 421, 425}
 
 
 class Answer:
-    """An HTTP answer that is an error.
+    """An HTTP error.
 
     Args:
         status: its code.
-        headers: in any case.
-        body: the JSON value, or the text where it is none.
+        headers: of the response.
+        body: the JSON value, or the text if it is not JSON.
     """
 
     __slots__ = ("code", "headers", "message", "parameter", "status")
@@ -59,54 +59,54 @@ class Answer:
 
     @property
     def words(self) -> str:
-        """Everything it says."""
+        """Code and message."""
         return f"{self.code} {self.message}"
 
 
 def of_answer(answer: Answer, endpoint: Endpoint, model: str) -> BackendError:
-    """Return the error that an HTTP error is for the recorder.
+    """Return the recorder's error for an HTTP error.
 
     Args:
         answer: of the server.
-        endpoint: whose server it is.
-        model: that was asked for.
+        endpoint: of the server.
+        model: that was asked.
     """
-    said = endpoint.redaction.reason(answer.message)
-    said = said if said.endswith("...") else said.rstrip(".")
-    told = f"{endpoint.host} answered {answer.status}" + (f": {said}" if said else "")
+    message = endpoint.redaction.reason(answer.message)
+    message = message if message.endswith("...") else message.rstrip(".")
+    reason = f"{endpoint.host} answered {answer.status}" + (f": {message}" if message else "")
     status = answer.status
     if status == 402 or (status in {403, 429} and _NO_MONEY.search(answer.words)):
-        return Fatal(f"{told}. The account has no money or quota left; fill it up, then run the same command again.")
+        return Fatal(f"{reason}. The account has no money or quota left; fill it up, then run the same command again.")
     if status == 429:
-        return RateLimited(retry_after(answer.headers), told)
+        return RateLimited(retry_after(answer.headers), reason)
     if status >= 500 or status in _PASSING:
-        return Transient(told, retry_after(answer.headers))
+        return Transient(reason, retry_after(answer.headers))
     if status == 401:
-        return Fatal(f"{told}. Check the API key in the environment variable, and that it belongs to this server.")
+        return Fatal(f"{reason}. Check the API key in the environment variable, and that it belongs to this server.")
     if status in {400, 403, 422} and _POLICY.search(answer.words):
-        return Refused(told, "content_filter")
+        return Refused(reason, "content_filter")
     if status == 403:
-        return Fatal(f"{told}. The key may not use the model {model!r}, or not from here.")
+        return Fatal(f"{reason}. The key may not use the model {model!r}, or not from here.")
     if status == 404:
         return Fatal(
-            f"{told}. Check the model's name ({model!r}) and the base URL ({endpoint.url}), which usually ends in /v1."
+            f"{reason}. Check the model's name ({model!r}) and the base URL ({endpoint.url}), which usually ends in /v1."
         )
     if status in {400, 422} and answer.parameter in _SETTINGS and not _TOO_LONG.search(answer.words):
         return Fatal(
-            f"{told}. The server does not take the setting {answer.parameter!r} as it is; change it or leave it out."
+            f"{reason}. The server does not take the setting {answer.parameter!r} as it is; change it or leave it out."
         )
     if status in {400, 413, 422}:
-        return Refused(told)
-    return Fatal(f"{told}. Check the base URL ({endpoint.url}), which usually ends in /v1.")
+        return Refused(reason)
+    return Fatal(f"{reason}. Check the base URL ({endpoint.url}), which usually ends in /v1.")
 
 
 def of_error_in_reply(reply: Mapping[str, Any], endpoint: Endpoint, model: str) -> BackendError | None:
-    """Return the error that stands in the place of choices in a reply with status 200, as routers in front of servers send it.
+    """Return the error that routers send in place of choices with status 200; `None` if there is none.
 
     Args:
         reply: the JSON object.
-        endpoint: whose server it is.
-        model: that was asked for.
+        endpoint: of the server.
+        model: that was asked.
     """
     error = reply.get("error")
     if not error or reply.get("choices"):
@@ -117,12 +117,12 @@ def of_error_in_reply(reply: Mapping[str, Any], endpoint: Endpoint, model: str) 
 
 
 def retry_after(headers: Mapping[str, str], now: datetime | None = None) -> float | None:
-    """Return how many seconds a server asks us to wait; `None`: it does not say, or not so that it can be read.
+    """Return how many seconds a server asks to wait; `None` if it does not say, or not readably.
 
     Args:
         headers: `retry-after-ms`, or `retry-after` in seconds or as an HTTP date, which is read against the header `date`: the
             server's clock, not ours.
-        now: instead of our clock, where there is no `date`.
+        now: instead of our clock, if there is no `date`.
     """
     milliseconds = _number(headers.get("retry-after-ms"))
     if milliseconds is not None:

@@ -1,8 +1,7 @@
-"""Any endpoint that speaks OpenAI's chat completions, through the official client: OpenAI, vLLM, SGLang, Ollama, llama.cpp.
+"""Any endpoint with OpenAI's chat completions, through the official client: OpenAI, vLLM, SGLang, Ollama, llama.cpp.
 
-The client's own retries are off: the engine retries, and counts what it does. Every request is sent once, with two exceptions
-in which the server itself says what to change: it wants `max_completion_tokens` instead of `max_tokens` (reasoning models), or
-takes no `n` above 1. Both are remembered.
+The client's own retries are off: the engine retries and counts. Every request is sent once, except if the server says what to
+change: it wants `max_completion_tokens` instead of `max_tokens` (reasoning models), or takes no `n` above 1. Both are remembered.
 """
 
 from __future__ import annotations
@@ -10,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import re
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from importlib import import_module
 from types import ModuleType
@@ -58,17 +57,17 @@ def _ignore(_note: str) -> None:
 class OpenAICompatible:
     """A backend over HTTP.
 
-    Samples that are asked for together are asked for with `n`. With a seed each sample has its own, `seed + i`, and a request
-    takes one seed: then only the first of them is asked for.
+    Several samples are requested with `n`. With a seed, each sample has its own, `seed + i`, and a request takes one seed: then
+    only the first sample is requested.
 
     Args:
-        endpoint: where, and with which key.
-        timeout_s: seconds for one request in all, from its first byte to the last of the reply.
-        note: is told, once each, what the server does not do as asked.
+        endpoint: URL and key.
+        timeout_s: for one request, from its first byte to the last byte of the reply.
+        note: called once with each thing that the server does not do as asked.
 
     Raises:
         UsageError: the official client is not installed.
-        OutOfRangeError: the timeout is no positive number.
+        OutOfRangeError: the timeout is not a positive number.
     """
 
     name = "openai"
@@ -101,13 +100,13 @@ class OpenAICompatible:
             samples: their indices.
 
         Returns:
-            At least one completion, at most one per sample: those of the first samples.
+            Between one completion and one per sample, for the first samples.
 
         Raises:
-            RateLimited: the server asks for patience.
+            RateLimited: the server limits the rate.
             Transient: it may work next time: a timeout, a broken connection, a 5xx, a reply that cannot be read.
-            Refused: this request can never work.
-            Fatal: no request ever will.
+            Refused: this request will never work.
+            Fatal: no request will.
         """
         _check(request.decoding)
         while True:
@@ -116,9 +115,27 @@ class OpenAICompatible:
             answer = await self._send(self._body(request, asked, limit_name))
             if isinstance(answer, bytes):
                 return self._read(answer, request, len(asked))
-            # Each of the two adaptations changes what is sent, and can come only once per request.
+            # Each of the two adaptations changes what is sent, and happens at most once per request.
             if not self._adapts(answer, len(asked), limit_name):
                 raise of_answer(answer, self._endpoint, request.model)
+
+    async def chat(self, body: Mapping[str, Any], max_tokens: int) -> Mapping[str, Any]:
+        """Ask once with a body of one's own, and return the reply's JSON object.
+
+        Args:
+            body: without the limit on output tokens, which servers spell in two ways.
+            max_tokens: that limit.
+
+        Raises:
+            BackendError: as for `complete`.
+        """
+        while True:
+            limit_name = self._limit_name
+            answer = await self._send({**body, limit_name: max_tokens})
+            if isinstance(answer, bytes):
+                return self._parsed(answer, body["model"])
+            if not self._adapts(answer, 1, limit_name):
+                raise of_answer(answer, self._endpoint, body["model"])
 
     async def aclose(self) -> None:
         """Close the connections."""
@@ -126,14 +143,13 @@ class OpenAICompatible:
         self._endpoint.redaction.leave_logs()
 
     async def _send(self, body: dict[str, Any]) -> bytes | Answer:
-        """Send one request; the reply's bytes, or the HTTP error that came instead.
+        """Send one request; return the reply's bytes, or the HTTP error that came instead.
 
         Raises:
             Transient: neither came.
             Refused: the request cannot be written as JSON in UTF-8.
         """
-        import openai
-
+        openai: Any = _official_client()
         try:
             with self._clients.one() as client:
                 async with asyncio.timeout(self._timeout_s):
@@ -154,7 +170,7 @@ class OpenAICompatible:
         raise failure
 
     def _body(self, request: Request, samples: Sequence[int], limit_name: str) -> dict[str, Any]:
-        """What is sent; what is `None` is left out."""
+        """Return the body; what is `None` is left out."""
         decoding = request.decoding
         fields = {
             "temperature": decoding.temperature,
@@ -171,26 +187,30 @@ class OpenAICompatible:
         return {"model": request.model, "messages": messages} | sent | dict(decoding.extra_body)
 
     def _adapts(self, answer: Answer, asked: int, limit_name: str) -> bool:
-        """Whether the server said what to change, and it can be changed: then ask again."""
+        """Return whether the server said what to change, and adapt: then ask again."""
         if answer.status not in {400, 422}:
             return False
         if limit_name == "max_tokens" and "max_completion_tokens" in answer.message:
-            # Other requests may have learned it while this one was under way.
+            # Other requests may have learned it in the meantime.
             self._limit_name = "max_completion_tokens"
             return True
         if asked > 1 and (answer.parameter == "n" or _ONLY_ONE.search(answer.message)):
             self._takes_n = False
-            self._say("The server refuses n above 1: each sample is asked for in a request of its own.")
+            self._say("The server refuses n above 1: each sample is asked for in its own request.")
             return True
         return False
 
     def _read(self, content: bytes, request: Request, asked: int) -> list[Completion]:
-        reply = replies.parse(content)
-        if error := of_error_in_reply(reply, self._endpoint, request.model):
-            raise error
+        reply = self._parsed(content, request.model)
         reading = replies.read(reply, asked, request.decoding.logprobs, self._endpoint.redaction.reply)
         self._say(*reading.notes)
         return list(reading.completions)
+
+    def _parsed(self, content: bytes, model: str) -> Mapping[str, Any]:
+        reply = replies.parse(content)
+        if error := of_error_in_reply(reply, self._endpoint, model):
+            raise error
+        return reply
 
     def _say(self, *notes: str) -> None:
         for note in notes:
@@ -246,8 +266,8 @@ class _Clients:
 
 
 def _check(decoding: Decoding) -> None:
-    if taken := sorted(_SETTINGS & decoding.extra_body.keys()):
-        raise Fatal(f"The extra body holds {taken[0]!r}, which the recorder sets itself; leave it out there.")
+    if reserved := sorted(_SETTINGS & decoding.extra_body.keys()):
+        raise Fatal(f"The extra body holds {reserved[0]!r}, which the recorder sets itself; leave it out there.")
 
 
 def _official_client() -> ModuleType:
@@ -255,7 +275,7 @@ def _official_client() -> ModuleType:
         import openai
     except ModuleNotFoundError as error:
         raise UsageError(
-            "Recording from an OpenAI-compatible endpoint needs the package openai, which is not installed: "
+            "Asking an OpenAI-compatible endpoint needs the package openai, which is not installed: "
             "pip install 'feval[record]'."
         ) from error
     return openai

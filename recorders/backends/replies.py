@@ -1,7 +1,7 @@
-"""From the bytes of a chat completion to `Completion`s: what a server said is checked field by field, never trusted.
+"""From the bytes of a chat completion to `Completion`s: every field is checked, nothing is trusted.
 
-The official client builds its objects from replies without checking them, and servers that call themselves compatible leave
-fields out, add others and invent words. So the client sends and receives; the reply is read here.
+The official client builds its objects from replies without checking them, and compatible servers leave fields out, add others and
+invent values. So the client only sends and receives; the reply is read here.
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ import orjson
 
 from feval.cards.schema import FINISH_REASONS
 from recorders.errors import Transient
-from recorders.request import Completion
+from recorders.request import Completion, note_on_number
 
 __all__ = ["Reading", "choices_of", "parse", "read"]
 
 _SURROGATES = re.compile("[\ud800-\udfff]")
 _SPLIT = (
     "The server counts the output tokens of all choices of a reply together: they are split by length of text, and only the sum "
-    "is exact. Ask for one sample per request (--samples-per-request 1) to have exact counts."
+    "is exact. Ask for one sample per request (--samples-per-request 1) to get exact counts."
 )
-_SPLIT_EVENLY = " Hidden reasoning is split evenly, as no text shows whose it is."
+_SPLIT_EVENLY = " Hidden reasoning is split evenly, since no text shows whose it is."
 _VERY_UNLIKELY = -9999.0  # OpenAI's stand-in for a log-probability of minus infinity
 _HIGHEST = 0.01  # rounding on a GPU takes certain tokens a little above 0
 _MOST_TOKENS = 2**31
@@ -38,11 +38,11 @@ _USAGE_DETAILS = ("completion_tokens_details", "output_tokens_details")
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """What a reply says.
+    """A parsed reply.
 
     Attributes:
         completions: at most as many as were asked for.
-        notes: sentences on what the server did not do as asked, the same for every such reply.
+        notes: sentences about what the server did not do as asked, the same for every such reply.
     """
 
     completions: tuple[Completion, ...]
@@ -56,14 +56,14 @@ def parse(content: bytes) -> Mapping[str, Any]:
         content: the body.
 
     Raises:
-        Transient: it is no JSON object: cut short, or a page of something in between.
+        Transient: not a JSON object: cut short, or a page of something in between.
     """
     try:
         value = orjson.loads(content)
     except orjson.JSONDecodeError:
         value = _parse_leniently(content)
     if not isinstance(value, dict):
-        raise Transient(f"the reply is JSON but no object (a {type(value).__name__})")
+        raise Transient(f"the reply is JSON, but not an object (a {type(value).__name__})")
     return value
 
 
@@ -72,7 +72,7 @@ def _parse_leniently(content: bytes) -> Any:
     try:
         return json.loads(content)
     except (ValueError, RecursionError) as error:
-        raise Transient(f"the reply is no valid JSON ({len(content):,} bytes, perhaps cut short)") from error
+        raise Transient(f"the reply is not valid JSON ({len(content):,} bytes, perhaps cut short)") from error
 
 
 def read(reply: Mapping[str, Any], asked: int, top: int | None, clean: Callable[[str], str]) -> Reading:
@@ -81,11 +81,11 @@ def read(reply: Mapping[str, Any], asked: int, top: int | None, clean: Callable[
     Args:
         reply: of `parse`.
         asked: how many choices were asked for.
-        top: how many log-probabilities per token were asked for; `None`: none.
-        clean: applied to every text of the server, to take secrets out of it.
+        top: how many log-probabilities per token were asked for; `None` for none.
+        clean: applied to every text of the server, to remove secrets.
 
     Raises:
-        Transient: there is not one choice in it that can be read.
+        Transient: no choice in it can be read.
     """
     choices = choices_of(reply)
     if not choices:
@@ -114,17 +114,9 @@ def read(reply: Mapping[str, Any], asked: int, top: int | None, clean: Callable[
         )
         for number, (choice, text) in enumerate(zip(choices, texts, strict=True))
     )
-    if len(completions) != asked:
-        notes.append(_wrong_number(len(completions), asked))
+    if note := note_on_number(len(completions), asked):
+        notes.append(note)
     return Reading(completions[:asked], tuple(dict.fromkeys(notes)))
-
-
-def _wrong_number(found: int, asked: int) -> str:
-    if found > asked:
-        return "The server sent more choices than were asked for; those beyond are dropped, and were perhaps paid for."
-    if found == 1:
-        return "The server ignores n: one choice came back where several were asked for. The rest is asked for again."
-    return "The server sent fewer choices than were asked for. The rest is asked for again."
 
 
 def choices_of(reply: Mapping[str, Any]) -> list[Mapping[str, Any]]:
@@ -147,8 +139,8 @@ def _finish_reason(word: object, refused: bool, notes: list[str]) -> str:
         return "content_filter"
     if isinstance(word, str) and word in FINISH_REASONS:
         return word
-    said = "no finish reason" if word is None else "a finish reason that is none of OpenAI's words"
-    notes.append(f"The server states {said}: recorded as unknown.")
+    stated = "no finish reason" if word is None else "a finish reason that OpenAI does not have"
+    notes.append(f"The server states {stated}: recorded as unknown.")
     return "unknown"
 
 
@@ -160,7 +152,7 @@ class _Texts:
 
     @classmethod
     def of(cls, message: Mapping[str, Any], notes: list[str], clean: Callable[[str], str]) -> _Texts:
-        """Read a message: its content, the reasoning some servers give apart, a refusal."""
+        """Read a message: its content, reasoning that some servers send separately, a refusal."""
         content, thoughts = _content(message.get("content"))
         apart = (message.get(name) for name in _REASONING_FIELDS)
         reasoning = next(filter(_is_text, apart), thoughts or _details(message.get("reasoning_details")))
@@ -171,7 +163,7 @@ class _Texts:
 
 
 def _content(content: object) -> tuple[str, str | None]:
-    """The text and the thoughts of a message's content, which is a string, nothing, or a list of parts."""
+    """Return the text and the thoughts of a message's content, which is a string, nothing, or a list of parts."""
     if isinstance(content, str):
         return content, None
     parts = [part for part in content if isinstance(part, dict)] if isinstance(content, list) else []
@@ -181,7 +173,7 @@ def _content(content: object) -> tuple[str, str | None]:
 
 
 def _thought(part: Mapping[str, Any]) -> str:
-    """What a part thinks: of type `thinking` (Mistral, Anthropic) or `reasoning`, or marked `thought` (Gemini)."""
+    """Return a part's thoughts: of type `thinking` (Mistral, Anthropic) or `reasoning`, or marked `thought` (Gemini)."""
     if part.get("thought") is True:
         return _part(part, "text")
     kind = part.get("type")
@@ -189,13 +181,13 @@ def _thought(part: Mapping[str, Any]) -> str:
 
 
 def _details(details: object) -> str | None:
-    """The texts and summaries in OpenRouter's list of reasoning details; encrypted ones say nothing."""
+    """Return the texts and summaries in OpenRouter's list of reasoning details; encrypted ones have none."""
     parts = [part for part in details if isinstance(part, dict)] if isinstance(details, list) else []
     return "".join(_part(part, "text") or _part(part, "summary") for part in parts) or None
 
 
 def _part(part: Mapping[str, Any], name: str) -> str:
-    """The text of a part, which some servers cut into parts again, once."""
+    """Return the text of a part, which some servers nest one level deeper."""
     value = part.get(name)
     if isinstance(value, list):
         value = "".join(str(inner.get("text") or "") for inner in value if isinstance(inner, dict))
@@ -207,7 +199,7 @@ def _is_text(value: object) -> TypeGuard[str]:
 
 
 def _storable(text: str, notes: list[str], clean: Callable[[str], str]) -> str:
-    """A text that UTF-8 can hold, without secrets."""
+    """Return a text that UTF-8 can hold, without secrets."""
     if not text.isascii() and _SURROGATES.search(text):
         notes.append("A reply held halves of surrogate pairs, which no file can hold: they are recorded as U+FFFD.")
         text = _SURROGATES.sub("\ufffd", text)
@@ -227,7 +219,7 @@ class _Logprobs:
 
     @classmethod
     def of(cls, logprobs: object, top: int | None, notes: list[str]) -> _Logprobs:
-        """Read a choice's log-probabilities; without `top` nobody asked for them."""
+        """Read a choice's log-probabilities; without `top` they were not asked for."""
         if top is None:
             return cls()
         tokens = logprobs.get("content") if isinstance(logprobs, dict) else None
@@ -246,7 +238,7 @@ class _Logprobs:
 
 
 def _confidence(alternatives: object, top: int) -> float | None:
-    """Minus the mean log-probability of the top k.
+    """Return minus the mean log-probability of the top k.
 
     Source: Fu et al. 2025, "Deep Think with Confidence", section 2.2, eq. (2), https://arxiv.org/abs/2508.15260.
     """
@@ -254,7 +246,7 @@ def _confidence(alternatives: object, top: int) -> float | None:
         return None
     values = [_logprob(entry.get("logprob")) if isinstance(entry, dict) else None for entry in alternatives]
     numbers = sorted((value for value in values if value is not None), reverse=True)[:top]
-    # Servers may send the sampled token beside the k likeliest, and fewer than k where only few can follow.
+    # Servers may send the sampled token in addition to the top k, and fewer than k if only few can follow.
     return -math.fsum(numbers) / len(numbers) if numbers and len(numbers) >= min(top, len(values)) else None
 
 
@@ -297,9 +289,9 @@ def _thoughts_apart(
     reasoning: int | None,
     cached: int | None,
 ) -> int | None:
-    """Reasoning tokens that are not among the completion's: Gemini's own count, or what the total holds beside the others.
+    """Return reasoning tokens that are not among the completion's: Gemini's own count, or the rest of the total.
 
-    Gemini's OpenAI-compatible door states no count of thoughts at all; only its total holds them.
+    Gemini's OpenAI-compatible endpoint states no count of thoughts; only its total includes them.
     """
     total = _count(usage, "total_tokens")
     inside = prompt is not None and output is not None and total == prompt + output
@@ -326,7 +318,7 @@ def _is_count(value: object) -> TypeGuard[int]:
 def _shares(
     usage: _Usage, texts: Sequence[_Texts], logprobs: Sequence[_Logprobs], notes: list[str]
 ) -> tuple[list[int | None], list[int | None], bool]:
-    """The output and reasoning tokens of each choice, and whether they are shares: a server counts all choices together."""
+    """Return the output and reasoning tokens of each choice, and whether they are shares of the server's total."""
     if len(texts) == 1:
         return [usage.output], [usage.reasoning], False
     if usage.output is None:
@@ -334,7 +326,7 @@ def _shares(
     answers = [len(text.answer.encode()) for text in texts]
     thoughts = [len((text.reasoning or "").encode()) for text in texts]
     hidden = min(usage.reasoning or 0, usage.output)
-    # Nothing is known of what each choice thought in hiding, and its visible text says nothing about it.
+    # Nothing is known of the hidden thoughts of each choice, and its visible text says nothing about them.
     reasoning = _split(hidden, thoughts)
     counted = [len(values.sampled) for values in logprobs if values.sampled is not None]
     is_exact = len(counted) == len(texts) and sum(counted) == usage.output
@@ -351,7 +343,7 @@ def _shares(
 
 
 def _split(total: int, weights: Sequence[int]) -> list[int]:
-    """Split a total by weights into whole numbers that add up to it: largest remainders, the first of equal ones."""
+    """Split a total by weights into integers that add up to it: largest remainders, the first of equal ones."""
     weights = weights if any(weights) else [1] * len(weights)
     whole, rest = zip(*(divmod(total * weight, sum(weights)) for weight in weights), strict=True)
     most = sorted(range(len(weights)), key=lambda number: -rest[number])[: total - sum(whole)]

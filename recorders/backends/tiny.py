@@ -1,4 +1,4 @@
-"""The models that come with feval, as a backend: real samples without a network, a key or anything but NumPy."""
+"""The models that come with feval, as a backend: real samples with nothing but NumPy."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from recorders.tiny.tokenizer import END, SPECIAL
 
 __all__ = ["Tiny"]
 
-_ALONE = "The tiny models read the last user message alone: the other messages of the prompt were recorded, but have no effect."
+_ALONE = "The tiny models read only the last user message: the other messages of the prompt were recorded, but have no effect."
 
 
 def _ignore(_note: str) -> None:
@@ -31,10 +31,10 @@ class Tiny:
     """A backend that samples from the model that a request names, such as "feval/tiny-45k".
 
     Sample i is the model's sample number `seed + i` (without a seed, number i): a pure function of model, question, decoding and
-    that number, whatever it is drawn together with.
+    that number.
 
     Args:
-        note: is told, once, what of a request has no effect.
+        note: called once if part of a request has no effect.
     """
 
     name = "tiny"
@@ -58,8 +58,8 @@ class Tiny:
             One completion per sample.
 
         Raises:
-            Refused: the question is too long for the model, or there is none.
-            Fatal: no such model, or a decoding it cannot do.
+            Refused: the question is too long for the model, or missing.
+            Fatal: no such model, or an unsupported decoding.
         """
         if len(request.messages) > 1 and not self._noted:
             self._noted = True
@@ -72,7 +72,6 @@ class Tiny:
 
 
 def _drawn(request: Request, samples: Sequence[int]) -> list[Completion]:
-
     questions = [message.content for message in request.messages if message.role == "user"]
     if not questions:
         raise Refused("the prompt has no user message, which is what a tiny model reads")
@@ -90,7 +89,7 @@ def _drawn(request: Request, samples: Sequence[int]) -> list[Completion]:
 
 
 def _shared(request: Request) -> Callable[[npt.NDArray[np.int64], int], npt.NDArray[np.float64]] | None:
-    """The noise that other LLMs share, where the request asks for it."""
+    """Return the noise that other LLMs share, if the request asks for it."""
     if request.decoding.noise_seed is None:
         return None
     return partial(
@@ -100,31 +99,29 @@ def _shared(request: Request) -> Callable[[npt.NDArray[np.int64], int], npt.NDAr
 
 @cache
 def _noise() -> TokenNoise:
-    """The tiny models read and write ASCII in tokens that are spelled as they read; the last special one ends an answer."""
+    """Return the noise of their vocabulary: ASCII, spelled as it reads; the last special token ends an answer."""
     vocabulary = tiny.tokenizer().vocabulary
     special = tuple(range(len(SPECIAL)))
     return TokenNoise(token_texts(vocabulary, special, [END]))
 
 
 def _decoding(request: Request, model: tiny.TinyModel) -> tiny.Decoding:
-
-    asked = request.decoding
-    if unknown := sorted(asked.extra_body.keys() - {"stream"}):
+    decoding = request.decoding
+    if unknown := sorted(decoding.extra_body.keys() - {"stream"}):
         raise Fatal(f"The tiny models know no extra setting {unknown[0]!r}, only 'stream'; leave it out.")
-    if asked.seed is not None and asked.seed < 0:
-        raise Fatal(f"The seed is {asked.seed}; the tiny models take 0 or more.")
-    stream = asked.extra_body.get("stream")
+    if decoding.seed is not None and decoding.seed < 0:
+        raise Fatal(f"The seed is {decoding.seed}; the tiny models take 0 or more.")
+    stream = decoding.extra_body.get("stream")
     return tiny.Decoding(
-        temperature=1.0 if asked.temperature is None else asked.temperature,
-        top_p=1.0 if asked.top_p is None else asked.top_p,
-        max_tokens=model.shape.context if asked.max_tokens is None else asked.max_tokens,
+        temperature=1.0 if decoding.temperature is None else decoding.temperature,
+        top_p=1.0 if decoding.top_p is None else decoding.top_p,
+        max_tokens=model.shape.context if decoding.max_tokens is None else decoding.max_tokens,
         stream=None if stream is None else str(stream),
-        top_logprobs=asked.logprobs or 0,
+        top_logprobs=decoding.logprobs or 0,
     )
 
 
 def _completion(answer: tiny.Completion, request: Request) -> Completion:
-
     decoding = request.decoding
     count, text = tiny.stopped(answer, decoding.stop)
     completion = Completion(

@@ -1,7 +1,7 @@
-"""A Hugging Face model in this process, as a backend (torch and transformers; a GPU where there is one).
+"""A Hugging Face model in this process, as a backend (torch and transformers; a GPU if there is one).
 
-`generate` draws from one random stream for a whole batch. Here every sample has its own, so that it can be drawn again alone,
-and log-probabilities are taken while drawing: the logits of 40 CoTs of 2,000 tokens over 150,000 words would take 48 GB.
+`generate` draws a whole batch from one random stream. Here every sample has its own, so that it can be drawn again alone, and
+log-probabilities are collected while drawing: the logits of 40 CoTs of 2,000 tokens over 150,000 words would take 48 GB.
 """
 
 from __future__ import annotations
@@ -11,20 +11,21 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
 
 from feval.answers.thoughts import mark_tokens
 from feval.errors import OutOfRangeError, SourceError, UsageError
+from recorders.backends.torch_libraries import TorchLibraries, torch_libraries
 from recorders.errors import Fatal, Refused, Transient
 from recorders.request import Completion, Decoding, Message, Request
 from recorders.shared_noise import TokenNoise, question_noise, token_texts
 
-if TYPE_CHECKING:
-    import numpy as np
-    import numpy.typing as npt
-    import torch
-
 __all__ = ["TransformersLocal", "decoded"]
+
+Tensor = Any  # torch is optional
 
 _NO_TEMPLATE = "The model has no chat template: the messages were joined with blank lines and continued as text."
 
@@ -37,8 +38,8 @@ class TransformersLocal:
     """A backend that samples from a model on disk or in the Hugging Face cache.
 
     Sample i is drawn from a random stream of its own, seeded with `seed + i` (without a seed, with i). Temperature and top-p are
-    applied as the request says (by default 1 and none); what else `generation_config.json` says about sampling is not followed,
-    so that the decoding that is recorded is the one that was used. Log-probabilities are the model's own, before temperature
+    applied as the request says (by default 1 and none); other sampling settings of `generation_config.json` are ignored, so that
+    the recorded decoding is the one that was used. Log-probabilities are the model's own, before temperature
     and top-p. Code from model repositories is never run, and weights are read from safetensors only.
 
     Args:
@@ -46,8 +47,8 @@ class TransformersLocal:
         device: such as "cuda"; `None`: a GPU where there is one.
         dtype: such as "bfloat16"; `None`: as the weights are.
         batch: most samples drawn together.
-        local_files_only: whether nothing may be downloaded.
-        note: is told, once, what is unusual.
+        local_files_only: whether downloads are forbidden.
+        note: called once with anything unusual.
 
     Raises:
         UsageError: torch or transformers is not installed.
@@ -71,7 +72,8 @@ class TransformersLocal:
     ) -> None:
         if batch < 1:
             raise OutOfRangeError(f"Samples were to be drawn in batches of {batch}; the smallest batch is 1.")
-        self._model, self._tokenizer = _loaded(model, device, dtype, local_files_only)
+        self._libraries = torch_libraries("Sampling from a local model")
+        self._model, self._tokenizer = _load(self._libraries, model, device, dtype, local_files_only)
         added = self._tokenizer.get_added_vocab()
         self._marks = {int(added[token]): token for token in mark_tokens(added)}
         self._batch = batch
@@ -81,7 +83,7 @@ class TransformersLocal:
         self._thread = ThreadPoolExecutor(1, "transformers")
 
     async def complete(self, request: Request, samples: Sequence[int]) -> list[Completion]:
-        """Draw samples; the model is not asked which one it is: `request.model` only names it.
+        """Draw samples; `request.model` is only a name.
 
         Args:
             request: the messages go through the model's chat template.
@@ -92,7 +94,7 @@ class TransformersLocal:
 
         Raises:
             Refused: the prompt leaves no room for an answer.
-            Fatal: a decoding that cannot be done.
+            Fatal: a decoding that is not supported.
             Transient: the device ran out of memory.
         """
         return await asyncio.get_running_loop().run_in_executor(self._thread, self._drawn, request, samples)
@@ -102,8 +104,7 @@ class TransformersLocal:
         self._thread.shutdown(wait=False, cancel_futures=True)
 
     def _drawn(self, request: Request, samples: Sequence[int]) -> list[Completion]:
-        import torch
-
+        torch = self._libraries.torch
         _check(request.decoding)
         prompt = self._prompt(request.messages)
         room = self._room(len(prompt), request.decoding.max_tokens)
@@ -117,7 +118,7 @@ class TransformersLocal:
             ) from error
 
     def _prompt(self, messages: Sequence[Message]) -> list[int]:
-        """The tokens that the model continues."""
+        """Return the tokens that the model continues."""
         if self._tokenizer.chat_template is None:
             if not self._noted:
                 self._noted = True
@@ -141,21 +142,19 @@ class TransformersLocal:
 
     def _together(self, request: Request, prompt: list[int], room: int, samples: Sequence[int]) -> list[Completion]:
         """Draw one batch."""
-        import torch
-        from transformers import LogitsProcessorList, StoppingCriteriaList
-
+        torch, transformers = self._libraries
         decoding = request.decoding
         first = decoding.seed or 0
         noise = self._noise(request, samples) if decoding.noise_seed is not None else None
-        draw = _Draw(decoding, [first + sample for sample in samples], self._model.device, noise)
+        draw = _Draw(decoding, [first + sample for sample in samples], self._model.device, torch, noise)
         inputs = torch.tensor([prompt] * len(samples), device=self._model.device)
         with torch.inference_mode():
             output = self._model.generate(
                 inputs,
                 attention_mask=torch.ones_like(inputs),
                 generation_config=self._settings(room),
-                logits_processor=LogitsProcessorList([draw]),
-                stopping_criteria=StoppingCriteriaList([self._stopper(len(prompt), decoding.stop)]),
+                logits_processor=transformers.LogitsProcessorList([draw]),
+                stopping_criteria=transformers.StoppingCriteriaList([self._stopper(len(prompt), decoding.stop)]),
             )
         rows = output[:, len(prompt) :].tolist()
         ends = _ends(self._model.generation_config.eos_token_id)
@@ -165,14 +164,14 @@ class TransformersLocal:
         ]
 
     def _noise(self, request: Request, samples: Sequence[int]) -> Callable[[int], npt.NDArray[np.float64]]:
-        """Gives the noise [samples, vocabulary] of a position, which other LLMs share."""
+        """Return what gives the noise [samples, vocabulary] of a position, which other LLMs share."""
         if self._shared is None:
             self._shared = TokenNoise(self.vocabulary())
         start = question_noise(request.decoding.noise_seed or 0, request.dataset, request.question_id)
         return partial(self._shared.exponentials, start, samples)
 
     def vocabulary(self) -> list[str]:
-        """What every token says, in the order of their numbers: what `recorders.shared_noise.shared_tokens` compares."""
+        """Return the text of every token, by number: what `recorders.shared_noise.shared_tokens` compares."""
         size = int(self._model.config.get_text_config().vocab_size)
         known = self._tokenizer.convert_ids_to_tokens(range(min(size, len(self._tokenizer))))
         spelled = [f"<unused {n}>" if token is None else token for n, token in enumerate(known)]
@@ -185,14 +184,13 @@ class TransformersLocal:
         )
         return token_texts(spelled, [*self._tokenizer.all_special_ids, *unused], ends)
 
-    def _stopper(self, prompt: int, stops: Sequence[str]) -> Callable[[torch.Tensor, object], torch.Tensor]:
-        """Tells which rows hold a stop text; transformers' own criterion cannot do that with every tokenizer."""
-        import torch
-
+    def _stopper(self, prompt: int, stops: Sequence[str]) -> Callable[[Tensor, object], Tensor]:
+        """Return a criterion for rows that hold a stop text; transformers' own does not work with every tokenizer."""
+        torch = self._libraries.torch
         # A character may take up to four tokens of one byte each.
         tail = 4 * max(map(len, stops), default=0) + 4
 
-        def stopped(tokens: torch.Tensor, _scores: object, **_others: object) -> torch.Tensor:
+        def stopped(tokens: Tensor, _scores: object, **_others: object) -> Tensor:
             rows = tokens[:, max(prompt, tokens.shape[1] - tail) :].tolist() if stops else [[]] * len(tokens)
             texts = [self._tokenizer.decode(row, skip_special_tokens=True) if row else "" for row in rows]
             return torch.tensor([any(stop in text for stop in stops) for text in texts], device=tokens.device)
@@ -200,14 +198,11 @@ class TransformersLocal:
         return stopped
 
     def _settings(self, room: int) -> Any:
-        """Nothing but length, ends and padding: drawing is `_Draw`'s."""
-        from transformers import GenerationConfig
-
+        """Return length, ends and padding; `_Draw` does the drawing."""
         own = self._model.generation_config
         ends = sorted(_ends(own.eos_token_id))
         padding = own.pad_token_id if own.pad_token_id is not None else (ends[0] if ends else 0)
-        untyped: Any = GenerationConfig
-        return untyped(
+        return self._libraries.transformers.GenerationConfig(
             do_sample=False,
             max_new_tokens=room,
             eos_token_id=ends or None,
@@ -245,10 +240,10 @@ class TransformersLocal:
 
 
 def decoded(tokens: Sequence[int], marks: Mapping[int, str], decode: Callable[..., str]) -> str:
-    """Return what tokens say. Special ones are left out, but not those that tell thoughts from the reply.
+    """Return the text of tokens, without special ones except those that separate thoughts from the reply.
 
     Args:
-        tokens: their numbers.
+        tokens: token numbers.
         marks: number -> text of the special tokens that are kept.
         decode: the tokenizer's.
     """
@@ -275,6 +270,7 @@ class _Draw:
         decoding: temperature, top-p and how many log-probabilities to keep.
         seeds: one per row.
         device: of the generators.
+        torch: the package.
         noise: gives the exponential random numbers [rows, vocabulary] of a position, instead of the generators.
     """
 
@@ -282,23 +278,20 @@ class _Draw:
         self,
         decoding: Decoding,
         seeds: Sequence[int],
-        device: torch.device,
+        device: Any,
+        torch: Any,
         noise: Callable[[int], npt.NDArray[np.float64]] | None = None,
     ) -> None:
-        import torch
-
-        self._noise, self._position = noise, 0
-
+        self._torch, self._noise, self._position = torch, noise, 0
         self._temperature = 1.0 if decoding.temperature is None else decoding.temperature
         self._top_p = 1.0 if decoding.top_p is None else decoding.top_p
         self._top = decoding.logprobs
         self._generators = [torch.Generator(device).manual_seed(seed) for seed in seeds]
-        self._steps: list[tuple[torch.Tensor, torch.Tensor]] = []
+        self._steps: list[tuple[Tensor, Tensor]] = []
 
-    def __call__(self, _tokens: torch.Tensor, logits: torch.Tensor) -> torch.Tensor:
+    def __call__(self, _tokens: Tensor, logits: Tensor) -> Tensor:
         """Draw one token per row; `logits` are [rows, vocabulary]."""
-        import torch
-
+        torch = self._torch
         logprobs = torch.log_softmax(logits.float(), dim=-1)
         chosen = logprobs.argmax(dim=-1) if self._temperature == 0 else self._race(logprobs)
         if self._top is not None:
@@ -307,12 +300,11 @@ class _Draw:
             self._steps.append((sampled, -likeliest.mean(dim=-1)))
         return torch.full_like(logits, float("-inf")).scatter_(1, chosen[:, None], 0.0)
 
-    def _race(self, logprobs: torch.Tensor) -> torch.Tensor:
-        import torch
-
-        # Noise that is shared decides between LLMs, so it is not rounded; the CPU's and the GPU's float64 agree.
+    def _race(self, logprobs: Tensor) -> Tensor:
+        torch = self._torch
+        # Shared noise decides between LLMs, so it is not rounded; float64 agrees between CPU and GPU.
         wide = logprobs.double() if self._noise is not None else logprobs
-        # Next to temperature 0 the quotients overflow; from the largest on, that is what they should do.
+        # Close to temperature 0 the quotients overflow, as they should.
         shares = torch.softmax((wide - wide.amax(dim=-1, keepdim=True)) / self._temperature, dim=-1)
         if self._top_p < 1:
             # Of equal shares the lower number stays first, on every device.
@@ -321,10 +313,9 @@ class _Draw:
             shares = shares.masked_fill(outside.gather(1, order.argsort(dim=-1)), 0.0)
         return (shares / self._times(shares)).argmax(dim=-1)
 
-    def _times(self, shares: torch.Tensor) -> torch.Tensor:
-        """The exponential random numbers of the next position."""
-        import torch
-
+    def _times(self, shares: Tensor) -> Tensor:
+        """Return the exponential random numbers of the next position."""
+        torch = self._torch
         if self._noise is not None:
             noise = self._noise(self._position)
             self._position += 1
@@ -333,26 +324,21 @@ class _Draw:
         return torch.stack(drawn)
 
     def of(self, row: int) -> _Sampled:
-        """The log-probabilities and confidences of a row, token by token, padding included."""
+        """Return the log-probabilities and confidences of a row, token by token, padding included."""
         return [float(sampled[row]) for sampled, _ in self._steps], [float(value[row]) for _, value in self._steps]
 
 
-def _loaded(model: str, device: str | None, dtype: str | None, local_files_only: bool) -> tuple[Any, Any]:
-    try:
-        import torch
-        from transformers import AutoModelForCausalLM, AutoTokenizer
-    except ModuleNotFoundError as error:
-        raise UsageError(
-            f"Sampling from a local model needs torch and transformers; {error.name!r} is not installed: "
-            "pip install torch transformers."
-        ) from error
+def _load(
+    libraries: TorchLibraries, model: str, device: str | None, dtype: str | None, local_files_only: bool
+) -> tuple[Any, Any]:
+    torch, transformers = libraries
     if dtype is not None and not isinstance(getattr(torch, dtype, None), torch.dtype):
         raise UsageError(f"There is no number type {dtype!r} in torch; use one such as bfloat16, float16 or float32.")
     place = device or ("cuda" if torch.cuda.is_available() else "cpu")
     settings: dict[str, Any] = {"local_files_only": local_files_only, "trust_remote_code": False}
     try:
-        tokenizer = AutoTokenizer.from_pretrained(model, **settings)
-        loaded: Any = AutoModelForCausalLM.from_pretrained(
+        tokenizer = transformers.AutoTokenizer.from_pretrained(model, **settings)
+        loaded: Any = transformers.AutoModelForCausalLM.from_pretrained(
             model, use_safetensors=True, dtype=dtype or "auto", **settings
         )
         return loaded.to(place).eval(), tokenizer
@@ -377,5 +363,5 @@ def _ends(tokens: int | list[int] | None) -> set[int]:
 
 
 def _until_end(tokens: list[int], ends: set[int]) -> list[int]:
-    """A row up to its end token, which was drawn and is billed; padding follows it."""
+    """Return a row up to its end token, which was drawn and is billed; padding follows it."""
     return next((tokens[: place + 1] for place, token in enumerate(tokens) if token in ends), tokens)

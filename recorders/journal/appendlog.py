@@ -1,8 +1,11 @@
-"""A file of lines that only grows, in a folder locked for one process: what journals are made of.
+"""An append-only file of checksummed lines in a folder locked by one process: the base of both journals.
 
-One JSON object per line, UTF-8. The first line says, in a field that the kind of journal names, what the file is of. Every line
-ends with the CRC-32 of what stands before it, so that damage is seen. A kill leaves at most one line without its end, which is
-cut off when the file is opened again; a line that is damaged otherwise is an error that names it.
+One JSON object per line, UTF-8. The first line identifies what is journalled, in a field that each kind of journal names. Every
+line ends with the CRC-32 of the bytes before it, so damage is detected. A kill leaves at most one unterminated line, which is cut
+off when the file is opened again; any other damage is an error that names the line.
+
+Lines are written and synced in groups: journals collect lines, and `commit` writes them all and returns once they are on disk.
+Only then do they count.
 """
 
 from __future__ import annotations
@@ -10,12 +13,14 @@ from __future__ import annotations
 import errno
 import fcntl
 import os
+import threading
 import zlib
-from collections.abc import Callable, Iterator, Mapping
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
-from typing import Any, ClassVar, NamedTuple, Self
+from typing import Any, ClassVar, Generic, NamedTuple, Self, TypeVar
 
 import orjson
 
@@ -26,41 +31,47 @@ from recorders.errors import JournalError, LockedJournalError
 __all__ = ["VERSION", "AppendLog", "Line", "clean", "difference", "line"]
 
 VERSION = 1
+
+Record = TypeVar("Record")
+Key = TypeVar("Key")
+
 _LOCK = "lock"
 _CRC_BYTES = len(b',"crc":"00000000"}\n')
 
 
 class Line(NamedTuple):
-    """One line: its number from 1, the bytes before it, and the bytes it is, with their end."""
+    """One line: its number (from 1), the bytes before it, and its own bytes with the line end."""
 
     number: int
     offset: int
     data: bytes
 
 
-class AppendLog:
+class AppendLog(ABC, Generic[Record, Key]):
     """The file in one folder, locked for this process; a context manager that closes it. Each kind of journal is a subclass.
 
+    Lines may be collected and committed from different threads; two commits wait for each other.
+
     Args:
-        folder: where it lies.
+        folder: where the file is.
 
     Attributes:
-        folder: where it lies.
-        path: of the file.
-        existed: whether there was one before.
+        folder: where the file is.
+        path: the file.
+        existed: whether the file was there before.
         recovered: a sentence if a torn last line was cut off; `None` otherwise.
     """
 
     NAME: ClassVar[str]
-    """Of the file."""
+    """File name."""
     HEADER: ClassVar[str]
-    """The field of the first line that says what the file is of."""
+    """Field of the first line that identifies what is journalled."""
     WORKER: ClassVar[str]
     """Who writes such files, for messages."""
     ELSEWHERE: ClassVar[str]
-    """What to do to leave a file alone, for messages."""
+    """How to leave an existing file alone, for messages."""
     ANEW: ClassVar[str]
-    """What to do to begin anew, for messages."""
+    """How to start over, for messages."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -70,6 +81,10 @@ class AppendLog:
         self._failed: str | None = None
         self._size = 0
         self._file = self._lock = -1
+        self._pending: list[bytes] = []
+        self._uncounted: list[Record] = []
+        self._collecting = threading.Lock()
+        self._committing = threading.Lock()
 
     def __enter__(self) -> Self:
         return self
@@ -80,14 +95,14 @@ class AppendLog:
         self.close()
 
     def close(self) -> None:
-        """Let go of file and lock. What was not written is not written."""
+        """Close the file and release the lock. Lines that were not committed are dropped."""
         for descriptor in (self._file, self._lock):
             if descriptor >= 0:
                 os.close(descriptor)
         self._file = self._lock = -1
 
     def remove(self) -> None:
-        """Remove the file and its folder: what it held was sealed and verified."""
+        """Remove the file and its folder, once its content is sealed and verified."""
         with self._storage_errors("removed"):
             self.path.unlink()
             (self.folder / _LOCK).unlink()
@@ -95,8 +110,42 @@ class AppendLog:
                 self.folder.rmdir()
             except OSError as error:
                 if error.errno not in {errno.ENOTEMPTY, errno.EEXIST}:
-                    raise  # something else lies there, such as a journal that was set aside: it stays
+                    raise  # other files, such as a journal that was set aside, stay
         self.close()
+
+    def commit(self) -> list[Key]:
+        """Write and sync all collected lines; from then on they count.
+
+        Returns:
+            The keys of the records that count from now on.
+
+        Raises:
+            StorageError: the disk refused. Nothing of this group counts; the file ends with a whole line.
+            JournalError: an earlier write failed.
+        """
+        with self._committing:
+            with self._collecting:
+                self._refuse_after_failure()
+                lines, records = self._pending, self._uncounted
+                self._pending, self._uncounted = [], []
+            if not lines:
+                return []
+            with self._storage_errors("written"):
+                self._append(b"".join(lines))
+            return [self._count(record) for record in records]
+
+    @abstractmethod
+    def __len__(self) -> int:
+        """Number of items that count."""
+
+    @abstractmethod
+    def _count(self, record: Record) -> Key:
+        """Count a record that is on the disk, and return its key."""
+
+    def _collect(self, lines: Iterable[bytes], records: Iterable[Record] = ()) -> None:
+        """Add lines to the next commit; call it while holding `_collecting`."""
+        self._pending += lines
+        self._uncounted += records
 
     def _open(
         self,
@@ -106,16 +155,16 @@ class AppendLog:
         about: Mapping[str, Any] | None = None,
         locked: Callable[[], None] = lambda: None,
     ) -> None:
-        """Lock the folder, read what is there, and begin the file where it is not.
+        """Lock the folder and read the file, or begin it.
 
         Args:
-            identity: what it is of (JSON values); a file of something else is refused.
+            identity: what is journalled (JSON values); a file of something else is refused.
             take: called with each line after the first.
             about: further fields of a new first line.
-            locked: called when the folder is locked, before the file is opened.
+            locked: called once the folder is locked, before the file is opened.
 
         Raises:
-            StorageError: the folder lies inside a recording.
+            StorageError: the folder is inside a recording.
         """
         if (holder := recording_around(self.folder)) is not None:
             raise StorageError(
@@ -125,36 +174,36 @@ class AppendLog:
         self._lock = self._locked()
         locked()
         self._file = os.open(self.path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o644)
-        for found in self._lines():
-            if not found.data.endswith(b"\n"):
-                self._cut(found)
+        for entry in self._lines():
+            if not entry.data.endswith(b"\n"):
+                self._cut(entry)
                 break
-            if found.number == 1:
-                self._check_header(found.data, orjson.loads(orjson.dumps(identity)))
+            if entry.number == 1:
+                self._check_header(entry.data, orjson.loads(orjson.dumps(identity)))
             else:
-                take(found)
-            self._size += len(found.data)
+                take(entry)
+            self._size += len(entry.data)
         self.existed = self._size > 0
         if not self.existed:
-            self._may_begin()
+            self._check_may_begin()
             self._append(line({"v": VERSION, self.HEADER: identity, **(about or {})}))
             _sync_folder(self.folder)
         os.fsync(self._file)  # a killed writer may have left lines that it did not live to sync
 
-    def _may_begin(self) -> None:
-        """Raise what there is to say where a file must not be begun."""
+    def _check_may_begin(self) -> None:
+        """Raise if a new file must not be begun."""
 
-    def _written(self) -> Iterator[Line]:
-        """What is acknowledged, read again, without the first line."""
+    def _committed_lines(self) -> Iterator[Line]:
+        """Read the committed lines again, without the first."""
         with self._storage_errors("read"):
-            for found in self._lines():
-                if found.offset >= self._size:
+            for entry in self._lines():
+                if entry.offset >= self._size:
                     return
-                if found.number > 1:
-                    yield found
+                if entry.number > 1:
+                    yield entry
 
     def _append(self, data: bytes) -> None:
-        """Write and sync whole lines; after a failure, those that were written stay, and nothing can be written any more."""
+        """Write and sync whole lines. After a failure the lines already written stay, and every later write is refused."""
         view, written = memoryview(data), 0
         try:
             while written < len(view):
@@ -162,7 +211,7 @@ class AppendLog:
             os.fsync(self._file)
         except OSError as error:
             self._failed = error.strerror or str(error)
-            # Whole lines stay: they were paid for, and the next run will find them.
+            # Whole lines stay: they were paid for, and the next run reads them.
             os.ftruncate(self._file, self._size + data.rfind(b"\n", 0, written) + 1)
             raise
         self._size += len(view)
@@ -170,13 +219,13 @@ class AppendLog:
     def _refuse_after_failure(self) -> None:
         if self._failed is not None:
             raise JournalError(
-                f"An earlier write to {self.path} failed ({self._failed}); see to the disk and run the same command again."
+                f"An earlier write to {self.path} failed ({self._failed}); check the disk and run the same command again."
             )
 
     def _parse(self, number: int | None, data: bytes) -> dict[str, Any]:
         content, end = data[:-_CRC_BYTES], data[-_CRC_BYTES:]
         if end != b',"crc":"%08x"}\n' % zlib.crc32(content):
-            raise self._damaged(number, "does not agree with its checksum")
+            raise self._damaged(number, "does not match its checksum")
         try:
             record = orjson.loads(data)
         except orjson.JSONDecodeError as error:
@@ -192,15 +241,15 @@ class AppendLog:
     def _damaged(self, number: int | None, what: str) -> JournalError:
         where = "A line" if number is None else f"Line {number}"
         advice = (
-            f"Its header cannot be trusted: take the journal back from a backup, or {self.ANEW}."
+            f"Its header cannot be trusted: restore the journal from a backup, or {self.ANEW}."
             if number == 1
-            else "Take the journal back from a backup, or delete that line: its CoT will be asked for again."
+            else "Restore the journal from a backup, or delete that line: its CoT will be asked for again."
         )
         return JournalError(f"{where} of {self.path} {what}. {advice}")
 
     @contextmanager
     def _storage_errors(self, verb: str) -> Iterator[None]:
-        """Turn what the disk says into one sentence."""
+        """Turn an `OSError` into a `StorageError` with one sentence."""
         try:
             yield
         except OSError as error:
@@ -211,9 +260,9 @@ class AppendLog:
             else:
                 what = error.strerror or str(error)
             advice = (
-                "Check that its folder can be made and written to, and run the same command again."
+                "Check that its folder can be created and written to, and run the same command again."
                 if verb == "opened"
-                else "What was acknowledged is in it; see to the disk and run the same command again."
+                else "What was acknowledged is in it; check the disk and run the same command again."
             )
             raise StorageError(f"The journal {self.path} could not be {verb}: {what}. {advice}") from error
 
@@ -235,54 +284,53 @@ class AppendLog:
                 if error.errno not in {errno.EAGAIN, errno.EACCES}:
                     raise
                 raise LockedJournalError(
-                    f"Another {self.WORKER} is at work in {self.folder}. Wait until it is done, or {self.ELSEWHERE}."
+                    f"Another {self.WORKER} is working in {self.folder}. Wait until it is done, or {self.ELSEWHERE}."
                 ) from error
             if path.exists() and os.path.samestat(os.fstat(descriptor), path.stat()):
                 return descriptor
-            os.close(descriptor)  # whoever finished removed the file between our opening and locking it
+            os.close(descriptor)  # another process finished and removed the file between our opening and locking it
 
     def _cut(self, torn: Line) -> None:
         os.ftruncate(self._file, self._size)
         self.recovered = (
-            f"Line {torn.number} of {self.path} had no end ({len(torn.data)} bytes, an interrupted write) and was cut off; what "
-            "it held had not been acknowledged."
+            f"Line {torn.number} of {self.path} was incomplete ({len(torn.data)} bytes, an interrupted write) and was cut off; "
+            "its content had not been acknowledged."
         )
 
     def _check_header(self, data: bytes, identity: Mapping[str, Any]) -> None:
-        found = self._parse(1, data).get(self.HEADER)
-        if not isinstance(found, dict):
+        written = self._parse(1, data).get(self.HEADER)
+        if not isinstance(written, dict):
             raise JournalError(
-                f"{self.path} is no journal of a {self.WORKER}: its first line has no field {self.HEADER!r}. To leave it alone, "
-                f"{self.ELSEWHERE}."
+                f"{self.path} is not the journal of a {self.WORKER}: its first line has no field {self.HEADER!r}. To leave it "
+                f"alone, {self.ELSEWHERE}."
             )
-        differs = difference(found, identity)
-        if differs is not None:
+        if (differs := difference(written, identity)) is not None:
             raise JournalError(
-                f"{self.folder} holds a journal of something else: its {differs}. To leave it alone, {self.ELSEWHERE}; if it is "
-                f"not needed, {self.ANEW}."
+                f"{self.folder} holds the journal of something else: its {differs}. To leave it alone, {self.ELSEWHERE}; if it "
+                f"is not needed, {self.ANEW}."
             )
 
 
-def difference(found: Mapping[str, Any], asked: Mapping[str, Any]) -> str | None:
-    """Say where two identities differ first, such as "decoding temperature is 0.7, asked for is 0.9"; `None`: nowhere."""
-    for name in dict.fromkeys([*asked, *found]):
-        here, there = found.get(name), asked.get(name)
+def difference(recorded: Mapping[str, Any], wanted: Mapping[str, Any]) -> str | None:
+    """Return the first difference between two identities, such as "decoding temperature is 0.7, not 0.9"; `None` if equal."""
+    for name in dict.fromkeys([*wanted, *recorded]):
+        here, there = recorded.get(name), wanted.get(name)
         if here == there:
             continue
         if isinstance(here, Mapping) and isinstance(there, Mapping):
             return f"{name} {difference(here, there)}"
-        return f"{name} is {here!r:.200}, asked for is {there!r:.200}"
+        return f"{name} is {here!r:.200}, not {there!r:.200}"
     return None
 
 
 def line(record: Mapping[str, Any]) -> bytes:
-    """A record as a line with its checksum."""
+    """Return a record as a line with its checksum."""
     content = orjson.dumps(record)[:-1]
     return b'%b,"crc":"%08x"}\n' % (content, zlib.crc32(content))
 
 
 def clean(text: str) -> str:
-    """The text with lone surrogates, which no file can hold, replaced by U+FFFD."""
+    """Return the text with lone surrogates, which UTF-8 cannot hold, replaced by U+FFFD."""
     try:
         text.encode()
     except UnicodeEncodeError:

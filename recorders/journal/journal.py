@@ -1,26 +1,20 @@
-"""The journal: every reply on the disk before it counts, in a file that only grows.
+"""The journal of a recording: every reply is on the disk before it counts.
 
-One JSON object per line, UTF-8. The first line says what is being recorded; then come, in the order in which things happened:
+An append-only file (`recorders.journal.appendlog`) of JSON lines. The first identifies the recording; then follow, in the order
+in which things happened:
 
-    {"v":1,"journal":{...},"about":{...},"crc":"..."}                      what is recorded, and under which circumstances
-    {"v":1,"request":KEY,"question_id":...,"model":...,"messages":[...]} once for each distinct request
+    {"v":1,"journal":{...},"about":{...},"crc":"..."}                      what is recorded, and the circumstances
+    {"v":1,"request":KEY,"question_id":...,"model":...,"messages":[...]} once per distinct request
     {"v":1,"key":KEY,"sample":0,"question_id":...,"text":...,...}          one CoT
-    {"v":1,"note":"..."}                                                   what was unusual
+    {"v":1,"note":"..."}                                                   anything unusual
 
-KEY is the content key of a request (`recorders.request.Request.key`); key and sample index together are the key of a CoT. Every
-line ends with the CRC-32 of what stands before it, so that damage is seen. A kill leaves at most one line without its end,
-which is cut off when the journal is opened again; a line that is damaged otherwise is an error that names it.
-
-Lines are written and synced in groups: `add` collects, `commit` writes all that was collected and returns when the disk has it.
-Only then does a CoT count. Texts are not kept in memory; the index is one bit per CoT.
-
-Nothing from the environment is written: what a line holds is what the caller handed in.
+KEY is the content key of a request (`recorders.request.Request.key`); key and sample index together identify a CoT. Texts are not
+kept in memory; the index takes one bit per CoT. Nothing from the environment is written, only what the caller hands in.
 """
 
 from __future__ import annotations
 
 import math
-import threading
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from datetime import UTC, datetime
@@ -36,21 +30,31 @@ from recorders.errors import JournalError
 from recorders.journal.appendlog import VERSION, AppendLog, Line, clean, difference, line
 from recorders.request import Completion, Request
 
-__all__ = ["JOURNAL", "MODES", "MOST_SAMPLES", "Entry", "Journal", "Totals", "difference", "journal_folder", "utc_now"]
+__all__ = [
+    "JOURNAL",
+    "MODES",
+    "MOST_SAMPLES",
+    "Journal",
+    "JournalEntry",
+    "Totals",
+    "difference",
+    "journal_folder",
+    "utc_now",
+]
 
 JOURNAL = "journal.jsonl"
 _VERY_UNLIKELY = 9999.0
 
 MOST_SAMPLES = 1 << 20
-"""CoTs of one request, at most."""
+"""Most CoTs of one request."""
 
 MODES: Mapping[str, str] = {
-    "new_episodes": "ask for what the journal lacks (the default: begins, tops up, goes on after a kill)",
-    "once": "record if there is no journal; if there is one, ask for nothing anew",
-    "all": "set an existing journal aside and record everything anew",
-    "none": "ask for nothing: the journal must hold everything",
+    "new_episodes": "ask for what the journal lacks (default: starts, tops up, continues after a kill)",
+    "once": "record if there is no journal; otherwise ask for nothing",
+    "all": "set an existing journal aside and record everything again",
+    "none": "ask for nothing: the journal must be complete",
 }
-"""What may be asked for; the words are vcrpy's."""
+"""Record modes, named as in vcrpy, and what each may ask for."""
 
 _COMPLETION_FIELDS = tuple(field.name for field in fields(Completion))
 _TYPES: Mapping[str, tuple[type, ...]] = {
@@ -75,24 +79,24 @@ _TYPES: Mapping[str, tuple[type, ...]] = {
 
 
 def journal_folder(out: str | Path) -> Path:
-    """Where the journal of a recording lies until it is sealed: beside it, `NAME.journal`."""
+    """Return the folder of a recording's journal: `NAME.journal` beside the recording."""
     path = Path(out)
     return path.parent / f"{path.name}.journal"
 
 
 def utc_now() -> str:
-    """The time as the journal writes it: ISO 8601, UTC, seconds."""
+    """Return the time as the journal writes it: ISO 8601, UTC, seconds."""
     return datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
 
 
 @dataclass(slots=True)
 class Totals:
-    """What a journal holds in all: what was paid for, and how long CoTs are.
+    """Totals over a journal: what was paid for.
 
     Attributes:
         cots: number of CoTs.
-        output_tokens: of all of them; where the backend did not say, estimated from the words.
-        prompt_tokens: as billed, once for each reply (a reply may bring several CoTs).
+        output_tokens: of all CoTs; estimated from the words where the backend gave no count.
+        prompt_tokens: as billed, once per reply (a reply may hold several CoTs).
         replies: number of replies.
     """
 
@@ -111,7 +115,7 @@ class Totals:
             self.prompt_tokens += record.get("prompt_tokens") or 0
 
 
-class Entry(NamedTuple):
+class JournalEntry(NamedTuple):
     """One line of a journal.
 
     Attributes:
@@ -127,14 +131,12 @@ class Entry(NamedTuple):
     record: dict[str, Any]
 
 
-class Journal(AppendLog):
+class Journal(AppendLog[dict[str, Any], tuple[str, int]]):
     """The journal in one folder, locked for this process; made by `Journal.open`, used as a context manager.
 
-    `add`, `note` and `commit` may be called from different threads; two commits wait for each other.
-
     Attributes:
-        folder: where it lies.
-        identity: what is recorded, as the header says it.
+        folder: where it is.
+        identity: what is recorded, as in the first line.
         mode: a key of `MODES`.
         totals: of all CoTs that count.
         existed: whether there was a journal before.
@@ -142,7 +144,7 @@ class Journal(AppendLog):
     """
 
     NAME, HEADER, WORKER = JOURNAL, "journal", "recorder"
-    ELSEWHERE, ANEW = "record into another folder", "begin anew with the mode 'all'"
+    ELSEWHERE, ANEW = "record into another folder", "start over with the mode 'all'"
 
     def __init__(self, folder: Path, identity: Mapping[str, Any], mode: str) -> None:
         super().__init__(folder)
@@ -151,10 +153,6 @@ class Journal(AppendLog):
         self.totals = Totals()
         self._masks: dict[str, int] = {}
         self._notes: set[str] = set()
-        self._pending: list[bytes] = []
-        self._uncounted: list[dict[str, Any]] = []
-        self._adding = threading.Lock()
-        self._committing = threading.Lock()
 
     @classmethod
     def open(
@@ -168,15 +166,15 @@ class Journal(AppendLog):
         """Open the journal in a folder, or begin one.
 
         Args:
-            folder: made where it does not exist.
-            identity: what is recorded (JSON values): dataset, LLM, model, decoding, prompt version. A journal of something
+            folder: created where it does not exist.
+            identity: what is recorded (JSON values): dataset, LLM, model, decoding, prompt version. The journal of something
                 else is refused.
             mode: a key of `MODES`.
-            about: further facts for the header of a new journal; they need not agree later.
+            about: further facts for the header of a new journal; they are not compared later.
 
         Raises:
             UnknownNameError: no such mode.
-            LockedJournalError: another recorder works on this folder.
+            LockedJournalError: another recorder is working in this folder.
             JournalError: the journal is damaged, of something else, or missing in mode "none".
             StorageError: the folder cannot be read or written.
         """
@@ -191,14 +189,18 @@ class Journal(AppendLog):
             raise
         return journal
 
+    def __len__(self) -> int:
+        """Number of CoTs that count."""
+        return self.totals.cots
+
     @property
     def may_ask(self) -> bool:
-        """Whether the mode allows anything to be asked for."""
+        """Whether the mode allows asking for anything."""
         return self.mode in {"new_episodes", "all"} or (self.mode == "once" and not self.existed)
 
     @property
     def notes(self) -> list[str]:
-        """The notes written so far, sorted."""
+        """The notes so far, sorted."""
         return sorted(self._notes)
 
     def has(self, key: str, sample: int) -> bool:
@@ -206,16 +208,16 @@ class Journal(AppendLog):
         return bool(self._masks.get(key, 0) >> sample & 1)
 
     def count(self, key: str) -> int:
-        """How many CoTs of a request count."""
+        """Return how many CoTs of a request count."""
         return self._masks.get(key, 0).bit_count()
 
     def missing(self, key: str, samples: int) -> list[int]:
-        """The indices below `samples` that a request lacks, ascending."""
+        """Return the sample indices below `samples` that a request lacks, ascending."""
         lacking = ~self._masks.get(key, 0) & ((1 << samples) - 1)
         return [sample for sample, bit in enumerate(reversed(f"{lacking:b}")) if bit == "1"]
 
     def next_sample(self, key: str) -> int:
-        """The index after the highest that counts, 0 where there is none."""
+        """Return the index after the highest that counts; 0 if there is none."""
         return self._masks.get(key, 0).bit_length()
 
     def add(
@@ -235,12 +237,12 @@ class Journal(AppendLog):
         Args:
             request: what was sent.
             key: its content key.
-            samples: indices of the CoTs that came, at most as many as there are completions.
+            samples: sample index of each completion.
             completions: the CoTs.
             recorded_at: the time, as `utc_now` writes it.
-            seeds: with which each was sampled, where the backend takes seeds.
-            refused: why there is no text, where the request was refused.
-            choices: each CoT's choice as the server sent it (JSON values), to be given again by a proxy; not sealed.
+            seeds: the seed of each CoT, if the backend takes seeds.
+            refused: why there is no text, if the request was refused.
+            choices: each CoT's choice as the server sent it (JSON values), for replay by a proxy; not sealed.
 
         Raises:
             JournalError: an earlier write failed.
@@ -252,68 +254,39 @@ class Journal(AppendLog):
         for record, choice in zip(records, choices or (), strict=False):
             record["choice"] = choice
         lines = [line(record) for record in records]
-        with self._adding:
+        with self._collecting:
             self._refuse_after_failure()
             if key not in self._masks:
                 self._masks[key] = 0
-                self._pending.append(line(_request_record(request, key)))
-            self._pending += lines
-            self._uncounted += records
+                lines.insert(0, line(_request_record(request, key)))
+            self._collect(lines, records)
 
     def note(self, sentence: str) -> None:
-        """Collect a sentence about what was unusual; equal ones are written once."""
-        with self._adding:
+        """Collect a sentence about something unusual; equal sentences are written once."""
+        with self._collecting:
             self._refuse_after_failure()
             if sentence not in self._notes:
                 self._notes.add(sentence)
-                self._pending.append(line({"v": VERSION, "note": clean(sentence)}))
+                self._collect([line({"v": VERSION, "note": clean(sentence)})])
 
-    def commit(self) -> list[tuple[str, int]]:
-        """Write and sync everything that was added: from now on it counts.
-
-        Returns:
-            (key, sample) of every CoT that counts from now on.
-
-        Raises:
-            StorageError: the disk said no. Nothing of this group counts; the journal ends with a whole line.
-            JournalError: an earlier write failed.
-        """
-        with self._committing:
-            with self._adding:
-                self._refuse_after_failure()
-                lines, records = self._pending, self._uncounted
-                self._pending, self._uncounted = [], []
-            if not lines:
-                return []
-            with self._storage_errors("written"):
-                self._append(b"".join(lines))
-            for record in records:
-                self._masks[record["key"]] |= 1 << record["sample"]
-                self.totals.count(record)
-            return [(record["key"], record["sample"]) for record in records]
-
-    def entries(self) -> Iterator[Entry]:
-        """Read the journal again from its start, without the header, line by line.
+    def entries(self) -> Iterator[JournalEntry]:
+        """Read the committed lines again, without the header.
 
         Raises:
             JournalError: a line is damaged.
             StorageError: the disk said no.
         """
-        for found in self._written():
-            yield self._entry(*found)
-
-    def read(self, offset: int) -> dict[str, Any]:
-        """Read the CoT whose line begins at an offset that `entries` gave."""
-        return self.read_many([offset])[0]
+        for committed in self._committed_lines():
+            yield self._entry(*committed)
 
     def read_many(self, offsets: Sequence[int]) -> list[dict[str, Any]]:
-        """Read the CoTs whose lines begin at some offsets, in that order."""
+        """Read the CoTs whose lines begin at some offsets (of `entries`), in that order."""
         with self._storage_errors("read"), self.path.open("rb") as file:
-            found = []
+            records = []
             for offset in offsets:
                 file.seek(offset)
-                found.append(self._entry(None, offset, file.readline()).record)
-            return found
+                records.append(self._entry(None, offset, file.readline()).record)
+            return records
 
     def _begin(self, about: dict[str, Any]) -> None:
         if self.mode == "none" and not self.path.exists():
@@ -325,7 +298,7 @@ class Journal(AppendLog):
         about = {"about": about | {"created": utc_now()}}
         self._open(self.identity, self._take, about=about, locked=set_aside)
 
-    def _may_begin(self) -> None:
+    def _check_may_begin(self) -> None:
         if self.mode == "none":
             raise JournalError(
                 f"The journal in {self.folder} is empty, and the mode 'none' asks for nothing. Record with the mode "
@@ -335,12 +308,18 @@ class Journal(AppendLog):
     def _set_aside(self) -> None:
         if self.path.exists():
             number = 1
-            while (kept := self.folder / f"journal-{number}.jsonl").exists():
+            while (aside := self.folder / f"journal-{number}.jsonl").exists():
                 number += 1
-            self.path.rename(kept)
+            self.path.rename(aside)
 
-    def _take(self, found: Line) -> None:
-        entry = self._entry(*found)
+    def _count(self, record: dict[str, Any]) -> tuple[str, int]:
+        key, sample = record["key"], record["sample"]
+        self._masks[key] |= 1 << sample
+        self.totals.count(record)
+        return key, sample
+
+    def _take(self, line: Line) -> None:
+        entry = self._entry(*line)
         record = entry.record
         if entry.kind == "note":
             self._notes.add(record["note"])
@@ -352,16 +331,14 @@ class Journal(AppendLog):
             if mask is None or mask >> sample & 1:
                 what = "has no request before it" if mask is None else f"repeats sample {sample} of its request"
                 raise self._damaged(entry.number, what)
-            self._masks[key] = mask | 1 << sample
-            self.totals.count(record)
+            self._count(record)
 
-    def _entry(self, number: int | None, offset: int, line: bytes) -> Entry:
+    def _entry(self, number: int | None, offset: int, line: bytes) -> JournalEntry:
         record = self._parse(number, line)
         kind = "request" if "request" in record else "note" if "note" in record else "cot"
-        wrong = _wrong_field(kind, record)
-        if wrong is not None:
-            raise self._damaged(number, f"has the field {wrong!r} missing or of a wrong type")
-        return Entry(number or 0, offset, kind, record)
+        if (wrong := _wrong_field(kind, record)) is not None:
+            raise self._damaged(number, f"lacks the field {wrong!r}, or has it with a wrong type")
+        return JournalEntry(number or 0, offset, kind, record)
 
 
 def _cot_record(
@@ -403,7 +380,7 @@ def _cot_record(
 
 
 def _finite(values: Sequence[float]) -> list[float] | None:
-    """Log-probabilities as JSON can hold them: -9999, as OpenAI has it, for minus infinity; `None` if one is no number."""
+    """Return log-probabilities as JSON can hold them: -9999, as OpenAI writes it, for minus infinity; `None` if any is NaN."""
     if all(map(math.isfinite, values)):
         return list(values)
     if any(math.isnan(value) for value in values):

@@ -1,13 +1,13 @@
-"""A reward model in this process: outcome or process, by Hugging Face transformers (extra `coupled`), from a local folder.
+"""An outcome or process reward model in this process, from a local folder (transformers; extra `coupled`).
 
-Two architectures are common and need no code of their own:
+Two architectures are common and need no custom code:
 
 - sequence classification with one output: an outcome reward model; the CoT's score is the output.
 - token classification with two labels: a process reward model as TRL trains them (https://huggingface.co/docs/trl/prm_trainer):
-  question, newline, then every step with a newline behind it; the score of a step is the probability of label 1 at the last
-  token of its separator. Steps are the paragraphs of the CoT, or its lines where it has one paragraph.
+  question, newline, then every step followed by a newline; the score of a step is the probability of label 1 at the last
+  token of its separator. Steps are the paragraphs of the CoT, or its lines if it has one paragraph.
 
-Models that bring code of their own are refused: `trust_remote_code` stays off. Nothing is downloaded.
+Models with custom code are refused: `trust_remote_code` stays off. Nothing is downloaded.
 """
 
 from __future__ import annotations
@@ -16,14 +16,13 @@ import asyncio
 import hashlib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from feval.errors import UsageError
 from feval.recording import ScorerInfo
-from recorders.scoring.journal import Scored
-
-if TYPE_CHECKING:
-    from recorders.scoring.scorers import Item
+from recorders.backends.torch_libraries import torch_libraries
+from recorders.scoring.score_journal import Score
+from recorders.scoring.scorer import Item
 
 __all__ = ["LocalRewardModel", "steps_of"]
 
@@ -35,21 +34,21 @@ class LocalRewardModel:
     """A reward model from a folder.
 
     Args:
-        folder: as `save_pretrained` writes it, with its tokenizer.
-        name: of the scorer; `None` takes the folder's name.
+        folder: as `save_pretrained` writes it, with the tokenizer.
+        name: of the scorer; `None` for the folder's name.
 
     Raises:
-        UsageError: torch or transformers is missing, or the folder holds no model of the two kinds.
+        UsageError: torch or transformers is missing, or the folder holds neither kind of model.
     """
 
     batch = 8
     concurrency = 1
-    asking = None
+    request_cost = None
 
     def __init__(self, folder: Path, name: str | None = None) -> None:
         if not (folder / "config.json").is_file():
             raise UsageError(f"{folder} holds no config.json; name a folder with a model that `save_pretrained` wrote.")
-        torch, transformers = _libraries()
+        torch, transformers = torch_libraries("A reward model on this machine")
         self._torch = torch
         try:
             config = transformers.AutoConfig.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
@@ -61,7 +60,7 @@ class LocalRewardModel:
             )
             self._model = loader.from_pretrained(folder, local_files_only=True, trust_remote_code=False).eval()
         except (OSError, ValueError, KeyError) as error:
-            raise UsageError(f"{folder} could not be loaded as a reward model ({str(error)[:300]}).") from error
+            raise UsageError(f"{folder} cannot be loaded as a reward model ({str(error)[:300]}).") from error
         self._model.to("cuda" if torch.cuda.is_available() else "cpu")
         self._longest = int(getattr(config, "max_position_embeddings", 0) or 0)
         parameters = {"model": folder.name, "by_step": self.by_step, "sha256": _hash(folder)}
@@ -69,27 +68,27 @@ class LocalRewardModel:
         self.facts: Mapping[str, Any] = {"torch": torch.__version__, "transformers": transformers.__version__}
         self.warnings: tuple[str, ...] = ()
 
-    async def score(self, items: Sequence[Item]) -> list[Scored]:
-        """Score the CoTs one after the other, beside the event loop."""
+    async def score(self, items: Sequence[Item]) -> list[Score]:
+        """Return one result per CoT, computed in another thread."""
         return await asyncio.to_thread(lambda: [self._one(item) for item in items])
 
     async def aclose(self) -> None:
-        """Nothing to let go of before the process ends."""
+        """Do nothing: memory is released with the process."""
 
-    def _one(self, item: Item) -> Scored:
-        ids = self._ids(item.asked + _SEPARATOR)
+    def _one(self, item: Item) -> Score:
+        ids = self._ids(item.question_text + _SEPARATOR)
         ends = []
         for step in steps_of(item.text) if self.by_step else [item.text]:
             ids += self._tokenizer.encode(step + _SEPARATOR if self.by_step else step, add_special_tokens=False)
             ends.append(len(ids) - 1)
         if self._longest and len(ids) > self._longest:
-            return Scored(problem="unreadable", verdict=f"{len(ids)} tokens; the model reads {self._longest}")
+            return Score(problem="unreadable", verdict=f"{len(ids)} tokens; the model reads {self._longest}")
         with self._torch.inference_mode():
             logits = self._model(self._torch.tensor([ids], device=self._model.device)).logits[0].float()
         if not self.by_step:
-            return Scored(float(logits[0]), prompt_tokens=len(ids), output_tokens=0)
+            return Score(float(logits[0]), prompt_tokens=len(ids), output_tokens=0)
         right = logits.softmax(-1)[:, 1]
-        return Scored(step_scores=tuple(float(right[end]) for end in ends), prompt_tokens=len(ids), output_tokens=0)
+        return Score(step_scores=tuple(float(right[end]) for end in ends), prompt_tokens=len(ids), output_tokens=0)
 
     def _ids(self, text: str) -> list[int]:
         ids: list[int] = self._tokenizer.encode(text, add_special_tokens=False)
@@ -98,23 +97,12 @@ class LocalRewardModel:
 
 
 def steps_of(text: str) -> list[str]:
-    """The steps of a CoT: its paragraphs, or its lines where it has one paragraph; blank ones do not count."""
+    """Return the steps of a CoT: its non-blank paragraphs, or its lines if it has one paragraph."""
     for separator in ("\n\n", "\n"):
         steps = [step.strip() for step in text.split(separator) if step.strip()]
         if len(steps) > 1:
             return steps
     return [text.strip()] if text.strip() else [""]
-
-
-def _libraries() -> tuple[Any, Any]:
-    try:
-        import torch
-        import transformers
-    except ImportError as error:
-        raise UsageError(
-            f"A reward model on this machine needs torch and transformers ({error}): pip install 'feval[coupled]'."
-        ) from error
-    return torch, transformers
 
 
 def _is_process_model(folder: Path, config: Any) -> bool:
@@ -130,7 +118,7 @@ def _is_process_model(folder: Path, config: Any) -> bool:
 
 
 def _hash(folder: Path) -> str:
-    """Hash of the files that make a model what it is."""
+    """Hash of a model's weights, configuration and tokenizer."""
     digest = hashlib.sha256()
     for path in sorted({*folder.glob("*.safetensors"), *(folder / name for name in _HASHED)}):
         if path.is_file():

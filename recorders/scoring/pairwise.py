@@ -2,13 +2,13 @@
 
     recording ─▶ comparisons ─▶ requests not yet in the journal ─▶ judge ─▶ journal ─▶ derived recording with verdicts
 
-CoT s of the first LLM is compared with CoT s of the second, which shares its noise where both were recorded with the same one,
-and there also with CoT s + 1, which shares none. Judges favour a place (Zheng et al. 2023, "Judging LLM-as-a-Judge with MT-Bench
-and Chatbot Arena", section 3.4, https://arxiv.org/abs/2306.05685), so both orders are asked, and two verdicts that differ are a
-tie; or one order is, which a keyed hash chooses.
+CoT s of the first LLM is compared with CoT s of the second. Where both were recorded with the same noise, these share it, and CoT
+s is also compared with CoT s + 1, which shares none. Judges favour a position (Zheng et al. 2023, "Judging LLM-as-a-Judge with
+MT-Bench and Chatbot Arena", section 3.4, https://arxiv.org/abs/2306.05685), so both orders are asked, and two verdicts that
+differ are a tie; or only one order, chosen by a keyed hash.
 
-The verdicts are scores of the first LLM's CoTs: 1 preferred, 0 not, 0.5 a tie, and none where the judge gave none. Their scorer
-is named by `feval.recording.scores.verdicts_name`. Requests, retries, limits and the journal are those of `recorders.scoring.scoring`.
+The verdicts are scores of the first LLM's CoTs: 1 preferred, 0 not, 0.5 a tie, none if the judge gave none. Their scorer
+is named by `feval.recording.scores.verdicts_name`.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations, zip_longest
 from pathlib import Path
@@ -27,16 +27,15 @@ from feval.recording import PoolRows, Recording, ScorerInfo, ScoreRows, open_rec
 from feval.recording.derived.merging import add_scorers
 from feval.recording.scores import verdicts_name
 from feval.report.text import counted
-from recorders.asking.pace import Limits
-from recorders.scoring.cost import ScoringEstimate
-from recorders.scoring.journal import CoTKey, Scored, ScoreJournal
-from recorders.scoring.scorers import Item, Scorer
-from recorders.scoring.scoring import Asked, Run, as_rows, ask_all, estimate_work, finish, require_no_recording
+from recorders.scoring.missing_scores import ScoringTask, check_named, finish
+from recorders.scoring.score_journal import CoTKey, Score, ScoreJournal
+from recorders.scoring.scorer import Item, Scorer
+from recorders.scoring.scoring import score_rows
 
-__all__ = ["CALLS", "ORDERS", "Judging", "compare_pairs", "estimate_pairs"]
+__all__ = ["CALLS", "ORDERS", "PairwiseComparison", "PairwiseResult"]
 
 CALLS: Mapping[str, tuple[int, ...]] = {"same": (0,), "next": (1,), "both": (0, 1)}
-"""Which calls of LLMs that share noise are compared: how far the second LLM's call is ahead of the first one's."""
+"""Which calls of LLMs that share noise are compared: the offsets of the second LLM's call from the first one's."""
 
 ORDERS: Mapping[str, str] = {
     "both": "each comparison is asked in both orders",
@@ -49,25 +48,25 @@ _SAME_TEXT = "Not asked: both texts are the same."
 
 
 @dataclass(frozen=True, slots=True)
-class Judging:
-    """A recording with pairwise verdicts, and how they came.
+class PairwiseResult:
+    """A recording with pairwise verdicts, and counts of what the judge returned.
 
     Attributes:
         path: the new recording.
         recording_hash: its hash.
-        judge: name under which the verdicts are kept, without the LLM compared with.
+        judge: name under which the verdicts are stored, without the LLM compared with.
         pairs: (first, second) LLM.
         comparisons: of two CoTs, over all pairs and calls.
         new: requests answered in this run.
         verdicts: comparisons with a verdict, ties included.
-        ties: of these, ties.
-        contradicted: ties because the judge preferred the same place in both orders.
-        same_text: ties that were not asked, because both texts are the same.
-        abstained: comparisons in which the judge said that it cannot judge.
-        unreadable: those in which what it said holds no verdict.
-        refused: those that it refused.
-        without_text: those of which a text is missing.
-        notes: sentences about what was unusual.
+        ties: ties among them.
+        contradicted: ties because the judge preferred the same position in both orders.
+        same_text: ties that were not asked about, because both texts are the same.
+        abstained: comparisons that the judge said it cannot judge.
+        unreadable: comparisons whose reply holds no verdict.
+        refused: comparisons that the judge refused.
+        without_text: comparisons with a missing text.
+        notes: sentences about anything unusual.
     """
 
     path: Path
@@ -85,78 +84,6 @@ class Judging:
     refused: int
     without_text: int
     notes: tuple[str, ...]
-
-
-def compare_pairs(
-    recording: str | Path,
-    out: str | Path,
-    judge: Scorer,
-    *,
-    datasets: Sequence[str] | None = None,
-    llms: Sequence[str] | None = None,
-    calls: str = "both",
-    orders: str = "both",
-    limits: Limits | None = None,
-    prices: str = "none",
-    cost_limit_usd: float | None = None,
-    retry_refused: bool = False,
-    progress: Callable[[int, int], None] | None = None,
-) -> Judging:
-    """Ask a judge which of two LLMs' CoTs it prefers, and write its verdicts into a derived recording.
-
-    LLMs that share noise are compared with each other, and so are those that share none. Pairs that the recording holds verdicts
-    of are left as they are. Two CoTs of the same text are a tie without being asked.
-
-    Args:
-        recording: the folder with all the LLMs (`feval merge`); it stays as it is.
-        out: the folder to make. The journal lies beside it until it is made.
-        judge: of `recorders.scoring.scorers.make_scorer(..., pairwise=True)`.
-        datasets: ids of those to compare on; `None` for all.
-        llms: names of those to compare; `None` for all.
-        calls: one of `CALLS`, for LLMs that share noise; of others, call s is compared with call s.
-        orders: one of `ORDERS`.
-        limits: concurrency, retries and the like.
-        prices: price list for the cost limit, by id, or "none".
-        cost_limit_usd: as for `recorders.scoring.scoring.score`.
-        retry_refused: ask again for what was refused, in the journal.
-        progress: called with (requests answered, requests in all).
-
-    Raises:
-        UnknownNameError: no such calls or orders.
-        UsageError: no two LLMs to compare.
-        ConflictError: LLMs with other questions, or with pools of different sizes.
-        NotRecordedError: something named is not there, or there is no text.
-        StorageError: `out` is there already, or all verdicts are.
-        RecorderError: as for `recorders.scoring.scoring.score`.
-    """
-    out = require_no_recording(out)
-    work = _Comparisons.of(recording, judge, datasets, llms, calls, orders, retry_refused=retry_refused)
-    return ask_all(
-        work,
-        out,
-        lambda journal, run: _seal(work, out, journal, run),
-        limits=limits,
-        prices=prices,
-        cost_limit_usd=cost_limit_usd,
-        progress=progress,
-    )
-
-
-def estimate_pairs(
-    recording: str | Path,
-    out: str | Path,
-    judge: Scorer,
-    *,
-    datasets: Sequence[str] | None = None,
-    llms: Sequence[str] | None = None,
-    calls: str = "both",
-    orders: str = "both",
-    prices: str = "none",
-    retry_refused: bool = False,
-) -> ScoringEstimate:
-    """What `compare_pairs` would ask for and cost, without asking; its arguments and errors."""
-    work = _Comparisons.of(recording, judge, datasets, llms, calls, orders, retry_refused=retry_refused)
-    return estimate_work(work, out, prices)
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,20 +107,32 @@ class _Comparison:
     texts: tuple[str, str] | None
 
     @property
-    def is_of_equals(self) -> bool:
+    def has_equal_texts(self) -> bool:
         return self.texts is not None and self.texts[0] == self.texts[1]
 
 
 @dataclass(frozen=True, slots=True)
-class _Comparisons(Asked):
-    """Which comparisons are to be made; `kept` counts the pairs that have verdicts already."""
+class PairwiseComparison(ScoringTask[PairwiseResult]):
+    """CoTs of two LLMs are shown to a judge; made by `PairwiseComparison.of`.
+
+    LLMs that share noise are compared with each other, and so are those that share none. Two CoTs with the same text are a tie
+    without being asked about.
+
+    Attributes:
+        source: the recording.
+        scorer: the judge, of `recorders.scoring.scorers.make_scorer(..., pairwise=True)`.
+        matches: the pairs of LLMs.
+        orders: one of `ORDERS`.
+        judged_before: number of pairs that already have verdicts and are left alone.
+        retry_refused: ask again for what the journal says was refused.
+    """
 
     unit: ClassVar[str] = "requests"
     source: Recording
     scorer: Scorer
     matches: Sequence[_Match]
     orders: str
-    kept: int
+    judged_before: int
     retry_refused: bool
 
     @classmethod
@@ -201,47 +140,67 @@ class _Comparisons(Asked):
         cls,
         recording: str | Path,
         judge: Scorer,
-        datasets: Sequence[str] | None,
-        llms: Sequence[str] | None,
-        calls: str,
-        orders: str,
         *,
-        retry_refused: bool,
-    ) -> _Comparisons:
+        datasets: Sequence[str] | None = None,
+        llms: Sequence[str] | None = None,
+        calls: str = "both",
+        orders: str = "both",
+        retry_refused: bool = False,
+    ) -> PairwiseComparison:
+        """Return what is to be compared.
+
+        Args:
+            recording: the folder with all the LLMs (`feval merge`); it stays as it is.
+            judge: who compares.
+            datasets: ids of datasets to compare on; `None` for all.
+            llms: names of LLMs to compare; `None` for all.
+            calls: one of `CALLS`, for LLMs that share noise; of others, call s is compared with call s.
+            orders: one of `ORDERS`.
+            retry_refused: ask again for what was refused, in the journal.
+
+        Raises:
+            UnknownNameError: no such calls or orders.
+            UsageError: no two LLMs to compare.
+            ConflictError: LLMs with other questions, or with pools of different sizes.
+            NotRecordedError: something named is not there.
+            StorageError: all verdicts are there already.
+        """
         for what, name, known in (("choice of calls", calls, CALLS), ("choice of orders", orders, ORDERS)):
             if name not in known:
                 raise UnknownNameError.of(what, name, known)
         source = open_recording(recording)
-        found = _matches(source, datasets, llms, CALLS[calls])
+        candidates = _matches(source, datasets, llms, CALLS[calls])
         name = judge.info.name
-        matches = [match for match in found if not _is_judged(source, name, match)]
+        matches = [match for match in candidates if not _is_judged(source, name, match)]
         if not matches:
             raise StorageError(
                 f"{source.path} holds the verdicts of {name!r} on all these LLMs already; give the judge another --name."
             )
-        work = cls(source, judge, matches, orders, len(found) - len(matches), retry_refused)
-        for info in {info.name: info for info in map(work.info, matches)}.values():
-            held = any(info.name in source.scorers(*pair) for pair in source.manifest.pairs)
-            if held and source.scorer_info(info.name) != info:
+        task = cls(source, judge, matches, orders, len(candidates) - len(matches), retry_refused)
+        for info in {info.name: info for info in map(task.info, matches)}.values():
+            exists = any(info.name in source.scorers(*pair) for pair in source.manifest.pairs)
+            if exists and source.scorer_info(info.name) != info:
                 raise StorageError(
                     f"{source.path} holds verdicts by {info.name!r} that were asked for in another way; give this judge another "
                     "--name."
                 )
         furthest = {(match.dataset, match.first, match.second): match for match in matches}
         for match in furthest.values():
-            for _ in work.comparisons(match):  # before anything is paid for
+            for _ in task.comparisons(match):  # before anything is paid for
                 pass
-        return work
+        return task
 
     def info(self, match: _Match) -> ScorerInfo:
-        """The scorer whose scores the verdicts are."""
+        """Return the scorer under which the verdicts are stored."""
         own = self.scorer.info
-        told = {"against": match.second, "shift": match.shift, "orders": self.orders}
-        return ScorerInfo(verdicts_name(own.name, match.second, match.shift), own.kind, {**own.parameters, **told})
+        comparison = {"against": match.second, "shift": match.shift, "orders": self.orders}
+        return ScorerInfo(
+            verdicts_name(own.name, match.second, match.shift), own.kind, {**own.parameters, **comparison}
+        )
 
     @property
     def identity(self) -> dict[str, Any]:
-        """What a journal must be of, to be gone on with."""
+        """What must be equal for a journal to be continued."""
         return {
             "recording": self.source.hash,
             "scorer": self.scorer.info.name,
@@ -253,63 +212,104 @@ class _Comparisons(Asked):
 
     @property
     def total(self) -> int:
-        """Requests, those that need not be made included."""
+        """Number of requests, including those that need not be made."""
         pairs = self.source.manifest.pairs
         cots = sum(pairs[match.dataset, match.first]["cots"] for match in self.matches)
         return int(cots) * (2 if self.orders == "both" else 1)
 
     @property
-    def settled(self) -> bool:
-        """Sealing finds out: two CoTs may be the same."""
+    def may_seal_unasked(self) -> bool:
+        """True: equal texts are ties that nobody is asked about."""
         return True
 
     def comparisons(self, match: _Match) -> Iterator[tuple[str, list[_Comparison]]]:
-        """Question id and its comparisons, in recorded order."""
+        """Yield question id and its comparisons, in recorded order."""
         first, second = (self.source.pools(match.dataset, llm) for llm in (match.first, match.second))
         for one, two in zip_longest(first, second):
             _check_pools(match, one, two)
             size = len(one.texts)
-            found = []
+            comparisons = []
             for sample, text in enumerate(one.texts):
                 other = two.texts[(sample + match.shift) % size]
-                found.append(_Comparison(sample, None if text is None or other is None else (text, other)))
-            yield one.question_id, found
+                comparisons.append(_Comparison(sample, None if text is None or other is None else (text, other)))
+            yield one.question_id, comparisons
 
-    def shown(self, match: _Match, question_id: str, sample: int) -> list[str]:
-        """The orders in which a comparison is asked."""
+    def orders_of(self, match: _Match, question_id: str, sample: int) -> list[str]:
+        """Return the orders in which a comparison is asked."""
         if self.orders == "both":
             return [_AS_GIVEN, _SWAPPED]
-        told = json.dumps(
+        name = json.dumps(
             [self.scorer.info.name, match.dataset, match.first, match.second, match.shift, question_id, sample]
         )
-        return [_SWAPPED if hashlib.sha256(told.encode()).digest()[0] & 1 else _AS_GIVEN]
+        return [_SWAPPED if hashlib.sha256(name.encode()).digest()[0] & 1 else _AS_GIVEN]
 
     def items(self) -> Iterator[list[tuple[CoTKey, Item | None]]]:
-        """All requests, question by question; `None` where a text is missing or both are the same."""
+        """Yield all requests, question by question; `None` where a text is missing or both are the same."""
         for match in self.matches:
             questions = {question.id: question for question in self.source.questions(match.dataset)}
             for question_id, comparisons in self.comparisons(match):
-                found: list[tuple[CoTKey, Item | None]] = []
-                for one in comparisons:
-                    for order in self.shown(match, question_id, one.sample):
+                items: list[tuple[CoTKey, Item | None]] = []
+                for comparison in comparisons:
+                    for order in self.orders_of(match, question_id, comparison.sample):
                         item = None
-                        if one.texts is not None and not one.is_of_equals:
-                            text, other = one.texts[::-1] if order == _SWAPPED else one.texts
+                        if comparison.texts is not None and not comparison.has_equal_texts:
+                            text, other = comparison.texts[::-1] if order == _SWAPPED else comparison.texts
                             item = Item(questions[question_id], text, None, other=other)
-                        found.append((match.key(question_id, one.sample, order), item))
-                yield found
+                        items.append((match.key(question_id, comparison.sample, order), item))
+                yield items
+
+    def seal(self, journal: ScoreJournal, out: Path, new: int, without_text: int) -> PairwiseResult:  # noqa: ARG002  counted below
+        """Write the derived recording."""
+        source, judge = self.source, self.scorer
+        replies = dict(journal.entries())  # of a CoT that was refused and asked again, the later one
+        states: Counter[str] = Counter()
+        scorers: dict[str, ScorerInfo] = {}
+        rows: dict[str, dict[tuple[str, str], list[ScoreRows]]] = {}
+        for match in self.matches:
+            info = self.info(match)
+            scorers[info.name] = info
+            rows.setdefault(info.name, {})[match.dataset, match.first] = list(_rows(self, match, replies, states))
+        total = sum(states[state] for state in _STATES)
+        if states["missing"] == total:
+            journal.remove()
+            raise NotRecordedError(
+                f"{source.path} holds no texts of the CoTs that were to be compared, and a judge reads texts. Import or record "
+                "it with its texts."
+            )
+        notes = tuple(_notes(judge.info.name, states, total))
+        add_scorers(
+            source.path,
+            out,
+            [(scorers[name], own) for name, own in rows.items()],
+            operation={"kind": judge.info.kind, **judge.facts, "scorer": judge.info.name},
+            notes=notes,
+        )
+        recording_hash = finish(out, journal, "verdicts")
+        note = f"{counted(self.judged_before, 'comparison')} of LLMs had verdicts already and stay as they are."
+        return PairwiseResult(
+            path=out,
+            recording_hash=recording_hash,
+            judge=judge.info.name,
+            pairs=tuple(dict.fromkeys((match.first, match.second) for match in self.matches)),
+            comparisons=total,
+            new=new,
+            verdicts=states["verdict"] + states["contradicted"] + states["same"],
+            ties=states["tie"],
+            contradicted=states["contradicted"],
+            same_text=states["same"],
+            abstained=states["abstained"],
+            unreadable=states["unreadable"],
+            refused=states["refused"],
+            without_text=states["missing"],
+            notes=(*judge.warnings, *filter(None, [journal.recovered, note if self.judged_before else None]), *notes),
+        )
 
 
 def _matches(
     source: Recording, datasets: Sequence[str] | None, llms: Sequence[str] | None, shifts: Sequence[int]
 ) -> list[_Match]:
-    for dataset in datasets or ():
-        source.require(dataset)
-    held = list(dict.fromkeys(llm for _, llm in source.manifest.pairs))
-    for llm in llms or ():
-        if llm not in held:
-            raise NotRecordedError(f"{source.path} holds no LLM {llm!r}; it holds {', '.join(held) or 'none'}.")
-    found = []
+    check_named(source, datasets, llms)
+    matches = []
     for dataset in source.dataset_ids():
         if datasets is not None and dataset not in datasets:
             continue
@@ -317,19 +317,19 @@ def _matches(
         noise = _noise_groups(source, own)
         for first, second in combinations(own, 2):
             if noise[first] == noise[second]:
-                found += [_Match(dataset, first, second, shift) for shift in (shifts if noise[first] else (0,))]
-    if not found:
+                matches += [_Match(dataset, first, second, shift) for shift in (shifts if noise[first] else (0,))]
+    if not matches:
         raise UsageError(
             f"{source.path} holds no two LLMs to compare among those named: two with the same noise, or both with noise of their "
             "own. Put recordings together with `feval merge`."
         )
-    return found
+    return matches
 
 
 def _noise_groups(source: Recording, llms: Sequence[str]) -> dict[str, str | None]:
-    """LLM -> the noise that it shares with another; `None` where it shares none."""
-    told = {llm: source.llm_info(llm).decoding.get("noise") for llm in llms}
-    noise = {llm: None if own is None else json.dumps(own, sort_keys=True) for llm, own in told.items()}
+    """Return LLM -> the noise that it shares with another; `None` if it shares none."""
+    settings = {llm: source.llm_info(llm).decoding.get("noise") for llm in llms}
+    noise = {llm: None if own is None else json.dumps(own, sort_keys=True) for llm, own in settings.items()}
     count = Counter(noise.values())
     return {llm: own if count[own] > 1 else None for llm, own in noise.items()}
 
@@ -361,112 +361,62 @@ def _check_pools(match: _Match, one: PoolRows | None, two: PoolRows | None) -> N
         )
 
 
-# --- verdicts -----------------------------------------------------------------------------------------------------------
+# --- verdicts
 
 
-def _combined(found: Mapping[str, Scored]) -> tuple[Scored, str]:
-    """What the replies to one comparison come to (order -> reply, whose score is of what was shown first), and how."""
-    replies = list(found.values())
-    verdict = "\n---\n".join(reply.verdict or "" for reply in replies)
+def _combined(replies: Mapping[str, Score]) -> tuple[Score, str]:
+    """Return the verdict of a comparison from its replies by order (each rates what was shown first), and how it came about."""
+    verdict = "\n---\n".join(reply.verdict or "" for reply in replies.values())
     prompt, output = (
-        None if None in (own := [getattr(reply, name) for reply in replies]) else sum(own)
+        None if None in (counts := [getattr(reply, name) for reply in replies.values()]) else sum(counts)
         for name in ("prompt_tokens", "output_tokens")
     )
     scores = [
         None if reply.score is None else 1.0 - reply.score if order == _SWAPPED else reply.score
-        for order, reply in found.items()
+        for order, reply in replies.items()
     ]
     if None in scores:
-        problems = {reply.problem for reply in replies if reply.score is None}
+        problems = {reply.problem for reply in replies.values() if reply.score is None}
         problem = next((name for name in ("refused", "unreadable") if name in problems), "abstained")
-        return Scored(None, None, verdict, prompt, output), problem
+        return Score(None, None, verdict, prompt, output), problem
     score = scores[0] if len(set(scores)) == 1 else 0.5
-    return Scored(score, None, verdict, prompt, output), "contradicted" if {0.0, 1.0} <= set(scores) else "verdict"
+    return Score(score, None, verdict, prompt, output), "contradicted" if {0.0, 1.0} <= set(scores) else "verdict"
 
 
-def _seal(work: _Comparisons, out: Path, journal: ScoreJournal, run: Run) -> Judging:
-    source, judge = work.source, work.scorer
-    replies = dict(journal.entries())  # of a CoT that was refused and asked again, the later one
-    seen: Counter[str] = Counter()
-    infos: dict[str, ScorerInfo] = {}
-    rows: dict[str, dict[tuple[str, str], list[ScoreRows]]] = {}
-    for match in work.matches:
-        info = work.info(match)
-        infos[info.name] = info
-        own = list(_rows(work, match, replies, seen))
-        rows.setdefault(info.name, {})[match.dataset, match.first] = own
-    total = sum(
-        seen[state] for state in ("verdict", "contradicted", "same", "missing", "refused", "unreadable", "abstained")
-    )
-    if seen["missing"] == total:
-        journal.remove()
-        raise NotRecordedError(
-            f"{source.path} holds no texts of the CoTs that were to be compared, and a judge reads texts. Import or record it "
-            "with its texts."
-        )
-    notes = tuple(_notes(judge.info.name, seen, total))
-    add_scorers(
-        source.path,
-        out,
-        [(infos[name], own) for name, own in rows.items()],
-        operation={"kind": judge.info.kind, **judge.facts, "scorer": judge.info.name},
-        notes=notes,
-    )
-    own_hash = finish(out, journal, "verdicts")
-    kept = (
-        (f"{counted(work.kept, 'comparison')} of LLMs had verdicts already and stay as they are.",) if work.kept else ()
-    )
-    return Judging(
-        path=out,
-        recording_hash=own_hash,
-        judge=judge.info.name,
-        pairs=tuple(dict.fromkeys((match.first, match.second) for match in work.matches)),
-        comparisons=total,
-        new=run.new,
-        verdicts=seen["verdict"] + seen["contradicted"] + seen["same"],
-        ties=seen["tie"],
-        contradicted=seen["contradicted"],
-        same_text=seen["same"],
-        abstained=seen["abstained"],
-        unreadable=seen["unreadable"],
-        refused=seen["refused"],
-        without_text=seen["missing"],
-        notes=(*judge.warnings, *([journal.recovered] if journal.recovered else []), *kept, *notes),
-    )
+_STATES = ("verdict", "contradicted", "same", "missing", "refused", "unreadable", "abstained")
 
 
 def _rows(
-    work: _Comparisons, match: _Match, replies: Mapping[CoTKey, Scored], seen: Counter[str]
+    task: PairwiseComparison, match: _Match, replies: Mapping[CoTKey, Score], states: Counter[str]
 ) -> Iterator[ScoreRows]:
-    for question_id, comparisons in work.comparisons(match):
-        samples, found = [], []
-        for one in comparisons:
-            if one.texts is None:
-                seen["missing"] += 1
+    for question_id, comparisons in task.comparisons(match):
+        scores = {}
+        for comparison in comparisons:
+            if comparison.texts is None:
+                states["missing"] += 1
                 continue
-            if one.is_of_equals:
-                scored, state = Scored(0.5, None, _SAME_TEXT), "same"
+            if comparison.has_equal_texts:
+                score, state = Score(0.5, None, _SAME_TEXT), "same"
             else:
-                orders = work.shown(match, question_id, one.sample)
-                scored, state = _combined(
-                    {order: replies[match.key(question_id, one.sample, order)] for order in orders}
+                orders = task.orders_of(match, question_id, comparison.sample)
+                score, state = _combined(
+                    {order: replies[match.key(question_id, comparison.sample, order)] for order in orders}
                 )
-            seen[state] += 1
-            seen["tie"] += scored.score == 0.5
-            samples.append(one.sample)
-            found.append(scored)
-        if samples:
-            yield as_rows(question_id, samples, found, steps=False)
+            states[state] += 1
+            states["tie"] += score.score == 0.5
+            scores[comparison.sample] = score
+        if scores:
+            yield score_rows(question_id, scores, steps=False)
 
 
-def _notes(name: str, seen: Mapping[str, int], total: int) -> Iterator[str]:
+def _notes(name: str, states: Mapping[str, int], total: int) -> Iterator[str]:
     for state, why in (
         ("abstained", f"{name} said that it cannot judge"),
         ("unreadable", f"what {name} said holds none that can be read"),
         ("refused", f"{name} refused them"),
         ("missing", "a text was not kept"),
     ):
-        if count := seen[state]:
+        if count := states[state]:
             yield f"{count:,} of {counted(total, 'comparison')} {'has' if count == 1 else 'have'} no verdict: {why}."
-    if count := seen["contradicted"]:
+    if count := states["contradicted"]:
         yield f"In {count:,} of {counted(total, 'comparison')} {name} preferred the same place in both orders; they are ties."

@@ -1,10 +1,9 @@
-"""A tiny model as a folder that Hugging Face's `transformers` loads: an ordinary `LlamaForCausalLM` with its tokenizer.
+"""Export a tiny model to a folder that Hugging Face's `transformers` loads: a `LlamaForCausalLM` with its tokenizer.
 
     python -m recorders.tiny.export feval/tiny-42k --out tiny-42k
 
-Two uses: an independent forward pass to compare ours with, and a model small enough to try any server that loads such folders.
-Nothing but NumPy is needed to write it. The folder's tokenizer differs from ours in one thing: it reads the names of special
-tokens, such as "<end>", out of a text.
+It serves as an independent forward pass to compare ours with, and to try servers that load such folders. Writing it needs only
+NumPy. The folder's tokenizer differs from ours in one respect: it reads special tokens such as "<end>" from text.
 """
 
 from __future__ import annotations
@@ -27,11 +26,11 @@ _TEMPLATE = "<question> {{ messages[-1]['content'] }}<answer>"
 
 
 def export(name: str, out: Path) -> Path:
-    """Write a model of the family as a `transformers` folder; weights stay float16.
+    """Write a tiny model as a `transformers` folder; weights stay float16.
 
     Args:
         name: such as "feval/tiny-42k".
-        out: the folder, made if missing.
+        out: the folder, created if missing.
 
     Returns:
         The folder.
@@ -56,7 +55,7 @@ def export(name: str, out: Path) -> Path:
 
 
 def _safetensors(arrays: dict[str, np.ndarray[Any, np.dtype[np.float16]]]) -> bytes:
-    """Lay arrays out as the safetensors format says: length of the header, header in JSON, bytes."""
+    """Return arrays in the safetensors format: length of the header, header in JSON, bytes."""
     header: dict[str, Any] = {"__metadata__": {"format": "pt"}}
     end = 0
     for key, value in arrays.items():
@@ -93,7 +92,7 @@ def _config(shape: Shape) -> dict[str, Any]:
 
 
 def _tokenizer() -> dict[str, Any]:
-    """Our greedy cut in the words of the `tokenizers` library: WordPiece over the whole text, without a mark for inner pieces."""
+    """Return our greedy split for the `tokenizers` library: WordPiece over the whole text, without a prefix for inner pieces."""
     flags = {"single_word": False, "lstrip": False, "rstrip": False, "normalized": False, "special": True}
     return {
         "version": "1.0",

@@ -1,8 +1,8 @@
 """The tiny models' forward pass in NumPy: RMSNorm, rotary positions, attention with a key-value cache, SwiGLU.
 
 Computed in float64 from the float16 weights. The last bits of a matrix product depend on the machine and on how many rows are
-computed together, and now and then they decide which token is drawn. In float64 they are half a billion times smaller than in
-float32: for every practical purpose a sample depends on its prompt and its random numbers only (`docs/tiny-models.md`).
+computed together, and occasionally decide which token is drawn. In float64 they are half a billion times smaller than in float32:
+in practice, a sample depends only on its prompt and its random numbers (`docs/tiny-models.md`).
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ Ints = npt.NDArray[np.int64]
 
 @dataclass(frozen=True)
 class Prompt:
-    """A prompt that was read once, for any number of answers.
+    """A prompt that is read once, for any number of answers.
 
     Attributes:
         keys: [layers, heads, prompt tokens, head width].
@@ -50,11 +50,11 @@ class Prompt:
 
 @dataclass
 class Cache:
-    """Keys and values of the answers under way to one prompt, one answer per row, all of the same length.
+    """Keys and values of unfinished answers to one prompt, one answer per row, all of the same length.
 
     Attributes:
         prompt: shared by all rows.
-        keys: [layers, heads, rows, room, head width], of the answers.
+        keys: [layers, heads, rows, room, head width] of the answers.
         values: the same.
         length: tokens of each answer so far.
     """
@@ -65,13 +65,13 @@ class Cache:
     length: int = 0
 
     def keep(self, rows: npt.NDArray[np.bool_]) -> Ints:
-        """Drop the other rows; kept rows from the end move into the gaps, so that little is copied.
+        """Keep only some rows; rows from the end move into the gaps, so that little is copied.
 
         Args:
             rows: which to keep.
 
         Returns:
-            For each row now its number before.
+            The former number of each row.
         """
         count = int(rows.sum())
         order = np.arange(count)
@@ -135,7 +135,7 @@ class TinyModel:
             tokens: at least one.
 
         Raises:
-            OutOfRangeError: the prompt leaves no room for an answer in the context.
+            OutOfRangeError: the prompt leaves no room for an answer.
         """
         self._check_length(len(tokens) + 1)
         shape = (self.shape.layers, self.shape.heads, len(tokens), self.shape.head_width)
@@ -153,8 +153,8 @@ class TinyModel:
 
         Args:
             prompt: of `read`.
-            rows: how many answers.
-            room: most tokens of an answer that will be appended.
+            rows: number of answers.
+            room: most tokens to append to each.
 
         Raises:
             OutOfRangeError: prompt and answers exceed the context.
@@ -164,10 +164,10 @@ class TinyModel:
         return Cache(prompt, np.empty(shape), np.empty(shape))
 
     def step(self, cache: Cache, tokens: Ints) -> Floats:
-        """Append one token to every answer and return the next one's logits.
+        """Append one token to every answer and return the logits of the next.
 
         Args:
-            cache: of `begin`; it is changed.
+            cache: of `begin`; updated in place.
             tokens: [rows].
 
         Returns:
@@ -299,7 +299,7 @@ def read_model(path: Path, name: str, shape: Shape) -> TinyModel:
 
 
 def weights_file(name: str) -> AbstractContextManager[Path]:
-    """Return the path of a family member's weights, good inside a `with` block.
+    """Return the path of a model's weights, valid inside a `with` block.
 
     Args:
         name: a key of `FAMILY`.
@@ -318,18 +318,18 @@ def read_arrays(path: Path, shape: Shape) -> dict[str, npt.NDArray[np.floating]]
         SourceError: the file cannot be read, or holds other arrays than the shape needs.
     """
     try:
-        with path.open("rb") as raw:  # NumPy leaves a broken file open that it opened itself
+        with path.open("rb") as raw:  # NumPy leaves a broken file open if it opened it
             file = np.load(raw, allow_pickle=False)
             arrays = {key: file[key] for key in file.files}
     except (OSError, EOFError, ValueError, AttributeError, BadZipFile, zlib.error) as error:
         raise SourceError(
             f"The weights file {path} could not be read as .npz ({error}). Copy it again, or train the model again."
         ) from error
-    found, wanted = {key: value.shape for key, value in arrays.items()}, shape.arrays
-    if found != wanted:
-        wrong = min(key for key in found.keys() | wanted.keys() if found.get(key) != wanted.get(key))
+    sizes, expected = {key: value.shape for key, value in arrays.items()}, shape.arrays
+    if sizes != expected:
+        wrong = min(key for key in sizes.keys() | expected.keys() if sizes.get(key) != expected.get(key))
         raise SourceError(
-            f"The weights file {path} does not fit {shape}: array {wrong!r} should have the shape {wanted.get(wrong)} and has "
-            f"{found.get(wrong)}. Name the shape it was trained with."
+            f"The weights file {path} does not fit {shape}: array {wrong!r} should have the shape {expected.get(wrong)} and has "
+            f"{sizes.get(wrong)}. Name the shape it was trained with."
         )
     return arrays

@@ -3,12 +3,12 @@
     question  Tom has 49 apples. Tom sells 22. Then Tom has 2 times as many. How many apples does Tom have now?
     chain     Start with 49. 49-22=27. 27*2=54. The answer is 54.
 
-Problem number i of a split is a pure function of (seed, split, i): SHA-256 gives a 64-bit start, SplitMix64 goes on from there,
-and only whole numbers are computed with. So it is the same for ever, on every machine and in every version of Python.
+Problem number i of a split is a pure function of (seed, split, i): SHA-256 gives a 64-bit start, SplitMix64 continues from there,
+and all arithmetic is on integers. So it is always the same, on every machine and in every version of Python.
 
-**Test questions are reserved.** What decides is a hash of a problem's arithmetic (first number, operations, numbers), not its
-wording: an eighth of all arithmetic is kept for testing. No problem of the training split has it, whatever the seed, so no model
-has seen a test question, nor the same sum told of another name or thing.
+**Test questions are reserved.** A hash of a problem's arithmetic (first number, operations, numbers), not its wording, decides:
+an eighth of all arithmetic is kept for testing. No problem of the training split has it, whatever the seed, so no model has seen
+a test question, nor the same sum with another name or thing.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ _TEST_SEED = 2026
 _NAMES = ("Ana", "Ben", "Eva", "Leo", "Mia", "Sam", "Tom", "Zoe")
 _THINGS = ("apples", "books", "cards", "coins", "marbles", "pens", "shells", "stamps")
 
-# Who gives and who gets is told by word order alone: a model that reads only the words takes one for the other.
+# Only word order says who gives and who gets: a model that reads only the words confuses the two.
 _PHRASES = {
     "+": ("{name} buys {number} more.", "{name} finds {number}.", "{friend} gives {name} {number}."),
     "-": ("{name} sells {number}.", "{name} loses {number}.", "{name} gives {friend} {number}."),
@@ -106,17 +106,17 @@ class Problem:
 
 def test_questions() -> list[Problem]:
     """Return the 200 questions of the dataset `tiny_sums`, in order; no two have the same arithmetic."""
-    found: dict[tuple[int, tuple[Step, ...]], Problem] = {}
+    problems: dict[tuple[int, tuple[Step, ...]], Problem] = {}
     index = 0
-    while len(found) < TEST_QUESTIONS:
+    while len(problems) < TEST_QUESTIONS:
         candidate = problem(_TEST_SEED, "test", index)
-        found.setdefault((candidate.first, candidate.steps), candidate)
+        problems.setdefault((candidate.first, candidate.steps), candidate)
         index += 1
-    return list(found.values())
+    return list(problems.values())
 
 
 def training_problems(seed: int, start: int = 0) -> Iterator[Problem]:
-    """Yield training problems without end, from number `start` on; none is reserved for testing."""
+    """Yield training problems endlessly, from number `start` on; none is reserved for testing."""
     while True:
         yield problem(seed, "training", start)
         start += 1
@@ -126,8 +126,8 @@ def problem(seed: int, split: Split, index: int) -> Problem:
     """Return problem number `index` of a split.
 
     Args:
-        seed: another seed, other problems.
-        split: "test" gives reserved problems only, "training" the others only.
+        seed: of the problems.
+        split: "test" for reserved problems only, "training" for the others only.
         index: 0 or more.
     """
     draws = _Draws(f"{_VERSION}/{seed}/{split}/{index}")
@@ -135,7 +135,7 @@ def problem(seed: int, split: Split, index: int) -> Problem:
     while True:
         first, steps = _arithmetic(draws, count)
         if is_reserved(first, steps) == (split == "test"):
-            return _told(draws, first, steps)
+            return _worded(draws, first, steps)
 
 
 def is_reserved(first: int, steps: tuple[Step, ...]) -> bool:
@@ -145,10 +145,10 @@ def is_reserved(first: int, steps: tuple[Step, ...]) -> bool:
 
 
 def words() -> list[str]:
-    """Return every word a question or a chain can contain, as it stands there, sorted."""
+    """Return every word that a question or chain can contain, sorted."""
     phrases = [_FIRST, _ASKED, _START, _END, *(phrase for group in _PHRASES.values() for phrase in group)]
-    found = {word.strip(".?") for phrase in phrases for word in phrase.split()}
-    return sorted({word for word in found if "{" not in word} | {*_NAMES, *_THINGS})
+    own = {word.strip(".?") for phrase in phrases for word in phrase.split()}
+    return sorted({word for word in own if "{" not in word} | {*_NAMES, *_THINGS})
 
 
 class _Draws:
@@ -202,7 +202,7 @@ def _step(draws: _Draws, total: int) -> Step:
     return Step(operation, allowed[draws.below(len(allowed))])
 
 
-def _told(draws: _Draws, first: int, steps: tuple[Step, ...]) -> Problem:
+def _worded(draws: _Draws, first: int, steps: tuple[Step, ...]) -> Problem:
     """Put the arithmetic into words."""
     name = _NAMES[draws.below(len(_NAMES))]
     friends = [other for other in _NAMES if other != name]

@@ -2,13 +2,13 @@
 
 **Every random number is a pure function** of (stream, seed, question, sample index, position, token): SHA-256 of the JSON list
 [scheme, stream, seed, question] gives 64 bits, and a counter mixer (SplitMix64's finalizer) does the rest; no generator is
-advanced. So sample 17 of a question is the same whether it is drawn alone or with others, today or tomorrow.
+advanced. So sample 17 of a question is the same whether it is drawn alone or with others.
 
 **A token is drawn by an exponential race**: token v arrives at time E_v / p_v, where E_v is exponential with mean 1, and the
 first one wins; it does so with probability p_v exactly. (With Gumbel noise G = -ln E this is the arg max of ln p + G: Maddison,
 Tarlow and Minka 2014, "A* Sampling", section 2, arXiv:1411.0030.) Models that share a stream share the E, and their draws are
-coupled; by default a stream is a model's name, and they are independent. `recorders.shared_noise` names tokens by their text
-instead of their number, for LLMs of any vocabulary.
+coupled; by default a stream is a model's name, and they are independent. `recorders.shared_noise` identifies tokens by text
+instead of number, for LLMs of any vocabulary.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ import numpy as np
 import numpy.typing as npt
 
 from feval.errors import OutOfRangeError
+from recorders.shared_noise import mixed
 from recorders.tiny.model import Prompt, TinyModel
 from recorders.tiny.tokenizer import END, tokenizer
 
@@ -42,11 +43,11 @@ class Decoding:
     """How tokens are drawn.
 
     Attributes:
-        temperature: divides the logits; 0 takes the likeliest token always.
+        temperature: divides the logits; 0 always takes the likeliest token.
         top_p: only the likeliest tokens that together reach this probability can be drawn.
         max_tokens: most tokens of an answer, `<end>` included.
         seed: of the random numbers.
-        stream: part of the random numbers' name; `None`: the model's name.
+        stream: part of the random numbers' name; `None` for the model's name.
         top_logprobs: how many of the likeliest tokens to report at each position.
     """
 
@@ -58,7 +59,7 @@ class Decoding:
     top_logprobs: int = 0
 
     def __post_init__(self) -> None:
-        """Refuse values that mean nothing."""
+        """Refuse meaningless values."""
         if not 0 <= self.temperature < np.inf:
             raise OutOfRangeError(f"The temperature is {self.temperature}; it must be a finite number, 0 or more.")
         if not 0 < self.top_p <= 1:
@@ -80,8 +81,8 @@ class Completion:
         tokens: int64 [T], as drawn, `<end>` included where it was reached.
         logprobs: [T] natural logarithm of each token's probability under the model itself (temperature 1, no top-p).
         top_tokens: int64 [T, k] the likeliest tokens at each position, likeliest first.
-        top_logprobs: [T, k] theirs.
-        finish_reason: "stop": `<end>` was drawn; "length": no room was left.
+        top_logprobs: [T, k] their log-probabilities.
+        finish_reason: "stop" if `<end>` was drawn, "length" if no room was left.
         prompt_tokens: of the prompt, special ones included.
     """
 
@@ -112,9 +113,9 @@ def sample(
         model: of `load_model`.
         question: plain text.
         indices: sample indices, 0 or more; the same index is the same sample.
-        decoding: `None`: temperature 1, nothing cut.
-        shared: gives the exponential random numbers [samples, vocabulary] of samples and a position, in place of the model's own
-            and of the decoding's seed and stream.
+        decoding: `None` for temperature 1 without top-p.
+        shared: returns the exponential random numbers [samples, vocabulary] of samples and a position, instead of the model's own
+            with the decoding's seed and stream.
 
     Returns:
         The answers, in the order of the indices.
@@ -133,7 +134,7 @@ def sample(
 
 
 def most_likely(log_probabilities: Floats, count: int) -> Ints:
-    """Return the likeliest tokens at each place, likeliest first, the lower number first among equals.
+    """Return the likeliest tokens at each position, likeliest first, the lower number first among equals.
 
     Args:
         log_probabilities: [..., vocabulary].
@@ -157,13 +158,13 @@ def exponentials(keys: npt.NDArray[np.uint64], position: int, tokens: int) -> Fl
         [rows, tokens], never 0 nor infinite: of the 64 bits, the upper 52 and a half make a number inside (0, 1).
     """
     counters = (np.arange(1, tokens + 1, dtype=np.uint64) + np.uint64(position << 16)) * _GOLDEN
-    bits = _mixed(keys[:, None] + counters)
+    bits = mixed(keys[:, None] + counters)
     uniform = ((bits >> np.uint64(12)).astype(np.float64) + 0.5) * 2.0**-52
     return -np.log(uniform)
 
 
 def stopped(completion: Completion, stops: Sequence[str]) -> tuple[int, str]:
-    """Return how many tokens it takes to reach the first stop text, and what stands before it; all, where none is reached.
+    """Return how many tokens it takes to reach the first stop text, and the text before it; everything if none is reached.
 
     Args:
         completion: of `sample`.
@@ -236,9 +237,8 @@ def _chosen(log_probabilities: Floats, samples: Ints, position: int, decoding: D
         likeliest: Ints = np.argmax(log_probabilities, axis=-1)
         return likeliest
     highest = log_probabilities.max(axis=-1, keepdims=True)
-    with np.errstate(
-        over="ignore"
-    ):  # next to temperature 0 all but the likeliest are infinitely far away, as they should be
+    # Close to temperature 0 all but the likeliest are infinitely far away, as they should be.
+    with np.errstate(over="ignore"):
         rates = np.exp((log_probabilities - highest) / decoding.temperature)
     if decoding.top_p < 1:
         rates[_outside(rates, decoding.top_p)] = 0
@@ -247,7 +247,7 @@ def _chosen(log_probabilities: Floats, samples: Ints, position: int, decoding: D
 
 
 def _outside(rates: Floats, top_p: float) -> npt.NDArray[np.bool_]:
-    """Which tokens lie outside the smallest set of likeliest ones that reaches `top_p`."""
+    """Return which tokens are outside the smallest set of likeliest ones that reaches `top_p`."""
     order = most_likely(rates, rates.shape[-1])
     descending = np.take_along_axis(rates, order, -1)
     before = np.cumsum(descending, axis=-1) - descending
@@ -263,24 +263,17 @@ def _log_sum_exp(logits: Floats) -> Floats:
 
 
 def _start(model: TinyModel, question: str, decoding: Decoding) -> int:
-    """Where the random numbers of a question start."""
+    """Return where the random numbers of a question start."""
     stream = model.name if decoding.stream is None else decoding.stream
     name = json.dumps([_SCHEME, stream, decoding.seed, question])
     return int.from_bytes(sha256(name.encode()).digest()[:8], "little")
 
 
 def _own(start: int) -> _Race:
-    """The random numbers of one model on one question, tokens by their number."""
+    """Return the random numbers of one model on one question, by token number."""
 
     def race(samples: Ints, position: int) -> Floats:
-        keys = _mixed(np.uint64(start) + (samples.astype(np.uint64) + np.uint64(1)) * _GOLDEN)
+        keys = mixed(np.uint64(start) + (samples.astype(np.uint64) + np.uint64(1)) * _GOLDEN)
         return exponentials(keys, position, len(tokenizer()))
 
     return race
-
-
-def _mixed(x: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
-    """SplitMix64's finalizer."""
-    x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return x ^ (x >> np.uint64(31))

@@ -1,4 +1,4 @@
-"""The family's shapes and recipes: what each tiny model looks like inside and how it was trained."""
+"""Shapes and training recipes of the tiny models."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class Shape:
 
     Attributes:
         width: of the residual stream.
-        layers: how many.
+        layers: number of layers.
         heads: per layer; `width` is a multiple of it, and a head's width is even.
         hidden: width of the feed-forward layers.
         tokens: size of the vocabulary.
@@ -43,7 +43,7 @@ class Shape:
 
     @property
     def arrays(self) -> dict[str, tuple[int, ...]]:
-        """The arrays of its weights, under the names that Hugging Face's Llama gives them, and their shapes."""
+        """Names of the weights, as in Hugging Face's Llama, and their shapes."""
         square, up, down = (self.width, self.width), (self.hidden, self.width), (self.width, self.hidden)
         arrays: dict[str, tuple[int, ...]] = {"model.embed_tokens.weight": (self.tokens, self.width)}
         for layer in range(self.layers):
@@ -60,17 +60,17 @@ class Shape:
 
     @property
     def parameters(self) -> int:
-        """How many numbers the model has."""
+        """Number of parameters."""
         return sum(prod(size) for size in self.arrays.values())
 
 
 @dataclass(frozen=True)
 class CoolDown:
-    """A later stage of training: AdamW begun anew, the learning rate lowered in a straight line.
+    """A later stage of training: a fresh AdamW, the learning rate lowered linearly.
 
     Attributes:
-        updates: how many.
-        rate: the learning rate it begins with.
+        updates: number of updates.
+        rate: initial learning rate.
     """
 
     updates: int
@@ -79,19 +79,19 @@ class CoolDown:
 
 @dataclass(frozen=True)
 class Recipe:
-    """How a model is trained: AdamW on ever new problems, in one or more stages.
+    """How a model is trained: AdamW on always new problems, in one or more stages.
 
-    In the first stage the learning rate is warmed up and lowered along a cosine, which may be left early. Each later stage begins
-    with the float16 weights of the one before, and lowers the rate to the same end.
+    In the first stage the learning rate is warmed up and lowered along a cosine, which may be cut short. Each later stage starts
+    from the float16 weights of the previous one, and lowers the rate to the same final value.
 
     Attributes:
         shape: of the model.
-        seed: of the first weights and of the problems.
+        seed: of the initial weights and of the problems.
         updates: of the first stage.
-        cosine: the update at which the cosine would end; at `updates`, or later.
+        cosine: the update at which the cosine would end, `updates` or later.
         later: the other stages.
         batch: problems per update.
-        rate: the highest learning rate.
+        rate: highest learning rate.
     """
 
     shape: Shape
@@ -103,7 +103,7 @@ class Recipe:
     rate: float = 3e-3
 
     def stages(self) -> list[range]:
-        """Return the updates of every stage, counted from 0 through all of them."""
+        """Return the updates of every stage, numbered across stages."""
         ends = list(accumulate([self.updates, *(stage.updates for stage in self.later)]))
         return [range(start, end) for start, end in pairwise([0, *ends])]
 

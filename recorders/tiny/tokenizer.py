@@ -1,8 +1,8 @@
 """The tiny models' tokenizer: words of the problems, single digits, and every printable ASCII character.
 
-A plain list of strings (`vocabulary.json`); a text is cut greedily, the longest token first. A word's token begins with the
-blank before it; digits stand alone, so that sums can be done digit by digit. Printable ASCII and line feeds come back exactly;
-any other character becomes `<unknown>`. Special tokens are never read out of a text: one that says "<end>" is five characters.
+A plain list of strings (`vocabulary.json`); text is split greedily, the longest token first. A word's token begins with the space
+before it; digits are single tokens, so that sums can be done digit by digit. Printable ASCII and line feeds round-trip; any other
+character becomes `<unknown>`. Special tokens are never read from text: "<end>" in a text is five characters.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from collections.abc import Iterable, Sequence
 from functools import cache
 from importlib import resources
 
-from recorders.tiny import problems
+from recorders.tiny.problems import words
 
 __all__ = ["ANSWER", "END", "PAD", "QUESTION", "SPECIAL", "UNKNOWN", "Tokenizer", "build_vocabulary", "tokenizer"]
 
@@ -24,8 +24,8 @@ _CHARACTERS = ["\n", *map(chr, range(32, 127))]
 
 
 def build_vocabulary() -> list[str]:
-    """Return all tokens in the order of their numbers: the special ones, the characters, the words."""
-    return [*SPECIAL, *_CHARACTERS, *(f" {word}" for word in problems.words())]
+    """Return all tokens by number: the special ones, the characters, the words."""
+    return [*SPECIAL, *_CHARACTERS, *(f" {word}" for word in words())]
 
 
 class Tokenizer:

@@ -1,9 +1,9 @@
-"""Training of the tiny models; needs PyTorch (`pip install 'feval[train]'`), using them does not.
+"""Train the tiny models; needs PyTorch (`pip install 'feval[train]'`), which using them does not.
 
     python -m recorders.tiny.train feval/tiny-42k --out checkpoints
 
-One thread, no GPU. Every problem is new; the loss counts the answer's tokens only. Weights are saved as float16, and that file is
-the model: what training held beyond float16 is gone on purpose, so that there is one reference.
+One thread, no GPU. Every problem is new; the loss covers only the answer's tokens. Weights are saved as float16, and that file is
+the model: precision beyond float16 is dropped on purpose, so that there is one reference.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _POOL = 8  # batches cut from one pool of problems, sorted by length: hardly any
 
 
 def initial_weights(shape: Shape, seed: int) -> Weights:
-    """Return random weights under the names that Hugging Face's Llama gives them, so that it can load them.
+    """Return random weights under the names of Hugging Face's Llama, so that it can load them.
 
     Args:
         shape: of the model.
@@ -49,7 +49,7 @@ def _initial(shape: Shape, name: str, size: tuple[int, ...], source: torch.Gener
     deviation = shape.width**-0.5
     if "embed_tokens" in name:
         deviation = 0.02
-    elif "o_proj" in name or "down_proj" in name:  # what is added to the residual stream begins small (GPT-2's way)
+    elif "o_proj" in name or "down_proj" in name:  # additions to the residual stream start small, as in GPT-2
         deviation = 0.02 / (2 * shape.layers) ** 0.5
     return torch.randn(*size, generator=source) * deviation
 
@@ -115,13 +115,13 @@ def _feed_forward(x: torch.Tensor, own: Weights) -> torch.Tensor:
 
 
 def train(recipe: Recipe, out: Path, every: int = 500, resume: Path | None = None) -> Weights:
-    """Train a model, saving a checkpoint at regular updates and at the end of every stage.
+    """Train a model, saving checkpoints at regular intervals and at the end of every stage.
 
     Args:
         recipe: shape, seeds, stages.
-        out: the folder for the checkpoints, `00500.npz` and so on; made if missing.
+        out: the folder for the checkpoints, `00500.npz` and so on; created if missing.
         every: updates between two checkpoints.
-        resume: the checkpoint at the end of a stage, to go on with the next one; `None` begins at the beginning.
+        resume: the checkpoint at the end of a stage, to continue with the next one; `None` starts over.
 
     Returns:
         The weights after the last update.
@@ -137,7 +137,7 @@ def train(recipe: Recipe, out: Path, every: int = 500, resume: Path | None = Non
 
 
 def _stage(recipe: Recipe, weights: Weights, updates: range, out: Path, every: int) -> None:
-    """Train on the batches of these updates with a fresh AdamW; the last update is saved whatever `every` is."""
+    """Train on the batches of these updates with a fresh AdamW; always save the last update."""
     for value in weights.values():
         value.requires_grad_(True)
     matrices = [value for value in weights.values() if value.ndim == 2]
@@ -185,7 +185,7 @@ def _loss(weights: Weights, shape: Shape, tokens: torch.Tensor, answer: torch.Te
 
 
 def _batches(recipe: Recipe, start: int) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
-    """Yield tokens [batch, length] and which of them belong to the answer, without end, from a batch number on."""
+    """Yield tokens [batch, length] and which of them belong to the answer, endlessly, from a batch number on."""
     first, skipped = divmod(start, _POOL)
     source = torch.Generator().manual_seed(recipe.seed)
     for number in count():
@@ -193,15 +193,17 @@ def _batches(recipe: Recipe, start: int) -> Iterator[tuple[torch.Tensor, torch.T
         if number < first:
             continue
         problems = training_problems(recipe.seed, number * _POOL * recipe.batch)
-        pool = sorted((_row(told) for told in islice(problems, _POOL * recipe.batch)), key=lambda row: len(row[0]))
+        pool = sorted(
+            (_row(problem) for problem in islice(problems, _POOL * recipe.batch)), key=lambda row: len(row[0])
+        )
         for part in order[skipped:]:
             yield _padded(pool[part * recipe.batch : (part + 1) * recipe.batch])
         skipped = 0
 
 
-def _row(told: Problem) -> tuple[list[int], int]:
-    prompt = tokenizer().prompt(told.question)
-    return prompt + tokenizer().completion(told.chain), len(prompt)
+def _row(problem: Problem) -> tuple[list[int], int]:
+    prompt = tokenizer().prompt(problem.question)
+    return prompt + tokenizer().completion(problem.chain), len(prompt)
 
 
 def _padded(rows: list[tuple[list[int], int]]) -> tuple[torch.Tensor, torch.Tensor]:
@@ -217,7 +219,9 @@ def main() -> None:
     parser.add_argument("name", choices=FAMILY)
     parser.add_argument("--out", type=Path, default=Path("checkpoints"))
     parser.add_argument("--every", type=int, default=500, help="updates between two checkpoints")
-    parser.add_argument("--resume", type=Path, help="the checkpoint at the end of a stage, to go on with the next one")
+    parser.add_argument(
+        "--resume", type=Path, help="the checkpoint at the end of a stage, to continue with the next one"
+    )
     options = parser.parse_args()
     logging.basicConfig(level=logging.INFO, format="%(message)s")
     torch.set_num_threads(1)

@@ -9,13 +9,13 @@ instruction. There is one format for all datasets:
     ...        (every exemplar)
     user       the question
 
-Exemplars are turns of the chat and not one long user message: chat models are trained to continue in the manner of their own
-earlier turns, none takes the exemplars for the task or goes on to invent a next question, and the turns are a constant prefix,
-which providers cache. A reasoning model gets one user message, the question and the instruction, as in the paper (section 2.2:
-zero-shot instructions), and no system prompt, which some of them refuse.
+Exemplars are chat turns rather than one long user message: chat models continue in the style of their own earlier turns, do not
+mistake the exemplars for the task or invent a next question, and the turns are a constant prefix, which providers cache. A
+reasoning model gets one user message, the question and the instruction, as in the paper (section 2.2: zero-shot instructions),
+and no system prompt, which some of them refuse.
 
-A published prompt never changes: a better one is a new version, in a file of its own (`gsm8k@2.md`). `prompt_version` names it
-and hashes what is sent, so that a recording tells one prompt from another whatever folder it came from.
+A published prompt never changes: a better one is a new version in its own file (`gsm8k@2.md`). `prompt_version` names it and
+hashes what is sent, so that a recording can tell prompts apart whatever folder they came from.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -37,12 +37,10 @@ from feval.cards.front_matter import card_files, card_folders
 from feval.errors import CardError, OutOfRangeError, SourceError, UnknownNameError, UsageError
 from feval.recording.content import Question
 from recorders.request import Message
+from recorders.work.exemplars import TRAIN_FORMS, Choices, Exemplar, TrainForm
 
 __all__ = [
-    "TRAIN_FORMS",
-    "Exemplar",
     "PromptCard",
-    "TrainForm",
     "check_prompt",
     "messages",
     "prompt_card",
@@ -51,27 +49,8 @@ __all__ = [
     "with_train_exemplars",
 ]
 
-Choices = tuple[tuple[str, str], ...]
-
 _SLOT = "{answer}"
-_LONGEST_RATIONALE = 1000  # characters: an exemplar is paid with every question
-
-
-@dataclass(frozen=True, slots=True)
-class Exemplar:
-    """A worked question.
-
-    Attributes:
-        question: without the options.
-        cot: the chain of thought, without the answer sentence.
-        answer: as it stands in the answer sentence; with options, the label of the right one.
-        choices: (label, text) of each option; empty where there are none.
-    """
-
-    question: str
-    cot: str
-    answer: str
-    choices: Choices = ()
+_LONGEST_RATIONALE = 1000  # characters: an exemplar is paid for with every question
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,9 +106,9 @@ def messages(
         raise SourceError(
             f"The question {question.id!r} has no text, so no LLM can be asked it. Give a file with the questions, --questions."
         )
-    asked = _rendered(question.text, question.choices)
+    rendered = _rendered(question.text, question.choices)
     if reasoning:
-        return (Message("user", f"{asked}\n\n{card.zero_shot}"),)
+        return (Message("user", f"{rendered}\n\n{card.zero_shot}"),)
     turns = [
         turn
         for exemplar in card.exemplars
@@ -138,7 +117,7 @@ def messages(
             Message("assistant", card.reply(exemplar)),
         )
     ]
-    first, *others = [*turns, Message("user", asked)]
+    first, *others = [*turns, Message("user", rendered)]
     if card.system is None:
         return (first, *others)
     if system_role:
@@ -147,7 +126,7 @@ def messages(
 
 
 def _rendered(text: str, choices: Choices) -> str:
-    """The question with its options below it; options that are their own labels ("Yes", "No") have no label in front."""
+    """Return the question with its options below; options that are their own labels ("Yes", "No") get no label."""
     if all(label == option for label, option in choices):
         return "\n".join([text, *(f"- {option}" for _, option in choices)])
     return "\n".join([text, *(f"({label}) {option}" for label, option in choices)])
@@ -157,7 +136,7 @@ _PLACEHOLDER = Question(id="", text="{question}", choices=(("{label}", "{option}
 
 
 def prompt_version(card: PromptCard, *, reasoning: bool = False, system_role: bool = True) -> str:
-    """Return what a recording says of its prompt: name, version, and a hash of all that is sent besides the question.
+    """Return a recording's description of its prompt: name, version, and a hash of all that is sent besides the question.
 
     Args:
         card: the prompt.
@@ -165,7 +144,7 @@ def prompt_version(card: PromptCard, *, reasoning: bool = False, system_role: bo
         system_role: as in `messages`.
 
     Returns:
-        Such as "gsm8k/1#0123456789abcdef", "gsm8k/1/zero-shot#...", "gsm8k/1/train#...": behind the mark, the first 16 hex digits
+        Such as "gsm8k/1#0123456789abcdef", "gsm8k/1/zero-shot#...", "gsm8k/1/train#...": after the #, the first 16 hex digits
         of the sha256 of the messages around a placeholder, as canonical JSON.
     """
     kind = "/zero-shot" if reasoning else "/train" if card.source == "train" else ""
@@ -222,10 +201,10 @@ def prompt_names() -> list[str]:
 def prompt_card(name: str) -> PromptCard:
     """Return a prompt.
 
-    Of the folders that `FEVAL_CARDS` names and feval's own, the first one with a prompt for the dataset decides.
+    The first folder with a prompt for the dataset decides, of those in `FEVAL_CARDS` and feval's own.
 
     Args:
-        name: of a dataset ("gsm8k": the latest version), or with a version ("gsm8k@1": this one for ever).
+        name: of a dataset ("gsm8k": the latest version), or with a version ("gsm8k@1": always this one).
 
     Raises:
         UnknownNameError: there is no such prompt; the message says how to write one.
@@ -253,13 +232,13 @@ def _advice(dataset: str) -> str:
 
 
 def _prompt_files() -> list[tuple[Path, str, int]]:
-    """Every prompt card with dataset and version as its file name tells them, folder by folder in the order of search."""
+    """Every prompt card with the dataset and version in its file name, folder by folder in search order."""
     order = {folder / "prompts": position for position, folder in enumerate(card_folders())}
-    found = [(path, *_named(name, path)) for name, paths in card_files("prompts").items() for path in paths]
-    return sorted(found, key=lambda each: (order[each[0].parent], each[1], each[2]))
+    cards = [(path, *_parsed_name(name, path)) for name, paths in card_files("prompts").items() for path in paths]
+    return sorted(cards, key=lambda each: (order[each[0].parent], each[1], each[2]))
 
 
-def _named(stem: str, path: Path) -> tuple[str, int]:
+def _parsed_name(stem: str, path: Path) -> tuple[str, int]:
     dataset, mark, version = stem.partition("@")
     if not mark:
         return dataset, 1
@@ -270,10 +249,10 @@ def _named(stem: str, path: Path) -> tuple[str, int]:
 
 def _read(path: Path) -> PromptCard:
     facts = read_card("prompts", path, _PromptFacts)
-    told = facts.dataset if facts.version == 1 else f"{facts.dataset}@{facts.version}"
-    if path.name != f"{told}.md":
+    name = facts.dataset if facts.version == 1 else f"{facts.dataset}@{facts.version}"
+    if path.name != f"{name}.md":
         raise CardError(
-            f"The prompt card {path} is version {facts.version} of {facts.dataset!r}: its file must be called {told}.md."
+            f"The prompt card {path} is version {facts.version} of {facts.dataset!r}: its file must be called {name}.md."
         )
     exemplars = tuple(
         Exemplar(each.question, each.cot, each.answer, tuple((choice.label, choice.text) for choice in each.choices))
@@ -291,10 +270,10 @@ def _read(path: Path) -> PromptCard:
 
 
 def check_prompt(card: PromptCard, kind: str, questions: Iterable[Question] = ()) -> None:
-    """Check that a prompt can be recorded with: before anything is paid.
+    """Check a prompt before anything is paid for.
 
     Every exemplar's reply must be read back as its answer; every answer must be one of the exemplar's options; no exemplar may be
-    a question of the dataset, whose answer the LLM would be told.
+    a question of the dataset, whose answer would be given away.
 
     Args:
         card: the prompt.
@@ -306,7 +285,7 @@ def check_prompt(card: PromptCard, kind: str, questions: Iterable[Question] = ()
         UnknownNameError: for an unknown kind.
         AnswerError: for a kind that extracts nothing ("verbatim").
     """
-    asked = {_folded(question.text, question.choices): question.id for question in questions}
+    ids = {_folded(question.text, question.choices): question.id for question in questions}
     for number, exemplar in enumerate(card.exemplars, start=1):
         where = f"Exemplar {number} of the prompt {card.name}"
         labels = [label for label, _ in exemplar.choices]
@@ -319,9 +298,11 @@ def check_prompt(card: PromptCard, kind: str, questions: Iterable[Question] = ()
                 f"{where} has the answer {exemplar.answer!r}, but its reply is read as {read!r} (answer kind {kind!r}). "
                 "Correct its chain of thought, its answer, or the card's answer sentence."
             )
-        same = asked.get(_folded(exemplar.question, exemplar.choices))
+        same = ids.get(_folded(exemplar.question, exemplar.choices))
         if same is not None:
-            raise CardError(f"{where} is the question {same!r}: its answer would be told. Write another exemplar.")
+            raise CardError(
+                f"{where} is the question {same!r}: its answer would be given away. Write another exemplar."
+            )
 
 
 def _read_back(card: PromptCard, exemplar: Exemplar, kind: str) -> str | None:
@@ -336,67 +317,17 @@ def _folded(text: str, choices: Choices) -> str:
 # --- exemplars from a train split
 
 
-@dataclass(frozen=True, slots=True)
-class TrainForm:
-    """How the rows of one train split are read.
-
-    Attributes:
-        kind: the answer kind of its golds.
-        fields: the columns that are read.
-        exemplar: from a row to an exemplar; `None` where the row has no usable rationale.
-    """
-
-    kind: str
-    fields: tuple[str, ...]
-    exemplar: Callable[[Mapping[str, Any]], Exemplar | None]
-
-
-_CALCULATION = re.compile(r"<<[^<>\n]{0,200}>>")
-_OPTION = re.compile(r"\s*\(?([A-Z])\s*[).:]\s*(.*)", re.DOTALL)
-_VERDICT = re.compile(
-    r"\W*(?:(?:so|hence|thus|therefore|the|correct|right|final)\W+){0,4}(?:answer|ans|option|choice)\b.*|\W*[A-E]\W*",
-    re.IGNORECASE,
-)
-
-
-def _gsm8k(row: Mapping[str, Any]) -> Exemplar | None:
-    """GSM8K: `answer` is a worked solution with calculator notes in << >>, then "#### " and the number."""
-    cot, mark, gold = row["answer"].rpartition("####")
-    answer = answers.canonical("number", gold)
-    cot = "\n".join(line.strip() for line in _CALCULATION.sub("", cot).splitlines() if line.strip())
-    return Exemplar(row["question"].strip(), cot, answer) if mark and answer and cot else None
-
-
-def _aqua(row: Mapping[str, Any]) -> Exemplar | None:
-    """AQuA: `options` such as "A)21", a `rationale`, often with a verdict ("Answer: B") at its end, and `correct`."""
-    options = [_OPTION.fullmatch(option) for option in row["options"]]
-    lines = [line.strip() for line in row["rationale"].splitlines() if line.strip()]
-    while lines and _VERDICT.fullmatch(lines[-1]):
-        lines.pop()
-    choices = tuple((option[1], option[2].strip()) for option in options if option)
-    if not lines or len(choices) < len(options) or row["correct"] not in (label for label, _ in choices):
-        return None
-    return Exemplar(row["question"].strip(), "\n".join(lines), row["correct"], choices)
-
-
-TRAIN_FORMS: dict[str, TrainForm] = {
-    "gsm8k": TrainForm("number", ("question", "answer"), _gsm8k),
-    "aqua": TrainForm("choice", ("question", "options", "rationale", "correct"), _aqua),
-}
-"""The train splits with rationales that can be read; a prompt card names its own in `train_form`."""
-
-
 def with_train_exemplars(
     card: PromptCard, rows: Iterable[Mapping[str, Any]], count: int, questions: Iterable[Question] = ()
 ) -> PromptCard:
-    """Return the prompt with exemplars from the dataset's train split in the place of its own.
+    """Return the prompt with exemplars from the dataset's train split in place of its own.
 
-    Which rows are taken depends on the rows alone and not on their order: of those that can be used, the ones whose question has
-    the smallest sha256. A row can be used if its rationale has 1 to 1000 characters, if the reply made of it is read back
-    as its gold, and if it is none of the questions that will be asked.
+    The choice does not depend on the order of rows: it takes the usable rows whose question has the smallest sha256. A row is
+    usable if its rationale has 1 to 1000 characters, its reply is read back as its gold answer, and it is not one of the
+    questions that will be asked.
 
     Args:
-        card: the prompt; it keeps system prompt and answer sentence.
+        card: the prompt; it keeps its system prompt and answer sentence.
         rows: of the train split, as the Hub has them.
         count: how many exemplars.
         questions: those that will be asked.
@@ -415,7 +346,7 @@ def with_train_exemplars(
     if count < 1:
         raise OutOfRangeError(f"{count} exemplars were asked for; a few-shot prompt has at least 1.")
     form = TRAIN_FORMS[card.train_form]
-    asked = {_folded(question.text, question.choices) for question in questions}
+    excluded = {_folded(question.text, question.choices) for question in questions}
     usable: dict[str, Exemplar] = {}
     total = 0
     for total, row in enumerate(rows, start=1):
@@ -423,7 +354,7 @@ def with_train_exemplars(
         if (
             exemplar
             and _usable(card, exemplar, form.kind)
-            and _folded(exemplar.question, exemplar.choices) not in asked
+            and _folded(exemplar.question, exemplar.choices) not in excluded
         ):
             usable.setdefault(hashlib.sha256(exemplar.question.encode("utf-8", "surrogatepass")).hexdigest(), exemplar)
     if len(usable) < count:

@@ -1,7 +1,7 @@
-"""From a journal to a recording: sorted, answers extracted, tokens counted, written in one step, verified.
+"""From a journal to a recording: sort, extract answers, count tokens, write in one step, verify.
 
-The journal is read twice: once for where each CoT lies, then question by question. Texts of one question are in memory at a
-time. Sealing asks nobody for anything; it can be repeated with another extractor or counter as long as the journal is there.
+The journal is read twice: once for where each CoT is, then question by question, with the texts of one question in memory at a
+time. Sealing asks nobody for anything; it can be repeated with another extractor or counter while the journal exists.
 """
 
 from __future__ import annotations
@@ -9,7 +9,8 @@ from __future__ import annotations
 import math
 from array import array
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import fields, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,7 @@ from feval.cards.cards import thoughts_of
 from feval.cards.tokens import SPLIT_USAGE, USAGE, is_usage, token_counter
 from feval.recording import DatasetInfo, LLMInfo, PoolRows, Question, RecordingWriter, verify_recording
 from feval.recording.content import OPTIONAL_COLUMNS
-from recorders.asking.checks import Checks
+from recorders.asking.checks import ReplyChecks
 from recorders.errors import JournalError
 from recorders.journal.journal import Journal
 from recorders.request import Completion, Decoding, Request
@@ -51,16 +52,16 @@ def seal(
     """Make a recording of everything a journal holds, and verify it. The journal stays as it is.
 
     Args:
-        journal: open; what was added and not committed is not in it yet.
+        journal: open; what was not committed is not in it yet.
         out: the folder to make.
-        dataset: as it goes into the recording.
-        questions: in order; their gold keys are made anew by the dataset's answer kind.
+        dataset: as the recording will describe it.
+        questions: in order; their gold keys are computed by the dataset's answer kind.
         requests: of the questions, in the same order.
-        llm: as it goes into the recording.
+        llm: as the recording will describe it.
         operation: what made the recording.
         prices: id of the price list, or "none".
         counter: "usage" for the provider's token counts, or a name that `feval.cards.tokens.token_counter` knows.
-        other_counter: counts all tokens, if any CoT came without usage: counts by different counters do not compare.
+        other_counter: counts all tokens if any CoT came without usage: counts by different counters do not compare.
         notes: further sentences for the manifest.
         progress: called with the number of questions done.
 
@@ -69,7 +70,7 @@ def seal(
 
     Raises:
         JournalError: the journal is damaged, or the recording does not verify.
-        StorageError: `out` is there already, or the disk said no.
+        StorageError: `out` exists already, or the disk refused.
         TokenCounterError, UnknownNameError: the counter cannot be had.
     """
     contents = _Contents(journal)
@@ -98,7 +99,7 @@ def _sequence_logprob(record: Mapping[str, Any]) -> float | None:
 
 
 class _Contents:
-    """Where each CoT of a journal lies: 16 bytes for each, sorted by request and sample.
+    """Where each CoT of a journal is: 16 bytes each, sorted by request and sample.
 
     Attributes:
         counted: whether every CoT has the provider's token counts.
@@ -130,32 +131,26 @@ class _Contents:
         self._numbers = numbers
 
     def counter(self, other: str) -> str:
-        """Name of the counter behind the provider's counts; `other` where they are not complete."""
+        """Return the name of the provider's counter; `other` if its counts are not complete."""
         if not self.counted:
             return other
         return SPLIT_USAGE if self.split else USAGE
 
     def offsets(self, key: str) -> list[int]:
-        """Offsets of a request's CoTs, in the order of their samples."""
+        """Return the offsets of a request's CoTs, in sample order."""
         number = self._numbers.get(key)
         if number is None:
             return []
-        found: list[int] = self._offsets[self._starts[number] : self._starts[number + 1]].tolist()
-        return found
+        offsets: list[int] = self._offsets[self._starts[number] : self._starts[number + 1]].tolist()
+        return offsets
 
 
-@dataclass(frozen=True, slots=True)
-class _Column:
-    """The values of one field over some records."""
-
-    records: Sequence[Mapping[str, Any]]
-
-    def of(self, name: str) -> list[Any]:
-        return [record.get(name) for record in self.records]
+def _column(records: Sequence[Mapping[str, Any]], name: str) -> list[Any]:
+    return [record.get(name) for record in records]
 
 
 class _Sealing:
-    """Makes the pools, question by question, and notices what is unusual on the way."""
+    """Makes the pools, question by question, and notes what is unusual."""
 
     def __init__(
         self,
@@ -169,12 +164,12 @@ class _Sealing:
         self._thoughts = thoughts
         self._journal, self._contents, self._kind, self._counter = journal, contents, kind, counter
         self._count = None if is_usage(counter) else token_counter(counter)
-        self._checks = Checks(decoding)
+        self._checks = ReplyChecks(decoding)
         self._repeated_ids = self._shared = self._with_thoughts = self._without_reply = 0
         self._keys: set[str] = set()
 
     def pools(self, questions: Sequence[Question], requests: Sequence[Request]) -> Iterator[PoolRows]:
-        """One pool per question, in their order."""
+        """Yield one pool per question, in order."""
         for question, request in zip(questions, requests, strict=True):
             key = request.key()
             records = self._journal.read_many(self._contents.offsets(key))
@@ -182,26 +177,28 @@ class _Sealing:
             yield self._pool(question, request, records)
 
     def notes(self, counter: str) -> list[str]:
-        """What was unusual, in sentences."""
-        found = self._checks.notes()
+        """Return what was unusual, in sentences."""
+        sentences = self._checks.notes()
         if counter == USAGE and not is_usage(self._counter):
-            found.append(
+            sentences.append(
                 f"All tokens were counted by {self._counter!r}, because the provider's counts are not complete."
             )
         if self._with_thoughts:
-            found.append(f"Texts that held thoughts, which were split off: {self._with_thoughts}.")
+            sentences.append(f"Texts that held thoughts, which were split off: {self._with_thoughts}.")
         if self._without_reply:
-            found.append(
+            sentences.append(
                 f"CoTs that end in their thoughts, without a reply, which is no answer: {self._without_reply}."
             )
         if self._shared:
-            found.append(f"Questions with the same request as an earlier one, whose CoTs they share: {self._shared}.")
+            sentences.append(
+                f"Questions with the same request as an earlier one, whose CoTs they share: {self._shared}."
+            )
         if self._repeated_ids:
-            found.append(
+            sentences.append(
                 "Replies with a response id that an earlier reply to the same question had: "
                 f"{self._repeated_ids}; a cache may have answered."
             )
-        return found
+        return sentences
 
     def _notice(self, key: str, records: Sequence[Mapping[str, Any]]) -> None:
         if key in self._keys:
@@ -215,8 +212,8 @@ class _Sealing:
         self._repeated_ids += len(ids) - len(set(ids))
 
     def _pool(self, question: Question, request: Request, records: Sequence[Mapping[str, Any]]) -> PoolRows:
-        column = _Column(records)
-        columns = split_columns(column.of("text"), column.of("reasoning"), column.of("finish_reason"), self._thoughts)
+        column = partial(_column, records)
+        columns = split_columns(column("text"), column("reasoning"), column("finish_reason"), self._thoughts)
         self._with_thoughts += sum(bool(marks) for marks in columns.marks or ())
         self._without_reply += columns.readable.count(False)
         raw = self._raw_answers(question, columns)
@@ -229,12 +226,12 @@ class _Sealing:
             columns.finish_reasons,
             request.prompt(),
             self._prompt_tokens(request, records),
-            {name: column.of(name) for name in OPTIONAL_COLUMNS},
+            {name: column(name) for name in OPTIONAL_COLUMNS},
             reasoning=columns.reasoning,
             reasoning_marks=columns.marks,
             sequence_logprobs=[_sequence_logprob(record) for record in records],
-            token_logprobs=column.of("token_logprobs"),
-            token_confidences=column.of("token_confidences"),
+            token_logprobs=column("token_logprobs"),
+            token_confidences=column("token_confidences"),
         )
 
     def _raw_answers(self, question: Question, columns: SplitColumns) -> list[str | None]:
@@ -246,12 +243,12 @@ class _Sealing:
     def _output_tokens(self, records: Sequence[Mapping[str, Any]]) -> list[int]:
         if self._count is None:
             return [record["output_tokens"] for record in records]
-        # What was thought apart from the text was sampled and paid for like it.
+        # Thoughts that come apart from the text are sampled and billed like it.
         return [self._count(record["text"]) + self._count(record.get("reasoning") or "") for record in records]
 
     def _prompt_tokens(self, request: Request, records: Sequence[Mapping[str, Any]]) -> int | None:
         if self._count is not None:
             return sum(self._count(message.content) for message in request.messages)
         stated = (record["prompt_tokens"] for record in records if record.get("prompt_tokens") is not None)
-        # A request that was refused altogether was not billed.
+        # A request that was refused was not billed.
         return next(stated, 0 if records else None)

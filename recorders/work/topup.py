@@ -1,13 +1,13 @@
-"""Top up a recording on the Hub: what is there is fetched, what is missing is recorded, and both are offered as a pull request.
+"""Top up a recording on the Hub: fetch what is there, record what is missing, and offer both as a pull request.
 
-    there = recording_there("hf://org/name")
-    check_top_up(there, work)                                       # before anything is paid for
-    told = top_up(there, work, backend, "my-top-up")                # records, joins, and tests for drift
-    pushed = offer(there, told)                                     # a pull request
+    base = hub_recording("hf://org/name")
+    check_top_up(base, task)                                       # before anything is paid for
+    result = top_up(base, task, backend, "my-top-up")              # record, join, test for drift
+    pushed = offer(base, result)                                   # a pull request
 
-Only what the new CoTs need is fetched before they are recorded; the rest comes afterwards, since the page and the manifest are
-made of all of it. The new CoTs lie in `OUT.recorded` until they are in `OUT`, and `OUT` stays: whatever fails after they were
-paid for, the same command goes on.
+Only what the new CoTs need is fetched before they are recorded; the rest follows, since the page and the manifest cover all of
+it. The new CoTs are in `OUT.recorded` until they are in `OUT`, which stays: whatever fails after they were paid for, the same
+command continues.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import shutil
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -26,33 +26,32 @@ from feval.cards.tokens import is_usage
 from feval.errors import ConflictError, HubError, StorageError, UsageError
 from feval.estimators.inference.drift import Drift, drift
 from feval.hub import local_folder, open_place, parse_address
+from feval.hub.commits import Pushed
 from feval.publish.release import Seen, look, prepare, push
 from feval.recording import Recording, open_recording, verify_recording
 from feval.recording.derived.extension import check_extension, extend, grown_pools
 from feval.recording.verify import open_sound
 from feval.report.text import counted
-from recorders.work.record import Work, record_dataset
+from recorders.request import Backend
+from recorders.work.record import record_dataset
+from recorders.work.task import RecordingTask
 
-if TYPE_CHECKING:
-    from feval.hub import Pushed
-    from recorders.request import Backend
-
-__all__ = ["ALARM", "There", "ToppedUp", "check_top_up", "offer", "recorded_folder", "recording_there", "top_up"]
+__all__ = ["ALARM", "HubRecording", "TopUp", "check_top_up", "hub_recording", "offer", "recorded_folder", "top_up"]
 
 ALARM = 0.01
-"""Holm's adjusted p below which a difference between old and new CoTs is told."""
+"""Holm-adjusted p below which a difference between old and new CoTs is reported."""
 
 _OPERATION = "top_up"
 _Progress = Callable[[int, int], None]
 
 
 @dataclass(frozen=True, slots=True)
-class There:
-    """A recording on the Hub that is to grow.
+class HubRecording:
+    """A recording on the Hub that is to be topped up.
 
     Attributes:
-        seen: its repository, as it was looked at.
-        recording: at that commit; its files are fetched as they are looked at.
+        seen: the state of its repository.
+        recording: at that commit; its files are fetched as they are needed.
     """
 
     seen: Seen
@@ -60,23 +59,23 @@ class There:
 
     @property
     def address(self) -> str:
-        """Where it is, with the commit."""
+        """Its address, with the commit."""
         return self.recording.address or str(self.recording.path)
 
-    def start(self, work: Work) -> Recording | None:
-        """What the new CoTs begin with; `None` where the LLM was not recorded on the dataset."""
-        return self.recording if (work.dataset, work.llm_name) in self.recording.manifest.pairs else None
+    def start(self, task: RecordingTask) -> Recording | None:
+        """Return the recording to continue; `None` if the LLM was not recorded on the dataset."""
+        return self.recording if (task.dataset, task.llm_name) in self.recording.manifest.pairs else None
 
 
 @dataclass(frozen=True, slots=True)
-class ToppedUp:
-    """What a top-up made.
+class TopUp:
+    """The result of a top-up.
 
     Attributes:
         folder: the recording with old and new CoTs.
-        new: CoTs that were not there.
-        drift: old and new CoTs compared; `None` where they were before, in an earlier run of the command.
-        warnings: sentences on drift; they are in the recording's notes as well.
+        new: number of new CoTs.
+        drift: old and new CoTs compared; `None` if an earlier run of the command compared them.
+        warnings: sentences about drift; they are in the recording's notes as well.
     """
 
     folder: Path
@@ -85,21 +84,21 @@ class ToppedUp:
     warnings: tuple[str, ...]
 
 
-def recording_there(place: str | Path) -> There:
-    """Look at the recording of a repository.
+def hub_recording(place: str | Path) -> HubRecording:
+    """Return the recording in a repository.
 
     Args:
-        place: hf://namespace/name; a revision must be the commit that `main` is at, since a pull request starts there.
+        place: hf://namespace/name; a revision must be the head of `main`, where a pull request starts.
 
     Raises:
-        UsageError: no address of a whole repository.
+        UsageError: not the address of a whole repository.
         ConflictError: another revision.
         HubError: there is no such repository, or no recording in it.
     """
     address = parse_address(place)
     if address.path:
         raise UsageError(
-            f"A top-up is offered to a whole repository, hf://{address.repo_id}; {address} is a part of one."
+            f"A top-up is offered to a whole repository, hf://{address.repo_id}; {address} is part of one."
         )
     seen = look(address.repo_id)
     if seen.state is None:
@@ -109,112 +108,113 @@ def recording_there(place: str | Path) -> There:
         )
     if address.revision not in {None, "main", seen.state.commit}:
         raise ConflictError(
-            f"{address} is not where {address.repo_id} stands today, which is {seen.state.commit}. A pull request starts there; "
-            "leave the revision out."
+            f"{address} is not the head of {address.repo_id}, which is {seen.state.commit}. A pull request starts there; leave "
+            "the revision out."
         )
-    return There(seen, open_place(f"hf://{address.repo_id}@{seen.state.commit}"))
+    return HubRecording(seen, open_place(f"hf://{address.repo_id}@{seen.state.commit}"))
 
 
-def check_top_up(there: There, work: Work) -> None:
-    """Make sure, before anything is paid for, that there is something to record and that it can join what is there.
+def check_top_up(base: HubRecording, task: RecordingTask) -> None:
+    """Check, before anything is paid for, that there is something to record and that it can join the recording.
 
     Raises:
-        ConflictError: every sample that is asked for is there, or what is there is of something else.
+        ConflictError: every wanted sample is there, or the recording is of something else.
     """
-    info = work.dataset_info(work.plan().requests)
-    questions = [
-        replace(one, answer_key=canonical_gold(info.answer_kind, one.answer, one.choices)) for one in work.questions
-    ]
-    check_extension(there.recording, info, questions, work.llm_info())
-    if there.start(work) is None:
+    info = task.dataset_info(task.plan().requests)
+    questions = [replace(q, answer_key=canonical_gold(info.answer_kind, q.answer, q.choices)) for q in task.questions]
+    check_extension(base.recording, info, questions, task.llm_info())
+    if base.start(task) is None:
         return
-    there.recording.prepare(work.dataset, [work.llm_name])
-    sizes = _sizes(there.recording, work.dataset, work.llm_name)
-    if all(sizes.get(question.id, 0) >= work.samples for question in work.questions):
+    base.recording.prepare(task.dataset, [task.llm_name])
+    sizes = _sizes(base.recording, task.dataset, task.llm_name)
+    if all(sizes.get(question.id, 0) >= task.samples for question in task.questions):
         raise ConflictError(
-            f"{there.address} has the {counted(work.samples, 'CoT')} of {work.llm_name} on each of "
-            f"{counted(len(work.questions), 'question')} of {work.dataset} already; the same samples are not recorded twice. Ask "
+            f"{base.address} has the {counted(task.samples, 'CoT')} of {task.llm_name} on each of "
+            f"{counted(len(task.questions), 'question')} of {task.dataset} already; the same samples are not recorded twice. Ask "
             "for more with --samples, or for other questions."
         )
 
 
 def recorded_folder(out: str | Path) -> Path:
-    """Where the new CoTs lie until they are in the topped-up recording: beside it, `NAME.recorded`."""
+    """Return the folder of the new CoTs until they are in the topped-up recording: `NAME.recorded` beside it."""
     return Path(out).parent / f"{Path(out).name}.recorded"
 
 
 def top_up(
-    there: There,
-    work: Work,
+    base: HubRecording,
+    task: RecordingTask,
     backend: Backend,
     out: str | Path,
     *,
     fetching: _Progress = lambda _done, _total: None,
     **options: Any,
-) -> ToppedUp:
+) -> TopUp:
     """Record what is missing and join it with what is there.
 
     Args:
-        there: from `recording_there`, and `check_top_up` found nothing against it.
-        work: what is to be recorded.
-        backend: whom to ask.
+        base: of `hub_recording`, checked by `check_top_up`.
+        task: what is to be recorded.
+        backend: asked.
         out: folder of the recording to make.
         fetching: called with (bytes so far, bytes in all) of what is fetched.
-        options: as for `recorders.work.record.record_dataset`; `start` is what is there.
+        options: of `recorders.work.record.record_dataset`, without `start`.
 
     Raises:
-        StorageError: `out` is there already, and is something else.
+        StorageError: `out` exists already, and is something else.
         FevalError: as for `record_dataset` and `feval.recording.derived.extension.extend`.
     """
     out = Path(out)
-    operation = {"name": _OPERATION, "into": there.seen.repo_id, "samples": work.samples, **work.identity()}
+    operation = {"name": _OPERATION, "into": base.seen.repo_id, "samples": task.samples, **task.identity()}
     if out.exists():
-        return _made_before(there, out, operation)
-    start = there.start(work)
-    if start is not None and not is_usage(counter := start.manifest.pairs[work.dataset, work.llm_name]["counter"]):
+        return _made_before(base, out, operation)
+    start = base.start(task)
+    if start is not None and not is_usage(counter := start.manifest.pairs[task.dataset, task.llm_name]["counter"]):
         options["counter"] = counter
     folder = recorded_folder(out)
-    record_dataset(work, backend, folder, start=start, **options)
-    base = open_sound(local_folder(there.address, fetching))
+    record_dataset(task, backend, folder, start=start, **options)
+    old = open_sound(local_folder(base.address, fetching))
     recorded = open_recording(folder)
-    new, compared = _compared(base, recorded, work)
+    new, comparison = _compare(old, recorded, task)
     if not new:
         raise ConflictError(
-            f"No new CoT of {work.llm_name} on {work.dataset} was recorded, so there is nothing to add to {there.address}."
+            f"No new CoT of {task.llm_name} on {task.dataset} was recorded, so there is nothing to add to {base.address}."
         )
-    warnings = _warnings(compared, work)
-    pair = {"dataset": work.dataset, "llm": work.llm_name}
-    extend(base, recorded, out, operation=operation | {"backend": backend.name}, notes=warnings, **pair)
-    _check(out)
+    warnings = _warnings(comparison, task)
+    pair = {"dataset": task.dataset, "llm": task.llm_name}
+    extend(old, recorded, out, operation=operation | {"backend": backend.name}, notes=warnings, **pair)
+    if problems := verify_recording(out).problems:
+        raise StorageError(
+            f"The recording {out} does not verify after it was written: {problems[0]} Remove it, and try again."
+        )
     shutil.rmtree(folder)
-    return ToppedUp(out, new, compared, warnings)
+    return TopUp(out, new, comparison, warnings)
 
 
-def offer(there: There, told: ToppedUp, *, progress: _Progress | None = None) -> Pushed:
-    """Offer a topped-up recording to its repository, as a pull request with its page made anew.
+def offer(base: HubRecording, result: TopUp, *, progress: _Progress | None = None) -> Pushed:
+    """Offer a topped-up recording to its repository as a pull request, with its page regenerated.
 
     Raises:
-        ReleaseError: the search found what must not be published.
-        ConflictError: the repository has changed since it was looked at.
-        HubError: the Hub does not take it.
+        ReleaseError: it holds what must not be published.
+        ConflictError: the repository has changed in the meantime.
+        HubError: the Hub refuses it.
     """
-    release = prepare(told.folder, there.seen, progress=progress)
-    message = f"Top up with {counted(told.new, 'CoT')} (recording hash {release.recording_hash[:12]})"
+    release = prepare(result.folder, base.seen, progress=progress)
+    message = f"Top up with {counted(result.new, 'CoT')} (recording hash {release.recording_hash[:12]})"
     return push(release, message=message, create_pr=True)
 
 
-def _made_before(there: There, out: Path, operation: dict[str, Any]) -> ToppedUp:
-    """What an earlier run of the same command made, if that is what lies there."""
+def _made_before(base: HubRecording, out: Path, operation: dict[str, Any]) -> TopUp:
+    """Return the result of an earlier run of the same command, if that is what `out` holds."""
     made = open_recording(out)
     own, parents = made.manifest.raw.get("operation", {}), made.manifest.raw.get("parents") or [{}]
-    if {name: own.get(name) for name in operation} != operation or parents[0].get("hash") != there.recording.hash:
+    if {name: own.get(name) for name in operation} != operation or parents[0].get("hash") != base.recording.hash:
         raise StorageError(
-            f"{out} is there already, and is not what {there.address} would be with these CoTs. Name another folder with --out."
+            f"{out} exists already, and is not what {base.address} would be with these CoTs. Name another folder with --out."
         )
     pair = str(operation["dataset"]), str(operation["llm"])
-    before = sum(_sizes(there.recording, *pair).values()) if pair in there.recording.manifest.pairs else 0
+    before = sum(_sizes(base.recording, *pair).values()) if pair in base.recording.manifest.pairs else 0
     warnings = tuple(note for note in made.manifest.raw.get("notes", ()) if str(note).startswith(_warning_start(*pair)))
-    return ToppedUp(out, sum(_sizes(made, *pair).values()) - before, None, warnings)
+    return TopUp(out, sum(_sizes(made, *pair).values()) - before, None, warnings)
 
 
 def _sizes(recording: Recording, dataset: str, llm: str) -> dict[str, int]:
@@ -222,18 +222,10 @@ def _sizes(recording: Recording, dataset: str, llm: str) -> dict[str, int]:
     return dict(zip(votes.question_ids, votes.llms[llm].sizes.tolist(), strict=True))
 
 
-def _check(out: Path) -> None:
-    found = verify_recording(out)
-    if not found.ok:
-        raise StorageError(
-            f"The recording {out} does not verify after it was written: {found.problems[0]} Remove it, and try again."
-        )
-
-
-def _compared(base: Recording, recorded: Recording, work: Work) -> tuple[int, Drift]:
-    """The number of new CoTs, and the test of drift."""
+def _compare(old: Recording, recorded: Recording, task: RecordingTask) -> tuple[int, Drift]:
+    """Return the number of new CoTs, and the test of drift."""
     rows: list[tuple[int, int, int, bool]] = []
-    for number, grown in enumerate(grown_pools(base, recorded, work.dataset, work.llm_name)):
+    for number, grown in enumerate(grown_pools(old, recorded, task.dataset, task.llm_name)):
         codes: dict[str, int] = {}
         answers = [-1 if answer is None else codes.setdefault(answer, len(codes)) for answer in grown.pool.answers]
         rows += [
@@ -248,20 +240,22 @@ def _warning_start(dataset: str, llm: str) -> str:
     return f"Drift: new CoTs of {llm} on {dataset} "
 
 
-def _warnings(told: Drift, work: Work) -> tuple[str, ...]:
-    """Sentences on what differs between old and new CoTs."""
-    found = []
-    if told.answers.p_holm < ALARM:
-        found.append(
-            f"answer otherwise than those that were there: the distance of their answers is {told.distance:.3f}, and "
-            f"{told.expected_distance:.3f} is expected of the same LLM (p = {told.answers.p_holm:.2g}"
+def _warnings(comparison: Drift, task: RecordingTask) -> tuple[str, ...]:
+    """Sentences about what differs between old and new CoTs."""
+    if math.isnan(comparison.answers.p_value):
+        return ()
+    differences = []
+    if comparison.answers.p_holm < ALARM:
+        differences.append(
+            f"answer differently from the old ones: the distance of their answers is {comparison.distance:.3f}, and "
+            f"{comparison.expected_distance:.3f} is expected of the same LLM (p = {comparison.answers.p_holm:.2g}"
         )
-    if told.lengths.p_holm < ALARM:
-        longer = "longer" if told.lengths.statistic > 0 else "shorter"
-        found.append(
-            f"are {longer} than those that were there: {told.new_tokens:.1f} output tokens after {told.old_tokens:.1f} (p = "
-            f"{told.lengths.p_holm:.2g}"
+    if comparison.lengths.p_holm < ALARM:
+        longer = "longer" if comparison.lengths.statistic > 0 else "shorter"
+        differences.append(
+            f"are {longer} than the old ones: {comparison.new_tokens:.1f} output tokens after {comparison.old_tokens:.1f} (p = "
+            f"{comparison.lengths.p_holm:.2g}"
         )
-    start, questions = _warning_start(work.dataset, work.llm_name), counted(told.questions, "question")
-    end = f", permutation test over {questions}, Holm). The provider may have changed what stands behind the name."
-    return tuple(start + one + end for one in found if not math.isnan(told.answers.p_value))
+    start, questions = _warning_start(task.dataset, task.llm_name), counted(comparison.questions, "question")
+    end = f", permutation test over {questions}, Holm). The provider may have changed the model behind the name."
+    return tuple(start + difference + end for difference in differences)

@@ -11,12 +11,12 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from feval.cli import app
+from feval.cli.asking import RunDisplay
 from feval.cli.output import Output
-from feval.cli.record import _Shown
 from feval.recording import open_recording, verify_recording
 from recorders.asking.engine import Progress
 from recorders.errors import Fatal
-from recorders.work.assemble import Ask, assemble, questions_of
+from recorders.work.settings import RecordingSettings, load_questions, make_task
 
 TINY = ("--dataset", "tiny_sums", "--llm", "feval/tiny-30k", "--temperature", "1", "--max-tokens", "100")
 
@@ -169,10 +169,12 @@ def test_exemplars_can_come_from_the_train_split(tmp_path: Path, shared: Path) -
     assert result.exit_code == 0, result.output
     told = json.loads(result.stdout)
     assert told["prompt"].startswith("gsm8k/1/train#")
-    asked = questions_of("gsm8k", gsm8k_file(shared)[1], 1)
-    made = assemble(Ask("gsm8k", "gpt-4o-mini", exemplars="train", train_rows=rows, exemplar_count=3), asked)
+    asked = load_questions("gsm8k", gsm8k_file(shared)[1], 1)
+    made = make_task(
+        RecordingSettings("gsm8k", "gpt-4o-mini", exemplars="train", train_rows=rows, exemplar_count=3), asked
+    )
     assert made.prompt_version == told["prompt"]
-    exemplars = [turn.content for turn in made.work.messages(asked[0]) if turn.role == "assistant"]
+    exemplars = [turn.content for turn in made.messages(asked[0]) if turn.role == "assistant"]
     assert len(exemplars) == 3
     assert all("The answer is" in text and "<<" not in text for text in exemplars)
 
@@ -234,9 +236,9 @@ def test_a_sealed_recording_is_topped_up_into_another(tmp_path: Path) -> None:
     ("options", "words"),
     [
         (["--samples", "3000000000"], "1 to 1,048,576 CoTs per question; 3,000,000,000 were asked for"),
-        (["--max-tokens", "99999999999999999999999"], "max_tokens is 1 to 2^63 - 1"),
-        (["--seed", "99999999999999999999999"], "seed is 0 to"),
-        (["--top-p", "0"], "top_p is a number above 0 and at most 1; 0.0 was given"),
+        (["--max-tokens", "99999999999999999999999"], "max_tokens must be 1 to 2^63 - 1"),
+        (["--seed", "99999999999999999999999"], "seed must be 0 to"),
+        (["--top-p", "0"], "top_p must be a number above 0 and at most 1; 0.0 was given"),
         (["--extra-body", '{"a": NaN}'], "is not JSON"),
         (["--llm", ""], "LLM names have 1 to"),
         (["--first", "0"], "Ask for 1 to 200"),
@@ -264,9 +266,9 @@ def test_unencrypted_connections_are_said_before_anything_is_sent(
 
 
 def test_the_first_ctrl_c_says_what_is_waited_for(capsys: pytest.CaptureFixture[str]) -> None:
-    work = assemble(Ask("tiny_sums", "feval/tiny-30k"), questions_of("tiny_sums", first=1)).work
+    work = make_task(RecordingSettings("tiny_sums", "feval/tiny-30k"), load_questions("tiny_sums", first=1))
     show = Output(as_json=False, quiet=False)
-    shown = _Shown(show.progress("recording"), show, work)
+    shown = RunDisplay(show.progress("recording"), show, work.llm_name)
     state = Progress(1, 9, 1, 3, 16, 2.0, 4.0, None, 0.0)
     for each in (state, replace(state, stopping=True), replace(state, stopping=True, in_flight=1)):
         shown(each)

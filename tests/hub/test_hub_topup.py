@@ -29,8 +29,9 @@ from feval.recording import (
 )
 from feval.recording.derived.extension import extend
 from recorders.request import Completion, Decoding, Message, Request
-from recorders.work.record import Work, record_dataset
-from recorders.work.topup import ToppedUp, check_top_up, offer, recorded_folder, recording_there, top_up
+from recorders.work.record import record_dataset
+from recorders.work.task import RecordingTask
+from recorders.work.topup import TopUp, check_top_up, hub_recording, offer, recorded_folder, top_up
 
 pytestmark = pytest.mark.slow
 
@@ -44,11 +45,11 @@ def feval(*arguments: str | Path) -> Result:
     return CliRunner().invoke(app, list(map(str, arguments)), prog_name="feval")
 
 
-def asked(llm: str = "alpha", samples: int = 4, questions: int = 8, **more: Any) -> Work:
+def asked(llm: str = "alpha", samples: int = 4, questions: int = 8, **more: Any) -> RecordingTask:
     def messages(question: Question) -> tuple[Message, ...]:
         return (Message("user", question.text),)
 
-    work = Work(QUESTIONS[:questions], "toy", llm, messages, "none", Decoding(), samples, answer_kind="number")
+    work = RecordingTask(QUESTIONS[:questions], "toy", llm, messages, "none", Decoding(), samples, answer_kind="number")
     return replace(work, **more)
 
 
@@ -64,7 +65,7 @@ def llm(shift: int = 0, longer: int = 0) -> FakeBackend:
     return FakeBackend(answer=answer)
 
 
-def published(tmp_path: Path, *works: Work, name: str = "base") -> Path:
+def published(tmp_path: Path, *works: RecordingTask, name: str = "base") -> Path:
     """A recording with these works, pushed."""
     folders = [
         record_dataset(work, llm(), tmp_path / f"{name}-{number}", prices="none") for number, work in enumerate(works)
@@ -74,8 +75,8 @@ def published(tmp_path: Path, *works: Work, name: str = "base") -> Path:
     return folder
 
 
-def grown(tmp_path: Path, work: Work, backend: FakeBackend | None = None, **options: Any) -> ToppedUp:
-    there = recording_there(f"hf://{REPO}")
+def grown(tmp_path: Path, work: RecordingTask, backend: FakeBackend | None = None, **options: Any) -> TopUp:
+    there = hub_recording(f"hf://{REPO}")
     check_top_up(there, work)
     result = top_up(there, work, backend or llm(), tmp_path / "out", prices="none", **options)
     offer(there, result)
@@ -164,7 +165,7 @@ def test_what_cannot_be_is_a_sentence(
 
 def test_only_what_the_new_cots_need_is_fetched_before_they_are_recorded(hub: HubDouble, tmp_path: Path) -> None:
     published(tmp_path, asked(), asked("beta"))
-    there = recording_there(f"hf://{REPO}")
+    there = hub_recording(f"hf://{REPO}")
     hub.forget()
     check_top_up(there, asked(samples=6))
     assert not hub.asked("beta|texts/")
@@ -204,7 +205,7 @@ def test_a_recording_can_grow_twice(hub: HubDouble, tmp_path: Path) -> None:
     published(tmp_path, asked(), asked("beta"))
     grown(tmp_path, asked(samples=5))
     hub.add_dataset(REPO, hub.files(REPO, PR))  # merged
-    there = recording_there(f"hf://{REPO}")
+    there = hub_recording(f"hf://{REPO}")
     result = top_up(there, asked(samples=6), llm(), tmp_path / "second", prices="none")
     assert result.new == 8
     assert [len(pool.answers) for pool in pools(tmp_path / "second").values()] == [6] * 8
@@ -244,7 +245,7 @@ def test_the_same_llm_gives_no_warning(hub: HubDouble, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("backend", "words"),
-    [(lambda: llm(shift=2), ["answer otherwise"]), (lambda: llm(longer=40), ["are longer"])],
+    [(lambda: llm(shift=2), ["answer differently"]), (lambda: llm(longer=40), ["are longer"])],
     ids=["answers", "lengths"],
 )
 def test_drift_is_told_and_kept_and_offered_all_the_same(
@@ -265,7 +266,7 @@ def test_drift_can_be_refused_and_nothing_paid_is_lost(
     lines = ({"id": q.id, "question": q.text, "answer": q.answer} for q in QUESTIONS)
     source.write_text("".join(json.dumps(line) + "\n" for line in lines))
     backend = llm()
-    monkeypatch.setattr("recorders.work.assemble.backend", lambda *_, **__: backend)
+    monkeypatch.setattr("recorders.work.settings.make_backend", lambda *_, **__: backend)
     own = ("record", "--dataset", "mine", "--answer-kind", "number", "--questions", source, "--llm", "alpha")
     own = (*own, "--prompt", "none", "--prices", "none")
     assert feval(*own, "--samples", "10", "--out", tmp_path / "old").exit_code == 0
@@ -274,7 +275,7 @@ def test_drift_can_be_refused_and_nothing_paid_is_lost(
     more = (*own, "--samples", "20", "--into", f"hf://{REPO}", "--out", tmp_path / "new")
     refused = feval(*more, "--refuse-drift")
     assert refused.exit_code == 1
-    assert "note: Drift: new CoTs of alpha on mine answer otherwise" in refused.stderr
+    assert "note: Drift: new CoTs of alpha on mine answer differently" in refused.stderr
     assert "Nothing was offered" in refused.stderr
     assert PR not in hub.datasets[REPO].refs
     assert [len(pool.answers) for pool in pools(tmp_path / "new", dataset="mine").values()] == [20] * 8
@@ -331,7 +332,7 @@ def test_a_reply_of_a_cache_is_no_new_sample(hub: HubDouble, tmp_path: Path) -> 
 
 def test_other_words_are_refused_before_they_are_asked(hub: HubDouble, tmp_path: Path) -> None:
     published(tmp_path, asked())
-    there = recording_there(f"hf://{REPO}")
+    there = hub_recording(f"hf://{REPO}")
     other = [replace(question, text="Another question?") for question in QUESTIONS]
     with pytest.raises(ConflictError, match="has two texts"):
         check_top_up(there, replace(asked(samples=6), questions=other))
@@ -346,7 +347,7 @@ def test_other_words_are_refused_before_they_are_asked(hub: HubDouble, tmp_path:
 
 def test_a_repository_that_moved_meanwhile_is_not_topped_up(hub: HubDouble, tmp_path: Path) -> None:
     published(tmp_path, asked())
-    there = recording_there(f"hf://{REPO}")
+    there = hub_recording(f"hf://{REPO}")
     result = top_up(there, asked(samples=6), llm(), tmp_path / "out", prices="none")
     hub.add_dataset(REPO, {**hub.files(REPO), "notes.md": b"Theirs."})
     with pytest.raises(ConflictError, match="has changed since it was looked at"):
@@ -355,23 +356,23 @@ def test_a_repository_that_moved_meanwhile_is_not_topped_up(hub: HubDouble, tmp_
 
 def test_a_failed_offer_goes_on_without_asking_again(hub: HubDouble, tmp_path: Path) -> None:
     published(tmp_path, asked())
-    there, backend = recording_there(f"hf://{REPO}"), llm()
+    there, backend = hub_recording(f"hf://{REPO}"), llm()
     first = top_up(there, asked(samples=6), backend, tmp_path / "out", prices="none")
     calls = len(backend.calls)
     again = top_up(there, asked(samples=6), backend, tmp_path / "out", prices="none")
     assert (again.new, again.warnings, len(backend.calls)) == (first.new, first.warnings, calls)
-    with pytest.raises(StorageError, match="is there already, and is not what"):
+    with pytest.raises(StorageError, match="exists already, and is not what"):
         top_up(there, asked(samples=7), backend, tmp_path / "out", prices="none")
 
 
 def test_another_revision_than_main_is_refused(hub: HubDouble, tmp_path: Path) -> None:
     published(tmp_path, asked())
     old = hub.datasets[REPO].refs["main"]
-    assert recording_there(f"hf://{REPO}@{old}").address == f"hf://{REPO}@{old}"
+    assert hub_recording(f"hf://{REPO}@{old}").address == f"hf://{REPO}@{old}"
     hub.add_dataset(REPO, {**hub.files(REPO), "notes.md": b"Theirs."})
     with pytest.raises(ConflictError, match="leave the revision out"):
-        recording_there(f"hf://{REPO}@{old}")
+        hub_recording(f"hf://{REPO}@{old}")
     with pytest.raises(UsageError, match="a whole repository"):
-        recording_there(f"hf://{REPO}/folder")
+        hub_recording(f"hf://{REPO}/folder")
     with pytest.raises(HubError, match="nothing to top up"):
-        recording_there("hf://somebody/nothing")
+        hub_recording("hf://somebody/nothing")

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import shlex
+import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
 from typer.testing import CliRunner, Result
@@ -14,7 +16,7 @@ from feval.errors import DamagedRecordingError, StorageError
 from feval.recording import open_recording
 from recorders.demo import DATASET, LIVE_LLM, LLMS, bundled_recording, run_demo
 from recorders.tiny import Decoding, load_model, sample
-from recorders.work.assemble import questions_of
+from recorders.work.settings import load_questions
 
 HASH = "b07065b2e24c0280aed35a85aed507c0435e3bd7ee67fd35ccb5266dec1d774c"
 
@@ -25,11 +27,42 @@ def feval(*arguments: str | Path) -> Result:
 
 @pytest.fixture(scope="module")
 def demo(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The demo's folder, made by the command."""
+    """The demo's folder, made by the command after a run that was interrupted."""
     folder = tmp_path_factory.mktemp("demo") / "feval-demo"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("recorders.demo.shutil.copytree", _interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            run_demo(folder)
+    assert [path.name for path in folder.iterdir()] == ["README.md"]
     result = feval("demo", "--out", folder, "--quiet")
     assert (result.exit_code, result.output) == (0, "")
     return folder
+
+
+def _interrupt(*_: object, **__: object) -> None:
+    raise KeyboardInterrupt
+
+
+@pytest.fixture(scope="module")
+def shown(demo: Path) -> list[str]:
+    """The lines that a second run prints, which uses the same recordings and leaves other files alone."""
+    before = (demo / "recording" / "manifest.json").stat().st_mtime_ns
+    mine = demo / "notes.txt"
+    mine.write_text("mine")
+    result = feval("demo", "--out", demo)
+    assert result.exit_code == 0
+    assert (demo / "recording" / "manifest.json").stat().st_mtime_ns == before
+    assert mine.read_text() == "mine"
+    return result.stdout.splitlines()
+
+
+@pytest.fixture(scope="module")
+def account(demo: Path) -> dict[str, Any]:
+    """What a third run prints as JSON."""
+    result = feval("demo", "--out", demo, "--json")
+    assert result.stderr == ""
+    value: dict[str, Any] = json.loads(result.stdout)
+    return value
 
 
 def test_the_bundled_recording_is_small_and_pinned() -> None:
@@ -53,29 +86,25 @@ def test_the_bundled_samples_are_what_the_models_say() -> None:
             model = load_model(llm)
             for row in (0, 117):
                 decoding = Decoding(temperature=1.0, max_tokens=info.max_tokens or 0)
-                drawn = sample(model, questions_of(DATASET)[row].text, range(40), decoding)
+                drawn = sample(model, load_questions(DATASET)[row].text, range(40), decoding)
                 assert [answer.text for answer in drawn] == recording.texts(DATASET, llm, row)
 
 
-def test_the_demo_shows_each_llm_at_each_count(demo: Path) -> None:
-    lines = feval("demo", "--out", demo).stdout.splitlines()
-    assert lines[0].startswith("Three small language models that come with feval")
+def test_the_demo_shows_each_llm_at_each_count(shown: list[str]) -> None:
+    assert shown[0].startswith("Three small language models that come with feval")
     for llm in LLMS:
-        assert [line.split()[1] for line in lines if line.startswith(llm)] == ["1", "5", "10", "20", "40"]
+        assert [line.split()[1] for line in shown if line.startswith(llm)] == ["1", "5", "10", "20", "40"]
 
 
-def test_the_demo_as_json(demo: Path) -> None:
-    result = feval("demo", "--out", demo, "--json")
-    told = json.loads(result.stdout)
-    assert result.stderr == ""
-    assert told["recording_hash"] == HASH
-    assert list(told["curves"]) == list(LLMS)
-    assert all(Path(path).is_file() for path in told["files"])
-    assert told["live"]["seconds"] is None  # the first run recorded it
+def test_the_demo_as_json(account: dict[str, Any]) -> None:
+    assert account["recording_hash"] == HASH
+    assert list(account["curves"]) == list(LLMS)
+    assert all(Path(path).is_file() for path in account["files"])
+    assert account["live"]["seconds"] is None  # the first run recorded it
 
 
-def test_the_models_are_a_family_that_voting_helps(demo: Path) -> None:
-    curves = json.loads(feval("demo", "--out", demo, "--json").stdout)["curves"]
+def test_the_models_are_a_family_that_voting_helps(account: dict[str, Any]) -> None:
+    curves = account["curves"]
     single, voted = ([curves[llm]["points"][at]["accuracy"] for llm in LLMS] for at in (0, 39))
     assert single == sorted(single)
     assert voted == sorted(voted)
@@ -86,17 +115,16 @@ def test_the_models_are_a_family_that_voting_helps(demo: Path) -> None:
 
 
 def test_the_live_batch_is_a_recording_of_its_own(demo: Path) -> None:
-    told = json.loads(feval("info", demo / "live", "--json").stdout)
-    assert [pair["cots"] for pair in told["pairs"]] == [200]
+    info = json.loads(feval("info", demo / "live", "--json").stdout)
+    assert [pair["cots"] for pair in info["pairs"]] == [200]
     assert feval("verify", demo / "live").exit_code == 0
     with bundled_recording() as folder:
         bundled = open_recording(folder).texts(DATASET, LIVE_LLM, 0)
     assert open_recording(demo / "live").texts(DATASET, LIVE_LLM, 0) != bundled[:10]  # other seeds, other samples
 
 
-def test_what_it_says_to_try_works(demo: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    lines = feval("demo", "--out", demo).stdout.splitlines()
-    commands = [line.strip() for line in lines[lines.index("Try next:") + 1 :]]
+def test_what_it_says_to_try_works(shown: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    commands = [line.strip() for line in shown[shown.index("Try next:") + 1 :]]
     assert len(commands) >= 4
     monkeypatch.chdir(tmp_path)
     for command in commands:
@@ -107,30 +135,6 @@ def test_what_it_says_to_try_works(demo: Path, tmp_path: Path, monkeypatch: pyte
         assert "error" not in result.stderr
     assert (tmp_path / "my-curve" / "curve.png").is_file()
     assert (tmp_path / "smaller" / "manifest.json").is_file()
-
-
-def test_a_second_run_uses_the_same_recording(demo: Path) -> None:
-    before = (demo / "recording" / "manifest.json").stat().st_mtime_ns
-    mine = demo / "notes.txt"
-    mine.write_text("mine")
-    assert feval("demo", "--out", demo).exit_code == 0
-    assert (demo / "recording" / "manifest.json").stat().st_mtime_ns == before
-    assert mine.read_text() == "mine"
-    mine.unlink()
-
-
-def test_a_run_that_was_interrupted_is_taken_up(tmp_path: Path) -> None:
-    folder = tmp_path / "demo"
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("recorders.demo.shutil.copytree", _interrupt)
-        with pytest.raises(KeyboardInterrupt):
-            run_demo(folder)
-    assert [path.name for path in folder.iterdir()] == ["README.md"]
-    assert run_demo(folder).recording.is_dir()
-
-
-def _interrupt(*_: object, **__: object) -> None:
-    raise KeyboardInterrupt
 
 
 def test_somebody_elses_folder_is_left_alone(tmp_path: Path) -> None:
@@ -146,8 +150,8 @@ def test_somebody_elses_folder_is_left_alone(tmp_path: Path) -> None:
         run_demo(tmp_path)
 
 
-def test_a_damaged_demo_is_not_believed(tmp_path: Path) -> None:
-    run_demo(tmp_path / "demo")
+def test_a_damaged_demo_is_not_believed(demo: Path, tmp_path: Path) -> None:
+    shutil.copytree(demo, tmp_path / "demo")
     readme, manifest = tmp_path / "demo" / "recording" / "README.md", tmp_path / "demo" / "live" / "manifest.json"
     manifest.rename(tmp_path / "kept")
     with pytest.raises(DamagedRecordingError, match=r"live is no longer .* Delete the folder and run the demo again"):

@@ -41,9 +41,10 @@ from recorders.backends import replies
 from recorders.backends.transformers_local import decoded
 from recorders.journal.journal import Journal, journal_folder
 from recorders.request import Completion, Decoding, Message
-from recorders.work.assemble import usual_decoding
-from recorders.work.record import Work, record_dataset
+from recorders.work.record import record_dataset
 from recorders.work.seal import seal
+from recorders.work.settings import default_decoding
+from recorders.work.task import RecordingTask
 
 RAW = [
     "<think>\nIt is \\boxed{7}.\n</think>\n\nThe answer is 4.",
@@ -249,7 +250,7 @@ def messages(question: Question) -> list[Message]:
     return [Message("user", question.text)]
 
 
-WORK = Work([QUESTION], "sums", LLM, messages, "sums@1", Decoding(), samples=5, answer_kind="number")
+WORK = RecordingTask([QUESTION], "sums", LLM, messages, "sums@1", Decoding(), samples=5, answer_kind="number")
 
 
 def thinking(**fields: Any) -> FakeBackend:
@@ -258,7 +259,7 @@ def thinking(**fields: Any) -> FakeBackend:
     return FakeBackend(answer=lambda _, sample: Completion(RAW[sample], reasons[sample], **usual))
 
 
-def recorded(out: Path, backend: FakeBackend | None = None, work: Work = WORK, **options: Any) -> Recording:
+def recorded(out: Path, backend: FakeBackend | None = None, work: RecordingTask = WORK, **options: Any) -> Recording:
     options = {"prices": "none", "now": lambda: NOW} | options
     return open_recording(record_dataset(work, backend or thinking(), out, **options))
 
@@ -363,14 +364,14 @@ def test_the_thoughts_of_a_card_are_checked(tmp_path: Path, thoughts: str, works
 
 
 def test_an_llm_that_reasons_has_room_to_think(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert usual_decoding("org/unheard-of").max_tokens == 2048
-    assert usual_decoding("org/unheard-of", reasoning=True).max_tokens == 32_768
-    assert usual_decoding("o3-mini").max_tokens == 2048  # its card is published, and frozen
+    assert default_decoding("org/unheard-of").max_tokens == 2048
+    assert default_decoding("org/unheard-of", reasoning=True).max_tokens == 32_768
+    assert default_decoding("o3-mini").max_tokens == 2048  # its card is published, and frozen
     monkeypatch.setenv("FEVAL_CARDS", str(tmp_path))
     card(tmp_path)
-    assert usual_decoding("org/thinker@t=1").max_tokens == 32_768
+    assert default_decoding("org/thinker@t=1").max_tokens == 32_768
     card(tmp_path, max_tokens="4096")
-    assert usual_decoding("org/thinker").max_tokens == 4096
+    assert default_decoding("org/thinker").max_tokens == 4096
 
 
 def cut(number: int, of: int, text: str = "<think>No,", reason: str = "length") -> list[Completion]:

@@ -27,7 +27,7 @@ from feval.serving.application import Call
 from feval.serving.server import Server, serve
 from recorders.servers.service import Service
 from recorders.servers.tiny_server import TinyServer
-from recorders.work.assemble import questions_of
+from recorders.work.settings import load_questions
 
 pytest.importorskip("openai", reason="the official client (extra `record`) is not installed")
 pytest.importorskip("uvicorn", reason="the server (extra `serve`) is not installed")
@@ -89,7 +89,7 @@ def said(right: int) -> str:
 
 
 def test_the_questions_are_the_first_of_the_bundled_recording() -> None:
-    first = questions_of("tiny_sums")[: len(QUESTIONS)]
+    first = load_questions("tiny_sums")[: len(QUESTIONS)]
     assert [{"id": each.id, "question": each.text, "answer": each.answer} for each in first] == QUESTIONS
 
 

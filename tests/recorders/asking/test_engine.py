@@ -14,10 +14,10 @@ from recording_doubles import FakeBackend, FakeClock, reply, request
 
 from feval.cards.prices import Price
 from feval.errors import OutOfRangeError, PriceNotFoundError, StorageError
-from recorders.asking.budget import estimate
-from recorders.asking.engine import IGNORES_N, Control, Outcome, Progress, record
+from recorders.asking.control import Control
 from recorders.asking.pace import Limits
-from recorders.asking.plan import Plan
+from recorders.asking.progress import Outcome, Progress
+from recorders.asking.samples import SamplePlan, estimate_samples, record_samples
 from recorders.errors import (
     CostLimitReached,
     Fatal,
@@ -29,14 +29,14 @@ from recorders.errors import (
     Transient,
 )
 from recorders.journal.journal import Journal
-from recorders.request import Completion, Decoding
+from recorders.request import Completion, Decoding, note_on_number
 
 NOW = "2026-01-01T00:00:00Z"
 PRICE = Price(1.0, 10.0)
 
 
-def plan(questions: int, samples: int, decoding: Decoding | None = None) -> Plan:
-    return Plan([request(i, decoding) for i in range(questions)], samples)
+def plan(questions: int, samples: int, decoding: Decoding | None = None) -> SamplePlan:
+    return SamplePlan([request(i, decoding) for i in range(questions)], samples)
 
 
 def texts(folder: Path) -> dict[tuple[str, int], str]:
@@ -48,10 +48,10 @@ def texts(folder: Path) -> dict[tuple[str, int], str]:
         }
 
 
-def go(folder: Path, wanted: Plan, backend: Any, *, mode: str = "new_episodes", **options: Any) -> Outcome:
+def go(folder: Path, wanted: SamplePlan, backend: Any, *, mode: str = "new_episodes", **options: Any) -> Outcome:
     clock = options.pop("clock", FakeClock())
     with Journal.open(folder, {}, mode=mode) as journal:
-        return clock.run(record(wanted, backend, journal, clock=clock, now=lambda: NOW, **options))
+        return clock.run(record_samples(wanted, backend, journal, clock=clock, now=lambda: NOW, **options))
 
 
 EQUAL = (
@@ -98,7 +98,7 @@ def test_modes_that_ask_for_nothing_say_what_is_missing(tmp_path: Path, mode: st
 
 
 def test_equal_requests_are_asked_for_once(tmp_path: Path) -> None:
-    twins = Plan([request(0, text="Same?"), request(1, text="Same?")], 2)
+    twins = SamplePlan([request(0, text="Same?"), request(1, text="Same?")], 2)
     backend = FakeBackend()
     assert go(tmp_path, twins, backend).total == 2
     assert len(backend.calls) == 1
@@ -147,7 +147,7 @@ def test_a_server_that_ignores_n_is_noticed_and_asked_one_by_one(tmp_path: Path)
     backend = FakeBackend([lambda found: found[:1]] * 1000)
     outcome = go(tmp_path, plan(4, 5), backend, limits=Limits(1))
     assert outcome.complete
-    assert outcome.notes == (IGNORES_N,)
+    assert outcome.notes == (note_on_number(1, 5),)
     assert [len(samples) for _, samples in backend.calls] == [5, 4, *[1] * 18]
 
 
@@ -258,7 +258,8 @@ def test_a_fatal_error_stops_and_keeps_everything(tmp_path: Path) -> None:
     outcome = go(tmp_path, plan(4, 5), backend, limits=Limits(1))
     assert isinstance(outcome.error, Fatal)
     assert str(outcome.error) == (
-        f"The key is wrong. Recording stopped: 10 of 20 CoTs are in {tmp_path}, and the same command goes on from there."
+        f"The key is wrong. Recording stopped: 10 of 20 CoTs are recorded, in {tmp_path}, and the same command continues from "
+        "there."
     )
     assert len(backend.calls) == 3
     assert len(texts(tmp_path)) == 10
@@ -353,7 +354,7 @@ def test_the_first_interrupt_waits_for_what_is_in_flight(tmp_path: Path) -> None
     outcome = go(tmp_path, plan(100, 5), backend, control=control)
     assert isinstance(outcome.error, InterruptedByUser)
     assert outcome.error.exit_code == 130
-    assert "Recording was interrupted: 80 of 500 CoTs are in" in str(outcome.error)
+    assert "Recording was interrupted: 80 of 500 CoTs are recorded, in" in str(outcome.error)
     assert outcome.done == len(texts(tmp_path)) == 5 * len(backend.calls) == 80
 
 
@@ -373,7 +374,7 @@ def test_an_interrupt_ends_a_long_wait(tmp_path: Path) -> None:
         control.interrupt()
 
     async def both(journal: Journal) -> Outcome:
-        recording = record(
+        recording = record_samples(
             plan(4, 5), FakeBackend([RateLimited(3600.0)]), journal, clock=clock, control=control, limits=Limits(1)
         )
         return (await asyncio.gather(recording, press()))[0]
@@ -395,7 +396,7 @@ def test_a_stop_before_the_start_sends_nothing(tmp_path: Path) -> None:
 def test_cancellation_from_outside_keeps_what_came(tmp_path: Path) -> None:
     async def work(journal: Journal) -> None:
         task = asyncio.ensure_future(
-            record(plan(4, 5), FakeBackend([None, lambda f: asyncio.sleep(9, f)]), journal, limits=Limits(2))
+            record_samples(plan(4, 5), FakeBackend([None, lambda f: asyncio.sleep(9, f)]), journal, limits=Limits(2))
         )
         await asyncio.sleep(0.05)
         task.cancel()
@@ -449,20 +450,20 @@ def test_progress_ends_with_everything_done(tmp_path: Path) -> None:
 
 
 def test_an_estimate_before_anything_is_an_upper_bound() -> None:
-    found = estimate(plan(4, 5, Decoding(max_tokens=100)), price=PRICE)
+    found = estimate_samples(plan(4, 5, Decoding(max_tokens=100)), price=PRICE)
     assert (found.cots, found.calls, found.output_tokens, found.at_most) == (20, 4, 2000, True)
     assert found.usd == pytest.approx(1e-6 * (found.prompt_tokens + 20_000))
     assert "an upper bound" in found.basis
-    unknown = estimate(plan(4, 5, Decoding(max_tokens=None)), price=PRICE)
+    unknown = estimate_samples(plan(4, 5, Decoding(max_tokens=None)), price=PRICE)
     assert (unknown.output_tokens, unknown.usd, unknown.at_most) == (None, None, False)
-    assert estimate(plan(4, 5), output_tokens_per_cot=7.5).output_tokens == 150
-    assert estimate(plan(4, 5), limits=Limits(samples_per_request=2)).calls == 12
+    assert estimate_samples(plan(4, 5), output_tokens_per_cot=7.5).output_tokens == 150
+    assert estimate_samples(plan(4, 5), limits=Limits(samples_per_request=2)).calls == 12
 
 
 def test_an_estimate_after_some_is_what_they_were_like(tmp_path: Path) -> None:
     go(tmp_path, plan(4, 2), FakeBackend())
     with Journal.open(tmp_path, {}) as journal:
-        found = estimate(plan(4, 5), journal, price=PRICE)
+        found = estimate_samples(plan(4, 5), journal, price=PRICE)
     assert (found.cots, found.calls, found.prompt_tokens, found.output_tokens) == (12, 4, 80, 120)
     assert found.usd == pytest.approx(1e-6 * (80 + 1200))
     assert not found.at_most

@@ -21,7 +21,8 @@ from feval.recording import Question, open_recording
 from recorders.asking.pace import Limits
 from recorders.backends.endpoint import Endpoint
 from recorders.request import Decoding, Message
-from recorders.work.record import Work, record_dataset
+from recorders.work.record import record_dataset
+from recorders.work.task import RecordingTask
 
 pytest.importorskip("openai", reason="the official client (extra `record`) is not installed")
 
@@ -86,7 +87,7 @@ def _is_up(port: int) -> bool:
 def test_what_the_server_ignores_is_noticed(server: tuple[str, str], tmp_path: Path) -> None:
     url, model = server
     notes: list[str] = []
-    work = Work(
+    work = RecordingTask(
         questions=[Question(f"q{letter}", f"a b {letter}", "3") for letter in "cde"],
         dataset="letters",
         llm_name="local/llama",

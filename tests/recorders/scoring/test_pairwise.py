@@ -13,9 +13,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+from scoring_doubles import Server, chat, command
 from small import pool, question
-from test_scorers import Server, chat
-from typer.testing import CliRunner, Result
+from typer.testing import CliRunner
 
 from feval.cli import app
 from feval.errors import ConflictError, NotRecordedError, OutOfRangeError, StorageError, UnknownNameError, UsageError
@@ -38,11 +38,13 @@ from feval.replay import load
 from feval.report.pictures.coupled import coupling_png
 from feval.report.tables.coupled import coupling_tables
 from recorders.asking.pace import Limits
-from recorders.errors import JournalError, StoppedError
+from recorders.errors import JournalError, Transient
 from recorders.journal.journal import journal_folder
-from recorders.scoring import scorers
-from recorders.scoring.pairwise import Judging, compare_pairs, estimate_pairs
-from recorders.scoring.scorers import Item, make_scorer
+from recorders.scoring import judge
+from recorders.scoring.missing_scores import run_scoring
+from recorders.scoring.pairwise import PairwiseComparison, PairwiseResult
+from recorders.scoring.scorer import Item
+from recorders.scoring.scorers import make_scorer
 
 SHARED = {"scheme": "gumbel-v1", "seed": 7}
 FAST = Limits(concurrency=4, retries=2, backoff_s=0.001, longest_backoff_s=0.002, timeout_s=20)
@@ -101,9 +103,10 @@ def _client() -> None:
     pytest.importorskip("openai", reason="the official client (extra `record`) is not installed")
 
 
-def judged(recording: Path, out: Path, server: Server, **options: Any) -> Judging:
+def judged(recording: Path, out: Path, server: Server, **options: Any) -> PairwiseResult:
     made = make_scorer("judge:some/model", base_url=f"{server.url}/v1", pairwise=True, name=options.pop("name", None))
-    return compare_pairs(recording, out, made, **{"limits": FAST, **options})
+    limits = options.pop("limits", FAST)
+    return run_scoring(PairwiseComparison.of(recording, made, **options), out, limits=limits)
 
 
 def doubts(told: Coupling) -> tuple[str, ...]:
@@ -140,17 +143,17 @@ def coupled(folder: Path, judge: str = "some/model", apart: bool = False) -> Cou
     ],
 )
 def test_a_verdict_is_the_last_line_and_the_only_one(text: str, expected: float | None) -> None:
-    assert scorers._preference(text, {}) == expected
+    assert judge._preference(text, {}) == expected
 
 
 def test_none_is_an_abstention_and_no_tie() -> None:
-    found = scorers._preference("I cannot say.\nVerdict: none", {})
+    found = judge._preference("I cannot say.\nVerdict: none", {})
     assert found is not None
     assert math.isnan(found)
 
 
 def test_the_judge_sees_question_and_both_texts_and_no_names(three: Path, tmp_path: Path) -> None:
-    [message, shown] = scorers._comparing(Item(question(3, "SECRETGOLD"), "the first", None, other="the second"))
+    [message, shown] = judge._comparing(Item(question(3, "SECRETGOLD"), "the first", None, other="the second"))
     assert message["role"] == "system"
     assert (
         shown["content"].index("question 3")
@@ -333,7 +336,7 @@ def test_a_run_goes_on_where_it_stopped_and_asks_nothing_twice(three: Path, tmp_
         return 200, chat(f"Verdict: {fair(a, b, '')}")
 
     with Server(answer) as server:
-        with pytest.raises(StoppedError, match=r"17 of 48 requests are scored"):
+        with pytest.raises(Transient, match=r"17 of 48 requests are scored"):
             judged(three, out, server, limits=one_by_one)
         assert not out.exists()
         failing["after"] = 10**6
@@ -356,19 +359,6 @@ def test_refused_comparisons_have_no_verdict(three: Path, tmp_path: Path) -> Non
         done = judged(three, tmp_path / "out", server)
     assert (done.refused, done.verdicts) == (4, 20)
     assert f"4 of 24 comparisons have no verdict: {JUDGE} refused them." in done.notes
-
-
-@pytest.fixture
-def prices(tmp_path: Path) -> str:
-    path = tmp_path / "prices.json"
-    path.write_text(
-        json.dumps({"id": "test-1", "date": "2026-01-01", "source": "a test", "prices": {"some/model": [1.0, 2.0]}})
-    )
-    return str(path)
-
-
-def command(*arguments: str | Path) -> Result:
-    return CliRunner().invoke(app, ["score", *map(str, arguments)], terminal_width=400)
 
 
 def test_the_command_with_a_limit_a_dry_run_and_an_end(
@@ -430,7 +420,7 @@ def test_what_cannot_be_compared_is_refused(three: Path, tmp_path: Path) -> None
 
     def refused(recording: Path, error: type[Exception], message: str, **options: Any) -> None:
         with pytest.raises(error, match=message):
-            estimate_pairs(recording, tmp_path / "out", made, **options)
+            PairwiseComparison.of(recording, made, **options)
 
     refused(three, UsageError, "no two LLMs to compare", llms=["a/one"])
     refused(three, NotRecordedError, "no LLM 'a/four'", llms=["a/four"])
@@ -440,9 +430,9 @@ def test_what_cannot_be_compared_is_refused(three: Path, tmp_path: Path) -> None
     refused(uneven, ConflictError, "a/x has 2 and a/y 1")
     single = written(tmp_path / "single", {"a/x": [[1]], "a/y": [[2]]})
     refused(single, ConflictError, "no other call to compare with")
-    assert estimate_pairs(single, tmp_path / "out", made, calls="same").calls == 2
+    assert PairwiseComparison.of(single, made, calls="same").total == 2
     mixed = written(tmp_path / "mixed", {"a/x": [[1, 2]], "a/y@apart": [[1, 3]]})
-    assert estimate_pairs(mixed, tmp_path / "out", made).calls == 4  # neither shares noise: call by call
+    assert PairwiseComparison.of(mixed, made).total == 4  # neither shares noise: call by call
     with pytest.raises(UsageError, match="by a judge"):
         make_scorer("verbal:some/model", asks=False, pairwise=True)
     for arguments in (["--orders", "random"], ["--calls", "same"]):

@@ -281,8 +281,9 @@ def measured(recording: Path) -> tuple[list[float], list[float], list[float]]:
     return [p.accuracy for p in points], [p.accuracy_low for p in points], [p.accuracy_high for p in points]
 
 
-def test_killed_twice_resumed_and_right(tmp_path: Path) -> None:
-    check(tmp_path, record_through_kills(tmp_path, 60, (0.3, 0.7)))
+@pytest.mark.parametrize(("questions", "kills"), [(24, (0.5,)), pytest.param(60, (0.3, 0.7), marks=pytest.mark.slow)])
+def test_killed_resumed_and_right(tmp_path: Path, questions: int, kills: Sequence[float]) -> None:
+    check(tmp_path, record_through_kills(tmp_path, questions, kills))
 
 
 @pytest.mark.skipif(

@@ -16,7 +16,8 @@ from recorders.asking.pace import Limits
 from recorders.backends.endpoint import Endpoint
 from recorders.errors import Fatal
 from recorders.request import Decoding, Message
-from recorders.work.record import Work, record_dataset
+from recorders.work.record import record_dataset
+from recorders.work.task import RecordingTask
 
 pytest.importorskip("openai", reason="the official client (extra `record`) is not installed")
 
@@ -65,7 +66,7 @@ def recorded(server: FaultyServer, out: Path, limits: Limits = QUICK, **decoding
     """Record all questions and return a hash of the CoTs. How tokens were counted depends on how the server bundles them."""
     notes: list[str] = []
     backend = OpenAICompatible(Endpoint(server.url), note=notes.append)
-    work = Work(
+    work = RecordingTask(
         questions=QUESTIONS,
         dataset="sums",
         llm_name="some/model",

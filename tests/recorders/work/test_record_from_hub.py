@@ -20,8 +20,8 @@ from feval.cards.cards import dataset_card
 from feval.cli import app
 from feval.hub import client
 from feval.recording import open_recording, verify_recording
-from recorders.work.assemble import Ask, assemble, questions_of
 from recorders.work.record import record_dataset
+from recorders.work.settings import RecordingSettings, load_questions, make_task
 
 TRAIN = "main/train-00000-of-00001.parquet"
 ROWS = [
@@ -67,9 +67,9 @@ def command(shared: Path, out: Path, *more: str) -> Result:
 
 
 def record(shared: Path, out: Path) -> Path:
-    asked = questions_of("gsm8k", shared / "real" / "questions" / "gsm8k.jsonl", 2)
-    ask = Ask("gsm8k", "gpt-4o-mini", samples=2, exemplars="train", exemplar_count=3)
-    return record_dataset(assemble(ask, asked).work, FakeBackend(), out)
+    asked = load_questions("gsm8k", shared / "real" / "questions" / "gsm8k.jsonl", 2)
+    ask = RecordingSettings("gsm8k", "gpt-4o-mini", samples=2, exemplars="train", exemplar_count=3)
+    return record_dataset(make_task(ask, asked), FakeBackend(), out)
 
 
 def exemplars(out: Path) -> list[str]:

@@ -25,15 +25,14 @@ sys.path[:0] = [{str(SUPPORT)!r}, {str(Path(__file__).parent)!r}]
 import numpy as np
 from pathlib import Path
 from recording_doubles import FakeBackend, request
-from recorders.engine import record
-from recorders.journal import Journal
-from recorders.pace import Limits
-from recorders.plan import Plan
+from recorders.asking.pace import Limits
+from recorders.asking.samples import SamplePlan, record_samples
+from recorders.journal.journal import Journal
 
 folder = Path(sys.argv[1])
 moments = np.random.Generator(np.random.Philox(key=7))
 
-plan = Plan([request(i) for i in range(2000)], 10)
+plan = SamplePlan([request(i) for i in range(2000)], 10)
 names = {{key: request.question_id for key, request in zip(plan.keys, plan.requests)}}
 
 def log(file, lines):
@@ -52,7 +51,7 @@ def recorder(number):
 
     with Journal.open(folder / "journal", {{}}) as journal:
         limits = Limits({CONCURRENCY}, samples_per_request={SAMPLES_PER_REQUEST})
-        outcome = asyncio.run(record(plan, Server(), journal, limits=limits, acknowledged=acknowledged))
+        outcome = asyncio.run(record_samples(plan, Server(), journal, limits=limits, acknowledged=acknowledged))
     log(known, ["done"])
 
 for number in range({KILLS}):

@@ -17,7 +17,8 @@ from feval.recording import Question
 from recorders.asking.pace import Limits
 from recorders.backends.endpoint import Endpoint
 from recorders.request import Decoding, Message
-from recorders.work.record import Work, record_dataset
+from recorders.work.record import record_dataset
+from recorders.work.task import RecordingTask
 
 pytest.importorskip("openai", reason="the official client (extra `record`) is not installed")
 
@@ -49,7 +50,7 @@ def record(endpoint: Endpoint, out: Path, heard: list[str], *questions: str) -> 
         heard.append(sentence)
 
     backend = OpenAICompatible(endpoint, note=note)
-    work = Work(
+    work = RecordingTask(
         questions=[Question(f"q{number}", text, "3") for number, text in enumerate(questions)],
         dataset="sums",
         llm_name="some/model",

@@ -1,4 +1,4 @@
-"""From what a user names (a dataset, an LLM, an endpoint) to what the engine takes: a `Work` and a backend."""
+"""From what a user names (a dataset, an LLM, an endpoint) to a recording task and a backend, with defaults for the rest."""
 
 from __future__ import annotations
 
@@ -6,9 +6,8 @@ from collections.abc import Callable, MutableSequence, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from feval.cards.cards import find_dataset_card, find_llm_card
+from feval.cards.cards import LLMCard, find_dataset_card, find_llm_card
 from feval.cards.front_matter import card_folder, find_card
 from feval.errors import OutOfRangeError, UnknownNameError, UsageError
 from feval.hub.datasets import questions, remarks, train_rows
@@ -18,27 +17,21 @@ from recorders.backends.endpoint import Endpoint
 from recorders.backends.openai_compatible import OpenAICompatible
 from recorders.backends.tiny import Tiny
 from recorders.backends.transformers_local import TransformersLocal
-from recorders.request import Decoding, Message
+from recorders.request import Backend, Decoding, Message
 from recorders.tiny import DATASET_ID, test_questions
-from recorders.work.prompts import check_prompt, messages, prompt_card, prompt_version, with_train_exemplars
-from recorders.work.record import Work
-
-if TYPE_CHECKING:
-    from feval.cards.cards import LLMCard
-    from recorders.request import Backend
-    from recorders.work.prompts import PromptCard
+from recorders.work.prompts import PromptCard, check_prompt, messages, prompt_card, prompt_version, with_train_exemplars
+from recorders.work.task import RecordingTask
 
 __all__ = [
     "BACKENDS",
     "EXEMPLARS",
-    "Ask",
-    "Asked",
-    "assemble",
-    "backend",
-    "questions_of",
-    "usual_backend",
-    "usual_decoding",
-    "usual_prices",
+    "RecordingSettings",
+    "default_backend",
+    "default_decoding",
+    "default_prices",
+    "load_questions",
+    "make_backend",
+    "make_task",
 ]
 
 BACKENDS = {
@@ -46,10 +39,10 @@ BACKENDS = {
     "tiny": "the small models that come with feval; needs nothing",
     "transformers": "a local Hugging Face model (extra feval[coupled])",
 }
-"""What can be asked, and what each needs."""
+"""Backends, and what each needs."""
 
 EXEMPLARS = ("card", "train")
-"""Where the worked questions of a prompt come from."""
+"""Where a prompt's worked questions come from."""
 
 _TINY = "feval/tiny-"
 _SAMPLES, _REASONING_SAMPLES = 40, 3
@@ -58,23 +51,20 @@ _PRICES, _TINY_PRICES = "2025-06-02", "tiny-2026-11"
 
 
 @dataclass(frozen=True, slots=True)
-class Ask:
-    """What is to be asked of which LLM; `None` leaves a choice to the LLM's card, or else to the paper's protocol.
+class RecordingSettings:
+    """What a user says about a recording. `None` leaves a choice to the LLM's card, or else to the paper's protocol.
+
+    The attributes that are not listed are those of `recorders.work.task.RecordingTask`.
 
     Attributes:
-        dataset: its id.
-        llm: name in the recording, such as "gpt-4o-mini@t=0.8".
-        model: as the provider calls it.
         samples: CoTs per question; the paper's 40, or 3 for reasoning models.
         prompt: a prompt card, such as "gsm8k" or "gsm8k@1"; by default the dataset's latest. "none" sends the bare question.
         reasoning: zero-shot, without system prompt.
         system_role: whether the chat template takes a system message.
-        answer_kind: a key of `feval.answers.KINDS`; by default the dataset card's.
-        decoding: sampling parameters; `usual_decoding` has those that nobody named.
+        decoding: sampling parameters; `default_decoding` has the defaults.
         exemplars: "card" for the prompt card's own, "train" for worked questions from the dataset's train split.
         train_rows: a file of the train split's rows; `None` fetches them from the Hub.
         exemplar_count: how many train exemplars; `None`: as many as the card has.
-        equality: of answers, see `feval.answers.equality.named_equality`; `None`: that of the answer kind.
     """
 
     dataset: str
@@ -92,28 +82,11 @@ class Ask:
     equality: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Asked:
-    """What `assemble` made.
-
-    Attributes:
-        work: for `recorders.work.record.record_dataset`.
-        prompt_version: what the recording will say of the prompt.
-        reasoning: whether the zero-shot form is sent.
-        remarks: what must be known of the questions, in sentences; the recording will keep them.
-    """
-
-    work: Work
-    prompt_version: str
-    reasoning: bool
-    remarks: tuple[str, ...] = ()
-
-
-def assemble(ask: Ask, questions: Sequence[Question]) -> Asked:
-    """Fill in what was left open and check it before anything is paid for.
+def make_task(settings: RecordingSettings, questions: Sequence[Question]) -> RecordingTask:
+    """Fill in what was left open, and check it before anything is paid for.
 
     Args:
-        ask: what the user said.
+        settings: what the user said.
         questions: of the dataset.
 
     Raises:
@@ -121,34 +94,31 @@ def assemble(ask: Ask, questions: Sequence[Question]) -> Asked:
         CardError: a card that cannot be read, or a prompt that resembles a question.
         UnknownNameError: no prompt card of that name.
     """
-    check_name("LLM", ask.llm)
-    ask.decoding.check()
-    card = find_llm_card(ask.llm)
-    reasoning = _reasons(card, ask.reasoning)
-    usual = _REASONING_SAMPLES if reasoning else _SAMPLES
-    samples = ask.samples if ask.samples is not None else card.cots_to_record if card else usual
+    check_name("LLM", settings.llm)
+    settings.decoding.check()
+    card = find_llm_card(settings.llm)
+    reasoning = _is_reasoning(card, settings.reasoning)
+    default = _REASONING_SAMPLES if reasoning else _SAMPLES
+    samples = settings.samples if settings.samples is not None else card.cots_to_record if card else default
     if samples < 1:
         raise OutOfRangeError(f"A recording has at least 1 CoT per question; {samples} were asked for.")
-
-    version, messages = _prompt(ask, questions, reasoning=reasoning)
-    peculiar = tuple(remarks(questions))
-    work = Work(
+    version, messages = _prompt(settings, questions, reasoning=reasoning)
+    return RecordingTask(
         questions,
-        ask.dataset,
-        ask.llm,
+        settings.dataset,
+        settings.llm,
         messages,
         version,
-        ask.decoding,
+        settings.decoding,
         samples,
-        ask.model,
-        ask.answer_kind,
-        peculiar,
-        ask.equality,
+        settings.model,
+        settings.answer_kind,
+        tuple(remarks(questions)),
+        settings.equality,
     )
-    return Asked(work, version, reasoning, peculiar)
 
 
-def backend(
+def make_backend(
     name: str,
     *,
     base_url: str | None = None,
@@ -165,7 +135,7 @@ def backend(
         key_variable: environment variable with the key; `None`: OPENAI_API_KEY.
         timeout_s: for one request.
         model: a local model: its folder or Hub name.
-        notes: where the backend says what the server does not do as asked.
+        notes: a list to which the backend appends what the server does not do as asked.
 
     Raises:
         UnknownNameError: no such backend.
@@ -182,41 +152,40 @@ def backend(
         )
     if name == "tiny":
         return Tiny(note=note)
-
     if not model:
         raise UsageError("The backend 'transformers' runs a local model; name its folder with --model.")
     return TransformersLocal(model, note=note)
 
 
-def usual_backend(llm: str) -> str:
-    """Return the backend of an LLM where none was named: the built-in models, or else an endpoint."""
+def default_backend(llm: str) -> str:
+    """Return the backend of an LLM: the built-in models, or else an endpoint."""
     return "tiny" if llm.startswith(_TINY) else "openai"
 
 
-def usual_decoding(llm: str, *, reasoning: bool | None = None) -> Decoding:
-    """Return the decoding of an LLM where none was named: its card's, or else the paper's 0.7 and 2048.
+def default_decoding(llm: str, *, reasoning: bool | None = None) -> Decoding:
+    """Return the decoding of an LLM: its card's, or else the paper's temperature 0.7 and 2,048 tokens.
 
     Reasoning models are sent no temperature: OpenAI's refuse it, and the others have a default of their own. They may write
     32,768 tokens, unless their card names a limit or is one of feval's own, which are published and stay as they are.
 
     Args:
         llm: name in the recording.
-        reasoning: whether it is one; `None`: as its card says.
+        reasoning: whether it is a reasoning model; `None`: as its card says.
     """
     card = find_llm_card(llm)
-    usual = Decoding(temperature=card.temperature, max_tokens=card.max_tokens) if card else Decoding()
-    if not _reasons(card, reasoning):
-        return usual
-    named = card is not None and (card.max_tokens is not None or _is_published(llm))
-    return replace(usual, temperature=None, max_tokens=usual.max_tokens if named else _REASONING_MAX_TOKENS)
+    decoding = Decoding(temperature=card.temperature, max_tokens=card.max_tokens) if card else Decoding()
+    if not _is_reasoning(card, reasoning):
+        return decoding
+    has_limit = card is not None and (card.max_tokens is not None or _is_published(llm))
+    return replace(decoding, temperature=None, max_tokens=decoding.max_tokens if has_limit else _REASONING_MAX_TOKENS)
 
 
-def usual_prices(llm: str) -> str:
-    """Return the id of the price list of an LLM where none was named."""
+def default_prices(llm: str) -> str:
+    """Return the id of an LLM's price list."""
     return _TINY_PRICES if llm.startswith(_TINY) else _PRICES
 
 
-def questions_of(
+def load_questions(
     dataset: str, path: Path | None = None, first: int | None = None, *, answer_kind: str | None = None
 ) -> list[Question]:
     """Return the questions of a dataset: from a file, or those that come with feval, or else from the Hub.
@@ -225,28 +194,24 @@ def questions_of(
         dataset: its id.
         path: JSON Lines, see `docs/datasets.md`.
         first: only the first so many; `None` for all.
-        answer_kind: a key of `feval.answers.KINDS`; `None`: the card's. Needed where the dataset has no card.
+        answer_kind: a key of `feval.answers.KINDS`; `None`: the card's. Needed if the dataset has no card.
 
     Raises:
         OutOfRangeError: `first` is not between 1 and their number.
         FevalError: they cannot be had; see `feval.hub.datasets.questions`.
     """
-    found = (
-        _built_in()
-        if dataset == DATASET_ID and path is None
-        else questions(dataset, source=path, answer_kind=answer_kind)
-    )
-    if first is not None and not 1 <= first <= len(found):
+    if dataset == DATASET_ID and path is None:
+        rows = [
+            Question(f"{DATASET_ID}/{row}", problem.question, str(problem.answer), str(problem.answer))
+            for row, problem in enumerate(test_questions())
+        ]
+    else:
+        rows = questions(dataset, source=path, answer_kind=answer_kind)
+    if first is not None and not 1 <= first <= len(rows):
         raise OutOfRangeError(
-            f"{dataset} has {len(found)} questions; the first {first} were asked for. Ask for 1 to {len(found)}."
+            f"{dataset} has {len(rows)} questions; the first {first} were asked for. Ask for 1 to {len(rows)}."
         )
-    return found[:first]
-
-
-def _built_in() -> list[Question]:
-
-    problems = enumerate(test_questions())
-    return [Question(f"{DATASET_ID}/{row}", p.question, str(p.answer), str(p.answer)) for row, p in problems]
+    return rows[:first]
 
 
 def _is_published(llm: str) -> bool:
@@ -255,50 +220,41 @@ def _is_published(llm: str) -> bool:
     return path is not None and path.is_relative_to(card_folder())
 
 
-def _reasons(card: LLMCard | None, named: bool | None) -> bool:
+def _is_reasoning(card: LLMCard | None, named: bool | None) -> bool:
     return named if named is not None else card is not None and card.reasoning
 
 
 def _prompt(
-    ask: Ask, questions: Sequence[Question], *, reasoning: bool
+    settings: RecordingSettings, questions: Sequence[Question], *, reasoning: bool
 ) -> tuple[str, Callable[[Question], Sequence[Message]]]:
-    if ask.exemplars not in EXEMPLARS:
-        raise UnknownNameError.of("source of exemplars", ask.exemplars, EXEMPLARS)
-    if ask.exemplars == "card" and (ask.train_rows is not None or ask.exemplar_count is not None):
+    """Return the prompt's version, and what makes the messages for a question."""
+    if settings.exemplars not in EXEMPLARS:
+        raise UnknownNameError.of("source of exemplars", settings.exemplars, EXEMPLARS)
+    if settings.exemplars == "card" and (settings.train_rows is not None or settings.exemplar_count is not None):
         raise UsageError("Rows and numbers of train exemplars were given, but not --exemplars train; add it.")
-    if ask.prompt == "none" or (ask.prompt is None and _asks_bare(ask)):
-        if ask.exemplars == "train":
+    # The built-in models were trained on bare questions and read nothing else.
+    bare = settings.llm.startswith(_TINY) and find_card("prompts", settings.dataset) is None
+    if settings.prompt == "none" or (settings.prompt is None and bare):
+        if settings.exemplars == "train":
             raise UsageError("A bare question has no exemplars; leave out --exemplars train, or name a prompt card.")
         return "none", _bare
 
-    card = prompt_card(ask.prompt or ask.dataset)
-    if ask.exemplars == "train":
-        card = _with_train(card, ask, questions)
-    kind = ask.answer_kind or _card_kind(ask.dataset)
+    card = prompt_card(settings.prompt or settings.dataset)
+    if settings.exemplars == "train":
+        card = _with_train(card, settings, questions)
+    dataset_card = find_dataset_card(settings.dataset)
+    kind = settings.answer_kind or (dataset_card.answer_kind if dataset_card else None)
     if kind is not None:
         check_prompt(card, kind, questions)
-    version = prompt_version(card, reasoning=reasoning, system_role=ask.system_role)
-    return version, partial(messages, card, reasoning=reasoning, system_role=ask.system_role)
+    version = prompt_version(card, reasoning=reasoning, system_role=settings.system_role)
+    return version, partial(messages, card, reasoning=reasoning, system_role=settings.system_role)
 
 
-def _with_train(card: PromptCard, ask: Ask, questions: Sequence[Question]) -> PromptCard:
-
-    count = len(card.exemplars) if ask.exemplar_count is None else ask.exemplar_count
+def _with_train(card: PromptCard, settings: RecordingSettings, questions: Sequence[Question]) -> PromptCard:
+    count = len(card.exemplars) if settings.exemplar_count is None else settings.exemplar_count
     if card.train_form is None:
-        return with_train_exemplars(card, [], count)  # says so, before anything is fetched
-
-    return with_train_exemplars(card, train_rows(card.dataset, source=ask.train_rows), count, questions)
-
-
-def _asks_bare(ask: Ask) -> bool:
-    """The built-in models were trained on bare questions and read nothing else."""
-    return ask.llm.startswith(_TINY) and find_card("prompts", ask.dataset) is None
-
-
-def _card_kind(dataset: str) -> str | None:
-
-    card = find_dataset_card(dataset)
-    return card.answer_kind if card else None
+        return with_train_exemplars(card, [], count)  # raises, before anything is fetched
+    return with_train_exemplars(card, train_rows(card.dataset, source=settings.train_rows), count, questions)
 
 
 def _bare(question: Question) -> Sequence[Message]:

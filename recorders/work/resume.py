@@ -1,4 +1,4 @@
-"""What a sealed recording holds of the work that is asked for: whether that is all, and its CoTs as the start of a journal."""
+"""Starting from a sealed recording: whether it is already complete, and its CoTs as the start of a journal."""
 
 from __future__ import annotations
 
@@ -15,53 +15,53 @@ from feval.recording.verify import open_sound
 from recorders.journal.journal import Journal, difference
 from recorders.request import Completion, Request
 
-__all__ = ["begin_with", "is_sealed"]
+__all__ = ["is_sealed", "start_from"]
 
 _POOLS_PER_COMMIT = 256
 
 
 def is_sealed(out: Path, identity: Mapping[str, Any], questions: Sequence[Question], samples: int, mode: str) -> bool:
-    """Whether a folder is the recording that is asked for, sealed before.
+    """Return whether a folder is the wanted recording, sealed before.
 
     Args:
         out: the folder.
-        identity: as in `recorders.work.record.Work.identity`.
-        questions: that are asked for.
-        samples: CoTs per question that are asked for.
+        identity: of the task, see `recorders.work.task.RecordingTask.identity`.
+        questions: wanted.
+        samples: CoTs wanted per question.
         mode: a key of `recorders.journal.journal.MODES`.
 
     Raises:
-        StorageError: something else is there, or it holds less than is asked for, or it is to be recorded anew, or it would lie
-            inside another recording.
+        StorageError: something else is there; or it holds less than is wanted, is to be recorded again, or would be inside
+            another recording.
     """
     if not out.exists() or (out.is_dir() and not any(out.iterdir())):
         holder = recording_around(out.absolute().parent)
         if holder is not None:
             raise StorageError(
-                f"{out} would lie inside the recording {holder}, which never changes. Name another folder."
+                f"{out} would be inside the recording {holder}, which never changes. Name another folder."
             )
         return False
     try:
         recording = open_recording(out)
     except NotARecordingError as error:
-        raise StorageError(f"{out} is there already and is no recording; name another folder.") from error
+        raise StorageError(f"{out} exists already and is not a recording; name another folder.") from error
     differs = _difference(recording, identity)
     if differs is not None:
         raise StorageError(
-            f"{out} is there already and is another recording: its {differs}. A recording is never overwritten; name another "
+            f"{out} exists already and is another recording: its {differs}. A recording is never overwritten; name another "
             "folder."
         )
     _require_enough(recording, out, identity, questions, samples)
     if mode == "all":
         raise StorageError(
-            f"{out} is sealed, and the mode 'all' records everything anew. A sealed recording is never changed: name another "
+            f"{out} is sealed, and the mode 'all' records everything again. A sealed recording is never changed: name another "
             "folder."
         )
     return True
 
 
-def begin_with(
-    path: Path | Recording,
+def start_from(
+    start: str | Path | Recording,
     journal: Journal,
     identity: Mapping[str, Any],
     questions: Sequence[Question],
@@ -69,26 +69,26 @@ def begin_with(
 ) -> None:
     """Put the CoTs of a sealed recording into a journal, so that only what is missing is asked for.
 
-    CoTs that are in the journal already are left alone. What a recording does not keep is lost: prompt tokens are counted once
-    for CoTs of one second and response id in a row, and a refused request is an empty CoT like others.
+    CoTs that are already in the journal are left alone. What a recording does not keep is lost: prompt tokens are counted once
+    per run of CoTs with the same second and response id, and a refused request is an empty CoT like any other.
 
     Args:
-        path: the recording; an open one is taken as it is, and `feval.recording.derived.extension.check_extension` says beforehand
-            whether it is of the same LLM.
+        start: the recording. An open one is not compared with the identity; `feval.recording.derived.extension.check_extension`
+            does that beforehand.
         journal: open, of the same identity.
-        identity: as in `recorders.work.record.Work.identity`.
-        questions: that are asked for.
+        identity: of the task, see `recorders.work.task.RecordingTask.identity`.
+        questions: wanted.
         requests: one per question, in the same order.
 
     Raises:
         ConflictError: the recording is of something else, or has a question that was asked in other words.
         RecordingError: it cannot be read.
     """
-    recording = path if isinstance(path, Recording) else open_sound(path)
-    differs = None if isinstance(path, Recording) else _difference(recording, identity)
+    recording = start if isinstance(start, Recording) else open_sound(Path(start))
+    differs = None if isinstance(start, Recording) else _difference(recording, identity)
     place = recording.address or str(recording.path)
     if differs is not None:
-        raise ConflictError(f"{place} cannot be gone on from: its {differs}. Ask in the same way, or begin without it.")
+        raise ConflictError(f"{place} cannot be continued: its {differs}. Ask in the same way, or start without it.")
     dataset, llm = identity["dataset"], identity["llm"]
     wanted = {question.id: request for question, request in zip(questions, requests, strict=True)}
     counter = str(recording.manifest.pairs[dataset, llm]["counter"])
@@ -98,8 +98,8 @@ def begin_with(
             continue
         if pool.prompt != request.prompt():
             raise ConflictError(
-                f"{place} cannot be gone on from: it asked the question {pool.question_id!r} with other messages. Give the same "
-                "questions and prompt, or begin without it."
+                f"{place} cannot be continued: it asked the question {pool.question_id!r} with other messages. Give the same "
+                "questions and prompt, or start without it."
             )
         _add(journal, request, pool, counter)
         if number % _POOLS_PER_COMMIT == 0:
@@ -108,12 +108,12 @@ def begin_with(
     journal.commit()
 
 
-def _difference(recording: Recording, asked: Mapping[str, Any]) -> str | None:
-    """Where what the recording says of itself differs from what is asked for."""
+def _difference(recording: Recording, identity: Mapping[str, Any]) -> str | None:
+    """Return where a recording's own description differs from an identity; `None` if nowhere."""
     operation = recording.manifest.raw.get("operation", {})
     if operation.get("name") != "record":
-        return f"operation is {operation.get('name')!r}, and not 'record'"
-    return difference({name: operation.get(name) for name in asked}, asked)
+        return f"operation is {operation.get('name')!r}, not 'record'"
+    return difference({name: operation.get(name) for name in identity}, identity)
 
 
 def _require_enough(
@@ -123,18 +123,18 @@ def _require_enough(
         f"A sealed recording is never changed: record into another folder that begins with its CoTs, --out NEW --from {out}, and "
         "only what is missing is asked for."
     )
-    held = {question.id: question for question in recording.questions(identity["dataset"])}
-    lacking = [question.id for question in questions if question.id not in held]
+    recorded = {question.id: question for question in recording.questions(identity["dataset"])}
+    lacking = [question.id for question in questions if question.id not in recorded]
     if lacking:
         raise StorageError(
-            f"{out} is sealed with {len(held)} questions, and {len(lacking)} others were asked for, such as "
+            f"{out} is sealed with {len(recorded)} questions, and {len(lacking)} others were asked for, such as "
             f"{lacking[0]!r:.80}. {more}"
         )
     for question in questions:
-        recorded = held[question.id]
-        if (recorded.text, recorded.answer, recorded.choices) != (question.text, question.answer, question.choices):
+        known = recorded[question.id]
+        if (known.text, known.answer, known.choices) != (question.text, question.answer, question.choices):
             raise StorageError(
-                f"{out} is there already and is another recording: its question {question.id!r:.80} has another text, gold or "
+                f"{out} exists already and is another recording: its question {question.id!r:.80} has another text, gold or "
                 "options. A recording is never overwritten; name another folder."
             )
     smallest = min((pair.get("smallest_pool", 0) for pair in recording.manifest.pairs.values()), default=0)
@@ -143,7 +143,7 @@ def _require_enough(
 
 
 def _add(journal: Journal, request: Request, pool: PoolRows, counter: str) -> None:
-    """Add one pool as the replies it came in, as far as that can be seen."""
+    """Add one pool as the replies it came in, as far as that can be told."""
     key = request.key()
     records = [(sample, record) for sample, record in _records(request, pool) if not journal.has(key, sample)]
     for _, reply in groupby(records, lambda each: (each[1].get("recorded_at"), each[1].get("response_id"))):
@@ -158,7 +158,7 @@ def _add(journal: Journal, request: Request, pool: PoolRows, counter: str) -> No
 
 
 def _records(request: Request, pool: PoolRows) -> Iterator[tuple[int, dict[str, Any]]]:
-    """(sample index, fields) of each CoT. Pools are numbered without gaps; where there are seeds, they know the index."""
+    """Yield (sample index, fields) of each CoT. Pools are numbered without gaps; seeds, if any, tell the index."""
     columns: dict[str, Sequence[Any] | None] = {
         "text": pool.raw_texts(),
         "finish_reason": pool.finish_reasons,

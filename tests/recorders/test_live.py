@@ -202,7 +202,7 @@ def test_decoding_that_nobody_named_is_as_in_a_recording() -> None:
 
 @pytest.mark.skipif(equality.version() is None, reason="math-verify is not installed (the extra `math`)")
 def test_equal_answers_of_several_live_llms_vote_together(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("test_twin.TEXTS", ["It is $x+1$.", "It is $1+x$.", "It is $x+2$.", "It is $\\frac{2x+4}{2}$."])
+    monkeypatch.setattr("test_live.TEXTS", ["It is $x+1$.", "It is $1+x$.", "It is $x+2$.", "It is $\\frac{2x+4}{2}$."])
     with live(Scripted(), "a", answer_kind="latex") as one, live(Scripted(), "b", answer_kind="latex") as other:
         assert one.ask("What?").sample(4).answers == ["x+1", "x+1", "x+2", "x+2"]
         assert other.ask("What?").sample(2).answers == ["x+1", "x+1"]

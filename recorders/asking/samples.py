@@ -1,0 +1,332 @@
+"""Samples as the engine's assignment: which ones a journal lacks, in which requests they are asked for, and what they cost."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, MutableSequence, Sequence
+from dataclasses import dataclass, field
+
+from feval.answers.thoughts import Thoughts
+from feval.cards.prices import Price, usd
+from feval.cards.tokens import count_words
+from feval.errors import OutOfRangeError
+from recorders.asking.assignment import Assignment, TokenEstimate
+from recorders.asking.budget import Budget, CostEstimate, check_cost_limit
+from recorders.asking.checks import LimitWatch, ReplyChecks
+from recorders.asking.control import Control
+from recorders.asking.engine import ask
+from recorders.asking.pace import Clock, Limits
+from recorders.asking.progress import Outcome, Progress
+from recorders.errors import MissingError, Refused, Transient
+from recorders.journal.journal import MOST_SAMPLES, Journal, utc_now
+from recorders.request import Backend, Completion, Request, note_on_number
+
+__all__ = ["SamplePlan", "estimate_samples", "record_samples"]
+
+_OUTPUT_UNKNOWN = 4096
+
+
+@dataclass(frozen=True, slots=True)
+class SamplePlan:
+    """What a recording should hold in the end.
+
+    Attributes:
+        requests: one per question. Two questions with equal messages are one request: they share CoTs.
+        samples: CoTs per request.
+        keys: the content key of each request.
+
+    Raises:
+        OutOfRangeError: fewer than one sample, or more than `MOST_SAMPLES`.
+    """
+
+    requests: Sequence[Request]
+    samples: int
+    keys: tuple[str, ...] = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.samples <= MOST_SAMPLES:
+            raise OutOfRangeError(
+                f"A recording has 1 to {MOST_SAMPLES:,} CoTs per question; {self.samples:,} were asked for."
+            )
+        object.__setattr__(self, "keys", tuple(request.key() for request in self.requests))
+
+    @property
+    def total(self) -> int:
+        """CoTs in all; equal requests count once."""
+        return len(set(self.keys)) * self.samples
+
+
+@dataclass(slots=True)
+class _Lack:
+    """The samples of one request that are not asked for yet."""
+
+    request: Request
+    key: str
+    samples: list[int]
+
+
+@dataclass(slots=True)
+class _SampleBatch:
+    """The samples of one request that are asked for together."""
+
+    lack: _Lack
+    samples: list[int]
+
+    @property
+    def request(self) -> Request:
+        return self.lack.request
+
+
+async def record_samples(
+    plan: SamplePlan,
+    backend: Backend,
+    journal: Journal,
+    *,
+    limits: Limits | None = None,
+    price: Price | None = None,
+    cost_limit_usd: float | None = None,
+    progress: Callable[[Progress], None] | None = None,
+    acknowledged: Callable[[Sequence[tuple[str, int]]], None] | None = None,
+    backend_notes: MutableSequence[str] | None = None,
+    control: Control | None = None,
+    clock: Clock | None = None,
+    now: Callable[[], str] = utc_now,
+    thoughts: Thoughts | None = None,
+) -> Outcome:
+    """Ask the backend for every sample that the journal lacks.
+
+    Args:
+        plan: what the journal should hold in the end.
+        backend: asked; it is not closed.
+        journal: open and locked.
+        limits: how fast.
+        price: of the LLM; `None` for no dollars.
+        cost_limit_usd: most dollars for the whole journal, earlier runs included. Nothing is sent that could pass it if every CoT
+            in flight took `max_tokens`; without `max_tokens`, the longest CoT so far stands in.
+        progress: called with where the run is, at most ten times a second.
+        acknowledged: called with (key, sample) of CoTs once they are on the disk.
+        backend_notes: a list to which the backend appends sentences; they go into the journal.
+        control: to stop the run from outside.
+        clock: for tests.
+        now: the time as it is recorded.
+        thoughts: how the LLM marks its thoughts, for the warning that they hit the limit; `None` for any family.
+
+    Raises:
+        MissingError: something is missing and the journal's mode forbids asking.
+        PriceNotFoundError: a cost limit without a price.
+        OutOfRangeError: a cost limit that is not a positive number.
+        StorageError: the journal could not be written.
+    """
+    check_cost_limit(cost_limit_usd, price, "this LLM")
+    limits = limits or Limits()
+    samples = _MissingSamples(
+        plan, backend, journal, Budget(price, cost_limit_usd), limits, backend_notes, now=now, thoughts=thoughts
+    )
+    if samples.done < samples.total and not journal.may_ask:
+        raise MissingError(
+            f"{journal.folder} lacks {samples.total - samples.done} of {samples.total} CoTs, and the mode {journal.mode!r} asks "
+            "for nothing. Record with the mode 'new_episodes' to get them."
+        )
+    return await ask(samples, limits=limits, progress=progress, acknowledged=acknowledged, control=control, clock=clock)
+
+
+def estimate_samples(
+    plan: SamplePlan,
+    journal: Journal | None = None,
+    *,
+    price: Price | None = None,
+    limits: Limits | None = None,
+    output_tokens_per_cot: float | None = None,
+) -> CostEstimate:
+    """Return what `record_samples` would cost, without asking anything.
+
+    Args:
+        plan: what is wanted.
+        journal: what is there; its CoTs tell how long further ones are likely to be.
+        price: of the LLM; `None` for no dollars.
+        limits: how many samples go into one request.
+        output_tokens_per_cot: mean length from elsewhere, such as a recording; the journal's own comes first.
+    """
+    per_request = (limits or Limits()).samples_per_request or plan.samples
+    cots = calls = words = 0
+    for lack in _lacks(plan, journal):
+        requests = -(-len(lack.samples) // per_request)
+        cots += len(lack.samples)
+        calls += requests
+        words += requests * sum(count_words(message.content) for message in lack.request.messages)
+    totals = journal.totals if journal is not None and journal.totals.replies else None
+    prompt_tokens = round(calls * totals.prompt_tokens / totals.replies) if totals and totals.prompt_tokens else words
+    recorded = None if totals is None else totals.output_tokens / totals.cots
+    length, basis, at_most = _expected_length(plan, recorded, output_tokens_per_cot)
+    output_tokens = None if length is None else round(cots * length)
+    cost = None if price is None or output_tokens is None else usd(price, prompt_tokens, output_tokens)
+    return CostEstimate(cots, calls, prompt_tokens, output_tokens, cost, basis, at_most)
+
+
+def _expected_length(plan: SamplePlan, recorded: float | None, given: float | None) -> tuple[float | None, str, bool]:
+    if recorded is not None:
+        return recorded, "the mean length of the CoTs in the journal", False
+    if given is not None:
+        return given, "the mean length of CoTs recorded before", False
+    limit = plan.requests[0].decoding.max_tokens if plan.requests else None
+    if limit is not None:
+        return float(limit), f"an upper bound: the limit of {limit} output tokens for every CoT", True
+    return None, "nothing: no CoT was recorded yet, and there is no limit on output tokens", False
+
+
+def _lacks(plan: SamplePlan, journal: Journal | None) -> Iterator[_Lack]:
+    """What a journal lacks of a plan, request by request; without a journal, all of it."""
+    requests: dict[str, Request] = {}
+    for key, request in zip(plan.keys, plan.requests, strict=True):
+        requests.setdefault(key, request)
+    for key, request in requests.items():
+        samples = list(range(plan.samples)) if journal is None else journal.missing(key, plan.samples)
+        if samples:
+            yield _Lack(request, key, samples)
+
+
+class _MissingSamples(Assignment[_SampleBatch, list[Completion]]):
+    """The samples of a plan that a journal lacks."""
+
+    ACTIVITY, DONE = "Recording", "recorded"
+
+    journal: Journal
+
+    def __init__(
+        self,
+        plan: SamplePlan,
+        backend: Backend,
+        journal: Journal,
+        budget: Budget,
+        limits: Limits,
+        backend_notes: MutableSequence[str] | None,
+        *,
+        now: Callable[[], str],
+        thoughts: Thoughts | None,
+    ) -> None:
+        self.journal, self.budget, self._backend, self._now = journal, budget, backend, now
+        self._backend_notes = backend_notes if backend_notes is not None else []
+        self._lacks = deque(_lacks(plan, journal))
+        self.total = plan.total
+        missing = sum(len(lack.samples) for lack in self._lacks)
+        self._cots_elsewhere = journal.totals.cots - (self.total - missing)  # of other requests or further samples
+        self.has_replies = journal.totals.replies > 0
+        self.timeout_s = limits.timeout_s
+        budget.pay(journal.totals.prompt_tokens, journal.totals.output_tokens)
+        self._cots, self._output_tokens = journal.totals.cots, journal.totals.output_tokens
+        self._longest = 0
+        self._per_request = limits.samples_per_request or plan.samples
+        self._honours_n = False
+        self._short_replies = 0
+        decoding = plan.requests[0].decoding if plan.requests else None
+        self._max_tokens = decoding.max_tokens if decoding else None
+        self._checks = ReplyChecks(decoding) if decoding else None
+        self._watch = LimitWatch(decoding, thoughts, missing) if decoding else None
+
+    @property
+    def done(self) -> int:
+        return self.journal.totals.cots - self._cots_elsewhere
+
+    def next_batch(self) -> _SampleBatch | None:
+        while self._lacks and not self._lacks[0].samples:
+            self._lacks.popleft()
+        if not self._lacks:
+            return None
+        lack = self._lacks[0]
+        batch = _SampleBatch(lack, lack.samples[: self._per_request])
+        del lack.samples[: self._per_request]
+        return batch
+
+    def put_back(self, batch: _SampleBatch) -> None:
+        self._return(batch, batch.samples)
+
+    def _return(self, batch: _SampleBatch, samples: list[int]) -> None:
+        batch.lack.samples[:0] = samples
+        if samples and not (self._lacks and self._lacks[0] is batch.lack):
+            self._lacks.appendleft(batch.lack)
+
+    def withdraw(self, batch: _SampleBatch) -> None:
+        batch.samples += batch.lack.samples
+        batch.lack.samples = []
+
+    def label(self, batch: _SampleBatch) -> str:
+        return f"{batch.lack.key}:{batch.samples[0]}"
+
+    def estimate(self, batch: _SampleBatch) -> TokenEstimate:
+        mean = self._output_tokens / self._cots if self._cots else float(self._max_tokens or _OUTPUT_UNKNOWN)
+        longest = float(self._max_tokens or max(self._longest, _OUTPUT_UNKNOWN))
+        number = len(batch.samples)
+        return TokenEstimate(self.budget.prompt_tokens(_characters(batch.request)), mean * number, longest * number)
+
+    async def send(self, batch: _SampleBatch) -> list[Completion]:
+        completions = await self._backend.complete(batch.request, batch.samples)
+        if not completions:
+            raise Transient("the server sent no choice")
+        return completions
+
+    def pay(self, batch: _SampleBatch, reply: list[Completion]) -> float:
+        characters = _characters(batch.request)
+        prompt = reply[0].prompt_tokens
+        if prompt is None:
+            prompt = round(self.budget.prompt_tokens(characters))
+        else:
+            self.budget.learn(characters, prompt)
+        outputs = [count_words(c.text) if c.output_tokens is None else c.output_tokens for c in reply]
+        self._longest = max(self._longest, *outputs)
+        self._cots += len(outputs)
+        self._output_tokens += sum(outputs)
+        self.budget.pay(prompt, sum(outputs))
+        return float(prompt + sum(outputs))
+
+    def accept(self, batch: _SampleBatch, reply: list[Completion]) -> None:
+        self._learn(len(batch.samples), len(reply), batch.request)
+        samples = batch.samples[: len(reply)]
+        self._write(batch, samples, reply[: len(samples)])
+        self._return(batch, batch.samples[len(samples) :])
+
+    def refuse(self, batch: _SampleBatch, error: Refused) -> None:
+        reply = Completion("", error.finish_reason, output_tokens=0)
+        self._write(batch, batch.samples, [reply] * len(batch.samples), error.reason)
+
+    def before_commit(self) -> None:
+        while self._backend_notes:
+            self.journal.note(self._backend_notes.pop(0))
+
+    def notes(self) -> list[str]:
+        return [*self.journal.notes, *(self._checks.notes() if self._checks else ())]
+
+    def _learn(self, asked: int, got: int, request: Request) -> None:
+        """Notice what a server makes of n. With seeds a request has one sample, and no server ignored anything."""
+        one_each = self._backend.takes_seed and request.decoding.seed is not None
+        if (note := note_on_number(got, asked)) and not (one_each and got < asked):
+            self.journal.note(note)
+        if got >= asked:
+            self._honours_n |= asked > 1
+            self._short_replies = 0
+            return
+        self._short_replies += 1
+        if (one_each or self._short_replies > 1) and not self._honours_n:  # one short reply may be a hiccup
+            self._per_request = min(self._per_request, got)
+
+    def _write(
+        self, batch: _SampleBatch, samples: list[int], completions: list[Completion], refused: str | None = None
+    ) -> None:
+        request, key = batch.request, batch.lack.key
+        base = request.decoding.seed if self._backend.takes_seed else None
+        seeds = None if base is None else [base + sample for sample in samples]
+        self.journal.add(request, key, samples, completions, recorded_at=self._now(), seeds=seeds, refused=refused)
+        if self._checks is not None:
+            for completion in completions:
+                self._checks.see(key, completion, refused=refused is not None)
+        if self._watch is not None and refused is None:
+            self._warn(filter(None, map(self._watch.see, completions)))
+
+    def _warn(self, sentences: Iterable[str]) -> None:
+        """Report at once what should be known before more is paid for; the recording keeps it."""
+        for sentence in sentences:
+            self.warning = sentence
+            self.journal.note(sentence)
+
+
+def _characters(request: Request) -> int:
+    return sum(len(message.content) for message in request.messages)

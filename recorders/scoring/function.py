@@ -1,0 +1,147 @@
+"""Scores by a Python function that the user names; it runs in this process, as it is."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import importlib
+import inspect
+import sys
+import traceback
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from feval.errors import UsageError
+from feval.recording import ScorerInfo
+from recorders.errors import InterruptedByUser, RecorderError
+from recorders.scoring.score_journal import Score
+from recorders.scoring.scorer import Item, read_score
+
+__all__ = ["FunctionScorer"]
+
+_HERE, _IMPORTING = (str(Path(file).parent) for file in (__file__, importlib.__file__))
+
+
+class FunctionScorer:
+    """A function `function(question, text, answer)` that returns a number, a list of step scores, or `None`.
+
+    Args:
+        where: MODULE:FUNCTION.
+        name: of the scorer; `None` for python:MODULE:FUNCTION.
+
+    Raises:
+        UsageError: there is no such function, or it is asynchronous.
+    """
+
+    batch = 16
+    concurrency = 1
+    request_cost = None
+    facts: Mapping[str, Any] = {}
+    warnings: tuple[str, ...] = ()
+
+    def __init__(self, where: str, name: str | None) -> None:
+        self._where = where
+        self._function = _load_function(where)
+        parameters: dict[str, Any] = {"function": where}
+        if source := _source_hash(self._function):
+            parameters["source_sha256"] = source
+        self.info = ScorerInfo(name or f"python:{where}", "python", parameters)
+
+    async def score(self, items: Sequence[Item]) -> list[Score]:
+        """Return one result per CoT."""
+        scores = []
+        for item in items:
+            await asyncio.sleep(0)  # so that Ctrl-C and the progress bar get their turn
+            scores.append(self._score(item))
+        return scores
+
+    async def aclose(self) -> None:
+        """Do nothing."""
+
+    def _score(self, item: Item) -> Score:
+        try:
+            value = self._function(item.question_text, item.text, item.answer)
+            score = read_score(value)
+        except KeyboardInterrupt as error:
+            raise InterruptedByUser(
+                f"Scoring was interrupted inside the function {self._where}. What was scored before is in the journal, and the "
+                "same command continues from there."
+            ) from error
+        except (Exception, SystemExit) as error:  # whatever a user's function raises
+            raise RecorderError(
+                f"The function {self._where} failed on a CoT of question {item.question.id!r} ({_described(error)}). Correct it, "
+                "or let it return None for such CoTs, and run the command again."
+            ) from error
+        if score is None:
+            if inspect.iscoroutine(value):
+                value.close()
+            raise RecorderError(
+                f"The function {self._where} returned {value!r:.100} for a CoT of question {item.question.id!r}; it should "
+                "return a number, a list of numbers, or None. Correct it and run the command again."
+            )
+        return score
+
+
+def _described(error: BaseException) -> str:
+    """Type, text and place of an error in a user's code."""
+    if isinstance(error, SyntaxError):
+        return f"{type(error).__name__}: {error}"
+    frames = traceback.extract_tb(error.__traceback__)
+    own = [frame for frame in frames if not frame.filename.startswith((_HERE, _IMPORTING, "<frozen"))]
+    place = f"; {Path(own[-1].filename).name}, line {own[-1].lineno}" if own else ""
+    return f"{type(error).__name__}: {str(error)[:200]}{place}"
+
+
+def _load_function(where: str) -> Callable[[str, str, str | None], Any]:
+    module_name, colon, function_name = (part.strip() for part in where.rpartition(":"))
+    if not colon or not module_name or not function_name:
+        raise UsageError(f"The scorer python:{where} names no function; write python:MODULE:FUNCTION.")
+    if module_name.endswith(".py") or not all(part.isidentifier() for part in module_name.split(".")):
+        raise UsageError(
+            f"The scorer python:{where} names the module {module_name!r}, which cannot be imported by that name. Write it as "
+            "after `import`, such as python:my_scorers:length for length in my_scorers.py, and run feval in its folder."
+        )
+    module = _imported(module_name)
+    function = getattr(module, function_name, None)
+    if not callable(function):
+        names = [name for name, value in vars(module).items() if inspect.isfunction(value) and not name.startswith("_")]
+        raise UsageError(
+            f"The module {module_name!r} has no function {function_name!r}; it has {', '.join(names[:8]) or 'none'}. Name one "
+            "that takes question, text and answer."
+        )
+    if inspect.iscoroutinefunction(function) or inspect.isasyncgenfunction(function):
+        raise UsageError(
+            f"The function {module_name}:{function_name} is asynchronous, and a scorer is a plain function. Name one that "
+            "returns the score itself."
+        )
+    scoring: Callable[[str, str, str | None], Any] = function
+    return scoring
+
+
+def _imported(module_name: str) -> object:
+    here = str(Path.cwd())
+    sys.path.insert(0, here)  # as `python -m` does
+    try:
+        return importlib.import_module(module_name)
+    except (Exception, SystemExit) as error:  # whatever a user's module raises
+        advice = (
+            "Run feval in the folder of its file, or put that folder into PYTHONPATH."
+            if isinstance(error, ModuleNotFoundError) and error.name == module_name.split(".")[0]
+            else "Correct it, or install what it needs, and run the command again."
+        )
+        raise UsageError(
+            f"The module {module_name!r} of the scorer could not be imported ({_described(error)}). {advice}"
+        ) from error
+    finally:
+        if here in sys.path:
+            sys.path.remove(here)
+
+
+def _source_hash(function: Callable[..., Any]) -> str | None:
+    """Hash of the file that defines the function: a changed scorer is another scorer."""
+    try:
+        path = inspect.getsourcefile(function)
+        return None if path is None else hashlib.sha256(Path(path).read_bytes()).hexdigest()
+    except (TypeError, OSError):
+        return None

@@ -1,0 +1,308 @@
+"""Scores as the engine's assignment: which ones a journal lacks, in which batches they are asked for, and what they cost."""
+
+from __future__ import annotations
+
+import asyncio
+from abc import ABC, abstractmethod
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, ClassVar, Generic, TypeVar
+
+from feval.cards.prices import Price, price_list, usd
+from feval.cards.tokens import count_words
+from feval.errors import DamagedRecordingError, NotRecordedError, StorageError
+from feval.recording import Recording, open_recording, verify_recording
+from recorders.asking.assignment import Assignment, TokenEstimate
+from recorders.asking.budget import Budget, CostEstimate, check_cost_limit
+from recorders.asking.control import Control, run
+from recorders.asking.engine import ask
+from recorders.asking.pace import Limits
+from recorders.asking.progress import Progress
+from recorders.errors import InterruptedByUser, Refused
+from recorders.journal.journal import journal_folder
+from recorders.scoring.score_journal import REFUSED, CoTKey, Score, ScoreJournal
+from recorders.scoring.scorer import Item, Scorer
+from recorders.scoring.scorers import LOCAL
+
+__all__ = ["ScoringTask", "check_named", "estimate_scoring", "finish", "run_scoring"]
+
+Result = TypeVar("Result")
+ScoreBatch = list[tuple[CoTKey, Item]]
+
+
+class ScoringTask(ABC, Generic[Result]):
+    """What a scorer is asked about a recording.
+
+    Attributes:
+        unit: what is asked about, in the plural, for messages.
+        source: the recording.
+        scorer: who is asked.
+        retry_refused: whether to ask again for what a journal says was refused.
+    """
+
+    unit: ClassVar[str] = "CoTs"
+    source: Recording
+    scorer: Scorer
+    retry_refused: bool
+
+    @property
+    @abstractmethod
+    def identity(self) -> dict[str, Any]:
+        """What must be equal for a journal to be continued."""
+
+    @property
+    @abstractmethod
+    def total(self) -> int:
+        """Number of everything that is asked about, items without text included."""
+
+    @property
+    @abstractmethod
+    def may_seal_unasked(self) -> bool:
+        """Whether there may be something to seal though nothing was asked."""
+
+    @abstractmethod
+    def items(self) -> Iterator[list[tuple[CoTKey, Item | None]]]:
+        """Yield everything that is asked about, question by question; `None` where there is nothing to ask."""
+
+    @abstractmethod
+    def seal(self, journal: ScoreJournal, out: Path, new: int, without_text: int) -> Result:
+        """Make the derived recording.
+
+        Args:
+            journal: holds all scores.
+            out: the folder to make.
+            new: number of scores from this run.
+            without_text: number of items without text.
+        """
+
+    def batches(
+        self, journal: ScoreJournal | None = None, without_text: Callable[[int], None] = lambda _: None
+    ) -> Iterator[ScoreBatch]:
+        """Yield what a journal lacks, some CoTs of one question at a time.
+
+        Args:
+            journal: what is there; `None` for nothing.
+            without_text: called with how many items of each question have no text.
+        """
+        again = frozenset(journal.refused) if journal is not None and self.retry_refused else frozenset()
+        for question in self.items():
+            without_text(sum(item is None for _, item in question))
+            items = [
+                (key, item)
+                for key, item in question
+                if item is not None and (journal is None or key not in journal or key in again)
+            ]
+            for start in range(0, len(items), self.scorer.batch):
+                yield items[start : start + self.scorer.batch]
+
+
+class _MissingScores(Assignment[ScoreBatch, list[Score]]):
+    """The scores of a task that a journal lacks."""
+
+    ACTIVITY, DONE = "Scoring", "scored"
+
+    journal: ScoreJournal
+
+    def __init__(self, task: ScoringTask[Any], journal: ScoreJournal, budget: Budget, limits: Limits) -> None:
+        self.journal, self.budget, self._scorer = journal, budget, task.scorer
+        self.total, self.unit = task.total, task.unit
+        self.has_replies = len(journal) > 0
+        self.concurrency = task.scorer.concurrency
+        # What runs on this machine takes as long as it takes.
+        self.timeout_s = None if task.scorer.info.kind in LOCAL else limits.timeout_s
+        self.without_text = 0
+        self._returned: deque[ScoreBatch] = deque()
+        self._batches = task.batches(journal, self._pass_over)
+        budget.pay(journal.prompt_tokens, journal.output_tokens)
+        if budget.is_limited and journal.without_usage:
+            for question in task.items():
+                self._pay_longest(item for key, item in question if item is not None and key in journal.without_usage)
+
+    @property
+    def done(self) -> int:
+        return len(self.journal) + self.without_text
+
+    def next_batch(self) -> ScoreBatch | None:
+        return self._returned.popleft() if self._returned else next(self._batches, None)
+
+    def put_back(self, batch: ScoreBatch) -> None:
+        self._returned.appendleft(batch)
+
+    def label(self, batch: ScoreBatch) -> str:
+        return repr(batch[0][0])
+
+    def estimate(self, batch: ScoreBatch) -> TokenEstimate:
+        cost = self._scorer.request_cost
+        longest = 0 if cost is None else cost.max_tokens * len(batch)
+        return TokenEstimate(sum(self._prompt_tokens(item) for _, item in batch), longest, longest)
+
+    async def send(self, batch: ScoreBatch) -> list[Score]:
+        return await self._scorer.score([item for _, item in batch])
+
+    def pay(self, batch: ScoreBatch, reply: list[Score]) -> float:
+        tokens = 0.0
+        for (_, item), score in zip(batch, reply, strict=True):
+            if score.prompt_tokens is None or score.output_tokens is None:
+                self._pay_longest([item] if score.problem != "refused" else [])
+                continue
+            tokens += score.prompt_tokens + score.output_tokens
+            self.budget.pay(score.prompt_tokens, score.output_tokens)
+            if self._scorer.request_cost is not None:
+                self.budget.learn(len(self._scorer.request_cost.text(item)), score.prompt_tokens)
+        return tokens
+
+    def accept(self, batch: ScoreBatch, reply: list[Score]) -> None:
+        self.journal.add([(key, score) for (key, _), score in zip(batch, reply, strict=True)])
+
+    def refuse(self, batch: ScoreBatch, error: Refused) -> None:
+        self.journal.add([(key, Score(verdict=REFUSED + error.reason, problem="refused")) for key, _ in batch])
+
+    def _pass_over(self, number: int) -> None:
+        self.without_text += number
+
+    def _prompt_tokens(self, item: Item) -> float:
+        cost = self._scorer.request_cost
+        return 0.0 if cost is None else self.budget.prompt_tokens(len(cost.text(item)))
+
+    def _pay_longest(self, items: Iterator[Item] | Sequence[Item]) -> None:
+        """Charge for replies without token counts as if they were as long as possible."""
+        cost = self._scorer.request_cost
+        if cost is not None:
+            for item in items:
+                self.budget.pay(self._prompt_tokens(item), cost.max_tokens)
+
+
+def run_scoring(
+    task: ScoringTask[Result],
+    out: str | Path,
+    *,
+    limits: Limits | None = None,
+    prices: str = "none",
+    cost_limit_usd: float | None = None,
+    progress: Callable[[Progress], None] | None = None,
+) -> Result:
+    """Ask for every score that is missing, and write all scores into a derived recording.
+
+    In the main thread, the first Ctrl-C waits for replies in flight; a second one, SIGTERM and SIGHUP wait for nothing.
+
+    Args:
+        task: what is scored.
+        out: the folder to make. The journal is beside it until then.
+        limits: concurrency, retries and the like.
+        prices: price list for the cost limit, by id, or "none".
+        cost_limit_usd: most dollars for the scores, earlier runs included. Nothing is sent that could pass it if every reply in
+            flight were as long as allowed.
+        progress: called with where the run is, at most ten times a second.
+
+    Raises:
+        NotRecordedError: there is no text to score.
+        DamagedRecordingError: the recording does not verify; nothing was asked.
+        StorageError: `out` exists already, or the disk refused.
+        JournalError: the journal is damaged, in use, or of something else.
+        StoppedError: it ended early (`InterruptedByUser`, `CostLimitReached`, or requests that failed too often); the journal
+            keeps what was scored, and the same call continues.
+        BackendError: no request works, and why.
+        PriceNotFoundError: a cost limit without a price.
+        OutOfRangeError: a cost limit that is not a positive number.
+    """
+    out = Path(out)
+    if out.exists() and not (out.is_dir() and not any(out.iterdir())):
+        raise StorageError(f"{out} exists already; a recording is never overwritten. Name another folder.")
+    # Scores may cost money, and a damaged recording cannot be sealed again with them.
+    if problems := verify_recording(task.source.path).problems:
+        raise DamagedRecordingError(
+            f"{task.source.path} does not verify: {problems[0]} Nothing was scored. `feval verify` lists all problems."
+        )
+    scorer, limits, control = task.scorer, limits or Limits(), Control()
+    price = _price(scorer, prices)
+    check_cost_limit(cost_limit_usd, price, f"the scorer {scorer.info.name!r}", prices)
+    with ScoreJournal.open(journal_folder(out), task.identity) as journal:
+        scores = _MissingScores(task, journal, Budget(price, cost_limit_usd), limits)
+        asking = ask(scores, limits=limits, progress=progress, control=control)
+        try:
+            outcome = run(asking, control, scorer.aclose, blocks=scorer.info.kind == "python")
+        except (KeyboardInterrupt, asyncio.CancelledError) as error:
+            raise InterruptedByUser(
+                f"Scoring was interrupted: {scores.done:,} of {scores.total:,} {scores.unit} are scored, in {journal.folder}, "
+                "and the same command continues from there."
+            ) from error
+        if outcome.error is not None:
+            raise outcome.error
+        if not len(journal) and not task.may_seal_unasked:
+            journal.remove()
+            raise NotRecordedError(
+                f"{task.source.path} holds no text of the {task.total:,} {task.unit} that were named, and a scorer reads texts. "
+                "Import or record it with its texts."
+            )
+        return task.seal(journal, out, outcome.new, scores.without_text)
+
+
+def estimate_scoring(task: ScoringTask[Any], out: str | Path, prices: str) -> CostEstimate:
+    """Return what `run_scoring` would ask for and cost, without asking; a scorer made with `asks=False` needs no key.
+
+    Args:
+        task: what is scored.
+        out: the folder to make; its journal, if any, says what is scored already.
+        prices: price list, by id, or "none".
+
+    Raises:
+        JournalError: the journal is damaged, in use, or of something else.
+    """
+    folder = journal_folder(out)
+    if not (folder / ScoreJournal.NAME).exists():
+        return _estimate(task, None, prices)
+    with ScoreJournal.open(folder, task.identity) as journal:
+        return _estimate(task, journal, prices)
+
+
+def _estimate(task: ScoringTask[Any], journal: ScoreJournal | None, prices: str) -> CostEstimate:
+    cost = task.scorer.request_cost
+    cots = calls = words = 0
+    for batch in task.batches(journal):
+        cots += len(batch)
+        calls += len(batch) if task.scorer.info.kind in LOCAL else 1
+        words += 0 if cost is None else sum(count_words(cost.text(item)) for _, item in batch)
+    if cost is None:
+        return CostEstimate(cots, calls, None, None, None, "nothing", at_most=False)
+    if journal is not None and (replies := journal.replies_with_usage):
+        prompt, output = (round(cots * tokens / replies) for tokens in (journal.prompt_tokens, journal.output_tokens))
+        basis, at_most = "the mean of the replies in the journal", False
+    else:
+        prompt, output, at_most = words, cots * cost.max_tokens, bool(cost.max_tokens)
+        bound = f", and an upper bound: {cost.max_tokens} output tokens for every reply" if at_most else ""
+        basis = f"the words of the prompts{bound}"
+    price = _price(task.scorer, prices)
+    return CostEstimate(
+        cots, calls, prompt, output, None if price is None else usd(price, prompt, output), basis, at_most
+    )
+
+
+def _price(scorer: Scorer, prices: str) -> Price | None:
+    cost = scorer.request_cost
+    return None if prices == "none" or cost is None else price_list(prices).find(cost.model)
+
+
+def check_named(source: Recording, datasets: Sequence[str] | None, llms: Sequence[str] | None) -> None:
+    """Raise a `NotRecordedError` if a recording lacks a dataset or an LLM that is named."""
+    for dataset in datasets or ():
+        source.require(dataset)
+    recorded = sorted({llm for _, llm in source.manifest.pairs})
+    for llm in llms or ():
+        if llm not in recorded:
+            raise NotRecordedError(f"{source.path} holds no LLM {llm!r}; it holds {', '.join(recorded) or 'none'}.")
+
+
+def finish(out: Path, journal: ScoreJournal, what: str) -> str:
+    """Verify a new recording, remove the journal, and return the recording's hash.
+
+    Raises:
+        StorageError: it does not verify; the journal stays.
+    """
+    if problems := verify_recording(out).problems:
+        raise StorageError(
+            f"{out} was written but does not verify: {problems[0]} The {what} are kept in {journal.folder}; check the disk, "
+            f"remove {out} and run the same command again."
+        )
+    journal.remove()
+    return open_recording(out).hash

@@ -1,0 +1,81 @@
+"""Worked questions of few-shot prompts, and how they are read from the train splits of datasets."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from feval import answers
+
+__all__ = ["TRAIN_FORMS", "Choices", "Exemplar", "TrainForm"]
+
+Choices = tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Exemplar:
+    """A worked question.
+
+    Attributes:
+        question: without the options.
+        cot: the chain of thought, without the answer sentence.
+        answer: as in the answer sentence; with options, the label of the right one.
+        choices: (label, text) of each option; empty if there are none.
+    """
+
+    question: str
+    cot: str
+    answer: str
+    choices: Choices = ()
+
+
+@dataclass(frozen=True, slots=True)
+class TrainForm:
+    """How the rows of one train split are read.
+
+    Attributes:
+        kind: the answer kind of its gold answers.
+        fields: the columns that are read.
+        exemplar: turns a row into an exemplar; `None` if the row has no usable rationale.
+    """
+
+    kind: str
+    fields: tuple[str, ...]
+    exemplar: Callable[[Mapping[str, Any]], Exemplar | None]
+
+
+_CALCULATION = re.compile(r"<<[^<>\n]{0,200}>>")
+_OPTION = re.compile(r"\s*\(?([A-Z])\s*[).:]\s*(.*)", re.DOTALL)
+_VERDICT = re.compile(
+    r"\W*(?:(?:so|hence|thus|therefore|the|correct|right|final)\W+){0,4}(?:answer|ans|option|choice)\b.*|\W*[A-E]\W*",
+    re.IGNORECASE,
+)
+
+
+def _gsm8k(row: Mapping[str, Any]) -> Exemplar | None:
+    """GSM8K: `answer` is a worked solution with calculator notes in << >>, then "#### " and the number."""
+    cot, mark, gold = row["answer"].rpartition("####")
+    answer = answers.canonical("number", gold)
+    cot = "\n".join(line.strip() for line in _CALCULATION.sub("", cot).splitlines() if line.strip())
+    return Exemplar(row["question"].strip(), cot, answer) if mark and answer and cot else None
+
+
+def _aqua(row: Mapping[str, Any]) -> Exemplar | None:
+    """AQuA: `options` such as "A)21", a `rationale`, often with a verdict ("Answer: B") at its end, and `correct`."""
+    options = [_OPTION.fullmatch(option) for option in row["options"]]
+    lines = [line.strip() for line in row["rationale"].splitlines() if line.strip()]
+    while lines and _VERDICT.fullmatch(lines[-1]):
+        lines.pop()
+    choices = tuple((option[1], option[2].strip()) for option in options if option)
+    if not lines or len(choices) < len(options) or row["correct"] not in (label for label, _ in choices):
+        return None
+    return Exemplar(row["question"].strip(), "\n".join(lines), row["correct"], choices)
+
+
+TRAIN_FORMS: dict[str, TrainForm] = {
+    "gsm8k": TrainForm("number", ("question", "answer"), _gsm8k),
+    "aqua": TrainForm("choice", ("question", "options", "rationale", "correct"), _aqua),
+}
+"""Train splits with rationales that can be read; a prompt card names its own in `train_form`."""

@@ -1,0 +1,133 @@
+"""What is to be recorded: one LLM on one dataset, checked before anything is paid for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from feval.answers import EXTRACTOR_VERSION, KINDS
+from feval.answers.equality import named_equality
+from feval.cards.cards import find_dataset_card
+from feval.errors import ConflictError, UnknownNameError, UsageError
+from feval.recording import DatasetInfo, LLMInfo, Question
+from feval.recording.layout.format import LeafHash, check_name
+from feval.recording.leaves import llm_leaf, question_line
+from recorders.asking.samples import SamplePlan
+from recorders.request import Decoding, Message, Request
+
+__all__ = ["RecordingTask"]
+
+
+@dataclass(frozen=True, slots=True)
+class RecordingTask:
+    """One LLM on one dataset; tasks with equal identity share a journal.
+
+    Attributes:
+        questions: in order.
+        dataset: its id.
+        llm_name: the LLM's name in the recording, such as "gpt-4o-mini@t=0.8"; the part before "@" finds the price.
+        messages: returns what is sent for a question.
+        prompt_version: names the prompt; a changed prompt is a new version.
+        decoding: how samples are drawn.
+        samples: CoTs per question.
+        model: as the provider calls it; `None`: the part of `llm_name` before "@".
+        answer_kind: a key of `feval.answers.KINDS`; `None`: as the dataset's card says.
+        notes: sentences about the questions, for the recording.
+        equality: of answers, see `feval.answers.equality.named_equality`; `None`: that of the answer kind.
+
+    Raises:
+        AnswerError: answers are compared by math-verify, which is not installed.
+        UsageError: there is no question; the answer kind is unknown or cannot be extracted from texts; or a name or text cannot
+            be stored in a recording.
+        OutOfRangeError: a setting that no server takes.
+    """
+
+    questions: Sequence[Question]
+    dataset: str
+    llm_name: str
+    messages: Callable[[Question], Sequence[Message]]
+    prompt_version: str
+    decoding: Decoding = field(default_factory=Decoding)
+    samples: int = 40
+    model: str | None = None
+    answer_kind: str | None = None
+    notes: Sequence[str] = ()
+    equality: str | None = None
+
+    def __post_init__(self) -> None:
+        if not self.questions:
+            raise UsageError(f"There is no question of {self.dataset} to ask; give at least one.")
+        named_equality(self.kind(), self.equality)
+        self.decoding.check()
+        self._check_storable()
+
+    def _check_storable(self) -> None:
+        """Refuse what could not be sealed, before anything is paid for."""
+        check_name("dataset", self.dataset)
+        check_name("LLM", self.llm_name)
+        llm_leaf(self.llm_info(), "usage")
+        leaf, seen = LeafHash(), set[str]()
+        for question in self.questions:
+            check_name("question", question.id)
+            leaf.add(question_line(question))
+            if question.id in seen:
+                raise ConflictError(f"{self.dataset} has the question id {question.id!r} twice; give each its own.")
+            seen.add(question.id)
+
+    def kind(self) -> str:
+        """Return the answer kind."""
+        card = find_dataset_card(self.dataset)
+        kind = self.answer_kind or (card.answer_kind if card else None)
+        if kind is None:
+            raise UsageError(
+                f"There is no card for the dataset {self.dataset!r}, so its kind of answers is not known; pass it, --answer-kind "
+                f"KIND (one of {', '.join(KINDS)})."
+            )
+        if kind not in KINDS:
+            raise UnknownNameError.of("answer kind", kind, KINDS)
+        if kind == "verbatim":
+            raise UsageError(
+                "Verbatim answers are not extracted from texts; choose another answer kind for a recording."
+            )
+        return kind
+
+    def model_name(self) -> str:
+        """Return the model as the provider calls it."""
+        return self.model or self.llm_name.split("@", 1)[0]
+
+    def plan(self) -> SamplePlan:
+        """Return the requests and the number of samples."""
+        requests = [
+            Request(self.dataset, question.id, tuple(self.messages(question)), self.model_name(), self.decoding)
+            for question in self.questions
+        ]
+        return SamplePlan(requests, self.samples)
+
+    def identity(self) -> dict[str, Any]:
+        """Return what must be equal for a journal to be continued."""
+        return {
+            "dataset": self.dataset,
+            "llm": self.llm_name,
+            "model": self.model_name(),
+            "prompt": self.prompt_version,
+            "decoding": self.decoding.content() | {"seed": self.decoding.seed},
+        }
+
+    def dataset_info(self, requests: Sequence[Request]) -> DatasetInfo:
+        """Return the dataset as the recording describes it."""
+        card = find_dataset_card(self.dataset)
+        systems = {next((m.content for m in r.messages if m.role == "system"), None) for r in requests}
+        system = systems.pop() if len(systems) == 1 else None
+        kind = self.kind()
+        title, licence = (card.title, card.licence) if card else (self.dataset, None)
+        equality = named_equality(kind, self.equality)
+        return DatasetInfo(self.dataset, title, kind, EXTRACTOR_VERSION, system, licence, equality)
+
+    def llm_info(self) -> LLMInfo:
+        """Return the LLM as the recording describes it, without the decoding parameters that are not sent."""
+        content = self.decoding.content() | {"seed": self.decoding.seed}
+        temperature, max_tokens = content.pop("temperature"), content.pop("max_tokens")
+        sent = {name: value for name, value in content.items() if value not in (None, [], {})}
+        names = {"model": self.model_name(), "prompt": self.prompt_version}
+        return LLMInfo(self.llm_name, temperature, max_tokens, names | sent)

@@ -1,0 +1,41 @@
+"""Fixtures of the scoring tests."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from scoring_doubles import (
+    FUNCTIONS,
+    GOLDS,
+    POOLS,
+    PRICES,
+)
+from small import write_toy
+
+
+@pytest.fixture
+def toy(tmp_path: Path) -> Path:
+    """A recording of two LLMs on two questions."""
+    return write_toy(tmp_path / "toy", POOLS, GOLDS)
+
+
+@pytest.fixture
+def functions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """A module of scorers in the working folder."""
+    name = "scorers_of_mine"
+    (tmp_path / f"{name}.py").write_text(FUNCTIONS)
+    monkeypatch.chdir(tmp_path)
+    yield name
+    sys.modules.pop(name, None)
+
+
+@pytest.fixture
+def prices(tmp_path: Path) -> str:
+    """A price list with the judge's model."""
+    path = tmp_path / "prices.json"
+    path.write_text(json.dumps(PRICES))
+    return str(path)

@@ -1,0 +1,207 @@
+"""Judges and self-checks: what is sent, and how replies are read."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from scoring_doubles import (
+    KEY,
+    Server,
+    chat,
+    needs_client,
+    run,
+    token,
+)
+
+from feval.recording import Question, open_recording
+from recorders.errors import Fatal
+from recorders.scoring import judge
+from recorders.scoring.scorer import Item
+
+ITEM = Item(
+    Question("q", "Which?", "gold", "gold", (("A", "one"), ("B", "two"))),
+    "I take B.",
+    "B",
+    '[{"role": "system", "content": "Think."}, {"role": "user", "content": "Which?"}]',
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("All steps hold.\n\nScore: 10", 1.0),
+        ("**Score:** 7", 0.7),
+        ("score = 2.5/10", 0.25),
+        ("Score: 3\nOn reflection,\nScore: 8", 0.8),
+        ("Score: 11", None),
+        ("I would say 8.", None),
+        ("", None),
+    ],
+)
+def test_grades_of_a_judge_are_read(text: str, expected: float | None) -> None:
+    assert judge._grade(text, {}) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("85", 0.85),
+        ("85%", 0.85),
+        ("Confidence: 85/100", 0.85),
+        ("I am 95 % confident in answer 7.", 0.95),
+        ("0", 0.0),
+        ("100.", 1.0),
+        ("99.5", 0.995),
+        ("85, or 90", None),
+        ("1,000", None),
+        ("120", None),
+        ("-5", None),
+        ("high", None),
+    ],
+)
+def test_stated_confidence_is_read(text: str, expected: float | None) -> None:
+    assert judge._confidence(text, {}) == expected
+
+
+@pytest.mark.parametrize(
+    ("tokens", "expected"),
+    [
+        ([token("Yes", Yes=0.6, No=0.2, Maybe=0.2)], 0.75),
+        ([token("No", No=0.5, yes=0.3, Yes=0.2)], 0.5),
+        ([token("**"), token(" Yes", **{" Yes": 0.9, "\u2581no": 0.1})], 0.9),
+        ([{"token": "No", "logprob": -0.1, "top_logprobs": []}], 0.0),
+        ([token("Maybe", Maybe=1.0)], None),
+        ([token("\n")], None),
+    ],
+)
+def test_p_true_is_read_at_the_first_word(tokens: list[dict[str, Any]], expected: float | None) -> None:
+    found = judge._p_true("", {"logprobs": {"content": tokens}})
+    assert found == (None if expected is None else pytest.approx(expected))
+
+
+def test_p_true_needs_log_probabilities() -> None:
+    for choice in ({}, {"logprobs": None}, {"logprobs": {"content": []}}):
+        with pytest.raises(Fatal, match="no log-probabilities"):
+            judge._p_true("Yes", choice)
+
+
+def test_judges_see_question_options_and_cot() -> None:
+    system, user = judge._judging(ITEM)
+    assert "Score: N" in system["content"]
+    assert "Which?\n(A) one\n(B) two" in user["content"]
+    assert "I take B." in user["content"]
+    assert "gold" not in system["content"] + user["content"]
+
+
+@needs_client
+def test_what_a_judge_thinks_is_not_its_verdict(toy: Path, tmp_path: Path) -> None:
+    with Server(lambda *_: (200, chat("<think>Score: 2? Yes.</think>\nI am done."))) as server:
+        assert run(toy, tmp_path / "none", "judge:m", base_url=f"{server.url}/v1").with_score == 0
+    with Server(lambda *_: (200, chat("Score: 2? No.</think>\nScore: 9"))) as server:
+        run(toy, tmp_path / "scored", "judge:m", base_url=f"{server.url}/v1")
+    rows = next(open_recording(tmp_path / "scored").score_rows("toy", "alpha", "judge:m"))
+    assert set(rows.scores) == {0.9}
+
+
+def test_self_checks_go_on_in_the_same_chat() -> None:
+    messages = judge.CHECKS["verbal"].ask(ITEM)
+    assert [message["role"] for message in messages] == ["system", "user", "assistant", "user"]
+    assert messages[2]["content"] == "I take B."
+    without = judge.CHECKS["p-true"].ask(Item(ITEM.question, "t", None, None))
+    assert without[0] == {"role": "user", "content": "Which?\n(A) one\n(B) two"}
+
+
+@needs_client
+@pytest.mark.parametrize("kind", ["judge", "verbal", "p-true"])
+def test_an_endpoint_is_asked_through_the_official_client(
+    toy: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", KEY)
+    replies = {
+        "judge": chat(f"Fine; your key is {KEY}.\nScore: 5"),
+        "verbal": chat("50%"),
+        "p-true": chat("Yes", logprobs=[token("Yes", Yes=0.3, No=0.3)]),
+    }
+
+    def answer(path: str, body: Any) -> tuple[int, Any]:
+        assert path == "/v1/chat/completions"
+        last = body["messages"][-1]["content"]
+        return 200, chat("no idea", logprobs=[token("Hm", Hm=1.0)]) if "sample 2" in str(body) else replies[kind] | {
+            "x": last
+        }
+
+    with Server(answer) as server:
+        done = run(toy, tmp_path / "out", f"{kind}:some/model", base_url=f"{server.url}/v1")
+        assert server.seen[0][1]["authorization"] == f"Bearer {KEY}"
+        assert (server.seen[0][2]["model"], server.seen[0][2]["temperature"]) == ("some/model", 0.0)
+        assert ("top_logprobs" in server.seen[0][2]) == (kind == "p-true")
+    assert (done.with_score, done.unreadable) == (6, 1)
+    assert done.notes == (f"1 of 7 CoTs has no score: what {kind}:some/model said holds none that can be read.",)
+    recording = open_recording(tmp_path / "out")
+    scores = recording.scores("toy", "alpha", f"{kind}:some/model")
+    np.testing.assert_allclose(scores.values[0], [0.5, 0.5, np.nan])
+    assert scores.prompt_tokens[0].tolist() == [11, 11, 11]
+    assert scores.output_tokens[0].tolist() == [3, 3, 3]
+    [rows, _] = recording.score_rows("toy", "alpha", done.scorer)
+    assert rows.verdicts is not None
+    assert rows.verdicts[2] == "no idea"
+    assert recording.manifest.raw["operation"]["base_url"] == f"{server.url}/v1"
+    for file in (tmp_path / "out").rglob("*"):
+        assert not file.is_file() or KEY.encode() not in file.read_bytes()
+    assert KEY not in str(list(recording.score_rows("toy", "alpha", done.scorer)))
+
+
+@needs_client
+def test_a_model_that_wants_max_completion_tokens_gets_them(toy: Path, tmp_path: Path) -> None:
+
+    def answer(_: str, body: Any) -> tuple[int, Any]:
+        if "max_tokens" in body:
+            return 400, {"error": {"message": "Use 'max_completion_tokens' instead.", "param": "max_tokens"}}
+        return 200, chat(f"Score: {body['max_completion_tokens'] // 1024}")
+
+    with Server(answer) as server:
+        assert run(toy, tmp_path / "out", "judge:o", base_url=f"{server.url}/v1").with_score == 7
+
+
+@pytest.mark.parametrize("data", [[{"index": None, "score": 1}], [{"score": 1}, {"score": 2}], {"0": 1}, None])
+def test_pairs_without_places_are_an_error(toy: Path, tmp_path: Path, data: object) -> None:
+    with Server(lambda *_: (200, {"data": data})) as server, pytest.raises(Fatal, match="expected a list `data`"):
+        run(toy, tmp_path / "out", "vllm-score:m", base_url=f"{server.url}/v1")
+
+
+@needs_client
+def test_a_filtered_reply_is_a_refusal(toy: Path, tmp_path: Path) -> None:
+    filtered = chat("")
+    filtered["choices"][0]["finish_reason"] = "content_filter"
+
+    def answer(_: str, body: Any) -> tuple[int, Any]:
+        return 200, filtered if "question 1" in str(body) else chat("Score: 5")
+
+    with Server(answer) as server:
+        done = run(toy, tmp_path / "out", "judge:m", base_url=f"{server.url}/v1")
+    assert (done.with_score, done.refused, done.unreadable) == (4, 3, 0)
+    [_, rows] = open_recording(tmp_path / "out").score_rows("toy", "alpha", "judge:m")
+    assert rows.verdicts == ["Refused: a content filter stopped the reply."]
+    assert rows.prompt_tokens == [11]
+
+
+@needs_client
+def test_an_error_in_the_place_of_choices_is_understood(toy: Path, tmp_path: Path) -> None:
+    wrong = {"error": {"message": "no such model", "code": 404}}
+    with Server(lambda *_: (200, wrong)) as server, pytest.raises(Fatal, match="no such model"):
+        run(toy, tmp_path / "out", "judge:m", base_url=f"{server.url}/v1")
+
+
+@needs_client
+def test_lone_surrogates_in_a_verdict_are_kept_out(toy: Path, tmp_path: Path) -> None:
+    with Server(lambda *_: (200, chat("bad \ud800 text. Score: 5"))) as server:
+        assert run(toy, tmp_path / "out", "judge:m", base_url=f"{server.url}/v1").with_score == 7
+
+
+@needs_client
+def test_a_server_without_logprobs_cannot_give_p_true(toy: Path, tmp_path: Path) -> None:
+    with Server(lambda *_: (200, chat("Yes"))) as server, pytest.raises(Fatal, match="Use verbal:MODEL"):
+        run(toy, tmp_path / "out", "p-true:m", base_url=f"{server.url}/v1")

@@ -1,0 +1,189 @@
+"""The journal of scores: a run continues where it stopped, whatever stopped it."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from scoring_doubles import (
+    FAST,
+    Server,
+    rewards,
+    run,
+    score,
+)
+from small import pool, question, write_toy
+
+from feval.errors import NotRecordedError, StorageError
+from feval.recording import DatasetInfo, LLMInfo, RecordingWriter, open_recording
+from recorders.asking.pace import Limits
+from recorders.errors import JournalError, LockedJournalError, StoppedError, Transient
+from recorders.journal.journal import journal_folder
+from recorders.scoring.score_journal import CoTKey, Score, ScoreJournal
+from recorders.scoring.scorers import make_scorer
+
+
+def test_a_run_goes_on_where_it_stopped(
+    toy: Path, tmp_path: Path, functions: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out, asked = tmp_path / "out", []
+
+    def answer(_: str, body: Any) -> tuple[int, Any]:
+        asked.extend(item["text"] for item in body)
+        return (200, {"scores": [1.0] * len(body)}) if len(asked) <= 3 else (503, {"error": "busy"})
+
+    with Server(answer) as server:
+        one_by_one = Limits(concurrency=1, retries=1, backoff_s=0.001)
+        made = make_scorer(f"http:{server.url}/score", name="rm")
+        with pytest.raises(Transient, match=r"failed 2 times each.*503.*3 of 7 CoTs are scored"):
+            score(toy, out, made, limits=one_by_one)
+        assert not out.exists()
+        first = list(asked)
+        asked.clear()
+        asked.append("again")  # one answer less until it is busy
+        made = make_scorer(f"http:{server.url}/score", name="rm")
+        with pytest.raises(StoppedError, match="1 request failed 2 times each"):
+            score(toy, out, made, limits=one_by_one)
+        assert not set(first[:3]) & set(asked[1:2])
+    with Server(rewards) as server:
+        made = make_scorer(f"http:{server.url}/score", name="rm")
+        with pytest.raises(JournalError, match="its parameters url is"):  # another server is another scorer
+            score(toy, out, made, limits=FAST)
+
+
+def test_a_torn_line_is_cut_off_and_scored_again(tmp_path: Path) -> None:
+    keys = [CoTKey("d", "m", f"q{i}", 0) for i in range(3)]
+    scored = Score(0.1, (0.5, 0.25), "Fine \u2028.", 3, 4)
+    with ScoreJournal.open(tmp_path / "j", {"a": 1.5}) as journal:
+        journal.add([(keys[0], scored), (keys[1], Score(problem="refused"))])
+        journal.commit()
+        journal.add([(keys[2], Score(1.0))])
+        journal.commit()
+        whole = journal.path.read_bytes()
+    for cut in range(1, len(whole.splitlines(keepends=True)[-1])):
+        journal.path.write_bytes(whole[:-cut])
+        with ScoreJournal.open(tmp_path / "j", {"a": 1.5}) as again:
+            assert "Line 4" in (again.recovered or "")
+            assert [key in again for key in keys] == [True, True, False]
+            assert list(again.entries()) == [(keys[0], scored), (keys[1], Score(problem="refused"))]
+            again.add([(keys[2], Score(1.0))])
+            again.commit()
+        assert journal.path.read_bytes() == whole
+
+
+def test_damage_another_identity_and_a_second_process_are_refused(tmp_path: Path) -> None:
+    folder = tmp_path / "j"
+    with ScoreJournal.open(folder, {"a": 1}) as journal:
+        journal.add([(CoTKey("d", "m", "q", 0), Score(1.0))])
+        journal.commit()
+        with pytest.raises(LockedJournalError, match="Another process"):
+            ScoreJournal.open(folder, {"a": 1})
+    with pytest.raises(JournalError, match="its a is 1, not 2"):
+        ScoreJournal.open(folder, {"a": 2})
+    data = journal.path.read_bytes()
+    journal.path.write_bytes(data.replace(b'"sample":0', b'"sample":1'))
+    with pytest.raises(JournalError, match=r"Line 2 .* checksum"):
+        ScoreJournal.open(folder, {"a": 1})
+    journal.path.write_bytes(data + data.splitlines(keepends=True)[1])
+    with pytest.raises(JournalError, match=r"Line 3 .* repeats a CoT"):
+        ScoreJournal.open(folder, {"a": 1})
+
+
+def test_a_full_disk_keeps_what_was_acknowledged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    real = os.write
+    with ScoreJournal.open(tmp_path / "j", {}) as journal:
+        journal.add([(CoTKey("d", "m", "q", 0), Score(1.0))])
+        journal.commit()
+        before = journal.path.read_bytes()
+
+        def full(descriptor: int, data: Any) -> int:
+            if len(data) > 50:
+                return real(descriptor, data[:50])
+            raise OSError(28, "No space left on device")
+
+        monkeypatch.setattr(os, "write", full)
+        with pytest.raises(StorageError, match="the disk is full"):
+            journal.add([(CoTKey("d", "m", "q", 1), Score(1.0))])
+            journal.commit()
+        monkeypatch.undo()
+        assert journal.path.read_bytes() == before
+        with pytest.raises(JournalError, match="earlier write"):
+            journal.add([(CoTKey("d", "m", "q", 1), Score(1.0))])
+            journal.commit()
+
+
+def spawn(
+    toy: Path, out: Path, functions: str, counts: Path, *, slow: bool, function: str = "counted"
+) -> subprocess.Popen[bytes]:
+    environment = {**os.environ, "COUNTS": str(counts), "PYTHONPATH": os.pathsep.join(sys.path)}
+    code = "from feval.cli import main; main()"
+    return subprocess.Popen(
+        [sys.executable, "-c", code, "score", toy, "--scorer", f"python:{functions}:{function}", "--out", out, "-q"],
+        env=environment | ({"SLOW": "1"} if slow else {}),
+        stderr=subprocess.PIPE,
+    )
+
+
+@pytest.mark.parametrize(
+    "number", [signal.SIGINT, signal.SIGTERM, pytest.param(signal.SIGKILL, marks=pytest.mark.slow)]
+)
+def test_a_killed_run_loses_nothing_and_asks_little_twice(
+    tmp_path: Path, functions: str, number: signal.Signals
+) -> None:
+    big = write_toy(tmp_path / "big", {"alpha": [[str(i)] * 8 for i in range(20)]}, ["1"] * 20)
+    out, counts = tmp_path / "out", tmp_path / "counts"
+    kills = 0
+    for asked in (10, 60):
+        process = spawn(big, out, functions, counts, slow=True)
+        while process.poll() is None and (not counts.exists() or counts.read_text().count("\n") < asked):
+            time.sleep(0.005)
+        process.send_signal(number)
+        _, told = process.communicate(timeout=60)
+        kills += 1
+        if number != signal.SIGKILL:
+            assert process.returncode == 128 + number
+            assert b"the same command continues from there" in told
+    process = spawn(big, out, functions, counts, slow=False)
+    _, told = process.communicate(timeout=60)
+    assert (process.returncode, told) == (0, b"")
+    calls = counts.read_text().splitlines()
+    assert len(set(calls)) == 160
+    assert len(calls) - 160 <= (0 if number == signal.SIGINT else kills * 16)  # at most what was in hand
+    assert not np.isnan(open_recording(out).scores("toy", "alpha", f"python:{functions}:counted").values).any()
+
+
+def test_ctrl_c_twice_ends_a_function_that_does_not_return(tmp_path: Path, toy: Path, functions: str) -> None:
+    out, counts = tmp_path / "out", tmp_path / "counts"
+    process = spawn(toy, out, functions, counts, slow=True, function="stuck")
+    for _ in range(1000):
+        if counts.exists():
+            break
+        time.sleep(0.02)
+    process.send_signal(signal.SIGINT)
+    time.sleep(0.2)
+    process.send_signal(signal.SIGINT)
+    _, told = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert told.decode() == (
+        f"error: Scoring was interrupted inside the function {functions}:stuck. What was scored before is in the journal, and "
+        "the same command continues from there.\n"
+    )
+
+
+def test_a_recording_without_texts_has_nothing_to_score(toy: Path, tmp_path: Path, functions: str) -> None:
+    pools = [replace(pool(0, ["4", "5"]), texts=[None, None]), replace(pool(1, ["4"]), texts=[None])]
+    with RecordingWriter(tmp_path / "bare", operation={"name": "test"}) as writer:
+        writer.add_dataset(DatasetInfo("toy", "Toy", "verbatim", "test-1"), [question(i, "4") for i in range(2)])
+        writer.add_pools("toy", LLMInfo("alpha"), "words", pools)
+    with pytest.raises(NotRecordedError, match="bare holds no text of the 3 CoTs that were named"):
+        run(tmp_path / "bare", tmp_path / "out", f"python:{functions}:length")
+    assert not (tmp_path / "out").exists()
+    assert not journal_folder(tmp_path / "out").exists()

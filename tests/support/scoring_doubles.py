@@ -1,0 +1,158 @@
+"""Doubles for scoring: a server that answers as it is told, functions that score, and short ways to run a scorer."""
+
+from __future__ import annotations
+
+import json
+import math
+import threading
+from collections.abc import Callable
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any, Self
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from feval.cli import app
+from recorders.asking.pace import Limits
+from recorders.scoring.missing_scores import run_scoring
+from recorders.scoring.scorer import Scorer
+from recorders.scoring.scorers import make_scorer
+from recorders.scoring.scoring import CoTScoring, ScoringResult
+
+POOLS = {"alpha": [["4", "4", None], ["7"]], "org/beta": [["4"], ["9", "5"]]}
+GOLDS = ["SECRETGOLD", "5"]
+KEY = "sk-marked-0123456789abcdef"
+needs_client = pytest.mark.skipif(
+    find_spec("openai") is None, reason="the official client (extra `record`) is not installed"
+)
+FAST = Limits(concurrency=4, retries=3, backoff_s=0.001, longest_backoff_s=0.002, timeout_s=20)
+
+
+class Server:
+    """An HTTP server on loopback: `answer(path, body)` gives (status, JSON value or bytes) for each request."""
+
+    def __init__(self, answer: Callable[[str, Any], tuple[int, Any]]) -> None:
+        self.seen: list[tuple[str, dict[str, str], Any]] = []
+        outer = self
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_POST(self) -> None:
+                body = json.loads(self.rfile.read(int(self.headers["content-length"])))
+                outer.seen.append((self.path, {k.lower(): v for k, v in self.headers.items()}, body))
+                status, value = answer(self.path, body)
+                data = value if isinstance(value, bytes) else json.dumps(value).encode()
+                self.send_response(status)
+                self.send_header("content-type", "application/json")
+                self.send_header("content-length", str(len(data)))
+                if 300 <= status < 400:
+                    self.send_header("location", "http://127.0.0.1:9/elsewhere")
+                self.end_headers()
+                self.wfile.write(data)
+
+            def log_message(self, *_: Any) -> None:
+                pass
+
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.url = f"http://127.0.0.1:{self._server.server_address[1]}"
+        self._thread = threading.Thread(target=self._server.serve_forever, daemon=True)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._server.shutdown()
+        self._server.server_close()
+        self._thread.join()
+
+
+def chat(text: str, *, logprobs: list[dict[str, Any]] | None = None) -> dict[str, Any]:
+    choice: dict[str, Any] = {
+        "index": 0,
+        "message": {"role": "assistant", "content": text},
+        "finish_reason": "stop",
+        "logprobs": None if logprobs is None else {"content": logprobs},
+    }
+    usage = {"prompt_tokens": 11, "completion_tokens": 3, "total_tokens": 14}
+    return {"id": "x", "object": "chat.completion", "model": "m", "created": 1, "choices": [choice], "usage": usage}
+
+
+def token(text: str, **alternatives: float) -> dict[str, Any]:
+    top = [{"token": word, "logprob": math.log(p)} for word, p in alternatives.items()]
+    return {"token": text, "logprob": -0.5, "top_logprobs": top}
+
+
+def rewards(_: str, body: Any) -> tuple[int, Any]:
+    return 200, {"scores": [len(item["text"]) for item in body]}
+
+
+FUNCTIONS = """
+import os
+calls = []
+
+def length(question, text, answer):
+    calls.append((question, text, answer))
+    return len(text)
+
+def steps(question, text, answer):
+    return None if answer is None else [0.5, 0.25, float("nan") if answer == "7" else 1]
+
+def fails(question, text, answer):
+    raise ValueError("no good")
+
+def wrong(question, text, answer):
+    return "high"
+
+def leaves(question, text, answer):
+    raise SystemExit(3)
+
+def stumbles(question, text, answer):
+    yield 1.0
+    yield 1 / 0
+
+def one_argument(question):
+    return 1
+
+def mixed(question, text, answer):
+    return [0.5, None]
+
+def named(question, text, answer):
+    return {"score": 1}
+
+async def later(question, text, answer):
+    return 1.0
+
+def stuck(question, text, answer):
+    import time
+    open(os.environ["COUNTS"], "a").close()
+    time.sleep(50)
+
+def counted(question, text, answer):
+    with open(os.environ["COUNTS"], "a") as file:
+        file.write(text.replace("\\n", " ") + "\\n")
+        file.flush()
+    if os.environ.get("SLOW"):
+        import time
+        time.sleep(0.01)
+    return len(text)
+"""
+
+PRICES = {"id": "test-1", "date": "2026-01-01", "source": "a test", "prices": {"some/model": [1.0, 2.0]}}
+
+
+def score(recording: Path, out: Path, scorer: Scorer, *, limits: Limits | None = None, **which: Any) -> ScoringResult:
+    return run_scoring(CoTScoring.of(recording, scorer, **which), out, limits=limits)
+
+
+def run(recording: Path, out: Path, spec: str, **options: Any) -> ScoringResult:
+    return score(recording, out, make_scorer(spec, **options), limits=FAST)
+
+
+def command(*arguments: str | Path) -> Result:
+    return CliRunner().invoke(app, ["score", *map(str, arguments)])
+
+
+def judged(server: Server, *more: str | Path) -> list[str | Path]:
+    return ["--scorer", "judge:some/model", "--base-url", f"{server.url}/v1", *more]
