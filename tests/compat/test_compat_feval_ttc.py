@@ -205,7 +205,7 @@ def run_model_switch(api_path: Path) -> tuple[int, float]:
 
 @pytest.mark.parametrize("kind", ["zip", "recording", "original"])
 def test_seeded_self_consistency_is_reproduced(shared: Path, sources: dict[tuple[str, str], Path], kind: str) -> None:
-    expected = golden(shared, "feval.replay.loading.sc20.seed0")
+    expected = golden(shared, "feval.replay.sc20.seed0")
     correct, usd = run_self_consistency(
         DatasetType.BIGBENCH_DATE, LLMType.Mixtral8x7B, sources[kind, "sc"], n=20, seed=0
     )

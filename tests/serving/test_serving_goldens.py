@@ -17,8 +17,7 @@ import pytest
 from places import ROOT
 
 from feval import import_recording
-from feval.serving.application import Call
-from feval.serving.grading import grade
+from feval.serving import Call, grade
 from feval.serving.server import Server, serve
 
 pytest.importorskip("openai", reason="the official client (extra `record`) is not installed")
@@ -69,7 +68,7 @@ def test_correct_votes(count: int, server: Server, questions: Path, goldens: dic
     expected = goldens[f"sc.prefix.date_cot1_40.N{count}"]
     assert (found["right"], found["questions"]) == (expected["correct"], expected["questions"])
     if count == 40:  # of all 40 replies the script draws 20, as the reference's own example does
-        assert found["drawn"] == goldens["feval.replay.loading.sc20.seed0"]["correct"]
+        assert found["drawn"] == goldens["feval.replay.sc20.seed0"]["correct"]
 
 
 @pytest.mark.parametrize("count", [1, 20])
@@ -93,7 +92,7 @@ def test_the_reference_example_to_the_cent(shared: Path, goldens: dict[str, dict
     for entry in entries:
         answers = [chosen(server, entry["question"], place) for place in random.sample(range(40), 20)]
         voted[entry["question"]] = Counter(answers).most_common(1)[0][0]
-    expected = goldens["feval.replay.loading.sc20.seed0"]
+    expected = goldens["feval.replay.sc20.seed0"]
     assert sum(voted[entry["question"]] == entry["answer"] for entry in entries) == expected["correct"]
     assert server.application.ledger("example")["usd"] == pytest.approx(expected["usd"], abs=1e-9)
     graded = grade(server.application, "example", voted).grade
