@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import logging
 from collections.abc import Mapping
 from pathlib import Path
@@ -14,7 +13,6 @@ from feval.cli.options import Billing, JsonFlag, Prices, QuietFlag
 from feval.cli.output import Output
 from feval.errors import UsageError
 from feval.report.text import counted
-from feval.serving.application import Call
 from feval.serving.matching.templates import prompt_remarks
 from feval.serving.server import serve as open_server
 
@@ -33,9 +31,9 @@ def serve(
         list[Path] | None,
         typer.Argument(metavar="RECORDING", help="Folders. Default: those in FEVAL_RECORDING.", show_default=False),
     ] = None,
-    port: Annotated[int, typer.Option("--port", min=0, max=65535, help="0 takes any that is free.")] = 8000,
+    port: Annotated[int, typer.Option("--port", min=0, max=65535, help="0 takes any free one.")] = 8000,
     host: Annotated[
-        str, typer.Option("--host", metavar="HOST", help="To listen on; others need a --token.")
+        str, typer.Option("--host", metavar="HOST", help="Address to listen on; others need a --token.")
     ] = "127.0.0.1",
     token: Annotated[
         str | None,
@@ -49,31 +47,31 @@ def serve(
     llm: Annotated[
         list[str] | None, typer.Option("--llm", metavar="NAME", help="Repeat for several. Default: all.")
     ] = None,
-    seed: Annotated[int, typer.Option("--seed", help="Of the draws.")] = 0,
+    seed: Annotated[int, typer.Option("--seed", help="Random seed of the draws.")] = 0,
     order: Annotated[str, typer.Option("--order", metavar="ORDER", help="seeded or recorded.")] = "seeded",
-    recycle: Annotated[bool, typer.Option("--recycle", help="Start over, and say so, when CoTs run out.")] = False,
-    strict: Annotated[bool, typer.Option("--strict", help="Answer only requests as they were recorded.")] = False,
+    recycle: Annotated[bool, typer.Option("--recycle", help="Start over, with a mark, when CoTs run out.")] = False,
+    strict: Annotated[bool, typer.Option("--strict", help="Answer only requests that were recorded.")] = False,
     few_shot: Annotated[
         str,
-        typer.Option("--few-shot", metavar="WHICH", help="last: of several questions in a message the last is asked."),
+        typer.Option("--few-shot", metavar="WHICH", help="last: the last question in a message is asked."),
     ] = "none",
     allow_mismatch: Annotated[
         bool,
-        typer.Option("--allow-mismatch", help="Answer judges' prompts, JSON schemas and forced tools with CoTs, too."),
+        typer.Option("--allow-mismatch", help="Answer judges' prompts, JSON schemas and forced tools, too."),
     ] = False,
     prices: Prices = None,
     billing: Billing = "once",
     ledger: Annotated[
-        Path | None, typer.Option("--ledger", metavar="FILE", help="JSON Lines: every request, for grading.")
+        Path | None, typer.Option("--ledger", metavar="FILE", help="Write every request to this file, for grading.")
     ] = None,
-    resume: Annotated[bool, typer.Option("--resume", help="Go on where that file ends.")] = False,
+    resume: Annotated[bool, typer.Option("--resume", help="Continue where that file ends.")] = False,
     as_json: JsonFlag = False,
     quiet: QuietFlag = False,
 ) -> None:
     """Serve a recording over HTTP, as OpenAI would.
 
     Until Ctrl-C. Point any client at the URL that is printed, with the name of your run as its API key. Asking again gives the
-    next CoTs of the pool; every run has a cursor and a ledger of its own. Needs feval[serve].
+    next CoTs of the pool; every run has its own place in it and its own ledger. Needs feval[serve].
 
     Example: feval serve my-recording --port 8000
     """
@@ -83,7 +81,7 @@ def serve(
     if few_shot not in {"last", "none"}:
         raise UsageError(f"--few-shot is last or none; {few_shot!r} was given.")
     if resume and ledger is None:
-        raise UsageError("--resume goes on where a ledger file ends; name it with --ledger FILE.")
+        raise UsageError("--resume continues where a ledger file ends; name it with --ledger FILE.")
     server = open_server(
         list(recordings) if recordings else None, host=host, port=port, token=token, datasets=dataset or None,
         llms=llm or None, seed=seed, order=order, recycle=recycle, strict=strict, few_shot=few_shot,
@@ -100,19 +98,19 @@ def serve(
     _account(show, server.application)
 
 
-def _announce(show: Output, server: Server, *, protected: bool) -> None:
-    """Say where the server is, at once: a script waits for this line."""
+def _announce(show: Output, server: Server[Application], *, protected: bool) -> None:
+    """Print the URL at once: a script waits for this line."""
     if not server.only_loopback:
         show.note(
             f"{server.host} can be reached from other machines, unencrypted. Whoever has the token can read the recording."
         )
-    llms = _models(server.application)
+    llms = server.application.library.model_names()
     named = ", ".join(llms[:_MOST_NAMED]) + (f" and {len(llms) - _MOST_NAMED} more" if len(llms) > _MOST_NAMED else "")
     if begun := [run["run"] for run in server.application.ledger()["runs"]]:
         shown = ", ".join(begun[:_MOST_NAMED]) + ", ..." * (len(begun) > _MOST_NAMED)
         show.note(
-            f"The ledger holds {counted(len(begun), 'run')} ({shown}). Asked again under the same name, a run goes on with its "
-            "next CoTs; to start again, take a new name or POST /run/NAME/feval/reset."
+            f"The ledger holds {counted(len(begun), 'run')} ({shown}). A run that asks again continues with its next "
+            "CoTs; to start again, take a new name or POST /run/NAME/feval/reset."
         )
     # The token stays out of sight: it would end up in logs and on screens.
     base, key = (server.url_of(_RUN), "$FEVAL_SERVE_TOKEN") if protected else (server.url, _RUN)
@@ -124,15 +122,8 @@ def _announce(show: Output, server: Server, *, protected: bool) -> None:
     print(end="", flush=True)
 
 
-def _models(application: Application) -> list[str]:
-
-    body = application.respond(Call("GET", "/v1/models", "", {}, b"")).body
-    listed: Any = json.loads(body if isinstance(body, bytes) else b"".join(body))
-    return [model["id"] for model in listed["data"]]
-
-
 def _account(show: Output, application: Application) -> None:
-    """Say what was handed out, where the server was used at all."""
+    """Print what was handed out, if anything."""
     runs = application.ledger()["runs"]
     if runs and not show.json:
         cots, requests = (sum(run[name] for run in runs) for name in ("cots", "requests"))
@@ -142,7 +133,7 @@ def _account(show: Output, application: Application) -> None:
 
 
 def _account_prompts(show: Output, run: Mapping[str, Any]) -> None:
-    """Say where a run used several prompts."""
+    """Print a note if a run used several prompts."""
     for dataset in dict.fromkeys(use["dataset"] for use in run["prompts"]):
         for sentence in prompt_remarks([use for use in run["prompts"] if use["dataset"] == dataset]):
             show.note(f"{run['run']} on {dataset}: {sentence}")

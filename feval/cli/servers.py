@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -19,17 +19,16 @@ from feval.report.text import counted
 from recorders.backends.endpoint import Endpoint
 from recorders.journal.journal import JOURNAL, Journal, journal_folder
 from recorders.servers.proxied import check_place, seal_proxied
-from recorders.servers.proxy import Proxy
-from recorders.servers.service import Service
-from recorders.servers.tiny_server import TinyServer
+from recorders.servers.proxy import Proxy, proxy_server
 from recorders.work.settings import load_questions
+
+if TYPE_CHECKING:
+    from feval.serving.server import Server
 
 __all__: list[str] = []
 
-_PROXIED_BYTES = 64 << 20
-
-Port = Annotated[int, typer.Option("--port", min=0, max=65535, help="To listen on; 0 takes any that is free.")]
-Host = Annotated[str, typer.Option("--host", metavar="HOST", help="To listen on; whoever reaches it may ask.")]
+Port = Annotated[int, typer.Option("--port", min=0, max=65535, help="To listen on; 0 takes any free one.")]
+Host = Annotated[str, typer.Option("--host", metavar="HOST", help="Address to listen on; whoever reaches it may ask.")]
 
 
 def tiny_server(
@@ -43,34 +42,39 @@ def tiny_server(
 ) -> None:
     """Serve the built-in models over HTTP, as OpenAI would.
 
-    Until Ctrl-C. Takes n, seed, temperature, top_p, max_tokens, stop, logprobs and stream; needs no key and nothing but feval.
+    Until Ctrl-C. Takes n, seed, temperature, top_p, max_tokens, stop, logprobs and stream; needs no key. Needs feval[serve].
 
     Example: feval tiny-server --port 8123
     """
+    from recorders.servers.tiny_server import tiny_server
+
     show = Output(as_json=as_json, quiet=quiet)
-    application = TinyServer(model or None)
-    service = Service(application, host=host, port=port)
-    _announce(show, service, f"Serving {', '.join(application.models)}", {"models": list(application.models)})
-    _serve(service)
+    server = tiny_server(model or None, host=host, port=port)
+    names = server.application.names
+    _announce(show, server, f"Serving {', '.join(names)}", {"models": list(names)})
+    server.run()
 
 
 def proxy(
     upstream: Annotated[
         str, typer.Option("--upstream", metavar="URL", help="Base URL of the server, usually with /v1 at its end.")
     ],
-    record: Annotated[Path, typer.Option("--record", metavar="DIR", help="The recording; its journal is DIR.journal.")],
-    dataset: Annotated[str, typer.Option("--dataset", metavar="ID", help="Of the recording.")] = "proxied",
+    record: Annotated[
+        Path, typer.Option("--record", metavar="DIR", help="Folder of the recording; its journal is DIR.journal.")
+    ],
+    dataset: Annotated[str, typer.Option("--dataset", metavar="ID", help="Id of the recorded dataset.")] = "proxied",
     questions: Annotated[
         Path | None,
-        typer.Option("--questions", metavar="FILE", help="JSON Lines; found again in the last user message."),
+        typer.Option("--questions", metavar="FILE", help="JSON Lines; looked for in the last user message."),
     ] = None,
     answer_kind: Annotated[
-        str | None, typer.Option("--answer-kind", metavar="KIND", help="Default: the dataset card's, or else text.")
+        str | None,
+        typer.Option("--answer-kind", metavar="KIND", help="Default: that of the dataset's card, else text."),
     ] = None,
     equality: Equality = None,
     tolerance: Tolerance = None,
     api_key_env: Annotated[
-        str | None, typer.Option("--api-key-env", metavar="VARIABLE", help="Its key replaces that of the clients.")
+        str | None, typer.Option("--api-key-env", metavar="VARIABLE", help="The key in it replaces the clients' keys.")
     ] = None,
     prices: Annotated[str, typer.Option("--prices", metavar="ID", help="Price list, or none.")] = "none",
     counter: Annotated[
@@ -78,15 +82,15 @@ def proxy(
     ] = "usage",
     port: Port = 0,
     host: Host = "127.0.0.1",
-    seal: Annotated[bool, typer.Option("--seal", help="Only seal what was recorded; serve nothing.")] = False,
+    seal: Annotated[bool, typer.Option("--seal", help="Only make the recording; serve nothing.")] = False,
     as_json: JsonFlag = False,
     quiet: QuietFlag = False,
 ) -> None:
     """Record existing code by forwarding its requests.
 
-    Point code that asks an OpenAI-compatible server at the URL that is printed. A request that the journal holds unused samples
-    of is answered from it, else forwarded with the client's own key, which is never written. Ctrl-C seals the recording; the
-    journal stays for the next time.
+    Point code that asks an OpenAI-compatible server at the URL that is printed. A request is answered from the journal while that
+    has unused samples of it, else forwarded with the client's own key, which is never written. Ctrl-C seals the recording; the
+    journal stays for the next time. Needs feval[serve].
 
     Example: feval proxy --upstream https://api.openai.com/v1 --record my-run --port 8124
     """
@@ -94,7 +98,7 @@ def proxy(
     endpoint = Endpoint.from_environment(upstream, api_key_env) if api_key_env else Endpoint(upstream)
     kind = _kind(dataset, answer_kind)
     named = named_equality(kind, equality_name(equality, tolerance))
-    asked = [] if questions is None else load_questions(dataset, questions, answer_kind=kind)
+    known = [] if questions is None else load_questions(dataset, questions, answer_kind=kind)
     token_counter("words" if counter == "usage" else counter)
     prices = prices if prices == "none" else price_list(prices).id
     identity = {"proxy": endpoint.url, "dataset": dataset}
@@ -107,17 +111,17 @@ def proxy(
     with Journal.open(folder, identity, mode="none" if seal else "new_episodes") as journal:
         proxy = Proxy(endpoint, journal, dataset)
         if not seal:
-            service = Service(proxy, host=host, port=port, max_body=_PROXIED_BYTES)
+            server = proxy_server(proxy, host=host, port=port)
             if endpoint.warning:
                 show.note(endpoint.warning)
-            _announce(show, service, f"Recording {endpoint.url}", {"upstream": endpoint.url})
-            _serve(service)
+            _announce(show, server, f"Recording {endpoint.url}", {"upstream": endpoint.url})
+            server.run()
         sealed = seal_proxied(
             journal,
             record,
             dataset=dataset,
             answer_kind=kind,
-            questions=asked,
+            questions=known,
             prices=prices,
             counter=counter,
             equality=named,
@@ -132,7 +136,7 @@ def _kind(dataset: str, answer_kind: str | None) -> str:
     if kind not in KINDS:
         raise UnknownNameError.of("answer kind", kind, KINDS)
     if kind == "verbatim":
-        raise UsageError("Verbatim answers are not extracted from texts; choose another --answer-kind for a recording.")
+        raise UsageError("Verbatim answers cannot be extracted from texts; choose another --answer-kind.")
     return kind
 
 
@@ -150,20 +154,12 @@ def _account(show: Output, proxy: Proxy, sealed: Path | None) -> None:
         show.note(f"{proxy.unrecorded:,} chat completions could not be recorded and were passed on as they are.")
 
 
-def _announce(show: Output, service: Service, what: str, account: dict[str, object]) -> None:
-    """Say where the service is, at once: a script waits for this line."""
-    if not service.only_loopback:
-        show.note(f"{service.host} can be reached from other machines. Whoever reaches port {service.port} may ask.")
+def _announce(show: Output, server: Server[Any], what: str, account: dict[str, object]) -> None:
+    """Print the URL at once: a script waits for this line."""
+    if not server.only_loopback:
+        show.note(f"{server.host} can be reached from other machines. Whoever reaches port {server.port} may ask.")
     show.result(
-        {"url": service.url, "port": service.port} | account,
-        f"{what} at {service.url} (Ctrl-C ends it).",
+        {"url": server.url, "port": server.port} | account,
+        f"{what} at {server.url} (Ctrl-C ends it).",
     )
     print(end="", flush=True)
-
-
-def _serve(service: Service) -> None:
-    """Serve until Ctrl-C, then wait for what is being answered; a second Ctrl-C waits for nothing."""
-    try:
-        service.run()
-    except KeyboardInterrupt:
-        service.close()

@@ -1,7 +1,7 @@
-"""OpenAI-compatible replay: what asks a live LLM over HTTP asks a recording instead.
+"""OpenAI-compatible replay: code that asks a live LLM over HTTP asks a recording instead.
 
-One application without a web framework (`application`) answers requests. It stands behind two doors: an HTTP client's transport
-in this process (`transport`), and a server (`server`).
+An application without a web framework (`application`) answers requests. It is used by an HTTP client's transport in this process
+(`transport`) and by a server (`server`).
 """
 
 from __future__ import annotations
@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING
 from feval.lazy import lazy_names
 
 if TYPE_CHECKING:
-    from feval.serving.application import Application
-    from feval.serving.grading import grade
+    from feval.serving.application import Application, grade
     from feval.serving.server import serve
     from feval.serving.transport import (
         AsyncReplayTransport,
@@ -20,11 +19,14 @@ if TYPE_CHECKING:
         replay_async_http_client,
         replay_http_client,
     )
+    from feval.serving.wire.replies import Call, Reply
 
 __all__ = [
     "Application",
     "AsyncReplayTransport",
+    "Call",
     "ReplayTransport",
+    "Reply",
     "grade",
     "replay_async_http_client",
     "replay_http_client",
@@ -34,14 +36,14 @@ __all__ = [
 __getattr__, __dir__ = lazy_names(
     __name__,
     {
-        "application": ("Application",),
+        "application": ("Application", "grade"),
+        "server": ("serve",),
         "transport": (
             "AsyncReplayTransport",
             "ReplayTransport",
             "replay_async_http_client",
             "replay_http_client",
         ),
-        "grading": ("grade",),
-        "server": ("serve",),
+        "wire.replies": ("Call", "Reply"),
     },
 )

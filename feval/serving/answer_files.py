@@ -1,4 +1,4 @@
-"""Answers in a file: JSON, JSON Lines or CSV, as a program in any language writes them."""
+"""Files of final answers: JSON, JSON Lines or CSV, as a program in any language writes them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from feval.errors import UsageError
 
 __all__ = ["read_answers", "read_text", "unique"]
 
-_MOST_BYTES = 256 << 20
+_MAX_BYTES = 256 << 20
 _QUESTION = ("question", "question_id", "id")
 
 
@@ -20,11 +20,11 @@ def read_answers(path: Path) -> object:
     """Read answers, as `feval.receipts.grading.answers_by_id` takes them.
 
     Args:
-        path: by its ending .jsonl (or .ndjson), an object with "question" and "answer" on each line; .csv, with columns of these
-            names, in which an empty answer is no answer; else JSON. "question_id" and "id" stand for "question", too.
+        path: by its ending: .jsonl (or .ndjson), an object with "question" and "answer" on each line; .csv, with columns of these
+            names, where an empty answer is no answer; else JSON. "question" may also be "question_id" or "id".
 
     Raises:
-        UsageError: the file cannot be read, or is not of its form.
+        UsageError: the file cannot be read, or does not have that form.
     """
     text = read_text(path)
     ending = path.suffix.lower()
@@ -37,40 +37,40 @@ def read_answers(path: Path) -> object:
 
 
 def read_text(path: Path) -> str:
-    """Read a file that somebody made, in UTF-8.
+    """Read a text file in UTF-8.
 
     Raises:
         UsageError: it cannot be read.
     """
     try:
-        if path.stat().st_size > _MOST_BYTES:
-            raise UsageError(f"{path} is too large: {_MOST_BYTES >> 20} MiB are the most.")
+        if path.stat().st_size > _MAX_BYTES:
+            raise UsageError(f"{path} is larger than {_MAX_BYTES >> 20} MiB, the most that is read.")
         return path.read_text("utf-8-sig")
     except OSError as error:
         raise UsageError(f"{path} cannot be read: {error.strerror or error}.") from error
     except UnicodeDecodeError as error:
-        raise UsageError(f"{path} is no text in UTF-8.") from error
+        raise UsageError(f"{path} is not text in UTF-8.") from error
 
 
 def _parsed(text: str, where: str) -> Any:
     try:
         return json.loads(text, object_pairs_hook=unique)
     except (ValueError, RecursionError) as error:
-        advice = "A file of JSON Lines ends in .jsonl, one of comma-separated values in .csv."
-        raise UsageError(f"{where} is no JSON: {error}. {advice}") from error
+        advice = "Files of JSON Lines end in .jsonl, files of comma-separated values in .csv."
+        raise UsageError(f"{where} is not valid JSON: {error}. {advice}") from error
 
 
 def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """Make an object of its pairs, for `json.loads`: readers of JSON would keep the last of two answers, unsaid.
+    """Make a dict of an object's pairs, as the `object_pairs_hook` of `json.loads`, which would drop all but the last answer.
 
     Raises:
-        ValueError: a name stands twice, with different values.
+        ValueError: a name occurs twice, with different values.
     """
-    found = dict(pairs)
-    twice = next((key for key, value in pairs if found[key] != value), None)
+    fields = dict(pairs)
+    twice = next((key for key, value in pairs if fields[key] != value), None)
     if twice is not None:
-        raise ValueError(f"{twice[:80]!r} stands twice in one object, with different values")
-    return found
+        raise ValueError(f"{twice[:80]!r} occurs twice in one object, with different values")
+    return fields
 
 
 def _rows(path: Path, text: str) -> list[dict[str, Any]]:
@@ -79,9 +79,9 @@ def _rows(path: Path, text: str) -> list[dict[str, Any]]:
         rows = list(read)
         columns = read.fieldnames or ()
     except csv.Error as error:
-        raise UsageError(f"{path} is no table of comma-separated values: {error}.") from error
+        raise UsageError(f"{path} is not a table of comma-separated values: {error}.") from error
     named = [name for name in _QUESTION if name in columns]
     if len(named) != 1 or "answer" not in columns:
-        found = ", ".join(columns) or "none"
-        raise UsageError(f"{path} needs the columns 'question' (ids or texts) and 'answer'; it has {found}.")
+        shown = ", ".join(columns) or "none"
+        raise UsageError(f"{path} needs the columns 'question' (ids or texts) and 'answer'; it has {shown}.")
     return [{"question": row[named[0]], "answer": row["answer"] or None} for row in rows]

@@ -1,12 +1,12 @@
-"""Grade a run: the answers of a program that was served, beside what the ledger says it was handed.
+"""Grade the final answers of a run that was served: accuracy, and the cost of the CoTs in its ledger.
 
-The ledger is that of a running application, or what `feval serve --ledger` wrote, or what GET /feval/ledger?detail=1 said.
+The ledger is that of a running application, a file of `feval serve --ledger`, or a saved GET /feval/ledger?detail=1.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,28 +18,29 @@ from feval.receipts.grading import Grade, answers_by_id, grade_answers
 from feval.receipts.writing import receipt
 from feval.replay.loading import load
 from feval.serving.answer_files import read_text, unique
-from feval.serving.errors import RequestError
-from feval.serving.matching.templates import UsedTemplates, is_use_list, prompt_remarks
+from feval.serving.matching.templates import PromptCounts, is_use_list, prompt_remarks
 from feval.serving.runs.ledger import FORMAT
 from feval.serving.runs.ledger import read_ledger as read_lines
-from feval.serving.runs.runs import count_entry, run_name
+from feval.serving.runs.names import run_name
+from feval.serving.runs.runs import count_entry
+from feval.serving.wire.errors import RequestError
 
 if TYPE_CHECKING:
     from feval.recording import Recording
     from feval.replay import LLM, Dataset
-    from feval.serving.application import Application
+    from feval.serving.matching.library import Library
 
-__all__ = ["Graded", "SavedLedger", "grade", "grade_saved", "read_ledger"]
+__all__ = ["Graded", "SavedLedger", "grade_posted", "grade_run", "grade_saved", "read_ledger"]
 
 
 @dataclass(frozen=True, eq=False)
 class Graded:
-    """A run, graded.
+    """The grade of a run.
 
     Attributes:
         grade: the numbers.
-        dataset: that they are of.
-        llms: that were asked.
+        dataset: the dataset.
+        llms: the LLMs that were asked.
         prompts: what the run put around the questions; see `Application.ledger`.
     """
 
@@ -49,109 +50,107 @@ class Graded:
     prompts: Sequence[Mapping[str, Any]] = ()
 
     def remarks(self) -> list[str]:
-        """What somebody who reads the accuracy must know, as sentences."""
+        """Return what a reader of the accuracy must know, as sentences."""
         return [*self.grade.remarks(), *prompt_remarks(self.prompts)]
 
     def result(self) -> dict[str, Any]:
-        """The numbers, and the prompts of the run, as JSON values."""
+        """Return the numbers, and the prompts of the run, as JSON values."""
         return self.grade.to_dict() | {"prompts": list(self.prompts)}
 
     def receipt(self, folder: Path | None = None) -> dict[str, Any]:
-        """What the numbers rest on; `feval verify` computes them again.
+        """Return what the numbers are computed from; `feval verify` computes them again.
 
         Args:
-            folder: where it will lie, whose recordings are named by their path from there; the working directory for `None`.
+            folder: where the receipt will be stored, from which paths of recordings are relative; `None`: the working directory.
         """
         return receipt(self.grade.request(), self.grade, self.dataset, self.llms, folder or Path())
 
     def to_dict(self) -> dict[str, Any]:
-        """What POST /feval/grade replies."""
+        """Return what POST /feval/grade replies."""
         return {"grade": self.result(), "remarks": self.remarks(), "receipt": self.receipt()}
 
 
-def grade(application: Application, run: str, answers: object, *, dataset: str | None = None) -> Graded:
-    """Grade the answers of a run of a running application.
+def grade_run(ledger: Mapping[str, Any], library: Library, answers: object, *, dataset: str | None = None) -> Graded:
+    """Grade the answers of a run that is served now.
 
     Args:
-        application: what handed the CoTs out.
-        run: its name, as the ledger has it.
+        ledger: of the run, with details; see `Application.ledger`.
+        library: what is served.
         answers: see `feval.receipts.grading.answers_by_id`.
-        dataset: which one, where the run asked about several.
+        dataset: which one, if the run asked about several.
 
     Raises:
-        NotRecordedError: the run has asked nothing.
-        UsageError: the answers are none, or the run asked about several datasets.
+        UsageError: the answers are not valid, or the run asked about several datasets.
         UnknownNameError: the run did not ask about that dataset.
         ConflictError: a question has two answers.
     """
-    ledger = application.ledger(run, detail=True)
-    asked = _of_dataset(ledger["asked"], run, dataset)
-    chosen = asked[0]["dataset"]
-    held = {llm.name: llm for llm in application.library.llms if llm.dataset == chosen}
-    llms = [held[name] for name in dict.fromkeys(entry["llm"] for entry in asked)]
-    found = application.library.datasets[chosen]
-    return _graded(found, llms, asked, answers, ledger["run"], ledger["replicate"], ledger["prompts"])
+    run = ledger["run"]
+    entries = _of_dataset(ledger["asked"], run, dataset)
+    chosen = entries[0]["dataset"]
+    by_name = {llm.name: llm for llm in library.llms if llm.dataset == chosen}
+    llms = [by_name[name] for name in dict.fromkeys(entry["llm"] for entry in entries)]
+    return _graded(library.datasets[chosen], llms, entries, answers, run, ledger["replicate"], ledger["prompts"])
 
 
-def grade_posted(application: Application, run: str, body: bytes) -> dict[str, Any]:
+def grade_posted(body: bytes, ledger: Callable[[str | None], Mapping[str, Any]], library: Library) -> dict[str, Any]:
     """Grade what was posted to /feval/grade.
 
     Args:
-        application: what handed the CoTs out.
-        run: that of the request; the body may name another.
-        body: {"answers": ..., "run": NAME, "dataset": ID}, the last two where they are needed.
+        body: {"answers": ..., "run": NAME, "dataset": ID}, the last two if needed.
+        ledger: returns the ledger of a run by its name; of the request's own run for `None`.
+        library: what is served.
 
     Raises:
-        RequestError: the body is not so, or its answers cannot be graded.
+        RequestError: the body is not valid, or its answers cannot be graded.
         NotRecordedError: the run has asked nothing.
     """
     try:
         fields = json.loads(body, object_pairs_hook=unique)
     except (ValueError, RecursionError) as error:
         raise RequestError(
-            f"The body is no JSON: {error}. Post an object with `answers`.", code="invalid_json"
+            f"The body is not valid JSON: {error}. Post an object with `answers`.", code="invalid_json"
         ) from error
     if not isinstance(fields, dict) or "answers" not in fields:
         raise RequestError("The body lacks `answers`: an object from question to answer.", parameter="answers")
     for name in ("run", "dataset"):
         if not isinstance(fields.get(name), (str, type(None))):
-            raise RequestError(f"`{name}` is a name.", parameter=name)
+            raise RequestError(f"`{name}` must be a name, as text.", parameter=name)
     try:
-        told = grade(application, fields.get("run") or run, fields["answers"], dataset=fields.get("dataset"))
+        graded = grade_run(ledger(fields.get("run")), library, fields["answers"], dataset=fields.get("dataset"))
     except (UsageError, ConflictError) as error:
         raise RequestError(str(error), parameter="answers") from error
-    return told.to_dict()
+    return graded.to_dict()
 
 
 def _graded(
     dataset: Dataset,
     llms: Sequence[LLM],
-    asked: Sequence[Mapping[str, Any]],
+    entries: Sequence[Mapping[str, Any]],
     answers: object,
     run: str,
     replicate: int | None,
     prompts: Sequence[Mapping[str, Any]],
 ) -> Graded:
-    consumed = [Consumption(**{name: entry[name] for name in Consumption.model_fields}) for entry in asked]
-    told = grade_answers(dataset, llms, consumed, answers_by_id(dataset, answers), run=run, replicate=replicate)
-    return Graded(told, dataset, llms, [use for use in prompts if use["dataset"] == dataset.id])
+    consumed = [Consumption(**{name: entry[name] for name in Consumption.model_fields}) for entry in entries]
+    grade = grade_answers(dataset, llms, consumed, answers_by_id(dataset, answers), run=run, replicate=replicate)
+    return Graded(grade, dataset, llms, [use for use in prompts if use["dataset"] == dataset.id])
 
 
-def _of_dataset(asked: Sequence[Mapping[str, Any]], run: str, dataset: str | None) -> list[Mapping[str, Any]]:
+def _of_dataset(entries: Sequence[Mapping[str, Any]], run: str, dataset: str | None) -> list[Mapping[str, Any]]:
     """The entries of one dataset: the one that was named, or else the only one."""
-    there = list(dict.fromkeys(entry["dataset"] for entry in asked))
-    if not there:
+    datasets = list(dict.fromkeys(entry["dataset"] for entry in entries))
+    if not datasets:
         raise UsageError(f"The run {run!r} was handed nothing, so there is nothing to grade.")
-    if dataset is not None and dataset not in there:
-        raise UnknownNameError.of(f"dataset that the run {run!r} asked about, called", dataset, there)
-    if dataset is None and len(there) > 1:
+    if dataset is not None and dataset not in datasets:
+        raise UnknownNameError.of(f"dataset that the run {run!r} asked about, called", dataset, datasets)
+    if dataset is None and len(datasets) > 1:
         raise UsageError(
-            f"The run {run!r} asked about {len(there)} datasets, {', '.join(there)}. Name one; each is graded by itself."
+            f"The run {run!r} asked about {len(datasets)} datasets, {', '.join(datasets)}. Name one; each is graded separately."
         )
-    return [entry for entry in asked if entry["dataset"] == (dataset or there[0])]
+    return [entry for entry in entries if entry["dataset"] == (dataset or datasets[0])]
 
 
-# -- ledgers that were saved ------------------------------------------------------------------------------------------
+# -- saved ledgers -------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, eq=False)
@@ -159,11 +158,11 @@ class SavedLedger:
     """A ledger in a file.
 
     Attributes:
-        path: of the file.
+        path: the file.
         recordings: hashes of what was served.
-        seed: of the draws.
+        seed: random seed of the draws.
         billing: how prompts were charged.
-        prices: id of the price list, "none" where dollars were switched off.
+        prices: id of the price list, "none" without one.
         runs: name -> replicate (`None`: recorded order) and what was handed out, per dataset, LLM and question.
         prompts: name -> what the run put around the questions; see `Application.ledger`.
     """
@@ -177,18 +176,18 @@ class SavedLedger:
     prompts: Mapping[str, Sequence[Mapping[str, Any]]]
 
     def run(self, name: str | None) -> str:
-        """The run that is meant: the one that was named, or else the only one.
+        """Return the name of a run: the given one, or else the only one.
 
         Raises:
-            UnknownNameError: there is none of that name.
-            UsageError: there are several, or none, and none was named.
+            UnknownNameError: there is no run of that name.
+            UsageError: no name was given, and there is not exactly one run.
         """
         if name is not None and name not in self.runs:
             raise UnknownNameError.of(f"run in {self.path} called", name, self.runs)
         if name is None and len(self.runs) != 1:
             names = list(self.runs)
-            held = f"{', '.join(names[:10])}{'' if len(names) <= 10 else ', ...'}" if names else "nothing"
-            raise UsageError(f"{self.path} has {len(names)} runs: {held}. Name one with --run.")
+            shown = f"{', '.join(names[:10])}{'' if len(names) <= 10 else ', ...'}" if names else "nothing"
+            raise UsageError(f"{self.path} has {len(names)} runs: {shown}. Name one with --run.")
         return next(iter(self.runs)) if name is None else name
 
 
@@ -205,68 +204,67 @@ def grade_saved(
 
     Args:
         saved: from `read_ledger`.
-        run: its name; `None` where the ledger has only one.
+        run: its name; `None` if the ledger has only one.
         answers: see `feval.receipts.grading.answers_by_id`.
         recordings: what was served.
-        dataset: which one, where the run asked about several.
-        prices: id or file of a price list; that of the ledger for `None`.
+        dataset: which one, if the run asked about several.
+        prices: id or file of a price list; `None` for the ledger's.
 
     Raises:
-        ConflictError: the recordings are not those that were served, or a question has two answers.
+        ConflictError: other recordings were served, or a question has two answers.
         UnknownNameError: no such run, or the run did not ask about that dataset.
-        UsageError: the run, the dataset or the price list is not clear, or the answers are none.
-        NotRecordedError: the ledger tells of CoTs that were not recorded.
+        UsageError: the run, the dataset or the price list is not clear, or the answers are not valid.
+        NotRecordedError: the ledger names CoTs that were not recorded.
     """
     name = saved.run(run)
-    replicate, handed = saved.runs[name]
-    asked = _of_dataset(handed, name, dataset)
-    names = list(dict.fromkeys(entry["llm"] for entry in asked))
+    replicate, all_entries = saved.runs[name]
+    entries = _of_dataset(all_entries, name, dataset)
+    names = list(dict.fromkeys(entry["llm"] for entry in entries))
     served = _served(saved, recordings)
-    listed = prices if prices is not None else _listed(saved)
-    found, llms = load(asked[0]["dataset"], names, served, seed=saved.seed, prices=listed, billing=saved.billing)
-    return _graded(found, llms, asked, answers, name, replicate, saved.prompts[name])
+    listed = prices if prices is not None else _prices(saved)
+    loaded, llms = load(entries[0]["dataset"], names, served, seed=saved.seed, prices=listed, billing=saved.billing)
+    return _graded(loaded, llms, entries, answers, name, replicate, saved.prompts[name])
 
 
 def _served(saved: SavedLedger, recordings: Sequence[Recording]) -> list[Recording]:
     given = {recording.hash: recording for recording in recordings}
     for own in saved.recordings:
         if own not in given:
-            held = ", ".join(f"{r.path} has {r.hash[:16]}" for r in recordings) or "none was given"
+            hashes = ", ".join(f"{r.path} has {r.hash[:16]}" for r in recordings) or "none was given"
             raise ConflictError(
-                f"{saved.path} is of a recording with hash {own[:16]}; {held}. Give the one that was served with --recording."
+                f"{saved.path} was made with a recording of hash {own[:16]}; {hashes}. Give that recording with --recording."
             )
     return [given[own] for own in saved.recordings]
 
 
-def _listed(saved: SavedLedger) -> str:
-
+def _prices(saved: SavedLedger) -> str:
     if saved.prices != "none" and saved.prices not in price_ids():  # it may be a path, and a ledger opens no file
         raise UsageError(
-            f"{saved.path} was made with a price list {saved.prices!r}, which is not among the cards. Give it with --prices."
+            f"{saved.path} was made with a price list {saved.prices!r}, which has no card. Give it with --prices."
         )
     return saved.prices
 
 
 def read_ledger(path: Path) -> SavedLedger:
-    """Read a ledger file, or what GET /feval/ledger?detail=1 said (of all runs, or of one with &run=NAME).
+    """Read a ledger file, or a saved GET /feval/ledger?detail=1 (of all runs, or of one with &run=NAME).
 
     Raises:
         UsageError: the file cannot be read, or is neither.
-        SourceError: it is a damaged ledger file.
+        SourceError: the file is a damaged ledger.
     """
     with_lines = _first_line(read_text(path)).get("format") == FORMAT
     if with_lines:
         header, entries = read_lines(path)
         return _saved(path, header, *_joined(header, entries))
     try:
-        said = json.loads(read_text(path))
+        reply = json.loads(read_text(path))
     except (ValueError, RecursionError) as error:
         raise _no_ledger(path) from error
-    told = said.get("runs", [said]) if isinstance(said, dict) else None
-    if not isinstance(told, list) or not all(_is_told(each) for each in told):
+    summaries = reply.get("runs", [reply]) if isinstance(reply, dict) else None
+    if not isinstance(summaries, list) or not all(_is_summary(each) for each in summaries):
         raise _no_ledger(path)
-    runs = {each["run"]: (each["replicate"], each["asked"]) for each in told}
-    return _saved(path, said, runs, {each["run"]: each.get("prompts", []) for each in told})
+    runs = {each["run"]: (each["replicate"], each["asked"]) for each in summaries}
+    return _saved(path, reply, runs, {each["run"]: each.get("prompts", []) for each in summaries})
 
 
 def _first_line(text: str) -> Mapping[str, Any]:
@@ -279,20 +277,20 @@ def _first_line(text: str) -> Mapping[str, Any]:
 
 def _no_ledger(path: Path) -> UsageError:
     return UsageError(
-        f"{path} is no ledger with details. Give what `feval serve --ledger` wrote, or save GET /feval/ledger?detail=1."
+        f"{path} is not a ledger with details. Give a file of `feval serve --ledger`, or save GET /feval/ledger?detail=1."
     )
 
 
-def _is_told(run: object) -> bool:
-    """Whether this is one run as `Application.ledger` tells it, with details."""
+def _is_summary(run: object) -> bool:
+    """Whether a JSON value is one run of `Application.ledger`, with details."""
     if not isinstance(run, dict) or not isinstance(run.get("run"), str) or not isinstance(run.get("asked"), list):
         return False
     replicate = run.get("replicate", -1)
     counted = replicate is None or (type(replicate) is int and replicate >= 0)
-    return counted and all(map(_is_asked, run["asked"])) and is_use_list(run.get("prompts", []))
+    return counted and all(map(_is_entry, run["asked"])) and is_use_list(run.get("prompts", []))
 
 
-def _is_asked(entry: object) -> bool:
+def _is_entry(entry: object) -> bool:
     if not isinstance(entry, dict):
         return False
     texts = all(isinstance(entry.get(name), str) for name in ("llm", "dataset", "question"))
@@ -303,23 +301,23 @@ def _is_asked(entry: object) -> bool:
 def _joined(
     header: Mapping[str, Any], entries: Iterable[Mapping[str, Any]]
 ) -> tuple[dict[str, tuple[int | None, list[dict[str, Any]]]], dict[str, list[dict[str, Any]]]]:
-    """The requests of a ledger file, joined per run, dataset, LLM and question; and the prompts of each run."""
-    found: dict[str, dict[tuple[str, str, str], dict[str, Any]]] = {}
-    templates: dict[str, UsedTemplates] = {}
+    """Join the requests of a ledger file per run, dataset, LLM and question; and the prompts per run."""
+    joined: dict[str, dict[tuple[str, str, str], dict[str, Any]]] = {}
+    templates: dict[str, PromptCounts] = {}
     for entry in entries:
         if entry.get("reset"):
-            found.pop(entry["run"], None)
+            joined.pop(entry["run"], None)
             templates.pop(entry["run"], None)
             continue
         key = entry["dataset"], entry["llm"], entry["question"]
-        own = found.setdefault(entry["run"], {}).setdefault(
+        own = joined.setdefault(entry["run"], {}).setdefault(
             key, {"dataset": key[0], "llm": key[1], "question": key[2], "requests": 0, "samples": []}
         )
         own["requests"] += 1
         own["samples"] += entry["samples"]
-        count_entry(templates.setdefault(entry["run"], UsedTemplates()), entry)
+        count_entry(templates.setdefault(entry["run"], PromptCounts()), entry)
     order = str(header.get("order"))
-    runs = {label: (run_name(label, order).replicate, list(asked.values())) for label, asked in found.items()}
+    runs = {label: (run_name(label, order).replicate, list(questions.values())) for label, questions in joined.items()}
     return runs, {label: used.to_list() for label, used in templates.items()}
 
 

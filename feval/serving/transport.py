@@ -2,12 +2,11 @@
 
     client = OpenAI(api_key="anything", http_client=replay_http_client("my-recording"))
 
-An HTTP client hands every request to its transport. These transports hand it to an `Application` and give back its reply, so that
-everything above them (models, streams, errors, retries) is the client's own. Host, base URL and API key make no difference; the
-base URL may be left at what it is.
+An HTTP client hands every request to its transport. These transports hand it to an `Application` and return its reply, so that
+everything above them (models, streams, errors, retries) is the client's own. Host, base URL and API key make no difference.
 
-openai 2 speaks httpx and openai 3 httpx2, a later package with the same shapes. A transport answers in the words of whichever
-asks, and imports neither.
+openai 2 uses httpx and openai 3 httpx2, its successor with the same classes. A transport answers with the classes of whichever
+library asks, and imports neither.
 """
 
 from __future__ import annotations
@@ -22,8 +21,8 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any, Self, TypedDict, Unpack
 
 from feval.errors import ReplayWarning, UsageError
-from feval.serving.application import Application, Call, Reply
-from feval.serving.grading import grade
+from feval.serving.application import Application, grade
+from feval.serving.wire.replies import Call, Reply
 
 if TYPE_CHECKING:
     from feval.cards.prices import PriceList
@@ -42,7 +41,7 @@ _RUN = re.compile(r"/run/[^/]+(?=/|$)")
 
 
 class ReplayOptions(TypedDict, total=False):
-    """What `Application.open` takes besides the recording; see there."""
+    """The options of `Application.open`; see there."""
 
     datasets: str | Sequence[str] | None
     llms: str | Sequence[str] | None
@@ -59,34 +58,23 @@ class ReplayOptions(TypedDict, total=False):
 
 
 class _Replay:
-    """What both transports share.
-
-    Args:
-        recording: what `feval.load` takes, or an `Application`, which then is the caller's to close.
-        run: whose draws, cursor and ledger: NAME, NAME@R for replicate R, or NAME@recorded. A request's header X-Feval-Run, or
-            a base URL with /run/NAME in its path, names another.
-        options: of `Application.open`.
-
-    Attributes:
-        application: what answers.
-        run: see above.
-    """
+    """What both transports share."""
 
     def __init__(self, recording: Source = None, *, run: str = "default", **options: Unpack[ReplayOptions]) -> None:
         self._owned = not isinstance(recording, Application)
         if isinstance(recording, Application) and options:
             raise UsageError(
-                f"The application is open already, so that {', '.join(sorted(options))} cannot be chosen any more. Give that to "
+                f"The application is open already, so {', '.join(sorted(options))} cannot be chosen any more. Give that to "
                 "Application.open."
             )
         self.application = recording if isinstance(recording, Application) else Application.open(recording, **options)
         self.run = run
 
     def ledger(self, run: str | None = None, *, detail: bool = False) -> dict[str, Any]:
-        """What a run was handed, and what it costs.
+        """Return what a run was given, and what it costs; see `Application.ledger`.
 
         Args:
-            run: its name; this transport's own for `None`.
+            run: its name; `None` for this transport's own.
             detail: whether to list every question.
 
         Raises:
@@ -99,8 +87,8 @@ class _Replay:
 
         Args:
             answers: question (its id or text) -> answer, `None` for no answer; see `feval.receipts.grading.answers_by_id`.
-            run: its name; this transport's own for `None`.
-            dataset: which one, where the run asked about several.
+            run: its name; `None` for this transport's own.
+            dataset: which one, if the run asked about several.
 
         Raises:
             FevalError: whatever `feval.serving.grade` raises.
@@ -108,10 +96,10 @@ class _Replay:
         return grade(self.application, self.run if run is None else run, answers, dataset=dataset)
 
     def reset(self, run: str | None = None) -> None:
-        """Begin a run again: its draws, its place in every pool and its ledger.
+        """Start a run again: its draws, its place in every pool and its ledger.
 
         Args:
-            run: its name; this transport's own for `None`.
+            run: its name; `None` for this transport's own.
 
         Raises:
             NotRecordedError: the run has asked nothing yet.
@@ -135,7 +123,7 @@ def _warn(sentence: str) -> None:
 
 
 def _path(path: str) -> str:
-    """The path under which the application knows what was asked for: providers put it under prefixes of their own."""
+    """Return the application's path for a request, without the prefixes of providers."""
     theirs = None if _OURS.match(path) else _THEIRS.fullmatch(path)
     if theirs is None:
         return path
@@ -149,14 +137,14 @@ class ReplayTransport(_Replay):
     Safe to use from many threads.
 
     Args:
-        recording: what `feval.load` takes, or an `Application`, which then is the caller's to close.
-        run: whose draws, cursor and ledger: NAME, NAME@R for replicate R, or NAME@recorded. A request's header X-Feval-Run, or
-            a base URL with /run/NAME in its path, names another.
+        recording: what `feval.load` takes, or an `Application`, which the caller then closes.
+        run: name of the run: NAME, NAME@R for replicate R, or NAME@recorded. A request's header X-Feval-Run, or a base URL
+            with /run/NAME in its path, names another.
         options: of `Application.open`.
 
     Attributes:
         application: what answers.
-        run: see above.
+        run: as given.
     """
 
     def handle_request(self, request: Any) -> Any:
@@ -165,7 +153,7 @@ class ReplayTransport(_Replay):
         return _library(request).Response(reply.status, headers=dict(reply.headers), content=reply.body)
 
     def close(self) -> None:
-        """Let go of the recording, if it was opened here."""
+        """Close the recording, if it was opened here."""
         self._close()
 
     def __enter__(self) -> Self:
@@ -179,14 +167,14 @@ class AsyncReplayTransport(_Replay):
     """A transport for `httpx.AsyncClient` and `httpx2.AsyncClient` alike.
 
     Args:
-        recording: what `feval.load` takes, or an `Application`, which then is the caller's to close.
-        run: whose draws, cursor and ledger: NAME, NAME@R for replicate R, or NAME@recorded. A request's header X-Feval-Run, or
-            a base URL with /run/NAME in its path, names another.
+        recording: what `feval.load` takes, or an `Application`, which the caller then closes.
+        run: name of the run: NAME, NAME@R for replicate R, or NAME@recorded. A request's header X-Feval-Run, or a base URL
+            with /run/NAME in its path, names another.
         options: of `Application.open`.
 
     Attributes:
         application: what answers.
-        run: see above.
+        run: as given.
     """
 
     async def handle_async_request(self, request: Any) -> Any:
@@ -197,7 +185,7 @@ class AsyncReplayTransport(_Replay):
         return _library(request).Response(reply.status, headers=dict(reply.headers), content=body)
 
     async def aclose(self) -> None:
-        """Let go of the recording, if it was opened here."""
+        """Close the recording, if it was opened here."""
         self._close()
 
     async def __aenter__(self) -> Self:
@@ -213,7 +201,7 @@ async def _pieces(body: Iterable[bytes]) -> AsyncIterator[bytes]:
 
 
 def _library(request: object) -> ModuleType:
-    """The package that a request is from; a class of somebody's own counts as what it is derived from."""
+    """The package that a request is from; a subclass counts as its base class."""
     for kind in type(request).__mro__:
         package = kind.__module__.partition(".")[0]
         if package in _LIBRARIES:
@@ -229,18 +217,18 @@ def replay_http_client(recording: Source = None, *, run: str = "default", **opti
 
     Args:
         recording: what `feval.load` takes: a folder, an open recording, or several; or an `Application`.
-        run: whose draws, cursor and ledger: NAME, NAME@R for replicate R, or NAME@recorded.
-        options: of `Application.open`: seed, order, recycle, strict, few_shot, allow_mismatch, datasets,
-            llms, prices, billing, ledger.
+        run: name of the run: NAME, NAME@R for replicate R, or NAME@recorded.
+        options: of `Application.open`: seed, order, recycle, strict, few_shot, allow_mismatch, datasets, llms, prices,
+            billing, ledger.
 
     Returns:
-        An `httpx2.Client`, or an `httpx.Client` where that is what the installed `openai` speaks, with the transport as
+        An `httpx2.Client`, or an `httpx.Client` if that is what the installed `openai` uses, with the transport as
         `replay`, and the transport's `ledger`, `grade` and `reset`.
 
     Raises:
-        FevalError: whatever `Application.open` raises; UsageError where neither library is installed.
+        FevalError: whatever `Application.open` raises; UsageError if neither library is installed.
     """
-    return _with_ledger(_spoken().Client)(ReplayTransport(recording, run=run, **options))
+    return _with_ledger(_http_library().Client)(ReplayTransport(recording, run=run, **options))
 
 
 def replay_async_http_client(
@@ -250,18 +238,18 @@ def replay_async_http_client(
 
     Args:
         recording: what `feval.load` takes: a folder, an open recording, or several; or an `Application`.
-        run: whose draws, cursor and ledger: NAME, NAME@R for replicate R, or NAME@recorded.
-        options: of `Application.open`: seed, order, recycle, strict, few_shot, allow_mismatch, datasets,
-            llms, prices, billing, ledger.
+        run: name of the run: NAME, NAME@R for replicate R, or NAME@recorded.
+        options: of `Application.open`: seed, order, recycle, strict, few_shot, allow_mismatch, datasets, llms, prices,
+            billing, ledger.
 
     Returns:
-        An `httpx2.AsyncClient`, or an `httpx.AsyncClient` where that is what the installed `openai` speaks, with the transport
+        An `httpx2.AsyncClient`, or an `httpx.AsyncClient` if that is what the installed `openai` uses, with the transport
         as `replay`, and the transport's `ledger`, `grade` and `reset`.
 
     Raises:
-        FevalError: whatever `Application.open` raises; UsageError where neither library is installed.
+        FevalError: whatever `Application.open` raises; UsageError if neither library is installed.
     """
-    return _with_ledger(_spoken().AsyncClient)(AsyncReplayTransport(recording, run=run, **options))
+    return _with_ledger(_http_library().AsyncClient)(AsyncReplayTransport(recording, run=run, **options))
 
 
 def _with_ledger(client: type) -> type:
@@ -273,8 +261,8 @@ def _with_ledger(client: type) -> type:
     return type("Replay" + client.__name__, (client,), {"__init__": __init__, "__module__": __name__})
 
 
-def _spoken() -> ModuleType:
-    """The HTTP library of the installed `openai`; without one, the first that is installed."""
+def _http_library() -> ModuleType:
+    """The HTTP library of the installed `openai`; without `openai`, the first that is installed."""
     try:
         openai = import_module("openai")
     except ImportError:

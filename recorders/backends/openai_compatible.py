@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import re
-import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from importlib import import_module
@@ -19,7 +18,6 @@ from feval.errors import OutOfRangeError, UsageError
 from recorders.backends import replies
 from recorders.backends.endpoint import Endpoint
 from recorders.backends.faults import Answer, of_answer, of_error_in_reply
-from recorders.backends.plain_http import PlainHTTP, is_direct
 from recorders.errors import BackendError, Fatal, Refused, Transient
 from recorders.request import Completion, Decoding, Request
 
@@ -220,7 +218,7 @@ class OpenAICompatible:
 
 
 class _Clients:
-    """The official client; where its own transport is used, as many as it takes, for that looks at all of its connections."""
+    """The official client, several times if many requests are in flight: its pool scans all of its connections."""
 
     def __init__(self, endpoint: Endpoint, timeout_s: float) -> None:
         self._openai: Any = _official_client()
@@ -228,8 +226,6 @@ class _Clients:
         # The client stands on httpx, or from its version 3 on, on httpx2.
         bases = (base.__module__.partition(".")[0] for base in self._openai.DefaultAsyncHttpxClient.__mro__)
         self._library = import_module(next(base for base in bases if base.startswith("httpx")))
-        self._is_direct = is_direct(endpoint.url)
-        self._room = sys.maxsize if self._is_direct else _CONNECTIONS_PER_CLIENT
         self._in_flight = {self._made(): 0}
         # Asked for this type, the client hands out replies as they came.
         self.response_type: Any = self._library.Response
@@ -237,7 +233,7 @@ class _Clients:
     @contextmanager
     def one(self) -> Iterator[openai.AsyncOpenAI]:
         """Lend the first client that has room, so that connections are used again."""
-        free = (client for client, count in self._in_flight.items() if count < self._room)
+        free = (client for client, count in self._in_flight.items() if count < _CONNECTIONS_PER_CLIENT)
         client = next(free, None) or self._made()
         self._in_flight[client] = self._in_flight.get(client, 0) + 1
         try:
@@ -252,15 +248,13 @@ class _Clients:
 
     def _made(self) -> openai.AsyncOpenAI:
         timeout = self._openai.Timeout(self._timeout_s, connect=min(self._timeout_s, _CONNECT_TIMEOUT_S))
-        # For http:// alone: a server may redirect to https://, which stays the client's.
-        mounts = {"http://": PlainHTTP(self._library)} if self._is_direct else {}
         client: openai.AsyncOpenAI = self._openai.AsyncOpenAI(
             api_key=self._endpoint.client_key,
             base_url=self._endpoint.url,
             default_headers=self._endpoint.headers,
             max_retries=0,
             timeout=timeout,
-            http_client=self._openai.DefaultAsyncHttpxClient(mounts=mounts, timeout=timeout),
+            http_client=self._openai.DefaultAsyncHttpxClient(timeout=timeout),
         )
         return client
 

@@ -1,4 +1,4 @@
-"""From a proxy's journal to a recording: which requests are which questions, and which LLMs were asked."""
+"""Recordings made of a proxy's journal: which request is which question, and which LLM was asked."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from recorders.work.seal import seal
 
 __all__ = ["check_place", "match", "seal_proxied"]
 
-_Group = list[tuple[Question, Request]]
+_Pairs = list[tuple[Question, Request]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,27 +46,27 @@ def seal_proxied(
     counter: str = "usage",
     equality: str | None = None,
 ) -> Path | None:
-    """Seal what a proxy journalled; the journal stays, to be replayed and gone on with.
+    """Make a recording of a proxy's journal; the journal stays, to be replayed and continued.
 
-    A recording is never changed: where `out` has fewer CoTs than the journal, the new one is `out-2`, `out-3` and so on.
+    A recording is never changed: if `out` has fewer CoTs than the journal, the new one is `out-2`, `out-3` and so on.
 
     Args:
         journal: open.
-        out: the folder to make.
+        out: the folder to create.
         dataset: its id.
         answer_kind: a key of `feval.answers.KINDS`.
-        questions: of the dataset; a request is the question that stands verbatim in its last user message (the longest; if it is
-            there for one question alone). Every other request is a question of its own, without gold.
+        questions: of the dataset. A request asks the question that stands verbatim in its last user message: the longest, unless
+            two have the same text. Every other request is a question of its own, without gold.
         prices: id of the price list, or "none".
         counter: as in `recorders.work.seal.seal`.
-        equality: of answers, see `feval.answers.equality.named_equality`; `None`: that of the answer kind.
+        equality: of answers, see `feval.answers.equality.named_equality`; `None` for the answer kind's own.
 
     Returns:
-        The recording, made now or before; `None` where the journal holds no CoT.
+        The recording, made now or before; `None` if the journal has no CoT.
 
     Raises:
         JournalError: the journal is damaged.
-        StorageError: the disk said no.
+        StorageError: the recording cannot be written.
     """
     if not journal.totals.cots:
         return None
@@ -93,13 +93,13 @@ def seal_proxied(
 
 
 def check_place(out: Path) -> None:
-    """Make sure that what is recorded can be sealed later: where something lies already, it is a recording.
+    """Check that a recording can be made at a path later: nothing is there, or a recording.
 
     Args:
-        out: the folder to make.
+        out: the folder to create.
 
     Raises:
-        StorageError: something else lies there.
+        StorageError: something else is there.
     """
     newest, _ = _numbered(out)
     if newest is None:
@@ -108,24 +108,24 @@ def check_place(out: Path) -> None:
         open_recording(newest)
     except FevalError as error:
         raise StorageError(
-            f"{newest} is there already and holds no recording that can be opened. Name another folder to record into."
+            f"{newest} exists and holds no recording that can be opened. Name another folder to record into."
         ) from error
 
 
 def match(text: str, questions: Sequence[Question]) -> Question | None:
-    """Return the question whose text stands verbatim in a message: the longest, if no other one has the same text.
+    """Return the question whose text stands verbatim in a message: the longest, unless two have the same text.
 
     Args:
         text: the message.
         questions: to choose from.
     """
-    found = [question for question in questions if question.text and question.text in text]
-    longest = max((len(question.text) for question in found), default=0)
-    best = [question for question in found if len(question.text) == longest]
+    contained = [question for question in questions if question.text and question.text in text]
+    longest = max((len(question.text) for question in contained), default=0)
+    best = [question for question in contained if len(question.text) == longest]
     return best[0] if len(best) == 1 else None
 
 
-def _sealed(sealing: _Sealing, out: Path, name: str, group: _Group) -> Path:
+def _sealed(sealing: _Sealing, out: Path, name: str, group: _Pairs) -> Path:
     requests = [request for _, request in group]
     content = requests[0].decoding.content()
     temperature, max_tokens = content.pop("temperature"), content.pop("max_tokens")
@@ -144,8 +144,8 @@ def _sealed(sealing: _Sealing, out: Path, name: str, group: _Group) -> Path:
 
 
 def _requests(journal: Journal, dataset: str) -> list[Request]:
-    """The requests as the journal tells them, in its order."""
-    found = []
+    """The requests of the journal, in its order."""
+    requests = []
     for entry in journal.entries():
         if entry.kind != "request":
             continue
@@ -157,14 +157,14 @@ def _requests(journal: Journal, dataset: str) -> list[Request]:
         except (KeyError, TypeError) as error:
             raise JournalError(f"Line {entry.number} of {journal.path} was not written by a proxy.") from error
         if request.key() != record["request"]:
-            raise JournalError(f"Line {entry.number} of {journal.path} is a request that does not fit its key.")
-        if journal.count(record["request"]):  # a request may stand there whose reply never came to the disk
-            found.append(request)
-    return found
+            raise JournalError(f"Line {entry.number} of {journal.path} is a request that does not match its key.")
+        if journal.count(record["request"]):  # else its reply was never written
+            requests.append(request)
+    return requests
 
 
-def _groups(requests: Sequence[Request], dataset: str, questions: Sequence[Question]) -> dict[str, _Group]:
-    """The requests of each LLM (model and decoding), each with its question; of two for one question, the first has it."""
+def _groups(requests: Sequence[Request], dataset: str, questions: Sequence[Question]) -> dict[str, _Pairs]:
+    """The requests of each LLM (model and decoding) with their questions; of two for one question, the first one keeps it."""
     groups: defaultdict[str, dict[str, tuple[Question, Request]]] = defaultdict(dict)
     for request in requests:
         llm = json.dumps([request.model, request.decoding.content()], sort_keys=True)
@@ -177,7 +177,7 @@ def _groups(requests: Sequence[Request], dataset: str, questions: Sequence[Quest
 
 
 def _names(llms: Sequence[str]) -> dict[str, str]:
-    """Each LLM's name: the model, with 8 hex digits of its decoding where a model was asked in several ways."""
+    """Each LLM's name: the model, with 8 hex digits of a hash of its decoding if there are several."""
     models = {llm: str(json.loads(llm)[0]) for llm in llms}
     several = {model for model in models.values() if list(models.values()).count(model) > 1}
     digits = {llm: sha256(llm.encode()).hexdigest()[:8] for llm in llms}
@@ -185,7 +185,7 @@ def _names(llms: Sequence[str]) -> dict[str, str]:
 
 
 def _numbered(out: Path) -> tuple[Path | None, Path]:
-    """The newest recording of those numbered, and the first name that is free."""
+    """The newest of the numbered recordings, and the first free name."""
     newest, free, number = None, out, 1
     while free.exists() and (not free.is_dir() or any(free.iterdir())):
         newest, number = free, number + 1

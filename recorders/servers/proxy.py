@@ -1,9 +1,9 @@
 """Record by running: an OpenAI-compatible proxy that journals every reply, and gives it again the next time.
 
-A chat completion is answered from the journal as long as that holds samples of the same request (model, messages, decoding, and
-the seed if one was sent) that this run has not given yet; else it is forwarded with the client's own key. Every choice is on the
-disk before the client has it. What the journal cannot hold (images, tool results, requests that no server would take) and every
-other path is passed on unrecorded.
+A chat completion is answered from the journal as long as that has samples of the same request (model, messages, decoding, and the
+seed if one was sent) that this run has not given yet; else it is forwarded with the client's own key. Every choice is on disk
+before the client gets it. What the journal cannot hold (images, tool results, invalid requests), and every other path, is passed
+on unrecorded.
 
 Keys come with the client's requests or from an environment variable. They are sent on and never written: a reply that repeats a
 key is masked, and a request whose body holds one is not recorded.
@@ -11,7 +11,6 @@ key is masked, and a request whose body holds one is not recorded.
 
 from __future__ import annotations
 
-import http.client
 import json
 import re
 import secrets
@@ -20,52 +19,60 @@ import threading
 import time
 import zlib
 from collections import defaultdict, deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from hashlib import sha256
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
+import httpx2
 import orjson
+from starlette.concurrency import run_in_threadpool
+from starlette.requests import Request as HTTPRequest
+from starlette.responses import Response, StreamingResponse
+from starlette.routing import Route
 
 from feval.errors import FevalError
+from feval.serving.server import Server
+from feval.serving.web import METHODS, Limits, guarded, response
+from feval.serving.wire.errors import MissError, ServingError
+from feval.serving.wire.replies import completion_reply
 from recorders.backends import replies
 from recorders.backends.endpoint import Endpoint, Redaction
 from recorders.errors import BackendError
 from recorders.journal.journal import Journal, utc_now
 from recorders.request import Completion, Decoding, Message, Request
-from recorders.servers.service import Answer, Call, ProblemError, chat_answer
 
-__all__ = ["Proxy", "messages_id"]
+__all__ = ["Proxy", "messages_id", "proxy_server"]
 
 _TIMEOUT_S = 600.0
-_MOST_BYTES = 256 << 20
-_PIECE = 64 << 10
+_LIMITS = Limits(body_bytes=64 << 20, body_s=_TIMEOUT_S)
+_MAX_BYTES = 256 << 20
 _SURROGATES = re.compile("[\ud800-\udfff]")
-_MOST_SEARCHED = 1 << 20
+_MAX_SEARCHED = 1 << 20
 _REDIRECTS = {301, 302, 303, 307, 308}
 _PACKED = {"gzip", "x-gzip", "deflate"}
 _SCHEME = re.compile(r"^(bearer|basic)\s+", re.IGNORECASE)
-_MOST_SAMPLES = 1 << 20
-# Of this connection only (RFC 9110, section 7.6.1), or made anew.
+_MAX_SAMPLES = 1 << 20
+# Headers of this connection only (RFC 9110, section 7.6.1), or made anew.
 _HOP = {
     "connection", "keep-alive", "proxy-authenticate", "proxy-authorization", "te", "trailer", "transfer-encoding", "upgrade",
     "host", "content-length", "accept-encoding", "expect", "origin",
 }  # fmt: skip
-_OF_REPLY = _HOP | {"server", "date", "set-cookie"}
+_HOP_OF_REPLY = _HOP | {"server", "date", "set-cookie"}
 _KEY_NAME = re.compile(r"authorization$|(^|-)(key|token|secret)$|^cookie$")
-# What does not shape a reply, and what a `Request` holds elsewhere.
+# Fields that do not shape a reply, or that a `Request` holds elsewhere.
 _APART = {
     "model", "messages", "n", "seed", "stream", "stream_options", "user", "metadata", "store", "safety_identifier",
     "temperature", "top_p", "max_tokens", "max_completion_tokens", "stop", "logprobs", "top_logprobs",
 }  # fmt: skip
 
-
-_Held = int | Mapping[str, Any]  # a CoT of the journal: where its line begins, or what stands there
+_Sample = int | Mapping[str, Any]  # a CoT of the journal: the offset of its line, or its record
 
 
 @dataclass(frozen=True, slots=True)
-class _Asked:
+class _ChatRequest:
     """A chat completion that can be recorded."""
 
     fields: Mapping[str, Any]
@@ -76,12 +83,12 @@ class _Asked:
 
 
 class Proxy:
-    """The application for `recorders.servers.service.Service`.
+    """Forwards requests to a server, and records its chat completions.
 
     Args:
-        upstream: the server; its key, where it has one, takes the place of the client's.
-        journal: open; samples that it holds already are given again, each once.
-        dataset: id of the dataset that is being recorded.
+        upstream: the server; its key, if any, replaces the client's.
+        journal: open; each sample in it is given again once.
+        dataset: id of the dataset that is recorded.
 
     Attributes:
         recorded: how many CoTs were recorded.
@@ -93,30 +100,47 @@ class Proxy:
         self._upstream, self._journal, self._dataset = upstream, journal, dataset
         self._lock = threading.Lock()
         self._next: dict[str, int] = {}
-        self._unused: defaultdict[tuple[str, int | None], deque[_Held]] = defaultdict(deque)
+        self._unused: defaultdict[tuple[str, int | None], deque[_Sample]] = defaultdict(deque)
         self._failure: str | None = None
+        self._client: httpx2.AsyncClient
         self.recorded = self.replayed = self.unrecorded = 0
         for entry in journal.entries():
             if entry.kind == "cot" and "choice" in entry.record:
                 self._unused[entry.record["key"], entry.record.get("seed")].append(entry.offset)
 
-    def __call__(self, call: Call) -> Answer:
-        """Answer a request."""
-        path, _, query = call.path.partition("?")
-        if (path != "/v1" and not path.startswith("/v1/")) or ".." in unquote(path).split("/"):
-            raise ProblemError(404, "Only paths under /v1 are passed on; give clients a base URL that ends with /v1.")
-        if call.method == "POST" and path.rstrip("/") == "/v1/chat/completions" and not query:
-            asked = self._recordable(call)
-            if asked is not None:
-                return self._chat(call, asked)
-            with self._lock:
-                self.unrecorded += 1
-        return self._passed_on(call)
+    @asynccontextmanager
+    async def lifespan(self, _: object) -> AsyncIterator[None]:
+        """Hold the connections to the server open while requests are answered."""
+        async with httpx2.AsyncClient(
+            timeout=_TIMEOUT_S,
+            limits=httpx2.Limits(max_connections=None),
+            verify=ssl.create_default_context(),
+            trust_env=False,  # a .netrc would replace the client's key
+        ) as self._client:
+            yield
 
-    def _recordable(self, call: Call) -> _Asked | None:
-        """Return a chat completion as the journal can hold it; `None` where it cannot."""
+    async def answer(self, call: HTTPRequest) -> Response:
+        """Answer a request."""
+        path, query = call.scope["path"], call.scope["query_string"]
+        if (path != "/v1" and not path.startswith("/v1/")) or ".." in unquote(path).split("/"):
+            raise MissError(
+                "Only paths under /v1 are passed on; give clients a base URL that ends with /v1.", code="unknown_url"
+            )
+        body = await call.body()
+        if call.method == "POST" and path.rstrip("/") == "/v1/chat/completions" and not query:
+            chat = self._recordable(call, body)
+            if chat is not None:
+                return await self._chat(call, chat)
+            self.unrecorded += 1
+        return await self._passed_on(call, body)
+
+    def close(self) -> None:
+        """Do nothing: the journal is the caller's."""
+
+    def _recordable(self, call: HTTPRequest, body: bytes) -> _ChatRequest | None:
+        """Return a chat completion as the journal can hold it; `None` if it cannot."""
         try:
-            fields = orjson.loads(call.body)
+            fields = orjson.loads(body)
         except orjson.JSONDecodeError:
             return None
         text = orjson.dumps(fields).decode()  # not as it was sent: JSON may hide a key behind escapes
@@ -130,191 +154,190 @@ class Proxy:
         if type(number) is not int or not 1 <= number <= 1024 or not (seed is None or _is_int64(seed)):
             return None
         request = Request(self._dataset, f"{self._dataset}/{messages_id(messages)}", messages, model, decoding)
-        return _Asked(fields, request, request.key(), number, seed)
+        return _ChatRequest(fields, request, request.key(), number, seed)
 
-    def _chat(self, call: Call, asked: _Asked) -> Answer:
-        held = self._taken(asked)
-        if len(held) < asked.number:
-            made = self._recorded(call, asked, asked.number - len(held))
-            if isinstance(made, Answer):
-                self._give_back(asked, held)
-                return made
-        else:
-            made = []
-        records = [*self._read(held), *made]
-        reply = _reply(records, asked.request.model)
-        with self._lock:
-            self.replayed += len(held)
-        return chat_answer(
-            reply,
-            stream=bool(asked.fields.get("stream")),
-            usage=_wants_usage(asked.fields),
-            headers={"X-Feval-Replayed": str(len(held)), "X-Feval-Recorded": str(len(made))},
-            undelivered=lambda: self._give_back(asked, records),
-        )
+    async def _chat(self, call: HTTPRequest, chat: _ChatRequest) -> Response:
+        samples = self._take(chat)
+        new: list[dict[str, Any]] = []
+        if len(samples) < chat.number:
+            try:
+                result = await self._recorded(call, chat, chat.number - len(samples))
+            except BaseException:
+                self._give_back(chat, samples)
+                raise
+            if isinstance(result, Response):
+                self._give_back(chat, samples)
+                return result
+            new = result
+        records = [*await run_in_threadpool(self._read, samples), *new]
+        if await call.is_disconnected():
+            self._give_back(chat, records)
+            return Response()
+        self.replayed += len(samples)
+        headers = {"X-Feval-Replayed": str(len(samples)), "X-Feval-Recorded": str(len(new))}
+        stream, usage = bool(chat.fields.get("stream")), _wants_usage(chat.fields)
+        completion = _completion(records, chat.request.model)
+        return response(completion_reply(completion, stream=stream, usage=usage, headers=headers), call)
 
-    def _read(self, held: Sequence[_Held]) -> list[Mapping[str, Any]]:
-        offsets = [one for one in held if isinstance(one, int)]
-        read = iter(self._journal.read_many(offsets) if offsets else ())
-        return [next(read) if isinstance(one, int) else one for one in held]
+    def _read(self, samples: Sequence[_Sample]) -> list[Mapping[str, Any]]:
+        offsets = [sample for sample in samples if isinstance(sample, int)]
+        records = iter(self._journal.read_many(offsets) if offsets else ())
+        return [next(records) if isinstance(sample, int) else sample for sample in samples]
 
-    def _taken(self, asked: _Asked) -> list[_Held]:
+    def _take(self, chat: _ChatRequest) -> list[_Sample]:
         """Take samples of the journal that were not given yet."""
-        with self._lock:
-            unused = self._unused[asked.key, asked.seed]
-            if asked.seed is not None and len(unused) < asked.number:
-                return []  # the rest, asked for with the same seed, would be the same samples
-            return [unused.popleft() for _ in range(min(asked.number, len(unused)))]
+        unused = self._unused[chat.key, chat.seed]
+        if chat.seed is not None and len(unused) < chat.number:
+            return []  # the rest, asked for with the same seed, would be the same samples
+        return [unused.popleft() for _ in range(min(chat.number, len(unused)))]
 
-    def _give_back(self, asked: _Asked, held: Sequence[_Held]) -> None:
-        """Keep for the next request what no client got: one that timed out asks again, and is not to pay again."""
-        with self._lock:
-            self._unused[asked.key, asked.seed].extendleft(reversed(held))
+    def _give_back(self, chat: _ChatRequest, samples: Sequence[_Sample]) -> None:
+        """Keep what no client got for the next request: a client that timed out asks again, and must not pay again."""
+        self._unused[chat.key, chat.seed].extendleft(reversed(samples))
 
-    def _recorded(self, call: Call, asked: _Asked, number: int) -> list[dict[str, Any]] | Answer:
-        """Forward, and write what comes; the choices, or what came instead."""
+    async def _recorded(self, call: HTTPRequest, chat: _ChatRequest, number: int) -> list[dict[str, Any]] | Response:
+        """Forward a request and write the reply; return the records of its choices, or what came instead of choices."""
         if self._failure is not None:  # what cannot be written is not paid for
-            raise ProblemError(507, f"Nothing more is forwarded: {self._failure}", code="journal")
-        fields = {name: value for name, value in asked.fields.items() if name not in {"stream", "stream_options", "n"}}
-        body = orjson.dumps(fields | ({"n": number} if number > 1 or "n" in asked.fields else {}))
-        status, headers, content = self._forwarded(call, body)
+            raise ServingError(f"Nothing more is forwarded: {self._failure}", status=507, code="journal")
+        fields = {name: value for name, value in chat.fields.items() if name not in {"stream", "stream_options", "n"}}
+        body = orjson.dumps(fields | ({"n": number} if number > 1 or "n" in chat.fields else {}))
+        status, headers, content = await self._forwarded(call, body)
         redaction = self._redaction(call)
         if status != 200:
-            return self._unwritten(status, content, headers)
+            return self._masked(status, content, headers)
         try:
             reply = replies.parse(content)
-            completions = replies.read(reply, number, asked.request.decoding.logprobs, redaction.reply).completions
+            completions = replies.read(reply, number, chat.request.decoding.logprobs, redaction.reply).completions
             choices = orjson.loads(redaction.reply(_storable(replies.choices_of(reply))))[:number]
-        except (BackendError, TypeError, ValueError):  # no chat completion: the client may make more of it
-            with self._lock:
-                self.unrecorded += 1
-            return self._unwritten(status, content, headers)
-        return self._written(asked, completions, choices)
-
-    def _unwritten(self, status: int, content: bytes, headers: Mapping[str, str]) -> Answer:
-        """What is passed on as it came, but for the proxy's own key: clients need not know it."""
-        redaction = self._upstream.redaction
-        if redaction:
-            mask = redaction.masked if len(content) <= _MOST_SEARCHED else redaction.reply
-            content = mask(content.decode(errors="surrogateescape")).encode(errors="surrogateescape")
-            headers = {name: redaction.masked(value) for name, value in headers.items()}
-        return Answer(status, content, headers)
-
-    def _written(
-        self, asked: _Asked, completions: Sequence[Completion], choices: Sequence[Mapping[str, Any]]
-    ) -> list[dict[str, Any]]:
-        """Write one reply and sync it; as `Journal.read_many` would give it."""
+        except (BackendError, TypeError, ValueError):  # not a chat completion: the client may understand it
+            self.unrecorded += 1
+            return self._masked(status, content, headers)
         try:
-            self._commit(asked, completions, choices)
+            await run_in_threadpool(self._commit, chat, completions, choices)
         except FevalError as error:
             self._failure = str(error)
             raise
-        with self._lock:
-            self.recorded += len(completions)
-        return [_as_read(completion, choice) for completion, choice in zip(completions, choices, strict=True)]
+        self.recorded += len(completions)
+        return [_record(completion, choice) for completion, choice in zip(completions, choices, strict=True)]
 
-    def _commit(self, asked: _Asked, completions: Sequence[Completion], choices: Sequence[Mapping[str, Any]]) -> None:
+    def _masked(self, status: int, content: bytes, headers: Mapping[str, str]) -> Response:
+        """Pass a reply on as it came, without the proxy's own key: clients need not know it."""
+        redaction = self._upstream.redaction
+        if redaction:
+            mask = redaction.masked if len(content) <= _MAX_SEARCHED else redaction.reply
+            content = mask(content.decode(errors="surrogateescape")).encode(errors="surrogateescape")
+            headers = {name: redaction.masked(value) for name, value in headers.items()}
+        return Response(content, status, headers)
+
+    def _commit(
+        self, chat: _ChatRequest, completions: Sequence[Completion], choices: Sequence[Mapping[str, Any]]
+    ) -> None:
+        """Write one reply and sync it to the disk."""
         with self._lock:
-            first = self._next.get(asked.key, self._journal.next_sample(asked.key))
-            self._next[asked.key] = first + len(completions)
-            if first + len(completions) > _MOST_SAMPLES:
-                raise ProblemError(
-                    507, "The journal holds a million samples of this request; record into another folder."
+            first = self._next.get(chat.key, self._journal.next_sample(chat.key))
+            self._next[chat.key] = first + len(completions)
+            if first + len(completions) > _MAX_SAMPLES:
+                raise ServingError(
+                    "The journal holds a million samples of this request; record into another folder.", status=507
                 )
             self._journal.add(
-                asked.request,
-                asked.key,
+                chat.request,
+                chat.key,
                 range(first, first + len(completions)),
                 completions,
                 recorded_at=utc_now(),
-                seeds=[asked.seed] * len(completions),
+                seeds=[chat.seed] * len(completions),
                 choices=choices,
             )
         self._journal.commit()
 
-    def _redaction(self, call: Call) -> Redaction:
+    def _redaction(self, call: HTTPRequest) -> Redaction:
         headers = [value for name, value in call.headers.items() if _KEY_NAME.search(name)]
         upstream = self._upstream.headers.get("Authorization", self._upstream.client_key)
         keys = [_SCHEME.sub("", value).strip() for value in (*headers, upstream)]
         return Redaction(*keys, *(orjson.dumps(key).decode()[1:-1] for key in keys))
 
-    def _forwarded(self, call: Call, body: bytes) -> tuple[int, dict[str, str], bytes]:
-        """Send a request upstream; status, headers and the whole body of what came."""
-        connection, response = self._sent(call, body)
+    async def _forwarded(self, call: HTTPRequest, body: bytes) -> tuple[int, dict[str, str], bytes]:
+        """Send a request to the server; return status, headers and the whole body of the reply."""
+        reply = await self._sent(call, body)
+        content = bytearray()
         try:
-            content = response.read(_MOST_BYTES + 1)
-        except (OSError, http.client.HTTPException) as error:
+            async for piece in reply.aiter_raw():
+                content += piece
+                if len(content) > _MAX_BYTES:
+                    raise self._upstream_error(f"{self._upstream.host} sent more than {_MAX_BYTES:,} bytes.")
+        except httpx2.HTTPError as error:
             raise self._broken(error) from None
         finally:
-            connection.close()
-        if len(content) > _MOST_BYTES:
-            raise ProblemError(502, f"The reply of {self._upstream.host} is larger than {_MOST_BYTES:,} bytes.")
-        return response.status, *self._unpacked(_kept(response), content)
+            await reply.aclose()
+        return reply.status_code, *self._unpacked(_headers_of(reply), bytes(content))
 
     def _unpacked(self, headers: dict[str, str], content: bytes) -> tuple[dict[str, str], bytes]:
-        """Undo a compression that nobody asked for; some gateways compress whatever they send."""
+        """Undo a compression that was not asked for; some gateways compress whatever they send."""
         packed = {name for name, value in headers.items() if name.lower() == "content-encoding" and value in _PACKED}
         if not packed:
             return headers, content
         unpacking = zlib.decompressobj(zlib.MAX_WBITS | 32)  # gzip or zlib, by its header
         try:
-            whole = unpacking.decompress(content, _MOST_BYTES)
+            whole = unpacking.decompress(content, _MAX_BYTES)
         except zlib.error:
-            return headers, content  # the client may make more of it
+            return headers, content  # the client may understand it
         if unpacking.unconsumed_tail:
-            raise ProblemError(502, f"The reply of {self._upstream.host} unpacks to more than {_MOST_BYTES:,} bytes.")
+            raise self._upstream_error(f"{self._upstream.host} sent more than {_MAX_BYTES:,} bytes, unpacked.")
         return {name: value for name, value in headers.items() if name not in packed}, whole
 
-    def _passed_on(self, call: Call) -> Answer:
+    async def _passed_on(self, call: HTTPRequest, body: bytes) -> Response:
         """Pass a request on as it is, and what comes back piece by piece."""
-        if self._upstream.redaction and b'"stream":' not in call.body:  # only a whole reply can be searched for the key
-            status, headers, content = self._forwarded(call, call.body)
-            return self._unwritten(status, content, headers)
-        connection, response = self._sent(call, call.body)
-        return Answer(response.status, _pieces(response), _kept(response), connection.close)
+        if self._upstream.redaction and b'"stream":' not in body:  # only a whole reply can be searched for the key
+            status, headers, content = await self._forwarded(call, body)
+            return self._masked(status, content, headers)
+        reply = await self._sent(call, body)
+        return StreamingResponse(_pieces(reply), reply.status_code, _headers_of(reply))
 
-    def _sent(self, call: Call, body: bytes) -> tuple[http.client.HTTPConnection, http.client.HTTPResponse]:
-        parts = urlsplit(self._upstream.url)
+    async def _sent(self, call: HTTPRequest, body: bytes) -> httpx2.Response:
         headers = {name: value for name, value in call.headers.items() if name not in _HOP}
-        headers |= {"accept-encoding": "identity", "content-length": str(len(body))}
+        headers["accept-encoding"] = "identity"
         if self._upstream.headers:
             headers["authorization"] = self._upstream.headers["Authorization"]
         elif self._upstream.has_key:
             headers["authorization"] = f"Bearer {self._upstream.client_key}"
-        connection = (
-            http.client.HTTPSConnection(parts.netloc, timeout=_TIMEOUT_S, context=ssl.create_default_context())
-            if parts.scheme == "https"
-            else http.client.HTTPConnection(parts.netloc, timeout=_TIMEOUT_S)
-        )
+        target = call.scope["raw_path"].decode("latin-1").removeprefix("/v1")
+        if query := call.scope["query_string"].decode("latin-1"):
+            target += f"?{query}"
         try:
-            connection.request(call.method, parts.path + call.path.removeprefix("/v1"), body, headers)
-            response = connection.getresponse()
-        except (OSError, http.client.HTTPException, ValueError) as error:
-            connection.close()
+            fields = [(name.encode("latin-1"), value.encode("latin-1")) for name, value in headers.items()]
+            request = httpx2.Request(call.method, self._upstream.url + target, headers=fields, content=body)
+            reply = await self._client.send(request, stream=True)
+        except (httpx2.HTTPError, httpx2.InvalidURL, ValueError) as error:
             raise self._broken(error) from None  # its text may quote a header
-        if response.status in _REDIRECTS and call.method == "POST":
-            connection.close()
-            raise self._moved(response.getheader("Location"))
-        return connection, response
+        if reply.status_code in _REDIRECTS and call.method == "POST":
+            await reply.aclose()
+            raise self._moved(reply.headers.get("location"))
+        return reply
 
-    def _moved(self, location: str | None) -> ProblemError:
-        """A client would follow a redirection past the proxy, and be recorded no more."""
-        there = _origin_and_path(location)
-        return ProblemError(
-            502,
-            f"{self._upstream.host} sends requests on to {there or 'another address'}. Start the proxy with the --upstream that "
-            "answers by itself.",
-            code="upstream",
+    def _moved(self, location: str | None) -> ServingError:
+        """A client would follow a redirection past the proxy, and no longer be recorded."""
+        target = _origin_and_path(location) or "another address"
+        return self._upstream_error(
+            f"{self._upstream.host} redirects requests to {target}. Start the proxy with the --upstream that answers itself."
         )
 
-    def _broken(self, error: Exception) -> ProblemError:
-        why = error.strerror if isinstance(error, OSError) else None  # the system's words, never a header's
-        return ProblemError(
-            502,
-            f"{self._upstream.host} did not answer ({why or type(error).__name__}). What the journal holds is still given; see "
-            "that the server runs, and that --upstream names it.",
-            code="upstream",
+    def _broken(self, error: Exception) -> ServingError:
+        return self._upstream_error(
+            f"{self._upstream.host} did not answer ({_reason(error)}). What the journal holds is still given; check that the "
+            "server runs, and that --upstream names it."
         )
+
+    @staticmethod
+    def _upstream_error(message: str) -> ServingError:
+        return ServingError(message, status=502, code="upstream")
+
+
+def proxy_server(proxy: Proxy, *, host: str = "127.0.0.1", port: int = 0) -> Server[Proxy]:
+    """Return a server that answers through a proxy; see `Server`."""
+    routes = [Route("/{path:path}", proxy.answer, methods=METHODS)]
+    app = guarded(routes, host=host, limits=_LIMITS, lifespan=proxy.lifespan)
+    return Server(proxy, app, host=host, port=port)
 
 
 def messages_id(messages: Sequence[Message]) -> str:
@@ -323,18 +346,18 @@ def messages_id(messages: Sequence[Message]) -> str:
 
 
 def _messages(value: object) -> tuple[Message, ...] | None:
-    """The messages, if they are text alone."""
+    """The messages, if they are text only."""
     if not isinstance(value, list) or not value:
         return None
-    found = []
+    texts = []
     for message in value:
         if not isinstance(message, dict) or not isinstance(message.get("role"), str):
             return None
         content = _text(message.get("content"))
         if content is None or any(message[name] is not None for name in message.keys() - {"role", "content"}):
             return None
-        found.append(Message(message["role"], content))
-    return tuple(found) if any(message.role == "user" for message in found) else None
+        texts.append(Message(message["role"], content))
+    return tuple(texts) if any(message.role == "user" for message in texts) else None
 
 
 def _text(content: object) -> str | None:
@@ -347,7 +370,7 @@ def _text(content: object) -> str | None:
 
 
 def _decoding(fields: Mapping[str, Any]) -> Decoding | None:
-    """Everything that shapes a reply; `None` where a value is none that a server would take."""
+    """Everything that shapes a reply; `None` if no server would accept a value."""
     stop, limits = fields.get("stop"), [fields.get(name) for name in ("max_completion_tokens", "max_tokens")]
     limit = limits[0] if limits[0] is not None else limits[1]
     stops = [stop] if isinstance(stop, str) else [] if stop is None else stop
@@ -360,7 +383,7 @@ def _decoding(fields: Mapping[str, Any]) -> Decoding | None:
     if any(value is not None and not _is_int64(value) for value in (*limits, top)):
         return None
     if None not in limits and limits[0] != limits[1]:
-        return None  # which of them holds is the server's affair
+        return None  # which one applies is up to the server
     extra = {name: value for name, value in fields.items() if name not in _APART and value is not None}
     return Decoding(
         numbers[0], numbers[1], limit, tuple(stops), None, (top or 0) if fields.get("logprobs") else None, extra
@@ -376,14 +399,14 @@ def _wants_usage(fields: Mapping[str, Any]) -> bool:
     return isinstance(options, dict) and bool(options.get("include_usage"))
 
 
-def _as_read(completion: Completion, choice: Mapping[str, Any]) -> dict[str, Any]:
+def _record(completion: Completion, choice: Mapping[str, Any]) -> dict[str, Any]:
     names = ("output_tokens", "reasoning_tokens", "prompt_tokens", "cached_tokens", "response_id", "served_model")
     record = {name: getattr(completion, name) for name in (*names, "system_fingerprint")}
     return record | {"choice": choice}
 
 
-def _reply(records: Sequence[Mapping[str, Any]], model: str) -> dict[str, Any]:
-    """Put recorded choices together as one chat completion."""
+def _completion(records: Sequence[Mapping[str, Any]], model: str) -> dict[str, Any]:
+    """Make one chat completion of recorded choices."""
     first = records[0]
     output = sum(record.get("output_tokens") or 0 for record in records)
     thoughts = [record.get("reasoning_tokens") for record in records]
@@ -412,7 +435,7 @@ def _reply(records: Sequence[Mapping[str, Any]], model: str) -> dict[str, Any]:
 
 
 def _storable(choices: Sequence[Mapping[str, Any]]) -> str:
-    """Choices as JSON that a file can hold; halves of surrogate pairs become U+FFFD."""
+    """Choices as JSON that a file can hold; lone surrogates become U+FFFD."""
     try:
         return orjson.dumps(choices).decode()
     except TypeError:
@@ -420,7 +443,7 @@ def _storable(choices: Sequence[Mapping[str, Any]]) -> str:
 
 
 def _origin_and_path(url: str | None) -> str | None:
-    """A URL without what may be a secret in it."""
+    """A URL without its parts that may be secret."""
     try:
         parts = urlsplit(url or "")
         there = f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}" if parts.netloc else parts.path
@@ -429,13 +452,23 @@ def _origin_and_path(url: str | None) -> str | None:
     return "".join(character if character.isprintable() else "\ufffd" for character in there[:200]) or None
 
 
-def _kept(response: http.client.HTTPResponse) -> dict[str, str]:
-    return {name: value for name, value in response.getheaders() if name.lower() not in _OF_REPLY}
+def _headers_of(reply: httpx2.Response) -> dict[str, str]:
+    return {name: value for name, value in reply.headers.items() if name not in _HOP_OF_REPLY}
 
 
-def _pieces(response: http.client.HTTPResponse) -> Iterator[bytes]:
+async def _pieces(reply: httpx2.Response) -> AsyncIterator[bytes]:
     try:
-        while piece := response.read1(_PIECE):
+        async for piece in reply.aiter_raw():
             yield piece
-    except http.client.HTTPException:
-        raise ConnectionResetError from None
+    finally:
+        await reply.aclose()
+
+
+def _reason(error: BaseException | None) -> str:
+    """The system's words if there are any, else the class of the error; never its text, which may quote a header."""
+    name = type(error).__name__
+    while error is not None:
+        if isinstance(error, OSError) and error.strerror:
+            return error.strerror
+        error = error.__cause__ or error.__context__
+    return name

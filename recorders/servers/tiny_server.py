@@ -1,11 +1,11 @@
-"""The tiny models behind a real HTTP endpoint that speaks OpenAI's chat completions: to try a client, and for tests.
+"""The tiny models behind an HTTP endpoint that speaks OpenAI's chat completions: to try a client, and for tests.
 
-    with Service(TinyServer()) as service:
-        client = openai.OpenAI(base_url=service.url, api_key="none")
+    with tiny_server() as server:
+        client = openai.OpenAI(base_url=server.url, api_key="none")
 
-Samples are the models' own: with a seed, choice i of a reply is the model's sample number `seed + i`, the same as the backend
-`tiny` draws; without one, the numbers are fresh. A model reads the last user message alone. Fields that mean nothing here are
-ignored, as other servers do; values that cannot work are errors in OpenAI's shape.
+With a seed, choice i of a reply is the model's sample number `seed + i`, the same as the backend `tiny` draws; without one, the
+samples are fresh. A model reads only the last user message. Unknown fields are ignored, as other servers do; wrong values are
+errors in OpenAI's shape.
 """
 
 from __future__ import annotations
@@ -15,32 +15,39 @@ import math
 import secrets
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import orjson
+from starlette.concurrency import run_in_threadpool
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import BaseRoute, Route
 
 from feval.errors import OutOfRangeError
-from recorders.servers.service import Answer, Call, ProblemError, chat_answer, json_answer
+from feval.serving.server import Server
+from feval.serving.web import guarded, response
+from feval.serving.wire.errors import RequestError
+from feval.serving.wire.replies import completion_reply, json_reply
 from recorders.tiny.model import load_model, weights_file
 from recorders.tiny.sampling import Completion, Decoding, sample, stopped
 from recorders.tiny.shapes import FAMILY
 from recorders.tiny.tokenizer import END, tokenizer
 
-__all__ = ["TinyServer"]
+__all__ = ["TinyModels", "tiny_server"]
 
-_MOST_CHOICES = 128
-_MOST_STOPS = 16
-_LONGEST_SHOWN = 80
-_SEEDS = 2**63 - _MOST_CHOICES
+_MAX_CHOICES = 128
+_MAX_STOPS = 16
+_MAX_SHOWN = 80
+_SEEDS = 2**63 - _MAX_CHOICES
 _FINGERPRINT = "feval-tiny-1"
 _CREATED = 1_761_955_200  # November 2025; the field must be there, and says little
 
 
 @dataclass(frozen=True, slots=True)
-class _Asked:
-    """A request's fields, checked."""
+class _Request:
+    """The checked fields of a request."""
 
     model: str
     question: str
@@ -53,56 +60,93 @@ class _Asked:
     stream_usage: bool
 
 
-class TinyServer:
-    """The application for `recorders.servers.service.Service`.
+class TinyModels:
+    """Answers requests with the tiny models.
 
     Args:
-        models: names that are served; by default those of the family that are installed.
+        names: of the models that are served; `None` for all that are installed.
+
+    Attributes:
+        names: as given.
+        routes: for Starlette.
 
     Raises:
         UnknownNameError: no such model.
     """
 
-    def __init__(self, models: Iterable[str] | None = None) -> None:
-        self.models = tuple(filter(_is_installed, FAMILY) if models is None else models)
-        for name in self.models:
+    def __init__(self, names: Iterable[str] | None = None) -> None:
+        self.names = tuple(filter(_is_installed, FAMILY) if names is None else names)
+        for name in self.names:
             load_model(name)
-        self._drawing = threading.Lock()  # one at a time: most of the time Python's lock is held anyway
+        self._drawing = threading.Lock()  # one request at a time: most of the time Python's lock is held anyway
+        self.routes: list[BaseRoute] = [
+            Route("/v1/models", self.list_models),
+            Route("/v1/models/{name:path}", self._model),
+            Route("/v1/chat/completions", self.chat, methods=["POST"]),
+        ]
 
-    def __call__(self, call: Call) -> Answer:
-        """Answer a request."""
-        path = call.path.partition("?")[0].rstrip("/")
-        reading = call.method in {"GET", "HEAD"}
-        if path == "/v1/models" and reading:
-            return json_answer({"object": "list", "data": [_card(name) for name in self.models]})
-        if path.startswith("/v1/models/") and reading:
-            return json_answer(_card(self._known(path.removeprefix("/v1/models/").replace("%2F", "/"))))
-        if path == "/v1/models" or path.startswith("/v1/models/"):
-            raise ProblemError(405, f"{path[:80]} takes GET.")
-        if path != "/v1/chat/completions":
-            raise ProblemError(404, "There is nothing at this path; POST /v1/chat/completions or GET /v1/models.")
-        if call.method != "POST":
-            raise ProblemError(405, f"{path} takes POST.")
-        asked = _read(call.body, self._known)
-        return chat_answer(self._reply(asked), stream=asked.stream, usage=asked.stream_usage)
+    async def chat(self, request: Request) -> Response:
+        """Answer a chat completion."""
+        asked = self._read(await request.body())
+        completion = await run_in_threadpool(self._completion, asked)
+        return response(completion_reply(completion, stream=asked.stream, usage=asked.stream_usage), request)
+
+    async def list_models(self, request: Request) -> Response:
+        """List the models."""
+        return response(json_reply({"object": "list", "data": [_card(name) for name in self.names]}), request)
+
+    def close(self) -> None:
+        """Do nothing: the models stay loaded."""
+
+    async def _model(self, request: Request) -> Response:
+        return response(json_reply(_card(self._known(request.path_params["name"]))), request)
 
     def _known(self, name: str) -> str:
-        if name not in self.models:
-            raise ProblemError(
-                404,
-                f"The model {name[:80]!r} does not exist here; there are {', '.join(self.models)}.",
+        if name not in self.names:
+            raise RequestError(
+                f"The model {name[:80]!r} does not exist here; there are {', '.join(self.names)}.",
+                status=404,
                 parameter="model",
                 code="model_not_found",
             )
         return name
 
-    def _reply(self, asked: _Asked) -> dict[str, Any]:
+    def _read(self, body: bytes) -> _Request:
+        """Check the fields of a request.
+
+        Raises:
+            RequestError: a field is wrong.
+        """
+        try:
+            fields = orjson.loads(body)
+        except orjson.JSONDecodeError as error:
+            raise RequestError(f"The body is not JSON in UTF-8 ({error}).") from error
+        if not isinstance(fields, dict):
+            raise RequestError("The body is JSON, but not an object.")
+        model = fields.get("model")
+        if not isinstance(model, str):
+            raise _wrong("model", "the name of a model, as a string", model)
+        name = self._known(model)
+        seed = _integer(fields, "seed", 0, _SEEDS)
+        return _Request(
+            name,
+            _question(fields.get("messages")),
+            _integer(fields, "n", 1, _MAX_CHOICES) or 1,
+            secrets.randbelow(_SEEDS) if seed is None else seed,
+            _decoding(fields, load_model(name).shape.context),
+            _stops(fields.get("stop")),
+            _flag(fields, "logprobs"),
+            _flag(fields, "stream"),
+            _stream_usage(fields.get("stream_options")),
+        )
+
+    def _completion(self, asked: _Request) -> dict[str, Any]:
         numbers = range(asked.first, asked.first + asked.choices)
         try:
             with self._drawing:
                 drawn = sample(load_model(asked.model), asked.question, numbers, asked.decoding)
         except OutOfRangeError as error:
-            raise ProblemError(400, str(error), parameter="messages", code="context_length_exceeded") from error
+            raise RequestError(str(error), parameter="messages", code="context_length_exceeded") from error
         choices, counts = [], []
         for index, completion in enumerate(drawn):
             count, text = stopped(completion, asked.stops)
@@ -121,6 +165,12 @@ class TinyServer:
             "choices": choices,
             "usage": _usage(drawn[0].prompt_tokens, sum(counts)),
         }
+
+
+def tiny_server(names: Iterable[str] | None = None, *, host: str = "127.0.0.1", port: int = 0) -> Server[TinyModels]:
+    """Return a server of the tiny models; see `TinyModels` and `Server`."""
+    models = TinyModels(names)
+    return Server(models, guarded(models.routes, host=host), host=host, port=port)
 
 
 def _is_installed(name: str) -> bool:
@@ -143,14 +193,14 @@ def _usage(prompt: int, output: int) -> dict[str, Any]:
 
 
 def _logprobs(completion: Completion, count: int) -> list[dict[str, Any]]:
-    """The tokens as the API states them; their texts together are the CoT's text, before a stop text cut it."""
-    found = []
+    """The tokens in the API's shape; their texts add up to the CoT's text, before a stop text cut it."""
+    tokens = []
     for place in range(count):
         entry = _token(int(completion.tokens[place]), float(completion.logprobs[place]), first=place == 0)
         alternatives = zip(completion.top_tokens[place], completion.top_logprobs[place], strict=True)
         entry["top_logprobs"] = [_token(int(token), float(value), first=place == 0) for token, value in alternatives]
-        found.append(entry)
-    return found
+        tokens.append(entry)
+    return tokens
 
 
 def _token(token: int, logprob: float, *, first: bool) -> dict[str, Any]:
@@ -160,40 +210,10 @@ def _token(token: int, logprob: float, *, first: bool) -> dict[str, Any]:
     return {"token": text, "logprob": logprob, "bytes": list(text.encode())}
 
 
-def _read(body: bytes, known: Callable[[str], str]) -> _Asked:
-    """Check a request's body field by field.
-
-    Raises:
-        ProblemError: a field that cannot work.
-    """
-    try:
-        fields = orjson.loads(body)
-    except orjson.JSONDecodeError as error:
-        raise ProblemError(400, f"The body is not JSON in UTF-8 ({error}).") from error
-    if not isinstance(fields, dict):
-        raise ProblemError(400, "The body is JSON but no object.")
-    model = fields.get("model")
-    if not isinstance(model, str):
-        raise _wrong("model", "the name of a model, as a string", model)
-    name = known(model)
-    seed = _integer(fields, "seed", 0, _SEEDS)
-    return _Asked(
-        name,
-        _question(fields.get("messages")),
-        _integer(fields, "n", 1, _MOST_CHOICES) or 1,
-        secrets.randbelow(_SEEDS) if seed is None else seed,
-        _decoding(fields, load_model(name).shape.context),
-        _stops(fields.get("stop")),
-        _flag(fields, "logprobs"),
-        _flag(fields, "stream"),
-        _stream_usage(fields.get("stream_options")),
-    )
-
-
 def _decoding(fields: Mapping[str, Any], context: int) -> Decoding:
     top = _integer(fields, "top_logprobs", 0, len(tokenizer()))
     if top is not None and not _flag(fields, "logprobs"):
-        raise ProblemError(400, "'top_logprobs' needs 'logprobs' to be true.", parameter="top_logprobs")
+        raise RequestError("'top_logprobs' needs 'logprobs' to be true.", parameter="top_logprobs")
     most = [_integer(fields, name, 1, 2**31) for name in ("max_completion_tokens", "max_tokens")]
     temperature, top_p = _number(fields, "temperature", 0, 1e6), _number(fields, "top_p", 0, 1)
     if top_p == 0:
@@ -216,7 +236,7 @@ def _question(messages: object) -> str:
         if message["role"] == "user":
             texts.append(_text(message.get("content"), number))
     if not texts:
-        raise ProblemError(400, "There is no user message, which is what a tiny model reads.", parameter="messages")
+        raise RequestError("There is no user message, and a tiny model reads nothing else.", parameter="messages")
     return texts[-1]
 
 
@@ -232,8 +252,8 @@ def _text(content: object, number: int) -> str:
 def _stops(value: object) -> tuple[str, ...]:
     stops: Sequence[object] = [value] if isinstance(value, str) else value if isinstance(value, list) else []
     texts = tuple(stop for stop in stops if isinstance(stop, str) and stop)
-    if (value is not None and not isinstance(value, str | list)) or len(texts) < len(stops) or len(stops) > _MOST_STOPS:
-        raise _wrong("stop", f"a text, or a list of at most {_MOST_STOPS}, none of them empty", value)
+    if (value is not None and not isinstance(value, str | list)) or len(texts) < len(stops) or len(stops) > _MAX_STOPS:
+        raise _wrong("stop", f"a text, or a list of at most {_MAX_STOPS}, none of them empty", value)
     return texts
 
 
@@ -269,12 +289,12 @@ def _number(fields: Mapping[str, Any], name: str, least: float, most: float) -> 
 
 
 def _shown(value: object) -> str:
-    """A value as JSON writes it: what was sent was JSON."""
+    """A value as JSON, shortened."""
     if value is None:
         return "nothing"
     shown = json.dumps(value, ensure_ascii=False)
-    return shown if len(shown) <= _LONGEST_SHOWN else f"{shown[:_LONGEST_SHOWN]}..."
+    return shown if len(shown) <= _MAX_SHOWN else f"{shown[:_MAX_SHOWN]}..."
 
 
-def _wrong(name: str, rule: str, value: object) -> ProblemError:
-    return ProblemError(400, f"{name!r} takes {rule}; {_shown(value)} was sent.", parameter=name, code="invalid_value")
+def _wrong(name: str, rule: str, value: object) -> RequestError:
+    return RequestError(f"{name!r} takes {rule}; {_shown(value)} was sent.", parameter=name, code="invalid_value")

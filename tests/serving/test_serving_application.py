@@ -38,9 +38,9 @@ from small import write_scored_toy, write_toy
 
 from feval import load, open_recording
 from feval.recording import LLMInfo
-from feval.serving.application import Application, Call
-from feval.serving.kept import Kept
-from feval.serving.texts import Texts
+from feval.serving import Application, Call
+from feval.serving.matching.cache import BoundedCache
+from feval.serving.texts import TextCache
 
 QUESTIONS = [f"What is the answer to question number {i}, please?" for i in range(3)]
 
@@ -336,7 +336,7 @@ def test_a_bug_is_answered_without_what_it_knows(
     def broken(*_: object) -> None:
         raise ValueError("the secret sk-123")
 
-    monkeypatch.setattr(app.library, "match", broken)
+    monkeypatch.setattr(app._matcher, "match", broken)
     with caplog.at_level(logging.ERROR):
         reply = app.respond(chat(QUESTIONS[0], headers={"authorization": "Bearer sk-456"}))
     assert reply.status == 500
@@ -388,37 +388,30 @@ def test_whatever_is_sent_is_answered(
 # -- what is kept ----------------------------------------------------------------------------------------------------
 
 
-@given(st.lists(st.tuples(st.integers(0, 20), st.integers(1, 30)), max_size=80))
-def test_what_is_kept_stays_within_bounds_and_is_never_wrong(steps: list[tuple[int, int]]) -> None:
-    kept: Kept[int, int] = Kept(100)
-    sizes: dict[int, int] = {}
+@given(st.lists(st.tuples(st.integers(0, 20), st.integers(1, 120)), max_size=80))
+def test_a_cache_stays_within_its_bound_and_drops_what_was_used_least_recently(steps: list[tuple[int, int]]) -> None:
+    cache: BoundedCache[int, int] = BoundedCache(100)
+    recent: list[tuple[int, int]] = []  # key and size, the most recently used last
     for key, size in steps:
-        found = kept.get(key)
-        assert found in (None, key * key)
-        if found is None:
-            sizes[key] = size
-            kept.put(key, key * key, size)
-        held = [number for number in range(21) if number in kept._young or number in kept._old]
-        assert sum(sizes[number] for number in held) <= 100
+        known = dict(recent)
+        assert cache.get(key) == (key * key if key in known else None)
+        recent = [pair for pair in recent if pair[0] != key] + ([(key, known[key])] if key in known else [])
+        if key not in known:
+            cache.put(key, key * key, size)
+            recent += [(key, size)] * (size <= 100)
+            while sum(size for _, size in recent) > 100:
+                recent.pop(0)
+    assert len(cache) == len(recent)
 
 
-def test_what_was_just_asked_for_is_kept() -> None:
-    kept: Kept[int, str] = Kept(100)
-    for number in range(1000):
-        kept.put(number, "x", 10)
-        assert kept.get(0 if number == 0 else number) == "x"
-    assert len(kept) <= 10
-
-
-def test_texts_are_those_of_the_recording_however_little_is_kept(tmp_path: Path) -> None:
+def test_texts_are_those_of_the_recording_however_small_the_cache(tmp_path: Path) -> None:
     questions = [f"What is it that number {i} stands for, exactly?" for i in range(40)]
     path = simple(tmp_path / "r", questions, size=5)
     _, [llm] = load("toy", None, path)
-    for most in (0, 3000, 1 << 30):
-        texts = Texts(most)
+    for max_bytes in (0, 3000, 1 << 30):
+        texts = TextCache(max_bytes)
         for row in [*range(40), *reversed(range(40))]:
-            made = texts.of(llm, row)
-            assert [orjson.loads(made.content(sample)) for sample in range(len(made.closed))] == llm.texts(row)
+            assert texts.of(llm, row).texts == llm.texts(row)
 
 
 def test_recordings_opened_together_keep_their_texts_apart(tmp_path: Path) -> None:

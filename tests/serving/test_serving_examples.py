@@ -23,10 +23,9 @@ from places import ROOT
 
 from feval import load
 from feval.replay import LLM
-from feval.serving.application import Call
+from feval.serving import Call
 from feval.serving.server import Server, serve
-from recorders.servers.service import Service
-from recorders.servers.tiny_server import TinyServer
+from recorders.servers.tiny_server import tiny_server
 from recorders.work.settings import load_questions
 
 pytest.importorskip("openai", reason="the official client (extra `record`) is not installed")
@@ -136,7 +135,7 @@ def test_openai_against_the_server_then_graded(server: Server, llm: LLM, tmp_pat
 def test_openai_live_and_replayed_agree(llm: LLM, tmp_path: Path) -> None:
     """The tiny server draws sample number seed + i for choice i; the recording was made with seed 0, in this order."""
     live, replayed = tmp_path / "live.json", tmp_path / "replayed.json"
-    with Service(TinyServer([MODEL])) as tiny:
+    with tiny_server([MODEL]) as tiny:
         told = run(*OPENAI, "--answers", live, OPENAI_BASE_URL=tiny.url, OPENAI_API_KEY="none")
     again = run(
         *OPENAI, "--recording", RECORDING, "--run", "mine@recorded", "--answers", replayed, PYTHONPATH=str(ROOT)

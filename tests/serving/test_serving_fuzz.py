@@ -13,12 +13,11 @@ from raw_http import ask
 from small import write_toy
 
 from feval.serving import serve
-from feval.serving.openapi import description
 from feval.serving.server import Server
+from feval.serving.wire.openapi import description
 
 schemathesis = pytest.importorskip("schemathesis", reason="schemathesis is not installed (the extra dev has it)")
 pytest.importorskip("uvicorn", reason="the extra serve is not installed")
-pytest.importorskip("httptools", reason="the extra serve is not installed")
 
 pytestmark = pytest.mark.slow
 

@@ -17,8 +17,7 @@ import pytest
 from places import ROOT
 
 from feval import import_recording
-from feval.serving.application import Call
-from feval.serving.grading import grade
+from feval.serving import Call, grade
 from feval.serving.server import Server, serve
 
 pytest.importorskip("openai", reason="the official client (extra `record`) is not installed")

@@ -18,9 +18,9 @@ from feval.errors import ConflictError, NotRecordedError, SourceError, UnknownNa
 from feval.methods.vote import plurality
 from feval.receipts.verifying import verify_receipt
 from feval.recording import open_recording
+from feval.serving import Application, Call, grade
 from feval.serving.answer_files import read_answers
-from feval.serving.application import Application, Call
-from feval.serving.grading import grade, grade_saved, read_ledger
+from feval.serving.grading import grade_saved, read_ledger
 
 MODEL = "gpt-3.5-turbo"
 POOLS = [["a", "a", "b", "a"], ["x", "y", None, "y"], ["b", "b", "b", "b"], ["c", "d", "c", None]]
@@ -138,7 +138,7 @@ def test_two_answers_to_one_question_are_never_one(served: Application) -> None:
     body = b'{"answers": {"toy/0": "a", "toy/0": "b"}}'
     reply = served.respond(Call("POST", "/run/mine/feval/grade", "", {}, body))
     assert reply.status == 400
-    assert b"stands twice" in bytes(reply.body)
+    assert b"occurs twice" in bytes(reply.body)
 
 
 def test_a_few_shot_prompt_names_no_question(served: Application) -> None:
@@ -207,7 +207,7 @@ def test_a_run_that_used_several_prompts_says_so(served: Application, toy: Path,
     [repeated] = served.ledger("repeated")["prompts"]
     assert repeated["requests"] == 2
     sentence = (
-        "The run put 2 different prompts around the questions (3, 1 requests), which recorded CoTs do not heed. For example, "
+        "The run put 2 different prompts around the questions (3, 1 requests), which recorded CoTs do not reflect. For example, "
         "'user: <question> Let us think.' in one reads 'user: <question> Answer at once.' in another."
     )
     live = grade(served, "mine", ANSWERS)
@@ -249,7 +249,7 @@ def test_requests_that_were_answered_all_the_same_are_told(toy: Path, tmp_path: 
         put(application, "{} Thinking about 0, sample 1. The answer is a. Right?", 0)
         sentence = grade(application, "mine", {"toy/0": "a"}).remarks()[-1]
     assert sentence == (
-        "Requests that no recorded CoT can answer were answered, as --allow-mismatch has it: 2 (response_format: 1, messages: 1)."
+        "Requests that no recorded CoT can answer were answered because of --allow-mismatch: 2 (response_format: 1, messages: 1)."
     )
     assert [line.get("mismatch") for line in map(json.loads, ledger.read_text().splitlines()[1:])] == [
         None,
@@ -301,7 +301,7 @@ def test_sentences_of_the_command(served: Application, toy: Path, tmp_path: Path
     assert "has two answers" in said(
         [{"id": "toy/0", "answer": "a"}, {"id": "toy/0", "answer": "b"}], "--run", "mine", code=1
     )
-    assert "Give the one that was served with --recording" in said(ANSWERS, "--run", "mine", recording=other, code=1)
+    assert "Give that recording with --recording" in said(ANSWERS, "--run", "mine", recording=other, code=1)
     assert "no dataset that the run 'mine' asked about, called 'sums'" in said(
         ANSWERS, "--run", "mine", "--dataset", "sums"
     )
@@ -313,7 +313,7 @@ def test_sentences_of_the_command(served: Application, toy: Path, tmp_path: Path
         ({"answers": {"toy/9": "a"}}, 400, "Did you mean"),
         ({"answers": {"toy/3": "a"}}, 400, "never asked"),
         ({"answers": 5}, 400, "int was given"),
-        ({"answers": {}, "run": 5}, 400, "`run` is a name"),
+        ({"answers": {}, "run": 5}, 400, "`run` must be a name"),
         ({"answers": {}, "run": "nobody"}, 404, "nobody"),
         ({"answers": {}, "dataset": "sums"}, 400, "'sums'"),
         ({}, 400, "lacks `answers`"),
@@ -367,18 +367,18 @@ def test_files_of_answers(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "content", "words"),
     [
-        ("a.json", b'{"toy/0": "a", "toy/0": "b"}', "'toy/0' stands twice"),
-        ("a.json", b'{"id": "toy/0"}\n{"id": "toy/1"}\n', r"ends in \.jsonl"),
-        ("a.jsonl", b'{"id": "toy/0"}\n{"id": ', "Line 2 of .* is no JSON"),
-        ("a.json", b"\xff\xfe", "no text in UTF-8"),
-        ("a.json", b"[" * 100_000, "no JSON"),
+        ("a.json", b'{"toy/0": "a", "toy/0": "b"}', "'toy/0' occurs twice"),
+        ("a.json", b'{"id": "toy/0"}\n{"id": "toy/1"}\n', r"end in \.jsonl"),
+        ("a.jsonl", b'{"id": "toy/0"}\n{"id": ', "Line 2 of .* is not valid JSON"),
+        ("a.json", b"\xff\xfe", "not text in UTF-8"),
+        ("a.json", b"[" * 100_000, "not valid JSON"),
         (
             "a.csv",
             b"name,answer\ntoy/0,a\n",
             "needs the columns 'question' .ids or texts. and 'answer'; it has name, answer",
         ),
         ("a.csv", b"", "it has none"),
-        ("a.csv", b'question,answer\n"toy/0', "no table"),
+        ("a.csv", b'question,answer\n"toy/0', "not a table"),
     ],
 )
 def test_files_that_are_no_answers(name: str, content: bytes, words: str, tmp_path: Path) -> None:
@@ -428,7 +428,7 @@ def test_a_ledger_opens_no_price_list_of_its_choice(served: Application, toy: Pa
     told = served.ledger(detail=True) | {"prices": "../prices.json"}
     path = tmp_path / "ledger.json"
     path.write_text(json.dumps(told))
-    with pytest.raises(UsageError, match=r"not among the cards\. Give it with --prices"):
+    with pytest.raises(UsageError, match=r"has no card\. Give it with --prices"):
         grade_saved(read_ledger(path), None, {"toy/0": "a"}, [open_recording(toy)])
     again = grade_saved(read_ledger(path), None, {"toy/0": "a"}, [open_recording(toy)], prices="2025-06-02").grade
     assert again.to_dict()["usd"] == served.ledger("mine")["usd"]

@@ -9,13 +9,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from feval.serving.errors import RequestError
-from feval.serving.requests import Asked, conversation, parse
+from feval.serving.wire.errors import RequestError
+from feval.serving.wire.requests import CompletionRequest, conversation, parse
 
 CHAT = {"model": "m", "messages": [{"role": "user", "content": "hello"}]}
 
 
-def read(fields: dict[str, Any], kind: str = "chat", **headers: str) -> Asked:
+def read(fields: dict[str, Any], kind: str = "chat", **headers: str) -> CompletionRequest:
     return parse(kind, orjson.dumps(fields), {name.replace("_", "-"): value for name, value in headers.items()})
 
 
@@ -181,10 +181,10 @@ FIELDS = st.dictionaries(
 def test_any_json_is_read_or_refused(fields: dict[str, Any], kind: str, usual: bool) -> None:
     given_fields = (CHAT | {"prompt": "hello"} if usual else {}) | fields
     try:
-        found: Asked | RequestError = parse(kind, orjson.dumps(given_fields), {})
+        found: CompletionRequest | RequestError = parse(kind, orjson.dumps(given_fields), {})
     except RequestError as error:
         found = error
-    if isinstance(found, Asked):
+    if isinstance(found, CompletionRequest):
         assert found.n >= 1
         assert found.model
     else:

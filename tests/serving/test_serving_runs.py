@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,11 +21,11 @@ from feval import load
 from feval.cards.prices import BILLINGS
 from feval.errors import ConflictError, NotRecordedError, ReplayWarning, SourceError, StorageError, UsageError
 from feval.replay import MeteredLLM
-from feval.serving.application import Application, Call
-from feval.serving.errors import RequestError
-from feval.serving.runs import runs
+from feval.serving import Application, Call
+from feval.serving.runs import draws, runs
 from feval.serving.runs.ledger import read_ledger
-from feval.serving.runs.runs import chosen_run, run_name, run_of_key
+from feval.serving.runs.names import public_run, run_name, run_of_key
+from feval.serving.wire.errors import RequestError
 
 QUESTIONS = [f"What is the answer to question number {i}, please?" for i in range(5)]
 
@@ -118,7 +119,7 @@ def test_a_secret_is_no_name_in_path_or_header(key: str, app: Application) -> No
         assert reply.status == 400
         assert isinstance(reply.body, bytes)
         assert key.encode() not in reply.body
-    assert chosen_run("sk-short").label == "sk-short"
+    assert public_run("sk-short").label == "sk-short"
 
 
 def test_path_header_and_key_name_the_run_in_this_order(app: Application) -> None:
@@ -246,7 +247,7 @@ def test_a_used_up_run_is_told_how_to_start_again(app: Application, run: str, ot
     headers = {"x-feval-run": run}
     first = samples_of(app.respond(chat(QUESTIONS[0], n=7, headers=headers)))
     message = error(app.respond(chat(QUESTIONS[0], n=7, headers=headers)))["message"]
-    assert "goes on with the next CoTs" in message
+    assert "continues with the next CoTs" in message
     assert f"a new name, such as '{other}'" in message
     assert f"POST /run/{run}/feval/reset" in message
     assert "again@1'" not in message
@@ -294,7 +295,7 @@ def test_each_run_is_told_once_of_each_thing_that_replies_do_not_heed(app: Appli
     def ask(run: str, **fields: Any) -> None:
         messages = [system, {"role": "user", "content": QUESTIONS[0]}] if fields.pop("system", False) else QUESTIONS[0]
         call = chat(messages, headers={"x-feval-run": run}, **fields)
-        assert app.respond(call._replace(warn=said.append)).status == 200
+        assert app.respond(replace(call, warn=said.append)).status == 200
 
     ask("mine", temperature=0.7, max_tokens=64, seed=3)  # as recorded
     assert said == []
@@ -323,7 +324,7 @@ def test_nothing_is_drawn_where_a_warning_is_an_error(app: Application) -> None:
         raise ReplayWarning(sentence)
 
     with pytest.raises(ReplayWarning, match="temperature"):
-        app.respond(chat(QUESTIONS[0], temperature=0)._replace(warn=fail))
+        app.respond(replace(chat(QUESTIONS[0], temperature=0), warn=fail))
     assert app.ledger()["runs"] == []
 
 
@@ -427,7 +428,7 @@ def test_an_existing_ledger_is_neither_overwritten_nor_mixed_up(recording: Path,
     with pytest.raises(StorageError, match="--resume"):
         opened(recording, ledger=ledger)
     for options in ({"seed": 1}, {"order": "recorded"}, {"billing": "per_round"}, {"prices": "none"}):
-        with pytest.raises(ConflictError, match="belongs to"):
+        with pytest.raises(ConflictError, match="but what is served now has"):
             opened(recording, ledger=ledger, resume=True, **options)
     with pytest.raises(ConflictError, match="recordings"):
         opened(simple(tmp_path / "r2", QUESTIONS, size=8), ledger=ledger, resume=True)
@@ -545,8 +546,8 @@ def test_of_a_wide_pool_few_questions_are_drawn_at_once(
 
     usual = llm.orders
     monkeypatch.setattr(type(llm), "orders", lambda _, *given: counted(*given))
-    monkeypatch.setattr(runs, "_KEYS_AT_ONCE", keys)
-    orders = runs._Orders()
+    monkeypatch.setattr(draws, "_MAX_KEYS", keys)
+    orders = draws.DrawCache()
     for row in [*range(40), *range(40)]:
         assert list(orders.of(llm, row, 2)) == whole[row, : 9 - row % 4].tolist()
     assert max(seen) <= max(keys, 9)

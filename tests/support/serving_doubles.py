@@ -9,7 +9,7 @@ from typing import Any
 import orjson
 
 from feval.recording import DatasetInfo, LLMInfo, PoolRows, Question, RecordingWriter
-from feval.serving.application import Application, Call, Reply
+from feval.serving import Application, Call, Reply
 
 
 def rows(question: Question, size: int = 4, **fields: Any) -> PoolRows:

@@ -1,8 +1,8 @@
-"""Which recorded questions stand verbatim in a message, for thousands of questions at once.
+"""Search of a message for thousands of texts at once.
 
-Every text is filed under its first characters (its anchor). The anchors of one length are looked for together: the message's
-windows of that length are hashed as arrays, a table of 64 K bits lets nearly none pass that begins no text, and what passes is
-compared character by character. So the time grows with the message and hardly with the number of texts.
+Every text is indexed by its first characters (its anchor). Anchors of one length are searched together: all windows of that
+length in the message are hashed as arrays, a table of 64 K bits rejects nearly every window that begins no text, and the rest
+are compared character by character. So the time grows with the message and hardly with the number of texts.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["Found", "TextIndex", "common_passages", "normal", "occurrences"]
+__all__ = ["TextHit", "TextIndex", "common_passages", "normal", "occurrences"]
 
 _ANCHORS = (16, 4, 1)  # powers of two: a window's hash is made by doubling
 _MULTIPLIER = 0x9E3779B97F4A7C15
@@ -31,13 +31,13 @@ UInt64 = npt.NDArray[np.uint64]
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
-    """A text in a message.
+class TextHit:
+    """An occurrence of a text in a message.
 
     Attributes:
         start: where it begins, in characters of the normalised message.
         stop: where it ends.
-        numbers: which texts of the index read so; several where they are equal.
+        numbers: which texts of the index it is; several if they are equal.
     """
 
     start: int
@@ -46,14 +46,14 @@ class Found:
 
 
 def normal(text: str) -> str:
-    """Return a text as it is compared: line ends as one line feed, Unicode in form C."""
+    """Return a text as it is compared: with line feeds as line ends and Unicode in form C."""
     if "\r" in text:
         text = text.replace("\r\n", "\n").replace("\r", "\n")
     return text if text.isascii() else unicodedata.normalize("NFC", text)
 
 
 class TextIndex:
-    """Texts to be found in messages, each without the white space at its ends; empty ones are found nowhere.
+    """Texts to find in messages, each without white space at its ends; empty ones are never found.
 
     Args:
         texts: numbered from 0.
@@ -65,17 +65,17 @@ class TextIndex:
             if stripped := normal(text).strip():
                 numbers[stripped].append(number)
         self._numbers = {text: tuple(own) for text, own in numbers.items()}
-        self._filed = [_Filed(length, own) for length, own in _by_anchor(self._numbers).items()]
+        self._anchors = [_AnchorTable(length, own) for length, own in _by_anchor(self._numbers).items()]
 
     def __len__(self) -> int:
         return len(self._numbers)
 
     def equal(self, text: str) -> tuple[int, ...]:
-        """Numbers of the texts that read so."""
+        """Return the numbers of the texts equal to this one."""
         return self._numbers.get(normal(text).strip(), ())
 
-    def outermost(self, message: str) -> list[Found]:
-        """Return the texts that stand in a message and in no longer one of these there, in their order.
+    def outermost(self, message: str) -> list[TextHit]:
+        """Return the texts that occur in a message, in order; none inside a longer one.
 
         A text that begins or ends with an ASCII letter or digit is not found inside a longer word or number. One of fewer than
         16 characters, such as "2+2", is found only where white space, quotes, brackets or punctuation enclose it.
@@ -85,25 +85,25 @@ class TextIndex:
         """
         message = normal(message)
         hits = sorted(
-            ((start, start + len(text), text) for filed in self._filed for start, text in filed.found(message)),
+            ((start, start + len(text), text) for table in self._anchors for start, text in table.find(message)),
             key=lambda hit: (hit[0], -hit[1]),
         )
-        kept: list[Found] = []
+        outer: list[TextHit] = []
         for start, stop, text in hits:
-            if not kept or stop > kept[-1].stop:
-                kept.append(Found(start, stop, self._numbers[text]))
-        return kept
+            if not outer or stop > outer[-1].stop:
+                outer.append(TextHit(start, stop, self._numbers[text]))
+        return outer
 
 
 def _by_anchor(texts: Iterable[str]) -> dict[int, list[str]]:
-    filed: defaultdict[int, list[str]] = defaultdict(list)
+    groups: defaultdict[int, list[str]] = defaultdict(list)
     for text in texts:
-        filed[next(length for length in _ANCHORS if len(text) >= length)].append(text)
-    return filed
+        groups[next(length for length in _ANCHORS if len(text) >= length)].append(text)
+    return groups
 
 
 def occurrences(message: str, text: str) -> Iterator[tuple[int, int]]:
-    """Yield (start, stop) of every place where a text stands on its own in a message, as `TextIndex` finds it.
+    """Yield (start, stop) of every occurrence of a text in a message, as `TextIndex` finds it.
 
     Args:
         message: normal.
@@ -118,14 +118,14 @@ def occurrences(message: str, text: str) -> Iterator[tuple[int, int]]:
 
 
 def common_passages(message: str, texts: Iterable[str], length: int) -> Iterator[str]:
-    """Yield passages of so many characters that stand in a message and in one of some texts.
+    """Yield passages of a given length that a message shares with one of some texts.
 
-    Every passage that both share holds a window of a text that begins at a multiple of `step`: these alone are looked up.
+    Every shared passage contains a window of a text that begins at a multiple of `step`, so only these are looked up.
 
     Args:
         message: normal; passages do not reach across NUL characters.
         texts: normal.
-        length: of a passage, at least that of a window.
+        length: in characters; at least a window.
     """
     joined = "\0".join(texts)
     if min(len(message), len(joined)) < length:
@@ -140,7 +140,7 @@ def common_passages(message: str, texts: Iterable[str], length: int) -> Iterator
                 yield passage
 
 
-class _Filed:
+class _AnchorTable:
     """Texts by their first `length` characters."""
 
     def __init__(self, length: int, texts: Sequence[str]) -> None:
@@ -151,8 +151,8 @@ class _Filed:
         self._table = np.zeros(1 << _TABLE_BITS, np.bool_)
         self._table[_windows("".join(self._texts), length)[::length] >> np.uint64(64 - _TABLE_BITS)] = True
 
-    def found(self, message: str) -> Iterator[tuple[int, str]]:
-        """Yield (start, text) of every text that stands in a message on its own."""
+    def find(self, message: str) -> Iterator[tuple[int, str]]:
+        """Yield (start, text) of every occurrence of a text in a message."""
         if len(message) < self._length:
             return
         passed = self._table[_windows(message, self._length) >> np.uint64(64 - _TABLE_BITS)]

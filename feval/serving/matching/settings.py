@@ -1,4 +1,4 @@
-"""What a request says of how CoTs are sampled, beside what was recorded."""
+"""Sampling settings of a request, compared with the recorded ones."""
 
 from __future__ import annotations
 
@@ -7,24 +7,24 @@ from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 from feval.recording.content import LLMInfo
-from feval.serving.requests import Asked, Conversation
+from feval.serving.wire.requests import CompletionRequest, Conversation
 
 __all__ = [
     "LIMITS",
     "SCHEMAS",
-    "Unheeded",
+    "IgnoredSetting",
     "brief",
     "decoding",
     "differs",
     "ignored",
     "other_format",
     "recorded",
-    "unheeded",
+    "warnings",
 ]
 
 _SHOWN = 60
 
-# What a value must differ from to be more than the default of every server.
+# The defaults of every server, which are the same as no value.
 _NEUTRAL: Mapping[str, Any] = {
     "top_p": 1, "presence_penalty": 0, "frequency_penalty": 0, "logit_bias": {}, "stop": [], "tools": [], "functions": [],
     "parallel_tool_calls": True, "tool_choice": "none", "response_format": {"type": "text"}, "modalities": ["text"],
@@ -41,11 +41,11 @@ SCHEMAS = ("response_format", "guided_json", "structured_outputs")
 _CALLS = ("tool_choice", "function_call")
 
 
-class Unheeded(NamedTuple):
-    """Something that a request asks for and the recorded replies do not heed.
+class IgnoredSetting(NamedTuple):
+    """Something that a request asks for and recorded replies do not reflect.
 
     Attributes:
-        kind: "temperature", "limit", "system prompt", "tools", ...: what a run is told of once.
+        kind: "temperature", "limit", "system prompt", "tools", ...; a run is warned once of each kind.
         what: the rest of a sentence whose subject is the run.
     """
 
@@ -53,42 +53,49 @@ class Unheeded(NamedTuple):
     what: str
 
 
-def ignored(asked: Asked, info: LLMInfo, conversation: Conversation) -> tuple[str, ...]:
-    """Return the fields of a request that cannot shape the reply: it was recorded under other ones."""
-    fields = [name for name in asked.settings if differs(asked.settings, name, info)]
-    if conversation.messages and not conversation.text_only and asked.kind == "chat":
+def ignored(request: CompletionRequest, info: LLMInfo, conversation: Conversation) -> tuple[str, ...]:
+    """Return the fields of a request without effect, because other values were recorded."""
+    fields = [name for name in request.settings if differs(request.settings, name, info)]
+    if conversation.messages and not conversation.text_only and request.kind == "chat":
         fields.append("messages")
     return tuple(fields)
 
 
-def unheeded(
-    asked: Asked, name: str, info: LLMInfo, fields: tuple[str, ...], system: str, recorded_system: str | None
-) -> Iterator[Unheeded]:
-    """Yield what somebody who reads the replies would take to have had an effect.
+def warnings(
+    request: CompletionRequest,
+    name: str,
+    info: LLMInfo,
+    fields: tuple[str, ...],
+    system: str,
+    recorded_system: str | None,
+) -> Iterator[IgnoredSetting]:
+    """Yield the settings without effect that a reader of the replies would expect to have had one.
 
     Args:
-        asked: the request.
-        name: of the LLM.
-        info: of the LLM.
-        fields: those that are `ignored`.
+        request: the request.
+        name: the LLM's name.
+        info: what was recorded of the LLM.
+        fields: from `ignored`.
         system: the request's system prompt.
-        recorded_system: that of the recording, empty for none; `None` where it is not known.
+        recorded_system: the recorded one, empty for none; `None` if not known.
     """
     for field in fields:
         if field in _SAMPLING:
-            held = recorded(info, field)
-            but = f"the recording of {name} states none" if held is None else f"{name} was recorded with {brief(held)}"
+            value = recorded(info, field)
+            but = (
+                f"the recording of {name} states none" if value is None else f"{name} was recorded with {brief(value)}"
+            )
             kind = "limit" if field in LIMITS else field
-            yield Unheeded(kind, f"asks for {field} {brief(asked.settings[field])}, but {but}.")
+            yield IgnoredSetting(kind, f"asks for {field} {brief(request.settings[field])}, but {but}.")
         elif field in _OFFERS:
-            yield Unheeded("tools", f"offers tools, but {name} was recorded without them, and calls none.")
+            yield IgnoredSetting("tools", f"offers tools, but {name} was recorded without them, and calls none.")
     if system and recorded_system is not None and system != recorded_system:
         how = f"with {recorded_system[:_SHOWN]!r}" if recorded_system else "without one"
-        yield Unheeded("system prompt", f"sends a system prompt of its own, but {name} was recorded {how}.")
+        yield IgnoredSetting("system prompt", f"sends a system prompt of its own, but {name} was recorded {how}.")
 
 
 def other_format(settings: Mapping[str, Any], info: LLMInfo) -> str | None:
-    """Return the field of a request that demands JSON or a tool call which was not demanded when the CoTs were recorded."""
+    """Return the field of a request that demands JSON or a tool call, if that was not demanded of the recorded CoTs."""
     for name in SCHEMAS:
         if name in settings and _demands_json(name, settings[name], info) and differs(settings, name, info):
             return name
@@ -111,7 +118,7 @@ def _kind(value: Any) -> object:
 
 
 def _is_forced(choice: Any) -> bool:
-    """Whether a tool choice leaves no reply in prose."""
+    """Whether a tool choice rules out a reply in prose."""
     if not isinstance(choice, Mapping):
         return choice in ("required", "any")
     allowed = choice.get("allowed_tools")
@@ -120,11 +127,11 @@ def _is_forced(choice: Any) -> bool:
 
 
 def differs(settings: Mapping[str, Any], name: str, info: LLMInfo) -> bool:
-    """Return whether a field of a request is not what was recorded."""
-    given, held = _canonical(name, settings[name]), _canonical(name, recorded(info, name))
-    if held is None and name in _NEUTRAL:
-        held = _canonical(name, _NEUTRAL[name])
-    return bool(given != held)
+    """Whether a field of a request differs from what was recorded."""
+    given, expected = _canonical(name, settings[name]), _canonical(name, recorded(info, name))
+    if expected is None and name in _NEUTRAL:
+        expected = _canonical(name, _NEUTRAL[name])
+    return bool(given != expected)
 
 
 def _canonical(name: str, value: Any) -> Any:
@@ -136,7 +143,7 @@ def _canonical(name: str, value: Any) -> Any:
 
 
 def recorded(info: LLMInfo, name: str) -> Any:
-    """Return the recorded value of a field of requests; `None` where none was sent or the recording does not say."""
+    """Return the recorded value of a field; `None` if none was sent or the recording does not say."""
     if name == "temperature":
         return info.temperature
     if name in LIMITS:
@@ -152,7 +159,7 @@ def decoding(info: LLMInfo) -> str:
 
 
 def brief(value: object) -> str:
-    """Return a value of a field in a few characters."""
+    """Return a value in a few characters."""
     if value is None:
         return "none"
     if isinstance(value, float) and math.isfinite(value):

@@ -1,4 +1,4 @@
-"""A dataset on the shelf: its questions and recorded prompts, as matching compares them."""
+"""The questions and recorded prompts of a dataset, as matching compares them."""
 
 from __future__ import annotations
 
@@ -7,31 +7,31 @@ from dataclasses import dataclass
 from functools import cached_property
 from hashlib import blake2b
 from threading import RLock
-from typing import Any
 
 import orjson
 
 from feval.replay import LLM, Dataset
-from feval.serving.errors import RequestError
-from feval.serving.kept import Kept
+from feval.serving.matching.cache import BoundedCache
 from feval.serving.matching.search import TextIndex
-from feval.serving.requests import Conversation, conversation
+from feval.serving.wire import requests
+from feval.serving.wire.errors import RequestError
+from feval.serving.wire.requests import Conversation
 
 __all__ = ["Shelf", "conversation_digest", "system_text"]
 
-_MOST_COMPARED = 20_000
+_MAX_COMPARED = 20_000
 _CONVERSATION_BYTES = 32 << 20
 _OVERHEAD = 200  # bytes that a conversation takes besides its texts
 _SYSTEM_ROLES = ("system", "developer")
 
 
 class Shelf:
-    """One dataset of a library with its LLMs; what matching needs is read when it is first needed.
+    """One dataset of a library with its LLMs; questions and prompts are read when they are first needed.
 
     Args:
         dataset: from `load`.
         llms: from the same `load`.
-        lock: of the library, for reading.
+        lock: held while reading.
 
     Attributes:
         dataset: as given.
@@ -41,8 +41,8 @@ class Shelf:
     def __init__(self, dataset: Dataset, llms: list[LLM], lock: RLock) -> None:
         self.dataset, self.llms, self._lock = dataset, llms, lock
         self._prompts: dict[str, _Prompts] = {}
-        self._conversations: Kept[tuple[str, int], Conversation] = Kept(_CONVERSATION_BYTES)
-        self._read: dict[str, Any] = {}
+        self._conversations: BoundedCache[tuple[str, int], Conversation] = BoundedCache(_CONVERSATION_BYTES)
+        self._read: _Questions | None = None
 
     @cached_property
     def ids(self) -> list[str]:
@@ -55,53 +55,50 @@ class Shelf:
         return {name: row for row, name in enumerate(self.ids)}
 
     @property
-    def _entries(self) -> tuple[list[str], list[tuple[str, ...]], TextIndex]:
-        if "entries" not in self._read:
+    def _questions(self) -> _Questions:
+        if self._read is None:
             with self._lock:
-                if "entries" not in self._read:
-                    entries = [entry for _, entry in self.dataset]
-                    texts = [entry.question for entry in entries]
-                    choices = [tuple(text for _, text in entry.choices) for entry in entries]
-                    self._read["entries"] = texts, choices, TextIndex(texts)
-        found: tuple[list[str], list[tuple[str, ...]], TextIndex] = self._read["entries"]
-        return found
+                return self._read_questions()
+        return self._read
+
+    def _read_questions(self) -> _Questions:
+        if self._read is None:
+            self._read = _Questions.of(self.dataset)
+        return self._read
 
     @property
     def texts(self) -> list[str]:
         """Texts of the questions, by row."""
-        return self._entries[0]
+        return self._questions.texts
 
     @property
     def choices(self) -> list[tuple[str, ...]]:
         """Texts of the options of each question, by row."""
-        return self._entries[1]
+        return self._questions.choices
 
     @property
     def index(self) -> TextIndex:
-        """Finds the questions' texts in messages."""
-        return self._entries[2]
+        """The index that finds the questions' texts in messages."""
+        return self._questions.index
 
-    @property
+    @cached_property
     def words(self) -> list[frozenset[str]]:
-        """The words of each question, to say which is near; of the first ones only where there are very many."""
-        if "words" not in self._read:
-            self._read["words"] = [frozenset(text.lower().split()) for text in self.texts[:_MOST_COMPARED]]
-        found: list[frozenset[str]] = self._read["words"]
-        return found
+        """The words of each question, to name the nearest one; only of the first 20,000 questions."""
+        return [frozenset(text.lower().split()) for text in self.texts[:_MAX_COMPARED]]
 
     def prompts(self, llm: LLM) -> Mapping[bytes, tuple[int, ...]]:
-        """Digests of the conversations that were recorded -> rows of the questions."""
+        """Return: digest of a recorded conversation -> rows of the questions."""
         return self._prompts_of(llm).rows
 
     def system_text(self, llm: LLM, row: int) -> str | None:
-        """The recorded system prompt of a question (by its row), empty without one; `None` where no prompt was recorded."""
+        """Return the recorded system prompt of a question (by its row): empty without one, `None` if no prompt was recorded."""
         return self._prompts_of(llm).systems[row]
 
     def conversation(self, llm: LLM, row: int) -> Conversation | None:
-        """The recorded prompt of a question (by its row); `None` where it is not known."""
-        kept = self._conversations.get((llm.name, row))
-        if kept is not None:
-            return kept
+        """Return the recorded prompt of a question (by its row); `None` if it is not known."""
+        cached = self._conversations.get((llm.name, row))
+        if cached is not None:
+            return cached
         wanted = None
         with self._lock:
             for place, prompt in enumerate(llm.prompts()):  # reading one reads them all
@@ -121,12 +118,25 @@ class Shelf:
 
 
 @dataclass(frozen=True, slots=True)
+class _Questions:
+    texts: list[str]
+    choices: list[tuple[str, ...]]
+    index: TextIndex
+
+    @classmethod
+    def of(cls, dataset: Dataset) -> _Questions:
+        entries = [entry for _, entry in dataset]
+        texts = [entry.question for entry in entries]
+        return cls(texts, [tuple(text for _, text in entry.choices) for entry in entries], TextIndex(texts))
+
+
+@dataclass(frozen=True, slots=True)
 class _Prompts:
-    """What is kept of the prompts of one LLM.
+    """The prompts of one LLM.
 
     Attributes:
         rows: digest of a conversation -> rows of the questions.
-        systems: system prompt by row; see `Shelf.system_text`. Equal ones are one string.
+        systems: system prompt by row; see `Shelf.system_text`. Equal ones are the same object.
     """
 
     rows: Mapping[bytes, tuple[int, ...]]
@@ -148,19 +158,19 @@ class _Prompts:
 
 
 def _recorded(prompt: str) -> Conversation | None:
-    """A prompt of a recording as it is compared; `None` where it is no list of messages."""
+    """A recorded prompt as it is compared; `None` if it is not a list of messages."""
     try:
         messages = orjson.loads(prompt)
-        return conversation(messages) if isinstance(messages, list) else None
+        return requests.conversation(messages) if isinstance(messages, list) else None
     except (orjson.JSONDecodeError, RequestError):
         return None
 
 
-def conversation_digest(asking: Conversation) -> bytes:
+def conversation_digest(conversation: Conversation) -> bytes:
     """Return a digest of roles and texts."""
-    return blake2b(orjson.dumps(asking.messages), digest_size=16).digest()
+    return blake2b(orjson.dumps(conversation.messages), digest_size=16).digest()
 
 
-def system_text(asking: Conversation) -> str:
-    """Return the texts of the system messages, joined; empty where there are none."""
-    return "\n".join(text for role, text in asking.messages if role in _SYSTEM_ROLES)
+def system_text(conversation: Conversation) -> str:
+    """Return the texts of the system messages, joined; empty without any."""
+    return "\n".join(text for role, text in conversation.messages if role in _SYSTEM_ROLES)

@@ -9,12 +9,12 @@ from hashlib import blake2b
 from typing import Any, NamedTuple
 
 from feval.serving.matching.search import normal, occurrences
-from feval.serving.requests import Conversation
+from feval.serving.wire.requests import Conversation
 
 __all__ = [
+    "PromptCounts",
+    "PromptUse",
     "Template",
-    "Use",
-    "UsedTemplates",
     "difference",
     "is_example",
     "is_use_list",
@@ -29,7 +29,7 @@ _WIDEST_HEADING = 40  # characters between a question and its first option
 _WIDEST_LABEL = 16  # between one option and the next
 _SHOWN = 60
 _NAMED = 5
-_MOST_USES = 100
+_MAX_USES = 100
 _OTHERS = "others"
 
 
@@ -49,43 +49,43 @@ class Template:
 def template_of(
     conversation: Conversation, question: str, choices: Sequence[str] = (), *, first: int = 0
 ) -> Template | None:
-    """Return the words around a question; `None` where its text stands in no message.
+    """Return the words around a question; `None` if no message has its text.
 
     Args:
         conversation: of the request.
         question: its recorded text.
         choices: texts of its options.
-        first: where the question begins in the last user message; what stands before it, exemplars, belongs to the template.
+        first: where the question begins in the last user message, after exemplars, which belong to the template.
     """
     pieces = []
-    asked = False
+    has_question = False
     last = conversation.last_user_place
     for place, (role, text) in enumerate(conversation.messages):
         text = normal(text)
         searched = place == last if first else True
         spans = [span for span in question_spans(text, question, choices) if span[0] >= first] if searched else []
-        asked = asked or bool(spans)
+        has_question = has_question or bool(spans)
         pieces.append(f"{role}: {_PLACEHOLDER.join(outside(text, spans))}")
-    if not asked:
+    if not has_question:
         return None
     whole = "\n".join(pieces)
     return Template(whole, blake2b(whole.encode("utf-8", "surrogatepass"), digest_size=8).hexdigest())
 
 
 def question_spans(text: str, question: str, choices: Sequence[str] = ()) -> list[tuple[int, int]]:
-    """Return (start, stop) of every place where a question stands in a text, with the options listed behind it.
+    """Return (start, stop) of every occurrence of a question in a text, with the options listed after it.
 
     Args:
         text: normal.
         question: its recorded text.
-        choices: texts of its options; they count where all of them follow the question, in any order.
+        choices: texts of its options; they count if all of them follow the question, in any order.
     """
     options = [option for choice in choices if (option := normal(choice).strip())]
     return [(start, _end(text, stop, options)) for start, stop in occurrences(text, normal(question).strip())]
 
 
 def outside(text: str, spans: Iterable[tuple[int, int]]) -> list[str]:
-    """Return the pieces of a text that lie before, between and behind some spans, which are sorted and may overlap."""
+    """Return the pieces of a text before, between and after some spans, which are sorted and may overlap."""
     pieces, end = [], 0
     for start, stop in spans:
         if start >= end:
@@ -95,7 +95,7 @@ def outside(text: str, spans: Iterable[tuple[int, int]]) -> list[str]:
 
 
 def _end(text: str, stop: int, options: Sequence[str]) -> int:
-    """Where the list of options behind a question ends; `stop` where not all of them follow."""
+    """Return where the list of options after a question ends; `stop` unless all of them follow."""
     left, end, gap = list(options), stop, _WIDEST_HEADING
     while left:
         reach = [(place, option) for option in left if (place := text.find(option, end, end + gap + len(option))) >= 0]
@@ -107,14 +107,14 @@ def _end(text: str, stop: int, options: Sequence[str]) -> int:
     return end
 
 
-class Use(NamedTuple):
-    """How a question was put in a request.
+class PromptUse(NamedTuple):
+    """How a request put a question.
 
     Attributes:
         dataset: id.
-        digest: of the template; `None` where that is not known.
+        digest: of the template; `None` if not known.
         match: how the question was found.
-        mismatch: the field of the request that no recorded CoT answers, where there is one.
+        mismatch: the field of the request that no recorded CoT answers, if any.
     """
 
     dataset: str
@@ -123,38 +123,38 @@ class Use(NamedTuple):
     mismatch: str | None = None
 
 
-class UsedTemplates:
+class PromptCounts:
     """The prompt templates of one run, with how often it used each."""
 
     def __init__(self) -> None:
-        self._counts: dict[Use, int] = {}
+        self._counts: dict[PromptUse, int] = {}
         self._examples: dict[tuple[str, str], list[str]] = {}
 
-    def count(self, use: Use) -> bool:
+    def count(self, use: PromptUse) -> bool:
         """Count a request.
 
         Returns:
-            Whether the run did not make such a request before; of too many kinds, the last ones are counted together.
+            Whether this kind of request is new to the run; beyond 100 kinds, new ones are counted together.
         """
         count = self._counts.get(use)
         if count is not None:
             self._counts[use] = count + 1
             return False
-        is_kept = len(self._counts) < _MOST_USES
-        kept = use if is_kept else use._replace(digest=_OTHERS)
-        self._counts[kept] = self._counts.get(kept, 0) + 1
-        return is_kept
+        has_room = len(self._counts) < _MAX_USES
+        key = use if has_room else use._replace(digest=_OTHERS)
+        self._counts[key] = self._counts.get(key, 0) + 1
+        return has_room
 
     def first(self, dataset: str) -> str | None:
-        """Digest of the template that the run used first on a dataset; `None` where it used none."""
+        """Return the digest of the first template that the run used on a dataset; `None` if it used none."""
         return next((use.digest for use in self._counts if use.dataset == dataset and use.digest is not None), None)
 
-    def illustrate(self, dataset: str, digest: str, example: Sequence[str]) -> None:
-        """Keep how the first template of the run and another one read where they begin to differ."""
+    def add_example(self, dataset: str, digest: str, example: Sequence[str]) -> None:
+        """Store how the first template of the run and another one read where they begin to differ."""
         self._examples[dataset, digest] = list(example)
 
     def to_list(self) -> list[dict[str, Any]]:
-        """One object for each: dataset, template (digest or null), requests, matches, mismatches and example."""
+        """Return an object per template: dataset, template (digest or null), requests, matches, mismatches and example."""
         joined: dict[tuple[str, str | None], dict[str, Any]] = {}
         for use, count in self._counts.items():
             own = joined.setdefault((use.dataset, use.digest), {"requests": 0, "matches": {}, "mismatches": {}})
@@ -169,7 +169,7 @@ class UsedTemplates:
 
 
 def is_use_list(value: object) -> bool:
-    """Return whether a JSON value is what `UsedTemplates.to_list` gives."""
+    """Whether a JSON value is what `PromptCounts.to_list` returns."""
     return isinstance(value, list) and all(
         isinstance(use, dict)
         and isinstance(use.get("dataset"), str)
@@ -182,7 +182,7 @@ def is_use_list(value: object) -> bool:
 
 
 def is_example(value: object) -> bool:
-    """Return whether a JSON value is an example of how two templates differ, or null."""
+    """Whether a JSON value is an example of how two templates differ, or null."""
     return value is None or (
         isinstance(value, list) and len(value) == 2 and all(isinstance(text, str) for text in value)
     )
@@ -193,10 +193,10 @@ def _is_counts(value: object) -> bool:
 
 
 def prompt_remarks(prompts: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Return what somebody who reads a run's results should know of its prompts, as sentences.
+    """Return what a reader of a run's results should know about its prompts, as sentences.
 
     Args:
-        prompts: from `UsedTemplates.to_list`, of one dataset.
+        prompts: from `PromptCounts.to_list`, of one dataset.
     """
     remarks = []
     known = sorted((use for use in prompts if use["template"] is not None), key=lambda use: -use["requests"])
@@ -207,7 +207,7 @@ def prompt_remarks(prompts: Sequence[Mapping[str, Any]]) -> list[str]:
         more = " or more" if any(use["template"] == _OTHERS for use in known) else ""
         remarks.append(
             f"The run put {len(known)}{more} different prompts around the questions ({counts} requests), which recorded CoTs do "
-            f"not heed.{shown}"
+            f"not reflect.{shown}"
         )
     mismatches = Counter[str]()
     for use in prompts:
@@ -215,14 +215,14 @@ def prompt_remarks(prompts: Sequence[Mapping[str, Any]]) -> list[str]:
     if mismatches:
         fields = ", ".join(f"{field}: {count:,}" for field, count in mismatches.items())
         remarks.append(
-            "Requests that no recorded CoT can answer were answered, as --allow-mismatch has it: "
+            "Requests that no recorded CoT can answer were answered because of --allow-mismatch: "
             f"{mismatches.total():,} ({fields})."
         )
     return remarks
 
 
 def difference(one: str, other: str) -> tuple[str, str]:
-    """Return what two texts read from a little before the first character in which they differ, a line or so of each."""
+    """Return an excerpt of each of two texts, from a little before the first character in which they differ."""
     place = next((n for n, (mine, theirs) in enumerate(zip(one, other, strict=False)) if mine != theirs), None)
     start = max((min(len(one), len(other)) if place is None else place) - _SHOWN // 3, 0)
     return _excerpt(one, start), _excerpt(other, start)

@@ -1,1 +1,1 @@
-"""Runs of a client: draws handed out, ledgers, accounts."""
+"""Runs: who asks. Each has its own place in every pool and its own ledger."""

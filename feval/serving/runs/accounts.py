@@ -1,55 +1,52 @@
-"""The account of one run: what it was handed of every pool, and what that costs."""
+"""The account of one run: what it was given of every pool, and what that costs."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any
 
 from feval.cards.prices import usd
 from feval.replay import LLM
-from feval.serving.matching.templates import Template, Use, UsedTemplates
+from feval.serving.matching.templates import PromptCounts, PromptUse, Template
+from feval.serving.runs.names import RunName
 
-if TYPE_CHECKING:
-    from feval.serving.runs.runs import RunName
-
-__all__ = ["Account", "Picked", "Taken"]
+__all__ = ["Account", "Handout", "PoolRequest"]
 
 
 @dataclass(frozen=True, slots=True)
-class Picked:
-    """A question that is asked.
+class PoolRequest:
+    """A request for CoTs of one pool.
 
     Attributes:
-        llm: who is asked.
-        row: of the question.
+        llm: the LLM.
+        row: row of the question.
         n: CoTs wanted.
-        sample: the recorded place of the one CoT wanted; `None` for the next ones of the draw.
-        use: how it is put; `None` where nobody asks.
-        template: the words around it, where they are known.
+        sample: recorded position of the one CoT wanted; `None` for the next ones of the draw.
+        use: how the question is put; `None` when a ledger file is read back.
+        template: the words around the question, if known.
     """
 
     llm: LLM
     row: int
     n: int
     sample: int | None = None
-    use: Use | None = None
+    use: PromptUse | None = None
     template: Template | None = None
 
 
-class Taken(NamedTuple):
-    """What was handed out for one question.
-
-    A tuple, as every request makes one, and a frozen dataclass takes three times as long to make.
+@dataclass(frozen=True, slots=True)
+class Handout:
+    """The CoTs that a run was given for one `PoolRequest`.
 
     Attributes:
-        samples: recorded places, in draw order.
+        samples: recorded positions, in draw order.
         recycled: how many of them, at the end, this run had been given before.
         remaining: CoTs of the pool that the run was not yet given.
         round: number of this request among the run's requests for the question, from 0.
-        prompts: how many times the prompt is paid for now.
-        output_tokens: of the CoTs.
+        prompts: how many times the prompt is paid for.
+        output_tokens: sum over the CoTs.
     """
 
     samples: tuple[int, ...]
@@ -63,31 +60,31 @@ class Taken(NamedTuple):
 class _Cursor:
     """A run's place in one pool."""
 
-    __slots__ = ("chosen", "cots", "place", "rounds")
+    __slots__ = ("chosen", "place", "rounds")
 
     def __init__(self) -> None:
-        self.place = self.rounds = self.cots = 0
-        self.chosen: dict[int, int] | None = None
+        self.place = self.rounds = 0
+        self.chosen: dict[int, int] | None = None  # sample -> times
 
 
 class _Counts:
     """What a run has consumed of one LLM."""
 
-    __slots__ = (
-        "cots",
-        "llm",
-        "output_tokens",
-        "prompt_tokens",
-        "questions",
-        "recycled",
-        "requests",
-        "unknown_prompts",
-    )
-
     def __init__(self, llm: LLM) -> None:
         self.llm = llm
         self.requests = self.cots = self.prompt_tokens = self.output_tokens = 0
         self.questions = self.recycled = self.unknown_prompts = 0
+
+    def add(self, handout: Handout, prompt_tokens: int) -> None:
+        """Count a request; `prompt_tokens` is -1 where it was not recorded."""
+        self.requests += 1
+        self.cots += len(handout.samples)
+        self.output_tokens += handout.output_tokens
+        self.recycled += handout.recycled
+        if prompt_tokens < 0:
+            self.unknown_prompts += handout.prompts
+        else:
+            self.prompt_tokens += handout.prompts * prompt_tokens
 
 
 class Account:
@@ -98,69 +95,64 @@ class Account:
 
     Attributes:
         name: as given.
-        templates: its prompts.
-        asked_at: when it last asked, by the monotonic clock.
-        is_told: whether it was told that it goes on with the next CoTs.
+        templates: the prompts that the run used.
+        last_request: when it last asked, by the monotonic clock.
+        is_warned: whether it was told that it continues with the next CoTs.
     """
 
     def __init__(self, name: RunName) -> None:
         self.name = name
-        self.templates = UsedTemplates()
-        self.asked_at = -math.inf
-        self.is_told = False
+        self.templates = PromptCounts()
+        self.last_request = -math.inf
+        self.is_warned = False
         self._cursors: dict[tuple[LLM, int], _Cursor] = {}
         self._counts: dict[LLM, _Counts] = {}
 
     def place(self, key: tuple[LLM, int]) -> int:
-        """How many CoTs of the draw of a question (by LLM and row) were handed out."""
+        """Return how many CoTs of a question's draw (by LLM and row) the run was given."""
         cursor = self._cursors.get(key)
         return 0 if cursor is None else cursor.place
 
-    def take(self, one: Picked, order: Sequence[int], tokens: Sequence[int], billing: str) -> Taken:
+    def take(self, request: PoolRequest, order: Sequence[int], billing: str) -> Handout:
         """Hand out the next CoTs of a question.
 
         Args:
-            one: the question.
+            request: the question.
             order: the whole draw.
-            tokens: of every recorded CoT.
             billing: one of `feval.cards.prices.BILLINGS`.
         """
-        key = one.llm, one.row
-        cursor = self._cursors.get(key)
-        if cursor is None:
-            cursor = self._cursors[key] = _Cursor()
-        counts = self._counts.get(one.llm)
-        if counts is None:
-            counts = self._counts[one.llm] = _Counts(one.llm)
-        samples, recycled = self._samples(one, order, cursor)
+        llm, row = request.llm, request.row
+        cursor = self._cursors.setdefault((llm, row), _Cursor())
+        counts = self._counts.setdefault(llm, _Counts(llm))
+        samples, recycled = self._samples(request, order, cursor)
         prompts = 1 if billing == "per_round" else len(samples) if billing == "per_sample" else int(not cursor.rounds)
         counts.questions += not cursor.rounds
+        tokens = llm.pool.output_tokens[row].tolist()
         output_tokens = sum([tokens[sample] for sample in samples])
-        taken = Taken(samples, recycled, max(len(order) - cursor.place, 0), cursor.rounds, prompts, output_tokens)
+        handout = Handout(samples, recycled, max(len(order) - cursor.place, 0), cursor.rounds, prompts, output_tokens)
         cursor.rounds += 1
-        cursor.cots += len(samples)
-        _count(counts, one, taken)
-        return taken
+        counts.add(handout, int(llm.pool.prompt_tokens[row]))
+        return handout
 
     @staticmethod
-    def _samples(one: Picked, order: Sequence[int], cursor: _Cursor) -> tuple[tuple[int, ...], int]:
-        if one.sample is not None:
+    def _samples(request: PoolRequest, order: Sequence[int], cursor: _Cursor) -> tuple[tuple[int, ...], int]:
+        if request.sample is not None:
             cursor.chosen = cursor.chosen if cursor.chosen is not None else {}
-            cursor.chosen[one.sample] = cursor.chosen.get(one.sample, 0) + 1
-            return (one.sample,), 0
+            cursor.chosen[request.sample] = cursor.chosen.get(request.sample, 0) + 1
+            return (request.sample,), 0
         size, first = len(order), cursor.place
-        cursor.place += one.n
+        cursor.place += request.n
         if cursor.place <= size:
             return tuple(order[first : cursor.place]), 0
         samples = tuple(order[place % size] for place in range(first, cursor.place))
-        return samples, min(one.n, cursor.place - size)
+        return samples, min(request.n, cursor.place - size)
 
     def questions(self) -> list[tuple[LLM, int, int, int, dict[int, int]]]:
-        """LLM, row, requests, place and chosen CoTs (sample -> times) of every question."""
+        """Return LLM, row, requests, place and chosen CoTs (sample -> times) of every question."""
         return [(llm, row, c.rounds, c.place, dict(c.chosen or {})) for (llm, row), c in self._cursors.items()]
 
     def summary(self) -> dict[str, Any]:
-        """The ledger of the run; see `Application.ledger`."""
+        """Return the ledger of the run; see `Application.ledger`."""
         by_name: dict[str, list[_Counts]] = {}
         for counts in self._counts.values():
             by_name.setdefault(counts.llm.name, []).append(counts)
@@ -173,29 +165,15 @@ class Account:
         }
 
 
-def _count(counts: _Counts, one: Picked, taken: Taken) -> None:
-    prompt = int(one.llm.pool.prompt_tokens[one.row])
-    counts.requests += 1
-    counts.cots += len(taken.samples)
-    counts.output_tokens += taken.output_tokens
-    counts.recycled += taken.recycled
-    if prompt < 0:
-        counts.unknown_prompts += taken.prompts
-    else:
-        counts.prompt_tokens += taken.prompts * prompt
-
-
 def _summed(counts: Sequence[_Counts]) -> dict[str, Any]:
     dollars, missing = _dollars(counts)
-    found = {
-        name: sum(getattr(own, name) for own in counts)
-        for name in ("requests", "cots", "prompt_tokens", "output_tokens", "questions", "recycled")
-    } | {"usd": dollars}
-    return found if missing is None else found | {"usd_missing": missing}
+    names = ("requests", "cots", "prompt_tokens", "output_tokens", "questions", "recycled")
+    totals = {name: sum(getattr(own, name) for own in counts) for name in names} | {"usd": dollars}
+    return totals if missing is None else totals | {"usd_missing": missing}
 
 
 def _dollars(counts: Sequence[_Counts]) -> tuple[float | None, str | None]:
-    """USD of everything, or why there are none."""
+    """The total in USD, or why there is none."""
     total = 0.0
     for own in counts:
         prices, price = own.llm.prices, own.llm.price

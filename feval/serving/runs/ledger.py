@@ -1,4 +1,4 @@
-"""The ledger as a file: one JSON line for what it belongs to, then one for every request. Lines are only ever added."""
+"""The ledger file: one JSON line for what is served, then one for every request. Lines are only ever appended."""
 
 from __future__ import annotations
 
@@ -23,20 +23,20 @@ _PINNED = ("recordings", "seed", "order", "billing", "prices")
 
 
 class LedgerFile:
-    """A ledger file that is open for adding; what was added is on its way to the disk at most 0.2 s later.
+    """A ledger file open for appending; entries reach the operating system at most 0.2 s later.
 
     Args:
-        path: of the file.
-        header: what it belongs to: recordings, seed, order, billing, prices (JSON values).
-        resume: whether to go on with an existing file.
+        path: the file.
+        header: what is served: recordings, seed, order, billing, prices (JSON values).
+        resume: whether to continue an existing file.
 
     Attributes:
-        entries: the requests that an existing file holds.
+        entries: the requests in an existing file.
 
     Raises:
-        StorageError: the file is there already and `resume` is false, another process adds to it, or the disk says no.
-        ConflictError: an existing file belongs to something else.
-        SourceError: an existing file is no ledger.
+        StorageError: the file exists and `resume` is false, another process appends to it, or it cannot be written.
+        ConflictError: an existing file belongs to other recordings, seeds, orders, billings or prices.
+        SourceError: an existing file is not a ledger.
     """
 
     def __init__(self, path: str | Path, header: Mapping[str, Any], *, resume: bool) -> None:
@@ -64,10 +64,10 @@ class LedgerFile:
         self._thread.start()
 
     def add(self, entry: Mapping[str, Any]) -> None:
-        """Add a request.
+        """Append a request.
 
         Raises:
-            StorageError: what was added before could not be written.
+            StorageError: an earlier entry could not be written.
         """
         if self._failure is not None:
             raise StorageError(self._failure)
@@ -76,7 +76,7 @@ class LedgerFile:
             self._waiting.append(line)
 
     def close(self) -> None:
-        """Write what is left and let go of the file.
+        """Write what is left and close the file.
 
         Raises:
             StorageError: not everything could be written.
@@ -100,7 +100,7 @@ class LedgerFile:
             fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
             raise StorageError(
-                f"Another process adds to the ledger {self.path}. End it, or name another file for this one."
+                f"Another process appends to the ledger {self.path}. End it, or name another file."
             ) from error
 
     def _begin(self, header: Mapping[str, Any], *, resume: bool) -> None:
@@ -110,17 +110,17 @@ class LedgerFile:
             return
         if not resume:
             raise StorageError(
-                f"The ledger {self.path} is there already. Name another file, or say that it is to be gone on with (--resume)."
+                f"The ledger {self.path} exists already. Name another file, or continue this one with --resume."
             )
-        found, self.entries, whole = _read(self.path)
+        existing, self.entries, whole = _read(self.path)
         for name in _PINNED:
-            if found and found.get(name) != header.get(name):
+            if existing and existing.get(name) != header.get(name):
                 raise ConflictError(
-                    f"The ledger {self.path} belongs to {name} {_shown(found.get(name))}, but what is served now has "
-                    f"{_shown(header.get(name))}. Serve the same, or begin another ledger."
+                    f"The ledger {self.path} has {name} {_shown(existing.get(name))}, but what is served now has "
+                    f"{_shown(header.get(name))}. Serve the same, or start another ledger."
                 )
         os.ftruncate(self._file, whole)  # a line that was being written when the process was killed
-        if not found:
+        if not existing:
             self._append(orjson.dumps(header, option=orjson.OPT_APPEND_NEWLINE))
 
     def _append(self, data: bytes) -> None:
@@ -151,18 +151,17 @@ def read_ledger(path: str | Path) -> tuple[dict[str, Any], list[dict[str, Any]]]
     """Read a ledger file.
 
     Args:
-        path: of the file.
+        path: the file.
 
     Returns:
-        What it belongs to, and the requests: each has "run", "dataset", "llm", "question", "samples", "n" and "recycled", and
-        "chosen" where the client chose the CoT; since it is kept, "match" (how the question was found), "template" (digest of
-        the words around it), "mismatch" (the field that no recorded CoT answers) and "example" (where the template begins to
-        differ from the run's first). Where a run was reset, an entry has "run" and "reset" alone. A last line that was not
-        written whole is left out.
+        The header and the requests. Each request has "run", "dataset", "llm", "question", "samples", "n" and "recycled";
+        "chosen" if the client chose the CoT; in newer files "match" (how the question was found), "template" (digest of the
+        words around it), "mismatch" (the field that no recorded CoT answers) and "example" (where the template begins to
+        differ from the run's first). The entry of a reset has only "run" and "reset". An incomplete last line is left out.
 
     Raises:
         StorageError: the file cannot be read.
-        SourceError: it is no ledger.
+        SourceError: it is not a ledger.
     """
     header, entries, _ = _read(Path(path))
     if not header:
@@ -171,7 +170,7 @@ def read_ledger(path: str | Path) -> tuple[dict[str, Any], list[dict[str, Any]]]
 
 
 def _read(path: Path) -> tuple[dict[str, Any], list[dict[str, Any]], int]:
-    """Header, requests, and how many bytes are whole lines."""
+    """Return header, requests, and the length of the complete lines in bytes."""
     whole = 0
     header: dict[str, Any] = {}
     entries: list[dict[str, Any]] = []
@@ -195,11 +194,13 @@ def _record(path: Path, number: int, line: bytes) -> dict[str, Any]:
     try:
         record = orjson.loads(line)
     except orjson.JSONDecodeError as error:
-        raise SourceError(f"Line {number} of the ledger {path} is no JSON; the file was changed or damaged.") from error
+        raise SourceError(
+            f"Line {number} of the ledger {path} is not valid JSON; the file was changed or damaged."
+        ) from error
     if not isinstance(record, dict) or (number == 1 and record.get("format") != FORMAT):
-        raise SourceError(f'{path} is no ledger of a server: its first line lacks "format": "{FORMAT}".')
+        raise SourceError(f'{path} is not a ledger of `feval serve`: its first line lacks "format": "{FORMAT}".')
     if number > 1 and not _is_entry(record):
-        raise SourceError(f"Line {number} of the ledger {path} is no request; the file was changed or damaged.")
+        raise SourceError(f"Line {number} of the ledger {path} is not a request; the file was changed or damaged.")
     return record
 
 

@@ -11,6 +11,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 import zlib
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -19,17 +20,23 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from starlette.concurrency import run_in_threadpool
+from starlette.datastructures import Headers
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
 from typer.testing import CliRunner
 
 from feval.cli import app
 from feval.errors import StorageError
 from feval.recording import Question, open_recording, verify_recording
+from feval.serving.server import Server
+from feval.serving.web import METHODS, guarded
 from recorders.backends.endpoint import Endpoint
 from recorders.journal.journal import Journal
 from recorders.servers.proxied import match, seal_proxied
-from recorders.servers.proxy import Proxy
-from recorders.servers.service import Answer, Call, Service, json_answer
-from recorders.servers.tiny_server import TinyServer
+from recorders.servers.proxy import Proxy, proxy_server
+from recorders.servers.tiny_server import TinyModels
 from recorders.tiny import test_questions as problems
 
 openai = pytest.importorskip("openai", reason="the official client (extra `record`) is not installed")
@@ -40,20 +47,34 @@ PROBLEMS = problems()[:4]
 FRAGMENTS = [KEY[start : start + 8] for start in range(len(KEY) - 7)]
 
 
-class Upstream:
+class Upstream(TinyModels):
     """The tiny server, counted; or whatever a test puts in its place."""
 
     def __init__(self) -> None:
-        self.calls: list[Call] = []
-        self.instead: Answer | None = None
-        self._tiny = TinyServer([MODEL])
+        super().__init__([MODEL])
+        self.calls: list[Headers] = []
+        self.bodies: list[bytes] = []
+        self.instead: Response | None = None
+        self.may_answer = threading.Event()
+        self.may_answer.set()
 
-    def __call__(self, call: Call) -> Answer:
-        self.calls.append(call)
-        return self.instead or self._tiny(call)
+    def server(self) -> Server[Upstream]:
+        tiny = {"/v1/chat/completions": self.chat, "/v1/models": self.list_models}
+
+        async def answer(request: Request) -> Response:
+            self.calls.append(request.headers)
+            self.bodies.append(await request.body())
+            await run_in_threadpool(self.may_answer.wait, 30)
+            return self.instead or await tiny[request.url.path](request)
+
+        return Server(self, guarded([Route("/{path:path}", answer, methods=METHODS)]))
 
     def body(self, number: int) -> dict[str, Any]:
-        return dict(json.loads(self.calls[number].body))
+        return dict(json.loads(self.bodies[number]))
+
+
+def json_answer(value: object, status: int = 200, headers: dict[str, str] | None = None) -> Response:
+    return Response(json.dumps(value), status, {"content-type": "application/json", **(headers or {})})
 
 
 @pytest.fixture
@@ -80,7 +101,7 @@ def running(folder: Path, url: str) -> Iterator[Run]:
     with ExitStack() as stack:
         journal = stack.enter_context(Journal.open(folder / "r.journal", {"proxy": url, "dataset": "sums"}))
         proxy = Proxy(Endpoint(url), journal, "sums")
-        service = stack.enter_context(Service(proxy))
+        service = stack.enter_context(proxy_server(proxy))
         client = openai.OpenAI(base_url=service.url, api_key=KEY, max_retries=0)
         yield Run(stack.enter_context(client), proxy, journal)
 
@@ -92,11 +113,11 @@ def assert_no_key(folder: Path) -> None:
 
 
 def test_what_was_recorded_is_given_again_without_the_server(upstream: Upstream, tmp_path: Path) -> None:
-    with Service(upstream) as server, running(tmp_path, server.url) as run:
+    with upstream.server() as server, running(tmp_path, server.url) as run:
         first = [run.texts(temperature=0.9) for _ in range(3)]
         one = run.texts(PROBLEMS[1].question, n=4)
         assert len(upstream.calls) == 4
-        assert upstream.calls[0].headers["authorization"] == f"Bearer {KEY}"
+        assert upstream.calls[0]["authorization"] == f"Bearer {KEY}"
         assert run.proxy.recorded == 7
     with running(tmp_path, server.url) as run:  # the server is gone
         assert [run.texts(temperature=0.9) for _ in range(3)] == first
@@ -111,7 +132,7 @@ def test_what_was_recorded_is_given_again_without_the_server(upstream: Upstream,
 
 
 def test_what_the_journal_lacks_is_asked_for(upstream: Upstream, tmp_path: Path) -> None:
-    with Service(upstream) as server:
+    with upstream.server() as server:
         with running(tmp_path, server.url) as run:
             two = run.texts(n=2)
             run.texts(n=2)
@@ -133,7 +154,7 @@ def test_what_the_journal_lacks_is_asked_for(upstream: Upstream, tmp_path: Path)
 
 
 def test_a_seed_finds_its_own_samples(upstream: Upstream, tmp_path: Path) -> None:
-    with Service(upstream) as server, running(tmp_path, server.url) as run:
+    with upstream.server() as server, running(tmp_path, server.url) as run:
         first = {seed: run.texts(seed=seed, n=2, temperature=1.5) for seed in (1, 2, 3)}
     with running(tmp_path, server.url) as run:
         assert {seed: run.texts(seed=seed, n=2, temperature=1.5) for seed in (3, 1, 2)} == first
@@ -141,7 +162,7 @@ def test_a_seed_finds_its_own_samples(upstream: Upstream, tmp_path: Path) -> Non
 
 def test_log_probabilities_and_usage_come_back_as_they_were(upstream: Upstream, tmp_path: Path) -> None:
     asked = {"n": 2, "logprobs": True, "top_logprobs": 3, "stop": ["zzz"], "max_completion_tokens": 90}
-    with Service(upstream) as server, running(tmp_path, server.url) as run:
+    with upstream.server() as server, running(tmp_path, server.url) as run:
         fresh = run.ask(**asked)
     with running(tmp_path, server.url) as run:
         again = run.ask(**asked)
@@ -162,7 +183,7 @@ def test_streams_are_recorded_and_given_again(upstream: Upstream, tmp_path: Path
                 texts[choice.index] += choice.delta.content or ""
         return texts, usage
 
-    with Service(upstream) as server, running(tmp_path, server.url) as run:
+    with upstream.server() as server, running(tmp_path, server.url) as run:
         fresh = streamed(run)
     assert "stream" not in upstream.body(0)
     assert "stream_options" not in upstream.body(0)
@@ -179,7 +200,7 @@ def test_many_clients_at_once_lose_nothing(upstream: Upstream, tmp_path: Path) -
                 text for texts in threads.map(lambda _: run.texts(n=2, temperature=2), range(24)) for text in texts
             )
 
-    with Service(upstream) as server, running(tmp_path, server.url) as run:
+    with upstream.server() as server, running(tmp_path, server.url) as run:
         fresh = all_texts(run)
     with running(tmp_path, server.url) as run:
         assert all_texts(run) == fresh
@@ -188,7 +209,7 @@ def test_many_clients_at_once_lose_nothing(upstream: Upstream, tmp_path: Path) -
 
 def test_errors_are_passed_on_and_not_recorded(upstream: Upstream, tmp_path: Path) -> None:
     error = {"error": {"message": f"Slow down, {KEY}.", "type": "requests", "code": "rate_limit_exceeded"}}
-    with Service(upstream) as server, running(tmp_path, server.url) as run:
+    with upstream.server() as server, running(tmp_path, server.url) as run:
         upstream.instead = json_answer(error, 429, {"Retry-After": "7"})
         with pytest.raises(openai.RateLimitError) as caught:
             run.ask()
@@ -207,7 +228,7 @@ def test_errors_are_passed_on_and_not_recorded(upstream: Upstream, tmp_path: Pat
 
 
 def test_other_requests_are_passed_on(upstream: Upstream, tmp_path: Path) -> None:
-    with Service(upstream) as server, running(tmp_path, server.url) as run:
+    with upstream.server() as server, running(tmp_path, server.url) as run:
         assert [model.id for model in run.client.models.list()] == [MODEL]
         image = [{"role": "user", "content": [{"type": "image_url", "image_url": {"url": "data:,"}}]}]
         with pytest.raises(openai.BadRequestError):
@@ -225,7 +246,7 @@ def test_other_requests_are_passed_on(upstream: Upstream, tmp_path: Path) -> Non
 def test_a_key_in_a_reply_is_masked(upstream: Upstream, tmp_path: Path) -> None:
     choice = {"index": 0, "message": {"role": "assistant", "content": f"It is {KEY}."}, "finish_reason": "stop"}
     upstream.instead = json_answer({"id": KEY, "choices": [choice], "model": "m"})
-    with Service(upstream) as server, running(tmp_path, server.url) as run:
+    with upstream.server() as server, running(tmp_path, server.url) as run:
         assert run.texts() == ["It is [key]."]
     assert_no_key(tmp_path)
 
@@ -247,7 +268,7 @@ def body_of(text: str, **more: Any) -> dict[str, Any]:
 def test_a_key_is_found_however_it_is_sent_or_written(upstream: Upstream, tmp_path: Path) -> None:
     escaped = json.dumps(body_of("My key is KEY.")).replace("KEY", "".join(f"\\u{ord(c):04x}" for c in KEY))
     other = json.dumps(body_of(f"My key is {KEY}."))
-    with Service(upstream) as server, running(tmp_path, server.url) as run:
+    with upstream.server() as server, running(tmp_path, server.url) as run:
         assert posted(run, escaped.encode())[0] == 200
         for name in ("X-Goog-Api-Key", "Api-Key", "X-Auth-Token", "Cookie"):
             assert posted(run, other.encode(), Authorization="none", **{name: KEY})[0] == 200
@@ -257,9 +278,9 @@ def test_a_key_is_found_however_it_is_sent_or_written(upstream: Upstream, tmp_pa
 
 def test_the_proxys_own_key_is_not_told_to_clients(upstream: Upstream, tmp_path: Path) -> None:
     told = {"error": {"message": f"Incorrect API key provided: {KEY}."}, "headers": {"authorization": KEY}}
-    with Service(upstream) as server, ExitStack() as stack:
+    with upstream.server() as server, ExitStack() as stack:
         journal = stack.enter_context(Journal.open(tmp_path / "r.journal", {}))
-        service = stack.enter_context(Service(Proxy(Endpoint(server.url, KEY), journal, "sums")))
+        service = stack.enter_context(proxy_server(Proxy(Endpoint(server.url, KEY), journal, "sums")))
         client = stack.enter_context(openai.OpenAI(base_url=service.url, api_key="none", max_retries=0))
         for status in (401, 200):
             upstream.instead = json_answer(told, status, {"X-Seen": KEY})
@@ -271,16 +292,17 @@ def test_the_proxys_own_key_is_not_told_to_clients(upstream: Upstream, tmp_path:
                     shown = f"{error} {dict(error.response.headers)}"
                 assert "[key]" in shown
                 assert not [fragment for fragment in FRAGMENTS if fragment in shown]
-        assert upstream.calls[-1].headers["authorization"] == f"Bearer {KEY}"
+        assert upstream.calls[-1]["authorization"] == f"Bearer {KEY}"
 
 
 def test_a_redirection_does_not_lead_past_the_proxy(upstream: Upstream, tmp_path: Path) -> None:
-    upstream.instead = Answer(
-        308, b"", {"Location": f"https://u:{KEY}@elsewhere.example/v1/chat/completions?key={KEY}"}
+    upstream.instead = Response(
+        b"", 308, {"Location": f"https://u:{KEY}@elsewhere.example/v1/chat/completions?key={KEY}"}
     )
-    with Service(upstream) as server, running(tmp_path, server.url) as run:
+    with upstream.server() as server, running(tmp_path, server.url) as run:
         with pytest.raises(
-            openai.InternalServerError, match=r"on to https://elsewhere\.example/v1/chat/completions\. Start"
+            openai.InternalServerError,
+            match=r"redirects requests to https://elsewhere\.example/v1/chat/completions\. Start",
         ) as caught:
             run.ask()
         assert KEY not in str(caught.value)
@@ -288,26 +310,24 @@ def test_a_redirection_does_not_lead_past_the_proxy(upstream: Upstream, tmp_path
 
 
 def test_a_compressed_reply_is_recorded(upstream: Upstream, tmp_path: Path) -> None:
-    whole = Upstream()(
-        Call("POST", "/v1/chat/completions", {}, json.dumps(body_of(PROBLEMS[0].question)).encode())
-    ).body
-    assert isinstance(whole, bytes)
-    content = json.loads(whole)["choices"][0]["message"]["content"]
-    with Service(upstream) as server, running(tmp_path, server.url) as run:
-        upstream.instead = Answer(200, gzip.compress(whole), {"Content-Encoding": "gzip"})
+    choice = {"index": 0, "message": {"role": "assistant", "content": "It is 7."}, "finish_reason": "stop"}
+    whole = json.dumps({"choices": [choice], "model": MODEL}).encode()
+    content = "It is 7."
+    with upstream.server() as server, running(tmp_path, server.url) as run:
+        upstream.instead = Response(gzip.compress(whole), 200, {"Content-Encoding": "gzip"})
         assert run.texts() == [content]
-        upstream.instead = Answer(200, zlib.compress(whole), {"Content-Encoding": "deflate"})
+        upstream.instead = Response(zlib.compress(whole), 200, {"Content-Encoding": "deflate"})
         assert run.texts() == [content]
         assert run.proxy.recorded == 2
-        upstream.instead = Answer(200, b"no gzip at all", {"Content-Encoding": "gzip"})
+        upstream.instead = Response(b"no gzip at all", 200, {"Content-Encoding": "gzip"})
         assert posted(run, json.dumps(body_of("?")).encode()) == (200, b"no gzip at all")
 
 
 def test_a_reply_that_no_file_can_hold_is_recorded_as_far_as_it_can(upstream: Upstream, tmp_path: Path) -> None:
     message = b'{"role":"assistant","content":"a\\ud800 \\ud83d\\ude00"}'
     strange = b'{"choices":[{"index":0,"message":%b,"finish_reason":"stop"}]}' % message
-    upstream.instead = Answer(200, strange, {"Content-Type": "application/json"})
-    with Service(upstream) as server, running(tmp_path, server.url) as run:
+    upstream.instead = Response(strange, 200, {"Content-Type": "application/json"})
+    with upstream.server() as server, running(tmp_path, server.url) as run:
         assert run.texts() == ["a\ufffd \U0001f600"]
         assert (run.proxy.recorded, run.proxy.unrecorded) == (1, 0)
     with running(tmp_path, server.url) as run:
@@ -318,7 +338,7 @@ def test_what_a_client_did_not_wait_for_is_given_to_the_next(
     upstream: Upstream, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A client that times out asks again: the reply that was paid for is then given, in the same run."""
-    may_answer, asked, given_back = threading.Event(), threading.Event(), threading.Event()
+    given_back = threading.Event()
     give_back = Proxy._give_back
 
     def giving_back(*arguments: Any) -> None:
@@ -327,32 +347,29 @@ def test_what_a_client_did_not_wait_for_is_given_to_the_next(
 
     monkeypatch.setattr(Proxy, "_give_back", giving_back)
 
-    def slow(call: Call) -> Answer:
-        asked.set()
-        assert may_answer.wait(30)
-        return upstream(call)
-
+    upstream.may_answer.clear()
     request = body_of(PROBLEMS[0].question, n=2)
-    with Service(slow) as server, running(tmp_path, server.url) as run:
+    with upstream.server() as server, running(tmp_path, server.url) as run:
         connection = http.client.HTTPConnection("127.0.0.1", run.client.base_url.port)
         connection.request("POST", "/v1/chat/completions", json.dumps(request))
-        assert asked.wait(30)
+        while not upstream.calls:
+            time.sleep(0.01)
         connection.close()
-        may_answer.set()
+        upstream.may_answer.set()
         assert given_back.wait(30)
         first = run.client.chat.completions.create(**request)
         assert (len(upstream.calls), run.proxy.recorded, run.proxy.replayed) == (1, 2, 2)
         run.client.chat.completions.create(**request)
-        assert len(upstream.calls) == 2  # given once, not for ever
+        assert len(upstream.calls) == 2  # given once, not forever
     with running(tmp_path, server.url) as run:
         assert run.client.chat.completions.create(**request).choices == first.choices
 
 
 def test_limits_tell_requests_apart(upstream: Upstream, tmp_path: Path) -> None:
     asked = {"extra_body": {"max_completion_tokens": None}}
-    with Service(upstream) as server, running(tmp_path, server.url) as run:
+    with upstream.server() as server, running(tmp_path, server.url) as run:
         run.ask(max_tokens=5, **asked)
-    with Service(upstream) as server, running(tmp_path / "other", server.url) as run:
+    with upstream.server() as server, running(tmp_path / "other", server.url) as run:
         run.ask(max_tokens=5, **asked)
         run.ask(max_tokens=60, **asked)
         assert run.proxy.recorded == 2
@@ -365,7 +382,7 @@ def test_limits_tell_requests_apart(upstream: Upstream, tmp_path: Path) -> None:
 
 
 def test_a_path_does_not_climb_out_of_v1(upstream: Upstream, tmp_path: Path) -> None:
-    with Service(upstream) as server, running(tmp_path, server.url) as run:
+    with upstream.server() as server, running(tmp_path, server.url) as run:
         for path in ("/v1/../admin", "/v1/%2e%2e/admin", "/v2/models"):
             status, said = posted(run, b"{}", path)
             assert (status, b"Only paths under /v1" in said) == (404, True)
@@ -388,7 +405,7 @@ def test_what_cannot_be_written_is_neither_given_nor_paid_for_again(
     def full(self: Journal) -> None:
         raise StorageError("The disk is full.")
 
-    with Service(upstream) as server, running(tmp_path, server.url) as run:
+    with upstream.server() as server, running(tmp_path, server.url) as run:
         monkeypatch.setattr(Journal, "commit", full)
         for _ in range(2):
             with pytest.raises(openai.InternalServerError, match="The disk is full"):
@@ -414,7 +431,7 @@ def write_questions(path: Path) -> Path:
 def test_a_run_becomes_a_recording(upstream: Upstream, tmp_path: Path) -> None:
     golds = [Question(f"q{i}", p.question, str(p.answer), str(p.answer)) for i, p in enumerate(PROBLEMS[:3])]
     out = tmp_path / "r"
-    with Service(upstream) as server, running(tmp_path, server.url) as run:
+    with upstream.server() as server, running(tmp_path, server.url) as run:
         told = {p.question: run.texts(f"Question: {p.question}\nAnswer:", n=3) for p in PROBLEMS}
         seal = lambda: seal_proxied(run.journal, out, dataset="sums", answer_kind="number", questions=golds)  # noqa: E731
         assert seal() == seal() == out
@@ -456,7 +473,7 @@ def test_the_command_records_seals_and_replays(upstream: Upstream, tmp_path: Pat
             assert process.stderr.read() == ""
             return texts, json.loads(process.stdout.read())
 
-    with Service(upstream) as server:
+    with upstream.server() as server:
         texts, told = through(server.url)
     assert told == {"recording": str(tmp_path / "r"), "recorded": 5, "replayed": 0, "unrecorded": 0}
     assert through(server.url) == (texts, told | {"recorded": 0, "replayed": 5})
@@ -495,7 +512,7 @@ def test_thoughts_are_recorded_given_again_and_split_off_the_text(upstream: Upst
         "usage": {"prompt_tokens": 3, "completion_tokens": 20, "completion_tokens_details": {"reasoning_tokens": 8}},
     }
     upstream.instead = json_answer(reply)
-    with Service(upstream) as server:
+    with upstream.server() as server:
         with running(tmp_path, server.url) as run:
             run.ask(n=2)
         with running(tmp_path, server.url) as run:

@@ -1,4 +1,4 @@
-"""Requests: what a client asks for, read from the body and checked. What is wrong is a `RequestError` that names the field."""
+"""Requests: what a client asks for, read from the body and checked. A wrong field is a `RequestError` that names it."""
 
 from __future__ import annotations
 
@@ -9,19 +9,19 @@ from urllib.parse import unquote
 
 import orjson
 
-from feval.serving.errors import RequestError
+from feval.serving.wire.errors import RequestError
 
-__all__ = ["FEW_SHOT", "OWN_HEADERS", "Asked", "Conversation", "conversation", "parse"]
+__all__ = ["FEW_SHOT", "OWN_HEADERS", "CompletionRequest", "Conversation", "conversation", "parse"]
 
 _SHOWN = 80
 OWN_HEADERS = ("x-feval-question", "x-feval-dataset", "x-feval-sample", "x-feval-few-shot")
-"""Headers that say what no other server is told."""
+"""Headers that only feval reads."""
 
 _OWN_FIELDS = ("question", "dataset", "sample", "few_shot")
 FEW_SHOT = ("last", "none")
-"""What a client can say of exemplars; see `Library`."""
+"""How a client can treat exemplars; see `Library`."""
 
-# What says nothing of how CoTs are sampled, or is served.
+# Fields that do not shape a CoT, or that are served.
 _APART = frozenset(
     (
         "model", "messages", "prompt", "n", "stream", "stream_options", "logprobs", "top_logprobs", "user", "metadata", "store",
@@ -35,8 +35,8 @@ class Conversation:
     """The messages of a request as they are compared.
 
     Attributes:
-        messages: (role, text) of each; the text parts of a content are joined, as they are when a recording is made.
-        text_only: whether that is all the messages hold; with images or tool calls it is not.
+        messages: (role, text) of each; text parts are joined, as they are when a recording is made.
+        text_only: whether the messages hold nothing else, such as images or tool calls.
     """
 
     messages: tuple[tuple[str, str], ...]
@@ -44,33 +44,33 @@ class Conversation:
 
     @property
     def last_user_place(self) -> int:
-        """Which message is the last one whose role is "user"; -1 where there is none."""
+        """Index of the last message whose role is "user"; -1 without one."""
         return max((place for place, (role, _) in enumerate(self.messages) if role == "user"), default=-1)
 
     @property
     def last_user_text(self) -> str:
-        """Text of the last message whose role is "user"; empty where there is none."""
+        """Text of the last message whose role is "user"; empty without one."""
         place = self.last_user_place
         return "" if place < 0 else self.messages[place][1]
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
-    """A request.
+class CompletionRequest:
+    """A request for chat or text completions.
 
     Attributes:
         kind: "chat" or "completion".
         model: as the client names it.
-        conversations: what each answer answers: one of a chat, one for each prompt of a completion.
-        n: CoTs for each.
-        stream: whether the reply goes out as events.
-        include_usage: whether these end with the usage.
+        conversations: one of a chat, one for each prompt of a text completion.
+        n: CoTs for each conversation.
+        stream: whether the reply is streamed.
+        include_usage: whether a stream ends with the usage.
         logprobs: whether log-probabilities of tokens are wanted.
-        top_logprobs: of how many tokens at each place.
-        question: id, where the client says which question it asks.
-        dataset: id, likewise.
-        sample: the recorded place of the one CoT wanted, where the client chooses it.
-        few_shot: one of `FEW_SHOT`, where the client says so.
+        top_logprobs: of how many tokens at each position.
+        question: id of the question, if the client names it.
+        dataset: id of the dataset, if the client names it.
+        sample: recorded position of the one CoT wanted, if the client chooses it.
+        few_shot: one of `FEW_SHOT`, if the client chooses it.
         settings: every other field with a value, in the request's order.
     """
 
@@ -89,17 +89,16 @@ class Asked:
     settings: Mapping[str, Any]
 
 
-def parse(kind: str, body: bytes, headers: Mapping[str, str]) -> Asked:
+def parse(kind: str, body: bytes, headers: Mapping[str, str]) -> CompletionRequest:
     """Read a request.
 
     Args:
         kind: "chat" or "completion".
-        body: as it came. Of a key that stands twice in an object the last counts, as JSON readers have it.
-        headers: names in lower case; `x-feval-question`, `x-feval-dataset`, `x-feval-sample` and `x-feval-few-shot` are looked
-            at. Ids may be percent-encoded.
+        body: JSON.
+        headers: names in lower case; those of `OWN_HEADERS` are read. Ids may be percent-encoded.
 
     Raises:
-        RequestError: it is no such request; the message names the field.
+        RequestError: the body is not such a request; the message names the field.
     """
     fields = _fields(body)
     chat = kind == "chat"
@@ -108,7 +107,7 @@ def parse(kind: str, body: bytes, headers: Mapping[str, str]) -> Asked:
         if fields.get(name) is not None and not check(fields[name]):
             raise _wrong(name, what, fields[name])
     own = _own(fields, headers)
-    asked = Asked(
+    request = CompletionRequest(
         kind=kind,
         model=_model(fields),
         conversations=(_chat(fields),) if chat else _prompts(fields),
@@ -122,10 +121,10 @@ def parse(kind: str, body: bytes, headers: Mapping[str, str]) -> Asked:
         settings={name: value for name, value in fields.items() if name not in _APART and value is not None},
         **own,
     )
-    if asked.sample is not None and (asked.n > 1 or len(asked.conversations) > 1):
+    if request.sample is not None and (request.n > 1 or len(request.conversations) > 1):
         raise RequestError(
-            f"The request names one recorded CoT (sample {asked.sample}) and asks for {asked.n * len(asked.conversations)}. "
-            "Ask for one CoT, or leave the sample out.",
+            f"The request names one recorded CoT (sample {request.sample}) and asks for "
+            f"{request.n * len(request.conversations)}. Ask for one CoT, or leave the sample out.",
             parameter="n",
         )
     if not chat and fields.get("echo"):
@@ -133,16 +132,16 @@ def parse(kind: str, body: bytes, headers: Mapping[str, str]) -> Asked:
             "A recording does not hold prompts token by token, so `echo` cannot be answered. Send echo=false.",
             parameter="echo",
         )
-    return asked
+    return request
 
 
 def conversation(messages: Sequence[Any]) -> Conversation:
-    """Return messages as they are compared: those of a request, or those of a recorded prompt.
+    """Return the messages of a request or of a recorded prompt as they are compared.
 
     Raises:
-        RequestError: they are no messages.
+        RequestError: one of them is not a message.
     """
-    found, text_only = [], True
+    texts, text_only = [], True
     for number, message in enumerate(messages):
         where = f"messages[{number}]"
         if not isinstance(message, dict):
@@ -151,10 +150,10 @@ def conversation(messages: Sequence[Any]) -> Conversation:
         if not isinstance(role, str) or not role:
             raise _wrong(f"{where}.role", 'text, such as "user"', role)
         text, whole = _text(message.get("content"), f"{where}.content")
-        found.append((role, text))
+        texts.append((role, text))
         further = any(value is not None for name, value in message.items() if name not in {"role", "content"})
         text_only = text_only and whole and not further
-    return Conversation(tuple(found), text_only)
+    return Conversation(tuple(texts), text_only)
 
 
 def _fields(body: bytes) -> dict[str, Any]:
@@ -162,7 +161,7 @@ def _fields(body: bytes) -> dict[str, Any]:
         fields = orjson.loads(body)
     except orjson.JSONDecodeError as error:
         raise RequestError(
-            f"The body is no JSON: {_first_words(error)}. Send a JSON object in UTF-8 (NaN and Infinity are no JSON).",
+            f"The body is not valid JSON: {_first_words(error)}. Send a JSON object in UTF-8, without NaN and Infinity.",
             code="invalid_json",
         ) from error
     if not isinstance(fields, dict):
@@ -171,17 +170,17 @@ def _fields(body: bytes) -> dict[str, Any]:
 
 
 def _own(fields: Mapping[str, Any], headers: Mapping[str, str]) -> dict[str, Any]:
-    """What the client says to feval and no other server: question, dataset, sample and exemplars."""
+    """Read what only feval understands: question, dataset, sample and few_shot."""
     if fields.keys().isdisjoint(("feval", "metadata")) and headers.keys().isdisjoint(OWN_HEADERS):
         return dict.fromkeys(_OWN_FIELDS)
     own = _typed(fields, "feval", dict, "an object with question, dataset, sample or few_shot") or {}
     if strange := sorted(own.keys() - set(_OWN_FIELDS)):
         raise RequestError(
-            f"`feval` takes question, dataset, sample and few_shot; {strange[0][:_SHOWN]!r} is none of them.",
+            f"`feval` takes question, dataset, sample and few_shot; {strange[0][:_SHOWN]!r} is none of these.",
             parameter="feval",
         )
     metadata = _typed(fields, "metadata", dict, "an object") or {}
-    found: dict[str, Any] = {}
+    values: dict[str, Any] = {}
     for name in ("question", "dataset"):
         given = [
             _typed(own, name, str, "text", f"feval.{name}"),
@@ -194,16 +193,20 @@ def _own(fields: Mapping[str, Any], headers: Mapping[str, str]) -> dict[str, Any
                 f"The request names two {name}s, {distinct[0][:_SHOWN]!r} and {distinct[1][:_SHOWN]!r}; name one.",
                 parameter=f"feval.{name}",
             )
-        found[name] = distinct[0] if distinct else None
-    found["sample"] = _sample(own.get("sample"), headers.get("x-feval-sample"))
-    found["few_shot"] = _few_shot(own.get("few_shot"), headers.get("x-feval-few-shot"))
-    return found
+        values[name] = distinct[0] if distinct else None
+    values["sample"] = _sample(own.get("sample"), headers.get("x-feval-sample"))
+    values["few_shot"] = _few_shot(own.get("few_shot"), headers.get("x-feval-few-shot"))
+    return values
 
 
 def _few_shot(field: object, header: str | None) -> str | None:
-    for value in (field, header):  # the header stands for a whole run, the field for one request
+    for value in (field, header):  # the header is for a whole run, the field for one request
         if value is not None and value not in FEW_SHOT:
-            raise _wrong("feval.few_shot", 'how exemplars are told from the question: "last" or "none"', value)
+            raise _wrong(
+                "feval.few_shot",
+                '"last" (the last question in the message is asked, the others are exemplars) or "none"',
+                value,
+            )
     return header if field is None else str(field)
 
 
@@ -211,13 +214,13 @@ def _sample(field: object, header: str | None) -> int | None:
     if header is not None:
         if not (header.isascii() and header.isdigit() and len(header) < 10):
             raise RequestError(
-                f"The header X-Feval-Sample is {header[:_SHOWN]!r}; it is the place of a recorded CoT: 0, 1, 2, ..."
+                f"The header X-Feval-Sample is {header[:_SHOWN]!r}; it must be the position of a recorded CoT: 0, 1, 2, ..."
             )
         if field is not None and field != int(header):
             raise RequestError(f"The request names two samples, {str(field)[:_SHOWN]} and {header}; name one.")
         return int(header)
     if field is not None and not (type(field) is int and field >= 0):
-        raise _wrong("feval.sample", "the place of a recorded CoT: 0, 1, 2, ...", field)
+        raise _wrong("feval.sample", "the position of a recorded CoT: 0, 1, 2, ...", field)
     return field if isinstance(field, int) else None
 
 
@@ -232,14 +235,14 @@ def _count(fields: Mapping[str, Any]) -> int:
     n = fields.get("n")
     n = 1 if n is None else n
     if type(n) is not int or n < 1:
-        raise _wrong("n", "a whole number from 1 on", n)
+        raise _wrong("n", "a whole number of at least 1", n)
     return n
 
 
 def _chat(fields: Mapping[str, Any]) -> Conversation:
     messages = fields.get("messages")
     if not isinstance(messages, list) or not messages:
-        raise _wrong("messages", "a list of one message or more", messages)
+        raise _wrong("messages", "a list of at least one message", messages)
     return conversation(messages)
 
 
@@ -247,9 +250,11 @@ def _prompts(fields: Mapping[str, Any]) -> tuple[Conversation, ...]:
     given = fields.get("prompt")
     prompts = [given] if isinstance(given, str) else given
     if not isinstance(prompts, list) or not prompts or not all(isinstance(prompt, str) for prompt in prompts):
-        raise _wrong("prompt", "text, or a list of texts (token ids say nothing to a recording)", given)
-    if len(prompts) > _MOST_PROMPTS:
-        raise RequestError(f"{len(prompts):,} prompts were sent; {_MOST_PROMPTS:,} are the most.", parameter="prompt")
+        raise _wrong("prompt", "text, or a list of texts (token ids cannot be matched)", given)
+    if len(prompts) > _MAX_PROMPTS:
+        raise RequestError(
+            f"{len(prompts):,} prompts were sent; at most {_MAX_PROMPTS:,} are answered at once.", parameter="prompt"
+        )
     return tuple(Conversation((("user", prompt),)) for prompt in prompts)
 
 
@@ -260,12 +265,12 @@ def _logprobs_of_completion(fields: Mapping[str, Any]) -> int | None:
     if given is True:
         return 0
     if not _is_int(given) or given < 0:
-        raise _wrong("logprobs", "a whole number from 0 on", given)
+        raise _wrong("logprobs", "a whole number of at least 0", given)
     return int(given)
 
 
 def _text(content: object, where: str) -> tuple[str, bool]:
-    """The text of a content, and whether that is all it holds."""
+    """Return the text of a content, and whether it holds nothing else."""
     if isinstance(content, str):
         return content, True
     if content is None:
@@ -291,11 +296,11 @@ def _typed(fields: Mapping[str, Any], name: str, kind: type, what: str, shown: s
 
 
 def _wrong(name: str, what: str, value: object) -> RequestError:
-    return RequestError(f"`{name[:_SHOWN]}` is {what}; {_named(value)} was sent.", parameter=name)
+    return RequestError(f"`{name[:_SHOWN]}` must be {what}; {_named(value)} was sent.", parameter=name)
 
 
 def _named(value: object) -> str:
-    """A JSON value in a message: short, and never the whole of what was sent."""
+    """Describe a JSON value briefly, never in full."""
     if isinstance(value, dict):
         return "an object"
     if isinstance(value, list):
@@ -325,7 +330,7 @@ def _is_stop(value: object) -> bool:
     return isinstance(value, str) or (isinstance(value, list) and all(isinstance(text, str) for text in value))
 
 
-_MOST_PROMPTS = 1024
+_MAX_PROMPTS = 1024
 _NUMBER = (_is_number, "a number")
 _INTEGER = (_is_int, "a whole number")
 _CHECKS: dict[str, tuple[Callable[[object], bool], str]] = {
@@ -336,7 +341,7 @@ _CHECKS: dict[str, tuple[Callable[[object], bool], str]] = {
     "max_tokens": _INTEGER,
     "max_completion_tokens": _INTEGER,
     "seed": _INTEGER,
-    "top_logprobs": (lambda value: type(value) is int and value >= 0, "a whole number from 0 on"),
+    "top_logprobs": (lambda value: type(value) is int and value >= 0, "a whole number of at least 0"),
     "best_of": _INTEGER,
     "stop": (_is_stop, "text, or a list of texts"),
     "tools": (lambda value: isinstance(value, list), "a list"),

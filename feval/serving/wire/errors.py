@@ -1,31 +1,33 @@
-"""What a request can be answered with instead of CoTs: an exception that knows its HTTP status and OpenAI's fields.
+"""Errors that a client sees: exceptions that know their HTTP status and OpenAI's fields.
 
     FevalError
-    └── ServingError            answered with its status, in OpenAI's shape
+    └── ServingError            sent with its status, in OpenAI's shape
         ├── RequestError        400: the request itself is wrong
         ├── MissError           404: the recording does not hold what was asked for
-        ├── AmbiguousError      400: several recorded things are meant equally well
+        ├── AmbiguousError      400: several recorded things match equally well
         └── UsedUpError         400: the pool has fewer CoTs left than were asked for
 
-Clients ask again after 408, 409, 429 and 5xx, so none of these is used for what asking again cannot change.
+Clients retry after 408, 409, 429 and 5xx, so none of these is used for what a retry cannot change.
 """
 
 from __future__ import annotations
 
-from feval.errors import FevalError
+from collections.abc import Mapping
 
-__all__ = ["AmbiguousError", "MissError", "RequestError", "ServingError", "UsedUpError"]
+from feval.errors import FevalError, NotRecordedError, StorageError, UsageError
+
+__all__ = ["AmbiguousError", "MissError", "RequestError", "ServingError", "UsedUpError", "status_of"]
 
 
 class ServingError(FevalError):
-    """A request that is answered with an error in OpenAI's shape.
+    """An error that is sent to the client in OpenAI's shape.
 
     Args:
         message: a sentence: what was asked, what was found, what to do.
-        status: of HTTP.
-        parameter: which field of the request is meant.
+        status: HTTP status.
+        parameter: the field of the request that is wrong.
         code: a word for programs.
-        headers: further ones of the reply.
+        headers: further headers of the reply.
     """
 
     default_status = 400
@@ -38,7 +40,7 @@ class ServingError(FevalError):
         status: int | None = None,
         parameter: str | None = None,
         code: str | None = None,
-        headers: dict[str, str] | None = None,
+        headers: Mapping[str, str] | None = None,
     ) -> None:
         super().__init__(message)
         self.status = status or self.default_status
@@ -58,7 +60,7 @@ class MissError(ServingError):
 
 
 class AmbiguousError(ServingError):
-    """Several recorded things are meant equally well; which is never guessed."""
+    """Several recorded things match equally well; feval never guesses which is meant."""
 
     default_code = "ambiguous"
 
@@ -67,3 +69,12 @@ class UsedUpError(ServingError):
     """The pool has fewer CoTs left than were asked for."""
 
     default_code = "pool_exhausted"
+
+
+def status_of(error: FevalError) -> int:
+    """Return the HTTP status that an error is sent with."""
+    if isinstance(error, ServingError):
+        return error.status
+    if isinstance(error, NotRecordedError):
+        return 404
+    return 400 if isinstance(error, UsageError) else 507 if isinstance(error, StorageError) else 500

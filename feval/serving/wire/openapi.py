@@ -1,4 +1,4 @@
-"""The server described in OpenAPI 3.1: what may be asked, and everything that may come back."""
+"""The server described in OpenAPI 3.1: every request and every reply."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from feval import __version__
-from feval.serving.requests import FEW_SHOT
+from feval.serving.wire.requests import FEW_SHOT
 
 __all__ = ["RUN_PATTERN", "description"]
 
@@ -34,7 +34,7 @@ def description(models: Sequence[str] = ()) -> dict[str, Any]:
             "summary": "Recorded chains of thought in OpenAI's dialect.",
             "description": (
                 "Identical requests walk through the recorded CoTs of a question without replacement. Every run (path prefix, "
-                "header X-Feval-Run, or API key) has a cursor and a ledger of its own."
+                "header X-Feval-Run, or API key) has its own place in every pool and its own ledger."
             ),
             "license": {"name": "Apache-2.0", "identifier": "Apache-2.0"},
         },
@@ -55,10 +55,10 @@ def _operations(models: Sequence[str]) -> list[tuple[str, str, Any]]:
         "schema": {"type": "string", "minLength": 1} | ({"examples": list(models[:8])} if models else {}),
     }
     return [
-        ("/v1/chat/completions", "post", _asking("createChatCompletion", "Chat", "ChatRequest", "ChatCompletion")),
-        ("/v1/completions", "post", _asking("createCompletion", "Text", "CompletionRequest", "TextCompletion")),
+        ("/v1/chat/completions", "post", _completion("createChatCompletion", "Chat", "ChatRequest", "ChatCompletion")),
+        ("/v1/completions", "post", _completion("createCompletion", "Text", "CompletionRequest", "TextCompletion")),
         ("/v1/models", "get", _reading("listModels", "The LLMs that are served.", "Models")),
-        ("/v1/models/{model}", "get", _reading("readModel", "One of them.", "Model", [model])),
+        ("/v1/models/{model}", "get", _reading("readModel", "One of these LLMs.", "Model", [model])),
         ("/feval/health", "get", _reading("readHealth", "Whether the server is up, and what it serves.", "Health")),
         ("/feval/ledger", "get", _reading("readLedger", "What was handed out.", "LedgerOrLedgers", _LEDGER_QUERY)),
         ("/feval/grade", "post", _grading),
@@ -67,11 +67,13 @@ def _operations(models: Sequence[str]) -> list[tuple[str, str, Any]]:
     ]
 
 
-def _asking(name: str, what: str, request: str, reply: str) -> Any:
+def _completion(name: str, what: str, request: str, reply: str) -> Any:
     def operation(suffix: str) -> dict[str, Any]:
         ok = {
             "description": "Recorded CoTs; as events where the request says `stream`.",
-            "headers": {header: {"schema": {"type": "string"}, "description": said} for header, said in _TOLD.items()},
+            "headers": {
+                header: {"schema": {"type": "string"}, "description": text} for header, text in _REPLY_HEADERS.items()
+            },
             "content": {
                 "application/json": {"schema": _ref(reply)},
                 "text/event-stream": {"schema": _ref("Event")},
@@ -94,7 +96,7 @@ def _reading(name: str, summary: str, reply: str, parameters: Sequence[_Schema] 
             "operationId": f"{name}{suffix}",
             "summary": summary,
             "parameters": list(parameters),
-            "responses": {"200": _content(reply, "As asked for.")} | _errors("400", "404"),
+            "responses": {"200": _content(reply, "The result.")} | _errors("400", "404"),
         }
 
     return operation
@@ -113,14 +115,14 @@ def _grading(suffix: str) -> dict[str, Any]:
 def _resetting(suffix: str) -> dict[str, Any]:
     return {
         "operationId": f"resetRun{suffix}",
-        "summary": "Begin a run again: its draws, its place in every pool and its ledger.",
+        "summary": "Start a run again: its draws, its place in every pool and its ledger.",
         "parameters": _HEADERS[:1],
-        "responses": {"200": _content("Anything", "The run that begins again.")} | _errors("400", "404"),
+        "responses": {"200": _content("Anything", "The run that starts again.")} | _errors("400", "404"),
     }
 
 
-def _content(schema: str, said: str) -> dict[str, Any]:
-    return {"description": said, "content": {"application/json": {"schema": _ref(schema)}}}
+def _content(schema: str, text: str) -> dict[str, Any]:
+    return {"description": text, "content": {"application/json": {"schema": _ref(schema)}}}
 
 
 def _errors(*statuses: str) -> dict[str, Any]:
@@ -128,25 +130,25 @@ def _errors(*statuses: str) -> dict[str, Any]:
 
 
 _STATUSES = {
-    "400": "The request is wrong, means several things, or asks for more CoTs than are left.",
-    "401": "The server wants its token.",
-    "403": "The request came from a web page or for a host that this server does not answer.",
+    "400": "The request is wrong, matches several things, or asks for more CoTs than are left.",
+    "401": "The server requires its token.",
+    "403": "The request came from a web page, or for another host.",
     "404": "The recording does not hold what was asked for.",
     "405": "The path takes other methods.",
     "413": "The body is too long.",
 }
-_TOLD = {
-    "X-Feval-Run": "Whose cursor moved.",
+_REPLY_HEADERS = {
+    "X-Feval-Run": "The run.",
     "X-Feval-Question": "Id of the question, percent-encoded where it is not ASCII.",
     "X-Feval-Dataset": "Id of its dataset.",
     "X-Feval-Llm": "Name of the recorded LLM.",
-    "X-Feval-Samples": "Recorded places of the CoTs, such as 17,3,22.",
+    "X-Feval-Samples": "Recorded positions of the CoTs, such as 17,3,22.",
     "X-Feval-Cost-Usd": "What the request added to the ledger.",
-    "X-Feval-Remaining": "CoTs that this run can still have of this pool.",
+    "X-Feval-Remaining": "CoTs of the pool that the run has not got yet.",
     "X-Feval-Match": "How the question was found: request, question, few-shot or id.",
-    "X-Feval-Ignored": "Fields of the request that changed nothing.",
-    "X-Feval-Recycled": "How many of the CoTs had been handed out before.",
-    "X-Feval-Unknown": "What was not recorded and reads 0.",
+    "X-Feval-Ignored": "Fields of the request without effect.",
+    "X-Feval-Recycled": "How many of the CoTs the run had got before.",
+    "X-Feval-Unknown": "Parts of the reply that were not recorded.",
 }
 _RUN_IN_PATH = {
     "name": "run",
@@ -208,7 +210,7 @@ def _schemas(models: Sequence[str]) -> dict[str, _Schema]:
 
 
 def _requests(model: _Schema) -> dict[str, _Schema]:
-    chosen = _object(
+    own = _object(
         {},
         {
             "question": _or_null(_TEXT),
@@ -229,7 +231,7 @@ def _requests(model: _Schema) -> dict[str, _Schema]:
         "seed": _or_null(_INTEGER),
         "stop": _OPTIONAL_TEXTS,
         "metadata": _or_null({"type": "object", "additionalProperties": _TEXT}),
-        "feval": _or_null(chosen | {"additionalProperties": False}),
+        "feval": _or_null(own | {"additionalProperties": False}),
     }
     part = {"oneOf": [_object({"type": {"const": "text"}, "text": _TEXT}), _object({"type": {"const": "image_url"}})]}
     content = {"anyOf": [_TEXT, {"type": "array", "items": part}, {"type": "null"}]}
@@ -262,7 +264,7 @@ def _requests(model: _Schema) -> dict[str, _Schema]:
 def _replies() -> dict[str, _Schema]:
     finish: _Schema = {"type": "string"}
     logprobs: _Schema = {"type": ["object", "null"]}
-    again = {"feval": {"type": "object"}}
+    extra = {"feval": {"type": "object"}}
     message = _object(
         {"role": {"const": "assistant"}, "content": {"type": "string"}, "refusal": {"type": ["string", "null"]}},
         {"reasoning": _TEXT, "reasoning_content": _TEXT},
@@ -270,7 +272,7 @@ def _replies() -> dict[str, _Schema]:
     choice = {"index": _COUNT, "finish_reason": finish, "logprobs": logprobs}
     whole = {"id": _TEXT, "created": _INTEGER, "model": _TEXT, "system_fingerprint": _TEXT, "usage": _ref("Usage")}
     one = _object({"id": _TEXT, "object": {"const": "model"}, "created": _INTEGER, "owned_by": _TEXT})
-    said = {
+    error = {
         "message": _TEXT,
         "type": _TEXT,
         "param": {"type": ["string", "null"]},
@@ -288,19 +290,19 @@ def _replies() -> dict[str, _Schema]:
             whole
             | {
                 "object": {"const": "chat.completion"},
-                "choices": {"type": "array", "items": _object(choice | {"message": message}, again), "minItems": 1},
+                "choices": {"type": "array", "items": _object(choice | {"message": message}, extra), "minItems": 1},
             }
         ),
         "TextCompletion": _object(
             whole
             | {
                 "object": {"const": "text_completion"},
-                "choices": {"type": "array", "items": _object(choice | {"text": _TEXT}, again), "minItems": 1},
+                "choices": {"type": "array", "items": _object(choice | {"text": _TEXT}, extra), "minItems": 1},
             }
         ),
         "Model": one,
         "Models": _object({"object": {"const": "list"}, "data": {"type": "array", "items": one}}),
-        "Error": _object({"error": _object(said) | {"additionalProperties": False}}) | {"additionalProperties": False},
+        "Error": _object({"error": _object(error) | {"additionalProperties": False}}) | {"additionalProperties": False},
         "Anything": {"type": "object"},
         "Event": {"description": "A chunk of the completion; the last one is [DONE]."},
         "Health": {"type": "object"},

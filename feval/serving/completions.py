@@ -1,0 +1,266 @@
+"""Completions in OpenAI's shape, made of recorded CoTs."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from functools import lru_cache
+from hashlib import blake2b
+from threading import Lock
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
+
+from feval.errors import NotRecordedError
+from feval.serving.matching.matcher import Match
+from feval.serving.runs.accounts import Handout
+from feval.serving.runs.names import RunName
+from feval.serving.texts import CotTexts
+from feval.serving.wire.errors import MissError
+from feval.serving.wire.replies import Reply, completion_reply
+from feval.serving.wire.requests import CompletionRequest
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+    from feval.cards.prices import Price
+    from feval.recording.logprobs import TokenLogprobs
+    from feval.recording.reader import Recording
+    from feval.replay import LLM
+
+__all__ = ["CompletionBuilder", "created", "require_texts"]
+
+_SHOWN = 64
+_MAX_NAMED = 32
+_SAFE = "/:@!$&'()*;=~+ "  # not percent-encoded in a header
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """What answers one conversation of a request."""
+
+    match: Match
+    cots: CotTexts
+    handout: Handout
+
+
+class CompletionBuilder:
+    """Makes completions. Safe to use from many threads.
+
+    Args:
+        llms: whose CoTs are served.
+    """
+
+    def __init__(self, llms: Iterable[LLM]) -> None:
+        self._prices = {llm: llm.price for llm in llms}
+        self._reading = Lock()
+
+    def reply(
+        self,
+        request: CompletionRequest,
+        run: RunName,
+        matches: Sequence[Match],
+        cots: Sequence[CotTexts],
+        handouts: Sequence[Handout],
+    ) -> Reply:
+        """Return the reply to a request.
+
+        Args:
+            request: what was asked.
+            run: by whom.
+            matches: the question that each conversation asks.
+            cots: the CoTs of these questions.
+            handouts: which of them the run gets.
+        """
+        parts = [_Part(*each) for each in zip(matches, cots, handouts, strict=True)]
+        unknown: dict[str, None] = {}
+        choices: list[dict[str, Any]] = []
+        for part in parts:
+            choices += self._choices(request, part, len(choices), unknown)
+        llm = matches[0].llm
+        is_chat = request.kind == "chat"
+        completion = {
+            "id": f"{'chatcmpl' if is_chat else 'cmpl'}-{_identity(run, parts)}",
+            "object": "chat.completion" if is_chat else "text_completion",
+            "created": created(llm.recording),
+            "model": llm.name,
+            "system_fingerprint": f"fp_{llm.recording_hash[:12]}",
+            "choices": choices,
+            "usage": _usage(parts, unknown),
+        }
+        headers = _match_headers(matches) | self._draw_headers(run, parts)
+        if unknown:
+            headers["x-feval-unknown"] = ",".join(unknown)
+        return completion_reply(completion, stream=request.stream, usage=request.include_usage, headers=headers)
+
+    def _choices(
+        self, request: CompletionRequest, part: _Part, first: int, unknown: dict[str, None]
+    ) -> list[dict[str, Any]]:
+        samples, cots = part.handout.samples, part.cots
+        fresh = len(samples) - part.handout.recycled
+        scores = self._logprobs(request, part, unknown) if request.logprobs else [(None, {})] * len(samples)
+        choices = []
+        for number, (sample, (logprobs, extra)) in enumerate(zip(samples, scores, strict=True)):
+            text, reason = cots.texts[sample], cots.finish_reasons[sample]
+            if text is None:
+                unknown["content"] = None
+            if reason == "unknown":
+                unknown["finish_reason"] = None
+                reason = "stop"  # as most CoTs end
+            choice: dict[str, Any] = {"index": first + number}
+            if request.kind == "chat":
+                choice["message"] = _message(text, cots.reasoning[sample])
+            else:
+                choice["text"] = text
+            choice |= {"logprobs": logprobs, "finish_reason": reason}
+            if number >= fresh:
+                extra = extra | {"recycled": True}
+            choices.append(choice | {"feval": extra} if extra else choice)
+        return choices
+
+    def _logprobs(
+        self, request: CompletionRequest, part: _Part, unknown: dict[str, None]
+    ) -> list[tuple[dict[str, Any] | None, dict[str, Any]]]:
+        """The log-probabilities of each CoT in OpenAI's shape, and what else was recorded of them."""
+        samples = part.handout.samples
+        try:
+            with self._reading:
+                recorded = part.match.llm.pool.logprobs()
+        except NotRecordedError:
+            unknown["logprobs"] = None
+            return [(None, {})] * len(samples)
+        unknown["logprobs.token"] = None
+        if request.top_logprobs:
+            unknown["logprobs.top_logprobs"] = None
+        return [_logprobs_of(request.kind, recorded, part.match.row, sample) for sample in samples]
+
+    def _draw_headers(self, run: RunName, parts: Sequence[_Part]) -> dict[str, str]:
+        handouts = [part.handout for part in parts]
+        headers = {
+            "x-feval-run": run.label,
+            "x-feval-samples": ";".join([",".join(map(str, one.samples)) for one in handouts]),
+            "x-feval-remaining": ",".join([str(one.remaining) for one in handouts]),
+        }
+        dollars = self._dollars(parts)
+        if dollars is not None:
+            headers["x-feval-cost-usd"] = repr(dollars)
+        if recycled := sum([one.recycled for one in handouts]):
+            headers["x-feval-recycled"] = str(recycled)
+        return headers
+
+    def _dollars(self, parts: Sequence[_Part]) -> float | None:
+        """What the request adds to the ledger; `None` where something has no price or the prompt was not counted."""
+        dollars = 0.0
+        for part in parts:
+            price: Price | None = self._prices[part.match.llm]
+            prompts, prompt_tokens = part.handout.prompts, part.match.prompt_tokens
+            if price is None or (prompts and prompt_tokens < 0):
+                return None
+            billed = price.input_usd_per_mtok * prompts * prompt_tokens
+            dollars += 1e-6 * (billed + price.output_usd_per_mtok * part.handout.output_tokens)
+        return dollars
+
+
+def require_texts(match: Match, cots: CotTexts) -> None:
+    """Make sure that a question has texts to reply with.
+
+    Raises:
+        MissError: the recording has answers alone.
+    """
+    if cots.texts and all(text is None for text in cots.texts):
+        raise MissError(
+            f"The recording holds no texts of {match.llm.name} on {match.question!r} of {match.llm.dataset}, only answers, "
+            "so there is nothing to reply with. Evaluate it with feval.load, or serve a recording with texts.",
+            code="text_not_recorded",
+        )
+
+
+def created(recording: Recording) -> int:
+    """Return when a recording was made, in Unix seconds; 0 if it does not say."""
+    try:
+        return int(datetime.fromisoformat(str(recording.manifest.raw.get("created"))).timestamp())
+    except ValueError:
+        return 0
+
+
+def _message(text: str | None, reasoning: str | None) -> dict[str, Any]:
+    message = {"role": "assistant", "content": text}
+    if reasoning:  # under both names that clients know
+        message |= {"reasoning": reasoning, "reasoning_content": reasoning}
+    return message | {"refusal": None}
+
+
+def _identity(run: RunName, parts: Sequence[_Part]) -> str:
+    """A reproducible id: a hash of the run, its questions and the number of this request for the first of them."""
+    names = [f"{part.match.llm.name}\n{part.match.llm.dataset}\n{part.match.question}" for part in parts]
+    text = "\n".join([run.label, *names, str(parts[0].handout.round)])
+    return blake2b(text.encode(), digest_size=12).hexdigest()
+
+
+def _usage(parts: Sequence[_Part], unknown: dict[str, None]) -> dict[str, Any]:
+    prompt = sum([max(part.match.prompt_tokens, 0) for part in parts])
+    output = sum([part.handout.output_tokens for part in parts])
+    if any(part.match.prompt_tokens < 0 for part in parts):
+        unknown["prompt_tokens"] = None
+    reasoning = [part.cots.reasoning_tokens_of(part.handout.samples) for part in parts]
+    return {
+        "prompt_tokens": prompt,
+        "completion_tokens": output,
+        "total_tokens": prompt + output,
+        "prompt_tokens_details": {"cached_tokens": 0},
+        "completion_tokens_details": {
+            "reasoning_tokens": None if None in reasoning else sum(count or 0 for count in reasoning)
+        },
+    }
+
+
+def _match_headers(matches: Sequence[Match]) -> dict[str, str]:
+    headers = {
+        "x-feval-dataset": _id_list(match.llm.dataset for match in matches),
+        "x-feval-question": _id_list(match.question for match in matches),
+        "x-feval-llm": _id_list(match.llm.name for match in matches),
+        "x-feval-match": ",".join([match.how for match in matches]),
+    }
+    if ignored := list(dict.fromkeys(name for match in matches for name in match.ignored)):
+        shown = _id_list(name[:_SHOWN] for name in ignored[:_MAX_NAMED])
+        headers["x-feval-ignored"] = shown + ",..." * (len(ignored) > _MAX_NAMED)
+    return headers
+
+
+def _id_list(ids: Iterable[str]) -> str:
+    """Ids as a header's value: everything but plain ASCII, and every comma, is percent-encoded."""
+    return ",".join([_quoted(name) for name in ids])
+
+
+@lru_cache(4096)
+def _quoted(name: str) -> str:
+    return quote(name, safe=_SAFE)
+
+
+def _logprobs_of(
+    kind: str, recorded: TokenLogprobs, row: int, sample: int
+) -> tuple[dict[str, Any] | None, dict[str, Any]]:
+    """The log-probabilities of one CoT. The texts of tokens are not recorded, so they are empty."""
+    logprobs, confidences = (
+        _decimals(recorded.logprobs.of(row, sample)),
+        _decimals(recorded.confidences.of(row, sample)),
+    )
+    sequence = float(recorded.sequence[row, sample])
+    extra: dict[str, Any] = {"token_confidences": confidences} if confidences else {}
+    if not math.isnan(sequence):
+        extra["sequence_logprob"] = sequence
+    if not logprobs:
+        return None, extra
+    if kind == "completion":
+        texts = [""] * len(logprobs)
+        return {"tokens": texts, "token_logprobs": logprobs, "top_logprobs": None, "text_offset": None}, extra
+    content: list[dict[str, Any]] = [
+        {"token": "", "logprob": value, "bytes": None, "top_logprobs": []} for value in logprobs
+    ]
+    return {"content": content, "refusal": None}, extra
+
+
+def _decimals(values: npt.NDArray[Any]) -> list[float]:
+    """32-bit floats as the shortest decimals that read back equal."""
+    return [float(text) for text in values.astype(str).tolist()]

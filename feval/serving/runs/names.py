@@ -1,0 +1,108 @@
+"""Names of runs, from paths, headers and API keys."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from functools import lru_cache
+from hashlib import sha256
+
+from feval.replay.draws import MAX_REPLICATES
+from feval.serving.wire.errors import RequestError
+
+__all__ = ["RunName", "next_name", "public_run", "run_name", "run_of_key"]
+
+_NAME = re.compile(r"([A-Za-z0-9][A-Za-z0-9._-]{0,63})(?:@([0-9]{1,7}|recorded))?")
+_SECRET = re.compile(
+    r"(sk|pk|rk|hf|gsk|xai|gh[pous]|glpat|r8|nvapi|pplx|csk)[-_].*|github_pat_.*|(AIza|eyJ|AKIA|ya29).*", re.DOTALL
+)
+_NUMBERED = re.compile(r"(.{1,60})-([0-9]{1,2})")
+_MIN_SECRET = 32
+_MIN_MARKED_SECRET = 20  # with a prefix that keys have
+
+
+@dataclass(frozen=True, slots=True)
+class RunName:
+    """A run.
+
+    Attributes:
+        label: as it is shown.
+        replicate: which draws it sees; `None` for recorded order.
+    """
+
+    label: str
+    replicate: int | None
+
+
+def run_name(text: str, order: str = "seeded") -> RunName:
+    """Parse the name of a run: `NAME`, `NAME@R` for replicate R, or `NAME@recorded`.
+
+    Args:
+        text: the name.
+        order: what a name without "@" means: "seeded" (replicate 0) or "recorded".
+
+    Raises:
+        RequestError: the name is not valid.
+    """
+    default = 0 if order == "seeded" else None
+    match = _NAME.fullmatch(text)
+    if match is None:
+        raise RequestError(
+            f"{text[:80]!r} is not a valid name of a run. A name has up to 64 letters, digits, '.', '_' and '-', begins with a "
+            "letter or digit, and may end with @R for replicate R or with @recorded.",
+            code="bad_run",
+        )
+    name, suffix = match.groups()
+    replicate = default if suffix is None else None if suffix == "recorded" else int(suffix)
+    if replicate is not None and replicate > MAX_REPLICATES:
+        raise RequestError(
+            f"Replicates are numbered from 0 to {MAX_REPLICATES:,}; {text!r} asks for another one.", code="bad_run"
+        )
+    if replicate == default:
+        return RunName(name, replicate)
+    return RunName(f"{name}@{'recorded' if replicate is None else replicate}", replicate)
+
+
+@lru_cache(1024)  # of names that raise, none is kept
+def public_run(text: str, order: str = "seeded") -> RunName:
+    """Parse the name of a run from a path or header, where a secret would be stored and shown.
+
+    Args:
+        text: the name.
+        order: as in `run_name`.
+
+    Raises:
+        RequestError: the name is not valid, or looks like a secret.
+    """
+    if len(text) >= _MIN_MARKED_SECRET and _SECRET.fullmatch(text):
+        raise RequestError(
+            "The name of this run looks like a secret key, and names are written down. Send a key as the API key, and choose "
+            "another name for the run.",
+            code="bad_run",
+        )
+    return run_name(text, order)
+
+
+def run_of_key(key: str, order: str = "seeded") -> RunName:
+    """Return the run of an API key. A key that may be a secret is not stored: its run is named by a hash of it.
+
+    Args:
+        key: as it was sent, without "Bearer".
+        order: as in `run_name`.
+    """
+    if not key.strip("-_. "):
+        return run_name("default", order)
+    if len(key) < _MIN_SECRET and _NAME.fullmatch(key) and not _SECRET.fullmatch(key):
+        try:
+            return run_name(key, order)
+        except RequestError:
+            pass
+    return run_name(f"key-{sha256(key.encode('utf-8', 'surrogatepass')).hexdigest()[:8]}", order)
+
+
+def next_name(label: str) -> str:
+    """Return a new name for a run that sees the same draws: "mine-2" after "mine", "mine-3@1" after "mine-2@1"."""
+    base, at, replicate = label.partition("@")
+    numbered = _NUMBERED.fullmatch(base)
+    stem, number = (numbered[1], int(numbered[2]) + 1) if numbered else (base[:60], 2)
+    return f"{stem}-{number}{at}{replicate}"
