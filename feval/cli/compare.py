@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from feval.cli.evaluating import request_options, result_options
+from feval.cli.evaluating import ResultFiles, encoded, request_options, result_options
 from feval.cli.options import DatasetName, JsonFlag, QuietFlag, TimeLimit, Workers, only_name, recording_folders
 from feval.cli.output import Output, quiet_matplotlib
-from feval.cli.saving import ResultFiles, encoded
 from feval.comparison.comparison import compare as compare_methods
 from feval.comparison.plan import Plan, path_from
 from feval.comparison.suggestion import suggested_plan

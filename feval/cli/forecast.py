@@ -1,28 +1,46 @@
-"""`feval estimate` and `feval plan`: what voting will bring, before it is paid for."""
+"""`feval estimate`, `plan` and `couple`: what votes will buy, and LLMs that share noise."""
 
 from __future__ import annotations
 
+import csv
+import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from feval.cli.evaluating import open_recordings, request_options, result_options
-from feval.cli.options import DatasetName, JsonFlag, LLMName, QuietFlag, RecordingFolders, parse_counts
+from feval.cli.evaluating import ResultFiles, encoded, open_recordings, request_options, result_options
+from feval.cli.options import (
+    DatasetName,
+    JsonFlag,
+    LLMName,
+    QuietFlag,
+    RecordingFolders,
+    Unlabelled,
+    only_name,
+    parse_counts,
+    recording_folders,
+)
 from feval.cli.output import Output, quiet_matplotlib
-from feval.cli.saving import ResultFiles, encoded
+from feval.errors import SourceError, UsageError
 from feval.evaluation.requests import BudgetPlanRequest, EstimateRequest
 from feval.forecast import PlanBudget as Budget
 from feval.forecast import estimate as forecast_votes
 from feval.forecast import plan as plan_budget
+from feval.forecast.coupled import couple as couple_llms
 from feval.receipts.writing import receipt
+from feval.recording import open_recording
+from feval.replay import load
 from feval.report import pictures
+from feval.report.files import save_files
+from feval.report.tables.coupled import coupling_csv, coupling_tables
 from feval.report.tables.forecasts import forecast_csv, forecast_tables, plan_tables
 
 if TYPE_CHECKING:
     from feval.forecast import Forecast
-
-__all__: list[str] = []
+    from feval.forecast.coupling_results import Coupling
+    from feval.replay import LLM, Dataset
 
 
 @request_options(EstimateRequest, without=("billing", "prices"))
@@ -117,3 +135,146 @@ def _files(forecast: Forecast) -> dict[str, bytes]:
         "estimate.json": encoded(forecast.to_dict()),
         "estimate.png": pictures.forecast_png(forecast),
     }
+
+
+def couple(
+    recordings: RecordingFolders = None,
+    independent: Annotated[
+        list[Path] | None,
+        typer.Option(
+            "--independent",
+            metavar="DIR",
+            help="The same LLMs with noise of their own; repeat for several.",
+        ),
+    ] = None,
+    dataset: DatasetName = None,
+    llms: Annotated[
+        list[str] | None,
+        typer.Option("--llm", metavar="NAME", help="Repeat for several. Default: all that share noise."),
+    ] = None,
+    samples: Annotated[
+        int,
+        typer.Option("--samples", metavar="N", min=1, help="Independent pairs whose error coupled pairs should reach."),
+    ] = 200,
+    areas: Annotated[
+        Path | None,
+        typer.Option(
+            "--areas", metavar="FILE", help="CSV with a column area or subject, and ids or rows in the dataset's order."
+        ),
+    ] = None,
+    area: Annotated[
+        list[str] | None, typer.Option("--area", metavar="NAME", help="Show only these areas; repeat.")
+    ] = None,
+    scorer: Annotated[
+        str | None, typer.Option("--scorer", metavar="NAME", help="Win-rates by a scorer's scores, not by correctness.")
+    ] = None,
+    judge: Annotated[
+        str | None, typer.Option("--judge", metavar="MODEL", help="Win-rates by a judge's recorded pairwise verdicts.")
+    ] = None,
+    unlabelled: Unlabelled = "refuse",
+    seed: Annotated[int, typer.Option("--seed", help="Random seed of the intervals.")] = 0,
+    resamples: Annotated[int, typer.Option("--resamples", min=1, help="Resamples of the intervals.")] = 2_000,
+    out: Annotated[
+        Path | None,
+        typer.Option("--out", metavar="DIR", help="Write couple.csv, .json and .png there."),
+    ] = None,
+    force: Annotated[bool, typer.Option("--force", help="Replace existing files in --out.")] = False,
+    as_json: JsonFlag = False,
+    quiet: QuietFlag = False,
+) -> None:
+    """Compare LLMs that were recorded with shared noise.
+
+    Prints covariance and variances of their differences, the calls that coupling saves, and win-rates and ranks with and
+    without it.
+
+    Example: feval couple --recording tiny-42k --recording tiny-90k --out coupled
+    """
+    show = Output(as_json=as_json, quiet=quiet)
+    with show.progress("comparing"):
+        questions, together, apart = _opened(recordings, independent, dataset, llms, seed)
+        result = couple_llms(
+            questions, together, apart, areas=None if areas is None else _areas(areas, questions), shown_areas=area or None,
+            samples=samples, scorer=scorer, judge=judge, unlabelled=unlabelled, seed=seed, resamples=resamples,
+        )  # fmt: skip
+        written = [] if out is None else _save(out, result, replace=force)
+    for sentence in result.warnings:
+        show.note(sentence)
+    show.result(result.to_dict(), *coupling_tables(result), *(f"wrote {path}" for path in written))
+
+
+def _opened(
+    folders: Sequence[Path] | None,
+    others: Sequence[Path] | None,
+    dataset: str | None,
+    llms: Sequence[str] | None,
+    seed: int,
+) -> tuple[Dataset, list[LLM], list[LLM]]:
+    """The coupled LLMs, and the independent ones in the same order."""
+    opened = [open_recording(folder) for folder in recording_folders(folders)]
+    apart = [open_recording(folder) for folder in others or ()]
+    dataset = only_name("dataset", dataset, (held for recording in opened for held in recording.dataset_ids()))
+    questions, together = load(dataset, list(llms) if llms else None, opened, seed=seed, prices="none")
+    if not llms:
+        together = [llm for llm in together if llm.noise is not None] or together
+    if not apart:
+        return questions, together, []
+    recorded = [name for recording in apart for name in recording.llm_names(dataset)]
+    counterparts = [_counterpart(llm.name, recorded) for llm in together]
+    names = [llm.name for llm in together]
+    if set(names) & set(counterparts):
+        raise UsageError(
+            f"{min(set(names) & set(counterparts))} has the same name in both recordings, so they cannot be loaded "
+            "together; rename the independent one to a variant, such as NAME@independent (`feval record --llm`)."
+        )
+    loaded_hashes = {recording.hash for recording in opened}  # one recording may hold both
+    others_only = [recording for recording in apart if recording.hash not in loaded_hashes]
+    questions, everything = load(dataset, [*names, *counterparts], [*opened, *others_only], seed=seed, prices="none")
+    return questions, everything[: len(names)], everything[len(names) :]
+
+
+def _counterpart(name: str, recorded: Sequence[str]) -> str:
+    """Find the independent recording of an LLM: the only other one with the same base name."""
+    base = name.partition("@")[0]
+    values = [own for own in dict.fromkeys(recorded) if own.partition("@")[0] == base]
+    values = [own for own in values if own != name] or values
+    if len(values) != 1:
+        result = ", ".join(values) if values else f"none among {', '.join(dict.fromkeys(recorded)) or 'nothing'}"
+        raise UsageError(
+            f"The independent recording of {name} should be one LLM named {base}; found {result}. Name it so."
+        )
+    return values[0]
+
+
+def _areas(path: Path, questions: Dataset) -> dict[str, str]:
+    """Question id -> area."""
+    try:
+        with path.open(encoding="utf-8", newline="") as file:
+            rows = list(csv.DictReader(file))
+    except (OSError, UnicodeDecodeError, csv.Error) as error:
+        raise SourceError(f"{path} cannot be read as CSV: {error}.") from error
+    columns = set(rows[0]) if rows else set()
+    column = next((name for name in ("area", "subject") if name in columns), None)
+    if column is None:
+        raise SourceError(
+            f"{path} has no column area or subject; its columns are {', '.join(sorted(map(str, columns))) or 'none'}."
+        )
+    if "id" in columns:
+        return {row["id"]: row[column] for row in rows}
+    ids = list(questions.question_ids)
+    if len(rows) != len(ids):
+        raise SourceError(
+            f"{path} has {len(rows)} rows and no column id, and {questions.id} has {len(ids)} questions; give each row the id of "
+            "its question."
+        )
+    return {name: row[column] for name, row in zip(ids, rows, strict=True)}
+
+
+def _save(out: Path, told: Coupling, *, replace: bool) -> list[Path]:
+
+    quiet_matplotlib()
+    files = {
+        "couple.csv": coupling_csv(told).encode(),
+        "couple.json": (json.dumps(told.to_dict(), indent=2) + "\n").encode(),
+        "couple.png": pictures.coupling_png(told),
+    }
+    return save_files(out, files, replace=replace)

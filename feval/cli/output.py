@@ -8,7 +8,7 @@ import sys
 import threading
 from typing import TYPE_CHECKING, Any, Self
 
-from feval.report.tables.rich_tables import rich_table
+from feval.report import tables
 from feval.report.tables.tables import plain, without_spares
 from feval.report.text import visible
 
@@ -68,10 +68,10 @@ def print_table(table: Table, *, apart: bool) -> None:
     console = Console(markup=False, highlight=False, emoji=False)
     short = without_spares(table)
     forms = (
-        rich_table(table),
-        rich_table(table, narrow=True),
-        rich_table(short, narrow=True),
-        rich_table(short, narrow=True, folded=True),
+        tables.rich_table(table),
+        tables.rich_table(table, narrow=True),
+        tables.rich_table(short, narrow=True),
+        tables.rich_table(short, narrow=True, folded=True),
     )
     wide = console.options.update(max_width=_WIDEST_TABLE)
     fitting = next((drawn for drawn in forms if console.measure(drawn, options=wide).minimum <= console.width), None)

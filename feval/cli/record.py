@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from feval.cli.asking import RunDisplay, estimated_usd
 from feval.cli.options import Equality, JsonFlag, NewFolder, QuietFlag, Tolerance, equality_name
 from feval.cli.output import Output, quiet_matplotlib
 from feval.cli.recordings import show_recording
 from feval.errors import ConflictError, FevalError, UsageError
 from feval.report.text import counted
+from recorders.asking.budget import dollars
 from recorders.asking.pace import Limits
 from recorders.request import Decoding
 from recorders.work.record import estimate_dataset, record_dataset
@@ -33,12 +33,13 @@ from recorders.work.settings import (
 from recorders.work.topup import check_top_up, hub_recording, offer, recorded_folder, top_up
 
 if TYPE_CHECKING:
+    from feval.cli.output import ProgressBar
     from recorders.asking.budget import CostEstimate
+    from recorders.asking.progress import Progress
     from recorders.request import Backend
     from recorders.work.task import RecordingTask
     from recorders.work.topup import HubRecording
 
-__all__: list[str] = []
 
 _who_option, _prompt_option, _decoding_option, _limits_option, _journal_option = (
     partial(typer.Option, rich_help_panel=panel)
@@ -334,3 +335,50 @@ def _show_estimate(show: Output, estimate: CostEstimate, prices: str, prompt: st
         f"{counted(estimate.prompt_tokens or 0, 'prompt token')} and {output} output tokens; {estimated_usd(estimate, prices)}.",
         f"Lengths are from {estimate.basis}. Prompt: {prompt}. Nothing was asked.",
     )
+
+
+class RunDisplay:
+    """Shows progress in a bar, and prints the first failure, each warning and the first stop, which a bar alone would hide.
+
+    Args:
+        bar: shows the counts.
+        show: prints the notes.
+        name: what is recorded or scored.
+
+    Attributes:
+        printed: the warnings that were printed.
+    """
+
+    def __init__(self, bar: ProgressBar, show: Output, name: str) -> None:
+        self._bar, self._show, self._name = bar, show, name
+        self._is_stopping = self._has_trouble = False
+        self.printed: set[str] = set()
+
+    def __call__(self, state: Progress) -> None:
+        """Show a state."""
+        self._bar.describe(f"{self._name}: {_line(state)}")
+        self._bar(state.done, state.total)
+        if state.trouble is not None and not self._has_trouble:
+            self._has_trouble = True
+            self._show.note(f"A request failed and is sent again: {state.trouble.rstrip('.')}.")
+        if state.warning is not None and state.warning not in self.printed:
+            self.printed.add(state.warning)
+            self._show.note(state.warning)
+        if state.stopping and state.in_flight and not self._is_stopping:
+            self._is_stopping = True
+            requests = "1 request" if state.in_flight == 1 else f"{state.in_flight} requests"
+            self._show.note(f"Stopping: waiting for {requests} in flight. Ctrl-C stops at once.")
+
+
+def _line(state: Progress) -> str:
+    """One line for the bar: counts, rate and dollars."""
+    usd = "" if state.usd is None else f", ${state.usd:,.4f}"
+    waiting = f", the server asks to wait {state.waiting_s:.0f} s" if state.waiting_s else ""
+    return f"{state.done:,} of {state.total:,}, {state.per_second:,.0f}/s{usd}{waiting}"
+
+
+def estimated_usd(estimate: CostEstimate, prices: str) -> str:
+    """Return an estimate's dollars in words."""
+    if estimate.usd is None:
+        return "no price known"
+    return f"{'at most' if estimate.at_most else 'about'} ${dollars(estimate.usd)} by price list {prices}"

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from feval.cli.asking import RunDisplay, estimated_usd
 from feval.cli.options import JsonFlag, NewFolder, QuietFlag, RecordingFolder, whole_folder
 from feval.cli.output import Output
+from feval.cli.record import RunDisplay, estimated_usd
 from feval.errors import UsageError
 from feval.recording import open_recording
 from feval.report.tables.info import info_headline

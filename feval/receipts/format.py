@@ -12,11 +12,10 @@ from typing import Annotated, Any
 
 from pydantic import AfterValidator, ConfigDict, Field
 
-from feval import __version__
+from feval import __version__, hub
 from feval.comparison.plan import ComparisonRequest
 from feval.errors import UnknownNameError, UsageError
 from feval.evaluation.requests import CurveRequest, EstimateRequest, GradeRequest, Request, RunRequest
-from feval.hub import fetch_file
 from feval.hub.addresses import is_address
 from feval.receipts import semantics
 from feval.replay.draws import SCHEME
@@ -118,7 +117,7 @@ def local_receipt(place: Path) -> Path:
     Raises:
         HubError: it cannot be fetched.
     """
-    return fetch_file(place, most_bytes=_MOST_BYTES) if is_address(place) else place
+    return hub.fetch_file(place, most_bytes=_MOST_BYTES) if is_address(place) else place
 
 
 def read_receipt(path: Path) -> Receipt:

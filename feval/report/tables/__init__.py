@@ -1,4 +1,4 @@
-"""Results as plain-text tables, CSV and Parquet. PyArrow is loaded on first use: `tables.curve_parquet(...)`."""
+"""Results as plain-text tables, CSV and Parquet. PyArrow and rich are loaded on first use: `tables.curve_parquet(...)`."""
 
 from __future__ import annotations
 
@@ -9,10 +9,15 @@ from feval.lazy import lazy_names
 if TYPE_CHECKING:
     from feval.report.tables.comparison_parquet import questions_parquet, results_parquet
     from feval.report.tables.parquet import curve_parquet, table_bytes
+    from feval.report.tables.rich_tables import rich_table
 
-__all__ = ["curve_parquet", "questions_parquet", "results_parquet", "table_bytes"]
+__all__ = ["curve_parquet", "questions_parquet", "results_parquet", "rich_table", "table_bytes"]
 
 __getattr__, __dir__ = lazy_names(
     __name__,
-    {"comparison_parquet": ("questions_parquet", "results_parquet"), "parquet": ("curve_parquet", "table_bytes")},
+    {
+        "comparison_parquet": ("questions_parquet", "results_parquet"),
+        "parquet": ("curve_parquet", "table_bytes"),
+        "rich_tables": ("rich_table",),
+    },
 )
