@@ -19,7 +19,7 @@ from places import ROOT
 
 # The rows of `docs/architecture.md`, top to bottom.
 ROWS = (
-    "errors", "lazy", "cards", "answers", "recording", "importers", "hub", "estimators", "replay", "methods", "evaluation",
+    "errors", "lazy", "answers", "cards", "recording", "importers", "hub", "estimators", "replay", "methods", "evaluation",
     "comparison", "forecast", "receipts", "report", "publish", "compat", "serving", "cli", "__main__",
 )  # fmt: skip
 RECORDER_ROWS = (
@@ -28,7 +28,21 @@ RECORDER_ROWS = (
 
 MOST_FILES_IN_FEVAL, MOST_MODULES_IN_A_FOLDER, MOST_LINES = 8, 15, 500
 
-SEAMS: dict[str, set[str]] = {}
+SEAMS: dict[str, set[str]] = {
+    "feval.answers._math_worker": {"importlib", "math_verify", "resource"},
+    "feval.cards.tokens": {"tiktoken"},
+    "feval.cli.output": {"rich"},
+    "feval.evaluation.replicates": {"feval.evaluation.workers.map_blocks"},
+    "feval.evaluation.user_methods.files": {"feval.evaluation.user_methods.process.MethodProcess"},
+    "feval.hub.places": {"feval.hub.recordings.open_remote", "feval.hub.recordings.pull"},
+    "feval.recording.layout.format": {"orjson"},
+    "feval.recording.layout.locate": {"orjson"},
+    "feval.replay.dataset": {"feval.replay.answer_forms.normal_form"},
+    "feval.serving.runs.ledger": {"fcntl"},
+    "feval.serving.server": {"resource"},
+    "recorders.backends.openai_compatible": {"openai"},
+    "recorders.backends.torch_libraries": {"torch", "transformers"},
+}
 """Module -> what it imports inside functions: optional packages, and heavy ones that most commands do without."""
 
 NETWORK = {

@@ -65,7 +65,7 @@ COMMANDS: Mapping[str, Command] = {
     "estimate": Command("Methods", "Forecast vote accuracy from a few calls.", "forecast:estimate"),
     "plan": Command("Methods", "Decide what to buy with a budget.", "forecast:plan"),
     "serve": Command("Servers", "Serve a recording as OpenAI would.", "servers:serve"),
-    "grade": Command("Servers", "Grade the answers a client worked out from it.", "servers:grade"),
+    "grade": Command("Servers", "Grade the answers a client worked out from it.", "evaluate:grade"),
     "proxy": Command("Servers", "Record what a client asks of a live endpoint.", "servers:proxy"),
     "tiny-server": Command("Servers", "Serve the small LLMs that come with feval.", "servers:tiny_server"),
     "ls": Command("Look up", "Datasets, LLMs, prices, methods, formats, fields.", "known:ls"),
@@ -85,8 +85,12 @@ class _Commands(dict[str, Any]):
             return default
         if self[name] is None:
             module, _, function = COMMANDS[name].function.partition(":")
+            try:
+                command = getattr(import_module(f"feval.cli.{module}"), function)
+            except FevalError as error:  # an extra is not installed
+                _fail(str(error), error.exit_code)
             single = typer.Typer(**_LOOKS, add_completion=False)
-            single.command(name)(_guarded(getattr(import_module(f"feval.cli.{module}"), function)))
+            single.command(name)(_guarded(command))
             self[name] = typer.main.get_command(single)
         return self[name]
 
@@ -112,7 +116,7 @@ class _Group(TyperGroup):
 _LOOKS: dict[str, Any] = {
     "rich_markup_mode": None,  # rich would cost every call, `--help` too, a tenth of a second
     "pretty_exceptions_enable": False,
-    "context_settings": {"help_option_names": ["-h", "--help"]},
+    "context_settings": {"help_option_names": ["-h", "--help"], "max_content_width": 100},
 }
 
 app = typer.Typer(

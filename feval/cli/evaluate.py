@@ -1,9 +1,10 @@
-"""`feval run` and `feval curve`: one method, at one setting or over a budget."""
+"""`feval run`, `curve` and `grade`: one method, at one setting or over a budget; the answers of another program."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -21,6 +22,7 @@ from feval.cli.options import (
     Workers,
     note_missing_dollars,
     parse_counts,
+    recording_folders,
 )
 from feval.cli.output import Output, quiet_matplotlib
 from feval.errors import OutOfRangeError, UsageError
@@ -30,10 +32,13 @@ from feval.evaluation.method_names import make_method, parse_settings
 from feval.evaluation.requests import CurveRequest, EvaluationOptions, RunRequest
 from feval.evaluation.user_methods import MethodFile
 from feval.receipts.writing import receipt
+from feval.recording import open_recording
 from feval.report import pictures, tables
 from feval.report.tables.csv import curve_csv
-from feval.report.tables.results import evaluation_tables
+from feval.report.tables.results import evaluation_tables, grade_table
 from feval.report.tables.tables import curve_table
+from feval.serving.answer_files import read_answers
+from feval.serving.grading import grade_saved, read_ledger
 
 if TYPE_CHECKING:
     from feval.evaluation.curves import Curve
@@ -215,3 +220,43 @@ def _files(curve: Curve) -> dict[str, bytes]:
         "curve.png": pictures.curves_png([curve]),
         "curve.svg": pictures.curves_svg([curve]),
     }
+
+
+def grade(
+    ledger: Annotated[
+        Path,
+        typer.Option("--ledger", metavar="FILE", help="What `feval serve --ledger` wrote, or a saved /feval/ledger."),
+    ],
+    answers: Annotated[
+        Path,
+        typer.Option("--answers", metavar="FILE", help="Questions (ids or texts) and answers: .json, .jsonl or .csv."),
+    ],
+    *,
+    run: Annotated[str | None, typer.Option("--run", metavar="NAME", help="Needed where there are several.")] = None,
+    recordings: RecordingFolders = None,
+    dataset: DatasetName = None,
+    prices: Annotated[
+        str | None, typer.Option("--prices", metavar="LIST", help="File of a price list that is not among the cards.")
+    ] = None,
+    saved: ResultFiles,
+    as_json: JsonFlag = False,
+    quiet: QuietFlag = False,
+) -> None:
+    """Grade the answers of a program that asked feval serve.
+
+    The ledger says what the program was handed. Shows accuracy with its interval, CoTs, requests, tokens and dollars.
+
+    Example: feval grade --ledger ledger.jsonl --answers answers.json --run mine --recording my-recording
+    """
+    show, served = Output(as_json=as_json, quiet=quiet), read_ledger(ledger)
+    opened = [open_recording(folder) for folder in recording_folders(recordings)]
+    graded = grade_saved(served, run, read_answers(answers), opened, dataset=dataset, prices=prices)
+    for sentence in graded.remarks():
+        show.note(sentence)
+    saved.show(
+        show,
+        graded.result(),
+        grade_table(graded.grade),
+        receipt=graded.receipt,
+        files=lambda _: {"result.json": encoded(graded.result())},
+    )

@@ -14,32 +14,26 @@ from feval.answers.equality import named_equality
 from feval.cards.cards import find_dataset_card
 from feval.cards.prices import price_list
 from feval.cards.tokens import token_counter
-from feval.cli.evaluating import ResultFiles, encoded, result_options
+from feval.cli.evaluating import result_options
 from feval.cli.options import (
     Billing,
-    DatasetName,
     Equality,
     JsonFlag,
     Prices,
     QuietFlag,
-    RecordingFolders,
     Tolerance,
     equality_name,
-    recording_folders,
 )
 from feval.cli.output import Output
 from feval.errors import StorageError, UnknownNameError, UsageError
-from feval.recording import open_recording
-from feval.report.tables.results import grade_table
 from feval.report.text import counted
-from feval.serving.answer_files import read_answers
-from feval.serving.grading import grade_saved, read_ledger
 from feval.serving.matching.templates import prompt_remarks
 from feval.serving.server import serve as open_server
 from recorders.backends.endpoint import Endpoint
 from recorders.journal.journal import JOURNAL, Journal, journal_folder
 from recorders.servers.proxied import check_place, seal_proxied
 from recorders.servers.proxy import Proxy, proxy_server
+from recorders.servers.tiny_server import tiny_server as open_tiny_server
 from recorders.work.settings import load_questions
 
 if TYPE_CHECKING:
@@ -49,6 +43,9 @@ if TYPE_CHECKING:
 
 _RUN = "my-run"
 _MOST_NAMED = 8
+
+Port = Annotated[int, typer.Option("--port", min=0, max=65535, help="To listen on; 0 takes any free one.")]
+Host = Annotated[str, typer.Option("--host", metavar="HOST", help="Address to listen on; whoever reaches it may ask.")]
 
 
 def serve(
@@ -165,50 +162,6 @@ def _account_prompts(show: Output, run: Mapping[str, Any]) -> None:
 
 
 @result_options("result.json and receipt.json")
-def grade(
-    ledger: Annotated[
-        Path,
-        typer.Option("--ledger", metavar="FILE", help="What `feval serve --ledger` wrote, or a saved /feval/ledger."),
-    ],
-    answers: Annotated[
-        Path,
-        typer.Option("--answers", metavar="FILE", help="Questions (ids or texts) and answers: .json, .jsonl or .csv."),
-    ],
-    *,
-    run: Annotated[str | None, typer.Option("--run", metavar="NAME", help="Needed where there are several.")] = None,
-    recordings: RecordingFolders = None,
-    dataset: DatasetName = None,
-    prices: Annotated[
-        str | None, typer.Option("--prices", metavar="LIST", help="File of a price list that is not among the cards.")
-    ] = None,
-    saved: ResultFiles,
-    as_json: JsonFlag = False,
-    quiet: QuietFlag = False,
-) -> None:
-    """Grade the answers of a program that asked feval serve.
-
-    The ledger says what the program was handed. Shows accuracy with its interval, CoTs, requests, tokens and dollars.
-
-    Example: feval grade --ledger ledger.jsonl --answers answers.json --run mine --recording my-recording
-    """
-    show, served = Output(as_json=as_json, quiet=quiet), read_ledger(ledger)
-    opened = [open_recording(folder) for folder in recording_folders(recordings)]
-    graded = grade_saved(served, run, read_answers(answers), opened, dataset=dataset, prices=prices)
-    for sentence in graded.remarks():
-        show.note(sentence)
-    saved.show(
-        show,
-        graded.result(),
-        grade_table(graded.grade),
-        receipt=graded.receipt,
-        files=lambda _: {"result.json": encoded(graded.result())},
-    )
-
-
-Port = Annotated[int, typer.Option("--port", min=0, max=65535, help="To listen on; 0 takes any free one.")]
-Host = Annotated[str, typer.Option("--host", metavar="HOST", help="Address to listen on; whoever reaches it may ask.")]
-
-
 def tiny_server(
     port: Port = 0,
     host: Host = "127.0.0.1",
@@ -224,10 +177,8 @@ def tiny_server(
 
     Example: feval tiny-server --port 8123
     """
-    from recorders.servers.tiny_server import tiny_server
-
     show = Output(as_json=as_json, quiet=quiet)
-    server = tiny_server(model or None, host=host, port=port)
+    server = open_tiny_server(model or None, host=host, port=port)
     names = server.application.names
     _servers_announce(show, server, f"Serving {', '.join(names)}", {"models": list(names)})
     server.run()

@@ -20,8 +20,7 @@ from feval.estimators.votes.plurality import pass_at_k
 from feval.methods.vote import share_of_lead
 
 if TYPE_CHECKING:
-    from feval.methods.decisions import Decisions
-    from feval.methods.protocol import Orders
+    from feval.methods.decisions import Decisions, Orders
     from feval.replay.pools import Pool
 
 __all__ = ["ErrorShares", "MonteCarloPart", "no_answer_probability", "split_errors"]

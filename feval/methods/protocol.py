@@ -20,6 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from feval.errors import ShortPoolError, UsageError
+from feval.methods.decisions import Orders
 
 if TYPE_CHECKING:
     from feval.methods.decisions import Decisions
@@ -47,9 +48,6 @@ __all__ = [
     "require_pool",
     "seen_tokens",
 ]
-
-Orders = npt.NDArray[np.uint16]
-"""[R, Q, draws] recorded places of CoTs, in draw order."""
 
 DrawOrders = Callable[[npt.NDArray[np.intp], int], Iterator[Orders]]
 """(rows of questions, replicates) -> seeded orders of these questions, some replicates at a time."""
