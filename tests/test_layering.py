@@ -254,7 +254,7 @@ def test_estimators_take_arrays_only() -> None:
     ("name", "source"),
     [
         ("feval.cards.prices", "from feval.cli import main"),
-        ("feval.cards.prices", "def f():\n    from feval.answers import canonical"),
+        ("feval.cards.prices", "def f():\n    from feval.recording import merge"),
         ("feval.cards.prices", "from ..evaluation.curves import Curve"),
         ("feval.cards.prices", "from feval import load"),
         ("feval.cards.prices", "import feval.replay"),
@@ -317,7 +317,7 @@ def test_only_imports_and_recordings_count_tokens_with_a_vocabulary() -> None:
     """A vocabulary is fetched when its counter is made, so nothing that reads a recording makes one."""
     making = {
         module.name for module in modules() for _, name in imports(module) if name == "feval.cards.tokens.token_counter"
-    }
+    } - {"feval.cards"}  # which lists the name
     assert making == {
         "feval.importers.conversion", "feval.cli.servers", "recorders.work.record", "recorders.work.seal",
     }  # fmt: skip
