@@ -19,6 +19,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hub_double import HubDouble
+from hub_settings import TOKEN
 from places import ROOT
 
 from feval.evaluation.method_names import field_names
@@ -98,10 +100,12 @@ def run_page(text: str, folder: Path, environment: dict[str, str]) -> None:
 def test_every_block_runs_and_prints_what_it_shows(tmp_path: Path, environment: dict[str, str]) -> None:
     folder = tmp_path / "empty"
     folder.mkdir()
-    run_page(README, folder, environment)
+    with HubDouble() as hub:
+        own = {"HF_ENDPOINT": hub.url, "HF_TOKEN": TOKEN, "HF_HOME": str(tmp_path / "hf"), "HF_HUB_DISABLE_XET": "1"}
+        run_page(README, folder, environment | own)
 
 
-@pytest.mark.parametrize("page", ["methods", "receipts", "environment"])
+@pytest.mark.parametrize("page", ["methods", "numbers", "receipts", "environment"])
 def test_the_pages_on_methods_run_beside_the_demo(page: str, tmp_path: Path, environment: dict[str, str]) -> None:
     with bundled_recording() as recording:
         shutil.copytree(recording, tmp_path / "feval-demo" / "recording")

@@ -642,7 +642,7 @@ def test_import_says_what_was_made(tmp_path: Path) -> None:
 def test_import_renames_the_only_llm_of_the_rows(tmp_path: Path) -> None:
     result = imported(tmp_path, whole(0), "--llm", "gpt-5")
     assert result.exit_code == 0, result.output
-    assert "calls the LLM 'gpt-4'; it was recorded as 'gpt-5', as asked" in " ".join(result.stderr.split())
+    assert "calls the LLM 'gpt-4'; it was recorded as 'gpt-5', as requested" in " ".join(result.stderr.split())
 
 
 def test_import_as_json_and_quiet(tmp_path: Path) -> None:

@@ -257,7 +257,7 @@ def test_unencrypted_connections_are_said_before_anything_is_sent(
     def refuse(*_: object, **__: object) -> None:
         raise Fatal("nothing was sent")
 
-    monkeypatch.setattr("recorders.work.record.record_dataset", refuse)
+    monkeypatch.setattr("feval.cli.record.record_dataset", refuse)
     backend = ("--backend", "openai", "--base-url", "http://user:a-long-password@server.example/v1")
     result = record(tmp_path / "r", *backend)
     assert result.exit_code == 1

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 
@@ -25,7 +23,7 @@ def test_exact_and_seeded_methods_in_one_comparison() -> None:
                 {"name": "model-switch", "llms": LLMS, "budgets": {"samples": [2, 5]}},
             ],
         })  # fmt: skip
-        mixed, seeded = compare(plan), compare(replace(plan, order="seeded"))
+        mixed, seeded = compare(plan), compare(plan.changed(order="seeded"))
     assert mixed.kinds == ("exact", "seeded")
     assert [{point.kind for point in curve.points} for curve in mixed.curves] == [{"exact"}, {"exact"}, {"seeded"}]
     assert {point.kind for curve in seeded.curves for point in curve.points} == {"seeded"}

@@ -140,7 +140,7 @@ def test_fields_of_cisc_and_missing_channels() -> None:
         answered(ConfidenceWeighted(2, temperature=1.0), bare)
     with pytest.raises(NotRecordedError, match="feval score"):
         answered(cisc(n=2), bare)
-    with pytest.raises(NotRecordedError, match="not known how many tokens"):
+    with pytest.raises(NotRecordedError, match="were not recorded, so they cannot be billed"):
         answered(cisc(n=2), sure(["ab"], [[0.5, 0.5]], tokens=-1))
     assert answered(cisc(n=2, self_check="free"), sure(["ab"], [[0.5, 0.5]], tokens=-1)) == ["a"]
 
