@@ -222,6 +222,7 @@ def _files(curve: Curve) -> dict[str, bytes]:
     }
 
 
+@result_options("result.json and receipt.json")
 def grade(
     ledger: Annotated[
         Path,

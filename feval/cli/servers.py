@@ -14,7 +14,6 @@ from feval.answers.equality import named_equality
 from feval.cards.cards import find_dataset_card
 from feval.cards.prices import price_list
 from feval.cards.tokens import token_counter
-from feval.cli.evaluating import result_options
 from feval.cli.options import (
     Billing,
     Equality,
@@ -161,7 +160,6 @@ def _account_prompts(show: Output, run: Mapping[str, Any]) -> None:
             show.note(f"{run['run']} on {dataset}: {sentence}")
 
 
-@result_options("result.json and receipt.json")
 def tiny_server(
     port: Port = 0,
     host: Host = "127.0.0.1",
