@@ -266,7 +266,7 @@ def test_drift_can_be_refused_and_nothing_paid_is_lost(
     lines = ({"id": q.id, "question": q.text, "answer": q.answer} for q in QUESTIONS)
     source.write_text("".join(json.dumps(line) + "\n" for line in lines))
     backend = llm()
-    monkeypatch.setattr("recorders.work.settings.make_backend", lambda *_, **__: backend)
+    monkeypatch.setattr("feval.cli.record.make_backend", lambda *_, **__: backend)
     own = ("record", "--dataset", "mine", "--answer-kind", "number", "--questions", source, "--llm", "alpha")
     own = (*own, "--prompt", "none", "--prices", "none")
     assert feval(*own, "--samples", "10", "--out", tmp_path / "old").exit_code == 0
