@@ -33,33 +33,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 from difflib import get_close_matches
 
-__all__ = [
-    "AnswerError",
-    "CardError",
-    "ConflictError",
-    "DamagedRecordingError",
-    "FevalError",
-    "HubError",
-    "MethodError",
-    "NewerFormatError",
-    "NotARecordingError",
-    "NotFetchedError",
-    "NotRecordedError",
-    "OutOfRangeError",
-    "PriceNotFoundError",
-    "RecordingError",
-    "ReleaseError",
-    "ReplayWarning",
-    "ShortPoolError",
-    "SourceError",
-    "StorageError",
-    "TokenCounterError",
-    "UnknownNameError",
-    "UnlabelledError",
-    "UnpinnedWarning",
-    "UsageError",
-]
-
 
 class FevalError(Exception):
     """Base of every error that feval raises on purpose."""

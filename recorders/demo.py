@@ -27,8 +27,6 @@ from recorders.request import Decoding
 from recorders.work.record import record_dataset
 from recorders.work.settings import RecordingSettings, default_prices, load_questions, make_backend, make_task
 
-__all__ = ["COUNTS", "DATASET", "LLMS", "Demo", "LiveBatch", "bundled_recording", "run_demo"]
-
 DATASET = "tiny_sums"
 LLMS = ("feval/tiny-30k", "feval/tiny-42k", "feval/tiny-160k")
 """The recorded LLMs, from cheap to expensive."""

@@ -20,21 +20,6 @@ from __future__ import annotations
 
 from feval.errors import FevalError
 
-__all__ = [
-    "BackendError",
-    "CostLimitReached",
-    "Fatal",
-    "InterruptedByUser",
-    "JournalError",
-    "LockedJournalError",
-    "MissingError",
-    "RateLimited",
-    "RecorderError",
-    "Refused",
-    "StoppedError",
-    "Transient",
-]
-
 
 class RecorderError(FevalError):
     """Base of all errors of recorders."""

@@ -35,8 +35,6 @@ from recorders.errors import RateLimited, StoppedError, Transient
 from recorders.request import Backend, Completion, Decoding, Message, Request
 from recorders.work.settings import default_decoding, default_prices
 
-__all__ = ["LiveCoT", "LiveLLM", "LiveResponse", "MeteredLiveLLM", "live"]
-
 _T = TypeVar("_T")
 _RECORDED_ONLY = (
     "scores", "step_scores", "scoring_tokens", "sequence_logprobs", "sequence_probabilities", "token_confidences"

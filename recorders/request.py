@@ -18,8 +18,6 @@ import orjson
 from feval.errors import OutOfRangeError, UsageError
 from recorders.shared_noise import NOISE_SCHEME
 
-__all__ = ["Backend", "Completion", "Decoding", "Message", "Request", "note_on_number"]
-
 _ROOM_FOR_SAMPLES = 2**32 - 1  # sample i is asked for with seed + i
 
 

@@ -31,8 +31,6 @@ import numpy.typing as npt
 
 from feval.errors import ConflictError, OutOfRangeError
 
-__all__ = ["END_OF_ANSWER", "NOISE_SCHEME", "TokenNoise", "mixed", "question_noise", "shared_tokens", "token_texts"]
-
 NOISE_SCHEME = "gumbel-v1"
 """Name of the scheme, as in recordings."""
 

@@ -36,8 +36,6 @@ from functools import lru_cache
 from feval.answers import date, markers, number
 from feval.answers import text as free_text
 
-__all__ = ["canonical", "canonical_gold", "extract"]
-
 _LETTERS = tuple((letter, "") for letter in string.ascii_uppercase)
 _LONGEST = 400
 _ROUNDS = 4

@@ -25,8 +25,6 @@ from dataclasses import dataclass
 from feval.answers import markers
 from feval.answers.markers import Segment
 
-__all__ = ["VALIDITY", "YES_NO", "ClosedSet", "closed_set"]
-
 _DIRECT = re.compile(
     r"(?>(?:\\[a-z]+|[^a-z0-9])*)(?:(?:that|the|this|it|argument|sentence|is|was|deductively)(?![a-z])[^a-z0-9]*+){0,6}"
 )

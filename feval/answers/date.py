@@ -19,8 +19,6 @@ import unicodedata
 from feval.answers import markers
 from feval.answers.markers import Segment
 
-__all__ = ["canonical", "extract"]
-
 _MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
 _MONTH = (
     r"(?:jan(?:uary)?|feb(?:r?uary|urary)?|mar(?:ch)?|apr(?:il)?|may|june?|july?|aug(?:ust)?|sep(?:t(?:ember)?)?"

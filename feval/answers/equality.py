@@ -37,18 +37,6 @@ from feval.errors import AnswerError, UsageError
 if TYPE_CHECKING:
     from subprocess import Popen
 
-__all__ = [
-    "MATH_VERIFY",
-    "NORMAL_FORM",
-    "SECONDS",
-    "MathWorker",
-    "comparison",
-    "equal",
-    "named_equality",
-    "tolerance",
-    "version",
-]
-
 NORMAL_FORM = "normal-form"
 MATH_VERIFY = "math-verify"
 _TOLERANCE = "tolerance-"

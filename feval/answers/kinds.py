@@ -15,19 +15,6 @@ from feval.answers.equality import comparison, named_equality
 from feval.answers.parties import divide
 from feval.errors import UnknownNameError
 
-__all__ = [
-    "EXTRACTOR_VERSION",
-    "KINDS",
-    "AnswerKeys",
-    "AnswerKind",
-    "answer_kind",
-    "canonical",
-    "canonical_gold",
-    "extract",
-    "keys",
-    "normal_forms",
-]
-
 EXTRACTOR_VERSION = "feval-answers-2"
 """The version of the rules of extraction, stored with every recording; it changes whenever a key could."""
 

@@ -32,8 +32,6 @@ import re
 from feval.answers import markers, number
 from feval.answers.text import LONGEST, fold
 
-__all__ = ["LONGEST", "canonical", "comparable", "extract"]
-
 _FORMULA = re.compile(
     r"\\\[ (?P<display> (?:[^\\]|\\(?![()\[\]])){1,1000}? ) \\\]"
     r"| \\\( (?P<inline> (?:[^\\]|\\(?![()\[\]])){1,1000}? ) \\\)"

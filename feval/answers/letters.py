@@ -23,8 +23,6 @@ from feval.answers import markers
 from feval.answers.markers import Segment
 from feval.answers.text import fold
 
-__all__ = ["canonical", "extract"]
-
 _PIECE = re.compile(r"[^\W\d_]+")
 _QUOTED = re.compile(r"(?<![^\W_])[\"'“‘`]([^\"'“”‘’`\n]{1,200}+)[\"'”’`](?![^\W_])")
 _AND_SO_ON = re.compile(r"\s?[,(]|\s(?:because|since|as|which|when)\s")

@@ -29,19 +29,6 @@ from functools import lru_cache
 from itertools import pairwise
 from typing import Any
 
-__all__ = [
-    "ANSWER_PHRASE",
-    "OPTION_PHRASE",
-    "PHRASES",
-    "Segment",
-    "affirmed",
-    "first_sentence",
-    "last_line",
-    "own_part",
-    "segments",
-    "set_apart",
-]
-
 PHRASES = 8
 """How many of a CoT's last answer phrases are read."""
 

@@ -36,8 +36,6 @@ from fractions import Fraction
 from feval.answers import markers
 from feval.answers.markers import Segment
 
-__all__ = ["MAX_DIGITS", "SIGNIFICANT_DIGITS", "canonical", "decimal_key", "extract", "fraction_key", "whole"]
-
 MAX_DIGITS = 1000
 """The longest number that has a key: digits before plus behind the point, written out."""
 

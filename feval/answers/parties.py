@@ -11,18 +11,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-__all__ = [
-    "PAIRS_PER_DATASET",
-    "PAIRS_PER_QUESTION",
-    "Comparison",
-    "Division",
-    "PairBudget",
-    "Parties",
-    "Verdict",
-    "divide",
-    "parties_of",
-]
-
 PAIRS_PER_QUESTION = 2_000
 """Comparisons per question; as many again are reserved for its gold."""
 PAIRS_PER_DATASET = 200_000

@@ -15,8 +15,6 @@ import unicodedata
 
 from feval.answers import markers
 
-__all__ = ["LONGEST", "canonical", "extract", "fold"]
-
 LONGEST = 2000
 """Characters of the longest raw answer that has a key."""
 

@@ -22,21 +22,6 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Literal, NamedTuple
 
-__all__ = [
-    "FAMILIES",
-    "Family",
-    "Mark",
-    "Split",
-    "SplitColumns",
-    "Thoughts",
-    "apart",
-    "fit",
-    "join",
-    "mark_tokens",
-    "split",
-    "split_columns",
-]
-
 Thoughts = str | tuple[str, str]
 """How an LLM marks its thoughts: a key of `FAMILIES`, or an opening and a closing mark of its own."""
 

@@ -9,8 +9,6 @@ from __future__ import annotations
 
 from feval.errors import AnswerError
 
-__all__ = ["canonical", "extract"]
-
 
 def extract(text: str) -> str | None:  # noqa: ARG001  all kinds have this signature
     """Refuse: a text holds no verbatim answer.

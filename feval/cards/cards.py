@@ -19,36 +19,12 @@ from feval.cards.fields import Card, Choice, Day, Text
 from feval.cards.front_matter import (
     CARD_KINDS,
     card_files,
-    card_folder,
-    card_folders,
     file_stem,
     find_card,
     read_front_matter,
 )
 from feval.cards.validation import sentence
 from feval.errors import CardError, UnknownNameError
-
-__all__ = [
-    "CardExample",
-    "DatasetCard",
-    "HubChoices",
-    "HubColumns",
-    "HubSource",
-    "LLMCard",
-    "SourceFile",
-    "card_folder",
-    "card_folders",
-    "dataset_card",
-    "dataset_ids",
-    "find_dataset_card",
-    "find_llm_card",
-    "llm_card",
-    "llm_names",
-    "price_ids",
-    "read_card",
-    "read_front_matter",
-    "thoughts_of",
-]
 
 
 def _known_kind(name: str) -> str:

@@ -7,8 +7,6 @@ from typing import Annotated
 
 from pydantic import AfterValidator, BaseModel, ConfigDict
 
-__all__ = ["Card", "Choice", "Day", "Text"]
-
 
 def _iso_date(text: str) -> str:
     try:

@@ -22,19 +22,6 @@ import yaml
 from feval.cards.validation import shorten
 from feval.errors import CardError
 
-__all__ = [
-    "CARD_KINDS",
-    "MAX_CARD_BYTES",
-    "card_files",
-    "card_folder",
-    "card_folders",
-    "card_name",
-    "file_stem",
-    "find_card",
-    "read_card_text",
-    "read_front_matter",
-]
-
 CARD_KINDS: Mapping[str, str] = {
     "datasets": "dataset card",
     "llms": "LLM card",

@@ -10,8 +10,6 @@ from __future__ import annotations
 
 from enum import StrEnum
 
-__all__ = ["DatasetType", "LLMType"]
-
 
 class DatasetType(StrEnum):
     """The sixteen datasets of the paper."""

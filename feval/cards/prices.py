@@ -32,8 +32,6 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-__all__ = ["BILLINGS", "Price", "PriceList", "billed_prompts", "price_list", "usd"]
-
 BILLINGS: tuple[str, ...] = ("once", "per_round", "per_sample")
 """How a prompt is charged: `once` per LLM and question (eq. 1, the default), `per_round` (each request sends it again, as ESC's
 windows do), or `per_sample` (each CoT is a request of its own, as in Adaptive-Consistency)."""

@@ -12,8 +12,6 @@ from typing import Literal, get_args
 
 from pydantic import BaseModel, ConfigDict, Field
 
-__all__ = ["FINISH_REASONS", "CoT", "CoTMetadata", "FinishReason", "LLMRequest", "LLMResponse"]
-
 FinishReason = Literal["stop", "length", "tool_calls", "content_filter", "function_call", "error", "unknown"]
 """Why a CoT ended: OpenAI's words, plus `error` (the provider failed) and `unknown` (the source does not say)."""
 

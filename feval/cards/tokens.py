@@ -21,8 +21,6 @@ from traceback import walk_tb
 
 from feval.errors import TokenCounterError, UnknownNameError
 
-__all__ = ["COUNTERS", "SPLIT_USAGE", "USAGE", "count_words", "is_usage", "token_counter"]
-
 USAGE = "usage"
 SPLIT_USAGE = "usage, split by length"
 

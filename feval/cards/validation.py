@@ -8,8 +8,6 @@ if TYPE_CHECKING:
     from pydantic import ValidationError
     from pydantic_core import ErrorDetails
 
-__all__ = ["sentence", "shorten"]
-
 
 def sentence(error: ValidationError, most: int = 3) -> str:
     """Describe what is wrong, as the predicate of a sentence: "lacks the field 'title'; has 'x' in the field 'seed' (...)".

@@ -26,8 +26,6 @@ from feval import __version__
 from feval.cli.output import say
 from feval.errors import FevalError, FevalWarning
 
-__all__ = ["COMMANDS", "app", "main"]
-
 _P = ParamSpec("_P")
 
 

@@ -17,8 +17,6 @@ if TYPE_CHECKING:
 
     from feval.report.tables.tables import Table
 
-__all__ = ["Output", "ProgressBar", "print_table", "quiet_matplotlib", "say"]
-
 _WIDEST_TABLE = 10_000
 
 

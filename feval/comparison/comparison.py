@@ -46,8 +46,6 @@ if TYPE_CHECKING:
     from feval.recording import Recording
     from feval.replay import LLM, Dataset
 
-__all__ = ["Comparison", "FailedMethod", "MethodCurve", "compare"]
-
 _ERRORS = ("no_answer", "stopped_early", "routed_wrong")
 _CEILING = (1, 2, 3, 5, 7, 10, 15, 20, 30, 40, 60, 80, 100)
 

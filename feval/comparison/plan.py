@@ -33,8 +33,6 @@ from feval.evaluation.requests import EvaluationOptions, Names, Request, not_emp
 from feval.hub.addresses import is_address
 from feval.replay.draws import ORDERS
 
-__all__ = ["AXES", "ComparedMethod", "ComparisonRequest", "Plan", "path_from"]
-
 AXES = ("usd", "tokens", "calls", "samples")
 """What a budget is counted in, per question: dollars, tokens billed, requests, CoTs."""
 

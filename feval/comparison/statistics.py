@@ -24,19 +24,6 @@ if TYPE_CHECKING:
     from feval.comparison.plan import Plan
     from feval.evaluation.evaluation import Evaluation
 
-__all__ = [
-    "AccuracyDifference",
-    "CostToReach",
-    "FrontierPoint",
-    "HullArea",
-    "Rank",
-    "Saving",
-    "Statistics",
-    "by_key",
-    "costs_of",
-    "statistics",
-]
-
 Floats = npt.NDArray[np.float64]
 
 _GRID = 3

@@ -8,8 +8,6 @@ from typing import Any
 from feval.comparison.plan import Plan
 from feval.methods import METHODS
 
-__all__ = ["suggested_plan"]
-
 _BUDGETS = (1, 2, 3, 5, 10, 15, 20, 30, 40, 60, 80, 100)
 
 

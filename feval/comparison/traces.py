@@ -28,8 +28,6 @@ if TYPE_CHECKING:
     from feval.methods.decisions import Decisions
     from feval.replay import LLM, Dataset
 
-__all__ = ["Trace", "Traces", "budget_label", "judged_rows", "load_compared", "traces"]
-
 Integers = npt.NDArray[np.integer[Any]]
 Rows = npt.NDArray[np.intp]
 

@@ -17,21 +17,6 @@ from feval.errors import NotRecordedError, PriceNotFoundError, SourceError
 from feval.importers.papers.feval_ttc import our_dataset_id
 from feval.report.files import save_files
 
-__all__ = [
-    "PRICES",
-    "CoT",
-    "CoTMetadata",
-    "Dataset",
-    "DatasetEntry",
-    "DatasetType",
-    "LLMConfig",
-    "LLMRequest",
-    "LLMResponse",
-    "Model",
-    "checked_row",
-    "constant",
-]
-
 PRICES = "2025-06-02"
 """The price list of the paper; every dollar here comes from it."""
 

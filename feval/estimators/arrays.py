@@ -7,8 +7,6 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["Bools", "Complex", "Floats", "Int16", "Int64", "Integers", "Rows", "UInt64"]
-
 Bools = npt.NDArray[np.bool_]
 Complex = npt.NDArray[np.complex128]
 Floats = npt.NDArray[np.float64]

@@ -17,8 +17,6 @@ import numpy.typing as npt
 from feval.errors import OutOfRangeError
 from feval.estimators.arrays import Floats
 
-__all__ = ["incremental_benefit_per_cost", "relative_benefit_per_cost"]
-
 
 def incremental_benefit_per_cost(
     performance: npt.ArrayLike, cost: npt.ArrayLike, small_performance: npt.ArrayLike, small_cost: npt.ArrayLike

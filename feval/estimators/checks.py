@@ -10,16 +10,6 @@ import numpy.typing as npt
 from feval.errors import OutOfRangeError
 from feval.estimators.arrays import Floats
 
-__all__ = [
-    "at_index",
-    "broadcast",
-    "checked_distribution",
-    "checked_probabilities",
-    "is_whole",
-    "require_confidence",
-    "require_counts",
-]
-
 _SUM_TOLERANCE = 1e-9
 
 

@@ -7,8 +7,6 @@ import numpy as np
 from feval.errors import OutOfRangeError
 from feval.estimators.arrays import Floats, Integers
 
-__all__ = ["mean_output_tokens"]
-
 
 def mean_output_tokens(output_tokens: Integers, size: Integers) -> Floats:
     """Mean output tokens of a question's recorded samples.

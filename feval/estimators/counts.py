@@ -12,8 +12,6 @@ import numpy as np
 from feval.errors import OutOfRangeError
 from feval.estimators.arrays import Integers
 
-__all__ = ["ABSENT", "NO_ANSWER", "VoteCounts", "vote_counts"]
-
 NO_ANSWER = -1
 """Code of a sample without an answer; it casts no vote."""
 

@@ -11,8 +11,6 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["ONE_QUESTION", "Texts", "missing_reasons"]
-
 Texts = npt.NDArray[np.str_]
 
 ONE_QUESTION = "A single question shows no spread, so there is no standard error; label two or more."

@@ -16,8 +16,6 @@ import numpy.typing as npt
 from feval.errors import OutOfRangeError
 from feval.estimators.arrays import Floats, Integers
 
-__all__ = ["PerQuestion", "distinct"]
-
 
 @dataclass(frozen=True, eq=False)
 class PerQuestion:

@@ -23,8 +23,6 @@ import numpy as np
 
 from feval.estimators.arrays import Bools, Complex, Floats, Int64
 
-__all__ = ["Circle", "circles"]
-
 _WIDTH = 2.8  # width of a window in sqrt(M): its ends have a hundredth of the mass of its middle
 _NEGLIGIBLE = 42.0  # e^-42 = 6e-19
 _TINY = 1e-300  # replaces 0 in x log x

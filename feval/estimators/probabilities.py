@@ -19,15 +19,6 @@ from feval.estimators.arrays import Floats, Int64, Integers
 from feval.estimators.checks import require_counts
 from feval.estimators.per_question import distinct
 
-__all__ = [
-    "MOST_VOTES",
-    "Signatures",
-    "checked_votes",
-    "compositions",
-    "signatures_of_counts",
-    "signatures_of_probabilities",
-]
-
 MOST_VOTES = 10_000
 """Most votes per question that estimates are computed for."""
 

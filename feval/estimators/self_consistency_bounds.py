@@ -24,15 +24,6 @@ from feval.estimators.arrays import Floats
 from feval.estimators.checks import at_index, broadcast, checked_probabilities, is_whole
 from feval.estimators.self_consistency_error import self_consistency_bias
 
-__all__ = [
-    "BudgetSplit",
-    "best_integer_split",
-    "budget_split",
-    "high_probability_bound",
-    "icc_variance_phat",
-    "self_consistency_bound",
-]
-
 _STRATEGIES = ("union", "differences")
 
 

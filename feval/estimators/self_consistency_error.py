@@ -34,18 +34,6 @@ from feval.estimators.checks import at_index, broadcast, checked_distribution, c
 from feval.estimators.poissonised import circles
 from feval.estimators.probabilities import MOST_VOTES
 
-__all__ = [
-    "MOST_CALLS",
-    "average_error",
-    "multiclass_error",
-    "multiclass_plugin_error",
-    "multiclass_plugin_expectation",
-    "plugin_error",
-    "self_consistency_bias",
-    "self_consistency_error",
-    "self_consistency_mse_exact",
-]
-
 MOST_CALLS = 100_000
 """Most calls per question for exact moments."""
 

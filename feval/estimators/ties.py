@@ -18,8 +18,6 @@ import numpy as np
 from feval.errors import UnknownNameError
 from feval.estimators.arrays import Floats
 
-__all__ = ["TIES", "check_ties", "tie_nodes"]
-
 TIES = ("uniform", "strict", "lenient")
 """The tie rules by name."""
 

@@ -30,18 +30,6 @@ from feval.errors import OutOfRangeError
 from feval.estimators.arrays import Floats
 from feval.estimators.checks import checked_probabilities, is_whole
 
-__all__ = [
-    "LARGEST_BUDGET",
-    "UnitPolynomial",
-    "budget_index",
-    "even_vote_accuracy",
-    "least_value",
-    "majority_accuracy",
-    "majority_curvature",
-    "majority_polynomial",
-    "majority_slope",
-]
-
 LARGEST_BUDGET = 50_000
 """Largest n: 100,001 votes. Beyond it use the infinite-vote endpoint."""
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Protocol
 
-__all__ = ["FEW_QUESTIONS", "Costs", "billed_once", "few_questions", "round_ratio"]
-
 FEW_QUESTIONS = 10
 """Results on fewer questions carry a warning."""
 

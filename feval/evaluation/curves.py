@@ -37,8 +37,6 @@ if TYPE_CHECKING:
     from feval.replay import LLM, Dataset
     from feval.replay.pools import Pool
 
-__all__ = ["Curve", "CurvePoint", "budget_field", "method_curve", "self_consistency_curve"]
-
 _BUDGET_FIELDS = ("n", "samples", "budget")
 
 Floats = npt.NDArray[np.float64]

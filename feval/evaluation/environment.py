@@ -24,8 +24,6 @@ from feval.replay.draws import uniforms
 if TYPE_CHECKING:
     from feval.replay import LLM, Dataset, MeteredLLM
 
-__all__ = ["ACTIONS", "ASK_AGAIN", "NEXT_LLM", "STOP", "BudgetEnvironment", "Observation", "as_method"]
-
 ASK_AGAIN, NEXT_LLM, STOP = 0, 1, 2
 ACTIONS = ("ask again", "next LLM", "stop")
 """The actions: one more CoT of the current LLM, one of the next LLM, or the end of this question."""

@@ -40,8 +40,6 @@ if TYPE_CHECKING:
     from feval.methods.protocol import ExactMethod, Method
     from feval.replay import Dataset
 
-__all__ = ["ERRORS", "Evaluation", "budgets", "evaluate", "interval_ends"]
-
 Floats = npt.NDArray[np.float64]
 Rows = npt.NDArray[np.intp]
 

@@ -15,11 +15,9 @@ from feval.methods.error_shares import ErrorShares
 from feval.methods.protocol import has_exact_errors
 
 if TYPE_CHECKING:
+    from feval.methods.decisions import Orders
     from feval.methods.expectation import Expectation
-    from feval.methods.protocol import Orders
     from feval.replay import LLM, Dataset
-
-__all__ = ["exact_means"]
 
 Floats = npt.NDArray[np.float64]
 Rows = npt.NDArray[np.intp]

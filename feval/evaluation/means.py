@@ -17,8 +17,6 @@ from feval.methods.error_shares import ErrorShares
 if TYPE_CHECKING:
     from feval.methods.decisions import Decisions
 
-__all__ = ["QuestionMeans", "ReplicateSums"]
-
 Floats = npt.NDArray[np.float64]
 Int64 = npt.NDArray[np.int64]
 

@@ -18,8 +18,6 @@ from feval.evaluation.oracle import Oracle
 from feval.evaluation.user_methods import MethodFile
 from feval.methods.fields import field_value, takes
 
-__all__ = ["field_names", "make_method", "method_fields", "parse_settings"]
-
 
 def make_method(name: str, settings: Mapping[str, Any] | None = None) -> Any:
     """Return a method by its name.

@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from feval.methods.protocol import DrawOrders
     from feval.replay.pools import Pool
 
-__all__ = ["Oracle"]
-
 Floats = npt.NDArray[np.float64]
 Integers = npt.NDArray[np.integer[Any]]
 

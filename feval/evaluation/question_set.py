@@ -18,8 +18,6 @@ from feval.errors import ShortPoolError, UnknownNameError, UnlabelledError, Usag
 if TYPE_CHECKING:
     from feval.replay import LLM, Dataset
 
-__all__ = ["CHOICES", "NONE_LEFT_OUT", "LeftOut", "QuestionSet", "question_set"]
-
 CHOICES = ("refuse", "drop")
 """What to do about questions that cannot be evaluated."""
 

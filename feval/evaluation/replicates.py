@@ -20,11 +20,9 @@ from feval.replay import LLM
 from feval.replay.draws import MAX_REPLICATES
 
 if TYPE_CHECKING:
-    from feval.methods.protocol import Orders
+    from feval.methods.decisions import Orders
     from feval.replay import Dataset
     from feval.replay.pools import Pool
-
-__all__ = ["called", "decisions", "drawn_orders", "replicate_sums"]
 
 Rows = npt.NDArray[np.intp]
 

@@ -30,23 +30,6 @@ if TYPE_CHECKING:
     from feval.evaluation.question_set import Rows
     from feval.replay import LLM, Dataset
 
-__all__ = [
-    "BudgetPlanRequest",
-    "Consumption",
-    "CurveRequest",
-    "EstimateRequest",
-    "EvaluationOptions",
-    "GradeRequest",
-    "Names",
-    "QuestionOptions",
-    "ReplayOptions",
-    "Request",
-    "RunRequest",
-    "not_empty",
-    "one_of",
-    "option",
-]
-
 MOST_RESAMPLES = 1_000_000
 _T = TypeVar("_T")
 _RANGE_ERRORS = {"greater_than", "greater_than_equal", "less_than", "less_than_equal", "finite_number"}

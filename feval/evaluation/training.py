@@ -15,8 +15,6 @@ from feval.replay.draws import ABSENT_SAMPLE, uniforms
 if TYPE_CHECKING:
     from feval.replay import LLM, Dataset
 
-__all__ = ["fit", "train_test_rows"]
-
 Rows = npt.NDArray[np.intp]
 
 

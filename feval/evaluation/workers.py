@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from feval.replay.dataset import Dataset
     from feval.replay.llm import LLM
 
-__all__ = ["map_blocks"]
-
 Rows = npt.NDArray[np.intp]
 _T = TypeVar("_T")
 

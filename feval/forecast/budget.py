@@ -18,8 +18,6 @@ from feval.forecast.question_costs import QuestionCosts, estimation_split
 if TYPE_CHECKING:
     from feval.replay import LLM, Dataset
 
-__all__ = ["plan"]
-
 _AS_GOOD = 1e-3
 _MOST_VOTES = 1001
 

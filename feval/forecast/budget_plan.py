@@ -10,8 +10,6 @@ from typing import Any, Self
 from feval.errors import OutOfRangeError, UsageError
 from feval.evaluation.question_set import NONE_LEFT_OUT, LeftOut
 
-__all__ = ["BudgetPlan", "EstimationSplit", "PlanBudget", "Purchase", "VoteOption"]
-
 _FORM = re.compile(r"\s*([0-9][0-9_,]*(?:\.[0-9]+)?|\.[0-9]+)\s*(usd|tokens)\s*", re.IGNORECASE)
 
 

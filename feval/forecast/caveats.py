@@ -11,8 +11,6 @@ from feval.forecast.estimators import DrawnCalls, exact_values, gaussian_values
 from feval.forecast.evidence import rare_pairs
 from feval.forecast.forecasts import COMPLETIONS, OF_MAJORITY, PLUG_IN, EstimatedCurve
 
-__all__ = ["forecast_warnings"]
-
 _MANY_RIVALS = 3
 _SHARE_OF_QUESTIONS = 0.05
 

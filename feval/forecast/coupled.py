@@ -33,8 +33,6 @@ from feval.forecast.coupling_results import CoupledPair, Coupling
 if TYPE_CHECKING:
     from feval.replay import LLM, Dataset
 
-__all__ = ["couple"]
-
 _FEW_QUESTIONS = 10
 
 

@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from feval.estimators.coupling.recorded_pairs import CoupledStatistics
     from feval.replay import LLM, Dataset
 
-__all__ = ["LLMCalls", "PairOfLLMs", "calls_of", "independent_pair", "require_equal_sizes"]
-
 _LARGEST_SIZE = 2_000  # most pairs in an error curve
 _POINTS = 25
 

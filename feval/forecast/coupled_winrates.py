@@ -19,8 +19,6 @@ from feval.recording.scores import verdicts_name
 if TYPE_CHECKING:
     from feval.replay import LLM
 
-__all__ = ["SCHEMES", "judge_name", "judged_outcomes", "outcomes_of_calls", "ranked_llms", "ranking_warnings"]
-
 SCHEMES = ("coupled", "independent")
 
 

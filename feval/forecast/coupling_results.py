@@ -9,8 +9,6 @@ from typing import Any
 
 from feval.estimators.arrays import Floats
 
-__all__ = ["CoupledPair", "Coupling", "ErrorCurve", "RankedLLM"]
-
 
 @dataclass(frozen=True, slots=True)
 class ErrorCurve:

@@ -21,8 +21,6 @@ from feval.forecast.forecasts import METHODS, OF_MAJORITY, Forecast, PoolCurves
 if TYPE_CHECKING:
     from feval.replay import LLM, Dataset
 
-__all__ = ["estimate"]
-
 
 def estimate(
     dataset: Dataset,

@@ -33,8 +33,6 @@ if TYPE_CHECKING:
     from feval.forecast.evidence import SampleMoments
     from feval.replay import LLM, Dataset
 
-__all__ = ["ESTIMATORS", "DrawnCalls", "exact_values", "gaussian_values"]
-
 _MODEL_RESAMPLES = 400  # for completions, which cost milliseconds each
 
 

@@ -16,15 +16,6 @@ from feval.estimators.two_call.moments import Moments
 if TYPE_CHECKING:
     from feval.replay import Dataset
 
-__all__ = [
-    "SampleMoments",
-    "checked_votes",
-    "moments_of",
-    "ordered_by_key",
-    "rare_pairs",
-    "sample_moments",
-]
-
 _FEWEST_IN_A_CELL = 5  # as `PairTable.sparse` has it
 
 MOST_VOTES = 10_000

@@ -8,17 +8,6 @@ from typing import Any
 
 from feval.evaluation.question_set import NONE_LEFT_OUT, LeftOut
 
-__all__ = [
-    "COMPLETIONS",
-    "METHODS",
-    "OF_MAJORITY",
-    "PLUG_IN",
-    "EstimatePoint",
-    "EstimatedCurve",
-    "Forecast",
-    "PoolCurves",
-]
-
 METHODS = ("unbiased", "exact", "monte-carlo", "gaussian", "two-call", "max-entropy", "ldgp")
 """Estimators by name; all but `unbiased` go beyond M = G."""
 

@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from feval.forecast.evidence import SampleMoments
     from feval.replay import LLM, Dataset
 
-__all__ = ["Pilot", "plan_warnings"]
-
 _MOMENT_RESAMPLES = 400  # of the bounds, each over all votes
 _FEWEST_QUESTIONS = 20  # below, percentiles of resampled means are far too narrow to certify by
 

@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from feval.cards.prices import Price
     from feval.replay import LLM, Dataset
 
-__all__ = ["QuestionCosts", "estimation_split"]
-
 _MOST_CALLS = 100_000  # per question, in the split for estimating
 
 

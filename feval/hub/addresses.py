@@ -14,8 +14,6 @@ from pathlib import PurePath
 
 from feval.errors import UsageError
 
-__all__ = ["Address", "is_address", "is_commit", "parse_address", "split_places"]
-
 _NAME = re.compile(r"[A-Za-z0-9_](?:[A-Za-z0-9._-]{0,94}[A-Za-z0-9_])?")
 _REVISION = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._/+-]{0,199}")
 _COMMIT = re.compile(r"[0-9a-f]{40}")

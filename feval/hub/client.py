@@ -26,17 +26,6 @@ from huggingface_hub.utils.tqdm import are_progress_bars_disabled, disable_progr
 from feval import __version__
 from feval.errors import FevalError, HubError, StorageError
 
-__all__ = [
-    "WAITS_SECONDS",
-    "Client",
-    "ExistsError",
-    "StaleParentError",
-    "TransientError",
-    "is_offline",
-    "public_endpoint",
-    "without_addresses",
-]
-
 WAITS_SECONDS = (1.0, 4.0)
 """Waits before the second and the third attempt."""
 

@@ -22,8 +22,6 @@ from feval.hub.client import Client, ExistsError, StaleParentError, public_endpo
 from feval.hub.files import RepoFile
 from feval.recording.layout.format import is_safe_path, open_regular
 
-__all__ = ["Pushed", "RepoState", "push_files", "state"]
-
 _REPO_ID = re.compile(
     r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,94}[A-Za-z0-9])?/[A-Za-z0-9_](?:[A-Za-z0-9._-]{0,94}[A-Za-z0-9_])?"
 )

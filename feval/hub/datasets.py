@@ -33,16 +33,6 @@ from feval.importers.shapes import choices_of, gold_text, member, refuse
 from feval.importers.source import SourceQuestion
 from feval.recording.content import Question
 
-__all__ = [
-    "hub_questions",
-    "questions",
-    "questions_jsonl",
-    "questions_sha256",
-    "remarks",
-    "split_options",
-    "train_rows",
-]
-
 Row = dict[str, Any]
 Choices = tuple[tuple[str, str], ...]
 

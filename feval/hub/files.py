@@ -11,8 +11,6 @@ import platformdirs
 
 from feval.recording.layout.format import open_regular
 
-__all__ = ["RepoFile", "cache_folder"]
-
 
 @dataclass(frozen=True, slots=True)
 class RepoFile:

@@ -11,8 +11,6 @@ from feval.errors import HubError
 from feval.hub.commits import RepoState
 from feval.hub.snapshots import fetch_file
 
-__all__ = ["read_page", "render_page"]
-
 _PAGE = "README.md"
 _MOST_BYTES = 8 << 20
 

@@ -12,8 +12,6 @@ from feval.hub.addresses import is_address
 from feval.recording import open_recording
 from feval.recording.reader import Recording
 
-__all__ = ["local_folder", "open_place"]
-
 
 def open_place(place: str | PurePath) -> Recording:
     """Open a recording in a folder or on the Hub; files on the Hub are fetched when they are first read.

@@ -34,8 +34,6 @@ from feval.errors import HubError, StorageError
 from feval.hub.client import Client, TransientError
 from feval.hub.files import RepoFile, cache_folder
 
-__all__ = ["MAX_BYTES", "QuestionFile", "question_files", "split_files"]
-
 MAX_BYTES = 256 << 20
 """Most bytes that the question files of one card may have."""
 

@@ -31,8 +31,6 @@ from feval.recording.layout.locate import MOST_BYTES
 from feval.recording.partial import check_leaf, check_votes, paths_of, write_origin
 from feval.recording.reader import Recording
 
-__all__ = ["Pulled", "open_remote", "pull"]
-
 _LOG = logging.getLogger(__name__)
 _Progress = Callable[[int, int], None]
 

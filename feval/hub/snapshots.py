@@ -27,8 +27,6 @@ from feval.hub.client import Client, TransientError, is_offline, without_address
 from feval.hub.files import RepoFile
 from feval.recording.layout.format import MANIFEST, is_safe_path
 
-__all__ = ["Snapshot", "fetch_file", "open_snapshot"]
-
 _LISTED_AT_ONCE = 200
 _MOST_NAMED = 8
 _SPARE_BYTES = 64 << 20

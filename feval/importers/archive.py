@@ -19,8 +19,6 @@ import pyarrow as pa
 from feval.errors import SourceError
 from feval.importers.reading import MAX_EXPANDED_BYTES, Reader, disk_errors, expand, regular_file
 
-__all__ = ["Archive", "is_archive", "opened"]
-
 _ZSTANDARD = 93
 _METHODS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED, _ZSTANDARD)
 _ENCRYPTED = 0x1

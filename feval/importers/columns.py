@@ -28,8 +28,6 @@ from feval.importers.shapes import (
 )
 from feval.importers.source import Prompt
 
-__all__ = ["COLUMNS", "WITHOUT_UNIT", "Column", "examples", "names_of", "question_names", "recognised"]
-
 
 @dataclass(frozen=True, slots=True)
 class Column:

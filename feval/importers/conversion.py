@@ -22,8 +22,6 @@ from feval.importers.shapes import LARGEST
 from feval.importers.source import Imported, Importer, ImportRequest, Prompt, SourceLLM, SourcePool, SourceQuestion
 from feval.recording import DatasetInfo, PoolRows, Question, RecordingWriter, ScorerInfo, ScoreRows
 
-__all__ = ["ANSWERS", "convert"]
-
 _HINT_BYTES = 16 << 20
 _THOUGHT_ANSWERS = (
     "answers are read in the replies alone.",

@@ -10,8 +10,6 @@ from feval.answers import canonical
 from feval.errors import SourceError
 from feval.importers.source import SourceQuestion
 
-__all__ = ["positions_as_labels"]
-
 _POSITION = re.compile("-?[0-9]+")
 
 

@@ -16,8 +16,6 @@ from feval.importers.rows import Rows
 from feval.importers.shapes import refuse
 from feval.importers.source import Imported, ImportRequest
 
-__all__ = ["read"]
-
 _SAMPLES = ("samples", "completions", "responses")
 _COT = names_of("question", "request", "llm", "cot")
 _SAMPLE = names_of("request", "llm", "cot")

@@ -21,8 +21,6 @@ from feval.importers.reading import Reader, read_bytes
 from feval.importers.shapes import member, refuse
 from feval.importers.source import SourceQuestion
 
-__all__ = ["completed", "known_answer_kind", "read_questions", "without_duplicates"]
-
 _NAMES = question_names("question")
 _ANSWER_KEY = ["subject", "index", "answer"]
 _PUZZLES = "Puzzles"

@@ -23,19 +23,6 @@ import orjson
 
 from feval.errors import SourceError
 
-__all__ = [
-    "BRACKETS_FREE",
-    "MAX_EXPANDED_BYTES",
-    "MAX_RATIO",
-    "RATIO_FREE_BYTES",
-    "Reader",
-    "disk_errors",
-    "expand",
-    "fingerprint",
-    "read_bytes",
-    "regular_file",
-]
-
 MAX_EXPANDED_BYTES = 4 << 30
 """Most bytes that a source, or one member of an archive, may expand to."""
 MAX_RATIO = 200

@@ -15,8 +15,6 @@ from feval.importers.columns import COLUMNS, WITHOUT_UNIT, Column, examples, rec
 from feval.importers.source import Imported, ImportRequest, Prompt, SourceLLM, SourcePool, SourceQuestion, llm_notes
 from feval.recording.content import OPTIONAL_COLUMNS, LLMInfo, ScoreRows
 
-__all__ = ["Rows"]
-
 _T = TypeVar("_T")
 _Cot = Mapping[str, Any]
 _COT_COLUMNS = frozenset(column.name for column in COLUMNS if column.of == "cot")

@@ -13,26 +13,6 @@ from feval.answers import decimal_key
 from feval.errors import SourceError
 from feval.importers.source import FINISH_REASON_WORDS
 
-__all__ = [
-    "ADVICE",
-    "LARGEST",
-    "answer_texts",
-    "choices_of",
-    "finish_reason",
-    "gold_text",
-    "identifier",
-    "member",
-    "number",
-    "number_list",
-    "refuse",
-    "scalar_text",
-    "strings",
-    "text",
-    "whole",
-    "whole_number",
-    "whole_numbers",
-]
-
 _T = TypeVar("_T")
 _WORDS: dict[type, str] = {
     str: "text",

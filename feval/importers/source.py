@@ -12,18 +12,6 @@ import orjson
 from feval.errors import SourceError, UnknownNameError, UsageError
 from feval.recording.content import LLMInfo, ScoreRows
 
-__all__ = [
-    "FINISH_REASON_WORDS",
-    "ImportRequest",
-    "Imported",
-    "Importer",
-    "Prompt",
-    "SourceLLM",
-    "SourcePool",
-    "SourceQuestion",
-    "llm_notes",
-]
-
 FINISH_REASON_WORDS = {
     "stop": "stop",
     "length": "length",

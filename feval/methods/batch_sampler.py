@@ -9,13 +9,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from feval.methods.decisions import Ledger
-from feval.methods.protocol import BatchMethod, Orders, require_draws
+from feval.methods.decisions import Ledger, Orders
+from feval.methods.protocol import BatchMethod, require_draws
 
 if TYPE_CHECKING:
     from feval.replay.pools import Pool
-
-__all__ = ["BatchSampler", "Samples", "blocks", "samplers"]
 
 Integers = npt.NDArray[np.integer[Any]]
 Places = npt.NDArray[np.intp]

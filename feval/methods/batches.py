@@ -9,9 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from feval.methods.protocol import Orders
-
-__all__ = ["Batch", "batches"]
+from feval.methods.decisions import Orders
 
 _BLOCK = 1 << 17  # draws
 

@@ -17,8 +17,6 @@ from feval.methods.stopping.early_stopping import EarlyStopping
 from feval.methods.voting.self_consistency import SelfConsistency
 from feval.methods.voting.single_call import SingleCall
 
-__all__ = ["METHODS", "method_name"]
-
 METHODS: dict[str, type[Any]] = {
     "single-call": SingleCall,
     "self-consistency": SelfConsistency,

@@ -11,8 +11,6 @@ import numpy.typing as npt
 Orders = npt.NDArray[np.uint16]
 """[R, Q, draws] recorded places of CoTs, in draw order."""
 
-__all__ = ["LEDGER_FIELDS", "Decisions", "Ledger"]
-
 Integers = npt.NDArray[np.integer[Any]]
 
 

@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from feval.methods.decisions import Decisions, Orders
     from feval.replay.pools import Pool
 
-__all__ = ["ErrorShares", "MonteCarloPart", "no_answer_probability", "split_errors"]
-
 Floats = npt.NDArray[np.float64]
 Integers = npt.NDArray[np.integer[Any]]
 Bools = npt.NDArray[np.bool_]

@@ -13,8 +13,6 @@ from feval.estimators.cost import mean_output_tokens
 if TYPE_CHECKING:
     from feval.replay.pools import Pool
 
-__all__ = ["Expectation"]
-
 Floats = npt.NDArray[np.float64]
 
 

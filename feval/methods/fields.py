@@ -43,24 +43,6 @@ from pydantic_core import ArgsKwargs, CoreSchema, PydanticCustomError, core_sche
 
 from feval.errors import OutOfRangeError, UnknownNameError, UsageError
 
-__all__ = [
-    "Aggregate",
-    "Cost",
-    "Count",
-    "CountPerLLM",
-    "ExactNumber",
-    "ListOf",
-    "Positive",
-    "Share",
-    "Whole",
-    "as_fraction",
-    "field_value",
-    "frozen_method",
-    "per_llm",
-    "takes",
-    "tuple_of_list",
-]
-
 _T = TypeVar("_T")
 # Deferred: a class is built for pydantic with its first value, so that importing all methods stays cheap.
 _CONFIG = ConfigDict(strict=True, extra="forbid", defer_build=True)

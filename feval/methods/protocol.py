@@ -28,27 +28,6 @@ if TYPE_CHECKING:
     from feval.methods.expectation import Expectation
     from feval.replay.pools import Pool
 
-__all__ = [
-    "BatchMethod",
-    "DrawOrders",
-    "ExactErrorsMethod",
-    "ExactMethod",
-    "Learner",
-    "Method",
-    "Orders",
-    "RecordedResponse",
-    "RecordedSampler",
-    "Response",
-    "Sampler",
-    "WholeSetMethod",
-    "drawn",
-    "has_exact_errors",
-    "has_exact_form",
-    "require_draws",
-    "require_pool",
-    "seen_tokens",
-]
-
 DrawOrders = Callable[[npt.NDArray[np.intp], int], Iterator[Orders]]
 """(rows of questions, replicates) -> seeded orders of these questions, some replicates at a time."""
 

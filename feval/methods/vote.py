@@ -20,16 +20,6 @@ from feval.estimators.votes.plurality import subset_plurality_accuracy
 if TYPE_CHECKING:
     from feval.replay.pools import Pool
 
-__all__ = [
-    "NoAnswerRule",
-    "no_answer_wins",
-    "plurality",
-    "plurality_codes",
-    "share_of_lead",
-    "weighted_plurality",
-    "weighted_plurality_codes",
-]
-
 Integers = npt.NDArray[np.integer[Any]]
 
 Floats = npt.NDArray[np.float64]

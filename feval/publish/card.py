@@ -42,8 +42,6 @@ from feval.publish.provenance import has_sent_prompts, is_imported, provenance
 from feval.recording import Recording
 from feval.report.text import counted, visible
 
-__all__ = ["PICTURE", "Page", "card", "default_title"]
-
 PICTURE = "figures/cost-accuracy.png"
 """The picture's path in the repository."""
 

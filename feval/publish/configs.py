@@ -21,8 +21,6 @@ from feval.errors import DamagedRecordingError
 from feval.recording import Recording
 from feval.recording.layout.format import SCORES, file_path, open_regular, slug
 
-__all__ = ["MOST_SPLITS", "Config", "Split", "configs_of", "split_names"]
-
 MOST_SPLITS = 30
 """Splits of one configuration that the Hub's viewer shows; `datasets` loads any number."""
 

@@ -9,8 +9,6 @@ from feval.publish.figures import Accuracy, PairFigures
 from feval.publish.markdown import UNBROKEN, code, folded, share, table
 from feval.report.text import counted, plain_number, visible
 
-__all__ = ["accuracy_table", "gap_table", "has_gap"]
-
 _MOST_ROWS = 24
 
 

@@ -25,8 +25,6 @@ from feval.replay import LLM, Dataset
 from feval.replay.loading import load
 from feval.report import pictures
 
-__all__ = ["Accuracy", "PairFigures", "figures_of", "picture"]
-
 MOST_COTS = 40
 """CoTs per question at which the curves of the picture end."""
 

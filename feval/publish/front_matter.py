@@ -15,8 +15,6 @@ from feval.publish.configs import Config
 from feval.publish.licences import is_licence
 from feval.recording import Recording
 
-__all__ = ["EarlierMatter", "earlier_matter", "front_matter"]
-
 _SIZES = (
     (10**3, "n<1K"), (10**4, "1K<n<10K"), (10**5, "10K<n<100K"), (10**6, "100K<n<1M"), (10**7, "1M<n<10M"),
     (10**8, "10M<n<100M"), (10**9, "100M<n<1B"), (10**10, "1B<n<10B"),

@@ -6,8 +6,6 @@ import re
 
 from feval.errors import UsageError
 
-__all__ = ["check_licence", "is_licence", "licence_name", "licence_url", "notice"]
-
 _KNOWN = {
     "odbl": ("Open Database License (ODbL) 1.0", "https://opendatacommons.org/licenses/odbl/1-0/"),
     "odc-by": ("Open Data Commons Attribution License 1.0", "https://opendatacommons.org/licenses/by/1-0/"),

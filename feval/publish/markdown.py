@@ -10,12 +10,6 @@ from collections.abc import Iterable, Sequence
 from feval.recording.layout import readme
 from feval.report.text import visible
 
-__all__ = [
-    "UNBROKEN", "bullets", "code", "cut", "fenced", "folded", "listed", "plain", "python_text", "share", "shell_word", "size",
-    "table",
-]  # fmt: skip
-
-
 _NUMBER = re.compile(
     r"[-\d,.<% ]*|[\d.]+\u00a0\([\d.]+\u00a0to\u00a0[\d.]+\)|all|not stated|not listed|\d[\d,]* (?:to|of) [\d,]+"
 )

@@ -6,8 +6,6 @@ import re
 
 from feval.errors import CardError
 
-__all__ = ["BEGIN", "END", "check_words", "own_words"]
-
 BEGIN = "<!-- feval:words-begin (your own text up to the next mark; feval push keeps it) -->"
 END = "<!-- feval:words-end -->"
 

@@ -10,8 +10,6 @@ from feval.publish.configs import Config
 from feval.publish.markdown import code, folded, plain
 from feval.recording import Recording
 
-__all__ = ["has_sent_prompts", "is_imported", "provenance"]
-
 _MOST_LINES = 12
 _RECORDED = frozenset(("record", "proxy"))
 _DERIVED = {

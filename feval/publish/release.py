@@ -36,8 +36,6 @@ from feval.recording.layout.format import MANIFEST, README, is_beside
 from feval.recording.verify import open_sound
 from feval.report.text import counted
 
-__all__ = ["Changes", "Release", "Seen", "changes", "look", "prepare", "prepare_results", "push"]
-
 _LICENCE = "LICENSE"
 _PARTS = ("questions/", "requests/", "samples/", "texts/", "reasoning/", "logprobs/", "scores/", "votes/")
 """Folders of a repository that belong to a recording alone."""

@@ -21,8 +21,6 @@ from feval.hub.addresses import is_address, parse_address
 from feval.receipts.format import read_receipt
 from feval.report.text import counted
 
-__all__ = ["FOLDER", "described", "result_files"]
-
 FOLDER = "results"
 """The folder of a repository that holds the results."""
 

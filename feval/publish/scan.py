@@ -27,8 +27,6 @@ from feval.errors import DamagedRecordingError, ReleaseError, UsageError
 from feval.recording.layout.format import open_regular
 from feval.report.text import counted, visible
 
-__all__ = ["ALLOWANCES", "Finding", "Scan", "scan"]
-
 ALLOWANCES = ("emails", "paths")
 """Kinds of findings that may be allowed as a whole; secrets are allowed one by one, by their marks."""
 

@@ -20,17 +20,6 @@ from feval.hub.addresses import is_address
 from feval.receipts import semantics
 from feval.replay.draws import SCHEME
 
-__all__ = [
-    "FORMAT",
-    "REQUESTS",
-    "PinnedPrices",
-    "PinnedRecording",
-    "Receipt",
-    "is_receipt",
-    "local_receipt",
-    "read_receipt",
-]
-
 FORMAT = 1
 _MOST_BYTES = 64 << 20
 

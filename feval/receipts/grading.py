@@ -28,8 +28,6 @@ from feval.evaluation.requests import Consumption, GradeRequest
 if TYPE_CHECKING:
     from feval.replay import LLM, Dataset
 
-__all__ = ["Grade", "answers_by_id", "grade_answers"]
-
 Floats = npt.NDArray[np.float64]
 Int64 = npt.NDArray[np.int64]
 

@@ -9,8 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-__all__ = ["CHANGES", "VERSION", "changes_since"]
-
 VERSION = 2
 
 CHANGES: Mapping[int, tuple[str, ...]] = {

@@ -43,8 +43,6 @@ if TYPE_CHECKING:
     from feval.recording import Recording
     from feval.replay import LLM, Dataset
 
-__all__ = ["ChangedValue", "ReceiptCheck", "verify_receipt"]
-
 TOLERANCE = 1e-12
 _ROUNDING = 1e-15  # of shares that should be nothing
 

@@ -26,8 +26,6 @@ if TYPE_CHECKING:
     from feval.receipts.grading import Grade
     from feval.replay import LLM, Dataset
 
-__all__ = ["comparison_numbers", "comparison_receipt", "receipt"]
-
 
 def receipt(
     request: RunRequest | CurveRequest | EstimateRequest | GradeRequest,

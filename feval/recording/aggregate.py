@@ -8,8 +8,6 @@ import numpy.typing as npt
 from feval.errors import NotRecordedError
 from feval.recording.reader import Recording
 
-__all__ = ["aggregate_scores"]
-
 
 def aggregate_scores(
     recording: Recording, dataset: str, llm: str, scorer: str, aggregate: str = "score"

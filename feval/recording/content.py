@@ -10,22 +10,6 @@ from typing import Any
 from feval.answers.thoughts import Mark, apart, fit, join
 from feval.errors import UsageError
 
-__all__ = [
-    "CHANNELS",
-    "EQUALITY_COLUMNS",
-    "NORMAL_FORM",
-    "OPTIONAL_COLUMNS",
-    "PAIR_PARTS",
-    "DatasetInfo",
-    "LLMInfo",
-    "PoolRows",
-    "Question",
-    "ScoreRows",
-    "ScorerInfo",
-    "utc_text",
-    "utc_time",
-]
-
 NORMAL_FORM = "normal-form"
 """The name of the equality under which answers are equal only where their normal forms are."""
 

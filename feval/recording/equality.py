@@ -13,11 +13,6 @@ from feval.answers.parties import Division, PairBudget, Parties, divide
 from feval.recording.content import NORMAL_FORM
 from feval.recording.leaves import Verdicts
 
-__all__ = [
-    "compare_answers",
-    "equality_notes",
-]
-
 
 def compare_answers(
     name: str, questions: Iterable[tuple[str, Iterable[str], str | None]], known: Verdicts | None = None

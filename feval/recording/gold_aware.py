@@ -7,8 +7,6 @@ import string
 from feval.recording.content import Question
 from feval.recording.reader import Recording
 
-__all__ = ["gold_aware_remark", "is_gold_aware"]
-
 _GOLD_AWARE = "feval-answers-1"
 """The version of the extraction whose keys could depend on the gold."""
 

@@ -26,18 +26,6 @@ from feval.recording.content import (
 )
 from feval.recording.layout.format import LeafHash
 
-__all__ = [
-    "ScoreTally",
-    "Verdicts",
-    "channel_values",
-    "dataset_leaf",
-    "equality_counts",
-    "equality_leaf",
-    "llm_leaf",
-    "pool_lines",
-    "question_line",
-]
-
 _MAX_TOKENS = 2**31 - 1
 _SCORE_COLUMNS = ("step_scores", "verdict", "prompt_tokens", "output_tokens")
 

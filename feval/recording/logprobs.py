@@ -8,8 +8,6 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["Ragged", "TokenLogprobs"]
-
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Ragged:

@@ -25,8 +25,6 @@ from feval.recording.verify import scores_leaf
 from feval.recording.votes import ABSENT, name_key
 from feval.recording.votes_builder import FINISH_CODES
 
-__all__ = ["Part", "check_leaf", "check_names", "check_votes", "listed_parts", "paths_of", "write_origin"]
-
 TEXT_PARTS = ("texts", "reasoning")
 """The long texts: most bytes of a recording, and not needed for voting."""
 

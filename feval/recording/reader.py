@@ -37,8 +37,6 @@ from feval.recording.votes import Votes, open_votes
 if TYPE_CHECKING:
     from feval.answers.parties import Verdict
 
-__all__ = ["FileSource", "Recording", "open_recording"]
-
 _TEXT_FILES_OPEN = 64
 
 

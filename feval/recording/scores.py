@@ -14,8 +14,6 @@ import numpy.typing as npt
 from feval.errors import UnknownNameError
 from feval.recording.content import ScorerInfo
 
-__all__ = ["AGGREGATES", "SCORE_COLUMNS", "Scores", "verdicts_name"]
-
 AGGREGATES = ("score", "min", "product", "last", "mean", "sum")
 """The number that a CoT is ranked by: its one score, or a summary of its step scores; process-reward papers use each of these."""
 

@@ -31,8 +31,6 @@ from feval.recording.leaves import (
 from feval.recording.reader import Recording, open_recording
 from feval.recording.votes_builder import FINISH_CODES, VotesBuilder
 
-__all__ = ["Verification", "file_problems", "open_sound", "scores_leaf", "verify_recording"]
-
 
 @dataclass(frozen=True, slots=True)
 class Verification:

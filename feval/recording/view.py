@@ -18,8 +18,6 @@ from feval.recording.gold_aware import gold_aware_remark, is_gold_aware
 from feval.recording.reader import Recording
 from feval.recording.votes import ABSENT, NO_ANSWER, LLMVotes, Votes
 
-__all__ = ["View", "open_view"]
-
 
 def _owner(recordings: Sequence[Recording], dataset: str, llm: str) -> Recording:
     holders = [r for r in recordings if (dataset, llm) in r.manifest.pairs]

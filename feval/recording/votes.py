@@ -20,8 +20,6 @@ import numpy.typing as npt
 
 from feval.recording.layout.flat import Strings, mapped, unpack, well_formed
 
-__all__ = ["ABSENT", "ALIASES", "DETAILS", "NO_ANSWER", "LLMVotes", "Votes", "name_key", "open_votes"]
-
 NO_ANSWER = -1
 """Code of a CoT without an answer."""
 ABSENT = -2

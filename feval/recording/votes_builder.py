@@ -14,8 +14,6 @@ from feval.recording.content import PoolRows, Question
 from feval.recording.layout.flat import offsets_of, pack, pack_strings
 from feval.recording.votes import ABSENT, ALIASES, DETAILS, NO_ANSWER, name_key
 
-__all__ = ["FINISH_CODES", "VotesBuilder"]
-
 FINISH_CODES: dict[str, int] = {reason: code for code, reason in enumerate(FINISH_REASONS)}
 
 

@@ -52,8 +52,6 @@ from feval.recording.parquet.writing import (
 from feval.recording.reader import Recording
 from feval.recording.votes_builder import VotesBuilder
 
-__all__ = ["RecordingWriter"]
-
 
 class RecordingWriter:
     """Writes one recording; use it as a context manager.

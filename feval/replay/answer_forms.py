@@ -7,8 +7,6 @@ from collections.abc import Sequence
 from feval.answers import canonical
 from feval.answers.thoughts import split
 
-__all__ = ["normal_form"]
-
 
 def normal_form(kind: str, answer: str, choices: Sequence[tuple[str, str]]) -> str | None:
     """Return the normal form of an answer; `None` where the kind cannot read it, or where thoughts have no reply.

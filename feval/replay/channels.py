@@ -21,8 +21,6 @@ from feval.recording.logprobs import Ragged, TokenLogprobs
 from feval.recording.reader import Recording
 from feval.recording.scores import Scores
 
-__all__ = ["AGGREGATES", "ArrayChannels", "Channels", "RecordedChannels"]
-
 AGGREGATES = ("score", "last", "min", "prod", "mean")
 """The number a CoT is judged by: its one score, or an aggregate of its step scores."""
 

@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     from feval.recording.view import View
     from feval.replay.llm import LLM
 
-__all__ = ["Dataset", "DatasetEntry"]
-
 Integers = npt.NDArray[np.integer[Any]]
 
 

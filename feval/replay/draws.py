@@ -24,8 +24,6 @@ import numpy.typing as npt
 
 from feval.errors import OutOfRangeError
 
-__all__ = ["ABSENT_SAMPLE", "MAX_REPLICATES", "ORDERS", "SCHEME", "orders", "pool_key", "uniforms"]
-
 SCHEME = "draws-v1"
 
 ORDERS = ("exact", "recorded", "seeded")

@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from feval.recording.view import View
     from feval.replay.pools import Pool
 
-__all__ = ["LLM", "LazyPrices", "SharedNoise"]
-
 LazyPrices = Callable[[], "PriceList | None"]
 """Gives the price list when dollars are first asked for; `None` where they were switched off."""
 

@@ -32,8 +32,6 @@ from feval.replay.dataset import Dataset
 from feval.replay.llm import LLM, LazyPrices
 from feval.replay.pools import Pool
 
-__all__ = ["LoadRecipe", "load", "open_recordings"]
-
 
 def load(
     dataset: str | Path,

@@ -9,8 +9,6 @@ from feval.errors import OutOfRangeError, UsageError
 from feval.replay.draws import uniforms
 from feval.replay.responses import LLMResponse, RecordedLLM
 
-__all__ = ["MeteredLLM", "close_ledger"]
-
 
 class MeteredLLM:
     """Hands out the CoTs of one draw of one question, and counts them. A method sees this and nothing more.

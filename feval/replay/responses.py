@@ -15,8 +15,6 @@ from feval.replay.pools import Pool
 if TYPE_CHECKING:
     from feval.cards import schema
 
-__all__ = ["CoT", "CoTMetadata", "LLMRequest", "LLMResponse", "RecordedLLM"]
-
 
 class RecordedLLM(Protocol):
     """What responses and meters need of an LLM; see `LLM`. A `row` is that of a question."""

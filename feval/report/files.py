@@ -10,8 +10,6 @@ from pathlib import Path
 from feval.errors import StorageError
 from feval.recording import recording_around
 
-__all__ = ["check_folder", "save_files"]
-
 
 def save_files(folder: Path, files: Mapping[str, bytes], *, replace: bool = False, option: str = "--out") -> list[Path]:
     """Write report files into a folder, which is created if needed.

@@ -9,17 +9,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from feval.evaluation.question_set import LeftOut
 
-__all__ = [
-    "counted",
-    "counted_questions",
-    "decimals_for",
-    "fixed",
-    "percent",
-    "plain_number",
-    "signed_points",
-    "visible",
-]
-
 _NO_DIFFERENCE = 1e-11  # rounding error of a difference of zero, as in `paired`
 
 # Control, format (bidirectional overrides, zero-width), surrogate, line and paragraph separator: each can move the

@@ -10,8 +10,6 @@ from typing import Any
 
 from feval.errors import UsageError
 
-__all__ = ["read_answers", "read_text", "unique"]
-
 _MAX_BYTES = 256 << 20
 _QUESTION = ("question", "question_id", "id")
 

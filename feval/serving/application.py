@@ -36,8 +36,6 @@ if TYPE_CHECKING:
     from feval.cards.prices import PriceList
     from feval.recording.reader import Recording
 
-__all__ = ["Application", "grade"]
-
 _LOG = logging.getLogger("feval.serving")
 _QUESTION_BYTES = 32 << 20
 _QUESTION_OVERHEAD = 2000  # bytes of a match

@@ -29,8 +29,6 @@ if TYPE_CHECKING:
     from feval.recording.reader import Recording
     from feval.replay import LLM
 
-__all__ = ["CompletionBuilder", "created", "require_texts"]
-
 _SHOWN = 64
 _MAX_NAMED = 32
 _SAFE = "/:@!$&'()*;=~+ "  # not percent-encoded in a header

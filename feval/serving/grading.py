@@ -30,8 +30,6 @@ if TYPE_CHECKING:
     from feval.replay import LLM, Dataset
     from feval.serving.matching.library import Library
 
-__all__ = ["Graded", "SavedLedger", "grade_posted", "grade_run", "grade_saved", "read_ledger"]
-
 
 @dataclass(frozen=True, eq=False)
 class Graded:

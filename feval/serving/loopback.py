@@ -6,8 +6,6 @@ import ipaddress
 from functools import lru_cache
 from urllib.parse import urlsplit
 
-__all__ = ["is_loopback", "refusal"]
-
 
 def is_loopback(host: str) -> bool:
     """Whether a host name or address is this machine's own."""

@@ -26,8 +26,6 @@ if TYPE_CHECKING:
     from feval.cards.prices import PriceList
     from feval.recording.reader import Recording
 
-__all__ = ["Server", "replay_server", "serve"]
-
 _BACKLOG = 2048
 _MIN_TOKEN = 16
 _SPARE_FILES = 64

@@ -10,8 +10,6 @@ from feval.cards.schema import FINISH_REASONS
 from feval.replay import LLM
 from feval.serving.matching.cache import BoundedCache
 
-__all__ = ["CotTexts", "TextCache"]
-
 _MAX_BYTES = 256 << 20  # the CoTs of three LLMs on GSM8K's test set fit, so that sweeps over them read once
 _OVERHEAD = 120  # bytes that a text takes besides its characters
 

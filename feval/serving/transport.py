@@ -31,8 +31,6 @@ if TYPE_CHECKING:
 
     Source = str | Path | Recording | Sequence[str | Path | Recording] | Application | None
 
-__all__ = ["AsyncReplayTransport", "ReplayOptions", "ReplayTransport", "replay_async_http_client", "replay_http_client"]
-
 _LIBRARIES = ("httpx2", "httpx")
 _KEYS = frozenset({"authorization", "api-key", "x-api-key"})
 _OURS = re.compile(r"/(run/[^/]+/)?(v1|feval)/|/openapi\.json$")

@@ -32,8 +32,6 @@ except ImportError as error:
         "Within Python, `replay_http_client` needs no server."
     ) from error
 
-__all__ = ["METHODS", "Limits", "guarded", "replay_routes", "response"]
-
 _LOG = logging.getLogger("feval.serving")
 _EVENTS_AT_ONCE = 16
 _KEY_HEADERS = ("authorization", "x-api-key", "api-key")

@@ -9,8 +9,6 @@ from recorders.asking.budget import Budget
 from recorders.errors import Refused
 from recorders.journal.appendlog import AppendLog
 
-__all__ = ["Assignment", "Batch", "Reply", "TokenEstimate"]
-
 Batch = TypeVar("Batch")
 """What goes into one request."""
 

@@ -7,8 +7,6 @@ from dataclasses import dataclass
 from feval.cards.prices import Price, usd
 from feval.errors import OutOfRangeError, PriceNotFoundError
 
-__all__ = ["Budget", "CostEstimate", "check_cost_limit", "dollars"]
-
 _TOKENS_PER_CHARACTER = 0.5  # more than text in any common language takes; replaced by what the server counts
 
 

@@ -12,8 +12,6 @@ from dataclasses import dataclass
 from feval.answers.thoughts import Thoughts, split
 from recorders.request import Completion, Decoding
 
-__all__ = ["LimitWatch", "ReplyChecks"]
-
 _LOOKS = (20, 100)  # after so many CoTs, check whether too many end at the limit
 _MOST_AT_LIMIT = 0.05
 _ROOM_TO_THINK = 32_768

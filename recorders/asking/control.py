@@ -13,8 +13,6 @@ from typing import Any, Protocol
 from recorders.asking.progress import Outcome
 from recorders.errors import InterruptedByUser
 
-__all__ = ["Control", "run"]
-
 
 class _Stoppable(Protocol):
     def obey(self, wish: int) -> None: ...

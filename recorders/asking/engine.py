@@ -33,8 +33,6 @@ from recorders.errors import (
     Transient,
 )
 
-__all__ = ["ask"]
-
 _REFUSALS_UNTIL_HOPELESS = 8
 _FAILURES_UNTIL_HOPELESS = 3
 

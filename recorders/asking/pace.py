@@ -19,8 +19,6 @@ from typing import Protocol
 
 from feval.errors import OutOfRangeError
 
-__all__ = ["Bucket", "Clock", "Limits", "LoopClock", "Pace", "backoff"]
-
 
 @dataclass(frozen=True, slots=True)
 class Limits:

@@ -8,8 +8,6 @@ from dataclasses import dataclass, field
 from recorders.asking.pace import Clock
 from recorders.errors import RecorderError
 
-__all__ = ["Outcome", "Progress", "Speedometer"]
-
 _RATE_WINDOW_S = 30.0
 _PROGRESS_EVERY_S = 0.1
 

@@ -21,8 +21,6 @@ from recorders.errors import MissingError, Refused, Transient
 from recorders.journal.journal import MOST_SAMPLES, Journal, utc_now
 from recorders.request import Backend, Completion, Request, note_on_number
 
-__all__ = ["SamplePlan", "estimate_samples", "record_samples"]
-
 _OUTPUT_UNKNOWN = 4096
 
 

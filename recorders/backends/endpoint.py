@@ -16,8 +16,6 @@ from urllib.parse import SplitResult, quote, unquote, urlsplit
 from feval.errors import UsageError
 from feval.serving.loopback import is_loopback
 
-__all__ = ["DEFAULT_BASE_URL", "DEFAULT_KEY_VARIABLE", "Endpoint", "Redaction"]
-
 DEFAULT_BASE_URL = "https://api.openai.com/v1"
 DEFAULT_KEY_VARIABLE = "OPENAI_API_KEY"
 

@@ -16,8 +16,6 @@ from typing import Any
 from recorders.backends.endpoint import Endpoint
 from recorders.errors import BackendError, Fatal, RateLimited, Refused, Transient
 
-__all__ = ["Answer", "of_answer", "of_error_in_reply", "retry_after"]
-
 _POLICY = re.compile(
     r"content[_ ]?(?:filter|policy|management)|responsible[ _]?ai|safety (?:system|filter|polic)|usage polic|moderation"
     r"|data_inspection_failed|prompt[_ ]blocked",

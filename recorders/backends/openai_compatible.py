@@ -24,8 +24,6 @@ from recorders.request import Completion, Decoding, Request
 if TYPE_CHECKING:
     import openai
 
-__all__ = ["OpenAICompatible"]
-
 _CONNECT_TIMEOUT_S = 15.0
 _CONNECTIONS_PER_CLIENT = 32
 _SETTINGS = frozenset(

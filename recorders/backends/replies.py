@@ -19,8 +19,6 @@ from feval.cards.schema import FINISH_REASONS
 from recorders.errors import Transient
 from recorders.request import Completion, note_on_number
 
-__all__ = ["Reading", "choices_of", "parse", "read"]
-
 _SURROGATES = re.compile("[\ud800-\udfff]")
 _SPLIT = (
     "The server counts the output tokens of all choices of a reply together: they are split by length of text, and only the sum "

@@ -18,8 +18,6 @@ from recorders.request import Completion, Request
 from recorders.shared_noise import TokenNoise, question_noise, token_texts
 from recorders.tiny.tokenizer import END, SPECIAL
 
-__all__ = ["Tiny"]
-
 _ALONE = "The tiny models read only the last user message: the other messages of the prompt were recorded, but have no effect."
 
 

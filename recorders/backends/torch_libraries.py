@@ -6,8 +6,6 @@ from typing import Any, NamedTuple
 
 from feval.errors import UsageError
 
-__all__ = ["TorchLibraries", "torch_libraries"]
-
 
 class TorchLibraries(NamedTuple):
     """The two packages, untyped."""

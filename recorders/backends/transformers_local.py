@@ -23,8 +23,6 @@ from recorders.errors import Fatal, Refused, Transient
 from recorders.request import Completion, Decoding, Message, Request
 from recorders.shared_noise import TokenNoise, question_noise, token_texts
 
-__all__ = ["TransformersLocal", "decoded"]
-
 Tensor = Any  # torch is optional
 
 _NO_TEMPLATE = "The model has no chat template: the messages were joined with blank lines and continued as text."

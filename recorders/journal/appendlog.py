@@ -28,8 +28,6 @@ from feval.errors import StorageError
 from feval.recording import recording_around
 from recorders.errors import JournalError, LockedJournalError
 
-__all__ = ["VERSION", "AppendLog", "Line", "clean", "difference", "line"]
-
 VERSION = 1
 
 Record = TypeVar("Record")

@@ -18,8 +18,6 @@ from recorders.errors import InterruptedByUser, RecorderError
 from recorders.scoring.score_journal import Score
 from recorders.scoring.scorer import Item, read_score
 
-__all__ = ["FunctionScorer"]
-
 _HERE, _IMPORTING = (str(Path(file).parent) for file in (__file__, importlib.__file__))
 
 

@@ -24,8 +24,6 @@ from recorders.errors import Fatal
 from recorders.scoring.score_journal import REFUSED, Score
 from recorders.scoring.scorer import Item, RequestCost
 
-__all__ = ["CHECKS", "PAIRWISE", "ChatScorer", "Check"]
-
 _VERDICT_LENGTH = 500
 
 

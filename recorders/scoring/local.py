@@ -24,8 +24,6 @@ from recorders.backends.torch_libraries import torch_libraries
 from recorders.scoring.score_journal import Score
 from recorders.scoring.scorer import Item
 
-__all__ = ["LocalRewardModel", "steps_of"]
-
 _SEPARATOR = "\n"
 _HASHED = ("config.json", "model.safetensors", "model.safetensors.index.json", "tokenizer.json")
 

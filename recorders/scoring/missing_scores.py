@@ -25,8 +25,6 @@ from recorders.scoring.score_journal import REFUSED, CoTKey, Score, ScoreJournal
 from recorders.scoring.scorer import Item, Scorer
 from recorders.scoring.scorers import LOCAL
 
-__all__ = ["ScoringTask", "check_named", "estimate_scoring", "finish", "run_scoring"]
-
 Result = TypeVar("Result")
 ScoreBatch = list[tuple[CoTKey, Item]]
 

@@ -32,8 +32,6 @@ from recorders.scoring.score_journal import CoTKey, Score, ScoreJournal
 from recorders.scoring.scorer import Item, Scorer
 from recorders.scoring.scoring import score_rows
 
-__all__ = ["CALLS", "ORDERS", "PairwiseComparison", "PairwiseResult"]
-
 CALLS: Mapping[str, tuple[int, ...]] = {"same": (0,), "next": (1,), "both": (0, 1)}
 """Which calls of LLMs that share noise are compared: the offsets of the second LLM's call from the first one's."""
 

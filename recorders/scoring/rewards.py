@@ -16,8 +16,6 @@ from recorders.errors import BackendError, Fatal, Transient
 from recorders.scoring.score_journal import Score
 from recorders.scoring.scorer import Item, RequestCost, read_score
 
-__all__ = ["RewardScorer", "VLLMScorer"]
-
 _CONNECT_TIMEOUT_S = 15.0
 _MOST_BYTES = 64 * 2**20
 

@@ -18,8 +18,6 @@ from typing import Any, NamedTuple, Self
 
 from recorders.journal.appendlog import VERSION, AppendLog, Line, clean, line
 
-__all__ = ["REFUSED", "CoTKey", "Score", "ScoreJournal"]
-
 REFUSED = "Refused: "
 """Prefix of the verdict of a refused CoT, which tells it from one whose score could not be read."""
 

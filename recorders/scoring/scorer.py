@@ -12,8 +12,6 @@ from typing import Any, Protocol
 from feval.recording import Question, ScorerInfo
 from recorders.scoring.score_journal import Score
 
-__all__ = ["Item", "RequestCost", "Scorer", "read_score"]
-
 
 @dataclass(frozen=True, slots=True)
 class Item:

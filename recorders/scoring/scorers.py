@@ -29,8 +29,6 @@ from recorders.scoring.local import LocalRewardModel
 from recorders.scoring.rewards import RewardScorer, VLLMScorer
 from recorders.scoring.scorer import Scorer
 
-__all__ = ["KINDS", "LOCAL", "make_scorer"]
-
 KINDS: Mapping[str, str] = {
     "python": "python:MODULE:FUNCTION, a function of yours",
     "judge": "judge:MODEL, a grade from 0 to 10 by an OpenAI-compatible endpoint",

@@ -21,8 +21,6 @@ from recorders.scoring.missing_scores import ScoringTask, check_named, finish
 from recorders.scoring.score_journal import REFUSED, CoTKey, Score, ScoreJournal
 from recorders.scoring.scorer import Item, Scorer
 
-__all__ = ["CoTScoring", "ScoringResult", "score_rows"]
-
 _UNSCORED = " no score: "
 
 Pair = tuple[str, str]

@@ -22,8 +22,6 @@ from recorders.request import Decoding, Message, Request
 from recorders.servers.proxy import messages_id
 from recorders.work.seal import seal
 
-__all__ = ["check_place", "match", "seal_proxied"]
-
 _Pairs = list[tuple[Question, Request]]
 
 

@@ -44,8 +44,6 @@ from recorders.errors import BackendError
 from recorders.journal.journal import Journal, utc_now
 from recorders.request import Completion, Decoding, Message, Request
 
-__all__ = ["Proxy", "messages_id", "proxy_server"]
-
 _TIMEOUT_S = 600.0
 _LIMITS = Limits(body_bytes=64 << 20, body_s=_TIMEOUT_S)
 _MAX_BYTES = 256 << 20

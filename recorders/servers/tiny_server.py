@@ -35,8 +35,6 @@ from recorders.tiny.sampling import Completion, Decoding, sample, stopped
 from recorders.tiny.shapes import FAMILY
 from recorders.tiny.tokenizer import END, tokenizer
 
-__all__ = ["TinyModels", "tiny_server"]
-
 _MAX_CHOICES = 128
 _MAX_STOPS = 16
 _MAX_SHOWN = 80

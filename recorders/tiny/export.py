@@ -20,8 +20,6 @@ from recorders.tiny.model import read_arrays, weights_file
 from recorders.tiny.shapes import FAMILY, Shape
 from recorders.tiny.tokenizer import END, PAD, SPECIAL, UNKNOWN, tokenizer
 
-__all__ = ["export", "main"]
-
 _TEMPLATE = "<question> {{ messages[-1]['content'] }}<answer>"
 
 

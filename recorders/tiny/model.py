@@ -22,8 +22,6 @@ import numpy.typing as npt
 from feval.errors import OutOfRangeError, SourceError, UnknownNameError
 from recorders.tiny.shapes import FAMILY, Shape
 
-__all__ = ["Cache", "Prompt", "TinyModel", "load_model", "read_arrays", "read_model", "weights_file"]
-
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
 

@@ -18,19 +18,6 @@ from dataclasses import dataclass
 from hashlib import sha256
 from typing import Literal
 
-__all__ = [
-    "DATASET_ID",
-    "STEP_WEIGHTS",
-    "TEST_QUESTIONS",
-    "Problem",
-    "Step",
-    "is_reserved",
-    "problem",
-    "test_questions",
-    "training_problems",
-    "words",
-]
-
 DATASET_ID = "tiny_sums"
 TEST_QUESTIONS = 200
 """How many questions the dataset has."""

@@ -27,8 +27,6 @@ from recorders.shared_noise import mixed
 from recorders.tiny.model import Prompt, TinyModel
 from recorders.tiny.tokenizer import END, tokenizer
 
-__all__ = ["Completion", "Decoding", "exponentials", "most_likely", "sample", "stopped"]
-
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
 _Race = Callable[[Ints, int], Floats]

@@ -6,8 +6,6 @@ from dataclasses import dataclass
 from itertools import accumulate, pairwise
 from math import cos, pi, prod
 
-__all__ = ["FAMILY", "CoolDown", "Recipe", "Shape"]
-
 _WARM_UP = 200
 _LAST_RATE = 0.05  # of the highest
 

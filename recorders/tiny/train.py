@@ -23,8 +23,6 @@ from recorders.tiny.problems import Problem, training_problems
 from recorders.tiny.shapes import FAMILY, Recipe, Shape
 from recorders.tiny.tokenizer import PAD, tokenizer
 
-__all__ = ["initial_weights", "logits", "main", "read", "save", "train"]
-
 Weights = dict[str, torch.Tensor]
 
 log = logging.getLogger(__name__)

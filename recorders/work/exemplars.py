@@ -9,8 +9,6 @@ from typing import Any
 
 from feval import answers
 
-__all__ = ["TRAIN_FORMS", "Choices", "Exemplar", "TrainForm"]
-
 Choices = tuple[tuple[str, str], ...]
 
 

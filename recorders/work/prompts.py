@@ -39,16 +39,6 @@ from feval.recording.content import Question
 from recorders.request import Message
 from recorders.work.exemplars import TRAIN_FORMS, Choices, Exemplar, TrainForm
 
-__all__ = [
-    "PromptCard",
-    "check_prompt",
-    "messages",
-    "prompt_card",
-    "prompt_names",
-    "prompt_version",
-    "with_train_exemplars",
-]
-
 _SLOT = "{answer}"
 _LONGEST_RATIONALE = 1000  # characters: an exemplar is paid for with every question
 

@@ -32,8 +32,6 @@ from recorders.work.resume import is_sealed, start_from
 from recorders.work.seal import seal
 from recorders.work.task import RecordingTask
 
-__all__ = ["estimate_dataset", "record_dataset"]
-
 
 def record_dataset(
     task: RecordingTask,

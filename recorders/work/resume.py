@@ -15,8 +15,6 @@ from feval.recording.verify import open_sound
 from recorders.journal.journal import Journal, difference
 from recorders.request import Completion, Request
 
-__all__ = ["is_sealed", "start_from"]
-
 _POOLS_PER_COMMIT = 256
 
 

@@ -28,8 +28,6 @@ from recorders.errors import JournalError
 from recorders.journal.journal import Journal
 from recorders.request import Completion, Decoding, Request
 
-__all__ = ["seal"]
-
 _NO_ANSWER = {"content_filter", "error"}
 _COMPLETION_FIELDS = tuple(field.name for field in fields(Completion))
 

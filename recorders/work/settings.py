@@ -22,18 +22,6 @@ from recorders.tiny import DATASET_ID, test_questions
 from recorders.work.prompts import PromptCard, check_prompt, messages, prompt_card, prompt_version, with_train_exemplars
 from recorders.work.task import RecordingTask
 
-__all__ = [
-    "BACKENDS",
-    "EXEMPLARS",
-    "RecordingSettings",
-    "default_backend",
-    "default_decoding",
-    "default_prices",
-    "load_questions",
-    "make_backend",
-    "make_task",
-]
-
 BACKENDS = {
     "openai": "any OpenAI-compatible endpoint, through the official client (extra feval[record])",
     "tiny": "the small models that come with feval; needs nothing",

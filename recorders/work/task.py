@@ -16,8 +16,6 @@ from feval.recording.leaves import llm_leaf, question_line
 from recorders.asking.samples import SamplePlan
 from recorders.request import Decoding, Message, Request
 
-__all__ = ["RecordingTask"]
-
 
 @dataclass(frozen=True, slots=True)
 class RecordingTask:

@@ -36,8 +36,6 @@ from recorders.request import Backend
 from recorders.work.record import record_dataset
 from recorders.work.task import RecordingTask
 
-__all__ = ["ALARM", "HubRecording", "TopUp", "check_top_up", "hub_recording", "offer", "recorded_folder", "top_up"]
-
 ALARM = 0.01
 """Holm-adjusted p below which a difference between old and new CoTs is reported."""
 

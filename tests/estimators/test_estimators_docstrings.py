@@ -31,8 +31,8 @@ def public_functions() -> list[tuple[str, Callable[..., Any], str]]:
         loaded = importlib.import_module(module.name)
         functions += [
             (f"{module.name.rpartition('.')[2]}.{name}", member, loaded.__doc__ or "")
-            for name in loaded.__all__
-            if inspect.isfunction(member := getattr(loaded, name))
+            for name, member in vars(loaded).items()
+            if inspect.isfunction(member) and member.__module__ == module.name and not name.startswith("_")
         ]
     return functions
 

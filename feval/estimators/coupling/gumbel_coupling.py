@@ -30,16 +30,6 @@ from feval.errors import OutOfRangeError
 from feval.estimators.arrays import Bools, Floats
 from feval.estimators.checks import at_index, checked_distribution
 
-__all__ = [
-    "CoupledCorrectness",
-    "ScoreDifferenceVariance",
-    "coupled_correctness",
-    "gumbel_agreement",
-    "gumbel_coupling_joint",
-    "laws_of_counts",
-    "score_difference_variance",
-]
-
 
 @dataclass(frozen=True, eq=False)
 class CoupledCorrectness:

@@ -18,14 +18,6 @@ from feval.errors import OutOfRangeError
 from feval.estimators.arrays import Floats, Int64
 from feval.estimators.inference.bootstrap import bootstrap_means
 
-__all__ = [
-    "CoupledStatistics",
-    "EqualError",
-    "coupled_statistics",
-    "equal_error_samples",
-    "estimation_error",
-]
-
 _LATTICE = 1e-9  # tolerance for differences of -1, 0 or 1
 _TAIL = 8.5  # standard deviations beyond which counts are ignored: less than 1e-16
 

@@ -22,20 +22,6 @@ from feval.estimators.inference.intervals import accuracy_interval
 from feval.estimators.inference.paired import holm
 from feval.estimators.inference.sign_flips import sign_flip_test
 
-__all__ = [
-    "AverageWinRates",
-    "PairWinRates",
-    "RankedWinRates",
-    "RankingChange",
-    "average_winrates",
-    "preference_cycle",
-    "ranked_winrates",
-    "ranking_change",
-    "sampled_winrates",
-    "scored_winrates",
-    "two_token_winrates",
-]
-
 _EQUAL = 1e-12  # rounding error of rates
 
 

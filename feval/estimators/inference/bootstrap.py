@@ -32,8 +32,6 @@ from feval.estimators.checks import require_confidence
 from feval.estimators.inference.intervals import Interval, checked_values
 from feval.estimators.per_question import PerQuestion
 
-__all__ = ["CLUSTERS", "MOST_QUESTIONS", "bootstrap_interval", "bootstrap_means", "clusters", "on_grid"]
-
 MOST_QUESTIONS = 1 << 14
 """Most questions that are resampled one by one."""
 

@@ -7,8 +7,6 @@ import numpy as np
 from feval.errors import OutOfRangeError
 from feval.estimators.arrays import Floats
 
-__all__ = ["MAX_STRENGTH", "bradley_terry", "pairwise_wins"]
-
 MAX_STRENGTH = 20.0
 """Largest difference of log strengths, for entries that never lost."""
 

@@ -22,8 +22,6 @@ from feval.errors import OutOfRangeError
 from feval.estimators.arrays import Bools, Floats, Integers
 from feval.estimators.inference.paired import holm
 
-__all__ = ["Drift", "DriftTest", "drift"]
-
 _ROUNDING = 1e-9  # rounding error of equal statistics
 _CHUNK = 1 << 20  # labels per chunk
 _NO_PAIR = "No question has both old and new CoTs, so there is nothing to compare."

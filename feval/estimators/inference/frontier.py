@@ -10,8 +10,6 @@ import numpy as np
 from feval.errors import OutOfRangeError
 from feval.estimators.arrays import Bools, Floats
 
-__all__ = ["hull_area", "pareto"]
-
 _EQUAL = 1e-11  # rounding error between equals
 _BITS = 36  # leading bits by which costs are compared
 

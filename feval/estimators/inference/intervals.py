@@ -21,8 +21,6 @@ from feval.errors import OutOfRangeError
 from feval.estimators.arrays import Floats
 from feval.estimators.per_question import PerQuestion
 
-__all__ = ["Interval", "accuracy_interval", "checked_values", "require_confidence", "wilson_interval"]
-
 _EQUAL = 1e-12  # rounding that exact estimates may carry
 _PSEUDO_QUESTIONS = 2.0
 

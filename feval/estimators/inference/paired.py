@@ -15,8 +15,6 @@ import numpy.typing as npt
 from feval.errors import OutOfRangeError
 from feval.estimators.arrays import Floats
 
-__all__ = ["accuracy_at", "cost_to_reach", "flip_probability", "holm", "percentiles"]
-
 _EQUAL = 1e-11  # rounding error of a difference of zero
 
 

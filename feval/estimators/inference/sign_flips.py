@@ -32,8 +32,6 @@ from feval.estimators.checks import require_confidence
 from feval.estimators.inference.bootstrap import clusters, on_grid
 from feval.estimators.inference.intervals import checked_values
 
-__all__ = ["MOST_EXACT", "SignFlipTest", "sign_flip_test"]
-
 MOST_EXACT = 16
 """Most differences for which all 2^16 patterns of signs are used."""
 

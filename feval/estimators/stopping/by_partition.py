@@ -29,8 +29,6 @@ from feval.estimators.stopping.ends import Ends, PoolCounts, count_codes, no_ans
 from feval.estimators.stopping.orders import OverOrders, mean_tokens
 from feval.estimators.votes.plurality import binomials
 
-__all__ = ["MOST_PARTITIONS", "number_of_partitions", "over_partitions"]
-
 MOST_PARTITIONS = 10_000
 """Number of partitions above which `orders.over_orders` is faster."""
 

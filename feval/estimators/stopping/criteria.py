@@ -26,15 +26,6 @@ import numpy as np
 
 from feval.estimators.arrays import Bools, Floats, Integers
 
-__all__ = [
-    "Criterion",
-    "beta_confidence",
-    "crp_confidence",
-    "dirichlet_confidence",
-    "majority_share",
-    "normalised_entropy",
-]
-
 Votes = tuple[int, ...]
 
 _CLOSE = 1e-9

@@ -39,8 +39,6 @@ from feval.estimators.per_question import distinct
 from feval.estimators.ties import tie_nodes
 from feval.estimators.votes.plurality import LARGEST_POOL, Bands, Counts, binomials
 
-__all__ = ["EarlyPlurality", "early_plurality"]
-
 Numbers = npt.NDArray[Any]  # float64 or longdouble
 
 _CHUNK_NUMBERS = 1 << 22  # numbers in the polynomials of one chunk

@@ -35,8 +35,6 @@ from feval.errors import OutOfRangeError
 from feval.estimators.arrays import Floats, Int64, Integers
 from feval.estimators.stopping.ends import Ends, partitions, require_budget
 
-__all__ = ["MOST_WINDOWS_IN_FLOATS", "EarlyStops", "early_stops", "expected_samples", "window_ends"]
-
 Numbers = npt.NDArray[Any]  # float64, longdouble, or Fractions in an array of objects
 
 _MOST_WINDOWS_IN_DOUBLES = 8

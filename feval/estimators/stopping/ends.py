@@ -24,18 +24,6 @@ import numpy.typing as npt
 from feval.errors import UsageError
 from feval.estimators.arrays import Bools, Floats, Int16, Int64, Integers, UInt64
 
-__all__ = [
-    "LARGEST_BUDGET",
-    "Ends",
-    "PoolCounts",
-    "count_codes",
-    "ends_of_rule",
-    "no_answer_codes",
-    "number_of_counts",
-    "partitions",
-    "require_budget",
-]
-
 LARGEST_BUDGET = 300
 """Largest budget of a table of ends; memory grows with its cube."""
 

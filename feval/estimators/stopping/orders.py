@@ -22,8 +22,6 @@ from feval.estimators.per_question import distinct
 from feval.estimators.stopping.ends import Ends, PoolCounts, count_codes, no_answer_codes
 from feval.estimators.votes.plurality import binomials
 
-__all__ = ["MOST_STATES", "OverOrders", "mean_tokens", "over_orders"]
-
 MOST_STATES = 400_000_000
 """Most counts that `over_orders` visits by default: about a minute."""
 

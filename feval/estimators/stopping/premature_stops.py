@@ -23,8 +23,6 @@ import scipy
 from feval.estimators.arrays import Floats, Int64, Integers, UInt64
 from feval.estimators.stopping.ends import count_codes, no_answer_codes, number_of_counts, partitions
 
-__all__ = ["premature_stop_states", "wrong_stops"]
-
 
 def premature_stop_states(bounds: Int64, budget: int) -> float:
     """Count the states that `wrong_stops` visits per draw.

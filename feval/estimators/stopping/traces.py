@@ -15,8 +15,6 @@ import numpy.typing as npt
 
 from feval.estimators.arrays import Floats, Int64, Integers
 
-__all__ = ["MEASURES", "LowGroups", "known_percentiles", "low_groups", "tokens_until_below", "trace_confidences"]
-
 MEASURES = ("mean", "tail", "lowest-group", "bottom-10%")
 """Measures: the mean over all tokens or the last ones, over the worst group, or over the worst tenth of the groups."""
 

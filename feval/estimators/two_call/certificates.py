@@ -32,8 +32,6 @@ from feval.estimators.vote_polynomials import (
     majority_slope,
 )
 
-__all__ = ["ROOM", "CertificateCheck", "QuadraticBound"]
-
 ROOM = 2e-13
 """Least distance of a quadratic from g, in units of g's largest coefficient (1 for P_n)."""
 

@@ -27,8 +27,6 @@ from feval.estimators.missing import Texts, missing_reasons
 from feval.estimators.two_call.moments import Moments
 from feval.estimators.vote_polynomials import check_budget, majority_accuracy, majority_slope
 
-__all__ = ["LatentDifficultyCompletion", "MaxEntCompletion", "ldgp_completion", "maxent_completion"]
-
 _NO_DENSITY = (
     "No density on [0, 1] has these moments: nu = mu^2 holds only for Q = mu, nu = mu only for a Q of 0 or 1; the curve is "
     "for that."

@@ -33,16 +33,6 @@ from feval.estimators.probabilities import compositions
 from feval.estimators.vote_polynomials import budget_index, check_budget, majority_accuracy
 from feval.estimators.votes.empirical_votes import hypergeometric_majority
 
-__all__ = [
-    "BestMixture",
-    "MixtureCurve",
-    "Overtaking",
-    "best_mixture",
-    "mixture_from_counts",
-    "mixture_from_probabilities",
-    "overtaking_pairs",
-]
-
 _MOST_POINTS = 20_000
 
 

@@ -20,8 +20,6 @@ from feval.estimators.arrays import Bools, Floats
 from feval.estimators.checks import at_index, broadcast, checked_probabilities
 from feval.estimators.missing import Texts, missing_reasons
 
-__all__ = ["NO_CORRELATION", "Moments"]
-
 NO_CORRELATION = "All calls are right, or all are wrong, so their correlation rho is undefined."
 """Why a correlation is NaN."""
 

@@ -19,8 +19,6 @@ from feval.estimators.missing import Texts, missing_reasons
 from feval.estimators.two_call.moments import NO_CORRELATION, Moments
 from feval.estimators.votes.empirical_votes import checked_bits
 
-__all__ = ["ONE_QUESTION", "SPARSE_CELL", "PairSummary", "PairTable", "pair_table", "pair_table_summary"]
-
 SPARSE_CELL = 5
 """Counts below this make normal approximations to the table, such as Wald regions, unreliable."""
 

@@ -25,8 +25,6 @@ import numpy.typing as npt
 from feval.estimators.arrays import Bools, Floats, Int64
 from feval.estimators.vote_polynomials import UnitPolynomial
 
-__all__ = ["least_distances"]
-
 Whole = npt.NDArray[Any]  # Python's integers, of any size
 
 _BITS = 61  # of a coefficient: the sum of two fits 63

@@ -28,8 +28,6 @@ from feval.estimators.two_call.polynomial_minima import least_distances
 from feval.estimators.two_call.vote_intervals import VoteInterval
 from feval.estimators.vote_polynomials import UnitPolynomial
 
-__all__ = ["LARGEST_DEGREE", "polynomial_objective_interval"]
-
 LARGEST_DEGREE = 201
 """Largest degree of an objective, that of P_100."""
 

@@ -32,18 +32,6 @@ from feval.estimators.two_call.certificates import ROOM, QuadraticBound
 from feval.estimators.two_call.moments import Moments
 from feval.estimators.vote_polynomials import check_budget, majority_accuracy, majority_curvature, majority_slope
 
-__all__ = [
-    "CertifiedGain",
-    "Range",
-    "VoteInterval",
-    "certified_three_vote_gain",
-    "infinite_vote_interval",
-    "one_call_envelope",
-    "three_vote_interval",
-    "vote_bound",
-    "vote_interval",
-]
-
 _ROOM_PER_BUDGET = 2e-16  # the quadratics' coefficients grow like n, and so does their rounding
 _ROUNDING = 8 * float(np.finfo(np.float64).eps)  # of decimal moments: 0.8 - 0.7 is not 0.1
 

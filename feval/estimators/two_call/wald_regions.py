@@ -35,8 +35,6 @@ from feval.estimators.two_call.pair_table import PairTable, pair_table_summary
 from feval.estimators.two_call.vote_intervals import infinite_vote_interval, vote_bound
 from feval.estimators.vote_polynomials import check_budget
 
-__all__ = ["NO_FEASIBLE_MOMENTS", "ProjectedInterval", "likelihood_projection", "simultaneous_gains", "wald_projection"]
-
 Side = Literal["lower", "upper"]
 
 _End = Callable[[Floats, Floats, Side], Floats]

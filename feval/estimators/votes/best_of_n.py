@@ -9,8 +9,6 @@ import numpy.typing as npt
 
 from feval.estimators.arrays import Bools, Floats
 
-__all__ = ["subset_best_accuracy"]
-
 
 def subset_best_accuracy(scores: Floats, right: Bools, sizes: npt.NDArray[Any], n: int) -> Floats:
     """Probability that the best-scored of n CoTs is right.

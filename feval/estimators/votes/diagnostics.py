@@ -23,17 +23,6 @@ from feval.estimators.arrays import Floats, Int64, Integers
 from feval.estimators.missing import ONE_QUESTION, Texts, missing_reasons
 from feval.estimators.probabilities import signatures_of_counts
 
-__all__ = [
-    "QUARTERS",
-    "Strata",
-    "StrataDifference",
-    "answer_entropy",
-    "difficulty_strata",
-    "mass_by_rank",
-    "strata_difference",
-    "strata_summary",
-]
-
 QUARTERS = (0.25, 0.5, 0.75, 1.0)
 """Upper ends of the strata of accuracy; the first is the paper's "difficult"."""
 

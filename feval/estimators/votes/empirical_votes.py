@@ -19,8 +19,6 @@ from feval.estimators.arrays import Floats, Int64, Integers
 from feval.estimators.checks import at_index, broadcast, is_whole
 from feval.estimators.per_question import PerQuestion, distinct
 
-__all__ = ["empirical_vote_accuracy", "hypergeometric_majority"]
-
 
 def hypergeometric_majority(right: npt.ArrayLike, size: npt.ArrayLike, votes: int) -> Floats:
     """Probability that most of `votes` calls, drawn without replacement, are right.
@@ -96,7 +94,7 @@ def _table(calls: int, votes: int) -> Floats:
 
 
 def checked_bits(bits: npt.ArrayLike) -> Integers:
-    """Check right/wrong bits and return them as integers [Q, K].
+    """Return checked right/wrong bits as integers [Q, K].
 
     Args:
         bits: booleans or zeros and ones.

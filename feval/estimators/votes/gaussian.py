@@ -35,8 +35,6 @@ from feval.estimators.arrays import Floats, Int64, Integers
 from feval.estimators.per_question import PerQuestion, distinct
 from feval.estimators.probabilities import checked_votes
 
-__all__ = ["MODES", "gaussian_estimate"]
-
 MODES = ("literal", "guarded", "paircov")
 """Readings of eq. (9)."""
 

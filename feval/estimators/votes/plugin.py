@@ -41,8 +41,6 @@ from feval.estimators.probabilities import (
 from feval.estimators.votes.multinomial import plugin_plurality_accuracy, plurality_accuracy
 from feval.estimators.votes.plurality import LARGEST_POOL, binomials, subset_plurality_accuracy
 
-__all__ = ["MOST_OUTCOMES", "Unbiased", "plugin_bias", "plugin_expectation", "unbiased_plurality_accuracy"]
-
 MOST_OUTCOMES = 1_000_000
 """Most outcomes of G calls that an expectation enumerates."""
 

@@ -40,8 +40,6 @@ from feval.estimators.checks import require_counts
 from feval.estimators.per_question import PerQuestion, distinct
 from feval.estimators.ties import check_ties, tie_nodes
 
-__all__ = ["LARGEST_POOL", "pass_at_k", "subset_plurality_accuracy"]
-
 LARGEST_POOL = 1000
 """Most samples per question for which binomials and their sums fit a double."""
 
@@ -139,6 +137,7 @@ class Counts:
 
     @classmethod
     def of(cls, gold: Integers, rivals: Integers, no_answer: Integers) -> Counts:
+        """Check the arrays that a caller gave."""
         gold, rivals, no_answer = np.asarray(gold), np.asarray(rivals), np.asarray(no_answer)
         one_each = gold.ndim == no_answer.ndim == 1 and rivals.ndim == 2 and len(gold) == len(rivals) == len(no_answer)
         if not one_each:
@@ -199,6 +198,7 @@ class Bands:
 
     @classmethod
     def of(cls, counts: Counts, most: int) -> Bands:
+        """Bands of counts whose leader has at most `most` votes."""
         edges = np.vstack([np.full_like(counts.gold, most), counts.rivals, np.zeros_like(counts.gold)])
         high = np.minimum(edges[:-1], np.minimum(counts.gold, most))
         rest = counts.size - counts.gold - np.cumsum(edges[:-1] * (np.arange(len(high)) > 0)[:, None], axis=0)
@@ -308,7 +308,13 @@ def _runs(ordered: Int64) -> Iterator[tuple[int, slice]]:
 
 
 def binomials(most: int, length: int, kind: type[np.floating[Any]] = np.float64) -> npt.NDArray[Any]:
-    """[most + 1, length] C(m, i) by Pascal's rule: exact up to m = 56 in doubles, correctly rounded sums beyond."""
+    """Return C(m, i) by Pascal's rule [most + 1, length]: exact up to m = 56 in doubles, correctly rounded sums beyond.
+
+    Args:
+        most: the largest m.
+        length: columns, i = 0 .. length - 1.
+        kind: floating-point type of the result.
+    """
     choose = np.zeros((most + 1, length), kind)
     choose[:, 0] = 1.0
     for m in range(1, most + 1):

@@ -23,8 +23,6 @@ from feval.estimators.per_question import PerQuestion
 from feval.estimators.probabilities import checked_votes, signatures_of_probabilities
 from feval.estimators.ties import check_ties
 
-__all__ = ["Empirical", "empirical_plurality_accuracy", "monte_carlo_plurality_accuracy", "plurality_credit"]
-
 
 @dataclass(frozen=True, eq=False)
 class Empirical:

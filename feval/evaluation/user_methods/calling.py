@@ -23,19 +23,6 @@ if TYPE_CHECKING:
     from feval.replay.dataset import Dataset
     from feval.replay.llm import LLM
 
-__all__ = [
-    "LENGTH",
-    "TIME_LIMIT",
-    "MethodAnswer",
-    "Training",
-    "answers",
-    "call_method",
-    "contained",
-    "described",
-    "encoded",
-    "require_arguments",
-]
-
 TIME_LIMIT = 60.0
 """Seconds that a method from a file may take on one question: replayed CoTs come at once."""
 

@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from feval.replay.dataset import Dataset
     from feval.replay.llm import LLM
 
-__all__ = ["MethodFile", "learns"]
-
 
 @dataclass(frozen=True)
 class MethodFile:

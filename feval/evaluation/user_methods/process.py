@@ -28,8 +28,6 @@ from feval.evaluation.user_methods.calling import LENGTH, MethodAnswer, Training
 if TYPE_CHECKING:
     from feval.replay.loading import LoadRecipe
 
-__all__ = ["MethodProcess"]
-
 _SETUP_SECONDS = 600.0
 """Time limit for running the file, which may load something large, and for opening recordings."""
 

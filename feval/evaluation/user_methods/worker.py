@@ -39,8 +39,6 @@ if TYPE_CHECKING:
     from feval.replay.dataset import Dataset
     from feval.replay.llm import LLM
 
-__all__ = ["main"]
-
 _GRACE_SECONDS = 5.0
 
 

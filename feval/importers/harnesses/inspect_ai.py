@@ -36,8 +36,6 @@ from feval.importers.shapes import finish_reason, identifier, member, refuse, st
 from feval.importers.source import Imported, ImportRequest, Prompt, SourceLLM, SourcePool, SourceQuestion
 from feval.recording.content import LLMInfo
 
-__all__ = ["read"]
-
 _VERSION = 2
 _HEADER, _START = "header.json", "_journal/start.json"
 _NO_ANSWER = frozenset({"invalid_response_format", "no_response"})

@@ -45,8 +45,6 @@ from feval.importers.shapes import member, refuse, strings
 from feval.importers.source import Imported, ImportRequest, Prompt, SourceLLM, SourcePool, SourceQuestion
 from feval.recording.content import LLMInfo
 
-__all__ = ["beside", "read"]
-
 _DOC = ("query", "choices", "gold_index", "id", "instruction")
 _RESPONSE = ("text", "reasonings", "input", "input_tokens", "output_tokens")
 _DECODING = (

@@ -35,8 +35,6 @@ from feval.importers.shapes import answer_texts, member, refuse, strings, whole
 from feval.importers.source import Imported, ImportRequest, Prompt, SourceLLM, SourcePool, SourceQuestion
 from feval.recording.content import LLMInfo
 
-__all__ = ["beside", "read"]
-
 _NAME = re.compile(r"samples_(?P<task>.+)_(?P<date>\d{4}-\d\d-\d\dT\d\d-\d\d-\d\d(?:\.\d+)?)\.jsonl(?:\.gz)?")
 _INVALID = "[invalid]"
 _QUESTION_MEMBERS = ("question", "problem", "query", "input", "prompt", "instruction", "text", "Question", "Problem")

@@ -11,20 +11,6 @@ import orjson
 from feval.importers.shapes import LARGEST, gold_text, member, refuse, whole
 from feval.importers.source import Prompt, SourcePool
 
-__all__ = [
-    "chat_prompt",
-    "decoding",
-    "extracted",
-    "gold_of",
-    "labelled",
-    "limit_of",
-    "reasoning_of",
-    "same_texts_note",
-    "size_note",
-    "temperature_of",
-    "text_of",
-]
-
 _SCALARS = (str, int, float, bool)
 
 

@@ -18,8 +18,6 @@ from feval.importers.reading import Reader, read_bytes
 from feval.importers.source import Imported, ImportRequest, SourceLLM, SourcePool, SourceQuestion
 from feval.recording.content import LLMInfo
 
-__all__ = ["SAMPLES", "read", "upstream_answer"]
-
 SAMPLES = 10
 """Samples per question, fixed by the format."""
 _LETTERS = frozenset("ABCD")

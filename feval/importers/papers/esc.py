@@ -16,8 +16,6 @@ from feval.importers.reading import Reader, read_bytes
 from feval.importers.shapes import member, strings
 from feval.importers.source import Imported, ImportRequest, SourceLLM, SourcePool, SourceQuestion
 
-__all__ = ["read", "upstream_answer"]
-
 _NO_LETTER = re.compile("[^a-z]+")
 _PHRASE = "the answer is"
 

@@ -30,8 +30,6 @@ from feval.importers.source import (
 )
 from feval.recording.content import LLMInfo
 
-__all__ = ["our_dataset_id", "read", "recorded_llms"]
-
 
 def read(source: Path, request: ImportRequest) -> Imported:
     """Read one dataset of an archive, with all its LLMs or those that the request names, one at a time."""

@@ -26,8 +26,6 @@ from feval.importers.reading import Reader, read_bytes
 from feval.importers.shapes import member, refuse, strings, whole
 from feval.importers.source import Imported, ImportRequest, SourceLLM, SourcePool, SourceQuestion
 
-__all__ = ["answer_of", "read"]
-
 _TARGET = "24"
 _TOKEN = re.compile(r"\s*(?:(\d{1,9})|([-+*/()]))")
 _MOST_TOKENS = 99

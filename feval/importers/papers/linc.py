@@ -19,8 +19,6 @@ from feval.importers.shapes import refuse, strings
 from feval.importers.source import Imported, ImportRequest, SourceLLM, SourcePool, SourceQuestion
 from feval.recording.content import LLMInfo
 
-__all__ = ["beside", "read"]
-
 _SUFFIX = "_generations_prc.json"
 _PARTS = ("references", "generations_raw", "results")
 _LABELS = frozenset({"True", "False", "Uncertain"})

@@ -25,8 +25,6 @@ from feval.importers.shapes import answer_texts, gold_text, member, refuse, stri
 from feval.importers.source import Imported, ImportRequest, SourceLLM, SourcePool, SourceQuestion, llm_notes
 from feval.recording.content import LLMInfo
 
-__all__ = ["read"]
-
 _NO_ANSWER = frozenset({"", "Error"})
 _TEXTS, _ANSWERS = "_Sampling", "_ans_list"
 

@@ -24,8 +24,6 @@ from feval.importers.reading import Reader, read_bytes
 from feval.importers.shapes import answer_texts, gold_text, member, strings
 from feval.importers.source import Imported, ImportRequest, SourceLLM, SourcePool, SourceQuestion
 
-__all__ = ["read"]
-
 # SHA-256 of the uncompressed file -> what its content alone does not show.
 _KNOWN_FAULTS = {
     "b2ad006e68e5eacd611705f3c18a9e281b45f89ff35aeb99f592b85203745f27": (

@@ -11,14 +11,12 @@ import numpy.typing as npt
 
 from feval.errors import NotRecordedError, UsageError
 from feval.methods.batch_sampler import samplers
-from feval.methods.decisions import Decisions
+from feval.methods.decisions import Decisions, Orders
 from feval.methods.fields import Aggregate, Share, as_fraction, frozen_method
-from feval.methods.protocol import Orders, RecordedResponse, RecordedSampler, Sampler
+from feval.methods.protocol import RecordedResponse, RecordedSampler, Sampler
 
 if TYPE_CHECKING:
     from feval.replay.pools import Pool
-
-__all__ = ["AutoMix"]
 
 Integers = npt.NDArray[np.integer[Any]]
 

@@ -16,7 +16,7 @@ from pydantic import BeforeValidator, Field
 from feval.errors import NotRecordedError, OutOfRangeError, UsageError
 from feval.methods.batch_sampler import BatchSampler, Samples, blocks, samplers
 from feval.methods.cascades.cascade_search import Choice, Stage, bars, best_choice, written
-from feval.methods.decisions import Decisions
+from feval.methods.decisions import Decisions, Orders
 from feval.methods.fields import (
     Aggregate,
     Cost,
@@ -30,13 +30,11 @@ from feval.methods.fields import (
     per_llm,
     tuple_of_list,
 )
-from feval.methods.protocol import Orders, RecordedResponse, RecordedSampler, require_draws
+from feval.methods.protocol import RecordedResponse, RecordedSampler, require_draws
 from feval.methods.vote import plurality, plurality_codes
 
 if TYPE_CHECKING:
     from feval.replay.pools import Pool
-
-__all__ = ["Cascade"]
 
 Floats = npt.NDArray[np.float64]
 Integers = npt.NDArray[np.integer[Any]]

@@ -14,8 +14,6 @@ import numpy.typing as npt
 
 from feval.errors import OutOfRangeError
 
-__all__ = ["Bars", "Choice", "Stage", "bars", "best_choice", "written"]
-
 _MOST_CELLS = 1 << 22  # of the table of all combinations
 
 Floats = npt.NDArray[np.float64]

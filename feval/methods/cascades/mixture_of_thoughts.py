@@ -11,15 +11,13 @@ import numpy.typing as npt
 
 from feval.errors import UsageError
 from feval.methods.batch_sampler import blocks, samplers
-from feval.methods.decisions import Decisions
+from feval.methods.decisions import Decisions, Orders
 from feval.methods.fields import Count, CountPerLLM, Share, as_fraction, frozen_method, per_llm
-from feval.methods.protocol import Orders, Sampler
+from feval.methods.protocol import Sampler
 from feval.methods.vote import NoAnswerRule, plurality, plurality_codes
 
 if TYPE_CHECKING:
     from feval.replay.pools import Pool
-
-__all__ = ["MixtureOfThoughts"]
 
 # The paper's budgets: 20 samples of one prompt; of two prompts 7 each, since the second prompt costs what 6 samples do.
 _SAMPLES = {1: 20, 2: 7}

@@ -12,15 +12,13 @@ import numpy.typing as npt
 
 from feval.errors import UsageError
 from feval.methods.batch_sampler import BatchSampler, blocks, samplers
-from feval.methods.decisions import Decisions
+from feval.methods.decisions import Decisions, Orders
 from feval.methods.fields import Cost, CountPerLLM, ListOf, frozen_method, per_llm
-from feval.methods.protocol import Orders, Sampler
+from feval.methods.protocol import Sampler
 from feval.methods.vote import weighted_plurality, weighted_plurality_codes
 
 if TYPE_CHECKING:
     from feval.replay.pools import Pool
-
-__all__ = ["ModelSwitch", "consistency_weight"]
 
 Floats = npt.NDArray[np.float64]
 Integers = npt.NDArray[np.integer[Any]]

@@ -15,17 +15,15 @@ import numpy.typing as npt
 from feval.errors import UsageError
 from feval.estimators.votes.best_of_n import subset_best_accuracy
 from feval.methods.batches import batches
-from feval.methods.decisions import Decisions, Ledger
+from feval.methods.decisions import Decisions, Ledger, Orders
 from feval.methods.error_shares import ErrorShares, no_answer_probability
 from feval.methods.expectation import Expectation
 from feval.methods.fields import Aggregate, Count, frozen_method
-from feval.methods.protocol import DrawOrders, Orders, RecordedSampler, require_draws, require_pool
+from feval.methods.protocol import DrawOrders, RecordedSampler, require_draws, require_pool
 from feval.methods.vote import weighted_plurality, weighted_plurality_codes
 
 if TYPE_CHECKING:
     from feval.replay.pools import Pool
-
-__all__ = ["BestOfN", "WeightedBestOfN"]
 
 Floats = npt.NDArray[np.float64]
 Integers = npt.NDArray[np.integer[Any]]

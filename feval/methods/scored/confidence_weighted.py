@@ -11,17 +11,15 @@ import numpy.typing as npt
 
 from feval.errors import UsageError
 from feval.methods.batches import batches
-from feval.methods.decisions import Decisions, Ledger
+from feval.methods.decisions import Decisions, Ledger, Orders
 from feval.methods.fields import Count, Positive, frozen_method
-from feval.methods.protocol import Orders, RecordedResponse, RecordedSampler, require_draws
+from feval.methods.protocol import RecordedResponse, RecordedSampler, require_draws
 from feval.methods.vote import weighted_plurality, weighted_plurality_codes
 from feval.replay.draws import orders as seeded_orders
 from feval.replay.draws import pool_key
 
 if TYPE_CHECKING:
     from feval.replay.pools import Pool, ScoringTokens
-
-__all__ = ["SEQUENCE_PROBABILITY", "TEMPERATURES", "ConfidenceWeighted", "confidence_weights"]
 
 Floats = npt.NDArray[np.float64]
 

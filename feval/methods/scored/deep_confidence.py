@@ -17,15 +17,13 @@ from feval.estimators.stopping.traces import (
     trace_confidences,
 )
 from feval.methods.batches import Batch, batches
-from feval.methods.decisions import Decisions, Ledger
+from feval.methods.decisions import Decisions, Ledger, Orders
 from feval.methods.fields import Count, ExactNumber, Share, as_fraction, frozen_method
-from feval.methods.protocol import Orders, RecordedSampler, require_draws
+from feval.methods.protocol import RecordedSampler, require_draws
 from feval.methods.vote import weighted_plurality, weighted_plurality_codes
 
 if TYPE_CHECKING:
     from feval.replay.pools import Pool
-
-__all__ = ["DeepConfidence"]
 
 Floats = npt.NDArray[np.float64]
 Int64 = npt.NDArray[np.int64]

@@ -33,8 +33,6 @@ from feval.replay.draws import uniforms
 if TYPE_CHECKING:
     from feval.replay.pools import Pool
 
-__all__ = ["THRESHOLDS", "AdaptiveConsistency"]
-
 THRESHOLDS = {
     "beta": "0.95",
     "dirichlet": "0.95",

@@ -16,15 +16,13 @@ import numpy as np
 import numpy.typing as npt
 
 from feval.errors import NotRecordedError, OutOfRangeError, UsageError
-from feval.methods.decisions import Decisions, Ledger
+from feval.methods.decisions import Decisions, Ledger, Orders
 from feval.methods.fields import Count, ExactNumber, as_fraction, frozen_method
-from feval.methods.protocol import Orders, drawn, require_draws
+from feval.methods.protocol import drawn, require_draws
 from feval.methods.vote import plurality_codes
 
 if TYPE_CHECKING:
     from feval.replay.pools import Pool
-
-__all__ = ["DifficultyAdaptive"]
 
 Integers = npt.NDArray[np.integer[Any]]
 Booleans = npt.NDArray[np.bool_]

@@ -27,8 +27,6 @@ from feval.methods.vote import plurality, plurality_codes
 if TYPE_CHECKING:
     from feval.replay.pools import Pool
 
-__all__ = ["EarlyStopping"]
-
 _TOLERANCE = 1e-10  # most that rounding may change a probability
 
 Floats = npt.NDArray[np.float64]

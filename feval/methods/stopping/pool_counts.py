@@ -16,8 +16,6 @@ from feval.estimators.stopping.orders import MOST_STATES, OverOrders, over_order
 if TYPE_CHECKING:
     from feval.replay.pools import Pool
 
-__all__ = ["PoolCounts", "gold_share_of_lead", "mean_over_orders"]
-
 Floats = npt.NDArray[np.float64]
 Integers = npt.NDArray[np.integer[Any]]
 

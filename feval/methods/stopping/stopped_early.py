@@ -29,8 +29,6 @@ if TYPE_CHECKING:
     from feval.methods.protocol import BatchMethod, DrawOrders
     from feval.replay.pools import Pool
 
-__all__ = ["StopModel", "early_votes_of_whole_pool", "split_of_stops"]
-
 Floats = npt.NDArray[np.float64]
 Integers = npt.NDArray[np.integer[Any]]
 Rows = npt.NDArray[np.intp]

@@ -12,17 +12,15 @@ from feval.errors import UsageError
 from feval.estimators.counts import vote_counts
 from feval.estimators.votes.plurality import subset_plurality_accuracy
 from feval.methods.batches import batches
-from feval.methods.decisions import Decisions, Ledger
+from feval.methods.decisions import Decisions, Ledger, Orders
 from feval.methods.error_shares import ErrorShares, no_answer_probability
 from feval.methods.expectation import Expectation
 from feval.methods.fields import Count, frozen_method
-from feval.methods.protocol import DrawOrders, Orders, Sampler, require_draws
+from feval.methods.protocol import DrawOrders, Sampler, require_draws
 from feval.methods.vote import NoAnswerRule, no_answer_wins, plurality, plurality_codes
 
 if TYPE_CHECKING:
     from feval.replay.pools import Pool
-
-__all__ = ["SelfConsistency"]
 
 Floats = npt.NDArray[np.float64]
 Integers = npt.NDArray[np.integer[Any]]

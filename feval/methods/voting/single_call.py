@@ -9,17 +9,15 @@ import numpy as np
 import numpy.typing as npt
 
 from feval.errors import UsageError
-from feval.methods.decisions import Decisions, Ledger
+from feval.methods.decisions import Decisions, Ledger, Orders
 from feval.methods.error_shares import ErrorShares
 from feval.methods.expectation import Expectation
 from feval.methods.fields import frozen_method
-from feval.methods.protocol import DrawOrders, Orders, Sampler, drawn, require_draws
+from feval.methods.protocol import DrawOrders, Sampler, drawn, require_draws
 from feval.methods.voting.self_consistency import SelfConsistency
 
 if TYPE_CHECKING:
     from feval.replay.pools import Pool
-
-__all__ = ["SingleCall"]
 
 
 Floats = npt.NDArray[np.float64]

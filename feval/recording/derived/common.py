@@ -14,8 +14,6 @@ from feval.recording.content import NORMAL_FORM, DatasetInfo, Question
 from feval.recording.reader import Recording
 from feval.recording.writer import RecordingWriter
 
-__all__ = ["common_info", "derived_writer", "known_verdicts", "merged_questions", "parent_record", "same_question"]
-
 
 def derived_writer(
     source: Recording, out: str | Path, operation: Mapping[str, Any], notes: Sequence[str]

@@ -19,8 +19,6 @@ from feval.recording.derived.common import common_info, known_verdicts, merged_q
 from feval.recording.reader import Recording
 from feval.recording.writer import RecordingWriter
 
-__all__ = ["Grown", "check_extension", "extend", "grown_pools"]
-
 _COLUMNS = (
     "texts", "raw_answers", "answers", "output_tokens", "finish_reasons", "reasoning", "reasoning_marks",
     "sequence_logprobs", "token_logprobs", "token_confidences",

@@ -24,8 +24,6 @@ from feval.recording.reader import Recording, open_recording
 from feval.recording.verify import open_sound
 from feval.recording.writer import RecordingWriter
 
-__all__ = ["ANSWERS", "AnswerChange", "DatasetChanges", "Extraction", "GoldChange", "LLMChanges", "extract"]
-
 ANSWERS = ("text", "stored")
 """Where raw answers come from: the texts (or the stored answer, where there is no text), or always the stored ones."""
 

@@ -21,8 +21,6 @@ from feval.recording.reader import Recording
 from feval.recording.verify import open_sound
 from feval.recording.writer import RecordingWriter
 
-__all__ = ["add_scorers", "add_scores", "merge", "select"]
-
 _CHANNEL_FIELDS = tuple(field for part in CHANNELS.values() for field, _ in part.values())
 
 

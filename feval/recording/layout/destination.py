@@ -16,8 +16,6 @@ from pathlib import Path
 from feval.errors import StorageError
 from feval.recording.layout.locate import recording_around
 
-__all__ = ["NewFolder", "storage_errors"]
-
 _FULL, _READ_ONLY = "the disk is full", "the folder is read-only"
 _NO_FOLDER = "a part of its path is a file, not a folder"
 _WHAT_HAPPENED = {

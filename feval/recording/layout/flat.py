@@ -22,8 +22,6 @@ import numpy.typing as npt
 from feval.errors import DamagedRecordingError
 from feval.recording.layout.format import open_regular
 
-__all__ = ["Strings", "mapped", "offsets_of", "pack", "pack_strings", "unpack", "well_formed"]
-
 _MAGIC = b"FEVALVT1"
 _ALIGN = 64
 _DTYPES = {

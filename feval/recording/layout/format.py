@@ -18,24 +18,6 @@ from typing import Any
 
 from feval.errors import UsageError
 
-__all__ = [
-    "FORMAT",
-    "FORMAT_VERSION",
-    "FORMAT_VERSIONS",
-    "MANIFEST",
-    "README",
-    "SCORES",
-    "LeafHash",
-    "check_name",
-    "file_path",
-    "is_beside",
-    "is_safe_path",
-    "open_regular",
-    "read_regular",
-    "recording_hash",
-    "slug",
-]
-
 FORMAT = "feval-recording"
 FORMAT_VERSION = 3
 """The version that is written."""

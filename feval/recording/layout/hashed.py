@@ -7,8 +7,6 @@ import os
 from pathlib import Path
 from typing import IO, Any
 
-__all__ = ["HashedFile"]
-
 
 class HashedFile:
     """A binary file that knows the SHA-256 of what was written to it. Arrow writes to it as to any file."""

@@ -10,8 +10,6 @@ from typing import Any
 from feval.errors import DamagedRecordingError
 from feval.recording.layout.hashed import HashedFile
 
-__all__ = ["link_file"]
-
 
 def link_file(source: Path, target: Path, record: Mapping[str, Any]) -> None:
     """Put a file of a recording into another one: as a hard link where the disk allows it, else as a copy.

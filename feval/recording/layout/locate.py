@@ -9,8 +9,6 @@ from typing import Any
 from feval.errors import DamagedRecordingError, FevalError, NotARecordingError, StorageError
 from feval.recording.layout.format import FORMAT, MANIFEST, read_regular
 
-__all__ = ["MOST_BYTES", "read_json", "recording_around"]
-
 MOST_BYTES = 256 * 2**20
 """No manifest is larger."""
 

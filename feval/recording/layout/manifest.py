@@ -31,21 +31,6 @@ from feval.recording.layout.format import (
 )
 from feval.recording.layout.locate import read_json
 
-__all__ = [
-    "DatasetRecord",
-    "EqualityRecord",
-    "FileRecord",
-    "LLMRecord",
-    "Leaf",
-    "Manifest",
-    "ManifestRecord",
-    "PairRecord",
-    "ScorerRecord",
-    "ScoresRecord",
-    "check_manifest",
-    "read_manifest",
-]
-
 _Sha256 = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
 _Name = Annotated[str, Field(min_length=1)]
 _Count = Annotated[int, Field(ge=0)]

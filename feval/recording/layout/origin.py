@@ -6,8 +6,6 @@ import json
 import re
 from pathlib import Path
 
-__all__ = ["PULLED", "cached_from", "origin"]
-
 PULLED = ".feval-pulled.json"
 """The note: the address on the Hub, with its commit."""
 

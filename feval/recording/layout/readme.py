@@ -5,8 +5,6 @@ from __future__ import annotations
 import re
 from typing import Any
 
-__all__ = ["code", "plain", "readme_text"]
-
 
 def readme_text(manifest: dict[str, Any]) -> str:
     """Return a Markdown page made from the manifest: what was recorded, under which licences, how to check it."""

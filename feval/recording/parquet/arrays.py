@@ -14,8 +14,6 @@ from feval.recording.content import ScorerInfo
 from feval.recording.logprobs import Ragged, TokenLogprobs
 from feval.recording.scores import Scores
 
-__all__ = ["logprobs_of_tables", "scores_of_table"]
-
 
 def scores_of_table(scorer: ScorerInfo, table: Any, question_ids: Sequence[str], shape: tuple[int, ...]) -> Scores:
     """Return the arrays of a Parquet table of scores.

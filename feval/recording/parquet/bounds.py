@@ -16,8 +16,6 @@ import pyarrow.parquet as pq
 
 from feval.errors import DamagedRecordingError
 
-__all__ = ["check_expansion", "check_footer"]
-
 _MOST_TIMES = 1000
 _ALWAYS_BYTES = 64 << 20
 _MOST_GROUP_BYTES = 2 << 30

@@ -13,8 +13,6 @@ from feval.recording.layout.format import LeafHash, file_path
 from feval.recording.leaves import channel_values, pool_lines
 from feval.recording.parquet.writing import NARROW_GROUP_ROWS, ParquetFile, pair_schema
 
-__all__ = ["PairFiles"]
-
 _MAX_TOKENS = 2**31 - 1
 _TEXT_GROUP_BYTES = 192 * 1024
 _PROMPT_GROUP_BYTES = 8 * 2**20

@@ -12,8 +12,6 @@ from feval.errors import DamagedRecordingError
 from feval.recording.content import EQUALITY_COLUMNS, OPTIONAL_COLUMNS, PoolRows, Question, ScoreRows
 from feval.recording.parquet.tables import Table, by_question
 
-__all__ = ["pools_of_rows", "questions_of_table", "scores_of_rows", "verdicts_of_rows"]
-
 _SCORE_FIELDS = {
     "step_scores": "step_scores",
     "verdict": "verdicts",

@@ -20,8 +20,6 @@ from feval.recording.content import utc_text
 from feval.recording.layout.format import open_regular
 from feval.recording.parquet.bounds import check_footer
 
-__all__ = ["Table", "by_question", "readable"]
-
 
 @contextmanager
 def readable(path: Path) -> Iterator[None]:

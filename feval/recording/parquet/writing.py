@@ -13,16 +13,6 @@ from feval.answers.parties import Verdict
 from feval.recording.content import CHANNELS, EQUALITY_COLUMNS, OPTIONAL_COLUMNS, Question
 from feval.recording.layout.hashed import HashedFile
 
-__all__ = [
-    "NARROW_GROUP_ROWS",
-    "SCORES_SCHEMA",
-    "ParquetFile",
-    "pair_schema",
-    "with_correct",
-    "write_questions",
-    "write_verdicts",
-]
-
 Schema = tuple[pa.Schema, bool | list[str]]
 """An Arrow schema, and which of its columns are dictionary-encoded."""
 

@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from feval.comparison.comparison import Comparison
     from feval.report.page.questions import Caps
 
-__all__ = ["comparison_files"]
-
 
 def comparison_files(
     comparison: Comparison,

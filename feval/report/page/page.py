@@ -28,8 +28,6 @@ if TYPE_CHECKING:
     from feval.evaluation.evaluation import Evaluation
     from feval.replay import LLM, Dataset
 
-__all__ = ["Caps", "comparison_page", "escaped_json"]
-
 _PAGE = """<!doctype html>
 <html lang="en">
 <head>

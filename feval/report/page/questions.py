@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from feval.comparison.traces import Traces
     from feval.replay import LLM, Dataset
 
-__all__ = ["Caps", "question_book"]
-
 _ELLIPSIS = " […] "
 
 

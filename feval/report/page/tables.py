@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     from feval.comparison.comparison import Comparison
     from feval.evaluation.evaluation import Evaluation
 
-__all__ = ["page_tables"]
-
 Cell = str | dict[str, Any] | None
 
 

@@ -32,8 +32,6 @@ if TYPE_CHECKING:
     from feval.comparison.comparison import Comparison, MethodCurve
     from feval.evaluation.evaluation import Evaluation
 
-__all__ = ["comparison_png", "comparison_svg"]
-
 Places = npt.NDArray[np.float64]
 
 _GREY = "#777777"

@@ -25,8 +25,6 @@ from feval.report.text import counted, plain_number
 if TYPE_CHECKING:
     from feval.forecast.coupling_results import Coupling
 
-__all__ = ["coupling_png"]
-
 _GREY = "#666666"
 
 

@@ -32,8 +32,6 @@ from feval.report.tables.tables import subtitles
 if TYPE_CHECKING:
     from feval.evaluation.curves import Curve, CurvePoint
 
-__all__ = ["curve_panels_png", "curves_png", "curves_svg"]
-
 _BEYOND = 1e6  # factor to the far right of every axis, so that the baseline runs to the edge
 _ROUND_COUNTS = frozenset({1, 5, 10, 20, 40, 80, 160, 320, 640})
 _FEW_POINTS = 6

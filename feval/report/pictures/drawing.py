@@ -17,25 +17,6 @@ from matplotlib.ticker import FixedLocator, FuncFormatter, MaxNLocator, NullLoca
 
 from feval.report.text import plain_number, visible
 
-__all__ = [
-    "COLOURS",
-    "DASHED",
-    "DOTTED",
-    "MARKERS",
-    "accuracy_axis",
-    "heading",
-    "legend_columns",
-    "legend_label",
-    "log_axis",
-    "log_ticks",
-    "look",
-    "new_figure",
-    "own_style",
-    "png",
-    "shortened",
-    "svg",
-]
-
 # Okabe and Ito's palette (2008), safe for common colour blindness; without its yellow, which is too light for a line.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#000000")
 MARKERS = ("o", "s", "^", "D", "v", "P", "X")

@@ -26,8 +26,6 @@ from feval.report.text import counted
 if TYPE_CHECKING:
     from feval.forecast import EstimatedCurve, Forecast
 
-__all__ = ["forecast_png"]
-
 _INK = "#222222"
 _POINTS = 12
 _FEW = 3  # estimates whose bands can be told apart

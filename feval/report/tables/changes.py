@@ -9,8 +9,6 @@ from feval.report.tables.tables import Column, Table
 if TYPE_CHECKING:
     from feval.recording.derived.extraction import AnswerChange, Extraction, LLMChanges
 
-__all__ = ["changes_tables"]
-
 _NONE = "-"
 
 

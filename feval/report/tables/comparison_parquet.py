@@ -12,8 +12,6 @@ from feval.report.tables.parquet import table_bytes
 if TYPE_CHECKING:
     from feval.comparison.comparison import Comparison
 
-__all__ = ["questions_parquet", "results_parquet"]
-
 
 def results_parquet(comparison: Comparison) -> bytes:
     """Return `results.parquet`: the rows of `results_csv`, null for unknown values."""

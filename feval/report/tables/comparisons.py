@@ -15,20 +15,6 @@ if TYPE_CHECKING:
     from feval.comparison.statistics import AccuracyDifference, Rank, Saving
     from feval.evaluation.evaluation import Evaluation
 
-__all__ = [
-    "RESULT_COLUMNS",
-    "comparison_tables",
-    "cost_writer",
-    "differences_table",
-    "frontier_table",
-    "interval_column",
-    "per_question",
-    "percents",
-    "result_rows",
-    "results_csv",
-    "results_notes",
-]
-
 RESULT_COLUMNS = (
     "role", "label", "point", "budget", "llms", "kind", "accuracy", "accuracy_low", "accuracy_high", "usd_per_question",
     "tokens_per_question", "calls_per_question", "samples_per_question", "frontier",

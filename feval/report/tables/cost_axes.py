@@ -7,8 +7,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from feval.evaluation.evaluation import Evaluation
 
-__all__ = ["AXES", "cost"]
-
 AXES = {
     "usd": ("mean USD per question", "USD", "USD / question"),
     "tokens": ("mean tokens per question, prompt and output", "tokens", "tokens / question"),

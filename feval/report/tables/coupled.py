@@ -14,8 +14,6 @@ from feval.report.text import counted, fixed, percent
 if TYPE_CHECKING:
     from feval.forecast.coupling_results import Coupling, RankedLLM
 
-__all__ = ["coupling_csv", "coupling_tables", "short_names"]
-
 
 def short_names(llms: Sequence[str]) -> dict[str, str]:
     """LLM -> its name without maker and variant, or the full name if short names are not unique."""

@@ -10,8 +10,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from feval.evaluation.curves import Curve, CurvePoint
 
-__all__ = ["POINT_COLUMNS", "csv_text", "curve_csv", "curves_csv"]
-
 POINT_COLUMNS = (
     "n",
     "accuracy",

@@ -13,8 +13,6 @@ from feval.report.text import counted, counted_questions, decimals_for, fixed, p
 if TYPE_CHECKING:
     from feval.forecast import BudgetPlan, EstimatedCurve, EstimatePoint, Forecast, Purchase, VoteOption
 
-__all__ = ["FORECAST_COLUMNS", "forecast_csv", "forecast_tables", "landmarks", "plan_tables"]
-
 FORECAST_COLUMNS = (
     "method",
     "of",

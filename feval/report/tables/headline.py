@@ -25,8 +25,6 @@ from feval.report.text import counted, counted_questions, percent
 if TYPE_CHECKING:
     from feval.comparison.comparison import Comparison
 
-__all__ = ["best_at", "headline"]
-
 _FRONTIER_ROWS, _DIFFERENCE_ROWS, _MISSING_ROWS = 6, 5, 3
 _LONGEST_REASON = 160
 

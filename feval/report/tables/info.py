@@ -12,8 +12,6 @@ from feval.report.text import counted
 if TYPE_CHECKING:
     from feval.recording import Recording
 
-__all__ = ["info_dict", "info_headline", "info_tables"]
-
 _SHARES: Mapping[str, int | None] = {"no_answer": None, "unclosed_thoughts": 0, "empty_replies": 0}
 """Counts of CoTs in the manifest that are shown as shares, and their value where one is missing."""
 _MANIFEST_KEYS = ("format_version", "created", "feval_version", "prices", "operation", "parents", "licences", "notes")

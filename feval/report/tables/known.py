@@ -15,8 +15,6 @@ from feval.methods import METHODS
 from feval.recording.content import Question
 from feval.report.tables.tables import Column, Table
 
-__all__ = ["KNOWN", "known_fields", "known_table", "questions_table"]
-
 Row = dict[str, Any]
 
 

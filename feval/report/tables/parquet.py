@@ -12,8 +12,6 @@ from feval.report.tables.csv import POINT_COLUMNS
 if TYPE_CHECKING:
     from feval.evaluation.curves import Curve
 
-__all__ = ["curve_parquet", "table_bytes"]
-
 
 def curve_parquet(curve: Curve) -> bytes:
     """Return `curve.parquet`: the rows of `curve_csv`, null for unknown values."""

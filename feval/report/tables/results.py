@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     from feval.methods.error_shares import MonteCarloPart
     from feval.receipts.grading import Grade
 
-__all__ = ["ERROR_COLUMNS", "ERROR_NOTES", "estimate_note", "evaluation_tables", "grade_table", "label"]
-
 ERROR_COLUMNS = ("no answer %", "wrong vote %", "stopped early %", "routed wrong %")
 """Columns of a table of errors, in the order of `evaluation.ERRORS`."""
 

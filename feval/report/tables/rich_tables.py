@@ -12,8 +12,6 @@ from rich.text import Text
 from feval.report.tables.tables import Table
 from feval.report.text import visible
 
-__all__ = ["rich_table"]
-
 _BREAKS = re.compile(r"(?<=/)(?=\w)|(?<=[A-Za-z%]) ")
 
 

@@ -13,18 +13,6 @@ if TYPE_CHECKING:
     from feval.evaluation.cautions import Costs
     from feval.evaluation.curves import Curve, CurvePoint
 
-__all__ = [
-    "Column",
-    "Table",
-    "curve_table",
-    "curves_table",
-    "per_round_cell",
-    "per_round_column",
-    "plain",
-    "subtitles",
-    "without_spares",
-]
-
 
 @dataclass(frozen=True, slots=True)
 class Column:

@@ -17,8 +17,6 @@ from feval.serving.matching.shelves import Shelf
 if TYPE_CHECKING:
     from feval.cards.prices import PriceList
 
-__all__ = ["Library"]
-
 _NAMED = 5
 
 

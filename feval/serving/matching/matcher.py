@@ -24,8 +24,6 @@ from feval.serving.matching.templates import PromptUse, Template, template_of
 from feval.serving.wire.errors import AmbiguousError, MissError, RequestError
 from feval.serving.wire.requests import FEW_SHOT, CompletionRequest, Conversation
 
-__all__ = ["Match", "Matcher"]
-
 _SHOWN = 60
 _NAMED = 5
 

@@ -9,8 +9,6 @@ from feval.serving.matching.search import normal
 from feval.serving.matching.shelves import Shelf
 from feval.serving.wire.requests import Conversation
 
-__all__ = ["MAX_SEARCHED", "Mention", "Place", "exemplars_end", "mentioned_places", "mentions"]
-
 MAX_SEARCHED = 1 << 20
 """Characters of the longest message that is searched for questions."""
 

@@ -19,8 +19,6 @@ from feval.serving.matching.templates import outside, question_spans
 from feval.serving.wire.errors import MissError
 from feval.serving.wire.requests import CompletionRequest
 
-__all__ = ["MIN_QUOTE", "Mismatches"]
-
 MIN_QUOTE = 40
 """Characters of a recorded CoT that count as a quote of it."""
 

@@ -11,8 +11,6 @@ from feval.serving.matching.shelves import Shelf
 from feval.serving.wire.errors import AmbiguousError, MissError
 from feval.serving.wire.requests import CompletionRequest, Conversation
 
-__all__ = ["miss", "several_questions", "strict_miss"]
-
 _SHOWN = 60
 _NAMED = 5
 _HOW_TO_NAME_DATASET = 'name it: extra_body={"feval": {"dataset": ID}}, or the header X-Feval-Dataset'

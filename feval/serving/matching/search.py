@@ -15,8 +15,6 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["TextHit", "TextIndex", "common_passages", "normal", "occurrences"]
-
 _ANCHORS = (16, 4, 1)  # powers of two: a window's hash is made by doubling
 _MULTIPLIER = 0x9E3779B97F4A7C15
 _MASK = (1 << 64) - 1

@@ -9,19 +9,6 @@ from typing import Any, NamedTuple
 from feval.recording.content import LLMInfo
 from feval.serving.wire.requests import CompletionRequest, Conversation
 
-__all__ = [
-    "LIMITS",
-    "SCHEMAS",
-    "IgnoredSetting",
-    "brief",
-    "decoding",
-    "differs",
-    "ignored",
-    "other_format",
-    "recorded",
-    "warnings",
-]
-
 _SHOWN = 60
 
 # The defaults of every server, which are the same as no value.

@@ -17,8 +17,6 @@ from feval.serving.wire import requests
 from feval.serving.wire.errors import RequestError
 from feval.serving.wire.requests import Conversation
 
-__all__ = ["Shelf", "conversation_digest", "system_text"]
-
 _MAX_COMPARED = 20_000
 _CONVERSATION_BYTES = 32 << 20
 _OVERHEAD = 200  # bytes that a conversation takes besides its texts

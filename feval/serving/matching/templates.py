@@ -11,19 +11,6 @@ from typing import Any, NamedTuple
 from feval.serving.matching.search import normal, occurrences
 from feval.serving.wire.requests import Conversation
 
-__all__ = [
-    "PromptCounts",
-    "PromptUse",
-    "Template",
-    "difference",
-    "is_example",
-    "is_use_list",
-    "outside",
-    "prompt_remarks",
-    "question_spans",
-    "template_of",
-]
-
 _PLACEHOLDER = "<question>"
 _WIDEST_HEADING = 40  # characters between a question and its first option
 _WIDEST_LABEL = 16  # between one option and the next

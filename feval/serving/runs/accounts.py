@@ -12,8 +12,6 @@ from feval.replay import LLM
 from feval.serving.matching.templates import PromptCounts, PromptUse, Template
 from feval.serving.runs.names import RunName
 
-__all__ = ["Account", "Handout", "PoolRequest"]
-
 
 @dataclass(frozen=True, slots=True)
 class PoolRequest:

@@ -10,8 +10,6 @@ import numpy as np
 from feval.replay import LLM
 from feval.serving.matching.cache import BoundedCache
 
-__all__ = ["DrawCache"]
-
 _MAX_BYTES = 32 << 20
 _MAX_ROWS = 512
 _MAX_KEYS = 1 << 15  # fewer rows of wide pools: drawing more would hold up every other request

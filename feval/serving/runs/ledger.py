@@ -14,8 +14,6 @@ from feval.errors import ConflictError, SourceError, StorageError
 from feval.recording import recording_around
 from feval.serving.matching.templates import is_example
 
-__all__ = ["FORMAT", "LedgerFile", "read_ledger"]
-
 FORMAT = "feval-serving-ledger"
 
 _FLUSH_S = 0.2

@@ -10,8 +10,6 @@ from hashlib import sha256
 from feval.replay.draws import MAX_REPLICATES
 from feval.serving.wire.errors import RequestError
 
-__all__ = ["RunName", "next_name", "public_run", "run_name", "run_of_key"]
-
 _NAME = re.compile(r"([A-Za-z0-9][A-Za-z0-9._-]{0,63})(?:@([0-9]{1,7}|recorded))?")
 _SECRET = re.compile(
     r"(sk|pk|rk|hf|gsk|xai|gh[pous]|glpat|r8|nvapi|pplx|csk)[-_].*|github_pat_.*|(AIza|eyJ|AKIA|ya29).*", re.DOTALL

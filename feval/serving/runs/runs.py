@@ -23,8 +23,6 @@ from feval.serving.wire.errors import RequestError, UsedUpError
 if TYPE_CHECKING:
     from feval.serving.runs.ledger import LedgerFile
 
-__all__ = ["ORDERS", "Runs", "count_entry"]
-
 ORDERS = ("recorded", "seeded")
 """What a run without a replicate draws: the order of the recording, or replicate 0."""
 

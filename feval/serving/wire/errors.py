@@ -16,8 +16,6 @@ from collections.abc import Mapping
 
 from feval.errors import FevalError, NotRecordedError, StorageError, UsageError
 
-__all__ = ["AmbiguousError", "MissError", "RequestError", "ServingError", "UsedUpError", "status_of"]
-
 
 class ServingError(FevalError):
     """An error that is sent to the client in OpenAI's shape.

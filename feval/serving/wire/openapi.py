@@ -8,8 +8,6 @@ from typing import Any
 from feval import __version__
 from feval.serving.wire.requests import FEW_SHOT
 
-__all__ = ["RUN_PATTERN", "description"]
-
 RUN_PATTERN = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}(@(recorded|[0-9]{1,9}))?$"
 
 _Schema = dict[str, Any]

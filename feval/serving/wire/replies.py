@@ -13,8 +13,6 @@ import orjson
 from feval.errors import FevalError
 from feval.serving.wire.errors import ServingError, status_of
 
-__all__ = ["Call", "Reply", "completion_reply", "error_reply", "json_reply"]
-
 _LOG = logging.getLogger("feval.serving")
 _JSON = "application/json"
 _STREAM = "text/event-stream; charset=utf-8"

@@ -11,8 +11,6 @@ import orjson
 
 from feval.serving.wire.errors import RequestError
 
-__all__ = ["FEW_SHOT", "OWN_HEADERS", "CompletionRequest", "Conversation", "conversation", "parse"]
-
 _SHOWN = 80
 OWN_HEADERS = ("x-feval-question", "x-feval-dataset", "x-feval-sample", "x-feval-few-shot")
 """Headers that only feval reads."""
