@@ -40,9 +40,9 @@ def requests(port: int, recording: Path, n: int, run: str) -> Iterator[bytes]:
     prompts = {llm: opened.prompts(dataset, llm) for llm in opened.llm_names(dataset)}
     made = []
     for question in next(iter(prompts.values())):
-        for llm, own in prompts.items():
+        for llm, texts in prompts.items():
             body = b'{"messages":%b,"model":%b,"n":%d,"temperature":0.7}'
-            body %= str(own[question]).encode(), orjson.dumps(llm), n
+            body %= str(texts[question]).encode(), orjson.dumps(llm), n
             made.append(_HEAD.format(run=run, port=port, length=len(body)).encode() + body)
     return cycle(made)
 

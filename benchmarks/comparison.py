@@ -40,15 +40,15 @@ from feval.report.tables import questions_parquet
 from feval.report.tables.comparisons import comparison_tables, results_csv
 
 started = time.process_time()
-told = compare(plan(sys.argv[1]))
+comparison = compare(plan(sys.argv[1]))
 evaluated = time.process_time()
-json.dumps(told.to_dict()), results_csv(told), questions_parquet(told), comparison_tables(told)
+json.dumps(comparison.to_dict()), results_csv(comparison), questions_parquet(comparison), comparison_tables(comparison)
 print(json.dumps({
     "compare_s": evaluated - started,
     "files_s": time.process_time() - evaluated,
-    "methods": len(told.curves),
-    "points": sum(len(curve.points) for curve in told.curves),
-    "missing": [f"{one.label}: {one.reason}" for one in told.missing],
+    "methods": len(comparison.curves),
+    "points": sum(len(curve.points) for curve in comparison.curves),
+    "missing": [f"{one.label}: {one.reason}" for one in comparison.missing],
 }))
 """
 
@@ -84,9 +84,11 @@ def differences() -> list[Goal]:
         means = [values[rng.integers(0, len(values), len(values))].mean(axis=0) for _ in range(GATHER_RESAMPLES)]
         resampled = np.array(means)[:, :POINTS] - np.array(means)[:, POINTS:]
         (resampled > 0).mean(axis=0)
-        own = values[:, :POINTS] - values[:, POINTS:]
-        flipped = [(rng.choice((-1, 1), len(own))[:, None] * own).mean(axis=0) for _ in range(GATHER_RESAMPLES)]
-        (np.abs(flipped) >= np.abs(own.mean(axis=0))).mean(axis=0)
+        differences = values[:, :POINTS] - values[:, POINTS:]
+        flipped = [
+            (rng.choice((-1, 1), len(differences))[:, None] * differences).mean(axis=0) for _ in range(GATHER_RESAMPLES)
+        ]
+        (np.abs(flipped) >= np.abs(differences.mean(axis=0))).mean(axis=0)
 
     ms = cpu_ms({"gather": gather, "paired": lambda: paired_differences(values)})
     loop = ms["gather"] * RESAMPLES / GATHER_RESAMPLES
@@ -135,5 +137,5 @@ def whole(workspace: Workspace) -> list[Goal]:
 
 
 def goals(workspace: Workspace) -> list[Goal]:
-    """Everything about comparisons."""
+    """Measure comparisons."""
     return [*differences(), *whole(workspace)]

@@ -85,10 +85,10 @@ def synthetic_pool(questions: int) -> Pool:
 
 
 def run_all(method: Any, pool: Pool, replicates: int) -> int:
-    """Draw and decide, some replicates at a time; gives the number of answers."""
+    """Draw and decide in blocks of replicates; return the number of answers."""
     answers = 0
-    for drawn in drawn_orders(pool, method.draws(1)[0], replicates):
-        answers += int((method.decide([pool], [drawn]).answer >= 0).sum())
+    for block in drawn_orders(pool, method.draws(1)[0], replicates):
+        answers += int((method.decide([pool], [block]).answer >= 0).sum())
     return answers
 
 
@@ -109,12 +109,12 @@ def vote_lists(pool: Pool, row: int) -> list[tuple[int, float]]:
 
 
 def answered(votes: list[tuple[int, float]], draws: int) -> list[tuple[int, float]]:
-    """Those of a draw that have an answer."""
+    """Drop a draw's CoTs without an answer."""
     return [vote for vote in random.sample(votes, draws) if vote[0] >= 0]
 
 
 def weighted(votes: list[tuple[int, float]]) -> int:
-    """The answer with the largest sum."""
+    """Return the answer with the largest sum of weights."""
     sums: dict[int, float] = {}
     for answer, weight in votes:
         sums[answer] = sums.get(answer, 0.0) + weight
@@ -139,8 +139,8 @@ def lowest_groups(traces: list[list[float]]) -> list[float]:
 
 def trace_goal(pool: Pool) -> Goal:
     """Lowest groups of all traces, over the loop that sums every group anew."""
-    kept = pool.logprobs().confidences
-    traces = [kept.of(0, sample).tolist() for sample in range(WINDOW_TRACES)]
+    confidences = pool.logprobs().confidences
+    traces = [confidences.of(0, sample).tolist() for sample in range(WINDOW_TRACES)]
     method = DeepConfidence(group=GROUP)
 
     def ours() -> object:

@@ -25,7 +25,7 @@ DRAWS, SIZES = 1_000, range(20, 420, 20)
 
 
 def goals(_: Workspace) -> list[Goal]:
-    """Measure everything."""
+    """Measure noise and analysis."""
     return [*_noise(), *_analysis()]
 
 
@@ -37,7 +37,7 @@ def _noise() -> list[Goal]:
     spent = cpu_ms(
         {
             "shared": lambda: (law / noise.exponentials(start, [0], 7)[0]).argmax(),
-            "own": lambda: (law / generator.exponential(size=VOCABULARY)).argmax(),
+            "unshared": lambda: (law / generator.exponential(size=VOCABULARY)).argmax(),
         }
     )
     return [
@@ -46,7 +46,7 @@ def _noise() -> list[Goal]:
             spent["shared"],
             5,
             "ms",
-            note=f"unshared {spent['own']:.2f} ms",
+            note=f"unshared {spent['unshared']:.2f} ms",
         )
     ]
 
@@ -96,8 +96,8 @@ def _recorded(path: Path, *, shared: bool) -> Path:
             luck = np.random.default_rng(1 if shared else 2 + place).random((QUESTIONS, CALLS))
             letters = np.where(luck + hard < skill, "A", np.where(luck < 0.5, "B", "C"))
             rows = (
-                PoolRows(f"bench/{q}", [None] * CALLS, own, own, [1] * CALLS, ["stop"] * CALLS)
-                for q, own in enumerate(letters.tolist())
+                PoolRows(f"bench/{q}", [None] * CALLS, codes, codes, [1] * CALLS, ["stop"] * CALLS)
+                for q, codes in enumerate(letters.tolist())
             )
             llm = LLMInfo(name if shared else f"{name}@apart", temperature=1.0, max_tokens=None, decoding=decoding)
             writer.add_pools("bench", llm, "words", rows)

@@ -174,12 +174,12 @@ def votes() -> list[Goal]:
     sizes = np.full(len(codes), SAMPLES)
     pool = Pool("synthetic", codes, _tokens(codes), none, sizes, np.zeros_like(codes), sizes)
     keys = np.arange(len(codes), dtype=np.uint64)
-    drawn = orders(0, keys, sizes, range(REPLICATES), 20)
+    draws = orders(0, keys, sizes, range(REPLICATES), 20)
     method = SelfConsistency(20)
     ms = cpu_ms(
         {
             "draws": lambda: orders(0, keys, sizes, range(REPLICATES), 20),
-            "decide": lambda: method.decide([pool], [drawn]),
+            "decide": lambda: method.decide([pool], [draws]),
         }
     )
     return [
@@ -189,7 +189,7 @@ def votes() -> list[Goal]:
 
 
 def _tokens(codes: Codes) -> npt.NDArray[np.uint16]:
-    """Output tokens of samples: some hundreds."""
+    """Seeded output tokens of samples, a few hundred each."""
     spread = np.arange(codes.size, dtype=np.uint32).reshape(codes.shape) * np.uint32(2_654_435_761)
     return (100 + (spread >> 23)).astype(np.uint16)
 
@@ -201,5 +201,5 @@ def _save(path: Path, array: npt.NDArray[np.generic]) -> None:
 
 
 def goals(workspace: Workspace) -> list[Goal]:
-    """Everything about the estimators."""
+    """Measure the estimators."""
     return [*exact(workspace), *million(workspace), *intervals(), *votes()]

@@ -16,11 +16,11 @@ def goals(workspace: Workspace) -> list[Goal]:  # noqa: ARG001  every benchmark 
 
     if not REAL.is_dir():
         raise FileNotFoundError(f"The extraction benchmark reads recorded answers from {REAL}, which is not there.")
-    told = []
+    goals = []
     for source in sources():
         texts, differences = source.differences(REAL)
         note = ", ".join(f"{count} {reason}" for reason, count in source.reasons.items())
-        told.append(
+        goals.append(
             Goal(
                 source.name[-58:],
                 texts - len(differences),
@@ -30,7 +30,7 @@ def goals(workspace: Workspace) -> list[Goal]:  # noqa: ARG001  every benchmark 
                 note=f"of {texts}; {note}",
             )
         )
-    return told + _speed()
+    return goals + _speed()
 
 
 def _speed() -> list[Goal]:

@@ -44,19 +44,19 @@ def goals(workspace: Workspace) -> list[Goal]:
     names = reference.LLM_NAMES[:2]
     needed = {"manifest.json", *(file_path(part, reference.DATASET) for part in ("questions", "votes", "details"))}
     needed |= {file_path(part, reference.DATASET, llm) for part in ("requests", "samples") for llm in names}
-    wanted = {files[path] for path in needed}  # the cache keeps equal files as one
+    distinct = {files[path] for path in needed}  # the cache keeps equal files as one
     with HubDouble() as hub, tempfile.TemporaryDirectory(prefix="feval-bench-hub-") as home:
         address = f"hf://somebody/recording@{hub.add_dataset('somebody/recording', files)}"
         cold = _load(hub.url, home, address, names)
-        moved, asked = hub.sent_bytes.total(), len(hub.requests)
+        moved, requests = hub.sent_bytes.total(), len(hub.requests)
         strangers = [path for path, size in hub.sent_bytes.items() if size and path not in needed]
         hub.forget()
         warm = _load(hub.url, home, address, names)
         again = len(hub.requests)
     assert not strangers, strangers
-    exact = sum(map(len, wanted))
+    exact = sum(map(len, distinct))
     whole = sum(map(len, files.values()))
-    note = f"{moved:,} of {whole:,} bytes, {asked} requests"
+    note = f"{moved:,} of {whole:,} bytes, {requests} requests"
     return [
         Goal(
             "hub: bytes moved for two of three LLMs without texts / bytes of their files",

@@ -41,8 +41,8 @@ class _Connection(asyncio.Protocol):
             asyncio.get_running_loop().call_later(_LATENCY_S, self._transport.write, self._reply(body))
 
     def _reply(self, body: bytes) -> bytes:
-        asked = _N.search(body)
-        n = int(asked[1]) if asked else 1
+        match = _N.search(body)
+        n = int(match[1]) if match else 1
         choices = b",".join(_CHOICE % (index, next(self.numbers)) for index in range(n))
         reply = _REPLY % (next(self.numbers), choices, n * _TOKENS, 900 + n * _TOKENS)
         return _HEAD % len(reply) + reply

@@ -96,13 +96,13 @@ def esc_loop(rows: list[list[int]]) -> list[int]:
     """Where each question stops: windows until one has a single answer."""
     stops = []
     for row in rows:
-        drawn: list[int] = []
+        answers: list[int] = []
         for start in range(0, len(row), WINDOW):
             window = row[start : start + WINDOW]
-            drawn += window
+            answers += window
             if len(Counter(window)) == 1 and -1 not in window:
                 break
-        stops.append(len(drawn))
+        stops.append(len(answers))
     return stops
 
 
@@ -116,8 +116,8 @@ def stopping(workspace: Workspace) -> Iterator[Goal]:
         codes = np.maximum(synthetic_codes(workspace.questions, SAMPLES, strength), 0)
         pool, rows, gold = pool_of(codes), codes.tolist(), np.zeros(len(codes), np.int64)
         order = recorded_order(pool)
-        found = adaptive.decide([pool], order).ledgers[0].cots[0]
-        if not (found == adaptive_loop(rows)).all():
+        stops = adaptive.decide([pool], order).ledgers[0].cots[0]
+        if not (stops == adaptive_loop(rows)).all():
             raise AssertionError("the loop and the table stop at different draws")
         if not (all_prefixes_loop(rows[::EVERY]) == all_prefixes(codes[::EVERY]).T).all():
             raise AssertionError("the loop and the table differ at a prefix")

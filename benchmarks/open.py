@@ -123,5 +123,5 @@ def texts(workspace: Workspace) -> list[Goal]:
 
 
 def goals(workspace: Workspace) -> list[Goal]:
-    """Everything about opening."""
+    """Measure opening."""
     return [opening(workspace, 1, 1000), opening(workspace, 13, 2000), *memory(workspace), *texts(workspace)]

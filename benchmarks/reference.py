@@ -115,8 +115,8 @@ class LLM(BaseModel):
         response = self.responses[question]
         if n >= len(response.cots):
             return copy(response)
-        drawn = random.sample(list(range(len(response.cots))), k=n)
-        return Response(request=copy(response.request), cots=[copy(response.cots[i]) for i in drawn])
+        places = random.sample(list(range(len(response.cots))), k=n)
+        return Response(request=copy(response.request), cots=[copy(response.cots[i]) for i in places])
 
 
 def _copy(model: Any) -> Any:

@@ -19,7 +19,7 @@ BUDGETS = (1, 2, 3, 5, 10, 20, 40)
 
 
 def goals(workspace: Workspace) -> list[Goal]:
-    """Measure everything."""
+    """Measure the report."""
     result = _comparison(workspace)
     archive = reference.load(workspace.archive(1), reference.LLM_NAMES[:1])
     from feval.report.page.comparison_files import comparison_files

@@ -28,7 +28,7 @@ _POOL = 40  # no run may use up a pool
 
 @dataclass(frozen=True)
 class _Process:
-    """A server that runs."""
+    """A running server."""
 
     port: int
     pid: int
@@ -69,7 +69,7 @@ def _serving(recording: Path) -> Iterator[_Process]:
 
 
 def goals(workspace: Workspace) -> list[Goal]:
-    """Measure everything."""
+    """Measure the server."""
     recording = workspace.recording(3)
     with _serving(recording):
         pass  # modules are compiled, files are in the page cache
@@ -117,7 +117,7 @@ def _reply_bytes(server: _Process, recording: Path, n: int) -> int:
 def _kept(server: _Process, recording: Path, requests: int) -> Goal:
     """By how much the server grows while one run asks, all pools having been read before."""
     before = server.memory_mb()
-    server.rate(recording, requests, 1, "kept")
+    server.rate(recording, requests, 1, "growth")
     after = server.memory_mb()
     return Goal(
         f"serve: memory kept after {requests:,} requests",

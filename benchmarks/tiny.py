@@ -25,15 +25,15 @@ def goals(workspace: Workspace) -> list[Goal]:
     """
     from recorders.tiny import FAMILY
 
-    found = []
+    goals = []
     for name in FAMILY:
         cots, tokens = rate(numpy_cots(name))
         note = f"{tokens:,.0f} tokens/s"
-        found.append(Goal(f"{name}: CoTs per second, NumPy", cots, LEAST, "/s", at_least=True, note=note))
+        goals.append(Goal(f"{name}: CoTs per second, NumPy", cots, LEAST, "/s", at_least=True, note=note))
         if find_spec("torch") and find_spec("transformers"):
             cots, tokens = rate(torch_cots(name, workspace))
-            found.append(Goal(f"{name}: CoTs per second, PyTorch", cots, None, "/s", note=f"{tokens:,.0f} tokens/s"))
-    return found
+            goals.append(Goal(f"{name}: CoTs per second, PyTorch", cots, None, "/s", note=f"{tokens:,.0f} tokens/s"))
+    return goals
 
 
 def rate(draw: Callable[[str], int]) -> tuple[float, float]:
@@ -72,7 +72,7 @@ def torch_cots(name: str, workspace: Workspace) -> Callable[[str], int]:
     def draw(question: str) -> int:
         prompt = torch.tensor([tokenizer().prompt(question)] * COTS)
         with torch.no_grad():
-            drawn = model.generate(
+            completions = model.generate(
                 prompt,
                 attention_mask=torch.ones_like(prompt),
                 do_sample=True,
@@ -80,6 +80,6 @@ def torch_cots(name: str, workspace: Workspace) -> Callable[[str], int]:
                 max_new_tokens=128,
                 eos_token_id=END,
             )
-        return int((drawn[:, prompt.shape[1] :] != PAD).sum())
+        return int((completions[:, prompt.shape[1] :] != PAD).sum())
 
     return draw

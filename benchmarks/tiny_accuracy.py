@@ -39,18 +39,18 @@ def main() -> None:
 
 def row(model: TinyModel, decoding: Decoding, questions: int) -> str:
     """One model's line."""
-    asked = problems.test_questions()[:questions]
-    drawn = [sample(model, problem.question, range(SAMPLES), decoding) for problem in asked]
-    codes, gold = np.empty((len(asked), SAMPLES), np.int16), np.zeros(len(asked), np.int16)
-    for place, (problem, completions) in enumerate(zip(asked, drawn, strict=True)):
+    test_problems = problems.test_questions()[:questions]
+    samples = [sample(model, problem.question, range(SAMPLES), decoding) for problem in test_problems]
+    codes, gold = np.empty((len(test_problems), SAMPLES), np.int16), np.zeros(len(test_problems), np.int16)
+    for place, (problem, completions) in enumerate(zip(test_problems, samples, strict=True)):
         codes[place] = coded(completions, str(problem.answer))
     counts = vote_counts(codes, gold)
     votes = subset_plurality_accuracy(counts.gold, counts.rivals, counts.no_answer, VOTES).mean()
     once = pass_at_k(counts.gold, counts.size, [SAMPLES]).mean()[0]
     wrong = int((counts.rivals.max(axis=1) >= SAMPLES / 2).sum())
-    steps = np.array([len(problem.steps) for problem in asked])
+    steps = np.array([len(problem.steps) for problem in test_problems])
     by_steps = [(codes[steps == count] == 0).mean() for count in sorted(set(steps.tolist()))]
-    tokens = np.mean([completion.output_tokens for completions in drawn for completion in completions])
+    tokens = np.mean([completion.output_tokens for completions in samples for completion in completions])
     return (
         f"{model.name:<16} {' / '.join(f'{share:.3f}' for share in votes)}  at least once {once:.3f}  majority wrong {wrong}  "
         f"no answer {(codes < 0).mean():.4f}  tokens {tokens:.1f}  by steps {' '.join(f'{share:.2f}' for share in by_steps)}"
@@ -59,9 +59,9 @@ def row(model: TinyModel, decoding: Decoding, questions: int) -> str:
 
 def coded(completions: list[Completion], gold: str) -> list[int]:
     """Codes of the answers: 0 is the gold one, -1 none."""
-    found = answers.keys("number", [answers.extract("number", completion.text) for completion in completions], gold)
-    codes = {found.gold: 0}
-    return [-1 if key is None else codes.setdefault(key, len(codes)) for key in found.answers]
+    keys = answers.keys("number", [answers.extract("number", completion.text) for completion in completions], gold)
+    codes = {keys.gold: 0}
+    return [-1 if key is None else codes.setdefault(key, len(codes)) for key in keys.answers]
 
 
 if __name__ == "__main__":

@@ -23,7 +23,7 @@ LAWS = 2_000
 
 
 def goals(_workspace: Workspace) -> Iterator[Goal]:
-    """The numbers, each with its goal."""
+    """Measure the two-call estimators."""
     from feval.estimators.self_consistency_error import multiclass_plugin_expectation
     from feval.estimators.two_call.completions import ldgp_completion, maxent_completion
     from feval.estimators.two_call.moments import Moments
@@ -36,30 +36,31 @@ def goals(_workspace: Workspace) -> Iterator[Goal]:
 
     rng = np.random.default_rng(0)
     table = Moments.from_correlation(rng.random(PAIRS), rng.beta(0.5, 0.5, PAIRS))
-    some = table.take(slice(100))
+    first = table.take(slice(100))
     proven = vote_interval(50, table)
     cells = rng.multinomial(8192, rng.dirichlet([6.0, 2.0, 3.0], TABLES))
     pairs, few = PairTable.of(*cells.T), PairTable.of(*rng.multinomial(40, [0.6, 0.2, 0.2], TABLES).T)
     single, single_few = (
-        [PairTable(own.both_right[i], own.disagree[i], own.both_wrong[i]) for i in range(20)] for own in (pairs, few)
+        [PairTable(table.both_right[i], table.disagree[i], table.both_wrong[i]) for i in range(20)]
+        for table in (pairs, few)
     )
-    alone = [some.take(i) for i in range(20)]
+    alone = [first.take(i) for i in range(20)]
     gain = polynomial_objective_interval(majority_polynomial(3) - majority_polynomial(1), table).upper
     laws, nobody = rng.dirichlet(np.ones(5), LAWS), np.zeros(LAWS)
     one = cpu_ms({"all": lambda: [vote_interval(n, table) for n in BUDGETS]}, batch_ms=1.0)["all"]
     yield Goal(f"[L_n, U_n], n = 0..50, {PAIRS:,} (mu, nu), with laws and duals", one / 1e3, 5.0, "s")
-    own = cpu_ms(
+    times = cpu_ms(
         {
             "interval": lambda: vote_interval(50, table),
             "check": lambda: (proven.lower.check(), proven.upper.check()),
-            "maxent": lambda: maxent_completion(some, [1, 2, 50]),
+            "maxent": lambda: maxent_completion(first, [1, 2, 50]),
             "ldgp": lambda: ldgp_completion(table, [1, 2, 50]),
             "wald": lambda: wald_projection(pairs, 2),
-            "wald loop": lambda: [wald_projection(own, 2) for own in single],
+            "wald loop": lambda: [wald_projection(pair, 2) for pair in single],
             "likelihood": lambda: likelihood_projection(few, 2),
-            "likelihood loop": lambda: [likelihood_projection(own, 2) for own in single_few],
-            "maxent loop": lambda: [maxent_completion(own, [1, 2, 50]) for own in alone],
-            "ldgp loop": lambda: [ldgp_completion(own, [1, 2, 50]) for own in alone],
+            "likelihood loop": lambda: [likelihood_projection(pair, 2) for pair in single_few],
+            "maxent loop": lambda: [maxent_completion(pair, [1, 2, 50]) for pair in alone],
+            "ldgp loop": lambda: [ldgp_completion(pair, [1, 2, 50]) for pair in alone],
             "margins": lambda: gain.check(),
             "margins loop": lambda: [gain.proven_margin(i) for i in range(20)],
             "plug-in": lambda: plugin_expectation(laws[:, 0], laws[:, 1:], nobody, 5, [1, 5, 21, 101]),
@@ -71,22 +72,22 @@ def goals(_workspace: Workspace) -> Iterator[Goal]:
             "program": lambda: linear_program(0.7, 0.595),
         }
     )
-    each = own["interval"] / (2 * PAIRS)
-    note = f"{own['program']:.3g} ms against {1e3 * each:.3g} us"
+    each = times["interval"] / (2 * PAIRS)
+    note = f"{times['program']:.3g} ms against {1e3 * each:.3g} us"
     yield Goal(
-        "one end, n = 50: a linear program over the closed solution", own["program"] / each, 1_000, "x", True, note
+        "one end, n = 50: a linear program over the closed solution", times["program"] / each, 1_000, "x", True, note
     )
-    yield Goal(f"check of {2 * PAIRS:,} certificates, n = 50", own["check"], None, "ms")
+    yield Goal(f"check of {2 * PAIRS:,} certificates, n = 50", times["check"], None, "ms")
     for name, label, entries, goal in (
         ("wald", "Wald regions", TABLES, 3),
         ("likelihood", "likelihood regions", TABLES, 3),
-        ("maxent", "maximum-entropy completions", len(some.mu), 3),
+        ("maxent", "maximum-entropy completions", len(first.mu), 3),
         ("ldgp", "latent-difficulty completions", PAIRS, 20),
         ("margins", "proofs of bounds on V_3 - V_1", PAIRS, 10),
         ("plug-in", "expected plug-ins of 5 calls", LAWS, 10),
         ("shares", "expected largest shares of 10 calls", LAWS, 10),
     ):
-        together, loop = own[name] / entries, own[f"{name} loop"] / 20
+        together, loop = times[name] / entries, times[f"{name} loop"] / 20
         note = f"each: {loop:.3g} ms against {together:.3g} ms"
         yield Goal(f"{label}, a loop over one table of {entries:,}", loop / together, goal, "x", True, note)
 
