@@ -136,24 +136,27 @@ class Recording:
         """The arrays that votes need, mapped and checked against the manifest."""
         if dataset not in self._votes:
             self.require(dataset)
-            paths = self.votes_paths(dataset)
-            for each in paths.values():
-                self._have(each)
-            path, details = paths["votes"], paths.get("details", paths["votes"])
-            votes = open_votes(
-                self.path / path, self.file_record(path), (self.path / details, self.file_record(details))
-            )
-            if votes.dataset != dataset or set(votes.llms) != set(self.llm_names(dataset)):
-                raise DamagedRecordingError(  # the hash pins the bytes; a manifest made by hand may pin the wrong ones
-                    f"{self.path / path} is of other LLMs or another dataset than manifest.json says."
-                )
-            self._votes[dataset] = votes
+            self._votes[dataset] = self._read_votes(dataset)
         return self._votes[dataset]
 
+    def _read_votes(self, dataset: str) -> Votes:
+        paths = self.votes_paths(dataset)
+        if not paths:
+            pools = ((llm, self.pools(dataset, llm)) for llm in self.llm_names(dataset))
+            return parquet.votes_of_pools(dataset, self.questions(dataset), pools)
+        for name in paths.values():
+            self._have(name)
+        (path, record), details = ((self.path / path, self.file_record(path)) for path in paths.values())
+        votes = open_votes(path, record, details)
+        if votes.dataset != dataset or set(votes.llms) != set(self.llm_names(dataset)):
+            raise DamagedRecordingError(  # the hash pins the bytes; a manifest made by hand may pin the wrong ones
+                f"{path} is of other LLMs or another dataset than manifest.json says."
+            )
+        return votes
+
     def votes_paths(self, dataset: str) -> dict[str, str]:
-        """Part -> path of the votes files: "votes" and, from format 2 on, "details"."""
-        # Format 1 is read as it is: making its arrays again from Parquet takes longer than importing NumPy (0.15 s for the demo).
-        parts = ("votes", "details") if self.manifest.raw["format_version"] > 1 else ("votes",)
+        """Part -> path of the votes files; empty in format 1, whose votes are made again from Parquet."""
+        parts = ("votes", "details") if self.manifest.raw["format_version"] > 1 else ()
         return {part: file_path(part, dataset) for part in parts}
 
     def dataset_info(self, dataset: str) -> DatasetInfo:

@@ -172,14 +172,13 @@ def _check_dataset(
         _check_pair(recording, dataset, llm, computed, builder)
         steps.step()
     problems = _check_equality(recording, dataset, computed, builder)
-    paths = recording.votes_paths(dataset)
     problems += _check_correct(recording, dataset, builder)
     for llm in recording.llm_names(dataset):
         problems += _check_keys(recording, dataset, llm)
-    expected = builder.to_bytes(paths)
+    expected = builder.to_bytes()
     return problems + [
         f"{path}: it contradicts the Parquet files; merge or import again."
-        for part, path in paths.items()
+        for part, path in recording.votes_paths(dataset).items()
         if expected[part] != (recording.path / path).read_bytes()
     ]
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -12,7 +12,7 @@ from feval.answers.parties import Parties
 from feval.cards.schema import FINISH_REASONS
 from feval.recording.content import PoolRows, Question
 from feval.recording.layout.flat import offsets_of, pack, pack_strings
-from feval.recording.votes import ABSENT, ALIASES, DETAILS, NO_ANSWER, name_key
+from feval.recording.votes import ABSENT, ALIASES, DETAILS, NO_ANSWER, Votes, name_key
 
 FINISH_CODES: dict[str, int] = {reason: code for code, reason in enumerate(FINISH_REASONS)}
 
@@ -90,20 +90,24 @@ class VotesBuilder:
         """Add an LLM, which may have no CoT."""
         self._llms.setdefault(llm, {})
 
-    def to_bytes(self, parts: Collection[str] = ("votes", "details")) -> dict[str, bytes]:
-        """The whole files, by part. Without "details", as in format 1, the votes file has all arrays."""
-        arrays = self._arrays()
-        files = {}
-        if "details" in parts:
-            details = {name: arrays.pop(name) for name in list(arrays) if name.split(".")[0] in DETAILS}
-            files["details"] = pack({"dataset": self._dataset}, details)
-        return {"votes": pack({"dataset": self._dataset, "llms": list(self._llms)}, arrays), **files}
+    def to_bytes(self) -> dict[str, bytes]:
+        """The whole files, by part."""
+        votes, details = self._arrays()
+        header = {"dataset": self._dataset}
+        return {"votes": pack(header | {"llms": list(self._llms)}, votes), "details": pack(header, details)}
 
-    def _arrays(self) -> dict[str, npt.NDArray[Any]]:
+    def votes(self) -> Votes:
+        """The votes as the files would hold them."""
+        arrays, details = self._arrays()
+        return Votes({"dataset": self._dataset, "llms": list(self._llms)}, arrays, lambda: details)
+
+    def _arrays(self) -> tuple[dict[str, npt.NDArray[Any]], dict[str, npt.NDArray[Any]]]:
+        """The arrays of the votes and those of the details."""
         arrays = self._shared_arrays()
         for i, pools in enumerate(self._llms.values()):
             arrays |= {f"{name}.{i}": array for name, array in self._llm_arrays(pools).items()}
-        return arrays
+        details = {name: arrays.pop(name) for name in list(arrays) if name.split(".")[0] in DETAILS}
+        return arrays, details
 
     def _shared_arrays(self) -> dict[str, npt.NDArray[Any]]:
         gold = [

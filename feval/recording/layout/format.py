@@ -22,8 +22,7 @@ FORMAT = "feval-recording"
 FORMAT_VERSION = 3
 """The version that is written."""
 FORMAT_VERSIONS = (1, 2, 3)
-"""The versions that are read. Format 1 has names and answers in the votes file, format 2 has them apart; format 3 adds
-verdicts on equal answers, times as timestamps, and the same key columns in every Parquet file."""
+"""The versions that are read; `docs/recording-format.md` says how they differ."""
 MANIFEST = "manifest.json"
 README = "README.md"
 SCORES = "scores/"

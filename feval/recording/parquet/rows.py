@@ -11,6 +11,8 @@ from feval.answers.thoughts import Mark
 from feval.errors import DamagedRecordingError
 from feval.recording.content import EQUALITY_COLUMNS, OPTIONAL_COLUMNS, PoolRows, Question, ScoreRows
 from feval.recording.parquet.tables import Table, by_question
+from feval.recording.votes import Votes
+from feval.recording.votes_builder import VotesBuilder
 
 _SCORE_FIELDS = {
     "step_scores": "step_scores",
@@ -134,3 +136,15 @@ def _marks(column: list[Any] | None) -> list[tuple[Mark, ...] | None] | None:
     if column is None:
         return None
     return [None if marks is None else tuple(Mark(**mark) for mark in marks) for marks in column]
+
+
+def votes_of_pools(
+    dataset: str, questions: Sequence[Question], pools: Iterable[tuple[str, Iterable[PoolRows]]]
+) -> Votes:
+    """Return the votes of a dataset from the pools of each LLM: those of format 1, whose votes file has another form."""
+    builder = VotesBuilder(dataset, questions)
+    for llm, rows in pools:
+        builder.add_llm(llm)
+        for pool in rows:
+            builder.add(llm, pool)
+    return builder.votes()
