@@ -1,8 +1,4 @@
-"""Recordings on disk: the only code that knows the bytes.
-
-`open_recording` reads, `RecordingWriter` writes, `verify_recording` checks everything, `merge`, `select`, `extract`
-and `add_scores` derive new recordings. Names are loaded on first use: opening a recording to vote needs no pyarrow.
-"""
+"""Recordings on disk: the only code that knows the bytes. Opening one to vote needs no pyarrow."""
 
 from __future__ import annotations
 

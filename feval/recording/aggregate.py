@@ -14,18 +14,11 @@ def aggregate_scores(
 ) -> npt.NDArray[np.float64]:
     """Return one number per CoT of an LLM on a dataset, such as best-of-N ranks by.
 
-    Args:
-        recording: with the scores.
-        dataset: its id.
-        llm: its name.
-        scorer: its name.
-        aggregate: one of `AGGREGATES`; all but "score" make one number of a CoT's step scores.
-
     Returns:
         [Q, S] float64, questions and samples in recorded order, S the largest pool; NaN where a CoT has no such score.
 
     Raises:
-        UnknownNameError: no such aggregate.
+        UnknownNameError: `aggregate` is not one of `AGGREGATES`.
         NotRecordedError: no such dataset, LLM or scorer; or the scorer gave only scores where step scores are asked for, or the
             other way round.
         DamagedRecordingError: as for `Recording.scores`.

@@ -12,12 +12,7 @@ _GOLD_AWARE = "feval-answers-1"
 
 
 def is_gold_aware(recording: Recording, dataset: str) -> bool:
-    """Return whether an answer could get the gold's key while equal wrong answers stayed apart (until format 2).
-
-    Raises:
-        NotRecordedError: no such dataset.
-        DamagedRecordingError: the questions are needed and cannot be read.
-    """
+    """Return whether an answer could get the gold's key while equal wrong answers stayed apart (until format 2)."""
     info = recording.dataset_info(dataset)
     if info.extractor == _GOLD_AWARE and info.answer_kind == "choice":
         return any(_names_no_option(question) for question in recording.questions(dataset))

@@ -111,12 +111,9 @@ def equality_counts(verdicts: Verdicts, not_asked: int) -> dict[str, int]:
 
 
 class ScoreTally:
-    """Checks one scorer's rows for one LLM on one dataset, row by row; makes their leaf and their record in the manifest.
+    """Checks one scorer's rows for one LLM on one dataset; makes their leaf and their record in the manifest.
 
-    Args:
-        scorer: who gave the scores.
-        who: scorer, LLM and dataset, for messages.
-        sizes: question id -> recorded CoTs, in the order of the questions.
+    `who` names scorer, LLM and dataset in messages; `sizes` has the recorded CoTs of each question, in their order.
     """
 
     def __init__(self, scorer: ScorerInfo, who: str, sizes: Mapping[str, int]) -> None:
@@ -129,10 +126,7 @@ class ScoreTally:
         self._add_line([scorer.name, scorer.kind, dict(scorer.parameters)])
 
     def add(self, rows: ScoreRows) -> dict[str, Sequence[Any]]:
-        """Check and count the rows of one question.
-
-        Returns:
-            Column -> values, as they are to be stored.
+        """Check and count the rows of one question; return column -> values as they are to be stored.
 
         Raises:
             ConflictError: a question or CoT that is not recorded, comes twice or out of order.

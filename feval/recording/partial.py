@@ -1,7 +1,6 @@
 """Recordings that were fetched in part: which files belong to what, and how the ones that are here are checked.
 
-`verify` checks a whole recording. Of a part, each Parquet file is checked against its leaf, and the votes of an LLM against the
-samples, questions and requests they are derived from.
+Each Parquet file is checked against its leaf, and the votes of an LLM against the files they are derived from.
 """
 
 from __future__ import annotations
@@ -39,11 +38,7 @@ class Part:
 
 
 def listed_parts(manifest: Manifest) -> dict[str, Part]:
-    """Return path -> what it holds, for all files in the manifest except README.md.
-
-    Raises:
-        DamagedRecordingError: it lists a file that no recording has, or two whose names differ only in case.
-    """
+    """Return path -> what it holds, for all files in the manifest except README.md; paths that no recording has are refused."""
     known = {path: part for path, part in _possible_parts(manifest) if path in manifest.files}
     strange = manifest.files.keys() - known.keys() - {README}
     if strange:
@@ -67,11 +62,7 @@ def _possible_parts(manifest: Manifest) -> Iterator[tuple[str, Part]]:
 
 
 def check_names(paths: Iterable[str]) -> None:
-    """Check that no two paths are the same on a case-insensitive disk, and none is a folder of another.
-
-    Raises:
-        DamagedRecordingError: some are.
-    """
+    """Check that no two paths are the same on a case-insensitive disk, and none is a folder of another."""
     seen: dict[str, str] = {}
     for path in paths:
         if (other := seen.setdefault(path.casefold(), path)) != path:
@@ -88,17 +79,7 @@ def check_names(paths: Iterable[str]) -> None:
 def paths_of(
     manifest: Manifest, datasets: Iterable[str], llms: Iterable[str] | None = None, *, texts: bool = True
 ) -> list[str]:
-    """Return the files that hold some LLMs on some datasets.
-
-    Args:
-        manifest: of the recording.
-        datasets: ids.
-        llms: names; `None` is all.
-        texts: whether to include the texts of the CoTs.
-
-    Raises:
-        DamagedRecordingError: see `listed_parts`.
-    """
+    """Return the files that hold some LLMs (`None` is all) on some datasets, with or without the texts of the CoTs."""
     wanted, names = set(datasets), None if llms is None else set(llms)
     return [
         path
@@ -114,38 +95,24 @@ def write_origin(folder: Path, address: str) -> None:
     (folder / PULLED).write_text(json.dumps({"address": address}, indent=2) + "\n", "utf-8")
 
 
-# --- leaves -------------------------------------------------------------------------------------------------------------------
-
-
 def check_leaf(recording: Recording, path: str) -> None:
-    """Recompute the leaf of one Parquet file from its content.
-
-    Raises:
-        DamagedRecordingError: it differs from the one in the manifest.
-    """
+    """Recompute the leaf of one Parquet file; a `DamagedRecordingError` if it differs from the one in the manifest."""
     part = listed_parts(recording.manifest)[path]
     if part.part in {"votes", "details"}:
         return
-    stated = _stated(recording)
-    expected = {part: _leaf(recording, path, part)}
+    computed = {(part.dataset, part.llm, part.part): _leaf(recording, path, part)}
     if part.part == "questions":
-        expected[Part("dataset", part.dataset, None)] = dataset_leaf(recording.dataset_info(part.dataset))
+        computed[part.dataset, None, "dataset"] = dataset_leaf(recording.dataset_info(part.dataset))
     elif part.llm is not None:
         counter = recording.counter(part.dataset, part.llm)
-        expected[Part("llm", part.dataset, part.llm)] = llm_leaf(recording.llm_info(part.llm), counter)
-    for each, leaf in expected.items():
-        if stated.get(each) != leaf:
-            where = " / ".join(piece for piece in (each.dataset, each.llm, each.part) if piece)
+        computed[part.dataset, part.llm, "llm"] = llm_leaf(recording.llm_info(part.llm), counter)
+    for key, leaf in computed.items():
+        stated = recording.manifest.leaves.get(key)
+        if stated != leaf:
             raise DamagedRecordingError(
-                f"{recording.path / path}: the leaf {where} should be {stated.get(each)}, found {leaf} in its content. Its owner "
-                "has to publish it again."
+                f"{recording.path / path}: the leaf {' / '.join(filter(None, key))} should be {stated}, found {leaf} in its "
+                "content. Its owner has to publish it again."
             )
-
-
-def _stated(recording: Recording) -> Mapping[Part, str]:
-    return {
-        Part(leaf["part"], leaf["dataset"], leaf["llm"]): leaf["sha256"] for leaf in recording.manifest.raw["leaves"]
-    }
 
 
 def _leaf(recording: Recording, path: str, part: Part) -> str:
@@ -200,15 +167,8 @@ _LINES: Mapping[str, Callable[[Mapping[str, list[Any]]], list[Any]]] = {
 """Part -> what the line of a question in its leaf has behind the question's id."""
 
 
-# --- votes --------------------------------------------------------------------------------------------------------------------
-
-
 def check_votes(recording: Recording, dataset: str, llms: Iterable[str]) -> None:
-    """Check the votes of some LLMs against the Parquet files they are derived from.
-
-    Raises:
-        DamagedRecordingError: they differ.
-    """
+    """Check the votes of some LLMs against the Parquet files they are derived from."""
     path = file_path("votes", dataset)
     with recording.shape(path):
         verdicts, questions = recording.verdicts(dataset), recording.questions(dataset)

@@ -1,8 +1,6 @@
-"""Read a recording: what is asked for is read and checked, nothing else.
+"""Read a recording: only what is asked for is read and checked.
 
-Opening reads the manifest; `votes` maps one small file. Questions, texts and requests are read from Parquet on demand; a text
-is one row group, its pages guarded by checksums. pyarrow is loaded by `feval.recording.parquet` on first use: voting does not
-need it.
+Opening reads the manifest, `votes` maps one small file; the rest is read from Parquet on demand.
 """
 
 from __future__ import annotations
@@ -94,12 +92,7 @@ class Recording:
         return origin(self.path)
 
     def prepare(self, dataset: str, llms: Sequence[str]) -> None:
-        """Fetch what votes of some LLMs on a dataset need, if the recording is on the Hub.
-
-        Raises:
-            HubError: it cannot be fetched.
-            DamagedRecordingError: the files are not what the manifest says.
-        """
+        """Fetch, if the recording is on the Hub, what votes of some LLMs on a dataset need, and check it."""
         if self._source is not None:
             self._source.prepare(self, dataset, llms)
 
@@ -122,11 +115,7 @@ class Recording:
         return [llm for where, llm in self.manifest.pairs if where == dataset]
 
     def require(self, dataset: str, llm: str | None = None) -> None:
-        """Check that the recording has a dataset, or an LLM on it.
-
-        Raises:
-            NotRecordedError: it has not; the message lists what it has.
-        """
+        """Raise a `NotRecordedError` that lists what there is if the recording lacks a dataset, or an LLM on it."""
         if dataset not in self.manifest.datasets:
             raise NotRecordedError(f"{self.path} holds no dataset {dataset!r}. It holds {self._contents()}.")
         if llm is not None and (dataset, llm) not in self.manifest.pairs:
@@ -236,11 +225,7 @@ class Recording:
             return {question: own for question, own in counts if any(count is not None for count in own)}
 
     def texts_near(self, dataset: str, llm: str, question: int) -> dict[int, list[str | None]]:
-        """The texts of all questions in the row group of one (by its row): reading that one decodes them anyway.
-
-        Returns:
-            Row of a question -> its texts, in recorded order; `question` is among them.
-        """
+        """Row -> texts of a question (by its row) and all others in its row group: reading that one decodes them anyway."""
         self.require(dataset, llm)
         path = file_path("texts", dataset, llm)
         with self.shape(path):
@@ -328,12 +313,7 @@ class Recording:
         return ScorerInfo(scorer, record["kind"], record.get("parameters", {}))
 
     def scores(self, dataset: str, llm: str, scorer: str) -> Scores:
-        """One scorer's scores of an LLM on a dataset, as arrays.
-
-        Raises:
-            NotRecordedError: no such dataset, LLM or scorer.
-            DamagedRecordingError: the file is missing, changed or malformed.
-        """
+        """One scorer's scores of an LLM on a dataset, as arrays."""
         path = self._scores_path(dataset, llm, scorer)
         votes = self.votes(dataset)
         with self.shape(path):
@@ -404,11 +384,7 @@ class Recording:
         return "; ".join(parts) or "nothing"
 
     def check_file(self, path: str, check: Callable[[Path, int], None]) -> None:
-        """Run a check over the bytes of a file, and turn pyarrow's errors into one sentence.
-
-        Raises:
-            DamagedRecordingError: the check failed, or the file cannot be read.
-        """
+        """Run a check over path and size of a file; whatever it raises is a `DamagedRecordingError`."""
         with self.shape(path):
             check(self.path / path, self.file_record(path)["bytes"])
 

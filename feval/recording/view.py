@@ -52,12 +52,7 @@ def open_view(recordings: Sequence[Recording], dataset: str, names: Sequence[str
 
 
 class View:
-    """One dataset as one recording holds it.
-
-    Attributes:
-        recording: the recording.
-        votes: its arrays.
-    """
+    """One dataset as one recording holds it: the recording, and its votes."""
 
     def __init__(self, recording: Recording, votes: Votes) -> None:
         self.recording, self.votes = recording, votes
@@ -312,9 +307,9 @@ class _Part:
 
 
 def _joined_forms(parts: Sequence[_Part], row: int) -> dict[str, str]:
-    """Return normal form -> key of its party; parties of several recordings with a form in common are one.
+    """Return normal form -> key of its party, where they differ; parties of several recordings with a form in common are one.
 
-    All parties of all recordings count, whichever LLMs are opened. Forms that are keys themselves are left out.
+    All parties of all recordings count, whichever LLMs are opened.
     """
     if not any(part.votes.has_aliases for part in parts):
         return {}

@@ -46,7 +46,6 @@ class LLMVotes:
         output_tokens: [Q, S] tokens of each CoT, 0 where absent.
         prompt_tokens: [Q] tokens of the request, -1 where not known.
         sizes: [Q] recorded CoTs of each question.
-        read_finish: gives `finish`.
     """
 
     codes: npt.NDArray[np.signedinteger[Any]]
@@ -62,12 +61,7 @@ class LLMVotes:
 
 
 class Votes:
-    """The votes of a dataset.
-
-    Args:
-        header: "dataset" and "llms".
-        arrays: those that votes are counted from.
-        details: gives those of the file of details.
+    """The votes of a dataset; `details` gives the arrays of the file of details.
 
     Attributes:
         dataset: id of the dataset.
@@ -139,11 +133,6 @@ class Votes:
         return (self._starts[1:] - self._starts[:-1]).astype(np.int32)
 
     def _check_shapes(self) -> None:
-        """Check that all arrays but the details are of the same questions.
-
-        Raises:
-            ValueError: they are not.
-        """
         per_question: list[npt.NDArray[Any]] = [self.question_keys, self._starts[1:]]
         for llm in self.llms.values():
             per_question += [llm.codes, llm.output_tokens, llm.prompt_tokens, llm.sizes]
@@ -186,11 +175,7 @@ def _check_details(details: Arrays, votes: Arrays) -> None:
 
 
 def open_votes(path: Path, record: Mapping[str, Any], details: tuple[Path, Mapping[str, Any]]) -> Votes:
-    """Map a votes file and check its bytes against its record in the manifest; `details` is that file with its record.
-
-    Raises:
-        DamagedRecordingError: a file is missing, truncated, changed or malformed.
-    """
+    """Map a votes file after checking it against its record in the manifest; `details` is that file with its record."""
     data = mapped(path, record)
     with well_formed(path):
         header, arrays = unpack(data)

@@ -18,11 +18,10 @@ FINISH_CODES: dict[str, int] = {reason: code for code, reason in enumerate(FINIS
 
 
 class VotesBuilder:
-    """Collects one dataset's pools and writes its votes file.
+    """Collects the pools of a dataset and makes its votes.
 
-    Codes number a question's distinct answers in order of first appearance (LLMs as added, CoTs as recorded); the gold comes
-    last if nobody gave it. No result depends on this numbering. Where normal forms that differ are equal, a code stands for their
-    party, and the candidate is its representative.
+    Codes number a question's distinct answers in order of first appearance (LLMs as added, CoTs as recorded); the gold comes last
+    if nobody gave it. No result depends on this numbering. Where different normal forms are equal, a code stands for their party.
     """
 
     def __init__(self, dataset: str, questions: Sequence[Question]) -> None:
@@ -57,11 +56,7 @@ class VotesBuilder:
                 pools[row] = (renumbered[pools[row][0]], *pools[row][1:])
 
     def add(self, llm: str, pool: PoolRows) -> None:
-        """Add one LLM's CoTs on one question.
-
-        Raises:
-            KeyError: a finish reason that is none of `FINISH_CODES`.
-        """
+        """Add one LLM's CoTs on one question; a finish reason that is none of `FINISH_CODES` is a `KeyError`."""
         row = self._index[pool.question_id]
         codes = self._codes[row]
         coded = [NO_ANSWER if a is None else codes.setdefault(a, len(codes)) for a in pool.answers]

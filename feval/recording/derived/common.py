@@ -1,4 +1,4 @@
-"""What recordings must agree on before one is made of several, shared by merging and extending."""
+"""What recordings must agree on before one is made of several."""
 
 from __future__ import annotations
 
@@ -35,15 +35,10 @@ def parent_record(source: Recording) -> dict[str, Any]:
 
 
 def common_info(dataset: str, holders: Sequence[Recording], equality: str | None = None) -> DatasetInfo:
-    """Return what several recordings say about a dataset.
-
-    Args:
-        dataset: its id.
-        holders: the recordings that have it.
-        equality: the one to use where there are several recordings; `None`: the one they agree on.
+    """Return what several recordings say about a dataset; with `equality`, the answers of several are compared under that one.
 
     Raises:
-        ConflictError: they differ in answer kind, extractor, system prompt or equality.
+        ConflictError: they differ in answer kind, extractor, system prompt, or (without `equality`) equality.
     """
     first = holders[0].dataset_info(dataset)
     if len(holders) > 1 and equality is not None:
@@ -73,11 +68,7 @@ def known_verdicts(dataset: str, holders: Sequence[Recording], equality: str) ->
 
 
 def merged_questions(dataset: str, holders: Sequence[Recording]) -> list[Question]:
-    """Return the questions of a dataset in several recordings, in the order of the first that has each.
-
-    Raises:
-        ConflictError: one id stands for two questions.
-    """
+    """Return the questions of a dataset in several recordings, in the order of the first that has each."""
     merged: dict[str, tuple[Question, Recording]] = {}
     for holder in holders:
         for question in holder.questions(dataset):
@@ -90,11 +81,7 @@ def merged_questions(dataset: str, holders: Sequence[Recording]) -> list[Questio
 
 
 def same_question(dataset: str, known: Question, other: Question, where: str | Path, there: str | Path) -> Question:
-    """Return a question with the gold and choices that either of two recordings has; `where` and `there` name them.
-
-    Raises:
-        ConflictError: texts, golds or choices differ.
-    """
+    """Return a question with the gold and choices that either of two has; a `ConflictError` names `where` and `there`."""
     for field, noun in (("text", "texts"), ("answer_key", "golds"), ("choices", "choices")):
         mine, theirs = getattr(known, field), getattr(other, field)
         if mine != theirs and not (field != "text" and not (mine and theirs)):

@@ -1,7 +1,6 @@
 """Extend a recording: add new CoTs of an LLM behind the old ones.
 
-Merging takes an LLM on a dataset from one recording; this joins two of its pools. The old CoTs come first and unchanged, so that
-scores and everything else that refers to a CoT by its index stays valid.
+The old CoTs stay first and unchanged, so that scores and everything else that refers to a CoT by its index stays valid.
 """
 
 from __future__ import annotations
@@ -14,15 +13,10 @@ from typing import Any
 
 from feval.cards.tokens import SPLIT_USAGE, is_usage
 from feval.errors import ConflictError
-from feval.recording.content import DatasetInfo, LLMInfo, PoolRows, Question
+from feval.recording.content import COT_COLUMNS, DatasetInfo, LLMInfo, PoolRows, Question
 from feval.recording.derived.common import common_info, known_verdicts, merged_questions, parent_record, same_question
 from feval.recording.reader import Recording
 from feval.recording.writer import RecordingWriter
-
-_COLUMNS = (
-    "texts", "raw_answers", "answers", "output_tokens", "finish_reasons", "reasoning", "reasoning_marks",
-    "sequence_logprobs", "token_logprobs", "token_confidences",
-)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,17 +33,7 @@ class Grown:
 
 
 def check_extension(base: Recording, info: DatasetInfo, questions: Sequence[Question], llm: LLMInfo) -> None:
-    """Check, before anything is paid for, that new CoTs of an LLM can be added to a recording.
-
-    Args:
-        base: the recording.
-        info: the dataset of the new CoTs.
-        questions: the questions to ask, with their gold keys.
-        llm: the LLM of the new CoTs.
-
-    Raises:
-        ConflictError: the recording uses one of the names for something else.
-    """
+    """Raise a `ConflictError`, before anything is paid for, if new CoTs of an LLM cannot be added to a recording."""
     if llm.name in base.manifest.llms and (differs := _difference(base.llm_info(llm.name), llm)):
         raise ConflictError(
             f"{_place(base)} has {llm.name} with {differs}. Ask in the same way, or record under a name of its own, such as "
@@ -74,18 +58,12 @@ def check_extension(base: Recording, info: DatasetInfo, questions: Sequence[Ques
 def grown_pools(base: Recording, more: Recording, dataset: str, llm: str) -> Iterator[Grown]:
     """Yield the pools of an LLM from two recordings, in the order of the merged questions.
 
-    Args:
-        base: the recording to extend; it may lack the LLM, or questions.
-        more: the new CoTs, with or without the old ones.
-        dataset: id of the dataset.
-        llm: name of the LLM.
-
     Raises:
         ConflictError: the same samples were recorded twice, or a question was asked in other words.
     """
     old_pools = _pools(base, dataset, llm)
     new_pools = _pools(more, dataset, llm)
-    for question in _questions(base, more, dataset):
+    for question in merged_questions(dataset, [one for one in (base, more) if dataset in one.manifest.datasets]):
         old, new = old_pools.get(question.id), new_pools.get(question.id)
         if old is None or not old.answers:
             if new is not None:
@@ -108,10 +86,10 @@ def extend(
     operation: Mapping[str, Any],
     notes: Sequence[str] = (),
 ) -> Path:
-    """Make a recording with everything in one, and new CoTs of an LLM on a dataset.
+    """Make a recording with everything in `base`, and the CoTs of an LLM on a dataset that `more` has, old ones included or not.
 
     Args:
-        base: a sound recording.
+        base: a sound recording; it may lack the LLM, or questions.
         more: a sound recording with the new CoTs.
         out: the folder to make.
         dataset: id of the dataset.
@@ -176,10 +154,6 @@ def _counter(*pairs: Mapping[str, Any]) -> str | None:
     return SPLIT_USAGE if all(map(is_usage, counters)) else None
 
 
-def _questions(base: Recording, more: Recording, dataset: str) -> list[Question]:
-    return merged_questions(dataset, [one for one in (base, more) if dataset in one.manifest.datasets])
-
-
 def _pools(holder: Recording, dataset: str, llm: str) -> dict[str, PoolRows]:
     if (dataset, llm) not in holder.manifest.pairs:
         return {}
@@ -193,7 +167,7 @@ def _joined(old: PoolRows, new: PoolRows, what: str) -> PoolRows:
         )
     rows = _new_rows(old, new, what)
     _refuse_same_replies(old, new, rows, what)
-    columns: dict[str, Any] = {name: _both(getattr(old, name), getattr(new, name), old, rows) for name in _COLUMNS}
+    columns: dict[str, Any] = {name: _both(getattr(old, name), getattr(new, name), old, rows) for name in COT_COLUMNS}
     names = [*old.extra, *(name for name in new.extra if name not in old.extra)]
     extra = {name: _both(old.extra.get(name), new.extra.get(name), old, rows) or () for name in names}
     return replace(old, **columns, extra=extra)
@@ -253,14 +227,10 @@ def _difference(recorded: LLMInfo, new: LLMInfo) -> str | None:
     pairs = [(name, getattr(recorded, name), getattr(new, name)) for name in ("temperature", "max_tokens")]
     first, second = (json.loads(json.dumps(dict(one.decoding))) for one in (recorded, new))
     pairs += [(name, first.get(name), second.get(name)) for name in dict.fromkeys([*first, *second])]
-    return next(
-        (
-            f"{name} {mine!r:.80}, and {name} {theirs!r:.80} is asked for"
-            for name, mine, theirs in pairs
-            if mine != theirs
-        ),
-        None,
-    )
+    for name, mine, theirs in pairs:
+        if mine != theirs:
+            return f"{name} {mine!r:.80}, and {name} {theirs!r:.80} is asked for"
+    return None
 
 
 def _place(recording: Recording) -> str:

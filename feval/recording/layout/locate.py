@@ -14,13 +14,7 @@ MOST_BYTES = 256 * 2**20
 
 
 def read_json(folder: Path) -> Any:
-    """Read the manifest of a recording without checking its fields.
-
-    Raises:
-        NotARecordingError: the folder does not exist or has no manifest.
-        DamagedRecordingError: the manifest is too large or not valid JSON.
-        StorageError: the file cannot be read.
-    """
+    """Read the manifest of a recording without checking its fields."""
     path = folder / MANIFEST
     return _parse(path, _read(path, folder))
 

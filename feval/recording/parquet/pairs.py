@@ -28,9 +28,6 @@ class PairFiles:
         llm: its name.
         golds: normal forms of the questions' golds, by id.
         only: the parts to write, where the others are taken from another recording; `None` for all.
-
-    Attributes:
-        sizes: question id -> CoTs added, in the order of the questions.
     """
 
     def __init__(
@@ -57,12 +54,7 @@ class PairFiles:
         self._waiting_bytes: dict[str, int] = {}
 
     def add(self, pool: PoolRows) -> None:
-        """Add a pool.
-
-        Raises:
-            ConflictError: its question is unknown, or comes twice or out of order.
-            UsageError: a value that cannot be stored.
-        """
+        """Add a pool; its question must be known and in order (`ConflictError`), its values storable (`UsageError`)."""
         self._check_order(pool)
         self._check(pool)
         if not self._tables:

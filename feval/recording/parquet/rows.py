@@ -62,17 +62,9 @@ def scores_of_rows(table: Table) -> Iterator[ScoreRows]:
 def pools_of_rows(
     path: object, requests: Rows, samples: Rows, texts: Iterator[str | None], channels: Sequence[Rows]
 ) -> Iterator[PoolRows]:
-    """Yield the pools of an LLM from its files, which are read side by side.
+    """Yield the pools of an LLM from its files, which are read side by side; `path` is that of the samples, for messages.
 
-    Args:
-        path: of the samples, for messages.
-        requests: one row per question that the LLM was asked.
-        samples: their CoTs; questions may be missing.
-        texts: of all CoTs, in order.
-        channels: further columns of CoTs, such as thoughts; questions may be missing.
-
-    Raises:
-        DamagedRecordingError: the files do not hold the same CoTs.
+    Samples and channels may lack questions, requests may not. Files that do not hold the same CoTs are damaged.
     """
     own_samples, own_channels = _Aligned(samples), [_Aligned(rows) for rows in channels]
     for question, request in requests:

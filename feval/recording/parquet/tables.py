@@ -23,11 +23,7 @@ from feval.recording.parquet.bounds import check_footer
 
 @contextmanager
 def readable(path: Path) -> Iterator[None]:
-    """Turn any error of a block that reads a Parquet file, of pyarrow or of a wrong shape, into one sentence.
-
-    Raises:
-        DamagedRecordingError: the block failed.
-    """
+    """Turn any error of a block that reads a Parquet file, of pyarrow or of a wrong shape, into a `DamagedRecordingError`."""
     try:
         yield
     except (pa.ArrowException, OSError, KeyError, TypeError, ValueError, IndexError, StopIteration) as error:
@@ -36,15 +32,7 @@ def readable(path: Path) -> Iterator[None]:
 
 
 class Table:
-    """An opened Parquet file.
-
-    Attributes:
-        groups: number of its row groups.
-        starts: of a file of texts, the first row of each question, once somebody has set it.
-
-    Raises:
-        DamagedRecordingError: size or footer are not what the manifest says.
-    """
+    """An opened Parquet file; `starts` caches the first row of each question. Other bytes than stated are refused."""
 
     def __init__(self, path: Path, record: dict[str, Any]) -> None:
         size = record["bytes"]

@@ -47,13 +47,7 @@ SCORES_SCHEMA: Schema = (
 
 
 class ParquetFile:
-    """One Parquet file, written in row groups as rows come.
-
-    Args:
-        path: must not exist.
-        schema: of its rows.
-        dictionary: the columns that are dictionary-encoded; `False` for none.
-    """
+    """One Parquet file, written in row groups as rows come; `dictionary` names the dictionary-encoded columns."""
 
     def __init__(self, path: Path, schema: pa.Schema, dictionary: bool | list[str]) -> None:
         self._schema = schema
@@ -108,7 +102,7 @@ class ParquetFile:
         self.flush()
         self._writer.close()
         self._file.close()
-        return {"sha256": self._file.hexdigest(), "bytes": self._file.size, "rows": self.rows}
+        return self._file.record(self.rows)
 
     def abandon(self) -> None:
         """Give up, so that no finalizer writes to a full disk later. Nothing happens to a closed file."""
