@@ -34,8 +34,7 @@ _DIRECT = re.compile(
 class ClosedSet:
     """A set of labels with the words that mean them.
 
-    Attributes:
-        pattern: finds the words; the name of the group that matched is the label, no group means "both were offered".
+    The name of the group of `pattern` that matched is the label; no group means that several were offered.
     """
 
     pattern: re.Pattern[str]
@@ -82,12 +81,7 @@ class ClosedSet:
 
 
 def closed_set(words: Mapping[str, str]) -> ClosedSet:
-    """Build a closed set.
-
-    Args:
-        words: for each label, in the order in which they are tried, a regular expression of the words that mean it. A label
-            is a Python identifier.
-    """
+    """Build a closed set from label (a Python identifier) -> regular expression of its words, in the order of trying them."""
     labels = "|".join(words)
     either = rf"(?:{labels})(?: ?/ ?|,? or )(?:{labels})(?: or not)?"
     groups = "|".join(f"(?P<{label}>{expression})" for label, expression in words.items())

@@ -7,11 +7,9 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
+from feval.answers.parties import NORMAL_FORM
 from feval.answers.thoughts import Mark, apart, fit, join
 from feval.errors import UsageError
-
-NORMAL_FORM = "normal-form"
-"""The name of the equality under which answers are equal only where their normal forms are."""
 
 OPTIONAL_COLUMNS: Mapping[str, str] = {
     "seed": "int64",

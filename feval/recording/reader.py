@@ -11,29 +11,18 @@ from contextlib import AbstractContextManager
 from functools import cached_property, lru_cache
 from itertools import accumulate
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
+from feval.answers.parties import NORMAL_FORM, Verdict
 from feval.errors import DamagedRecordingError, NotFetchedError, NotRecordedError
 from feval.recording import parquet
-from feval.recording.content import (
-    CHANNELS,
-    NORMAL_FORM,
-    DatasetInfo,
-    LLMInfo,
-    PoolRows,
-    Question,
-    ScorerInfo,
-    ScoreRows,
-)
+from feval.recording.content import CHANNELS, DatasetInfo, LLMInfo, PoolRows, Question, ScorerInfo, ScoreRows
 from feval.recording.layout.format import FORMAT_VERSION, SCORES, file_path
 from feval.recording.layout.manifest import Manifest, read_manifest
 from feval.recording.layout.origin import origin
 from feval.recording.logprobs import TokenLogprobs
 from feval.recording.scores import SCORE_COLUMNS, Scores
 from feval.recording.votes import Votes, open_votes
-
-if TYPE_CHECKING:
-    from feval.answers.parties import Verdict
 
 _TEXT_FILES_OPEN = 64
 
@@ -174,15 +163,13 @@ class Recording:
 
     def questions(self, dataset: str) -> list[Question]:
         """All questions of a dataset, with their golds, in recorded order."""
-        self.require(dataset)
-        path = file_path("questions", dataset)
+        path = self._path("questions", dataset)
         with self.shape(path):
             return parquet.questions_of_table(self._tables(path))
 
     def verdicts(self, dataset: str) -> dict[str, list[Verdict]]:
         """The recorded verdicts on which normal forms of a dataset's answers are equal, by question id."""
-        self.require(dataset)
-        path = file_path("equality", dataset)
+        path = self._path("equality", dataset)
         if path not in self.manifest.files:
             return {}
         with self.shape(path):
@@ -190,19 +177,13 @@ class Recording:
 
     def texts(self, dataset: str, llm: str, question: int) -> list[str | None]:
         """The recorded texts of one LLM on one question (by its row), in recorded order. Reads one row group."""
-        self.require(dataset, llm)
-        path = file_path("texts", dataset, llm)
+        path = self._path("texts", dataset, llm)
         with self.shape(path):
-            table, starts = self._text_table(path, dataset, llm)
-            first = starts[question]
-            size = starts[question + 1] - first
-            if size == 0:
+            starts = self._text_starts(path, dataset, llm)
+            if starts[question] == starts[question + 1]:
                 return []
-            group, offset = table.locate(first)
-            column = table.group(group, ["text"]).column("text")
-            texts: list[str | None] = column.slice(offset, size).to_pylist()
-            if len(texts) != size:
-                raise DamagedRecordingError(f"{self.path / path} ends before the texts of question row {question}.")
+            column, first = self._text_group(path, starts, question)
+            texts: list[str | None] = column[starts[question] - first : starts[question + 1] - first].to_pylist()
             return texts
 
     def reasoning(self, dataset: str, llm: str, question_id: str) -> list[str | None] | None:
@@ -217,8 +198,7 @@ class Recording:
 
     def reasoning_tokens(self, dataset: str, llm: str) -> dict[str, list[int | None]]:
         """Question id -> how many of each CoT's output tokens were thoughts; only questions for which the provider reports it."""
-        self.require(dataset, llm)
-        path = file_path("samples", dataset, llm)
+        path = self._path("samples", dataset, llm)
         with self.shape(path):
             columns = self.scan(path, ["question_id", "reasoning_tokens"])
             counts = ((question, own["reasoning_tokens"]) for question, own in columns)
@@ -226,17 +206,13 @@ class Recording:
 
     def texts_near(self, dataset: str, llm: str, question: int) -> dict[int, list[str | None]]:
         """Row -> texts of a question (by its row) and all others in its row group: reading that one decodes them anyway."""
-        self.require(dataset, llm)
-        path = file_path("texts", dataset, llm)
+        path = self._path("texts", dataset, llm)
         with self.shape(path):
-            table, starts = self._text_table(path, dataset, llm)
-            if starts[question + 1] == starts[question]:
+            starts = self._text_starts(path, dataset, llm)
+            if starts[question] == starts[question + 1]:
                 return {question: []}
-            group, offset = table.locate(starts[question])
-            texts = table.group(group, ["text"]).column("text").to_pylist()
-            first = starts[question] - offset
-            if starts[question + 1] > first + len(texts):
-                raise DamagedRecordingError(f"{self.path / path} ends before the texts of question row {question}.")
+            column, first = self._text_group(path, starts, question)
+            texts = column.to_pylist()
             near = {}
             for row in range(bisect_left(starts, first), len(starts) - 1):
                 if starts[row + 1] > first + len(texts):
@@ -246,8 +222,7 @@ class Recording:
 
     def scan_texts(self, dataset: str, llm: str) -> Iterator[list[str | None]]:
         """All texts of one LLM on a dataset in recorded order, one row group of whole questions at a time."""
-        self.require(dataset, llm)
-        path = file_path("texts", dataset, llm)
+        path = self._path("texts", dataset, llm)
         with self.shape(path):
             table = self._tables(path)
             for group in range(table.groups):
@@ -264,9 +239,9 @@ class Recording:
 
     def has_marks(self, dataset: str, llm: str) -> bool:
         """Whether thoughts were split off texts of an LLM on a dataset."""
-        if "reasoning" not in self.channels(dataset, llm):
-            return False
-        return any(any(columns.get("marks", ())) for _, columns in self.scan_channel(dataset, llm, "reasoning"))
+        return self.has_reasoning(dataset, llm) and any(
+            any(columns.get("marks", ())) for _, columns in self.scan_channel(dataset, llm, "reasoning")
+        )
 
     def scan_channel(self, dataset: str, llm: str, part: str) -> Iterator[tuple[str, dict[str, list[Any]]]]:
         """An optional part of an LLM on a dataset: (question id, column -> values) for questions with any value.
@@ -277,7 +252,10 @@ class Recording:
             part: "reasoning" has the columns `reasoning` and `marks`; "logprobs" has `sequence_logprob`, `token_confidences` and
                 `token_logprobs`. A missing value is `None`.
         """
-        self._require_channel(dataset, llm, part)
+        if part not in self.channels(dataset, llm):
+            raise NotRecordedError(
+                f"{self.path} holds no {part} of {llm} on {dataset}: none was kept when it was recorded. Record it again."
+            )
         path = file_path(part, dataset, llm)
         with self.shape(path):
             yield from self.scan(path)
@@ -328,12 +306,6 @@ class Recording:
         with self.shape(path):
             yield from parquet.scores_of_rows(self._tables(path))
 
-    def _require_channel(self, dataset: str, llm: str, part: str) -> None:
-        if part not in self.channels(dataset, llm):
-            raise NotRecordedError(
-                f"{self.path} holds no {part} of {llm} on {dataset}: none was kept when it was recorded. Record it again."
-            )
-
     def _scores_path(self, dataset: str, llm: str, scorer: str) -> str:
         scorers = self.scorers(dataset, llm)
         if scorer not in scorers:
@@ -345,16 +317,14 @@ class Recording:
 
     def prompts(self, dataset: str, llm: str) -> dict[str, str | None]:
         """Question id -> the request that was sent (a JSON array of messages); `None` where it is unknown."""
-        self.require(dataset, llm)
-        path = file_path("requests", dataset, llm)
+        path = self._path("requests", dataset, llm)
         with self.shape(path):
             table = self._tables(path).read(["question_id", "prompt"])
             return dict(zip(table.column(0).to_pylist(), table.column(1).to_pylist(), strict=True))
 
     def pools(self, dataset: str, llm: str) -> Iterator[PoolRows]:
         """Everything recorded of one LLM on a dataset, question by question."""
-        self.require(dataset, llm)
-        requests, samples = (file_path(part, dataset, llm) for part in ("requests", "samples"))
+        requests, samples = (self._path(part, dataset, llm) for part in ("requests", "samples"))
         with self.shape(samples):
             texts = (text for group in self.scan_texts(dataset, llm) for text in group)
             channels = [self.scan_channel(dataset, llm, part) for part in self.channels(dataset, llm)]
@@ -388,6 +358,10 @@ class Recording:
         with self.shape(path):
             check(self.path / path, self.file_record(path)["bytes"])
 
+    def _path(self, part: str, dataset: str, llm: str | None = None) -> str:
+        self.require(dataset, llm)
+        return file_path(part, dataset, llm)
+
     def _have(self, path: str) -> None:
         """Fetch a file that is on the Hub, or say that it was not fetched. Other missing files fail when they are opened."""
         if self._source is not None:
@@ -404,11 +378,21 @@ class Recording:
         self._have(path)
         return parquet.Table(self.path / path, self.file_record(path))
 
-    def _text_table(self, path: str, dataset: str, llm: str) -> tuple[parquet.Table, list[int]]:
+    def _text_starts(self, path: str, dataset: str, llm: str) -> list[int]:
+        """The first row of each question in a file of texts, and the number of its rows."""
         table = self._tables(path)
         if table.starts is None:
             table.starts = [0, *accumulate(self.votes(dataset).llms[llm].sizes.tolist())]
-        return table, table.starts
+        return table.starts
+
+    def _text_group(self, path: str, starts: list[int], question: int) -> tuple[Any, int]:
+        """The texts in the row group of a question, and the row of the first of them."""
+        table = self._tables(path)
+        group, offset = table.locate(starts[question])
+        column, first = table.group(group, ["text"]).column("text"), starts[question] - offset
+        if starts[question + 1] > first + len(column):
+            raise DamagedRecordingError(f"{self.path / path} ends before the texts of question row {question}.")
+        return column, first
 
     def shape(self, path: str) -> AbstractContextManager[None]:
         """Turn any error of a block that reads a Parquet file into a `DamagedRecordingError`."""

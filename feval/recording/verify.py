@@ -11,10 +11,10 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from feval.answers.parties import parties_of
+from feval.answers.parties import NORMAL_FORM, parties_of
 from feval.cards.validation import sentence
 from feval.errors import ConflictError, DamagedRecordingError, FevalError, UsageError
-from feval.recording.content import NORMAL_FORM, PAIR_PARTS
+from feval.recording.content import PAIR_PARTS
 from feval.recording.gold_aware import gold_aware_remark, is_gold_aware
 from feval.recording.layout.format import MANIFEST, README, SCORES, LeafHash, file_path, is_beside, open_regular
 from feval.recording.layout.manifest import check_manifest

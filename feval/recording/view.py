@@ -12,8 +12,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from feval.answers.parties import NORMAL_FORM
 from feval.errors import ConflictError, GoldAwareWarning, NotRecordedError, SeparateAnswersWarning
-from feval.recording.content import NORMAL_FORM, Question
+from feval.recording.content import Question
 from feval.recording.gold_aware import gold_aware_remark, is_gold_aware
 from feval.recording.reader import Recording
 from feval.recording.votes import ABSENT, NO_ANSWER, LLMVotes, Votes
@@ -125,8 +126,9 @@ class View:
         if isinstance(question, str):
             row = self._rows.get(question)
             if row is None:
+                some = ", ".join(self.votes.question_ids[:3])
                 raise NotRecordedError(
-                    f"{self.votes.dataset} has no question {question!r}; its {count} ids begin with {self._some()}."
+                    f"{self.votes.dataset} has no question {question!r}; its {count} ids begin with {some}."
                 )
             return row
         if not 0 <= question < count:
@@ -167,9 +169,6 @@ class View:
             self._prompts[llm] = self.recording.prompts(self.votes.dataset, llm)
         return self._prompts[llm].get(self.votes.question_ids[row])
 
-    def _some(self) -> str:
-        return ", ".join(self.votes.question_ids[:3])
-
 
 class _JoinedView(View):
     """Several recordings of one dataset opened together; candidates are renumbered so that votes pool across LLMs."""
@@ -185,8 +184,8 @@ class _JoinedView(View):
             warnings.warn(sentence, SeparateAnswersWarning, stacklevel=4)
         self._codes: list[dict[str, int]] = [{} for _ in range(len(self.votes))]
         self._pools = {name: part.pool(name, self._codes, self._joined) for part in self._parts for name in part.names}
-        gold = [self._gold(row) for row in range(len(self.votes))]
-        self.votes = _with_gold(self.votes, np.array(gold, np.int32))
+        self.votes = copy(self.votes)
+        self.votes.gold = np.array([self._gold(row) for row in range(len(self.votes))], np.int32)
 
     @staticmethod
     def _apart(owners: Sequence[tuple[Recording, Sequence[str]]], dataset: str) -> Iterator[str]:
@@ -219,7 +218,6 @@ class _JoinedView(View):
         return list(self._codes[row])
 
     def aliases(self, row: int) -> Mapping[str, int]:
-        """Normal forms of a question that vote under the key of another form -> code of that key."""
         codes = self._codes[row]
         return {form: codes[key] for form, key in self._joined[row].items() if key in codes}
 
@@ -343,7 +341,6 @@ class _PartView(View):
         return self._joined.candidates(row)
 
     def aliases(self, row: int) -> Mapping[str, int]:
-        """Normal forms of a question that vote under the key of another form -> code of that key."""
         return self._joined.aliases(row)
 
     def recorded_rows(self) -> npt.NDArray[np.intp] | None:
@@ -356,9 +353,3 @@ class _PartView(View):
         near = self._part.recording.texts_near(self.votes.dataset, llm, int(self._part.rows[row]))
         own = {int(place): joined for joined, place in enumerate(self._part.rows.tolist()) if place in near}
         return {own[place]: texts for place, texts in near.items()}
-
-
-def _with_gold(votes: Votes, gold: npt.NDArray[np.int32]) -> Votes:
-    changed = copy(votes)
-    changed.gold = gold
-    return changed

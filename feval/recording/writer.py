@@ -12,9 +12,9 @@ from typing import Any, Self
 
 from feval import __version__
 from feval.answers.equality import comparison
-from feval.answers.parties import PairBudget, divide, parties_of
+from feval.answers.parties import NORMAL_FORM, PairBudget, divide, parties_of
 from feval.errors import ConflictError, FevalError, UsageError
-from feval.recording.content import NORMAL_FORM, DatasetInfo, LLMInfo, PoolRows, Question, ScorerInfo, ScoreRows
+from feval.recording.content import DatasetInfo, LLMInfo, PoolRows, Question, ScorerInfo, ScoreRows
 from feval.recording.layout.destination import NewFolder, storage_errors
 from feval.recording.layout.format import (
     FORMAT,

@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from feval.answers.equality import named_equality
-from feval.answers.parties import Verdict
+from feval.answers.parties import NORMAL_FORM, Verdict
 from feval.errors import ConflictError
-from feval.recording.content import NORMAL_FORM, DatasetInfo, Question
+from feval.recording.content import DatasetInfo, Question
 from feval.recording.reader import Recording
 from feval.recording.writer import RecordingWriter
 

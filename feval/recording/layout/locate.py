@@ -15,8 +15,15 @@ MOST_BYTES = 256 * 2**20
 
 def read_json(folder: Path) -> Any:
     """Read the manifest of a recording without checking its fields."""
+    import orjson  # not needed by `feval --help`
+
     path = folder / MANIFEST
-    return _parse(path, _read(path, folder))
+    try:
+        return orjson.loads(_read(path, folder))  # refuses NaN and infinities, which JSON has not
+    except orjson.JSONDecodeError as error:
+        raise DamagedRecordingError(
+            f"{path} is not valid JSON ({error}); fetch or make the recording again."
+        ) from error
 
 
 def recording_around(folder: str | Path) -> Path | None:
@@ -62,14 +69,3 @@ def _read(path: Path, folder: Path) -> bytes:
     if len(data) > MOST_BYTES:
         raise DamagedRecordingError(f"{path} is larger than {MOST_BYTES // 2**20} MiB; no manifest is.")
     return data
-
-
-def _parse(path: Path, data: bytes) -> Any:
-    import orjson  # not needed by `feval --help`
-
-    try:
-        return orjson.loads(data)  # refuses NaN and infinities, which JSON has not
-    except orjson.JSONDecodeError as error:
-        raise DamagedRecordingError(
-            f"{path} is not valid JSON ({error}); fetch or make the recording again."
-        ) from error

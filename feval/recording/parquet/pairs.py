@@ -42,12 +42,10 @@ class PairFiles:
     ) -> None:
         self._claim, self._root, self._who = claim, root, f"{llm} on {dataset}"
         self._pair, self._golds = (dataset, llm), golds
-        self._paths = {
-            part: claim(file_path(part, dataset, llm)) for part in PAIR_PARTS if only is None or part in only
-        }
         self._only = only
+        self._paths: dict[str, str] = {}
         self._tables: dict[str, ParquetFile] = {}
-        self._leaves = {part: LeafHash() for part in self._paths}
+        self._leaves: dict[str, LeafHash] = {}
         self._row, self._rows = -1, {question: row for row, question in enumerate(golds)}
         self.sizes = dict.fromkeys(golds, 0)
         self._no_answer = self._unclosed = self._empty = 0
@@ -57,15 +55,12 @@ class PairFiles:
         """Add a pool; its question must be known and in order (`ConflictError`), its values storable (`UsageError`)."""
         self._check_order(pool)
         self._check(pool)
-        if not self._tables:
-            self._open()
         columns = _pool_columns(pool, self._pair[1], self._golds.get(pool.question_id))
         if self._only is not None:
             columns = {part: own for part, own in columns.items() if part in self._only}
         lines = pool_lines(pool)
         for part, own in columns.items():
-            if part not in self._tables:
-                self._open_channel(part)
+            self._open(part)
             self._add_line(part, lines[part], pool.question_id)
             self._tables[part].extend(**own)
         self.sizes[pool.question_id] = len(pool.answers)
@@ -81,8 +76,8 @@ class PairFiles:
 
     def close(self) -> tuple[dict[str, dict[str, Any]], dict[str, str], dict[str, int]]:
         """Finish the files; return their records, their leaves, and the summary of the pools."""
-        if not self._tables:
-            self._open()
+        for part in PAIR_PARTS if self._only is None else set(PAIR_PARTS).intersection(self._only):
+            self._open(part)
         files = {self._paths[part]: table.close() for part, table in self._tables.items()}
         summary = {
             "cots": sum(self.sizes.values()),
@@ -99,14 +94,11 @@ class PairFiles:
         for table in self._tables.values():
             table.abandon()
 
-    def _open(self) -> None:
-        for part in self._paths:
+    def _open(self, part: str) -> None:
+        if part not in self._tables:
+            self._paths[part] = self._claim(file_path(part, *self._pair))
+            self._leaves[part] = LeafHash()
             self._tables[part] = ParquetFile(self._root / self._paths[part], *pair_schema(part))
-
-    def _open_channel(self, part: str) -> None:
-        self._paths[part] = self._claim(file_path(part, *self._pair))
-        self._leaves[part] = LeafHash()
-        self._tables[part] = ParquetFile(self._root / self._paths[part], *pair_schema(part))
 
     def _add_line(self, part: str, line: list[Any], question: str) -> None:
         try:
