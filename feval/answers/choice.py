@@ -97,16 +97,16 @@ def extract(text: str, choices: Sequence[tuple[str, str]] = ()) -> str | None:
     reading = _read(content, options) if content is not None else None
     if reading is not None:
         return reading.raw
-    own = markers.own_part(text)
-    for segment in markers.segments(own, markers.OPTION_PHRASE):
+    cot = markers.own_part(text)
+    for segment in markers.segments(cot, markers.OPTION_PHRASE):
         reading = _read(segment.text, options)
         if reading is not None:
             return reading.raw
         if segment.final:
             return content or markers.first_sentence(segment.text).strip() or segment.text.strip() or None
-    if _several(own, options):
+    if _several(cot, options):
         return None
-    reading = _verdict(own, options) or _head_of_reply(own, options) or _of_last_line(markers.last_line(own), options)
+    reading = _verdict(cot, options) or _head_of_reply(cot, options) or _of_last_line(markers.last_line(cot), options)
     return reading.raw if reading is not None else content
 
 

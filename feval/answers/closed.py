@@ -45,14 +45,14 @@ class ClosedSet:
         match = self._first(content.lower()) if content is not None else None
         if match is not None:
             return match[0]
-        own = markers.own_part(text).replace("’", "'").lower()
-        for segment in markers.segments(own):
+        cot = markers.own_part(text).replace("’", "'").lower()
+        for segment in markers.segments(cot):
             match = self._of_segment(segment)
             if match is not None:
                 return match[0]
             if segment.final:
                 return None
-        match = self._direct(own[:400].lstrip()) or self._last(markers.last_line(own))
+        match = self._direct(cot[:400].lstrip()) or self._last(markers.last_line(cot))
         return match[0] if match else None
 
     def canonical(self, raw: str) -> str | None:

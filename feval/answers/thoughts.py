@@ -149,7 +149,7 @@ def split(text: str, thoughts: Thoughts | None = None) -> Split:
     if thoughts is not None:
         return _split(text, _patterns(thoughts))
     splits = (_split(text, _patterns(name)) for name, family in FAMILIES.items() if family.hint in text)
-    return min((own for own in splits if own.marks), key=_first_mark, default=Split(text))
+    return min((parts for parts in splits if parts.marks), key=_first_mark, default=Split(text))
 
 
 def join(reply: str, reasoning: str | None, marks: Sequence[Mark]) -> str:
@@ -274,20 +274,20 @@ def _split(text: str, patterns: _Patterns) -> Split:
     place = size = 0
     last = ""
     for block in blocks:
-        own = _with_space(text, block, place, last)
-        if own.start > place:
-            last = text[own.start - 1]
-            size += own.start - place
-            replies.append(text[place : own.start])
-        if not own.is_thought and own.start == place and spans:  # one mark behind the other
-            spans[-1] = (size, spans[-1][1]._replace(end=own.end))
+        extended = _with_space(text, block, place, last)
+        if extended.start > place:
+            last = text[extended.start - 1]
+            size += extended.start - place
+            replies.append(text[place : extended.start])
+        if not extended.is_thought and extended.start == place and spans:  # one mark behind the other
+            spans[-1] = (size, spans[-1][1]._replace(end=extended.end))
         else:
-            spans.append((size, own))
-        thoughts += [text[own.opened : own.closed]] * own.is_thought
-        place = own.end
+            spans.append((size, extended))
+        thoughts += [text[extended.opened : extended.closed]] * extended.is_thought
+        place = extended.end
     marks = [
-        Mark(offset, text[own.start : own.opened], own.closed - own.opened, text[own.closed : own.end])
-        for offset, own in spans
+        Mark(offset, text[span.start : span.opened], span.closed - span.opened, text[span.closed : span.end])
+        for offset, span in spans
     ]
     return Split("".join([*replies, text[place:]]), "".join(thoughts) if thoughts else None, tuple(marks))
 

@@ -6,9 +6,8 @@ Each Parquet file is checked against its leaf, and the votes of an LLM against t
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +17,7 @@ from feval.recording.content import CHANNELS, OPTIONAL_COLUMNS, PAIR_PARTS, Ques
 from feval.recording.layout.format import MANIFEST, README, SCORES, LeafHash, file_path
 from feval.recording.layout.manifest import Manifest
 from feval.recording.layout.origin import PULLED
-from feval.recording.leaves import dataset_leaf, equality_leaf, llm_leaf, question_line
+from feval.recording.leaves import channel_line, dataset_leaf, equality_leaf, llm_leaf, question_line
 from feval.recording.reader import Recording
 from feval.recording.verify import scores_leaf
 from feval.recording.votes import ABSENT, name_key
@@ -80,11 +79,11 @@ def paths_of(
     manifest: Manifest, datasets: Iterable[str], llms: Iterable[str] | None = None, *, texts: bool = True
 ) -> list[str]:
     """Return the files that hold some LLMs (`None` is all) on some datasets, with or without the texts of the CoTs."""
-    wanted, names = set(datasets), None if llms is None else set(llms)
+    ids, names = set(datasets), None if llms is None else set(llms)
     return [
         path
         for path, part in listed_parts(manifest).items()
-        if part.dataset in wanted
+        if part.dataset in ids
         and (part.llm is None or names is None or part.llm in names)
         and (texts or part.part not in TEXT_PARTS)
     ]
@@ -127,7 +126,7 @@ def _leaf(recording: Recording, path: str, part: Part) -> str:
         return scores_leaf(recording, part.dataset, str(part.llm), part.part.removeprefix(SCORES))
     with recording.shape(path):
         for question, columns in _with_empty_pools(recording, path, part):
-            leaf.add([question, *_LINES[part.part](columns)])
+            leaf.add(_line(part.part, question, columns))
     return leaf.hexdigest()
 
 
@@ -148,23 +147,17 @@ def _with_empty_pools(recording: Recording, path: str, part: Part) -> Iterator[t
         yield following
 
 
-def _sample_line(columns: Mapping[str, list[Any]]) -> list[Any]:
+def _line(part: str, question: str, columns: Mapping[str, list[Any]]) -> list[Any]:
+    """Return the line of a question in the leaf of an LLM's file, as `leaves.pool_lines` does."""
+    if part == "requests":
+        return [question, columns["prompt"][0], columns["prompt_tokens"][0]]
+    if part == "texts":
+        return [question, columns.get("text", [])]
+    if part != "samples":
+        return channel_line(question, {name: columns[name] for name in CHANNELS[part]})
     extra = {name: columns[name] for name in OPTIONAL_COLUMNS if any(v is not None for v in columns.get(name, ()))}
     narrow = ("answer_raw", "answer", "output_tokens", "finish_reason")
-    return [*(columns.get(name, []) for name in narrow), extra]
-
-
-def _channel_line(names: Sequence[str], columns: Mapping[str, list[Any]]) -> list[Any]:
-    return [columns[name] for name in names]
-
-
-_LINES: Mapping[str, Callable[[Mapping[str, list[Any]]], list[Any]]] = {
-    "requests": lambda columns: [columns["prompt"][0], columns["prompt_tokens"][0]],
-    "samples": _sample_line,
-    "texts": lambda columns: [columns.get("text", [])],
-    **{part: partial(_channel_line, tuple(columns)) for part, columns in CHANNELS.items()},
-}
-"""Part -> what the line of a question in its leaf has behind the question's id."""
+    return [question, *(columns.get(name, []) for name in narrow), extra]
 
 
 def check_votes(recording: Recording, dataset: str, llms: Iterable[str]) -> None:
@@ -202,13 +195,13 @@ def _check_questions(
 def _check_llm(
     recording: Recording, dataset: str, llm: str, rows: Mapping[str, int], parties: Mapping[str, Parties]
 ) -> None:
-    votes, own = recording.votes(dataset), recording.votes(dataset).llms[llm]
+    votes, arrays = recording.votes(dataset), recording.votes(dataset).llms[llm]
     counts = dict.fromkeys(rows.values(), 0)
     for question, columns in recording.scan(file_path("samples", dataset, llm)):
         row, size = rows[question], len(columns["answer"])
         counts[row] = size
         candidates = votes.candidates(row)
-        codes = own.codes[row].tolist()
+        codes = arrays.codes[row].tolist()
         answers = [None if code < 0 else candidates[code] for code in codes[:size]]
         finish = [FINISH_CODES.get(reason) for reason in columns["finish_reason"]]
         right = None if votes.gold[row] < 0 else [code == votes.gold[row] for code in codes[:size]]
@@ -216,18 +209,18 @@ def _check_llm(
             answers == [None if form is None else parties[question].key(form) for form in columns["answer"]]
             and columns.get("correct", right or [None] * size) == (right or [None] * size)
             and all(code == ABSENT for code in codes[size:])
-            and own.output_tokens[row, :size].tolist() == columns["output_tokens"]
-            and own.finish[row, :size].tolist() == finish
+            and arrays.output_tokens[row, :size].tolist() == columns["output_tokens"]
+            and arrays.finish[row, :size].tolist() == finish
         )
         if not agree:
             raise _disagree(recording, dataset, f"CoTs of {llm} on {question!r}")
-    if own.sizes.tolist() != [counts[row] for row in range(len(rows))]:
+    if arrays.sizes.tolist() != [counts[row] for row in range(len(rows))]:
         raise _disagree(recording, dataset, f"numbers of CoTs of {llm}")
     tokens = dict.fromkeys(counts, -1)
     for question, columns in recording.scan(file_path("requests", dataset, llm)):
         [sent] = columns["prompt_tokens"]
         tokens[rows[question]] = -1 if sent is None else sent
-    if own.prompt_tokens.tolist() != [tokens[row] for row in range(len(rows))]:
+    if arrays.prompt_tokens.tolist() != [tokens[row] for row in range(len(rows))]:
         raise _disagree(recording, dataset, f"prompt tokens of {llm}")
 
 

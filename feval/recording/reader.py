@@ -13,6 +13,9 @@ from itertools import accumulate
 from pathlib import Path
 from typing import Any, Protocol
 
+import numpy as np
+import numpy.typing as npt
+
 from feval.answers.parties import NORMAL_FORM, Verdict
 from feval.errors import DamagedRecordingError, NotFetchedError, NotRecordedError
 from feval.recording import parquet
@@ -45,7 +48,10 @@ def open_recording(path: str | Path, source: FileSource | None = None) -> Record
         source: fetches missing files; `None` where all should be there.
 
     Raises:
-        NotARecordingError, NewerFormatError, DamagedRecordingError: see `feval.recording.layout.manifest.read_manifest`.
+        NotARecordingError: the folder does not exist, holds no manifest, or the manifest is of something else.
+        NewerFormatError: a later feval wrote it.
+        DamagedRecordingError: the manifest is not valid JSON, lacks a field, or does not agree with its own hash.
+        StorageError: the manifest cannot be read.
     """
     folder = Path(path)
     return Recording(folder, read_manifest(folder), source)
@@ -200,9 +206,9 @@ class Recording:
         """Question id -> how many of each CoT's output tokens were thoughts; only questions for which the provider reports it."""
         path = self._path("samples", dataset, llm)
         with self.shape(path):
-            columns = self.scan(path, ["question_id", "reasoning_tokens"])
-            counts = ((question, own["reasoning_tokens"]) for question, own in columns)
-            return {question: own for question, own in counts if any(count is not None for count in own)}
+            rows = self.scan(path, ["question_id", "reasoning_tokens"])
+            counts = ((question, values["reasoning_tokens"]) for question, values in rows)
+            return {question: values for question, values in counts if any(count is not None for count in values)}
 
     def texts_near(self, dataset: str, llm: str, question: int) -> dict[int, list[str | None]]:
         """Row -> texts of a question (by its row) and all others in its row group: reading that one decodes them anyway."""
@@ -397,3 +403,31 @@ class Recording:
     def shape(self, path: str) -> AbstractContextManager[None]:
         """Turn any error of a block that reads a Parquet file into a `DamagedRecordingError`."""
         return parquet.readable(self.path / path)
+
+
+def aggregate_scores(
+    recording: Recording, dataset: str, llm: str, scorer: str, aggregate: str = "score"
+) -> npt.NDArray[np.float64]:
+    """Return one number per CoT of an LLM on a dataset, such as best-of-N ranks by.
+
+    Returns:
+        [Q, S] float64, questions and samples in recorded order, S the largest pool; NaN where a CoT has no such score.
+
+    Raises:
+        UnknownNameError: `aggregate` is not one of `AGGREGATES`.
+        NotRecordedError: no such dataset, LLM or scorer; or the scorer gave only scores where step scores are asked for, or the
+            other way round.
+        DamagedRecordingError: as for `Recording.scores`.
+    """
+    scores = recording.scores(dataset, llm, scorer)
+    values = scores.aggregated(aggregate)
+    other = scores.step_values.size if aggregate == "score" else np.isfinite(scores.values).any()
+    if other and np.isnan(values).all():
+        available, advice = (
+            ("step scores only", "min") if aggregate == "score" else ("one score per CoT and no step scores", "score")
+        )
+        raise NotRecordedError(
+            f"{scorer!r} gave {available} for {llm} on {dataset}, so there is no aggregate {aggregate!r}. Use another one, such "
+            f"as {advice!r}."
+        )
+    return values

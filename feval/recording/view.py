@@ -36,12 +36,7 @@ def _owner(recordings: Sequence[Recording], dataset: str, llm: str) -> Recording
 
 
 def open_view(recordings: Sequence[Recording], dataset: str, names: Sequence[str]) -> View:
-    """Find some LLMs on a dataset in one or more recordings.
-
-    Raises:
-        NotRecordedError: a recording lacks the dataset, or none has an LLM.
-        ConflictError: two different recordings have the same LLM, or they contradict each other.
-    """
+    """Find some LLMs on a dataset in one or more recordings; contradictions between them are a `ConflictError`."""
     owners = {name: _owner(recordings, dataset, name) for name in names}
     distinct = list({id(owner): owner for owner in owners.values()}.values()) or [recordings[0]]
     for recording in distinct:
@@ -126,9 +121,9 @@ class View:
         if isinstance(question, str):
             row = self._rows.get(question)
             if row is None:
-                some = ", ".join(self.votes.question_ids[:3])
+                examples = ", ".join(self.votes.question_ids[:3])
                 raise NotRecordedError(
-                    f"{self.votes.dataset} has no question {question!r}; its {count} ids begin with {some}."
+                    f"{self.votes.dataset} has no question {question!r}; its {count} ids begin with {examples}."
                 )
             return row
         if not 0 <= question < count:
@@ -276,18 +271,18 @@ class _Part:
 
     @cached_property
     def rows(self) -> npt.NDArray[np.intp]:
-        own = {name: row for row, name in enumerate(self.votes.question_ids)}
-        return np.array([own.get(name, 0) for name in self.order], np.intp)
+        rows = {name: row for row, name in enumerate(self.votes.question_ids)}
+        return np.array([rows.get(name, 0) for name in self.order], np.intp)
 
     def pool(self, llm: str, codes: Sequence[dict[str, int]], joined: Sequence[Mapping[str, str]]) -> LLMVotes:
         votes = self.votes.llms[llm]
         renumbered = votes.codes[self.rows].astype(np.int32)
-        for row, own in enumerate(self.rows.tolist()):
-            candidates = [joined[row].get(key, key) for key in self.votes.candidates(own)]
+        for row, place in enumerate(self.rows.tolist()):
+            candidates = [joined[row].get(key, key) for key in self.votes.candidates(place)]
             known = codes[row]
             # An answer takes its place in the shared table only if this LLM gave it.
-            given = {code for code in renumbered[row].tolist() if code >= 0}
-            table = [known.setdefault(c, len(known)) if i in given else NO_ANSWER for i, c in enumerate(candidates)]
+            present = {code for code in renumbered[row].tolist() if code >= 0}
+            table = [known.setdefault(c, len(known)) if i in present else NO_ANSWER for i, c in enumerate(candidates)]
             renumbered[row] = np.array([*table, ABSENT, NO_ANSWER], np.int32)[renumbered[row]]
         rows = self.rows
         return LLMVotes(
@@ -299,9 +294,9 @@ class _Part:
         )
 
     def gold(self, row: int) -> str | None:
-        own = int(self.rows[row])
-        code = int(self.votes.gold[own])
-        return None if code < 0 else self.votes.candidates(own)[code]
+        place = int(self.rows[row])
+        code = int(self.votes.gold[place])
+        return None if code < 0 else self.votes.candidates(place)[code]
 
 
 def _joined_forms(parts: Sequence[_Part], row: int) -> dict[str, str]:
@@ -319,9 +314,9 @@ def _joined_forms(parts: Sequence[_Part], row: int) -> dict[str, str]:
         return form
 
     for part in parts:
-        own = int(part.rows[row])
-        candidates = part.votes.candidates(own)
-        for form, code in part.votes.aliases(own).items():
+        place = int(part.rows[row])
+        candidates = part.votes.candidates(place)
+        for form, code in part.votes.aliases(place).items():
             first, second = sorted((root(form), root(candidates[code])))
             parents[second] = first
     return {form: key for form in parents if (key := root(form)) != form}
@@ -351,5 +346,5 @@ class _PartView(View):
 
     def texts_near(self, llm: str, row: int) -> dict[int, list[str | None]]:
         near = self._part.recording.texts_near(self.votes.dataset, llm, int(self._part.rows[row]))
-        own = {int(place): joined for joined, place in enumerate(self._part.rows.tolist()) if place in near}
-        return {own[place]: texts for place, texts in near.items()}
+        rows = {int(place): joined for joined, place in enumerate(self._part.rows.tolist()) if place in near}
+        return {rows[place]: texts for place, texts in near.items()}

@@ -16,6 +16,10 @@ from feval.recording.votes import ABSENT, ALIASES, DETAILS, NO_ANSWER, Votes, na
 
 FINISH_CODES: dict[str, int] = {reason: code for code, reason in enumerate(FINISH_REASONS)}
 
+_Pool = tuple[
+    npt.NDArray[Any], npt.NDArray[Any], npt.NDArray[Any], int
+]  # codes, output tokens, finish reasons, prompt tokens
+
 
 class VotesBuilder:
     """Collects the pools of a dataset and makes its votes.
@@ -29,7 +33,7 @@ class VotesBuilder:
         self._questions = questions
         self._index = {question.id: row for row, question in enumerate(questions)}
         self._codes: list[dict[str, int]] = [{} for _ in questions]
-        self._llms: dict[str, dict[int, tuple[npt.NDArray[Any], npt.NDArray[Any], npt.NDArray[Any], int]]] = {}
+        self._llms: dict[str, dict[int, _Pool]] = {}
         self._gold = [question.answer_key for question in questions]
         self._aliases: list[dict[str, int]] = [{} for _ in questions]
 
@@ -127,9 +131,9 @@ class VotesBuilder:
     def _alias_arrays(self) -> dict[str, npt.NDArray[Any]]:
         if not any(self._aliases):
             return {}
-        forms, offsets = pack_strings([form for own in self._aliases for form in own])
-        codes = [code for own in self._aliases for code in own.values()]
-        starts = offsets_of([len(own) for own in self._aliases])
+        forms, offsets = pack_strings([form for aliases in self._aliases for form in aliases])
+        codes = [code for aliases in self._aliases for code in aliases.values()]
+        starts = offsets_of([len(aliases) for aliases in self._aliases])
         arrays = (forms, offsets, starts, np.array(codes, np.int32))
         return dict(zip(ALIASES, arrays, strict=True))
 
@@ -137,9 +141,7 @@ class VotesBuilder:
         most = max((len(codes) for codes in self._codes), default=0)
         return np.int8 if most < 127 else np.int16 if most < 32767 else np.int32
 
-    def _llm_arrays(
-        self, pools: Mapping[int, tuple[npt.NDArray[Any], npt.NDArray[Any], npt.NDArray[Any], int]]
-    ) -> dict[str, npt.NDArray[Any]]:
+    def _llm_arrays(self, pools: Mapping[int, _Pool]) -> dict[str, npt.NDArray[Any]]:
         count = len(self._questions)
         sizes = np.zeros(count, np.uint32)
         prompt_tokens = np.full(count, -1, np.int32)

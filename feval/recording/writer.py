@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
@@ -292,8 +291,8 @@ class RecordingWriter:
         path = self._claim(file_path(SCORES + scorer.name, dataset, llm))
         tally = ScoreTally(scorer, f"{scorer.name} of {llm} on {dataset}", self._sizes[dataset, llm])
         with storage_errors(self.out), ParquetFile(self._root / path, *SCORES_SCHEMA) as table:
-            for own in rows:
-                table.extend(llm=[llm] * len(own.sample_indices), **tally.add(own))
+            for block in rows:
+                table.extend(llm=[llm] * len(block.sample_indices), **tally.add(block))
                 table.flush_if(NARROW_GROUP_ROWS)
             self._files[path] = table.close()
         self._leaves.append((dataset, llm, SCORES + scorer.name, tally.leaf()))
@@ -364,14 +363,6 @@ class RecordingWriter:
         link_file(parent.path / path, self._root / path, record)
         self._files[path] = record
 
-    def _write_votes(self, path: str, data: bytes, dataset: str) -> None:
-        parent = self._sources.get(dataset)
-        known = parent.manifest.files.get(path) if parent is not None else None
-        if parent is not None and known is not None and known["sha256"] == hashlib.sha256(data).hexdigest():
-            self._link(parent, path)
-        else:
-            self._files[path] = write_file(self._root / path, [data], len(self._datasets[dataset][1]))
-
     def _seal(self) -> None:
         if not self._datasets:
             raise UsageError(f"{self.out}: a recording without a dataset is not written.")
@@ -379,7 +370,10 @@ class RecordingWriter:
             if self._datasets[dataset][0].equality != NORMAL_FORM:
                 self._settle_equality(dataset, votes)
             for part, data in votes.to_bytes().items():
-                self._write_votes(self._claim(file_path(part, dataset)), data, dataset)
+                path = self._claim(file_path(part, dataset))
+                self._files[path] = write_file(self._root / path, [data], len(self._datasets[dataset][1]))
+                if dataset in self._sources:
+                    self._link_if_same(self._sources[dataset], path)
         manifest = self._manifest()
         self._files[README] = write_file(self._root / README, [readme_text(manifest).encode()], 0)
         manifest["files"] = dict(sorted(self._files.items()))
@@ -420,6 +414,10 @@ class RecordingWriter:
                 self._link_if_same(self._sources[dataset], path)
 
     def _manifest(self) -> dict[str, Any]:
+        scorers = [
+            {"name": scorer.name, "kind": scorer.kind, "parameters": dict(scorer.parameters)}
+            for scorer in self._scorers.values()
+        ]
         return {
             "format": FORMAT,
             "format_version": FORMAT_VERSION,
@@ -443,23 +441,13 @@ class RecordingWriter:
                 for llm in self._llms.values()
             ],
             "pairs": self._pairs,
-            **self._scores_manifest(),
+            **({"scorers": scorers, "scores": self._scores} if self._scores else {}),
             "leaves": [
                 {"dataset": dataset, "llm": llm, "part": part, "sha256": digest}
                 for dataset, llm, part, digest in self._leaves
             ],
             "files": {},
         }
-
-    def _scores_manifest(self) -> dict[str, Any]:
-        """The manifest's entries about scores, if there are any."""
-        if not self._scores:
-            return {}
-        scorers = [
-            {"name": scorer.name, "kind": scorer.kind, "parameters": dict(scorer.parameters)}
-            for scorer in self._scorers.values()
-        ]
-        return {"scorers": scorers, "scores": self._scores}
 
     def _dataset_record(self, info: DatasetInfo, questions: Sequence[Question]) -> dict[str, Any]:
         equality = self._equality.get(info.id)

@@ -35,11 +35,7 @@ def parent_record(source: Recording) -> dict[str, Any]:
 
 
 def common_info(dataset: str, holders: Sequence[Recording], equality: str | None = None) -> DatasetInfo:
-    """Return what several recordings say about a dataset; with `equality`, the answers of several are compared under that one.
-
-    Raises:
-        ConflictError: they differ in answer kind, extractor, system prompt, or (without `equality`) equality.
-    """
+    """Return what several recordings agree on about a dataset; a given equality takes the place of theirs."""
     first = holders[0].dataset_info(dataset)
     if len(holders) > 1 and equality is not None:
         first = replace(first, equality=named_equality(first.answer_kind, equality))
@@ -60,8 +56,8 @@ def known_verdicts(dataset: str, holders: Sequence[Recording], equality: str) ->
     verdicts: dict[str, list[Verdict]] = {}
     for holder in holders:
         if holder.dataset_info(dataset).equality == equality:
-            for question, own in holder.verdicts(dataset).items():
-                verdicts.setdefault(question, []).extend(own)
+            for question, rows in holder.verdicts(dataset).items():
+                verdicts.setdefault(question, []).extend(rows)
     if len(holders) > 1 or equality == NORMAL_FORM:
         return {"verdicts": verdicts}
     return {"verdicts": verdicts, "not_asked": holders[0].manifest.datasets[dataset]["equality"]["not_asked"]}

@@ -56,11 +56,7 @@ def check_extension(base: Recording, info: DatasetInfo, questions: Sequence[Ques
 
 
 def grown_pools(base: Recording, more: Recording, dataset: str, llm: str) -> Iterator[Grown]:
-    """Yield the pools of an LLM from two recordings, in the order of the merged questions.
-
-    Raises:
-        ConflictError: the same samples were recorded twice, or a question was asked in other words.
-    """
+    """Yield the pools of an LLM from two recordings, in the order of the merged questions; none is recorded twice."""
     old_pools = _pools(base, dataset, llm)
     new_pools = _pools(more, dataset, llm)
     for question in merged_questions(dataset, [one for one in (base, more) if dataset in one.manifest.datasets]):
@@ -86,21 +82,7 @@ def extend(
     operation: Mapping[str, Any],
     notes: Sequence[str] = (),
 ) -> Path:
-    """Make a recording with everything in `base`, and the CoTs of an LLM on a dataset that `more` has, old ones included or not.
-
-    Args:
-        base: a sound recording; it may lack the LLM, or questions.
-        more: a sound recording with the new CoTs.
-        out: the folder to make.
-        dataset: id of the dataset.
-        llm: name of the LLM.
-        operation: what made the new CoTs (JSON values).
-        notes: further sentences for the manifest.
-
-    Raises:
-        ConflictError: as for `grown_pools`, or the two contradict each other.
-        RecordingError, StorageError: as for `feval.recording.merge`.
-    """
+    """Make a recording with everything in `base` and the CoTs of an LLM on a dataset in `more`, with or without the old ones."""
     mine, theirs = (holder.manifest.pairs.get((dataset, llm)) for holder in (base, more))
     if mine is not None and theirs is not None and _counter(mine, theirs) is None:
         raise ConflictError(
@@ -115,12 +97,12 @@ def extend(
         notes=list(dict.fromkeys([*(n for one in (base, more) for n in one.manifest.raw.get("notes", ())), *notes])),
         licences=base.manifest.raw.get("licences"),
     ) as writer:
-        for own in dict.fromkeys([*base.dataset_ids(), dataset]):
-            if own != dataset:
-                writer.keep_dataset(base, own)
+        for each in dict.fromkeys([*base.dataset_ids(), dataset]):
+            if each != dataset:
+                writer.keep_dataset(base, each)
                 continue
             _add_dataset(writer, base, more, dataset)
-            for name in dict.fromkeys([*(base.llm_names(own) if own in base.manifest.datasets else ()), llm]):
+            for name in dict.fromkeys([*base.llm_names(dataset), llm]):
                 if name == llm:
                     _add_grown(writer, base, more, dataset, llm)
                 else:
@@ -185,17 +167,17 @@ def _both(
 
 def _new_rows(old: PoolRows, new: PoolRows, what: str) -> list[int]:
     """Return the rows of the CoTs that are new. Samples are identified by their seeds, if all have one, else by their index."""
-    own, given = _sample_names(old, new)
-    places = {name: row for row, name in enumerate(own)}
-    there, again = _cots(old), _cots(new)
-    for row, name in enumerate(given):
+    old_names, new_names = _sample_names(old, new)
+    places = {name: row for row, name in enumerate(old_names)}
+    old_cots, new_cots = _cots(old), _cots(new)
+    for row, name in enumerate(new_names):
         place = places.get(name)
-        if place is not None and there[place] != again[row]:
+        if place is not None and old_cots[place] != new_cots[row]:
             raise ConflictError(
                 f"{what}: sample {name} is there already, and was recorded again. A sample is recorded once: begin with what is "
                 "there, so that only what is missing is asked for."
             )
-    return [row for row, name in enumerate(given) if name not in places]
+    return [row for row, name in enumerate(new_names) if name not in places]
 
 
 def _cots(pool: PoolRows) -> list[tuple[str, int]]:
@@ -206,19 +188,19 @@ def _cots(pool: PoolRows) -> list[tuple[str, int]]:
 def _sample_names(old: PoolRows, new: PoolRows) -> tuple[Sequence[int], Sequence[int]]:
     seeds = [list(pool.extra.get("seed") or ()) for pool in (old, new)]
     sizes = [len(old.answers), len(new.answers)]
-    whole = all(len(set(own)) == size and None not in own for own, size in zip(seeds, sizes, strict=True))
+    whole = all(len(set(column)) == size and None not in column for column, size in zip(seeds, sizes, strict=True))
     return (seeds[0], seeds[1]) if whole else (range(sizes[0]), range(sizes[1]))
 
 
 def _refuse_same_replies(old: PoolRows, new: PoolRows, rows: Sequence[int], what: str) -> None:
     """Refuse a provider's reply that is recorded already: it is no new sample, whatever its index."""
-    ids = {name for name in old.extra.get("response_id") or () if name is not None}
-    given = new.extra.get("response_id") or ()
-    again = next((given[row] for row in rows if given and given[row] in ids), None)
-    if again is not None:
+    old_ids = {name for name in old.extra.get("response_id") or () if name is not None}
+    new_ids = new.extra.get("response_id") or ()
+    repeated = next((new_ids[row] for row in rows if new_ids and new_ids[row] in old_ids), None)
+    if repeated is not None:
         raise ConflictError(
-            f"{what}: the provider's reply {again!r:.80} is there already; a cache may have answered. It is no new sample. Have "
-            "the cache switched off, and record anew."
+            f"{what}: the provider's reply {repeated!r:.80} is there already; a cache may have answered. It is no new sample. "
+            "Have the cache switched off, and record anew."
         )
 
 

@@ -28,6 +28,7 @@ ANSWERS = ("text", "stored")
 _EXAMPLES = 5
 _COUNTS = ("cots", "gained", "lost", "changed", "without_text", "split", "without_reply")
 _CARRIED = "Before answers were extracted again: "
+"""Marks the notes of the parent, which may be about the old answers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,7 +157,7 @@ def extract(
         "extractors": {info.id: info.extractor for info in infos},
     }
     operation |= {} if answer_kind is None else {"answer_kind": answer_kind}
-    old_notes = [_carried(note) for note in parent.manifest.raw.get("notes", ())]
+    old_notes = [_CARRIED + note.removeprefix(_CARRIED) for note in parent.manifest.raw.get("notes", ())]
     with derived_writer(parent, out, operation, old_notes) as writer:
         changes = tuple(_dataset(writer, parent, info, source, steps) for info in infos)
         notes = tuple(_notes(parent, changes, source))
@@ -193,11 +194,6 @@ def _one_kind_only(parent: Recording, kind: str | None) -> None:
             f"{parent.path} holds datasets of the answer kinds {', '.join(sorted(kinds))}; {kind!r} cannot suit them all. "
             "Select one dataset first (`feval select`)."
         )
-
-
-def _carried(note: str) -> str:
-    """Return a note of the parent, marked as such: it may be about the old answers."""
-    return note if note.startswith(_CARRIED) else _CARRIED + note
 
 
 def _notes(parent: Recording, datasets: Sequence[DatasetChanges], source: str) -> Iterator[str]:
@@ -272,9 +268,15 @@ def _pools(
     thoughts = thoughts_of(llm)
     for pool in parent.pools(info.id, llm):
         question = questions[pool.question_id]
-        own, readable = _split(pool, thoughts) if split else (pool, [True] * len(pool.texts))
-        raw = list(own.raw_answers) if source == "stored" else _raw_answers(own, info.answer_kind, question, readable)
-        changed = replace(own, raw_answers=raw, answers=answers.normal_forms(info.answer_kind, raw, question.choices))
+        replies, readable = _split(pool, thoughts) if split else (pool, [True] * len(pool.texts))
+        raw = (
+            list(replies.raw_answers)
+            if source == "stored"
+            else _raw_answers(replies, info.answer_kind, question, readable)
+        )
+        changed = replace(
+            replies, raw_answers=raw, answers=answers.normal_forms(info.answer_kind, raw, question.choices)
+        )
         tally.add(pool, changed, readable)
         yield changed
         steps.step()

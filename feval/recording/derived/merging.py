@@ -69,9 +69,9 @@ def merge(recordings: Sequence[str | Path], out: str | Path, *, equality: str | 
                 ordered = (pools[question.id] for question in questions if question.id in pools)
                 writer.add_pools(dataset, holder.llm_info(llm), holder.counter(dataset, llm), ordered)
                 for scorer, scored in _score_owners(dataset, llm, holders).items():
-                    rows = {own.question_id: own for own in scored.score_rows(dataset, llm, scorer)}
-                    own = (rows[question.id] for question in questions if question.id in rows)
-                    writer.add_scores(dataset, llm, scored.scorer_info(scorer), own)
+                    rows = {scores.question_id: scores for scores in scored.score_rows(dataset, llm, scorer)}
+                    ordered_rows = (rows[question.id] for question in questions if question.id in rows)
+                    writer.add_scores(dataset, llm, scored.scorer_info(scorer), ordered_rows)
     return Path(out)
 
 
@@ -109,20 +109,20 @@ def select(
     source = open_sound(recording)
     selected = [dataset for dataset in source.dataset_ids() if datasets is None or dataset in datasets]
     _check_names(source, datasets, llms, selected)
-    wanted = None if questions is None else set(questions)
+    question_ids = None if questions is None else set(questions)
     choice = {"datasets": datasets, "llms": llms, "questions": questions}
     operation: dict[str, Any] = {key: sorted(value) for key, value in choice.items() if value is not None}
     operation |= {key: value for key, value in (("samples", samples), ("min_cots", min_cots)) if value is not None}
-    short = {dataset: _short(source, dataset, llms, wanted, min_cots or 0) for dataset in selected}
+    short = {dataset: _short(source, dataset, llms, question_ids, min_cots or 0) for dataset in selected}
     notes = source.manifest.raw.get("notes", []) + [
         f"{len(ids)} question{'' if len(ids) == 1 else 's'} of {dataset} with fewer than {min_cots} CoTs of some LLM left out."
         for dataset, ids in short.items()
         if ids
     ]
     with derived_writer(source, out, {"name": "select", **operation}, notes) as writer:
-        missing = set(wanted or ())
+        missing = set(question_ids or ())
         for dataset in selected:
-            rows = [q for q in source.questions(dataset) if wanted is None or q.id in wanted]
+            rows = [q for q in source.questions(dataset) if question_ids is None or q.id in question_ids]
             missing -= {row.id for row in rows}
             rows = [row for row in rows if row.id not in short[dataset]]
             info = source.dataset_info(dataset)
@@ -150,7 +150,7 @@ def _short(
     votes = source.votes(dataset)
     chosen = [name for name in votes.question_ids if questions is None or name in questions]
     sizes = [votes.llms[llm].sizes for llm in source.llm_names(dataset) if llms is None or llm in llms]
-    short = {name for row, name in enumerate(votes.question_ids) if any(own[row] < least for own in sizes)}
+    short = {name for row, name in enumerate(votes.question_ids) if any(counts[row] < least for counts in sizes)}
     short.intersection_update(chosen)
     if chosen and len(short) == len(chosen):
         raise ShortPoolError(
@@ -224,10 +224,10 @@ def add_scorers(
     old_notes = [note for note in source.manifest.raw.get("notes", ()) if note not in without_notes]
     with derived_writer(source, out, {"name": "score", **operation}, [*old_notes, *notes]) as writer:
         for dataset in source.dataset_ids():
-            writer.keep_dataset(source, dataset, {(llm, name) for own, llm, name in new if own == dataset})
+            writer.keep_dataset(source, dataset, {(llm, name) for where, llm, name in new if where == dataset})
         for scorer, rows in scores:
-            for (dataset, llm), own in rows.items():
-                writer.add_scores(dataset, llm, scorer, own)
+            for (dataset, llm), scored in rows.items():
+                writer.add_scores(dataset, llm, scorer, scored)
     return Path(out)
 
 
@@ -293,15 +293,15 @@ def _check_names(
 
 
 def _first_scores(rows: Iterable[ScoreRows], ids: Collection[str], samples: int | None) -> Iterator[ScoreRows]:
-    for own in rows:
-        if own.question_id not in ids:
+    for scores in rows:
+        if scores.question_id not in ids:
             continue
-        places = [place for place, index in enumerate(own.sample_indices) if samples is None or index < samples]
-        columns = {field.name: getattr(own, field.name) for field in fields(own) if field.name != "question_id"}
+        places = [place for place, index in enumerate(scores.sample_indices) if samples is None or index < samples]
+        columns = {field.name: getattr(scores, field.name) for field in fields(scores) if field.name != "question_id"}
         shorter: dict[str, Any] = {
             name: None if column is None else [column[place] for place in places] for name, column in columns.items()
         }
-        yield replace(own, **shorter)
+        yield replace(scores, **shorter)
 
 
 def _first(pools: Iterable[PoolRows], ids: Collection[str], samples: int | None, llm: str) -> Iterator[PoolRows]:

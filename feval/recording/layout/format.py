@@ -97,23 +97,6 @@ def open_regular(path: Path) -> BufferedReader:
         raise
 
 
-def read_regular(path: Path, most: int) -> bytes:
-    """Return all bytes of a regular file; more than `most` only if the file is larger than that."""
-    descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
-    try:
-        status = os.fstat(descriptor)
-        if not stat.S_ISREG(status.st_mode):
-            raise OSError(errno.EINVAL, "it is no regular file", str(path))
-        pieces = []
-        left = min(status.st_size, most) + 1
-        while left > 0 and (piece := os.read(descriptor, left)):
-            pieces.append(piece)
-            left -= len(piece)
-        return b"".join(pieces)
-    finally:
-        os.close(descriptor)
-
-
 class LeafHash:
     """SHA-256 over the logical content of one part, line by line, whatever Parquet writer made the file.
 

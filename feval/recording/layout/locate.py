@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
 from feval.errors import DamagedRecordingError, FevalError, NotARecordingError, StorageError
-from feval.recording.layout.format import FORMAT, MANIFEST, read_regular
+from feval.recording.layout.format import FORMAT, MANIFEST, open_regular
 
 MOST_BYTES = 256 * 2**20
 """No manifest is larger."""
@@ -52,7 +53,8 @@ def _is_recording(folder: Path) -> bool:
 
 def _read(path: Path, folder: Path) -> bytes:
     try:
-        data = read_regular(path, MOST_BYTES)
+        with open_regular(path) as file:
+            data = file.read(min(os.fstat(file.fileno()).st_size, MOST_BYTES) + 1)
     except (FileNotFoundError, NotADirectoryError) as error:
         problem = (
             "has no manifest.json" if folder.is_dir() else "is not a folder" if folder.exists() else "does not exist"

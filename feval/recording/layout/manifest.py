@@ -174,14 +174,7 @@ class Manifest:
 
 
 def read_manifest(folder: Path) -> Manifest:
-    """Read and check the manifest of a recording.
-
-    Raises:
-        NotARecordingError: the folder does not exist, holds no manifest, or the manifest is of something else.
-        NewerFormatError: a later feval wrote it.
-        DamagedRecordingError: the manifest is not valid JSON, lacks a field, or does not agree with its own hash.
-        StorageError: the file cannot be read.
-    """
+    """Read and check the manifest of a recording; errors are those of `open_recording`."""
     path = folder / MANIFEST
     raw = read_json(folder)
     if not isinstance(raw, dict) or raw.get("format") != FORMAT:

@@ -21,13 +21,8 @@ _PROMPT_GROUP_BYTES = 8 * 2**20
 class PairFiles:
     """The Parquet files of one LLM on one dataset, with their leaves: three, and one for each channel that is used.
 
-    Args:
-        claim: registers the path of a file before it is written, and returns it.
-        root: the recording's folder.
-        dataset: its id.
-        llm: its name.
-        golds: normal forms of the questions' golds, by id.
-        only: the parts to write, where the others are taken from another recording; `None` for all.
+    `claim` registers the path of a file before it is written, `golds` are normal forms by question id, and `only` names the parts
+    to write where the others are taken from another recording.
     """
 
     def __init__(
@@ -57,12 +52,12 @@ class PairFiles:
         self._check(pool)
         columns = _pool_columns(pool, self._pair[1], self._golds.get(pool.question_id))
         if self._only is not None:
-            columns = {part: own for part, own in columns.items() if part in self._only}
+            columns = {part: rows for part, rows in columns.items() if part in self._only}
         lines = pool_lines(pool)
-        for part, own in columns.items():
+        for part, rows in columns.items():
             self._open(part)
             self._add_line(part, lines[part], pool.question_id)
-            self._tables[part].extend(**own)
+            self._tables[part].extend(**rows)
         self.sizes[pool.question_id] = len(pool.answers)
         self._no_answer += sum(answer is None for answer in pool.answers)
         marked = pool.reasoning_marks or [None] * len(pool.texts)

@@ -97,11 +97,11 @@ class _Aligned:
 def _pool(
     question: str,
     request: dict[str, list[Any]],
-    own: dict[str, list[Any]],
+    samples: dict[str, list[Any]],
     texts: list[Any],
     optional: list[dict[str, list[Any]]],
 ) -> PoolRows:
-    if len(texts) != len(own["sample_index"]):
+    if len(texts) != len(samples["sample_index"]):
         raise ValueError(f"texts end before {question!r}")
     channels = {
         name: column for columns in optional for name, column in columns.items() if any(v is not None for v in column)
@@ -109,13 +109,13 @@ def _pool(
     return PoolRows(
         question,
         texts,
-        own.get("answer_raw", []),
-        own.get("answer", []),
-        own.get("output_tokens", []),
-        own.get("finish_reason", []),
+        samples.get("answer_raw", []),
+        samples.get("answer", []),
+        samples.get("output_tokens", []),
+        samples.get("finish_reason", []),
         request["prompt"][0],
         request["prompt_tokens"][0],
-        {name: own[name] for name in OPTIONAL_COLUMNS if any(value is not None for value in own.get(name, ()))},
+        {name: samples[name] for name in OPTIONAL_COLUMNS if any(value is not None for value in samples.get(name, ()))},
         reasoning=channels.get("reasoning"),
         reasoning_marks=_marks(channels.get("marks")),
         sequence_logprobs=channels.get("sequence_logprob"),

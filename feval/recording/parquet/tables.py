@@ -77,7 +77,7 @@ class Table:
         """First row of a question and the row behind its last; equal where it has none."""
         if self._questions is None:
             ids = self.read(["question_id"]).column(0).to_pylist()
-            starts = [row for row, own in enumerate(ids) if row == 0 or ids[row - 1] != own]
+            starts = [row for row, name in enumerate(ids) if row == 0 or ids[row - 1] != name]
             self._questions = {ids[start]: (start, stop) for start, stop in pairwise([*starts, len(ids)])}
         return self._questions.get(question, (0, 0))
 
