@@ -56,7 +56,7 @@ def check_extension(base: Recording, info: DatasetInfo, questions: Sequence[Ques
 
 
 def grown_pools(base: Recording, more: Recording, dataset: str, llm: str) -> Iterator[Grown]:
-    """Yield the pools of an LLM from two recordings, in the order of the merged questions; none is recorded twice."""
+    """Yield the pools of an LLM from two recordings, in the order of the merged questions; a repeated sample is a conflict."""
     old_pools = _pools(base, dataset, llm)
     new_pools = _pools(more, dataset, llm)
     for question in merged_questions(dataset, [one for one in (base, more) if dataset in one.manifest.datasets]):
