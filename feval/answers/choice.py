@@ -62,15 +62,13 @@ class _Reading:
 
 @dataclass(frozen=True, slots=True)
 class _Options:
-    """The options of one question, ready to be recognised.
+    """The options of one question, ready to be recognised; where options share a reading or words, their label is empty.
 
     Attributes:
         labels: label, and label folded where that is unambiguous -> label.
-        readings: what a text can be equal to an option in ("text the cat", "number 5", "date 05/01/2021") -> its label, empty
-            where two options share it.
-        words: the words of each option's text with its label (empty where two share them), the longest first.
+        readings: what a text can be equal to an option in ("text the cat", "number 5", "date 05/01/2021") -> its label.
+        words: the words of each option's text with its label, the longest first.
         runs: the words of several neighbouring options, end to end: one option that upstream split at commas.
-        patterns: how labels are written.
     """
 
     labels: dict[str, str]
@@ -93,27 +91,22 @@ class _LabelPatterns:
 
 
 def extract(text: str, choices: Sequence[tuple[str, str]] = ()) -> str | None:
-    """Return the option a CoT answers with, as it is written there; `None` where there is none.
-
-    Args:
-        text: the CoT.
-        choices: (label, text) of each option; none means the labels A to Z, texts unknown.
-    """
+    """Return the option a CoT answers with, as it is written there. Without choices, A to Z are the labels."""
     options = _options(_frozen(choices))
     content = (markers.set_apart(text) or "").strip() or None
     reading = _read(content, options) if content is not None else None
     if reading is not None:
         return reading.raw
-    own = markers.own_part(text)
-    for segment in markers.segments(own, markers.OPTION_PHRASE):
+    cot = markers.own_part(text)
+    for segment in markers.segments(cot, markers.OPTION_PHRASE):
         reading = _read(segment.text, options)
         if reading is not None:
             return reading.raw
         if segment.final:
             return content or markers.first_sentence(segment.text).strip() or segment.text.strip() or None
-    if _several(own, options):
+    if _several(cot, options):
         return None
-    reading = _verdict(own, options) or _head_of_reply(own, options) or _of_last_line(markers.last_line(own), options)
+    reading = _verdict(cot, options) or _head_of_reply(cot, options) or _of_last_line(markers.last_line(cot), options)
     return reading.raw if reading is not None else content
 
 

@@ -34,8 +34,7 @@ _DIRECT = re.compile(
 class ClosedSet:
     """A set of labels with the words that mean them.
 
-    Attributes:
-        pattern: finds the words; the name of the group that matched is the label, no group means "both were offered".
+    The name of the group of `pattern` that matched is the label; no group means that several were offered.
     """
 
     pattern: re.Pattern[str]
@@ -46,14 +45,14 @@ class ClosedSet:
         match = self._first(content.lower()) if content is not None else None
         if match is not None:
             return match[0]
-        own = markers.own_part(text).replace("’", "'").lower()
-        for segment in markers.segments(own):
+        cot = markers.own_part(text).replace("’", "'").lower()
+        for segment in markers.segments(cot):
             match = self._of_segment(segment)
             if match is not None:
                 return match[0]
             if segment.final:
                 return None
-        match = self._direct(own[:400].lstrip()) or self._last(markers.last_line(own))
+        match = self._direct(cot[:400].lstrip()) or self._last(markers.last_line(cot))
         return match[0] if match else None
 
     def canonical(self, raw: str) -> str | None:
@@ -82,12 +81,7 @@ class ClosedSet:
 
 
 def closed_set(words: Mapping[str, str]) -> ClosedSet:
-    """Build a closed set.
-
-    Args:
-        words: for each label, in the order in which they are tried, a regular expression of the words that mean it. A label
-            is a Python identifier.
-    """
+    """Build a closed set from label (a Python identifier) -> regular expression of its words, in the order of trying them."""
     labels = "|".join(words)
     either = rf"(?:{labels})(?: ?/ ?|,? or )(?:{labels})(?: or not)?"
     groups = "|".join(f"(?P<{label}>{expression})" for label, expression in words.items())

@@ -48,14 +48,14 @@ def extract(text: str) -> str | None:
     match = _last(_readable(content)) if content is not None else None
     if match is not None:
         return match[0]
-    own = _readable(markers.own_part(text))
-    for segment in markers.segments(own):
+    cot = _readable(markers.own_part(text))
+    for segment in markers.segments(cot):
         match = _of_segment(segment)
         if match is not None:
             return match[0]
         if segment.final:
             return None
-    match = _last(own)
+    match = _last(cot)
     return match[0] if match else None
 
 

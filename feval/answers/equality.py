@@ -24,6 +24,7 @@ import subprocess
 import sys
 import threading
 import time
+from contextlib import suppress
 from fractions import Fraction
 from functools import cache, partial
 from importlib.metadata import PackageNotFoundError
@@ -31,13 +32,12 @@ from importlib.metadata import version as installed
 from typing import TYPE_CHECKING, Any
 
 from feval.answers import latex
-from feval.answers.parties import Comparison
+from feval.answers.parties import NORMAL_FORM, Comparison
 from feval.errors import AnswerError, UsageError
 
 if TYPE_CHECKING:
     from subprocess import Popen
 
-NORMAL_FORM = "normal-form"
 MATH_VERIFY = "math-verify"
 _TOLERANCE = "tolerance-"
 
@@ -97,11 +97,7 @@ def _installed_math_verify(name: str) -> str:
 
 
 def tolerance(relative: str | float) -> str:
-    """Return the name of the equality of numbers up to a relative tolerance, such as "tolerance-0.0001".
-
-    Raises:
-        UsageError: not a number above 0 and below 1.
-    """
+    """Return the name of the equality of numbers up to a relative tolerance in (0, 1), such as "tolerance-0.0001"."""
     try:
         number = float(relative)
     except ValueError:
@@ -115,9 +111,6 @@ def comparison(name: str) -> Comparison | None:
     """Return how a named equality compares normal forms; `None` where only identical forms are equal.
 
     Comparing a pair raises an `AnswerError` where that version of math-verify is not installed.
-
-    Raises:
-        UsageError: no such equality.
     """
     if name == NORMAL_FORM:
         return None
@@ -140,11 +133,7 @@ def _equal_under(name: str, left: str, right: str) -> bool | None:
 
 
 def equal(left: str, right: str) -> bool | None:
-    """Return whether math-verify finds two keys of `feval.answers.latex` equal; `None` where it ends without a verdict.
-
-    Raises:
-        AnswerError: if the worker cannot be started.
-    """
+    """Return whether math-verify finds two keys of `feval.answers.latex` equal; `None` where it ends without a verdict."""
     return _worker().equal(left, right)
 
 
@@ -156,12 +145,7 @@ def _worker() -> MathWorker:
 
 
 class MathWorker:
-    """A math-verify process, started on first use and replaced after a pair that took too long.
-
-    Args:
-        seconds: time limit per pair.
-        command: what to run instead of the worker (for tests).
-    """
+    """A math-verify process, started on first use and replaced after a pair that took more than `seconds`."""
 
     def __init__(
         self, seconds: float, command: tuple[str, ...] = (sys.executable, "-P", "-m", "feval.answers._math_worker")
@@ -175,11 +159,7 @@ class MathWorker:
         self._unread = b""
 
     def equal(self, left: str, right: str) -> bool | None:
-        """Return whether the worker says that two formulas are equal; `None` for a pair that it does not survive.
-
-        Raises:
-            AnswerError: if the worker cannot be started.
-        """
+        """Return whether two formulas are equal; `None` for a pair that the worker does not survive."""
         if self._owner != os.getpid():
             self._forget()
         request = {"left": left, "right": right, "seconds": self.seconds + 5}
@@ -207,7 +187,6 @@ class MathWorker:
         self._lock, self._owner = threading.Lock(), os.getpid()
 
     def _started(self) -> Popen[bytes]:
-
         environment = dict(os.environ, PYTHONPATH=os.pathsep.join(path or os.getcwd() for path in sys.path))  # noqa: PTH109  as Python reads ""
         try:
             process = subprocess.Popen(  # noqa: S603  our own module, no shell
@@ -239,9 +218,8 @@ class MathWorker:
             process.stdin.flush()
         except OSError:  # it ended since the last comparison
             return None
-        line = self._line(process.stdout.fileno(), time.monotonic() + seconds)
         try:
-            reply = json.loads(line)
+            reply = json.loads(self._line(process.stdout.fileno(), time.monotonic() + seconds))
         except ValueError:
             return None
         return reply if isinstance(reply, dict) else None
@@ -272,7 +250,5 @@ class MathWorker:
 def _close_pipes(process: Popen[bytes]) -> None:
     for pipe in (process.stdin, process.stdout):
         if pipe is not None:
-            try:
+            with suppress(OSError):  # what was left to be written has no reader
                 pipe.close()
-            except OSError:  # what was left to be written has no reader
-                continue

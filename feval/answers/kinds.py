@@ -70,30 +70,17 @@ KINDS: dict[str, AnswerKind] = {
 
 
 def answer_kind(name: str) -> AnswerKind:
-    """Return the answer kind of a name.
-
-    Raises:
-        UnknownNameError: there is none.
-    """
+    """Return the answer kind of a name; an `UnknownNameError` lists the kinds."""
     if name not in KINDS:
         raise UnknownNameError.of("answer kind", name, KINDS)
     return KINDS[name]
 
 
 def extract(kind: str, text: str, choices: Choices = ()) -> str | None:
-    """Return the raw answer of a CoT, as it is written there.
+    """Return the raw answer of a CoT, as it is written there; `None` where none can be extracted.
 
-    Args:
-        kind: a key of `KINDS`.
-        text: the CoT.
-        choices: (label, text) of each option of the question; only the kind "choice" looks at them.
-
-    Returns:
-        The raw answer; `None` where none can be extracted. A raw answer may still have no key.
-
-    Raises:
-        UnknownNameError: unknown kind.
-        AnswerError: the kind "verbatim", which reads nothing in texts.
+    A raw answer may still have no key. Only the kind "choice" looks at the choices, (label, text) of each option. The kind
+    "verbatim" reads nothing in texts: an `AnswerError`.
     """
     return answer_kind(kind).extract(text, choices)
 
@@ -101,13 +88,7 @@ def extract(kind: str, text: str, choices: Choices = ()) -> str | None:
 def canonical(kind: str, raw: str | None, choices: Choices = ()) -> str | None:
     """Return the voting key of a raw answer; `None` (no answer) stays `None`.
 
-    Args:
-        kind: a key of `KINDS`.
-        raw: as extracted, or as a source stored it; read as a text where it does not begin with an answer of the kind.
-        choices: as in `extract`.
-
-    Raises:
-        UnknownNameError: unknown kind.
+    The raw answer, as extracted or as a source stored it, is read as a text where it does not begin with an answer of the kind.
     """
     rules = answer_kind(kind)
     return None if raw is None else rules.canonical(raw, choices)
@@ -117,25 +98,13 @@ def canonical_gold(kind: str, gold: str | None, choices: Choices = ()) -> str | 
     """Return the key of a correct answer; `None` where there is no gold, or none that the kind can read.
 
     A gold of the kind "choice" that names no option keeps the key of its text (`feval.answers.choice`).
-
-    Args:
-        kind: a key of `KINDS`.
-        gold: as the dataset writes it.
-        choices: as in `extract`.
-
-    Raises:
-        UnknownNameError: unknown kind.
     """
     rules = answer_kind(kind)
     return None if gold is None else (rules.gold or rules.canonical)(gold, choices)
 
 
 def normal_forms(kind: str, raw_answers: Sequence[str | None], choices: Choices = ()) -> list[str | None]:
-    """Return the keys of several raw answers to one question; equal answers, of which a pool has many, are read once.
-
-    Raises:
-        UnknownNameError: unknown kind.
-    """
+    """Return the keys of several raw answers to one question; equal answers, of which a pool has many, are read once."""
     form_of = {raw: canonical(kind, raw, choices) for raw in dict.fromkeys(raw_answers)}
     return [form_of[raw] for raw in raw_answers]
 
@@ -157,8 +126,7 @@ def keys(
         raw_answers: any number of them, of one or several LLMs; `None` is no answer.
         gold: as the dataset writes it; `None` where there is none.
         choices: as in `extract`.
-        equality: between normal forms, see `feval.answers.equality.named_equality`; `None` takes the kind's own: math-verify's
-            for "latex", identity for every other kind.
+        equality: between normal forms, see `feval.answers.equality.named_equality`; `None` takes the kind's own.
 
     Raises:
         UnknownNameError: unknown kind.

@@ -128,8 +128,8 @@ def extract(text: str) -> str | None:
     content = markers.set_apart(text)
     if content is not None and _normal(content):
         return content.strip()
-    own = markers.own_part(text)
-    for segment in markers.segments(own):
+    cot = markers.own_part(text)
+    for segment in markers.segments(cot):
         text = markers.affirmed(segment.text)
         formulas = _formulas(text)
         answer = formulas[0] if formulas else markers.first_sentence(text).strip() or text
@@ -137,8 +137,8 @@ def extract(text: str) -> str | None:
             return answer
         if segment.final:
             return None
-    formulas = _formulas(own)
-    return formulas[-1] if formulas else number.extract(own)
+    formulas = _formulas(cot)
+    return formulas[-1] if formulas else number.extract(cot)
 
 
 def canonical(raw: str) -> str | None:
@@ -217,17 +217,17 @@ def _tokens(text: str) -> list[str]:
 def _braced(tokens: list[str]) -> list[str]:
     """Step 4: put every argument in braces and take all other braces away."""
     out: list[str] = []
-    wanted = [0]  # per open level: how many arguments its last command still takes
+    missing = [0]  # per open level: how many arguments its last command still takes
     levels: list[
         str
     ] = []  # opened by a brace: "argument" or "plain"; by a command that is an argument itself: "implied"
 
     def close() -> None:
         while True:
-            wanted.pop()
+            missing.pop()
             if levels.pop() != "plain":
                 out.append("}")
-            if not levels or levels[-1] != "implied" or wanted[-1]:
+            if not levels or levels[-1] != "implied" or missing[-1]:
                 return
 
     for piece in tokens:
@@ -237,9 +237,9 @@ def _braced(tokens: list[str]) -> list[str]:
                 close()
             if levels:
                 close()
-        elif wanted[-1] and piece != _BLANK:
-            wanted[-1] -= 1
-            wanted.append(arguments)
+        elif missing[-1] and piece != _BLANK:
+            missing[-1] -= 1
+            missing.append(arguments)
             levels.append("argument" if piece == "{" else "implied")
             out.append("{")
             if piece != "{":
@@ -247,10 +247,10 @@ def _braced(tokens: list[str]) -> list[str]:
                 if not arguments:
                     close()
         elif piece == "{":
-            wanted.append(0)
+            missing.append(0)
             levels.append("plain")
         else:
-            wanted[-1] = arguments
+            missing[-1] = arguments
             out.append(piece)
     while levels:
         close()

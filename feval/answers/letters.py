@@ -35,14 +35,14 @@ def extract(text: str) -> str | None:
     answer = _string(re.sub(r"\\[a-z]+\s?|[{}]", "", content)) if content is not None else None
     if answer is not None:
         return answer
-    own = markers.own_part(text)
-    for segment in markers.segments(own):
+    cot = markers.own_part(text)
+    for segment in markers.segments(cot):
         answer = _of_segment(segment)
         if answer is not None:
             return answer
         if segment.final:
             return None
-    return _string(own.strip()) or _last_quoted(own)
+    return _string(cot.strip()) or _last_quoted(cot)
 
 
 def canonical(raw: str) -> str | None:

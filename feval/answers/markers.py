@@ -100,12 +100,9 @@ _SENTENCE_END = re.compile(r"[.!?](?=\s|$|[*\"'”’)])|[;\n]")
 
 @dataclass(frozen=True, slots=True)
 class Segment:
-    """What follows an answer phrase, up to the end of its line.
+    """What follows an answer phrase: the rest of its line, or the next line that holds anything.
 
-    Attributes:
-        text: the line, or the next one that holds anything.
-        verb: whether the phrase was a sentence ("the answer is") rather than a label ("Answer:").
-        final: whether nothing follows in the CoT.
+    `verb` tells a sentence ("the answer is") from a label ("Answer:"); `final` is whether nothing follows in the CoT.
     """
 
     text: str
@@ -193,12 +190,7 @@ def own_part(text: str) -> str:
 
 
 def segments(text: str, phrase: re.Pattern[str] = ANSWER_PHRASE) -> list[Segment]:
-    """Return what follows the last answer phrases of a text, last one first.
-
-    Args:
-        text: the CoT.
-        phrase: the phrases to look for.
-    """
+    """Return what follows the last answer phrases of a text, last one first."""
     if _refuses(text):
         return [Segment("", verb=True, final=True)]
     matches = _matches(text, phrase)
@@ -252,13 +244,9 @@ def _segment(text: str, match: re.Match[str]) -> Segment:
     for line in text[start : start + _REACH].splitlines(keepends=True):
         start += len(line)
         if any(map(str.isalnum, line)):
-            return Segment(_answer_of(line), verb, final=not text[start:].strip(" \t\r\n*_`$\\])}."))
+            bare = line.partition("</")[0].strip().lstrip(":=： ")  # without rests of the phrase and a closing tag
+            return Segment(bare, verb, final=not text[start:].strip(" \t\r\n*_`$\\])}."))
     return Segment("", verb, final=not text[start:].strip())
-
-
-def _answer_of(line: str) -> str:
-    """Return a line without rests of the phrase before it or the tag behind it."""
-    return line.partition("</")[0].strip().lstrip(":=： ")
 
 
 def affirmed(text: str) -> str:

@@ -149,7 +149,10 @@ def canonical(raw: str) -> str | None:
     if answer is None:
         return None
     match = _search(answer)
-    return fraction_key(_value(match)) if match else _word_key(answer)
+    if match is None:
+        word = _word(answer)
+        return None if word is None else str(_WORDS.index(word))
+    return fraction_key(_value(match))
 
 
 def whole(raw: str) -> str | None:
@@ -164,16 +167,13 @@ def whole(raw: str) -> str | None:
 def decimal_key(number: float | Decimal | Fraction) -> str | None:
     """Return the key of a number a source stored: 540 and 540.0 give "540", 0.5 gives "0.5", 1e21 all its digits.
 
-    Args:
-        number: a float stands for the shortest decimal that reads back as it; floats and decimals of more than
-            `SIGNIFICANT_DIGITS` significant digits are rounded as written ones are, 109.00000000000001 gives "109".
-
-    Returns:
-        The key; `None` for infinities, not-a-number, and numbers longer than `MAX_DIGITS`.
+    A float stands for the shortest decimal that reads back as it; floats and decimals are rounded to `SIGNIFICANT_DIGITS` as
+    written ones are. Infinities, not-a-number, and numbers longer than `MAX_DIGITS` have no key.
     """
-    if isinstance(number, float | Decimal):
-        return _decimal_text_key(repr(number) if isinstance(number, float) else str(number))
-    return fraction_key(Fraction(number))
+    if not isinstance(number, float | Decimal):
+        return fraction_key(Fraction(number))
+    digits, _, exponent = str(number).lower().partition("e")
+    return fraction_key(_decimal(digits, exponent or "0")) if any(map(str.isdigit, digits)) else None
 
 
 def fraction_key(value: Fraction | None) -> str | None:
@@ -301,11 +301,6 @@ def _word(text: str) -> str | None:
     return bare if bare in _WORDS else None
 
 
-def _word_key(text: str) -> str | None:
-    word = _word(text)
-    return None if word is None else str(_WORDS.index(word))
-
-
 def _value(match: re.Match[str]) -> Fraction | None:
     negative = bool(match["sign"]) != bool(match["inner"])
     if match["mixed"]:
@@ -349,10 +344,3 @@ def _mixed(units: str, top: str, bottom: str) -> Fraction | None:
     """A mixed number; "2 7/3" is none."""
     number, part = _decimal(units), _ratio(top, bottom)
     return number + part if number is not None and part is not None and part < 1 else None
-
-
-def _decimal_text_key(text: str) -> str | None:
-    digits, _, exponent = text.lower().partition("e")
-    if not any(map(str.isdigit, digits)):
-        return None
-    return fraction_key(_decimal(digits, exponent or "0"))

@@ -1,9 +1,8 @@
 """Which answers of a question vote together: parties of equal normal forms.
 
-Answers with the same normal form are one party. Where a dataset has an equality between normal forms (`feval.answers.equality`),
-forms are compared in sorted order, each with one representative of every party so far, and join the first that is equal. The
-gold comes
-last: it joins at most one party and merges none, so the parties are the same for every gold.
+Where a dataset has an equality between normal forms (`feval.answers.equality`), forms are compared in sorted order, each with
+one representative of every party so far, and join the first that is equal. The gold comes last: it joins at most one party and
+merges none, so the parties are the same for every gold.
 """
 
 from __future__ import annotations
@@ -11,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+NORMAL_FORM = "normal-form"
+"""The name of the equality under which answers are equal only where their normal forms are."""
 PAIRS_PER_QUESTION = 2_000
 """Comparisons per question; as many again are reserved for its gold."""
 PAIRS_PER_DATASET = 200_000
@@ -40,13 +41,9 @@ class Comparison:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """The outcome of one comparison.
+    """The outcome of comparing `right`, perhaps the question's gold, with `left`, which represents a party.
 
-    Attributes:
-        left: normal form that represents a party.
-        right: the normal form it was compared with.
-        gold: whether `right` is the question's gold.
-        equal: the outcome; `None` where the comparison ended without one, which counts as different.
+    `equal` is `None` where the comparison ended without an outcome, which counts as different.
     """
 
     left: str
@@ -57,12 +54,7 @@ class Verdict:
 
 @dataclass(frozen=True, slots=True)
 class Parties:
-    """The parties of one question.
-
-    Attributes:
-        joined: normal form -> the representative of its party, for forms that are not representatives themselves.
-        gold: the key a right answer has; `None` where there is no gold.
-    """
+    """The parties of one question: form -> representative, for forms that are none, and the gold's key, if there is a gold."""
 
     joined: Mapping[str, str]
     gold: str | None
@@ -98,16 +90,8 @@ class PairBudget:
 class Division:
     """Divides the normal forms of a question into parties, one by one.
 
-    The division over a recording adds forms in sorted order; a live LLM adds them as they come.
-
-    Args:
-        comparison: of forms; `None` where only identical forms are equal.
-        budget: of comparisons; pairs beyond it are counted in `not_asked` and are different.
-        known: earlier verdicts, which cost nothing.
-
-    Attributes:
-        verdicts: of the compared pairs, in order.
-        not_asked: pairs that the budget left out.
+    The division over a recording adds forms in sorted order; a live LLM adds them as they come. `verdicts` are those of the
+    compared pairs, in order; verdicts known before cost nothing. `not_asked` counts pairs beyond the budget, which are different.
     """
 
     def __init__(

@@ -28,13 +28,13 @@ def extract(text: str) -> str | None:
     content = markers.set_apart(text)
     if content is not None and canonical(content) is not None:
         return content.strip()
-    own = markers.own_part(text).strip()
-    for segment in markers.segments(own):
+    cot = markers.own_part(text).strip()
+    for segment in markers.segments(cot):
         if canonical(segment.text) is not None:
             return segment.text
         if segment.final:
             return None
-    return own if own and "\n" not in own and len(own) <= LONGEST else None
+    return cot if cot and "\n" not in cot and len(cot) <= LONGEST else None
 
 
 def canonical(raw: str) -> str | None:

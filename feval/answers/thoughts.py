@@ -110,13 +110,10 @@ _LOOK_BACK = 64  # characters before a mark that are looked at, so that no line 
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """Where one thought was in the raw text.
+    """Where one thought was in the raw text, in Unicode code points.
 
-    Attributes:
-        reply_offset: characters of the reply (Unicode code points) before it.
-        opening: its opening mark with white space; no mark where the chat template opened it.
-        length: characters of the thought.
-        closing: its closing mark with white space; empty where it was never closed.
+    `reply_offset` is the length of the reply before it. The marks come with their white space; `opening` has no mark where the
+    chat template opened the thought, `closing` is empty where it was never closed.
     """
 
     reply_offset: int
@@ -127,13 +124,7 @@ class Mark:
 
 @dataclass(frozen=True, slots=True)
 class Split:
-    """The parts of a raw text.
-
-    Attributes:
-        reply: the text outside thoughts and marks.
-        reasoning: the thoughts, end to end; `None` where there is none.
-        marks: where they were; empty where the whole text is the reply.
-    """
+    """The parts of a raw text: the reply, all thoughts end to end (`None` where there is none), and where they were."""
 
     reply: str
     reasoning: str | None = None
@@ -153,27 +144,16 @@ class Split:
 def split(text: str, thoughts: Thoughts | None = None) -> Split:
     """Return the reply, the thoughts, and the marks that `join` needs to restore the text.
 
-    Args:
-        text: as the model wrote it.
-        thoughts: how the model marks its thoughts; `None`: the family of the first mark in the text.
-
-    Raises:
-        KeyError: no such family.
+    `thoughts` is how the model marks them (an unknown family is a `KeyError`); `None`: the family of the first mark in the text.
     """
     if thoughts is not None:
         return _split(text, _patterns(thoughts))
     splits = (_split(text, _patterns(name)) for name, family in FAMILIES.items() if family.hint in text)
-    return min((own for own in splits if own.marks), key=_first_mark, default=Split(text))
+    return min((parts for parts in splits if parts.marks), key=_first_mark, default=Split(text))
 
 
 def join(reply: str, reasoning: str | None, marks: Sequence[Mark]) -> str:
-    """Return the raw text. Thoughts from a separate field precede the inline ones and are left out.
-
-    Args:
-        reply: of `split`.
-        reasoning: of `split`, perhaps behind thoughts from a separate field.
-        marks: of `split`.
-    """
+    """Return the raw text. Thoughts from a separate field precede the inline ones in `reasoning` and are left out."""
     inline = (reasoning or "")[len(reasoning or "") - sum(mark.length for mark in marks) :]
     pieces, place, used = [], 0, 0
     for mark in marks:
@@ -196,12 +176,12 @@ def apart(reasoning: str, marks: Sequence[Mark]) -> str | None:
 
 
 class SplitColumns(NamedTuple):
-    """CoTs after splitting, as columns of equal length.
+    """CoTs after splitting, as columns of equal length; whole columns are `None` where no CoT has a value.
 
     Attributes:
         texts: the replies; `None` where there is no text.
-        reasoning: the thoughts; the column is `None` where no CoT has any.
-        marks: where they were in the text; the column is `None` where nothing was split off.
+        reasoning: the thoughts.
+        marks: where they were in the text.
         finish_reasons: as given; "length" for an unclosed thought if the source gives none.
         readable: whether an answer may be read in the reply: not where there are only thoughts.
     """
@@ -219,14 +199,7 @@ def split_columns(
     finish_reasons: Sequence[str],
     thoughts: Thoughts | None,
 ) -> SplitColumns:
-    """Split the thoughts off some texts.
-
-    Args:
-        texts: as the LLM wrote them; `None` where there is none.
-        reasoning: thoughts from a separate field, which precede those split off; `None` for none at all.
-        finish_reasons: words of `feval.cards.schema.FINISH_REASONS`.
-        thoughts: as for `split`.
-    """
+    """Split the thoughts off some texts; `reasoning` has those from a separate field, which precede them."""
     parts = [None if text is None else split(text, thoughts) for text in texts]
     apart = reasoning or [None] * len(parts)
     joined = [
@@ -250,11 +223,7 @@ def split_columns(
 
 
 def mark_tokens(vocabulary: Iterable[str]) -> frozenset[str]:
-    """Return a tokenizer's special tokens that marks are made of; without them, text cannot be split.
-
-    Args:
-        vocabulary: the special tokens.
-    """
+    """Return those of a tokenizer's special tokens that marks are made of; without them, text cannot be split."""
     known = frozenset(vocabulary)
     return frozenset(token for group in _TOKENS if group[0] in known for token in group if token in known)
 
@@ -286,15 +255,7 @@ def _first_mark(parts: Split) -> int:
 
 
 class _Block(NamedTuple):
-    """The place of a thought with its marks, or of a mark without a thought, in the raw text.
-
-    Attributes:
-        start: of the opening mark.
-        opened: where the thought begins.
-        closed: where it ends.
-        end: of the closing mark; `closed` where it is missing.
-        is_thought: false for what is neither thought nor reply.
-    """
+    """A thought from `opened` to `closed`, with its marks from `start` to `end`; or a mark that is neither thought nor reply."""
 
     start: int
     opened: int
@@ -313,20 +274,20 @@ def _split(text: str, patterns: _Patterns) -> Split:
     place = size = 0
     last = ""
     for block in blocks:
-        own = _with_space(text, block, place, last)
-        if own.start > place:
-            last = text[own.start - 1]
-            size += own.start - place
-            replies.append(text[place : own.start])
-        if not own.is_thought and own.start == place and spans:  # one mark behind the other
-            spans[-1] = (size, spans[-1][1]._replace(end=own.end))
+        extended = _with_space(text, block, place, last)
+        if extended.start > place:
+            last = text[extended.start - 1]
+            size += extended.start - place
+            replies.append(text[place : extended.start])
+        if not extended.is_thought and extended.start == place and spans:  # one mark behind the other
+            spans[-1] = (size, spans[-1][1]._replace(end=extended.end))
         else:
-            spans.append((size, own))
-        thoughts += [text[own.opened : own.closed]] * own.is_thought
-        place = own.end
+            spans.append((size, extended))
+        thoughts += [text[extended.opened : extended.closed]] * extended.is_thought
+        place = extended.end
     marks = [
-        Mark(offset, text[own.start : own.opened], own.closed - own.opened, text[own.closed : own.end])
-        for offset, own in spans
+        Mark(offset, text[span.start : span.opened], span.closed - span.opened, text[span.closed : span.end])
+        for offset, span in spans
     ]
     return Split("".join([*replies, text[place:]]), "".join(thoughts) if thoughts else None, tuple(marks))
 
@@ -334,11 +295,7 @@ def _split(text: str, patterns: _Patterns) -> Split:
 def _with_space(text: str, block: _Block, place: int, last: str) -> _Block:
     """Extend a block's marks by the white space around and inside them, except what separates two parts of the reply.
 
-    Args:
-        text: the raw text.
-        block: as its marks stand.
-        place: where the reply before it begins.
-        last: the last character of the reply so far.
+    The reply before the block begins at `place`; `last` is the last character of the reply so far.
     """
     start = place if not text[place : block.start].strip() and (not last or last.isspace()) else block.start
     before = text[start - 1] if start > place else last

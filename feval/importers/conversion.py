@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from feval.answers import EXTRACTOR_VERSION, canonical_gold, extract, keys, normal_forms
-from feval.answers.equality import NORMAL_FORM, named_equality
+from feval.answers.equality import named_equality
+from feval.answers.parties import NORMAL_FORM
 from feval.answers.thoughts import SplitColumns, split_columns
 from feval.cards.cards import find_dataset_card, thoughts_of
 from feval.cards.prices import price_list

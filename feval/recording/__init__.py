@@ -1,8 +1,4 @@
-"""Recordings on disk: the only code that knows the bytes.
-
-`open_recording` reads, `RecordingWriter` writes, `verify_recording` checks everything, `merge`, `select`, `extract`
-and `add_scores` derive new recordings. Names are loaded on first use: opening a recording to vote needs no pyarrow.
-"""
+"""Recordings on disk: the only code that knows the bytes. Opening one to vote needs no pyarrow."""
 
 from __future__ import annotations
 
@@ -11,12 +7,11 @@ from typing import TYPE_CHECKING
 from feval.lazy import lazy_names
 
 if TYPE_CHECKING:
-    from feval.recording.aggregate import aggregate_scores
     from feval.recording.content import DatasetInfo, LLMInfo, PoolRows, Question, ScorerInfo, ScoreRows
     from feval.recording.derived.extraction import Extraction, extract
     from feval.recording.derived.merging import add_scores, merge, select
     from feval.recording.layout.locate import recording_around
-    from feval.recording.reader import Recording, open_recording
+    from feval.recording.reader import Recording, aggregate_scores, open_recording
     from feval.recording.scores import Scores
     from feval.recording.verify import Verification, verify_recording
     from feval.recording.votes import ABSENT, NO_ANSWER
@@ -54,8 +49,7 @@ __getattr__, __dir__ = lazy_names(
         "derived.merging": ("add_scores", "merge", "select"),
         "derived.extraction": ("Extraction", "extract"),
         "layout.locate": ("recording_around",),
-        "reader": ("Recording", "open_recording"),
-        "aggregate": ("aggregate_scores",),
+        "reader": ("Recording", "aggregate_scores", "open_recording"),
         "scores": ("Scores",),
         "verify": ("Verification", "verify_recording"),
         "votes": ("ABSENT", "NO_ANSWER"),

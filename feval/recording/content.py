@@ -7,11 +7,9 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
+from feval.answers.parties import NORMAL_FORM
 from feval.answers.thoughts import Mark, apart, fit, join
 from feval.errors import UsageError
-
-NORMAL_FORM = "normal-form"
-"""The name of the equality under which answers are equal only where their normal forms are."""
 
 OPTIONAL_COLUMNS: Mapping[str, str] = {
     "seed": "int64",
@@ -36,6 +34,12 @@ CHANNELS: dict[str, dict[str, tuple[str, str]]] = {
     },
 }
 """Parts that a pair may have: part -> column -> (field of `PoolRows`, type). Only questions with a value have rows there."""
+
+COT_COLUMNS = (
+    *("texts", "raw_answers", "answers", "output_tokens", "finish_reasons"),
+    *(field for columns in CHANNELS.values() for field, _ in columns.values()),
+)
+"""The fields of `PoolRows` with a value per CoT; those of channels may be `None`."""
 
 EQUALITY_COLUMNS = ("left", "right", "gold", "equal")
 """Columns of a file of verdicts beside `question_id`: the fields of `Verdict`; `equal` is null where there is no verdict."""
@@ -216,11 +220,7 @@ class ScoreRows:
 
 
 def utc_time(text: str) -> datetime:
-    """Read a time such as "2026-11-22T14:31:41Z"; one without an offset is in UTC.
-
-    Raises:
-        UsageError: it is not an ISO 8601 time.
-    """
+    """Read an ISO 8601 time such as "2026-11-22T14:31:41Z"; one without an offset is in UTC, anything else a `UsageError`."""
     try:
         time = datetime.fromisoformat(text)
         return time.replace(tzinfo=UTC) if time.tzinfo is None else time.astimezone(UTC)

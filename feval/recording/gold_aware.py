@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import string
 
-from feval.recording.content import Question
 from feval.recording.reader import Recording
 
 _GOLD_AWARE = "feval-answers-1"
@@ -12,15 +11,14 @@ _GOLD_AWARE = "feval-answers-1"
 
 
 def is_gold_aware(recording: Recording, dataset: str) -> bool:
-    """Return whether an answer could get the gold's key while equal wrong answers stayed apart (until format 2).
-
-    Raises:
-        NotRecordedError: no such dataset.
-        DamagedRecordingError: the questions are needed and cannot be read.
-    """
+    """Return whether an answer could get the gold's key while equal wrong answers stayed apart (until format 2)."""
     info = recording.dataset_info(dataset)
     if info.extractor == _GOLD_AWARE and info.answer_kind == "choice":
-        return any(_names_no_option(question) for question in recording.questions(dataset))
+        return any(
+            question.answer_key is not None
+            and question.answer_key not in ([label for label, _ in question.choices] or string.ascii_uppercase)
+            for question in recording.questions(dataset)
+        )
     return info.extractor.startswith(f"{_GOLD_AWARE}+math-verify")
 
 
@@ -31,8 +29,3 @@ def gold_aware_remark(recording: Recording, dataset: str) -> str:
         f"The voting keys of {dataset} depend on the gold: correct answers vote together while equal wrong answers stay "
         f"apart, so votes are correct too often. `feval extract {place} --out NEW` makes keys that do not."
     )
-
-
-def _names_no_option(question: Question) -> bool:
-    labels = [label for label, _ in question.choices] or string.ascii_uppercase
-    return question.answer_key is not None and question.answer_key not in labels

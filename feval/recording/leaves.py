@@ -59,15 +59,18 @@ def pool_lines(pool: PoolRows) -> dict[str, list[Any]]:
     if "recorded_at" in extra:
         extra["recorded_at"] = [None if t is None else utc_text(utc_time(t)) for t in extra["recorded_at"]]
     samples = [pool.question_id, list(pool.raw_answers), list(pool.answers), list(pool.output_tokens)]
-    channels = {part: [pool.question_id, *columns.values()] for part, columns in channel_values(pool).items()}
-    if "reasoning" in channels and not any(channels["reasoning"][2]):
-        del channels["reasoning"][2]
+    channels = {part: channel_line(pool.question_id, columns) for part, columns in channel_values(pool).items()}
     return {
         "requests": [pool.question_id, pool.prompt, pool.prompt_tokens],
         "samples": [*samples, list(pool.finish_reasons), extra],
         "texts": [pool.question_id, list(pool.texts)],
         **channels,
     }
+
+
+def channel_line(question: str, columns: Mapping[str, list[Any]]) -> list[Any]:
+    """Return a question's line in the leaf of a channel; marks without any value are left out."""
+    return [question, *(values for name, values in columns.items() if name != "marks" or any(values))]
 
 
 def channel_values(pool: PoolRows) -> dict[str, dict[str, list[Any]]]:
@@ -94,14 +97,14 @@ def equality_leaf(name: str, verdicts: Verdicts) -> str:
     """Return the leaf of a dataset's verdicts: the equality's name, then one line per question that has any."""
     leaf = LeafHash()
     leaf.add([name])
-    for question, own in verdicts.items():
-        leaf.add([question, *([getattr(verdict, column) for verdict in own] for column in EQUALITY_COLUMNS)])
+    for question, rows in verdicts.items():
+        leaf.add([question, *([getattr(verdict, column) for verdict in rows] for column in EQUALITY_COLUMNS)])
     return leaf.hexdigest()
 
 
 def equality_counts(verdicts: Verdicts, not_asked: int) -> dict[str, int]:
     """Return how many pairs are equal, different, undecided, and were not compared."""
-    outcomes = Counter(verdict.equal for own in verdicts.values() for verdict in own)
+    outcomes = Counter(verdict.equal for rows in verdicts.values() for verdict in rows)
     return {
         "equal": outcomes[True],
         "different": outcomes[False],
@@ -111,12 +114,9 @@ def equality_counts(verdicts: Verdicts, not_asked: int) -> dict[str, int]:
 
 
 class ScoreTally:
-    """Checks one scorer's rows for one LLM on one dataset, row by row; makes their leaf and their record in the manifest.
+    """Checks one scorer's rows for one LLM on one dataset; makes their leaf and their record in the manifest.
 
-    Args:
-        scorer: who gave the scores.
-        who: scorer, LLM and dataset, for messages.
-        sizes: question id -> recorded CoTs, in the order of the questions.
+    `who` names scorer, LLM and dataset in messages; `sizes` has the recorded CoTs of each question, in their order.
     """
 
     def __init__(self, scorer: ScorerInfo, who: str, sizes: Mapping[str, int]) -> None:
@@ -129,15 +129,7 @@ class ScoreTally:
         self._add_line([scorer.name, scorer.kind, dict(scorer.parameters)])
 
     def add(self, rows: ScoreRows) -> dict[str, Sequence[Any]]:
-        """Check and count the rows of one question.
-
-        Returns:
-            Column -> values, as they are to be stored.
-
-        Raises:
-            ConflictError: a question or CoT that is not recorded, comes twice or out of order.
-            UsageError: a value that cannot be stored.
-        """
+        """Check and count the rows of one question; return column -> values as they are to be stored."""
         self._check_keys(rows)
         columns = self._columns(rows)
         optional = {name: columns[name] for name in _SCORE_COLUMNS if any(value is not None for value in columns[name])}
@@ -174,14 +166,14 @@ class ScoreTally:
 
     def _columns(self, rows: ScoreRows) -> dict[str, Sequence[Any]]:
         size = len(rows.sample_indices)
-        given = {
+        optional = {
             "step_scores": rows.step_scores,
             "verdict": rows.verdicts,
             "prompt_tokens": rows.prompt_tokens,
             "output_tokens": rows.output_tokens,
         }
         columns: dict[str, Sequence[Any]] = {"sample_index": list(rows.sample_indices), "score": rows.scores}
-        columns |= {name: [None] * size if column is None else list(column) for name, column in given.items()}
+        columns |= {name: [None] * size if column is None else list(column) for name, column in optional.items()}
         if any(len(column) != size for column in columns.values()):
             lengths = [len(column) for column in columns.values()]
             raise UsageError(f"{self._who}, {rows.question_id!r}: the columns have different lengths, {lengths}.")

@@ -11,12 +11,9 @@ import numpy.typing as npt
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Ragged:
-    """A list of numbers for each of Q x S CoTs, end to end.
+    """A list of numbers for each of Q x S CoTs, end to end; `shape` is (Q, S).
 
-    Attributes:
-        values: [N] all numbers, question by question, CoT by CoT.
-        offsets: [Q * S + 1] those of CoT s of question q begin at `offsets[q * S + s]`.
-        shape: (Q, S).
+    The numbers of CoT s of question q begin at `offsets[q * S + s]`; there are Q * S + 1 offsets.
     """
 
     values: npt.NDArray[Any]

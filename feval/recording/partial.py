@@ -1,15 +1,13 @@
 """Recordings that were fetched in part: which files belong to what, and how the ones that are here are checked.
 
-`verify` checks a whole recording. Of a part, each Parquet file is checked against its leaf, and the votes of an LLM against the
-samples, questions and requests they are derived from.
+Each Parquet file is checked against its leaf, and the votes of an LLM against the files they are derived from.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +17,7 @@ from feval.recording.content import CHANNELS, OPTIONAL_COLUMNS, PAIR_PARTS, Ques
 from feval.recording.layout.format import MANIFEST, README, SCORES, LeafHash, file_path
 from feval.recording.layout.manifest import Manifest
 from feval.recording.layout.origin import PULLED
-from feval.recording.leaves import dataset_leaf, equality_leaf, llm_leaf, question_line
+from feval.recording.leaves import channel_line, dataset_leaf, equality_leaf, llm_leaf, question_line
 from feval.recording.reader import Recording
 from feval.recording.verify import scores_leaf
 from feval.recording.votes import ABSENT, name_key
@@ -39,11 +37,7 @@ class Part:
 
 
 def listed_parts(manifest: Manifest) -> dict[str, Part]:
-    """Return path -> what it holds, for all files in the manifest except README.md.
-
-    Raises:
-        DamagedRecordingError: it lists a file that no recording has, or two whose names differ only in case.
-    """
+    """Return path -> what it holds, for all files in the manifest except README.md; paths that no recording has are refused."""
     known = {path: part for path, part in _possible_parts(manifest) if path in manifest.files}
     strange = manifest.files.keys() - known.keys() - {README}
     if strange:
@@ -67,11 +61,7 @@ def _possible_parts(manifest: Manifest) -> Iterator[tuple[str, Part]]:
 
 
 def check_names(paths: Iterable[str]) -> None:
-    """Check that no two paths are the same on a case-insensitive disk, and none is a folder of another.
-
-    Raises:
-        DamagedRecordingError: some are.
-    """
+    """Check that no two paths are the same on a case-insensitive disk, and none is a folder of another."""
     seen: dict[str, str] = {}
     for path in paths:
         if (other := seen.setdefault(path.casefold(), path)) != path:
@@ -88,22 +78,12 @@ def check_names(paths: Iterable[str]) -> None:
 def paths_of(
     manifest: Manifest, datasets: Iterable[str], llms: Iterable[str] | None = None, *, texts: bool = True
 ) -> list[str]:
-    """Return the files that hold some LLMs on some datasets.
-
-    Args:
-        manifest: of the recording.
-        datasets: ids.
-        llms: names; `None` is all.
-        texts: whether to include the texts of the CoTs.
-
-    Raises:
-        DamagedRecordingError: see `listed_parts`.
-    """
-    wanted, names = set(datasets), None if llms is None else set(llms)
+    """Return the files that hold some LLMs (`None` is all) on some datasets, with or without the texts of the CoTs."""
+    ids, names = set(datasets), None if llms is None else set(llms)
     return [
         path
         for path, part in listed_parts(manifest).items()
-        if part.dataset in wanted
+        if part.dataset in ids
         and (part.llm is None or names is None or part.llm in names)
         and (texts or part.part not in TEXT_PARTS)
     ]
@@ -114,38 +94,24 @@ def write_origin(folder: Path, address: str) -> None:
     (folder / PULLED).write_text(json.dumps({"address": address}, indent=2) + "\n", "utf-8")
 
 
-# --- leaves -------------------------------------------------------------------------------------------------------------------
-
-
 def check_leaf(recording: Recording, path: str) -> None:
-    """Recompute the leaf of one Parquet file from its content.
-
-    Raises:
-        DamagedRecordingError: it differs from the one in the manifest.
-    """
+    """Recompute the leaf of one Parquet file; a `DamagedRecordingError` if it differs from the one in the manifest."""
     part = listed_parts(recording.manifest)[path]
     if part.part in {"votes", "details"}:
         return
-    stated = _stated(recording)
-    expected = {part: _leaf(recording, path, part)}
+    computed = {(part.dataset, part.llm, part.part): _leaf(recording, path, part)}
     if part.part == "questions":
-        expected[Part("dataset", part.dataset, None)] = dataset_leaf(recording.dataset_info(part.dataset))
+        computed[part.dataset, None, "dataset"] = dataset_leaf(recording.dataset_info(part.dataset))
     elif part.llm is not None:
         counter = recording.counter(part.dataset, part.llm)
-        expected[Part("llm", part.dataset, part.llm)] = llm_leaf(recording.llm_info(part.llm), counter)
-    for each, leaf in expected.items():
-        if stated.get(each) != leaf:
-            where = " / ".join(piece for piece in (each.dataset, each.llm, each.part) if piece)
+        computed[part.dataset, part.llm, "llm"] = llm_leaf(recording.llm_info(part.llm), counter)
+    for key, leaf in computed.items():
+        stated = recording.manifest.leaves.get(key)
+        if stated != leaf:
             raise DamagedRecordingError(
-                f"{recording.path / path}: the leaf {where} should be {stated.get(each)}, found {leaf} in its content. Its owner "
-                "has to publish it again."
+                f"{recording.path / path}: the leaf {' / '.join(filter(None, key))} should be {stated}, found {leaf} in its "
+                "content. Its owner has to publish it again."
             )
-
-
-def _stated(recording: Recording) -> Mapping[Part, str]:
-    return {
-        Part(leaf["part"], leaf["dataset"], leaf["llm"]): leaf["sha256"] for leaf in recording.manifest.raw["leaves"]
-    }
 
 
 def _leaf(recording: Recording, path: str, part: Part) -> str:
@@ -160,7 +126,7 @@ def _leaf(recording: Recording, path: str, part: Part) -> str:
         return scores_leaf(recording, part.dataset, str(part.llm), part.part.removeprefix(SCORES))
     with recording.shape(path):
         for question, columns in _with_empty_pools(recording, path, part):
-            leaf.add([question, *_LINES[part.part](columns)])
+            leaf.add(_line(part.part, question, columns))
     return leaf.hexdigest()
 
 
@@ -181,34 +147,21 @@ def _with_empty_pools(recording: Recording, path: str, part: Part) -> Iterator[t
         yield following
 
 
-def _sample_line(columns: Mapping[str, list[Any]]) -> list[Any]:
+def _line(part: str, question: str, columns: Mapping[str, list[Any]]) -> list[Any]:
+    """Return the line of a question in the leaf of an LLM's file, as `leaves.pool_lines` does."""
+    if part == "requests":
+        return [question, columns["prompt"][0], columns["prompt_tokens"][0]]
+    if part == "texts":
+        return [question, columns.get("text", [])]
+    if part != "samples":
+        return channel_line(question, {name: columns[name] for name in CHANNELS[part]})
     extra = {name: columns[name] for name in OPTIONAL_COLUMNS if any(v is not None for v in columns.get(name, ()))}
     narrow = ("answer_raw", "answer", "output_tokens", "finish_reason")
-    return [*(columns.get(name, []) for name in narrow), extra]
-
-
-def _channel_line(names: Sequence[str], columns: Mapping[str, list[Any]]) -> list[Any]:
-    return [columns[name] for name in names]
-
-
-_LINES: Mapping[str, Callable[[Mapping[str, list[Any]]], list[Any]]] = {
-    "requests": lambda columns: [columns["prompt"][0], columns["prompt_tokens"][0]],
-    "samples": _sample_line,
-    "texts": lambda columns: [columns.get("text", [])],
-    **{part: partial(_channel_line, tuple(columns)) for part, columns in CHANNELS.items()},
-}
-"""Part -> what the line of a question in its leaf has behind the question's id."""
-
-
-# --- votes --------------------------------------------------------------------------------------------------------------------
+    return [question, *(columns.get(name, []) for name in narrow), extra]
 
 
 def check_votes(recording: Recording, dataset: str, llms: Iterable[str]) -> None:
-    """Check the votes of some LLMs against the Parquet files they are derived from.
-
-    Raises:
-        DamagedRecordingError: they differ.
-    """
+    """Check the votes of some LLMs against the Parquet files they are derived from."""
     path = file_path("votes", dataset)
     with recording.shape(path):
         verdicts, questions = recording.verdicts(dataset), recording.questions(dataset)
@@ -242,13 +195,13 @@ def _check_questions(
 def _check_llm(
     recording: Recording, dataset: str, llm: str, rows: Mapping[str, int], parties: Mapping[str, Parties]
 ) -> None:
-    votes, own = recording.votes(dataset), recording.votes(dataset).llms[llm]
+    votes, arrays = recording.votes(dataset), recording.votes(dataset).llms[llm]
     counts = dict.fromkeys(rows.values(), 0)
     for question, columns in recording.scan(file_path("samples", dataset, llm)):
         row, size = rows[question], len(columns["answer"])
         counts[row] = size
         candidates = votes.candidates(row)
-        codes = own.codes[row].tolist()
+        codes = arrays.codes[row].tolist()
         answers = [None if code < 0 else candidates[code] for code in codes[:size]]
         finish = [FINISH_CODES.get(reason) for reason in columns["finish_reason"]]
         right = None if votes.gold[row] < 0 else [code == votes.gold[row] for code in codes[:size]]
@@ -256,18 +209,18 @@ def _check_llm(
             answers == [None if form is None else parties[question].key(form) for form in columns["answer"]]
             and columns.get("correct", right or [None] * size) == (right or [None] * size)
             and all(code == ABSENT for code in codes[size:])
-            and own.output_tokens[row, :size].tolist() == columns["output_tokens"]
-            and own.finish[row, :size].tolist() == finish
+            and arrays.output_tokens[row, :size].tolist() == columns["output_tokens"]
+            and arrays.finish[row, :size].tolist() == finish
         )
         if not agree:
             raise _disagree(recording, dataset, f"CoTs of {llm} on {question!r}")
-    if own.sizes.tolist() != [counts[row] for row in range(len(rows))]:
+    if arrays.sizes.tolist() != [counts[row] for row in range(len(rows))]:
         raise _disagree(recording, dataset, f"numbers of CoTs of {llm}")
     tokens = dict.fromkeys(counts, -1)
     for question, columns in recording.scan(file_path("requests", dataset, llm)):
         [sent] = columns["prompt_tokens"]
         tokens[rows[question]] = -1 if sent is None else sent
-    if own.prompt_tokens.tolist() != [tokens[row] for row in range(len(rows))]:
+    if arrays.prompt_tokens.tolist() != [tokens[row] for row in range(len(rows))]:
         raise _disagree(recording, dataset, f"prompt tokens of {llm}")
 
 

@@ -1,8 +1,6 @@
-"""Read a recording: what is asked for is read and checked, nothing else.
+"""Read a recording: only what is asked for is read and checked.
 
-Opening reads the manifest; `votes` maps one small file. Questions, texts and requests are read from Parquet on demand; a text
-is one row group, its pages guarded by checksums. pyarrow is loaded by `feval.recording.parquet` on first use: voting does not
-need it.
+Opening reads the manifest, `votes` maps one small file; the rest is read from Parquet on demand.
 """
 
 from __future__ import annotations
@@ -13,29 +11,21 @@ from contextlib import AbstractContextManager
 from functools import cached_property, lru_cache
 from itertools import accumulate
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
+import numpy as np
+import numpy.typing as npt
+
+from feval.answers.parties import NORMAL_FORM, Verdict
 from feval.errors import DamagedRecordingError, NotFetchedError, NotRecordedError
 from feval.recording import parquet
-from feval.recording.content import (
-    CHANNELS,
-    NORMAL_FORM,
-    DatasetInfo,
-    LLMInfo,
-    PoolRows,
-    Question,
-    ScorerInfo,
-    ScoreRows,
-)
+from feval.recording.content import CHANNELS, DatasetInfo, LLMInfo, PoolRows, Question, ScorerInfo, ScoreRows
 from feval.recording.layout.format import FORMAT_VERSION, SCORES, file_path
 from feval.recording.layout.manifest import Manifest, read_manifest
 from feval.recording.layout.origin import origin
 from feval.recording.logprobs import TokenLogprobs
 from feval.recording.scores import SCORE_COLUMNS, Scores
 from feval.recording.votes import Votes, open_votes
-
-if TYPE_CHECKING:
-    from feval.answers.parties import Verdict
 
 _TEXT_FILES_OPEN = 64
 
@@ -58,7 +48,10 @@ def open_recording(path: str | Path, source: FileSource | None = None) -> Record
         source: fetches missing files; `None` where all should be there.
 
     Raises:
-        NotARecordingError, NewerFormatError, DamagedRecordingError: see `feval.recording.layout.manifest.read_manifest`.
+        NotARecordingError: the folder does not exist, holds no manifest, or the manifest is of something else.
+        NewerFormatError: a later feval wrote it.
+        DamagedRecordingError: the manifest is not valid JSON, lacks a field, or does not agree with its own hash.
+        StorageError: the manifest cannot be read.
     """
     folder = Path(path)
     return Recording(folder, read_manifest(folder), source)
@@ -94,12 +87,7 @@ class Recording:
         return origin(self.path)
 
     def prepare(self, dataset: str, llms: Sequence[str]) -> None:
-        """Fetch what votes of some LLMs on a dataset need, if the recording is on the Hub.
-
-        Raises:
-            HubError: it cannot be fetched.
-            DamagedRecordingError: the files are not what the manifest says.
-        """
+        """Fetch, if the recording is on the Hub, what votes of some LLMs on a dataset need, and check it."""
         if self._source is not None:
             self._source.prepare(self, dataset, llms)
 
@@ -122,11 +110,7 @@ class Recording:
         return [llm for where, llm in self.manifest.pairs if where == dataset]
 
     def require(self, dataset: str, llm: str | None = None) -> None:
-        """Check that the recording has a dataset, or an LLM on it.
-
-        Raises:
-            NotRecordedError: it has not; the message lists what it has.
-        """
+        """Raise a `NotRecordedError` that lists what there is if the recording lacks a dataset, or an LLM on it."""
         if dataset not in self.manifest.datasets:
             raise NotRecordedError(f"{self.path} holds no dataset {dataset!r}. It holds {self._contents()}.")
         if llm is not None and (dataset, llm) not in self.manifest.pairs:
@@ -136,24 +120,27 @@ class Recording:
         """The arrays that votes need, mapped and checked against the manifest."""
         if dataset not in self._votes:
             self.require(dataset)
-            paths = self.votes_paths(dataset)
-            for each in paths.values():
-                self._have(each)
-            path, details = paths["votes"], paths.get("details", paths["votes"])
-            votes = open_votes(
-                self.path / path, self.file_record(path), (self.path / details, self.file_record(details))
-            )
-            if votes.dataset != dataset or set(votes.llms) != set(self.llm_names(dataset)):
-                raise DamagedRecordingError(  # the hash pins the bytes; a manifest made by hand may pin the wrong ones
-                    f"{self.path / path} is of other LLMs or another dataset than manifest.json says."
-                )
-            self._votes[dataset] = votes
+            self._votes[dataset] = self._read_votes(dataset)
         return self._votes[dataset]
 
+    def _read_votes(self, dataset: str) -> Votes:
+        paths = self.votes_paths(dataset)
+        if not paths:
+            pools = ((llm, self.pools(dataset, llm)) for llm in self.llm_names(dataset))
+            return parquet.votes_of_pools(dataset, self.questions(dataset), pools)
+        for name in paths.values():
+            self._have(name)
+        (path, record), details = ((self.path / path, self.file_record(path)) for path in paths.values())
+        votes = open_votes(path, record, details)
+        if votes.dataset != dataset or set(votes.llms) != set(self.llm_names(dataset)):
+            raise DamagedRecordingError(  # the hash pins the bytes; a manifest made by hand may pin the wrong ones
+                f"{path} is of other LLMs or another dataset than manifest.json says."
+            )
+        return votes
+
     def votes_paths(self, dataset: str) -> dict[str, str]:
-        """Part -> path of the votes files: "votes" and, from format 2 on, "details"."""
-        # Format 1 is read as it is: making its arrays again from Parquet takes longer than importing NumPy (0.15 s for the demo).
-        parts = ("votes", "details") if self.manifest.raw["format_version"] > 1 else ("votes",)
+        """Part -> path of the votes files; empty in format 1, whose votes are made again from Parquet."""
+        parts = ("votes", "details") if self.manifest.raw["format_version"] > 1 else ()
         return {part: file_path(part, dataset) for part in parts}
 
     def dataset_info(self, dataset: str) -> DatasetInfo:
@@ -182,15 +169,13 @@ class Recording:
 
     def questions(self, dataset: str) -> list[Question]:
         """All questions of a dataset, with their golds, in recorded order."""
-        self.require(dataset)
-        path = file_path("questions", dataset)
+        path = self._path("questions", dataset)
         with self.shape(path):
             return parquet.questions_of_table(self._tables(path))
 
     def verdicts(self, dataset: str) -> dict[str, list[Verdict]]:
         """The recorded verdicts on which normal forms of a dataset's answers are equal, by question id."""
-        self.require(dataset)
-        path = file_path("equality", dataset)
+        path = self._path("equality", dataset)
         if path not in self.manifest.files:
             return {}
         with self.shape(path):
@@ -198,19 +183,13 @@ class Recording:
 
     def texts(self, dataset: str, llm: str, question: int) -> list[str | None]:
         """The recorded texts of one LLM on one question (by its row), in recorded order. Reads one row group."""
-        self.require(dataset, llm)
-        path = file_path("texts", dataset, llm)
+        path = self._path("texts", dataset, llm)
         with self.shape(path):
-            table, starts = self._text_table(path, dataset, llm)
-            first = starts[question]
-            size = starts[question + 1] - first
-            if size == 0:
+            starts = self._text_starts(path, dataset, llm)
+            if starts[question] == starts[question + 1]:
                 return []
-            group, offset = table.locate(first)
-            column = table.group(group, ["text"]).column("text")
-            texts: list[str | None] = column.slice(offset, size).to_pylist()
-            if len(texts) != size:
-                raise DamagedRecordingError(f"{self.path / path} ends before the texts of question row {question}.")
+            column, first = self._text_group(path, starts, question)
+            texts: list[str | None] = column[starts[question] - first : starts[question + 1] - first].to_pylist()
             return texts
 
     def reasoning(self, dataset: str, llm: str, question_id: str) -> list[str | None] | None:
@@ -225,30 +204,21 @@ class Recording:
 
     def reasoning_tokens(self, dataset: str, llm: str) -> dict[str, list[int | None]]:
         """Question id -> how many of each CoT's output tokens were thoughts; only questions for which the provider reports it."""
-        self.require(dataset, llm)
-        path = file_path("samples", dataset, llm)
+        path = self._path("samples", dataset, llm)
         with self.shape(path):
-            columns = self.scan(path, ["question_id", "reasoning_tokens"])
-            counts = ((question, own["reasoning_tokens"]) for question, own in columns)
-            return {question: own for question, own in counts if any(count is not None for count in own)}
+            rows = self.scan(path, ["question_id", "reasoning_tokens"])
+            counts = ((question, values["reasoning_tokens"]) for question, values in rows)
+            return {question: values for question, values in counts if any(count is not None for count in values)}
 
     def texts_near(self, dataset: str, llm: str, question: int) -> dict[int, list[str | None]]:
-        """The texts of all questions in the row group of one (by its row): reading that one decodes them anyway.
-
-        Returns:
-            Row of a question -> its texts, in recorded order; `question` is among them.
-        """
-        self.require(dataset, llm)
-        path = file_path("texts", dataset, llm)
+        """Row -> texts of a question (by its row) and all others in its row group: reading that one decodes them anyway."""
+        path = self._path("texts", dataset, llm)
         with self.shape(path):
-            table, starts = self._text_table(path, dataset, llm)
-            if starts[question + 1] == starts[question]:
+            starts = self._text_starts(path, dataset, llm)
+            if starts[question] == starts[question + 1]:
                 return {question: []}
-            group, offset = table.locate(starts[question])
-            texts = table.group(group, ["text"]).column("text").to_pylist()
-            first = starts[question] - offset
-            if starts[question + 1] > first + len(texts):
-                raise DamagedRecordingError(f"{self.path / path} ends before the texts of question row {question}.")
+            column, first = self._text_group(path, starts, question)
+            texts = column.to_pylist()
             near = {}
             for row in range(bisect_left(starts, first), len(starts) - 1):
                 if starts[row + 1] > first + len(texts):
@@ -258,8 +228,7 @@ class Recording:
 
     def scan_texts(self, dataset: str, llm: str) -> Iterator[list[str | None]]:
         """All texts of one LLM on a dataset in recorded order, one row group of whole questions at a time."""
-        self.require(dataset, llm)
-        path = file_path("texts", dataset, llm)
+        path = self._path("texts", dataset, llm)
         with self.shape(path):
             table = self._tables(path)
             for group in range(table.groups):
@@ -276,9 +245,9 @@ class Recording:
 
     def has_marks(self, dataset: str, llm: str) -> bool:
         """Whether thoughts were split off texts of an LLM on a dataset."""
-        if "reasoning" not in self.channels(dataset, llm):
-            return False
-        return any(any(columns.get("marks", ())) for _, columns in self.scan_channel(dataset, llm, "reasoning"))
+        return self.has_reasoning(dataset, llm) and any(
+            any(columns.get("marks", ())) for _, columns in self.scan_channel(dataset, llm, "reasoning")
+        )
 
     def scan_channel(self, dataset: str, llm: str, part: str) -> Iterator[tuple[str, dict[str, list[Any]]]]:
         """An optional part of an LLM on a dataset: (question id, column -> values) for questions with any value.
@@ -289,7 +258,10 @@ class Recording:
             part: "reasoning" has the columns `reasoning` and `marks`; "logprobs" has `sequence_logprob`, `token_confidences` and
                 `token_logprobs`. A missing value is `None`.
         """
-        self._require_channel(dataset, llm, part)
+        if part not in self.channels(dataset, llm):
+            raise NotRecordedError(
+                f"{self.path} holds no {part} of {llm} on {dataset}: none was kept when it was recorded. Record it again."
+            )
         path = file_path(part, dataset, llm)
         with self.shape(path):
             yield from self.scan(path)
@@ -325,12 +297,7 @@ class Recording:
         return ScorerInfo(scorer, record["kind"], record.get("parameters", {}))
 
     def scores(self, dataset: str, llm: str, scorer: str) -> Scores:
-        """One scorer's scores of an LLM on a dataset, as arrays.
-
-        Raises:
-            NotRecordedError: no such dataset, LLM or scorer.
-            DamagedRecordingError: the file is missing, changed or malformed.
-        """
+        """One scorer's scores of an LLM on a dataset, as arrays."""
         path = self._scores_path(dataset, llm, scorer)
         votes = self.votes(dataset)
         with self.shape(path):
@@ -345,12 +312,6 @@ class Recording:
         with self.shape(path):
             yield from parquet.scores_of_rows(self._tables(path))
 
-    def _require_channel(self, dataset: str, llm: str, part: str) -> None:
-        if part not in self.channels(dataset, llm):
-            raise NotRecordedError(
-                f"{self.path} holds no {part} of {llm} on {dataset}: none was kept when it was recorded. Record it again."
-            )
-
     def _scores_path(self, dataset: str, llm: str, scorer: str) -> str:
         scorers = self.scorers(dataset, llm)
         if scorer not in scorers:
@@ -362,16 +323,14 @@ class Recording:
 
     def prompts(self, dataset: str, llm: str) -> dict[str, str | None]:
         """Question id -> the request that was sent (a JSON array of messages); `None` where it is unknown."""
-        self.require(dataset, llm)
-        path = file_path("requests", dataset, llm)
+        path = self._path("requests", dataset, llm)
         with self.shape(path):
             table = self._tables(path).read(["question_id", "prompt"])
             return dict(zip(table.column(0).to_pylist(), table.column(1).to_pylist(), strict=True))
 
     def pools(self, dataset: str, llm: str) -> Iterator[PoolRows]:
         """Everything recorded of one LLM on a dataset, question by question."""
-        self.require(dataset, llm)
-        requests, samples = (file_path(part, dataset, llm) for part in ("requests", "samples"))
+        requests, samples = (self._path(part, dataset, llm) for part in ("requests", "samples"))
         with self.shape(samples):
             texts = (text for group in self.scan_texts(dataset, llm) for text in group)
             channels = [self.scan_channel(dataset, llm, part) for part in self.channels(dataset, llm)]
@@ -401,13 +360,13 @@ class Recording:
         return "; ".join(parts) or "nothing"
 
     def check_file(self, path: str, check: Callable[[Path, int], None]) -> None:
-        """Run a check over the bytes of a file, and turn pyarrow's errors into one sentence.
-
-        Raises:
-            DamagedRecordingError: the check failed, or the file cannot be read.
-        """
+        """Run a check over path and size of a file; whatever it raises is a `DamagedRecordingError`."""
         with self.shape(path):
             check(self.path / path, self.file_record(path)["bytes"])
+
+    def _path(self, part: str, dataset: str, llm: str | None = None) -> str:
+        self.require(dataset, llm)
+        return file_path(part, dataset, llm)
 
     def _have(self, path: str) -> None:
         """Fetch a file that is on the Hub, or say that it was not fetched. Other missing files fail when they are opened."""
@@ -425,12 +384,50 @@ class Recording:
         self._have(path)
         return parquet.Table(self.path / path, self.file_record(path))
 
-    def _text_table(self, path: str, dataset: str, llm: str) -> tuple[parquet.Table, list[int]]:
+    def _text_starts(self, path: str, dataset: str, llm: str) -> list[int]:
+        """The first row of each question in a file of texts, and the number of its rows."""
         table = self._tables(path)
         if table.starts is None:
             table.starts = [0, *accumulate(self.votes(dataset).llms[llm].sizes.tolist())]
-        return table, table.starts
+        return table.starts
+
+    def _text_group(self, path: str, starts: list[int], question: int) -> tuple[Any, int]:
+        """The texts in the row group of a question, and the row of the first of them."""
+        table = self._tables(path)
+        group, offset = table.locate(starts[question])
+        column, first = table.group(group, ["text"]).column("text"), starts[question] - offset
+        if starts[question + 1] > first + len(column):
+            raise DamagedRecordingError(f"{self.path / path} ends before the texts of question row {question}.")
+        return column, first
 
     def shape(self, path: str) -> AbstractContextManager[None]:
         """Turn any error of a block that reads a Parquet file into a `DamagedRecordingError`."""
         return parquet.readable(self.path / path)
+
+
+def aggregate_scores(
+    recording: Recording, dataset: str, llm: str, scorer: str, aggregate: str = "score"
+) -> npt.NDArray[np.float64]:
+    """Return one number per CoT of an LLM on a dataset, such as best-of-N ranks by.
+
+    Returns:
+        [Q, S] float64, questions and samples in recorded order, S the largest pool; NaN where a CoT has no such score.
+
+    Raises:
+        UnknownNameError: `aggregate` is not one of `AGGREGATES`.
+        NotRecordedError: no such dataset, LLM or scorer; or the scorer gave only scores where step scores are asked for, or the
+            other way round.
+        DamagedRecordingError: as for `Recording.scores`.
+    """
+    scores = recording.scores(dataset, llm, scorer)
+    values = scores.aggregated(aggregate)
+    other = scores.step_values.size if aggregate == "score" else np.isfinite(scores.values).any()
+    if other and np.isnan(values).all():
+        available, advice = (
+            ("step scores only", "min") if aggregate == "score" else ("one score per CoT and no step scores", "score")
+        )
+        raise NotRecordedError(
+            f"{scorer!r} gave {available} for {llm} on {dataset}, so there is no aggregate {aggregate!r}. Use another one, such "
+            f"as {advice!r}."
+        )
+    return values

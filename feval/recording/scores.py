@@ -1,7 +1,6 @@
 """The scores of CoTs as arrays.
 
-A scorer (a judge, a reward model, a function) gives a CoT one score, a score for each of its steps, or neither. A CoT that the
-scorer never got and one that it could not score both have no score; `Scores.scored` tells them apart.
+A CoT that the scorer never got and one that it could not score both have no score; `Scores.scored` tells them apart.
 """
 
 from __future__ import annotations
@@ -49,16 +48,10 @@ class Scores:
         return self.step_values[self.step_offsets[place] : self.step_offsets[place + 1]]
 
     def aggregated(self, how: str) -> npt.NDArray[np.float64]:
-        """Return one number per CoT: its score, or a summary of its step scores.
-
-        Args:
-            how: one of `AGGREGATES`; "score" for the scores themselves, the others for step scores.
-
-        Returns:
-            [Q, S] float64; NaN where a CoT has none.
+        """Return one number per CoT, [Q, S], NaN where it has none: its score ("score"), or a summary of its step scores.
 
         Raises:
-            UnknownNameError: no such aggregate.
+            UnknownNameError: `how` is not one of `AGGREGATES`.
         """
         if how not in AGGREGATES:
             raise UnknownNameError.of("way of aggregating step scores", how, AGGREGATES)
@@ -81,11 +74,7 @@ class Scores:
 def verdicts_name(judge: str, against: str, shift: int = 0) -> str:
     """Return the name of the scorer under which a judge's verdicts on the CoTs of two LLMs are stored with the first LLM.
 
-    A verdict is a score: 1 where the CoT was preferred, 0 where the other one was, 0.5 for a tie, none where there is no verdict.
-
-    Args:
-        judge: its name, such as "pairwise:gpt-4o-mini".
-        against: the second LLM.
-        shift: CoT s of the first was compared with CoT s + shift of the second (the first ones follow on the last).
+    A verdict is a score: 1 where the CoT was preferred, 0 where that of `against` was, 0.5 for a tie, missing where there is
+    none. CoT s was compared with CoT s + `shift` of the other LLM (the first ones follow on the last).
     """
     return f"{judge}:vs={against}" + (f":shift={shift}" if shift else "")

@@ -11,10 +11,10 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from feval.answers.parties import parties_of
+from feval.answers.parties import NORMAL_FORM, parties_of
 from feval.cards.validation import sentence
 from feval.errors import ConflictError, DamagedRecordingError, FevalError, UsageError
-from feval.recording.content import NORMAL_FORM
+from feval.recording.content import PAIR_PARTS
 from feval.recording.gold_aware import gold_aware_remark, is_gold_aware
 from feval.recording.layout.format import MANIFEST, README, SCORES, LeafHash, file_path, is_beside, open_regular
 from feval.recording.layout.manifest import check_manifest
@@ -69,7 +69,7 @@ def verify_recording(path: str | Path, progress: Callable[[int, int], None] | No
         NotARecordingError, NewerFormatError, DamagedRecordingError: the manifest itself cannot be read.
     """
     recording = open_recording(path)
-    steps = _Steps(len(recording.manifest.files) + len(recording.manifest.pairs), progress)
+    steps = Steps(len(recording.manifest.files) + len(recording.manifest.pairs), progress)
     problems = list(file_problems(recording, steps.step))
     problems += _check_strays(recording)
     if not problems:
@@ -81,37 +81,27 @@ def verify_recording(path: str | Path, progress: Callable[[int, int], None] | No
 
 
 def file_problems(recording: Recording, step: Callable[[], None] = lambda: None) -> Iterator[str]:
-    """Check the manifest's shape and the bytes of every file it lists, one file at a time.
-
-    Args:
-        recording: an opened recording.
-        step: called after each file.
-
-    Yields:
-        A sentence for each problem.
-    """
-    yield from _check_fields(recording)
+    """Check the manifest's shape and the bytes of every file it lists, calling `step` after each; yield problems as sentences."""
+    try:
+        check_manifest(recording.manifest.raw, unknown_fields=False)
+    except ValidationError as error:
+        yield f"{MANIFEST} {sentence(error)}."
     for name, record in recording.manifest.files.items():
         yield from _check_file(recording, name, record)
         step()
 
 
-class _Steps:
+class Steps:
+    """Counts steps and reports the count."""
+
     def __init__(self, total: int, report: Callable[[int, int], None] | None) -> None:
         self._done, self._total, self._report = 0, total, report
 
     def step(self) -> None:
+        """Count one."""
         self._done += 1
         if self._report is not None:
             self._report(self._done, self._total)
-
-
-def _check_fields(recording: Recording) -> list[str]:
-    try:
-        check_manifest(recording.manifest.raw, unknown_fields=False)
-    except ValidationError as error:
-        return [f"{MANIFEST} {sentence(error)}."]
-    return []
 
 
 def _check_file(recording: Recording, name: str, record: Mapping[str, Any]) -> list[str]:
@@ -141,7 +131,7 @@ def _check_strays(recording: Recording) -> list[str]:
     return [f"{name}: not listed in {MANIFEST}; it does not belong to the recording." for name in strays]
 
 
-def _check_content(recording: Recording, steps: _Steps) -> list[str]:
+def _check_content(recording: Recording, steps: Steps) -> list[str]:
     """Recompute leaves and votes from the Parquet files."""
     computed: dict[tuple[str, str | None, str], str] = {}
     problems = []
@@ -150,16 +140,16 @@ def _check_content(recording: Recording, steps: _Steps) -> list[str]:
             problems += _check_dataset(recording, dataset, computed, steps)
         except FevalError as error:
             problems.append(str(error))
-    stated = {(leaf["dataset"], leaf["llm"], leaf["part"]): leaf["sha256"] for leaf in recording.manifest.raw["leaves"]}
+    stated = recording.manifest.leaves
     for key in sorted(stated.keys() | computed.keys(), key=str):
         if stated.get(key) != computed.get(key):
-            where = " / ".join(piece for piece in key if piece)
+            where = " / ".join(filter(None, key))
             problems.append(f"Leaf {where}: {stated.get(key)} expected, {computed.get(key)} found in the content.")
     return problems
 
 
 def _check_dataset(
-    recording: Recording, dataset: str, computed: dict[tuple[str, str | None, str], str], steps: _Steps
+    recording: Recording, dataset: str, computed: dict[tuple[str, str | None, str], str], steps: Steps
 ) -> list[str]:
     questions = recording.questions(dataset)
     leaf = LeafHash()
@@ -172,14 +162,13 @@ def _check_dataset(
         _check_pair(recording, dataset, llm, computed, builder)
         steps.step()
     problems = _check_equality(recording, dataset, computed, builder)
-    paths = recording.votes_paths(dataset)
     problems += _check_correct(recording, dataset, builder)
     for llm in recording.llm_names(dataset):
         problems += _check_keys(recording, dataset, llm)
-    expected = builder.to_bytes(paths)
+    expected = builder.to_bytes()
     return problems + [
         f"{path}: it contradicts the Parquet files; merge or import again."
-        for part, path in paths.items()
+        for part, path in recording.votes_paths(dataset).items()
         if expected[part] != (recording.path / path).read_bytes()
     ]
 
@@ -212,7 +201,7 @@ def _check_correct(recording: Recording, dataset: str, builder: VotesBuilder) ->
 def _check_keys(recording: Recording, dataset: str, llm: str) -> Iterator[str]:
     """Check that every row of an LLM's files names the LLM, and that texts and samples are of the same CoTs."""
     scorers = (SCORES + scorer for scorer in recording.scorers(dataset, llm))
-    for part in ("requests", "samples", "texts", *recording.channels(dataset, llm), *scorers):
+    for part in (*PAIR_PARTS, *recording.channels(dataset, llm), *scorers):
         path = file_path(part, dataset, llm)
         if recording.named_llms(path) - {llm}:
             yield f"{path}: its column `llm` names another LLM than {llm!r}."
@@ -229,7 +218,7 @@ def _check_pair(
     computed: dict[tuple[str, str | None, str], str],
     builder: VotesBuilder,
 ) -> None:
-    leaves = {part: LeafHash() for part in ("requests", "samples", "texts", *recording.channels(dataset, llm))}
+    leaves = {part: LeafHash() for part in (*PAIR_PARTS, *recording.channels(dataset, llm))}
     builder.add_llm(llm)
     for pool in recording.pools(dataset, llm):
         for part, line in pool_lines(pool).items():
@@ -250,11 +239,7 @@ def _check_pair(
 
 
 def scores_leaf(recording: Recording, dataset: str, llm: str, scorer: str) -> str:
-    """Recompute the leaf of a scorer's scores, and check the counts in the manifest.
-
-    Raises:
-        DamagedRecordingError: the scores are not what the manifest says of them.
-    """
+    """Recompute the leaf of a scorer's scores; a `DamagedRecordingError` if they are not what the manifest counts."""
     votes = recording.votes(dataset)
     sizes = dict(zip(votes.question_ids, votes.llms[llm].sizes.tolist(), strict=True))
     tally = ScoreTally(recording.scorer_info(scorer), f"{scorer} of {llm} on {dataset}", sizes)
@@ -271,12 +256,7 @@ def scores_leaf(recording: Recording, dataset: str, llm: str, scorer: str) -> st
 
 
 def open_sound(path: str | Path) -> Recording:
-    """Open a recording after checking all bytes: a derived recording would give damage a hash of its own.
-
-    Raises:
-        DamagedRecordingError: a file is missing or changed.
-        RecordingError: the folder cannot be read as a recording.
-    """
+    """Open a recording after checking all bytes: a derived recording would give damage a hash of its own."""
     source = open_recording(path)
     problem = next(iter(file_problems(source)), None)
     if problem is not None:

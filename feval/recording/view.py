@@ -12,8 +12,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from feval.answers.parties import NORMAL_FORM
 from feval.errors import ConflictError, GoldAwareWarning, NotRecordedError, SeparateAnswersWarning
-from feval.recording.content import NORMAL_FORM, Question
+from feval.recording.content import Question
 from feval.recording.gold_aware import gold_aware_remark, is_gold_aware
 from feval.recording.reader import Recording
 from feval.recording.votes import ABSENT, NO_ANSWER, LLMVotes, Votes
@@ -35,12 +36,7 @@ def _owner(recordings: Sequence[Recording], dataset: str, llm: str) -> Recording
 
 
 def open_view(recordings: Sequence[Recording], dataset: str, names: Sequence[str]) -> View:
-    """Find some LLMs on a dataset in one or more recordings.
-
-    Raises:
-        NotRecordedError: a recording lacks the dataset, or none has an LLM.
-        ConflictError: two different recordings have the same LLM, or they contradict each other.
-    """
+    """Find some LLMs on a dataset in one or more recordings; contradictions between them are a `ConflictError`."""
     owners = {name: _owner(recordings, dataset, name) for name in names}
     distinct = list({id(owner): owner for owner in owners.values()}.values()) or [recordings[0]]
     for recording in distinct:
@@ -52,12 +48,7 @@ def open_view(recordings: Sequence[Recording], dataset: str, names: Sequence[str
 
 
 class View:
-    """One dataset as one recording holds it.
-
-    Attributes:
-        recording: the recording.
-        votes: its arrays.
-    """
+    """One dataset as one recording holds it: the recording, and its votes."""
 
     def __init__(self, recording: Recording, votes: Votes) -> None:
         self.recording, self.votes = recording, votes
@@ -130,8 +121,9 @@ class View:
         if isinstance(question, str):
             row = self._rows.get(question)
             if row is None:
+                examples = ", ".join(self.votes.question_ids[:3])
                 raise NotRecordedError(
-                    f"{self.votes.dataset} has no question {question!r}; its {count} ids begin with {self._some()}."
+                    f"{self.votes.dataset} has no question {question!r}; its {count} ids begin with {examples}."
                 )
             return row
         if not 0 <= question < count:
@@ -172,9 +164,6 @@ class View:
             self._prompts[llm] = self.recording.prompts(self.votes.dataset, llm)
         return self._prompts[llm].get(self.votes.question_ids[row])
 
-    def _some(self) -> str:
-        return ", ".join(self.votes.question_ids[:3])
-
 
 class _JoinedView(View):
     """Several recordings of one dataset opened together; candidates are renumbered so that votes pool across LLMs."""
@@ -190,8 +179,8 @@ class _JoinedView(View):
             warnings.warn(sentence, SeparateAnswersWarning, stacklevel=4)
         self._codes: list[dict[str, int]] = [{} for _ in range(len(self.votes))]
         self._pools = {name: part.pool(name, self._codes, self._joined) for part in self._parts for name in part.names}
-        gold = [self._gold(row) for row in range(len(self.votes))]
-        self.votes = _with_gold(self.votes, np.array(gold, np.int32))
+        self.votes = copy(self.votes)
+        self.votes.gold = np.array([self._gold(row) for row in range(len(self.votes))], np.int32)
 
     @staticmethod
     def _apart(owners: Sequence[tuple[Recording, Sequence[str]]], dataset: str) -> Iterator[str]:
@@ -224,7 +213,6 @@ class _JoinedView(View):
         return list(self._codes[row])
 
     def aliases(self, row: int) -> Mapping[str, int]:
-        """Normal forms of a question that vote under the key of another form -> code of that key."""
         codes = self._codes[row]
         return {form: codes[key] for form, key in self._joined[row].items() if key in codes}
 
@@ -283,18 +271,18 @@ class _Part:
 
     @cached_property
     def rows(self) -> npt.NDArray[np.intp]:
-        own = {name: row for row, name in enumerate(self.votes.question_ids)}
-        return np.array([own.get(name, 0) for name in self.order], np.intp)
+        rows = {name: row for row, name in enumerate(self.votes.question_ids)}
+        return np.array([rows.get(name, 0) for name in self.order], np.intp)
 
     def pool(self, llm: str, codes: Sequence[dict[str, int]], joined: Sequence[Mapping[str, str]]) -> LLMVotes:
         votes = self.votes.llms[llm]
         renumbered = votes.codes[self.rows].astype(np.int32)
-        for row, own in enumerate(self.rows.tolist()):
-            candidates = [joined[row].get(key, key) for key in self.votes.candidates(own)]
+        for row, place in enumerate(self.rows.tolist()):
+            candidates = [joined[row].get(key, key) for key in self.votes.candidates(place)]
             known = codes[row]
             # An answer takes its place in the shared table only if this LLM gave it.
-            given = {code for code in renumbered[row].tolist() if code >= 0}
-            table = [known.setdefault(c, len(known)) if i in given else NO_ANSWER for i, c in enumerate(candidates)]
+            present = {code for code in renumbered[row].tolist() if code >= 0}
+            table = [known.setdefault(c, len(known)) if i in present else NO_ANSWER for i, c in enumerate(candidates)]
             renumbered[row] = np.array([*table, ABSENT, NO_ANSWER], np.int32)[renumbered[row]]
         rows = self.rows
         return LLMVotes(
@@ -306,15 +294,15 @@ class _Part:
         )
 
     def gold(self, row: int) -> str | None:
-        own = int(self.rows[row])
-        code = int(self.votes.gold[own])
-        return None if code < 0 else self.votes.candidates(own)[code]
+        place = int(self.rows[row])
+        code = int(self.votes.gold[place])
+        return None if code < 0 else self.votes.candidates(place)[code]
 
 
 def _joined_forms(parts: Sequence[_Part], row: int) -> dict[str, str]:
-    """Return normal form -> key of its party; parties of several recordings with a form in common are one.
+    """Return normal form -> key of its party, where they differ; parties of several recordings with a form in common are one.
 
-    All parties of all recordings count, whichever LLMs are opened. Forms that are keys themselves are left out.
+    All parties of all recordings count, whichever LLMs are opened.
     """
     if not any(part.votes.has_aliases for part in parts):
         return {}
@@ -326,9 +314,9 @@ def _joined_forms(parts: Sequence[_Part], row: int) -> dict[str, str]:
         return form
 
     for part in parts:
-        own = int(part.rows[row])
-        candidates = part.votes.candidates(own)
-        for form, code in part.votes.aliases(own).items():
+        place = int(part.rows[row])
+        candidates = part.votes.candidates(place)
+        for form, code in part.votes.aliases(place).items():
             first, second = sorted((root(form), root(candidates[code])))
             parents[second] = first
     return {form: key for form in parents if (key := root(form)) != form}
@@ -348,7 +336,6 @@ class _PartView(View):
         return self._joined.candidates(row)
 
     def aliases(self, row: int) -> Mapping[str, int]:
-        """Normal forms of a question that vote under the key of another form -> code of that key."""
         return self._joined.aliases(row)
 
     def recorded_rows(self) -> npt.NDArray[np.intp] | None:
@@ -359,11 +346,5 @@ class _PartView(View):
 
     def texts_near(self, llm: str, row: int) -> dict[int, list[str | None]]:
         near = self._part.recording.texts_near(self.votes.dataset, llm, int(self._part.rows[row]))
-        own = {int(place): joined for joined, place in enumerate(self._part.rows.tolist()) if place in near}
-        return {own[place]: texts for place, texts in near.items()}
-
-
-def _with_gold(votes: Votes, gold: npt.NDArray[np.int32]) -> Votes:
-    changed = copy(votes)
-    changed.gold = gold
-    return changed
+        rows = {int(place): joined for joined, place in enumerate(self._part.rows.tolist()) if place in near}
+        return {rows[place]: texts for place, texts in near.items()}

@@ -1,9 +1,6 @@
-"""The votes files: everything that voting needs from one dataset, as flat arrays that are mapped, not parsed.
+"""The votes files: everything that voting needs from one dataset, as arrays that are mapped, not parsed.
 
-There are two: the numbers that votes are counted from, and the details (question ids, answers as text, finish reasons), which
-are read and checked on first use. Format 1 has both in one file. `feval.recording.votes_builder` makes them from the Parquet
-files; daily work opens them: no pyarrow, no object per CoT, a hash check over a few hundred kilobytes.
-`docs/recording-format.md` lists the arrays, `feval.recording.layout.flat` describes the files.
+`docs/recording-format.md` lists the arrays. The details (ids, answers as text, finish reasons) are read on first use.
 """
 
 from __future__ import annotations
@@ -11,7 +8,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import cache, cached_property, partial
 from pathlib import Path
 from typing import Any
 
@@ -37,6 +34,9 @@ def name_key(*names: str) -> int:
     return int.from_bytes(hashlib.sha256("\n".join(names).encode(errors="surrogatepass")).digest()[:8], "little")
 
 
+Arrays = Mapping[str, npt.NDArray[Any]]
+
+
 @dataclass(frozen=True, slots=True)
 class LLMVotes:
     """One LLM on all questions of a dataset (Q questions, S the largest pool).
@@ -46,7 +46,6 @@ class LLMVotes:
         output_tokens: [Q, S] tokens of each CoT, 0 where absent.
         prompt_tokens: [Q] tokens of the request, -1 where not known.
         sizes: [Q] recorded CoTs of each question.
-        read_finish: gives `finish`.
     """
 
     codes: npt.NDArray[np.signedinteger[Any]]
@@ -62,7 +61,7 @@ class LLMVotes:
 
 
 class Votes:
-    """The opened votes files of a dataset. The file of details is read on first use.
+    """The votes of a dataset; `details` gives the arrays of the file of details.
 
     Attributes:
         dataset: id of the dataset.
@@ -71,42 +70,37 @@ class Votes:
         llms: LLM name -> its arrays.
     """
 
-    def __init__(
-        self,
-        header: Mapping[str, Any],
-        arrays: Mapping[str, npt.NDArray[Any]],
-        details: tuple[Path, Mapping[str, Any]],
-    ) -> None:
+    def __init__(self, header: Mapping[str, Any], arrays: Arrays, details: Callable[[], Arrays]) -> None:
         self.dataset: str = header["dataset"]
         self.question_keys: npt.NDArray[np.uint64] = arrays["question_keys"]
         self.gold: npt.NDArray[np.signedinteger[Any]] = arrays["gold"]
         self._starts: npt.NDArray[np.unsignedinteger[Any]] = arrays["candidate_starts"]
-        shapes = [arrays[f"codes.{i}"].shape for i in range(len(header["llms"]))]
-        self._details = _Details(*details, self.dataset, self._starts, shapes)
+        self._details = details
         self.llms = {
             name: LLMVotes(
                 arrays[f"codes.{i}"],
                 arrays[f"output_tokens.{i}"],
                 arrays[f"prompt_tokens.{i}"],
                 arrays[f"sizes.{i}"],
-                partial(self._details.finish, i),
+                partial(_finish, details, i, arrays[f"codes.{i}"].shape),  # not of `self`: no cycle keeps files mapped
             )
             for i, name in enumerate(header["llms"])
         }
+        self._check_shapes()
 
     @cached_property
     def question_ids(self) -> Sequence[str]:
         """Q ids, in recorded order."""
-        return Strings(self._details.arrays["question_ids"], self._details.arrays["question_id_offsets"])
+        return Strings(self._details()["question_ids"], self._details()["question_id_offsets"])
 
     @property
     def text_keys(self) -> npt.NDArray[np.uint64]:
         """[Q] `name_key(text)`: tells two questions of one id apart."""
-        return self._details.arrays["text_keys"]
+        return self._details()["text_keys"]
 
     @cached_property
     def _candidates(self) -> Strings:
-        return Strings(self._details.arrays["candidates"], self._details.arrays["candidate_offsets"])
+        return Strings(self._details()["candidates"], self._details()["candidate_offsets"])
 
     def __len__(self) -> int:
         """Number of questions."""
@@ -119,106 +113,70 @@ class Votes:
 
     def aliases(self, question: int) -> dict[str, int]:
         """Normal forms of a question that vote under the key of another form -> code of that key."""
-        arrays = self._details.arrays
-        if "aliases" not in arrays:
+        if not self.has_aliases:
             return {}
-        rows = slice(int(arrays["alias_starts"][question]), int(arrays["alias_starts"][question + 1]))
-        forms = Strings(arrays["aliases"], arrays["alias_offsets"])[rows]
-        return dict(zip(forms, arrays["alias_codes"][rows].tolist(), strict=True))
+        forms, offsets, starts, codes = (self._details()[name] for name in ALIASES)
+        rows = slice(int(starts[question]), int(starts[question + 1]))
+        return dict(zip(Strings(forms, offsets)[rows], codes[rows].tolist(), strict=True))
 
     @property
     def has_aliases(self) -> bool:
         """Whether normal forms that differ vote together on any question."""
-        return "aliases" in self._details.arrays
+        return "aliases" in self._details()
 
     def right(self, llm: str) -> int:
         """Number of an LLM's CoTs that vote with the gold."""
         return int(((self.llms[llm].codes == self.gold[:, None]) & (self.gold >= 0)[:, None]).sum())
 
-    def check_shapes(self) -> None:
-        """Make sure that all arrays but the details speak of the same questions.
-
-        Raises:
-            ValueError: they do not.
-        """
-        questions = len(self.gold)
-        per_question = [self.question_keys, self._starts[1:], self.gold]
-        for llm in self.llms.values():
-            per_question += [llm.codes, llm.output_tokens, llm.prompt_tokens, llm.sizes]
-            if llm.codes.ndim != 2 or llm.codes.shape != llm.output_tokens.shape:
-                raise ValueError(f"codes of shape {llm.codes.shape}, tokens of shape {llm.output_tokens.shape}")
-        if any(len(array) != questions for array in per_question):
-            raise ValueError("its arrays have different numbers of questions")
-
     def candidate_counts(self) -> npt.NDArray[np.int32]:
         """[Q] number of distinct answers of each question, its gold included."""
         return (self._starts[1:] - self._starts[:-1]).astype(np.int32)
 
+    def _check_shapes(self) -> None:
+        per_question: list[npt.NDArray[Any]] = [self.question_keys, self._starts[1:]]
+        for llm in self.llms.values():
+            per_question += [llm.codes, llm.output_tokens, llm.prompt_tokens, llm.sizes]
+            if llm.codes.ndim != 2 or llm.codes.shape != llm.output_tokens.shape:
+                raise ValueError(f"codes of shape {llm.codes.shape}, tokens of shape {llm.output_tokens.shape}")
+        if any(len(array) != len(self.gold) for array in per_question):
+            raise ValueError("its arrays have different numbers of questions")
 
-class _Details:
-    """The arrays of the file of details. It holds no `Votes`: a cycle would keep the mapped files until the next collection."""
 
-    def __init__(
-        self,
-        path: Path,
-        record: Mapping[str, Any],
-        dataset: str,
-        starts: npt.NDArray[np.unsignedinteger[Any]],
-        shapes: Sequence[tuple[int, ...]],
-    ) -> None:
-        self._path, self._record, self._dataset = path, record, dataset
-        self._starts, self._shapes = starts, shapes
+def _finish(details: Callable[[], Arrays], llm: int, shape: tuple[int, ...]) -> npt.NDArray[np.uint8]:
+    return np.broadcast_to(details()[f"finish.{llm}"], shape)
 
-    @cached_property
-    def arrays(self) -> Mapping[str, npt.NDArray[Any]]:
-        """All arrays, read on first use.
 
-        Raises:
-            DamagedRecordingError: the file is missing, truncated, changed, malformed or of other questions.
-        """
-        data = mapped(self._path, self._record)
-        with well_formed(self._path):
-            header, arrays = unpack(data)
-            if header["dataset"] != self._dataset:
-                raise ValueError(f"it is of {header['dataset']!r:.80}, not of {self._dataset}")
-            self._check(arrays)
-            return arrays
+def _read_details(path: Path, record: Mapping[str, Any], header: Mapping[str, Any], votes: Arrays) -> Arrays:
+    data = mapped(path, record)
+    with well_formed(path):
+        own_header, details = unpack(data)
+        if own_header["dataset"] != header["dataset"]:
+            raise ValueError(f"it is of {own_header['dataset']!r:.80}, not of {header['dataset']}")
+        _check_details(details, votes)
+        for llm in range(len(header["llms"])):
+            np.broadcast_to(details[f"finish.{llm}"], votes[f"codes.{llm}"].shape)
+        return details
 
-    def finish(self, llm: int) -> npt.NDArray[np.uint8]:
-        """[Q, S] finish reasons of an LLM by its place."""
-        return np.broadcast_to(self.arrays[f"finish.{llm}"], self._shapes[llm])
 
-    def _check(self, arrays: Mapping[str, npt.NDArray[Any]]) -> None:
-        expected = len(self._starts) - 1, len(self._starts) - 1, int(self._starts[-1])
-        ids, answers = arrays["question_id_offsets"], arrays["candidate_offsets"]
-        counts = len(ids) - 1, len(arrays["text_keys"]), len(answers) - 1
-        for texts, ends in (("question_ids", ids), ("candidates", answers)):
-            if int(ends[-1]) != len(arrays[texts]):
-                raise ValueError(f"{texts} should have {int(ends[-1])} bytes, found {len(arrays[texts])}")
-        if counts != expected:
-            raise ValueError(f"ids, texts and answers should be {expected}, found {counts}")
-        if "aliases" in arrays and not (
-            len(arrays["alias_starts"]) - 1 == expected[0]
-            and int(arrays["alias_starts"][-1]) == len(arrays["alias_codes"]) == len(arrays["alias_offsets"]) - 1
-        ):
+def _check_details(details: Arrays, votes: Arrays) -> None:
+    starts = votes["candidate_starts"]
+    expected = len(starts) - 1, len(starts) - 1, int(starts[-1])
+    ids, answers = details["question_id_offsets"], details["candidate_offsets"]
+    counts = len(ids) - 1, len(details["text_keys"]), len(answers) - 1
+    for texts, ends in (("question_ids", ids), ("candidates", answers)):
+        if int(ends[-1]) != len(details[texts]):
+            raise ValueError(f"{texts} should have {int(ends[-1])} bytes, found {len(details[texts])}")
+    if counts != expected:
+        raise ValueError(f"ids, texts and answers should be {expected}, found {counts}")
+    if "aliases" in details:
+        _, offsets, alias_starts, codes = (details[name] for name in ALIASES)
+        if len(alias_starts) != len(starts) or not int(alias_starts[-1]) == len(codes) == len(offsets) - 1:
             raise ValueError("its aliases are not of these questions")
-        for llm, shape in enumerate(self._shapes):
-            np.broadcast_to(arrays[f"finish.{llm}"], shape)
 
 
 def open_votes(path: Path, record: Mapping[str, Any], details: tuple[Path, Mapping[str, Any]]) -> Votes:
-    """Map a votes file and check its bytes against the manifest.
-
-    Args:
-        path: the file.
-        record: "sha256" and "bytes" as the manifest states them.
-        details: the file of details and its record; in format 1, those of the votes file again.
-
-    Raises:
-        DamagedRecordingError: the file is missing, truncated, changed or malformed.
-    """
+    """Map a votes file after checking it against its record in the manifest; `details` is that file with its record."""
     data = mapped(path, record)
     with well_formed(path):
-        votes = Votes(*unpack(data), details)
-        votes.check_shapes()
-        return votes
+        header, arrays = unpack(data)
+        return Votes(header, arrays, cache(partial(_read_details, *details, header, arrays)))

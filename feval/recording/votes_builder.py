@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -12,17 +12,20 @@ from feval.answers.parties import Parties
 from feval.cards.schema import FINISH_REASONS
 from feval.recording.content import PoolRows, Question
 from feval.recording.layout.flat import offsets_of, pack, pack_strings
-from feval.recording.votes import ABSENT, ALIASES, DETAILS, NO_ANSWER, name_key
+from feval.recording.votes import ABSENT, ALIASES, DETAILS, NO_ANSWER, Votes, name_key
 
 FINISH_CODES: dict[str, int] = {reason: code for code, reason in enumerate(FINISH_REASONS)}
 
+_Pool = tuple[
+    npt.NDArray[Any], npt.NDArray[Any], npt.NDArray[Any], int
+]  # codes, output tokens, finish reasons, prompt tokens
+
 
 class VotesBuilder:
-    """Collects one dataset's pools and writes its votes file.
+    """Collects the pools of a dataset and makes its votes.
 
-    Codes number a question's distinct answers in order of first appearance (LLMs as added, CoTs as recorded); the gold comes
-    last if nobody gave it. No result depends on this numbering. Where normal forms that differ are equal, a code stands for their
-    party, and the candidate is its representative.
+    Codes number a question's distinct answers in order of first appearance (LLMs as added, CoTs as recorded); the gold comes last
+    if nobody gave it. No result depends on this numbering. Where different normal forms are equal, a code stands for their party.
     """
 
     def __init__(self, dataset: str, questions: Sequence[Question]) -> None:
@@ -30,7 +33,7 @@ class VotesBuilder:
         self._questions = questions
         self._index = {question.id: row for row, question in enumerate(questions)}
         self._codes: list[dict[str, int]] = [{} for _ in questions]
-        self._llms: dict[str, dict[int, tuple[npt.NDArray[Any], npt.NDArray[Any], npt.NDArray[Any], int]]] = {}
+        self._llms: dict[str, dict[int, _Pool]] = {}
         self._gold = [question.answer_key for question in questions]
         self._aliases: list[dict[str, int]] = [{} for _ in questions]
 
@@ -57,11 +60,7 @@ class VotesBuilder:
                 pools[row] = (renumbered[pools[row][0]], *pools[row][1:])
 
     def add(self, llm: str, pool: PoolRows) -> None:
-        """Add one LLM's CoTs on one question.
-
-        Raises:
-            KeyError: a finish reason that is none of `FINISH_CODES`.
-        """
+        """Add one LLM's CoTs on one question; a finish reason that is none of `FINISH_CODES` is a `KeyError`."""
         row = self._index[pool.question_id]
         codes = self._codes[row]
         coded = [NO_ANSWER if a is None else codes.setdefault(a, len(codes)) for a in pool.answers]
@@ -90,20 +89,24 @@ class VotesBuilder:
         """Add an LLM, which may have no CoT."""
         self._llms.setdefault(llm, {})
 
-    def to_bytes(self, parts: Collection[str] = ("votes", "details")) -> dict[str, bytes]:
-        """The whole files, by part. Without "details", as in format 1, the votes file has all arrays."""
-        arrays = self._arrays()
-        files = {}
-        if "details" in parts:
-            details = {name: arrays.pop(name) for name in list(arrays) if name.split(".")[0] in DETAILS}
-            files["details"] = pack({"dataset": self._dataset}, details)
-        return {"votes": pack({"dataset": self._dataset, "llms": list(self._llms)}, arrays), **files}
+    def to_bytes(self) -> dict[str, bytes]:
+        """The whole files, by part."""
+        votes, details = self._arrays()
+        header = {"dataset": self._dataset}
+        return {"votes": pack(header | {"llms": list(self._llms)}, votes), "details": pack(header, details)}
 
-    def _arrays(self) -> dict[str, npt.NDArray[Any]]:
+    def votes(self) -> Votes:
+        """The votes as the files would hold them."""
+        arrays, details = self._arrays()
+        return Votes({"dataset": self._dataset, "llms": list(self._llms)}, arrays, lambda: details)
+
+    def _arrays(self) -> tuple[dict[str, npt.NDArray[Any]], dict[str, npt.NDArray[Any]]]:
+        """The arrays of the votes and those of the details."""
         arrays = self._shared_arrays()
         for i, pools in enumerate(self._llms.values()):
             arrays |= {f"{name}.{i}": array for name, array in self._llm_arrays(pools).items()}
-        return arrays
+        details = {name: arrays.pop(name) for name in list(arrays) if name.split(".")[0] in DETAILS}
+        return arrays, details
 
     def _shared_arrays(self) -> dict[str, npt.NDArray[Any]]:
         gold = [
@@ -128,9 +131,9 @@ class VotesBuilder:
     def _alias_arrays(self) -> dict[str, npt.NDArray[Any]]:
         if not any(self._aliases):
             return {}
-        forms, offsets = pack_strings([form for own in self._aliases for form in own])
-        codes = [code for own in self._aliases for code in own.values()]
-        starts = offsets_of([len(own) for own in self._aliases])
+        forms, offsets = pack_strings([form for aliases in self._aliases for form in aliases])
+        codes = [code for aliases in self._aliases for code in aliases.values()]
+        starts = offsets_of([len(aliases) for aliases in self._aliases])
         arrays = (forms, offsets, starts, np.array(codes, np.int32))
         return dict(zip(ALIASES, arrays, strict=True))
 
@@ -138,9 +141,7 @@ class VotesBuilder:
         most = max((len(codes) for codes in self._codes), default=0)
         return np.int8 if most < 127 else np.int16 if most < 32767 else np.int32
 
-    def _llm_arrays(
-        self, pools: Mapping[int, tuple[npt.NDArray[Any], npt.NDArray[Any], npt.NDArray[Any], int]]
-    ) -> dict[str, npt.NDArray[Any]]:
+    def _llm_arrays(self, pools: Mapping[int, _Pool]) -> dict[str, npt.NDArray[Any]]:
         count = len(self._questions)
         sizes = np.zeros(count, np.uint32)
         prompt_tokens = np.full(count, -1, np.int32)

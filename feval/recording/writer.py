@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
@@ -11,10 +10,10 @@ from types import TracebackType
 from typing import Any, Self
 
 from feval import __version__
-from feval.answers.parties import parties_of
+from feval.answers.equality import comparison
+from feval.answers.parties import NORMAL_FORM, PairBudget, divide, parties_of
 from feval.errors import ConflictError, FevalError, UsageError
-from feval.recording.content import NORMAL_FORM, DatasetInfo, LLMInfo, PoolRows, Question, ScorerInfo, ScoreRows
-from feval.recording.equality import compare_answers, equality_notes
+from feval.recording.content import DatasetInfo, LLMInfo, PoolRows, Question, ScorerInfo, ScoreRows
 from feval.recording.layout.destination import NewFolder, storage_errors
 from feval.recording.layout.format import (
     FORMAT,
@@ -27,8 +26,7 @@ from feval.recording.layout.format import (
     file_path,
     recording_hash,
 )
-from feval.recording.layout.hashed import HashedFile
-from feval.recording.layout.links import link_file
+from feval.recording.layout.hashed import link_file, write_file
 from feval.recording.layout.manifest import check_manifest
 from feval.recording.layout.readme import readme_text
 from feval.recording.leaves import (
@@ -51,6 +49,8 @@ from feval.recording.parquet.writing import (
 )
 from feval.recording.reader import Recording
 from feval.recording.votes_builder import VotesBuilder
+
+_WITHOUT_VERDICT = {"undecided": "could not be compared in time", "not_asked": "were beyond the budget of comparisons"}
 
 
 class RecordingWriter:
@@ -232,12 +232,7 @@ class RecordingWriter:
         self._pairs.append({"dataset": dataset, "llm": llm.name, "counter": counter, **summary})
 
     def keep_dataset(self, parent: Recording, dataset: str, without: Collection[tuple[str, str]] = ()) -> None:
-        """Take a dataset and everything recorded on it from another recording; files are linked, not written again.
-
-        Args:
-            parent: the other recording.
-            dataset: id of the dataset.
-            without: (LLM, scorer) of scores to leave out.
+        """Take a dataset and everything on it from another recording, linked, but for the scores of some (LLM, scorer).
 
         Raises:
             ConflictError: the dataset was added already, or an LLM under another decoding, or a scorer under other parameters.
@@ -283,13 +278,7 @@ class RecordingWriter:
                 self.add_scores(dataset, llm, parent.scorer_info(scorer), parent.score_rows(dataset, llm, scorer))
 
     def add_scores(self, dataset: str, llm: str, scorer: ScorerInfo, rows: Iterable[ScoreRows]) -> None:
-        """Add one scorer's scores of an LLM on a dataset, both added before.
-
-        Args:
-            dataset: id of the dataset.
-            llm: name of the LLM.
-            scorer: what gave the scores.
-            rows: one entry per question that has any, in the order of the questions.
+        """Add one scorer's scores of an LLM on a dataset, both added before; `rows` come in the order of the questions.
 
         Raises:
             ConflictError: the scores were added before, the scorer has other parameters, or rows are for CoTs that are missing,
@@ -302,8 +291,8 @@ class RecordingWriter:
         path = self._claim(file_path(SCORES + scorer.name, dataset, llm))
         tally = ScoreTally(scorer, f"{scorer.name} of {llm} on {dataset}", self._sizes[dataset, llm])
         with storage_errors(self.out), ParquetFile(self._root / path, *SCORES_SCHEMA) as table:
-            for own in rows:
-                table.extend(llm=[llm] * len(own.sample_indices), **tally.add(own))
+            for block in rows:
+                table.extend(llm=[llm] * len(block.sample_indices), **tally.add(block))
                 table.flush_if(NARROW_GROUP_ROWS)
             self._files[path] = table.close()
         self._leaves.append((dataset, llm, SCORES + scorer.name, tally.leaf()))
@@ -344,9 +333,8 @@ class RecordingWriter:
         without: Collection[tuple[str, str]] = (),
     ) -> None:
         """Link what was not written (`written`: part -> leaf) from the parent, and replace what was written alike by links."""
-        for leaf in parent.manifest.raw["leaves"]:
-            part, digest = leaf["part"], leaf["sha256"]
-            if (leaf["dataset"], leaf["llm"]) != (dataset, llm) or part in {"dataset", "llm"}:
+        for (*pair, part), digest in parent.manifest.leaves.items():
+            if pair != [dataset, llm] or part in {"dataset", "llm"}:
                 continue
             if part == "equality" and dataset in self._votes:
                 continue  # settled when the recording is sealed
@@ -375,23 +363,6 @@ class RecordingWriter:
         link_file(parent.path / path, self._root / path, record)
         self._files[path] = record
 
-    def _write_bytes(self, path: str, data: bytes, rows: int) -> None:
-        file = HashedFile(self._root / path)
-        try:
-            file.write(data)
-            file.close()
-        finally:
-            file.abandon()
-        self._files[path] = {"sha256": file.hexdigest(), "bytes": file.size, "rows": rows}
-
-    def _write_votes(self, path: str, data: bytes, dataset: str) -> None:
-        parent = self._sources.get(dataset)
-        known = parent.manifest.files.get(path) if parent is not None else None
-        if parent is not None and known is not None and known["sha256"] == hashlib.sha256(data).hexdigest():
-            self._link(parent, path)
-        else:
-            self._write_bytes(path, data, len(self._datasets[dataset][1]))
-
     def _seal(self) -> None:
         if not self._datasets:
             raise UsageError(f"{self.out}: a recording without a dataset is not written.")
@@ -399,48 +370,54 @@ class RecordingWriter:
             if self._datasets[dataset][0].equality != NORMAL_FORM:
                 self._settle_equality(dataset, votes)
             for part, data in votes.to_bytes().items():
-                self._write_votes(self._claim(file_path(part, dataset)), data, dataset)
+                path = self._claim(file_path(part, dataset))
+                self._files[path] = write_file(self._root / path, [data], len(self._datasets[dataset][1]))
+                if dataset in self._sources:
+                    self._link_if_same(self._sources[dataset], path)
         manifest = self._manifest()
-        self._write_bytes(README, readme_text(manifest).encode(), 0)
+        self._files[README] = write_file(self._root / README, [readme_text(manifest).encode()], 0)
         manifest["files"] = dict(sorted(self._files.items()))
         check_manifest(manifest, unknown_fields=False)
-        self._write_bytes(MANIFEST, json.dumps(manifest, ensure_ascii=False, indent=1).encode(), 0)
+        text = json.dumps(manifest, ensure_ascii=False, indent=1)
+        write_file(self._root / MANIFEST, [text.encode()], 0)
         if self._folder is not None:
             self._folder.publish()
 
     def _settle_equality(self, dataset: str, votes: VotesBuilder) -> None:
         """Compare the answers of a dataset, so that equal ones vote together."""
-        name = self._datasets[dataset][0].equality
-        if dataset in self._settled:
-            known, verdicts, not_asked = self._verdicts[dataset], {}, self._settled[dataset]
-            for question, _, gold in list(votes.forms()):
-                votes.join(question, parties_of(known.get(question, ()), gold))
-                if question in known:
-                    verdicts[question] = known[question]
-        else:
-            verdicts, not_asked = {}, 0
-            for question, parties, division in compare_answers(name, list(votes.forms()), self._verdicts[dataset]):
-                votes.join(question, parties)
-                not_asked += division.not_asked
-                if division.verdicts:
-                    verdicts[question] = division.verdicts
-        self._write_verdicts(dataset, name, verdicts)
+        name, known = self._datasets[dataset][0].equality, self._verdicts[dataset]
+        settled, verdicts, not_asked = dataset in self._settled, {}, self._settled.get(dataset, 0)
+        how, budget = None if settled else comparison(name), PairBudget()
+        for question, forms, gold in list(votes.forms()):
+            reached = known.get(question, ())
+            if settled:
+                parties = parties_of(reached, gold)
+            else:
+                budget.next_question()
+                parties, division = divide(forms, gold, how, budget, reached)
+                reached, not_asked = division.verdicts, not_asked + division.not_asked
+            votes.join(question, parties)
+            if reached:
+                verdicts[question] = reached
+        path = self._claim(file_path("equality", dataset))
+        self._files[path] = write_verdicts(self._root / path, verdicts)
+        self._leaves.append((dataset, None, "equality", equality_leaf(name, verdicts)))
         counts = equality_counts(verdicts, not_asked)
         self._equality[dataset] = {"name": name, **counts}
-        for sentence in equality_notes(dataset, name, counts):
-            self.note(sentence)
+        for outcome, what in _WITHOUT_VERDICT.items():
+            if counts[outcome]:
+                self.note(f"{dataset}: {counts[outcome]} pairs of answers {what} ({name}); they count as different.")
         for llm in votes.llm_names():
             path = file_path("samples", dataset, llm)
             self._files[path] = with_correct(self._root / path, votes.correct(llm))
             if dataset in self._sources:
                 self._link_if_same(self._sources[dataset], path)
 
-    def _write_verdicts(self, dataset: str, name: str, verdicts: Verdicts) -> None:
-        path = self._claim(file_path("equality", dataset))
-        self._files[path] = write_verdicts(self._root / path, verdicts)
-        self._leaves.append((dataset, None, "equality", equality_leaf(name, verdicts)))
-
     def _manifest(self) -> dict[str, Any]:
+        scorers = [
+            {"name": scorer.name, "kind": scorer.kind, "parameters": dict(scorer.parameters)}
+            for scorer in self._scorers.values()
+        ]
         return {
             "format": FORMAT,
             "format_version": FORMAT_VERSION,
@@ -464,23 +441,13 @@ class RecordingWriter:
                 for llm in self._llms.values()
             ],
             "pairs": self._pairs,
-            **self._scores_manifest(),
+            **({"scorers": scorers, "scores": self._scores} if self._scores else {}),
             "leaves": [
                 {"dataset": dataset, "llm": llm, "part": part, "sha256": digest}
                 for dataset, llm, part, digest in self._leaves
             ],
             "files": {},
         }
-
-    def _scores_manifest(self) -> dict[str, Any]:
-        """The manifest's entries about scores, if there are any."""
-        if not self._scores:
-            return {}
-        scorers = [
-            {"name": scorer.name, "kind": scorer.kind, "parameters": dict(scorer.parameters)}
-            for scorer in self._scorers.values()
-        ]
-        return {"scorers": scorers, "scores": self._scores}
 
     def _dataset_record(self, info: DatasetInfo, questions: Sequence[Question]) -> dict[str, Any]:
         equality = self._equality.get(info.id)

@@ -7,25 +7,10 @@ from hypothesis import strategies as st
 from feval.answers import canonical, canonical_gold, extract, keys
 
 PLACES = [("A", "Paris"), ("B", "the cat"), ("C", "chess game"), ("D", "game"), ("E", "New York")]
-SHAPES = list(
-    zip(
-        "ABCDEFGHIJK",
-        [
-            "circle",
-            "heptagon",
-            "hexagon",
-            "kite",
-            "line",
-            "octagon",
-            "pentagon",
-            "rectangle",
-            "sector",
-            "triangle",
-            "trapezoid",
-        ],
-        strict=True,
-    )
-)
+SHAPES = [
+    ("A", "circle"), ("B", "heptagon"), ("C", "hexagon"), ("D", "kite"), ("E", "line"), ("F", "octagon"),
+    ("G", "pentagon"), ("H", "rectangle"), ("I", "sector"), ("J", "triangle"), ("K", "trapezoid"),
+]  # fmt: skip
 NUMBERS = [("A", "1"), ("B", "240"), ("C", "4,000"), ("D", "60 minutes"), ("E", "-2")]
 DATES = [("A", "05/13/1985"), ("B", "04/03/1985")]
 LOGIC = [("valid", "valid"), ("invalid", "invalid")]
@@ -41,21 +26,10 @@ def answered(text: str, choices: list[tuple[str, str]]) -> str | None:
 @pytest.mark.parametrize(
     "raw",
     [
-        "(B)",
-        "B.",
-        "b",
-        "B",
-        " B) ",
-        "B) the cat",
-        "**B**",
-        "\\text{(B)}",
-        "(b) The cat.",
-        "option B",
-        "the cat",
-        "The Cat.",
-        "cat",
+        "(B)", "B.", "b", "B", " B) ", "B) the cat", "**B**", "\\text{(B)}", "(b) The cat.", "option B", "the cat",
+        "The Cat.", "cat",
     ],
-)
+)  # fmt: skip
 def test_a_label_and_its_text_are_one_answer(raw: str) -> None:
     assert canonical("choice", raw, PLACES) == "B"
     assert answered(raw, PLACES) == "B"
@@ -105,21 +79,12 @@ def test_the_chosen_option_of_a_cot(text: str, label: str) -> None:
 @pytest.mark.parametrize(
     "text",
     [
-        "",
-        "B, C, D",
-        "A\nB\nC\nD",
-        "A | B",
-        "A. Paris is old\nB. the cat purrs\nC. so what\nNone fits.",
-        "The answer is B or C",
-        "Neither Paris nor the cat",
-        "The answer is not Paris",
-        "Answer: I am not sure, B came to mind first",
-        "Vitamin C",
-        "e.g. this",
-        "A person would think so.",
+        "", "B, C, D", "A\nB\nC\nD", "A | B", "A. Paris is old\nB. the cat purrs\nC. so what\nNone fits.",
+        "The answer is B or C", "Neither Paris nor the cat", "The answer is not Paris",
+        "Answer: I am not sure, B came to mind first", "Vitamin C", "e.g. this", "A person would think so.",
         "I think so.",
     ],
-)
+)  # fmt: skip
 def test_a_cot_that_chooses_none_or_several_has_no_answer(text: str) -> None:
     assert answered(text, PLACES) is None
 
@@ -139,18 +104,10 @@ def test_an_answer_that_names_no_option_has_the_key_of_its_own_text() -> None:
 @pytest.mark.parametrize(
     "raw",
     [
-        "B or C",
-        "B, C, D",
-        "not B",
-        "not Paris",
-        "neither",
-        "Paris or New York",
-        "B is wrong",
-        "either B or D",
-        " ",
+        "B or C", "B, C, D", "not B", "not Paris", "neither", "Paris or New York", "B is wrong", "either B or D", " ",
         "...",
     ],
-)
+)  # fmt: skip
 def test_an_answer_that_names_several_options_or_denies_or_is_empty_is_none(raw: str) -> None:
     assert canonical("choice", raw, PLACES) is None
 
@@ -195,64 +152,24 @@ LABELS = st.one_of(
     st.text(max_size=3),
     st.sampled_from(
         [
-            *"ABCabc123",
-            "True",
-            "False",
-            "valid",
-            "invalid",
-            "a)",
-            "(b)",
-            "I",
-            "ß",
-            "ss",
-            "ſ",
-            "İ",
-            "A B",
-            "\n",
-            " ",
-            ".",
-            "not",
+            *"ABCabc123", "True", "False", "valid", "invalid", "a)", "(b)", "I", "ß", "ss", "ſ", "İ", "A B", "\n", " ",
+            ".", "not",
         ]
     ),
-)
+)  # fmt: skip
 TEXTS = st.one_of(
     st.text(max_size=30),
     st.lists(
         st.sampled_from(
             [
-                "(a)",
-                "(A) ",
-                "A",
-                "b",
-                "B. ",
-                "a ",
-                "the answer is ",
-                "Answer: ",
-                "not ",
-                "but ",
-                "or ",
-                ", ",
-                "\n",
-                "is correct",
-                "mango",
-                "\\boxed{",
-                "}",
-                '{"answer": "',
-                '"}',
-                "1",
-                "True",
-                "neither",
-                "Option ",
-                "ẞ",
-                "\\text{",
-                "|",
-                "A:",
-                ".",
+                "(a)", "(A) ", "A", "b", "B. ", "a ", "the answer is ", "Answer: ", "not ", "but ", "or ", ", ", "\n",
+                "is correct", "mango", "\\boxed{", "}", '{"answer": "', '"}', "1", "True", "neither", "Option ", "ẞ",
+                "\\text{", "|", "A:", ".",
             ]
         ),
         max_size=12,
     ).map("".join),
-)
+)  # fmt: skip
 
 
 @settings(deadline=None)
@@ -355,14 +272,8 @@ def test_a_text_that_two_options_share_chooses_neither() -> None:
 
 def test_without_options_any_letter_is_a_label() -> None:
     assert [answered(text, []) for text in ("B", "b", "(C)", "B. 2", "The answer is Q", "A cat", "")] == [
-        "B",
-        "B",
-        "C",
-        "B",
-        "Q",
-        None,
-        None,
-    ]
+        "B", "B", "C", "B", "Q", None, None,
+    ]  # fmt: skip
 
 
 def test_labels_that_differ_in_case_only_are_told_apart() -> None:

@@ -12,25 +12,12 @@ from feval.answers import canonical, extract
 @pytest.mark.parametrize(
     "raw",
     [
-        "04/21/2021",
-        "4/21/2021",
-        "04-21-2021",
-        "2021-04-21",
-        "2021/4/21",
-        "2021-04-21T10:00:00",
-        "April 21, 2021",
-        "Apr. 21st, 2021",
-        "apr 21 2021",
-        "21 April 2021",
-        "21st of April, 2021",
-        "Wednesday, April 21, 2021",
-        "**04/21/2021**.",
-        "04/21/2021\n\n# part 2",
-        "A: 04/21/2021",
-        "The date is 04/21/2021",
+        "04/21/2021", "4/21/2021", "04-21-2021", "2021-04-21", "2021/4/21", "2021-04-21T10:00:00", "April 21, 2021",
+        "Apr. 21st, 2021", "apr 21 2021", "21 April 2021", "21st of April, 2021", "Wednesday, April 21, 2021",
+        "**04/21/2021**.", "04/21/2021\n\n# part 2", "A: 04/21/2021", "The date is 04/21/2021",
         "If today is 4/20/2021, then tomorrow is 4/21/2021.",
     ],
-)
+)  # fmt: skip
 def test_spellings_of_one_date_have_one_key(raw: str) -> None:
     assert canonical("date", raw) == "04/21/2021"
 

@@ -4,6 +4,7 @@ import os
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -34,8 +35,8 @@ HOPELESS = "9^{9^{9^9}}"
 )
 def test_answers_equal_as_mathematics_are_equal(gold: str, answer: str) -> None:
     assert equality.equal(gold, answer)
-    found = keys("latex", [answer], gold)
-    assert found.answers == [answer] == [found.gold]
+    result = keys("latex", [answer], gold)
+    assert result.answers == [answer] == [result.gold]
 
 
 @pytest.mark.parametrize(
@@ -47,36 +48,27 @@ def test_other_answers_are_not(gold: str, answer: str) -> None:
 
 
 def test_a_pair_that_takes_too_long_has_no_verdict_and_the_next_one_is_answered() -> None:
-    worker = MathWorker(seconds=1)
-    try:
+    with closing(MathWorker(seconds=1)) as worker:
         assert worker.equal(HOPELESS, "1") is None
         assert worker.equal("2k+2", "2(k+1)")
         assert worker.starts == 2
-    finally:
-        worker.close()
 
 
 def test_a_worker_that_was_killed_is_replaced() -> None:
-    worker = MathWorker(seconds=20)
-    try:
+    with closing(MathWorker(seconds=20)) as worker:
         assert worker.equal("2k+2", "2(k+1)")
         assert worker._process is not None
         worker._process.kill()
         worker._process.wait()
         assert worker.equal("2k+2", "2(k+1)")
         assert worker.starts == 2
-    finally:
-        worker.close()
 
 
 def test_threads_take_turns() -> None:
-    worker = MathWorker(seconds=60)
-    try:
+    with closing(MathWorker(seconds=60)) as worker:
         with ThreadPoolExecutor(4) as pool:
             assert list(pool.map(worker.equal, ["2k+2", "x"] * 4, ["2(k+1)", "y"] * 4)) == [True, False] * 4
         assert worker.starts == 1
-    finally:
-        worker.close()
 
 
 def test_a_closed_worker_is_gone_and_starts_again_when_asked() -> None:
@@ -100,11 +92,8 @@ def test_a_worker_that_does_not_start_is_an_error_that_says_what_to_do() -> None
 @pytest.mark.parametrize("reply", ["nonsense", "[]", "{}", '{"equal": 1}', ""])
 def test_a_worker_that_breaks_the_rules_says_not_equal(reply: str) -> None:
     program = f"print('{{}}', flush=True); input(); print({reply!r}, flush=True)"
-    worker = MathWorker(5, (sys.executable, "-c", program))
-    try:
+    with closing(MathWorker(5, (sys.executable, "-c", program))) as worker:
         assert not worker.equal("x", "x")
-    finally:
-        worker.close()
 
 
 def run(program: str) -> str:

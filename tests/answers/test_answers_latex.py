@@ -11,15 +11,7 @@ from feval.answers.latex import LONGEST, comparable
     [
         (
             [
-                "\\frac{1}{2}",
-                "\\frac12",
-                "\\dfrac 12",
-                "\\tfrac{1}{2}",
-                "1/2",
-                "0.5",
-                ".50",
-                "½",
-                "$\\frac{1}{2}$.",
+                "\\frac{1}{2}", "\\frac12", "\\dfrac 12", "\\tfrac{1}{2}", "1/2", "0.5", ".50", "½", "$\\frac{1}{2}$.",
                 "\\boxed{\\frac{1}{2}}",
             ],
             "0.5",
@@ -77,7 +69,7 @@ from feval.answers.latex import LONGEST, comparable
         (["\\text{Evelyn}", "Evelyn", "\\textbf{evelyn}", "\\mbox{ Evelyn }"], "evelyn"),
         (["\\text{(C)}", "(C)", "C", "\\textbf{(C)}"], "C"),
     ],
-)
+)  # fmt: skip
 def test_spellings_of_one_answer_have_one_key(spellings: list[str], key: str) -> None:
     assert {spelling: canonical("latex", spelling) for spelling in spellings} == dict.fromkeys(spellings, key)
 

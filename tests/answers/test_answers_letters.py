@@ -8,19 +8,10 @@ from feval.answers import canonical, extract
 @pytest.mark.parametrize(
     "raw",
     [
-        "yajo",
-        "Yajo.",
-        "'yajo'",
-        '"yajo"',
-        "y-a-j-o",
-        "y a j o",
-        "'y', 'a', 'j', 'o'",
-        "ya jo",
-        "ya-jo",
-        "yajo\n",
+        "yajo", "Yajo.", "'yajo'", '"yajo"', "y-a-j-o", "y a j o", "'y', 'a', 'j', 'o'", "ya jo", "ya-jo", "yajo\n",
         "yaj0o",
     ],
-)
+)  # fmt: skip
 def test_letters_are_one_answer_however_they_are_set_apart(raw: str) -> None:
     assert canonical("letters", raw) == "yajo"
 

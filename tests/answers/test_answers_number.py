@@ -183,14 +183,10 @@ LOCALES = [
 @pytest.mark.parametrize(
     "frame",
     [
-        "{}",
-        "First 3 steps.\nThe answer is {}.",
-        "First 3 steps.\nAnswer: {}",
-        "First 3 steps, then \\boxed{{{}}}.",
-        "First 3 steps, so there are {}",
-        '{{"steps": [1, 2], "answer": "{}"}}',
+        "{}", "First 3 steps.\nThe answer is {}.", "First 3 steps.\nAnswer: {}", "First 3 steps, then \\boxed{{{}}}.",
+        "First 3 steps, so there are {}", '{{"steps": [1, 2], "answer": "{}"}}',
     ],
-)
+)  # fmt: skip
 def test_a_number_is_read_alike_in_text_box_phrase_and_bare(written: str, key: str, frame: str) -> None:
     if frame.startswith("{{") and "\\" in written:
         pytest.skip("not JSON")
@@ -219,15 +215,11 @@ def test_commas_and_blanks_of_lists_pairs_and_columns_do_not_join_numbers(text: 
 @pytest.mark.parametrize(
     "text",
     [
-        "We have 3.\nThe answer is not 5.",
-        "\\boxed{not 5}",
-        "not 5",
-        "We have 3. I cannot answer this question with 2 clues.",
-        "Without 7 of them we can't provide an exact answer.",
-        "We have 3. So the answer is",
-        "We have 3.\nAnswer: ???",
+        "We have 3.\nThe answer is not 5.", "\\boxed{not 5}", "not 5",
+        "We have 3. I cannot answer this question with 2 clues.", "Without 7 of them we can't provide an exact answer.",
+        "We have 3. So the answer is", "We have 3.\nAnswer: ???",
     ],
-)
+)  # fmt: skip
 def test_a_denied_number_a_refusal_and_a_sentence_cut_off_are_no_answer(text: str) -> None:
     assert extract("number", text) is None
     assert canonical("number", text) is None
@@ -372,25 +364,13 @@ def test_a_string_is_one_number_with_at_most_a_unit_or_it_is_none(raw: str, key:
 NUMERALS = st.lists(
     st.sampled_from(
         [
-            *"0123456789  ,,..'/-%=()$",
-            "000",
-            " 000",
-            ",5",
-            "k",
-            "M",
-            "e",
-            "not ",
-            "but ",
-            "\\,",
-            "{,}",
-            "\\frac{",
-            "}{",
-            "}",
+            *"0123456789  ,,..'/-%=()$", "000", " 000", ",5", "k", "M", "e", "not ", "but ", "\\,", "{,}", "\\frac{",
+            "}{", "}",
         ]
     )
     | st.sampled_from(["million", " x 10^", "½", "\u202f", ".0000000000001", "123456789012"]),
     max_size=10,
-).map("".join)
+).map("".join)  # fmt: skip
 
 
 @settings(deadline=None)

@@ -113,9 +113,9 @@ def test_a_live_question_divides_answers_as_they_come() -> None:
 def test_equal_wrong_answers_vote_together_as_right_ones_do() -> None:
     answers = ["x+1", "1+x", "x+2", "2+x", "\\frac{2x+4}{2}"]
     for gold, right in (("x+1", [0, 1]), ("x+2", [2, 3, 4]), ("2x", [])):
-        found = keys("latex", answers, gold)
-        assert partition(found.answers) == {frozenset({0, 1}), frozenset({2, 3, 4})}
-        assert [place for place, key in enumerate(found.answers) if key == found.gold] == right
+        result = keys("latex", answers, gold)
+        assert partition(result.answers) == {frozenset({0, 1}), frozenset({2, 3, 4})}
+        assert [place for place, key in enumerate(result.answers) if key == result.gold] == right
 
 
 @needs_math_verify
@@ -140,18 +140,18 @@ def test_mathematics_is_divided_alike_under_every_gold(answers: list[str], golds
 def test_every_kind_divides_answers_alike_under_every_gold(
     kind: str, answers: list[str], golds: list[str | None], choices: tuple[tuple[str, str], ...]
 ) -> None:
-    found = [keys(kind, answers, gold, choices, equality="normal-form").answers for gold in golds]
-    assert all(own == found[0] for own in found)
+    partitions = [keys(kind, answers, gold, choices, equality="normal-form").answers for gold in golds]
+    assert all(own == partitions[0] for own in partitions)
 
 
 def test_four_fruits_without_options_are_two_parties() -> None:
-    found = keys("choice", ["mango", "apple", "apple", "apple"], "mango")
-    assert found == (["mango", "apple", "apple", "apple"], "mango")
+    result = keys("choice", ["mango", "apple", "apple", "apple"], "mango")
+    assert result == (["mango", "apple", "apple", "apple"], "mango")
 
 
 def test_numbers_within_a_tolerance_are_one_party() -> None:
-    found = keys("number", ["100", "100.005", "101", "-100"], "100.009", equality="tolerance-1e-4")
-    assert found == (["100", "100", "101", "-100"], "100")
+    result = keys("number", ["100", "100.005", "101", "-100"], "100.009", equality="tolerance-1e-4")
+    assert result == (["100", "100", "101", "-100"], "100")
 
 
 @pytest.mark.parametrize(

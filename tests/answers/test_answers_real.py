@@ -15,6 +15,12 @@ from feval.cards.cards import dataset_card
 
 DATES = "mot_cascade/GPT3_result/date_cot1_40.json.gz"
 
+BBH_TASKS = (
+    "causal_judgement", "date_understanding", "disambiguation_qa", "formal_fallacies", "geometric_shapes",
+    "movie_recommendation", "penguins_in_a_table", "ruin_names", "snarks", "sports_understanding", "temporal_sequences",
+)  # fmt: skip
+DATASETS = ["commonsense_qa", "gsm8k", "svamp", "aqua", "math_500", *(f"bbh_{task}" for task in BBH_TASKS)]
+
 # Upstream split the options at commas, so these golds are no option's label or text (real/README.md); their key is their text.
 GOLDS_THAT_ARE_NO_OPTION = {
     "bbh_movie_recommendation/163": "monsters, inc",
@@ -44,31 +50,7 @@ def answered(kind: str, text: str, choices: list[tuple[str, str]] | None = None)
     return canonical(kind, extract(kind, text, choices or ()), choices or ())
 
 
-@pytest.mark.parametrize(
-    "dataset",
-    ["commonsense_qa", "gsm8k", "svamp", "aqua", "math_500"]
-    + [
-        f"bbh_{task}"
-        for task in (
-            "causal_judgement",
-            "date_understanding",
-            "disambiguation_qa",
-            "formal_fallacies",
-            "geometric_shapes",
-        )
-    ]
-    + [
-        f"bbh_{task}"
-        for task in (
-            "movie_recommendation",
-            "penguins_in_a_table",
-            "ruin_names",
-            "snarks",
-            "sports_understanding",
-            "temporal_sequences",
-        )
-    ],
-)
+@pytest.mark.parametrize("dataset", DATASETS)
 def test_every_gold_is_its_own_answer(dataset: str, shared: Path) -> None:
     kind = dataset_card(dataset).answer_kind
     for row in read_rows(shared / "real/questions" / f"{dataset}.jsonl"):
@@ -88,14 +70,10 @@ def test_every_gold_is_its_own_answer(dataset: str, shared: Path) -> None:
 @pytest.mark.parametrize(
     "dataset",
     [
-        "commonsense_qa",
-        "aqua",
-        "bbh_snarks",
-        "bbh_temporal_sequences",
-        "bbh_geometric_shapes",
+        "commonsense_qa", "aqua", "bbh_snarks", "bbh_temporal_sequences", "bbh_geometric_shapes",
         "bbh_date_understanding",
     ],
-)
+)  # fmt: skip
 def test_every_option_is_recognised_by_its_label_and_by_its_text(dataset: str, shared: Path) -> None:
     for row in read_rows(shared / "real/questions" / f"{dataset}.jsonl"):
         choices = [(choice["label"], choice["text"]) for choice in row["choices"]]
@@ -116,16 +94,16 @@ def test_the_normaliser_sees_82_of_83_equal_latex_pairs(shared: Path) -> None:
 @pytest.mark.skipif(equality.version() is None, reason="math-verify is not installed (the extra `math`)")
 def test_math_verify_sees_all_83(shared: Path) -> None:
     for row in read_rows(shared / "real/questions/extra/math_500_answer_variants.jsonl"):
-        found = keys("latex", [row["dsc_answer"]], row["answer"])
-        assert found.answers == [found.gold], row["id"]
+        result = keys("latex", [row["dsc_answer"]], row["answer"])
+        assert result.answers == [result.gold], row["id"]
 
 
 def test_latex_answers_and_verdicts_of_qwen_are_reproduced(shared: Path) -> None:
     for row in read_rows(shared / "real/qwen_rm/math_cot_100.first50.jsonl.gz"):
         raw = [extract("latex", text) for text in row["code"]]
-        found = keys("latex", raw, row["gt"])
-        assert found.answers == keys("latex", row["pred"], row["gt"]).answers, row["idx"]
-        assert [answer == found.gold for answer in found.answers] == row["score"], row["idx"]
+        result = keys("latex", raw, row["gt"])
+        assert result.answers == keys("latex", row["pred"], row["gt"]).answers, row["idx"]
+        assert [answer == result.gold for answer in result.answers] == row["score"], row["idx"]
 
 
 @pytest.mark.parametrize("llm", ["gpt-4o", "gemini-1.5-pro"])

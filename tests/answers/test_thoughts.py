@@ -81,19 +81,14 @@ def test_replies_and_thoughts_are_told_apart(text: str, reply: str, thoughts: st
 @pytest.mark.parametrize(
     "text",
     [
-        "",
-        "The answer is 4.",
-        "Write `<think>` first, then `</think>`. The answer is 4.",
+        "", "The answer is 4.", "Write `<think>` first, then `</think>`. The answer is 4.",
         "The tags <think> and </think> mark thoughts. The answer is 4.",
-        'It prints "</think>" and stops. The answer is 4.',
-        "```\n<think>\nhm\n</think>\n```\nThe answer is 4.",
-        "Press `[THINK]` to go on. The answer is 4.",
-        "The answer is 4.<|end|>",  # another family's end of text
-        "The tokens <|END_RESPONSE|> and <|return|> end a reply. It is 4.",
-        "I use <thinking>words</thinking> here.",
+        'It prints "</think>" and stops. The answer is 4.', "```\n<think>\nhm\n</think>\n```\nThe answer is 4.",
+        "Press `[THINK]` to go on. The answer is 4.", "The answer is 4.<|end|>",
+        "The tokens <|END_RESPONSE|> and <|return|> end a reply. It is 4.", "I use <thinking>words</thinking> here.",
         "So: Here is my thought process: hm. Here is my response: 4",
     ],
-)
+)  # fmt: skip
 def test_marks_that_a_reply_quotes_are_part_of_it(text: str) -> None:
     assert split(text) == Split(text)
 
@@ -144,48 +139,23 @@ def test_marks_that_are_not_of_a_text_are_noticed() -> None:
 
 PIECES = [
     *(
-        "<think>",
-        "</think>",
-        "<thought>",
-        "</thought>",
-        "<thinking>",
-        "</thinking>",
-        "[THINK]",
-        "[/THINK]",
+        "<think>", "</think>", "<thought>", "</thought>", "<thinking>", "</thinking>", "[THINK]", "[/THINK]",
         "<seed:think>",
     ),
     *(
-        "</seed:think>",
-        "◁think▷",
-        "◁/think▷",
-        "<|channel>thought\n",
-        "<channel|>",
-        "<|START_THINKING|>",
+        "</seed:think>", "◁think▷", "◁/think▷", "<|channel>thought\n", "<channel|>", "<|START_THINKING|>",
         "<|END_THINKING|>",
     ),
     *(
-        "<|START_RESPONSE|>",
-        "<|END_RESPONSE|>",
-        "<|channel|>",
-        "analysis",
-        "commentary",
-        "final",
-        "<|message|>",
+        "<|START_RESPONSE|>", "<|END_RESPONSE|>", "<|channel|>", "analysis", "commentary", "final", "<|message|>",
         "<|end|>",
     ),
     *(
-        "<|start|>assistant",
-        "<|return|>",
-        "Here is my thought process:",
-        "Here's my response:",
-        "`",
-        "```",
-        '"',
-        "\n",
+        "<|start|>assistant", "<|return|>", "Here is my thought process:", "Here's my response:", "`", "```", '"', "\n",
         " ",
     ),
     *(".", "word", "\x85", "\u2003", "<r>", "</r>"),
-]
+]  # fmt: skip
 
 
 @settings(max_examples=1000, deadline=None)
@@ -203,16 +173,10 @@ def test_any_raw_text_comes_back_byte_for_byte(text: str, thoughts: str | tuple[
 @pytest.mark.parametrize(
     "piece",
     [
-        "a <think> ",
-        "<think>",
-        "<|channel|>final",
-        "<|channel|>commentary",
-        " \n",
-        "``` [THINK]",
-        "<|return|>",
+        "a <think> ", "<think>", "<|channel|>final", "<|channel|>commentary", " \n", "``` [THINK]", "<|return|>",
         "<|end|> ",
     ],
-)
+)  # fmt: skip
 def test_hostile_texts_are_split_in_linear_time(piece: str) -> None:
     text = "<|channel|>final<|message|>" + piece * 50_000
     started = time.process_time()

@@ -10,6 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from small import content
 from typer.testing import CliRunner
 
 from feval.answers import EXTRACTOR_VERSION
@@ -72,10 +73,6 @@ def old(tmp_path: Path) -> Path:
     return write(tmp_path / "old")
 
 
-def content(folder: Path) -> dict[str, bytes]:
-    return {str(path.relative_to(folder)): path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file()}
-
-
 def linked(one: Path, other: Path) -> set[str]:
     """The files that two recordings share on the disk."""
     return {path for path in content(one) if (other / path).exists() and (one / path).samefile(other / path)}
@@ -83,9 +80,9 @@ def linked(one: Path, other: Path) -> set[str]:
 
 def test_answers_are_read_again_and_what_changed_is_counted(old: Path, tmp_path: Path) -> None:
     before = content(old)
-    found = extract(old, tmp_path / "new", answer_kind="number")
+    extraction = extract(old, tmp_path / "new", answer_kind="number")
     assert content(old) == before
-    [sums] = found.datasets
+    [sums] = extraction.datasets
     alpha, beta = sums.llms
     assert (alpha.llm, beta.llm) == ("alpha", "org/beta")
     assert (alpha.cots, alpha.without_text) == (7, 1)
@@ -103,14 +100,14 @@ def test_answers_are_read_again_and_what_changed_is_counted(old: Path, tmp_path:
     assert (sums.golds_changed, sums.gold_examples) == (1, (GoldChange("q/0", "1/2", "1/2", "0.5"),))
     assert (sums.answer_kind_before, sums.answer_kind) == ("verbatim", "number")
     assert (sums.extractor_before, sums.extractor) == ("old-1", EXTRACTOR_VERSION)
-    assert found.notes == ("sums: 2 CoTs have no text; their raw answers are those of the parent.",)
+    assert extraction.notes == ("sums: 2 CoTs have no text; their raw answers are those of the parent.",)
 
 
 def test_the_new_recording_is_whole_and_says_where_it_comes_from(old: Path, tmp_path: Path) -> None:
-    found = extract(old, tmp_path / "new", answer_kind="number")
-    assert verify_recording(found.path).problems == ()
-    made, parent = open_recording(found.path), open_recording(old)
-    assert (made.hash, parent.hash) == (found.recording_hash, found.parent_hash)
+    extraction = extract(old, tmp_path / "new", answer_kind="number")
+    assert verify_recording(extraction.path).problems == ()
+    made, parent = open_recording(extraction.path), open_recording(old)
+    assert (made.hash, parent.hash) == (extraction.recording_hash, extraction.parent_hash)
     assert made.hash != parent.hash
     raw = made.manifest.raw
     assert raw["parents"] == [{"hash": parent.hash, "operation": {"name": "test"}}]
@@ -120,7 +117,7 @@ def test_the_new_recording_is_whole_and_says_where_it_comes_from(old: Path, tmp_
         "extractors": {"sums": EXTRACTOR_VERSION},
         "answer_kind": "number",
     }
-    assert raw["notes"] == ["Before answers were extracted again: Odd.", *found.notes]
+    assert raw["notes"] == ["Before answers were extracted again: Odd.", *extraction.notes]
     assert raw["licences"]["outputs"] == "MIT"
     assert made.dataset_info("sums") == DatasetInfo("sums", "Sums", "number", EXTRACTOR_VERSION, "Think.")
     assert made.llm_info("org/beta") == parent.llm_info("org/beta")
@@ -133,12 +130,8 @@ def test_the_new_recording_is_whole_and_says_where_it_comes_from(old: Path, tmp_
 def test_texts_and_requests_are_linked(old: Path, tmp_path: Path) -> None:
     extract(old, tmp_path / "new", answer_kind="number")
     assert linked(old, tmp_path / "new") == {
-        f"{part}/sums/{llm}.parquet" for part in ("requests", "texts") for llm in ("alpha", content_name("org/beta"))
+        f"{part}/sums/{llm}.parquet" for part in ("requests", "texts") for llm in ("alpha", "org--beta")
     }
-
-
-def content_name(llm: str) -> str:
-    return llm.replace("/", "--")
 
 
 def test_a_second_extraction_changes_nothing(old: Path, tmp_path: Path) -> None:
@@ -206,9 +199,9 @@ def test_damage_that_is_copied_is_seen(old: Path, tmp_path: Path, monkeypatch: p
 
 
 def test_stored_answers_get_new_keys_only(old: Path, tmp_path: Path) -> None:
-    found = extract(old, tmp_path / "new", answer_kind="number", source="stored")
-    alpha = found.datasets[0].llms[0]
-    assert (alpha.gained, alpha.lost, alpha.changed, found.notes) == (0, 0, 2, ())
+    extraction = extract(old, tmp_path / "new", answer_kind="number", source="stored")
+    alpha = extraction.datasets[0].llms[0]
+    assert (alpha.gained, alpha.lost, alpha.changed, extraction.notes) == (0, 0, 2, ())
     pools = list(open_recording(tmp_path / "new").pools("sums", "alpha"))
     assert [pool.answers for pool in pools] == [["0.5", "0.5", "2", "0.5"], [None, "4", None], []]
     assert [pool.raw_answers for pool in pools] == [
@@ -226,8 +219,8 @@ def test_verbatim_is_not_in_texts(old: Path, tmp_path: Path) -> None:
 
 def test_each_dataset_keeps_its_kind(tmp_path: Path) -> None:
     write(tmp_path / "old", kind="number", more=("words", "text"))
-    found = extract(tmp_path / "old", tmp_path / "new")
-    assert [(changes.dataset, changes.answer_kind) for changes in found.datasets] == [
+    extraction = extract(tmp_path / "old", tmp_path / "new")
+    assert [(changes.dataset, changes.answer_kind) for changes in extraction.datasets] == [
         ("sums", "number"),
         ("words", "text"),
     ]

@@ -14,11 +14,13 @@ import sys
 import time
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from places import ROOT, SUPPORT
-from small import pool, question, write_toy
+from small import pool, question, restate, write_toy
 
 from feval.errors import (
     ConflictError,
@@ -132,19 +134,13 @@ def test_every_damaged_file_is_named(toy: Path) -> None:
 def test_key_columns_that_name_other_rows_are_found(
     toy: Path, part: str, column: str, value: object, problem: str
 ) -> None:
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
     path = f"{part}/toy/alpha.parquet"
     table = pq.read_table(toy / path)
     rows = table.to_pylist()
     rows[0][column] = value
     (toy / path).unlink()  # other recordings may share the file
     pq.write_table(pa.Table.from_pylist(rows, schema=table.schema), toy / path)
-    manifest = json.loads((toy / "manifest.json").read_text())
-    content = (toy / path).read_bytes()
-    manifest["files"][path] |= {"bytes": len(content), "sha256": hashlib.sha256(content).hexdigest()}
-    (toy / "manifest.json").write_text(json.dumps(manifest))
+    restate(toy, path)
     assert verify_recording(toy).problems == (f"{path}: {problem}.",)
 
 
@@ -159,10 +155,7 @@ def test_votes_that_disagree_with_the_parquet_files_are_found(toy: Path, tmp_pat
     """Bytes and manifest may agree with each other and still not say what the truth says."""
     other = write_toy(tmp_path / "other", POOLS | {"alpha": [["4", "4", None], ["7", "5", "5"]]}, GOLDS)
     shutil.copy(other / "votes/toy.votes", toy / "votes/toy.votes")
-    manifest = json.loads((toy / "manifest.json").read_text())
-    theirs = json.loads((other / "manifest.json").read_text())
-    manifest["files"]["votes/toy.votes"] = theirs["files"]["votes/toy.votes"]
-    (toy / "manifest.json").write_text(json.dumps(manifest))
+    restate(toy, "votes/toy.votes")
     assert "it contradicts the Parquet files" in verify_recording(toy).problems[0]
 
 
@@ -187,24 +180,27 @@ def test_changed_details_are_refused_when_they_are_first_asked_for(toy: Path) ->
 
 def test_details_of_another_dataset_or_of_other_questions_are_refused(toy: Path, tmp_path: Path) -> None:
     other = write_toy(tmp_path / "other", {"alpha": [["4"]]}, ["4"])
-    manifest = json.loads((toy / "manifest.json").read_text())
-    manifest["files"]["votes/toy.details"] = json.loads((other / "manifest.json").read_text())["files"][
-        "votes/toy.details"
-    ]
-    (toy / "manifest.json").write_text(json.dumps(manifest))
     shutil.copy(other / "votes/toy.details", toy / "votes/toy.details")
+    restate(toy, "votes/toy.details")
     with pytest.raises(DamagedRecordingError, match="ids, texts and answers should be"):
         open_recording(toy).votes("toy").candidates(0)
+    manifest = json.loads((toy / "manifest.json").read_text())
     del manifest["files"]["votes/toy.details"]
     (toy / "manifest.json").write_text(json.dumps(manifest))
     with pytest.raises(DamagedRecordingError, match="does not list"):
         open_recording(toy).votes("toy").candidates(0)
 
 
-def test_a_recording_of_format_1_is_read_verified_and_derived_from(tmp_path: Path) -> None:
-    """The bundled recording was sealed in format 1: names and answers lie in its votes file."""
-    old = ROOT / "recorders/tiny/recording"
-    assert json.loads((old / "manifest.json").read_text())["format_version"] == 1
+@pytest.mark.parametrize("version", [1, 2])
+def test_recordings_of_older_formats_are_read_verified_and_derived_from(tmp_path: Path, version: int) -> None:
+    """The bundled recording has format 2. Format 1 differs in the votes, which are made again from Parquet."""
+    old = Path(shutil.copytree(ROOT / "recorders/tiny/recording", tmp_path / "old"))
+    manifest = json.loads((old / "manifest.json").read_text())
+    assert manifest["format_version"] == 2
+    if version == 1:
+        del manifest["files"]["votes/tiny_sums.details"]
+        (old / "votes/tiny_sums.details").unlink()
+        (old / "manifest.json").write_text(json.dumps(manifest | {"format_version": 1}))
     assert verify_recording(old).ok
     new = select(old, tmp_path / "new")
     assert json.loads((new / "manifest.json").read_text())["format_version"] == 3
@@ -327,13 +323,8 @@ def test_a_file_that_cannot_grow_leaves_nothing(tmp_path: Path) -> None:
         "try: write_toy(Path(sys.argv[1]) / 'r', {'a': [['4'] * 40] * 200}, ['4'] * 200)\n"
         "except StorageError as error: print(error)\n"
     )
-    here = SUPPORT
-    done = subprocess.run(
-        [sys.executable, "-B", "-c", code, str(tmp_path), str(here), str(here.parent)],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    command = [sys.executable, "-B", "-c", code, str(tmp_path), str(SUPPORT), str(SUPPORT.parent)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert "could not be written: the disk is full" in done.stdout, done.stderr
     assert list(tmp_path.iterdir()) == []
     assert resource.getrlimit(resource.RLIMIT_FSIZE)[0] != 2000
@@ -346,11 +337,10 @@ def test_a_kill_leaves_no_recording_or_a_whole_one(tmp_path: Path) -> None:
         "print('go', flush=True)\n"
         "write_toy(Path(sys.argv[1]), {'a': [['4'] * 40] * 300}, ['4'] * 300)\n"
     )
-    here = SUPPORT
     for attempt, wait in enumerate((0.0, 0.05, 0.15, 0.3)):
         out = tmp_path / str(attempt) / "r"
         out.parent.mkdir()
-        arguments = [sys.executable, "-c", code, str(out), str(here), str(here.parent)]
+        arguments = [sys.executable, "-c", code, str(out), str(SUPPORT), str(SUPPORT.parent)]
         with subprocess.Popen(arguments, stdout=subprocess.PIPE) as process:
             assert process.stdout is not None
             process.stdout.readline()
@@ -482,8 +472,6 @@ def test_names_that_differ_only_in_case_do_not_share_a_recording(tmp_path: Path)
 @settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
 def test_fuzzed_votes_raise_nothing_but_our_errors(tmp_path: Path, data: st.DataObject) -> None:
-    import hashlib
-
     toy = tmp_path / "fuzz"
     if not toy.exists():
         write_toy(toy, POOLS, GOLDS)
@@ -608,20 +596,14 @@ def test_nothing_is_derived_from_changed_bytes(toy: Path, tmp_path: Path) -> Non
     ],
 )
 def test_an_llm_that_cannot_be_stored_is_refused(tmp_path: Path, llm: LLMInfo, words: str) -> None:
-    with (
-        pytest.raises(UsageError, match=words),
-        RecordingWriter(tmp_path / "r", operation={"name": "test"}) as writer,
-    ):
+    with pytest.raises(UsageError, match=words), RecordingWriter(tmp_path / "r", operation={}) as writer:
         writer.add_dataset(DatasetInfo("toy", "Toy", "verbatim", "test-1"), [question(0, "4")])
         writer.add_pools("toy", llm, "words", [pool(0, ["4"])])
     assert not any(tmp_path.iterdir())
 
 
 def test_a_question_that_cannot_be_stored_is_refused(tmp_path: Path) -> None:
-    with (
-        pytest.raises(UsageError, match="valid Unicode"),
-        RecordingWriter(tmp_path / "r", operation={"name": "test"}) as writer,
-    ):
+    with pytest.raises(UsageError, match="valid Unicode"), RecordingWriter(tmp_path / "r", operation={}) as writer:
         writer.add_dataset(DatasetInfo("toy", "Toy", "verbatim", "test-1"), [question(0, "4", "half \ud800")])
 
 

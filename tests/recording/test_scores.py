@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from small import pool, question, write_toy
+from small import content, pool, question, write_toy
 from typer.testing import CliRunner
 
 from feval.cli import app
@@ -57,10 +57,6 @@ def scored(toy: Path, tmp_path: Path) -> Path:
     return add_scores(toy, tmp_path / "scored", JUDGE, {("toy", "alpha"): ROWS}, notes=["Odd."])
 
 
-def content(folder: Path) -> dict[str, bytes]:
-    return {str(path.relative_to(folder)): path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file()}
-
-
 def test_what_is_added_is_read_as_arrays(scored: Path) -> None:
     scores = open_recording(scored).scores("toy", "alpha", "org/judge")
     assert scores.scorer == JUDGE
@@ -89,9 +85,9 @@ def test_step_scores_are_aggregated(toy: Path, tmp_path: Path, how: str, first: 
         ScoreRows("toy/3", [0, 1], [None] * 2, [[], [2.0]]),
     ]
     add_scores(toy, tmp_path / "s", JUDGE, {("toy", "alpha"): rows})
-    found = open_recording(tmp_path / "s").scores("toy", "alpha", "org/judge").aggregated(how)
+    values = open_recording(tmp_path / "s").scores("toy", "alpha", "org/judge").aggregated(how)
     nan = math.nan
-    np.testing.assert_allclose(found, [[nan, first, nan], [nan] * 3, [nan] * 3, [nan, second, nan]])
+    np.testing.assert_allclose(values, [[nan, first, nan], [nan] * 3, [nan] * 3, [nan, second, nan]])
 
 
 def test_an_unknown_aggregate_is_refused_and_no_steps_are_no_scores(scored: Path, toy: Path, tmp_path: Path) -> None:
@@ -145,8 +141,8 @@ def test_aggregates_and_log_probabilities_agree_with_a_loop_over_the_rows(tmp_pa
                     expected[int(own.question_id[4:]), sample] = score
                 elif reduce is not None and steps:
                     expected[int(own.question_id[4:]), sample] = reduce(steps)
-        found = aggregate_scores(recording, "toy", "alpha", "org/judge", how)
-        np.testing.assert_allclose(found, expected, rtol=1e-12)
+        values = aggregate_scores(recording, "toy", "alpha", "org/judge", how)
+        np.testing.assert_allclose(values, expected, rtol=1e-12)
 
     likely = recording.logprobs("toy", "alpha")
     for i, own_pool in enumerate(pools):
@@ -330,8 +326,8 @@ def test_merge_joins_scores_of_the_same_cots(toy: Path, scored: Path, tmp_path: 
 
 
 def test_extraction_keeps_scores_and_says_what_they_saw(scored: Path, tmp_path: Path) -> None:
-    found = extract(scored, tmp_path / "new", answer_kind="text")
-    assert found.notes == ("toy: org/judge scored the CoTs of alpha with the answers of the parent.",)
+    extraction = extract(scored, tmp_path / "new", answer_kind="text")
+    assert extraction.notes == ("toy: org/judge scored the CoTs of alpha with the answers of the parent.",)
     path = file_path("scores/org/judge", "toy", "alpha")
     assert (scored / path).samefile(tmp_path / "new" / path)
     assert open_recording(tmp_path / "new").scorers("toy", "alpha") == ["org/judge"]

@@ -34,6 +34,8 @@ from feval.recording import (
     verify_recording,
 )
 from feval.recording.derived.extension import extend
+from feval.recording.layout.format import file_path
+from feval.recording.partial import check_leaf
 from recorders import live
 from recorders.asking.checks import LimitWatch
 from recorders.asking.pace import Limits
@@ -109,9 +111,6 @@ def info(path: Path, *options: str) -> str:
     return CliRunner().invoke(app, ["info", str(path), *options]).stdout
 
 
-# Import.
-
-
 def test_an_import_reads_replies_and_keeps_thoughts_apart(tmp_path: Path) -> None:
     reasons = ["stop", "stop", None, "stop", "stop"]
     samples = [{"text": text, "finish_reason": reason} for text, reason in zip(RAW, reasons, strict=True)]
@@ -164,12 +163,10 @@ def test_a_recorded_finish_reason_stays(tmp_path: Path) -> None:
     assert list(one_pool(imported(tmp_path, samples)).finish_reasons) == ["stop", "content_filter", "length"]
 
 
-# The disk.
-
-
 def test_a_recording_without_marks_keeps_its_hash_and_one_with_marks_counts_them(tmp_path: Path) -> None:
     plain = open_recording(written(tmp_path / "plain", texts=["4"], reasoning=["hm"]))
     assert leaf_of(plain, "reasoning") == hashlib.sha256(b'["sums/0",["hm"]]\n').hexdigest()
+    check_leaf(plain, file_path("reasoning", "sums", LLM))
     marked = imported(tmp_path, [{"text": "<think>hm</think>The answer is 4."}, {"text": "4"}])
     line = '["sums/0",["hm",null],[[{"closing":"</think>","length":2,"opening":"<think>","reply_offset":0}],null]]\n'
     assert leaf_of(marked, "reasoning") == hashlib.sha256(line.encode()).hexdigest()
@@ -201,9 +198,6 @@ def test_info_shows_unclosed_thoughts_and_empty_replies_where_there_are_any(tmp_
     assert "thoughts %" not in info(imported(tmp_path, [{"text": "4"}]).path)
 
 
-# Extract.
-
-
 def test_extract_splits_texts_and_links_the_others(tmp_path: Path) -> None:
     old = written(tmp_path / "old", texts=RAW, llms=(LLM, "org/plain"))
     result = extract(old, tmp_path / "new")
@@ -218,9 +212,9 @@ def test_extract_splits_texts_and_links_the_others(tmp_path: Path) -> None:
     assert "the thoughts of org/thinker were split off 4 of 5 texts; 2 CoTs end in their thoughts" in result.notes[0]
 
     def is_linked(part: str, llm: str) -> bool:
-        path = f"{part}/sums/{llm}"
-        (found,) = [name for name in new.manifest.files if name.startswith(path)]
-        return (old / found).samefile(new.path / found)
+        prefix = f"{part}/sums/{llm}"
+        (path,) = [name for name in new.manifest.files if name.startswith(prefix)]
+        return (old / path).samefile(new.path / path)
 
     assert is_linked("texts", "org--plain")
     assert is_linked("requests", "org--thinker")
@@ -240,8 +234,6 @@ def test_stored_answers_are_kept_with_their_texts(tmp_path: Path) -> None:
     pool = one_pool(open_recording(tmp_path / "new"))
     assert (list(pool.texts), list(pool.answers)) == (RAW, ["7"] * 5)
 
-
-# Record.
 
 NOW = "2026-01-01T00:00:00Z"
 
@@ -309,8 +301,6 @@ def test_a_live_twin_answers_as_its_recording_does() -> None:
     assert [cot.finish_reason for cot in cots] == REASONS
 
 
-# Cards.
-
 CARD = """---
 name: org/thinker
 title: Thinker
@@ -360,9 +350,6 @@ def test_the_thoughts_of_a_card_are_checked(tmp_path: Path, thoughts: str, works
             read_card("llms", path, LLMCard)
 
 
-# Limits on tokens.
-
-
 def test_an_llm_that_reasons_has_room_to_think(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert default_decoding("org/unheard-of").max_tokens == 2048
     assert default_decoding("org/unheard-of", reasoning=True).max_tokens == 32_768
@@ -408,9 +395,6 @@ def test_record_warns_and_the_recording_says_so(tmp_path: Path) -> None:
     )
     assert warnings[-1] == expected
     assert expected in recording.manifest.raw["notes"]
-
-
-# Token counts.
 
 
 def read(messages: Sequence[dict[str, Any]], usage: dict[str, Any]) -> replies.Reading:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -55,6 +57,18 @@ def write_toy(
             rows = (pool(i, own) for i, own in enumerate(answers))
             writer.add_pools("toy", LLMInfo(llm, temperature=0.7, max_tokens=64), counter, rows)
     return out
+
+
+def content(folder: Path) -> dict[str, bytes]:
+    """The bytes of all files in a folder."""
+    return {str(path.relative_to(folder)): path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file()}
+
+
+def restate(recording: Path, path: str) -> None:
+    """Write into the manifest what a file that was changed on purpose has now."""
+    manifest, data = json.loads((recording / "manifest.json").read_text()), (recording / path).read_bytes()
+    manifest["files"][path] |= {"bytes": len(data), "sha256": hashlib.sha256(data).hexdigest()}
+    (recording / "manifest.json").write_text(json.dumps(manifest))
 
 
 SCORER = ScorerInfo("judge:toy", "judge")

@@ -1,4 +1,4 @@
-"""What recordings must agree on before one is made of several, shared by merging and extending."""
+"""What recordings must agree on before one is made of several."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from feval.answers.equality import named_equality
-from feval.answers.parties import Verdict
+from feval.answers.parties import NORMAL_FORM, Verdict
 from feval.errors import ConflictError
-from feval.recording.content import NORMAL_FORM, DatasetInfo, Question
+from feval.recording.content import DatasetInfo, Question
 from feval.recording.reader import Recording
 from feval.recording.writer import RecordingWriter
 
@@ -35,16 +35,7 @@ def parent_record(source: Recording) -> dict[str, Any]:
 
 
 def common_info(dataset: str, holders: Sequence[Recording], equality: str | None = None) -> DatasetInfo:
-    """Return what several recordings say about a dataset.
-
-    Args:
-        dataset: its id.
-        holders: the recordings that have it.
-        equality: the one to use where there are several recordings; `None`: the one they agree on.
-
-    Raises:
-        ConflictError: they differ in answer kind, extractor, system prompt or equality.
-    """
+    """Return what several recordings agree on about a dataset; a given equality takes the place of theirs."""
     first = holders[0].dataset_info(dataset)
     if len(holders) > 1 and equality is not None:
         first = replace(first, equality=named_equality(first.answer_kind, equality))
@@ -65,19 +56,15 @@ def known_verdicts(dataset: str, holders: Sequence[Recording], equality: str) ->
     verdicts: dict[str, list[Verdict]] = {}
     for holder in holders:
         if holder.dataset_info(dataset).equality == equality:
-            for question, own in holder.verdicts(dataset).items():
-                verdicts.setdefault(question, []).extend(own)
+            for question, rows in holder.verdicts(dataset).items():
+                verdicts.setdefault(question, []).extend(rows)
     if len(holders) > 1 or equality == NORMAL_FORM:
         return {"verdicts": verdicts}
     return {"verdicts": verdicts, "not_asked": holders[0].manifest.datasets[dataset]["equality"]["not_asked"]}
 
 
 def merged_questions(dataset: str, holders: Sequence[Recording]) -> list[Question]:
-    """Return the questions of a dataset in several recordings, in the order of the first that has each.
-
-    Raises:
-        ConflictError: one id stands for two questions.
-    """
+    """Return the questions of a dataset in several recordings, in the order of the first that has each."""
     merged: dict[str, tuple[Question, Recording]] = {}
     for holder in holders:
         for question in holder.questions(dataset):
@@ -90,11 +77,7 @@ def merged_questions(dataset: str, holders: Sequence[Recording]) -> list[Questio
 
 
 def same_question(dataset: str, known: Question, other: Question, where: str | Path, there: str | Path) -> Question:
-    """Return a question with the gold and choices that either of two recordings has; `where` and `there` name them.
-
-    Raises:
-        ConflictError: texts, golds or choices differ.
-    """
+    """Return a question with the gold and choices that either of two has; a `ConflictError` names `where` and `there`."""
     for field, noun in (("text", "texts"), ("answer_key", "golds"), ("choices", "choices")):
         mine, theirs = getattr(known, field), getattr(other, field)
         if mine != theirs and not (field != "text" and not (mine and theirs)):

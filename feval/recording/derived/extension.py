@@ -1,7 +1,6 @@
 """Extend a recording: add new CoTs of an LLM behind the old ones.
 
-Merging takes an LLM on a dataset from one recording; this joins two of its pools. The old CoTs come first and unchanged, so that
-scores and everything else that refers to a CoT by its index stays valid.
+The old CoTs stay first and unchanged, so that scores and everything else that refers to a CoT by its index stays valid.
 """
 
 from __future__ import annotations
@@ -14,15 +13,10 @@ from typing import Any
 
 from feval.cards.tokens import SPLIT_USAGE, is_usage
 from feval.errors import ConflictError
-from feval.recording.content import DatasetInfo, LLMInfo, PoolRows, Question
+from feval.recording.content import COT_COLUMNS, DatasetInfo, LLMInfo, PoolRows, Question
 from feval.recording.derived.common import common_info, known_verdicts, merged_questions, parent_record, same_question
 from feval.recording.reader import Recording
 from feval.recording.writer import RecordingWriter
-
-_COLUMNS = (
-    "texts", "raw_answers", "answers", "output_tokens", "finish_reasons", "reasoning", "reasoning_marks",
-    "sequence_logprobs", "token_logprobs", "token_confidences",
-)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,17 +33,7 @@ class Grown:
 
 
 def check_extension(base: Recording, info: DatasetInfo, questions: Sequence[Question], llm: LLMInfo) -> None:
-    """Check, before anything is paid for, that new CoTs of an LLM can be added to a recording.
-
-    Args:
-        base: the recording.
-        info: the dataset of the new CoTs.
-        questions: the questions to ask, with their gold keys.
-        llm: the LLM of the new CoTs.
-
-    Raises:
-        ConflictError: the recording uses one of the names for something else.
-    """
+    """Raise a `ConflictError`, before anything is paid for, if new CoTs of an LLM cannot be added to a recording."""
     if llm.name in base.manifest.llms and (differs := _difference(base.llm_info(llm.name), llm)):
         raise ConflictError(
             f"{_place(base)} has {llm.name} with {differs}. Ask in the same way, or record under a name of its own, such as "
@@ -72,20 +56,10 @@ def check_extension(base: Recording, info: DatasetInfo, questions: Sequence[Ques
 
 
 def grown_pools(base: Recording, more: Recording, dataset: str, llm: str) -> Iterator[Grown]:
-    """Yield the pools of an LLM from two recordings, in the order of the merged questions.
-
-    Args:
-        base: the recording to extend; it may lack the LLM, or questions.
-        more: the new CoTs, with or without the old ones.
-        dataset: id of the dataset.
-        llm: name of the LLM.
-
-    Raises:
-        ConflictError: the same samples were recorded twice, or a question was asked in other words.
-    """
+    """Yield the pools of an LLM from two recordings, in the order of the merged questions; a repeated sample is a conflict."""
     old_pools = _pools(base, dataset, llm)
     new_pools = _pools(more, dataset, llm)
-    for question in _questions(base, more, dataset):
+    for question in merged_questions(dataset, [one for one in (base, more) if dataset in one.manifest.datasets]):
         old, new = old_pools.get(question.id), new_pools.get(question.id)
         if old is None or not old.answers:
             if new is not None:
@@ -108,21 +82,7 @@ def extend(
     operation: Mapping[str, Any],
     notes: Sequence[str] = (),
 ) -> Path:
-    """Make a recording with everything in one, and new CoTs of an LLM on a dataset.
-
-    Args:
-        base: a sound recording.
-        more: a sound recording with the new CoTs.
-        out: the folder to make.
-        dataset: id of the dataset.
-        llm: name of the LLM.
-        operation: what made the new CoTs (JSON values).
-        notes: further sentences for the manifest.
-
-    Raises:
-        ConflictError: as for `grown_pools`, or the two contradict each other.
-        RecordingError, StorageError: as for `feval.recording.merge`.
-    """
+    """Make a recording with everything in `base` and the CoTs of an LLM on a dataset in `more`, with or without the old ones."""
     mine, theirs = (holder.manifest.pairs.get((dataset, llm)) for holder in (base, more))
     if mine is not None and theirs is not None and _counter(mine, theirs) is None:
         raise ConflictError(
@@ -137,12 +97,12 @@ def extend(
         notes=list(dict.fromkeys([*(n for one in (base, more) for n in one.manifest.raw.get("notes", ())), *notes])),
         licences=base.manifest.raw.get("licences"),
     ) as writer:
-        for own in dict.fromkeys([*base.dataset_ids(), dataset]):
-            if own != dataset:
-                writer.keep_dataset(base, own)
+        for each in dict.fromkeys([*base.dataset_ids(), dataset]):
+            if each != dataset:
+                writer.keep_dataset(base, each)
                 continue
             _add_dataset(writer, base, more, dataset)
-            for name in dict.fromkeys([*(base.llm_names(own) if own in base.manifest.datasets else ()), llm]):
+            for name in dict.fromkeys([*base.llm_names(dataset), llm]):
                 if name == llm:
                     _add_grown(writer, base, more, dataset, llm)
                 else:
@@ -176,10 +136,6 @@ def _counter(*pairs: Mapping[str, Any]) -> str | None:
     return SPLIT_USAGE if all(map(is_usage, counters)) else None
 
 
-def _questions(base: Recording, more: Recording, dataset: str) -> list[Question]:
-    return merged_questions(dataset, [one for one in (base, more) if dataset in one.manifest.datasets])
-
-
 def _pools(holder: Recording, dataset: str, llm: str) -> dict[str, PoolRows]:
     if (dataset, llm) not in holder.manifest.pairs:
         return {}
@@ -193,7 +149,7 @@ def _joined(old: PoolRows, new: PoolRows, what: str) -> PoolRows:
         )
     rows = _new_rows(old, new, what)
     _refuse_same_replies(old, new, rows, what)
-    columns: dict[str, Any] = {name: _both(getattr(old, name), getattr(new, name), old, rows) for name in _COLUMNS}
+    columns: dict[str, Any] = {name: _both(getattr(old, name), getattr(new, name), old, rows) for name in COT_COLUMNS}
     names = [*old.extra, *(name for name in new.extra if name not in old.extra)]
     extra = {name: _both(old.extra.get(name), new.extra.get(name), old, rows) or () for name in names}
     return replace(old, **columns, extra=extra)
@@ -211,17 +167,17 @@ def _both(
 
 def _new_rows(old: PoolRows, new: PoolRows, what: str) -> list[int]:
     """Return the rows of the CoTs that are new. Samples are identified by their seeds, if all have one, else by their index."""
-    own, given = _sample_names(old, new)
-    places = {name: row for row, name in enumerate(own)}
-    there, again = _cots(old), _cots(new)
-    for row, name in enumerate(given):
+    old_names, new_names = _sample_names(old, new)
+    places = {name: row for row, name in enumerate(old_names)}
+    old_cots, new_cots = _cots(old), _cots(new)
+    for row, name in enumerate(new_names):
         place = places.get(name)
-        if place is not None and there[place] != again[row]:
+        if place is not None and old_cots[place] != new_cots[row]:
             raise ConflictError(
                 f"{what}: sample {name} is there already, and was recorded again. A sample is recorded once: begin with what is "
                 "there, so that only what is missing is asked for."
             )
-    return [row for row, name in enumerate(given) if name not in places]
+    return [row for row, name in enumerate(new_names) if name not in places]
 
 
 def _cots(pool: PoolRows) -> list[tuple[str, int]]:
@@ -232,19 +188,19 @@ def _cots(pool: PoolRows) -> list[tuple[str, int]]:
 def _sample_names(old: PoolRows, new: PoolRows) -> tuple[Sequence[int], Sequence[int]]:
     seeds = [list(pool.extra.get("seed") or ()) for pool in (old, new)]
     sizes = [len(old.answers), len(new.answers)]
-    whole = all(len(set(own)) == size and None not in own for own, size in zip(seeds, sizes, strict=True))
+    whole = all(len(set(column)) == size and None not in column for column, size in zip(seeds, sizes, strict=True))
     return (seeds[0], seeds[1]) if whole else (range(sizes[0]), range(sizes[1]))
 
 
 def _refuse_same_replies(old: PoolRows, new: PoolRows, rows: Sequence[int], what: str) -> None:
     """Refuse a provider's reply that is recorded already: it is no new sample, whatever its index."""
-    ids = {name for name in old.extra.get("response_id") or () if name is not None}
-    given = new.extra.get("response_id") or ()
-    again = next((given[row] for row in rows if given and given[row] in ids), None)
-    if again is not None:
+    old_ids = {name for name in old.extra.get("response_id") or () if name is not None}
+    new_ids = new.extra.get("response_id") or ()
+    repeated = next((new_ids[row] for row in rows if new_ids and new_ids[row] in old_ids), None)
+    if repeated is not None:
         raise ConflictError(
-            f"{what}: the provider's reply {again!r:.80} is there already; a cache may have answered. It is no new sample. Have "
-            "the cache switched off, and record anew."
+            f"{what}: the provider's reply {repeated!r:.80} is there already; a cache may have answered. It is no new sample. "
+            "Have the cache switched off, and record anew."
         )
 
 
@@ -253,14 +209,10 @@ def _difference(recorded: LLMInfo, new: LLMInfo) -> str | None:
     pairs = [(name, getattr(recorded, name), getattr(new, name)) for name in ("temperature", "max_tokens")]
     first, second = (json.loads(json.dumps(dict(one.decoding))) for one in (recorded, new))
     pairs += [(name, first.get(name), second.get(name)) for name in dict.fromkeys([*first, *second])]
-    return next(
-        (
-            f"{name} {mine!r:.80}, and {name} {theirs!r:.80} is asked for"
-            for name, mine, theirs in pairs
-            if mine != theirs
-        ),
-        None,
-    )
+    for name, mine, theirs in pairs:
+        if mine != theirs:
+            return f"{name} {mine!r:.80}, and {name} {theirs!r:.80} is asked for"
+    return None
 
 
 def _place(recording: Recording) -> str:

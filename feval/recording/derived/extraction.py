@@ -1,8 +1,6 @@
 """Extract again: read the answers of a recording from its texts once more, as a derived recording.
 
-Texts are recorded once; an answer is what some version of the extraction read in them. A new version, or another answer kind,
-makes a new folder: requests are linked; answers, golds and votes are written where they differ. Thoughts inside texts are split
-off: the texts of an LLM that has some are written again, all others are linked.
+Thoughts inside texts are split off: the texts of an LLM that has some are written again. What does not change is linked.
 """
 
 from __future__ import annotations
@@ -21,27 +19,23 @@ from feval.errors import AnswerError, UnknownNameError, UsageError
 from feval.recording.content import DatasetInfo, PoolRows, Question
 from feval.recording.derived.common import derived_writer
 from feval.recording.reader import Recording, open_recording
-from feval.recording.verify import open_sound
+from feval.recording.verify import Steps, open_sound
 from feval.recording.writer import RecordingWriter
 
 ANSWERS = ("text", "stored")
 """Where raw answers come from: the texts (or the stored answer, where there is no text), or always the stored ones."""
 
 _EXAMPLES = 5
+_COUNTS = ("cots", "gained", "lost", "changed", "without_text", "split", "without_reply")
 _CARRIED = "Before answers were extracted again: "
+"""Marks the notes of the parent, which may be about the old answers."""
 
 
 @dataclass(frozen=True, slots=True)
 class AnswerChange:
     """One CoT whose answer changed.
 
-    Attributes:
-        question_id: of which question.
-        sample_index: which CoT.
-        before: its normal form (in a parent of format 1 or 2, its key); `None` for no answer.
-        after: its normal form now; `None` for no answer.
-        raw_before: the raw answer behind `before`.
-        raw_after: the raw answer behind `after`.
+    `before` and `after` are normal forms (in a parent of format 1 or 2, keys), `None` for no answer.
     """
 
     question_id: str
@@ -64,19 +58,16 @@ class GoldChange:
 
 @dataclass(frozen=True, slots=True)
 class LLMChanges:
-    """How the answers of one LLM on one dataset changed.
+    """How the answers of one LLM on one dataset changed, as numbers of CoTs.
 
     Attributes:
-        llm: its name.
-        cots: number of CoTs.
-        gained: CoTs that had no answer and have one now.
-        lost: CoTs that had an answer and have none now.
-        changed: CoTs with another normal form than before.
-        right_before: CoTs that voted with the gold.
-        right_after: CoTs that vote with the gold.
-        without_text: CoTs without a text.
-        split: CoTs whose thoughts were split off their texts, and were not before.
-        without_reply: CoTs that end in their thoughts, and have no answer.
+        gained: had no answer and have one now.
+        lost: had an answer and have none now.
+        changed: have another normal form than before.
+        right_before: voted with the gold.
+        right_after: vote with the gold.
+        split: whose thoughts were split off their texts, and were not before.
+        without_reply: end in their thoughts, and have no answer.
         examples: the first CoTs gained, lost and changed, a few of each.
     """
 
@@ -95,18 +86,7 @@ class LLMChanges:
 
 @dataclass(frozen=True, slots=True)
 class DatasetChanges:
-    """How the answers and golds of one dataset changed.
-
-    Attributes:
-        dataset: its id.
-        answer_kind_before: of the parent.
-        answer_kind: of the new recording.
-        extractor_before: version of the extraction that made the parent's answers.
-        extractor: version of the extraction that made the new ones.
-        golds_changed: questions whose gold has another key than before.
-        gold_examples: the first of them.
-        llms: one entry for each LLM.
-    """
+    """How the answers and golds of one dataset changed; `gold_examples` are the first of `golds_changed`."""
 
     dataset: str
     answer_kind_before: str
@@ -170,14 +150,14 @@ def extract(
     parent = open_sound(recording)
     infos = [_new_info(parent, dataset, answer_kind, source, equality) for dataset in parent.dataset_ids()]
     _one_kind_only(parent, answer_kind)
-    steps = _Steps(parent, progress)
+    steps = Steps(sum(parent.manifest.datasets[dataset]["questions"] for dataset, _ in parent.manifest.pairs), progress)
     operation: dict[str, Any] = {
         "name": "extract",
         "answers": source,
         "extractors": {info.id: info.extractor for info in infos},
     }
     operation |= {} if answer_kind is None else {"answer_kind": answer_kind}
-    old_notes = [_carried(note) for note in parent.manifest.raw.get("notes", ())]
+    old_notes = [_CARRIED + note.removeprefix(_CARRIED) for note in parent.manifest.raw.get("notes", ())]
     with derived_writer(parent, out, operation, old_notes) as writer:
         changes = tuple(_dataset(writer, parent, info, source, steps) for info in infos)
         notes = tuple(_notes(parent, changes, source))
@@ -194,19 +174,6 @@ def _with_right(parent: Recording, made: Recording, changes: DatasetChanges) -> 
     before, after = parent.votes(changes.dataset), made.votes(changes.dataset)
     llms = [replace(llm, right_before=before.right(llm.llm), right_after=after.right(llm.llm)) for llm in changes.llms]
     return replace(changes, llms=tuple(llms))
-
-
-class _Steps:
-    """Counts pools and reports the count."""
-
-    def __init__(self, parent: Recording, report: Callable[[int, int], None] | None) -> None:
-        self._done, self._report = 0, report
-        self._total = sum(parent.manifest.datasets[dataset].get("questions", 0) for dataset, _ in parent.manifest.pairs)
-
-    def step(self) -> None:
-        self._done += 1
-        if self._report is not None:
-            self._report(self._done, max(self._total, self._done))
 
 
 def _new_info(parent: Recording, dataset: str, kind: str | None, source: str, equality: str | None) -> DatasetInfo:
@@ -229,11 +196,6 @@ def _one_kind_only(parent: Recording, kind: str | None) -> None:
         )
 
 
-def _carried(note: str) -> str:
-    """Return a note of the parent, marked as such: it may be about the old answers."""
-    return note if note.startswith(_CARRIED) else _CARRIED + note
-
-
 def _notes(parent: Recording, datasets: Sequence[DatasetChanges], source: str) -> Iterator[str]:
     for changes in datasets:
         for llm in changes.llms:
@@ -254,7 +216,7 @@ def _notes(parent: Recording, datasets: Sequence[DatasetChanges], source: str) -
 
 
 def _dataset(
-    writer: RecordingWriter, parent: Recording, info: DatasetInfo, source: str, steps: _Steps
+    writer: RecordingWriter, parent: Recording, info: DatasetInfo, source: str, steps: Steps
 ) -> DatasetChanges:
     old = parent.questions(info.id)
     new = [_with_gold(question, info.answer_kind) for question in old]
@@ -287,13 +249,9 @@ def _dataset(
     )
 
 
-def _gold(question: Question) -> str | None:
-    """Return the gold as the dataset writes it, or its key where only that was recorded."""
-    return question.answer_key if question.answer is None else question.answer
-
-
 def _with_gold(question: Question, kind: str) -> Question:
-    return replace(question, answer_key=answers.canonical_gold(kind, _gold(question), question.choices))
+    gold = question.answer_key if question.answer is None else question.answer
+    return replace(question, answer_key=answers.canonical_gold(kind, gold, question.choices))
 
 
 def _pools(
@@ -303,18 +261,23 @@ def _pools(
     source: str,
     questions: dict[str, Question],
     tally: _Tally,
-    steps: _Steps,
+    steps: Steps,
     *,
     split: bool,
 ) -> Iterator[PoolRows]:
     thoughts = thoughts_of(llm)
     for pool in parent.pools(info.id, llm):
         question = questions[pool.question_id]
-        own, readable = _split(pool, thoughts) if split else (pool, [True] * len(pool.texts))
-        raw = list(own.raw_answers) if source == "stored" else _raw_answers(own, info.answer_kind, question, readable)
-        changed = replace(own, raw_answers=raw, answers=answers.normal_forms(info.answer_kind, raw, question.choices))
-        tally.without_reply += readable.count(False)
-        tally.add(pool, changed)
+        replies, readable = _split(pool, thoughts) if split else (pool, [True] * len(pool.texts))
+        raw = (
+            list(replies.raw_answers)
+            if source == "stored"
+            else _raw_answers(replies, info.answer_kind, question, readable)
+        )
+        changed = replace(
+            replies, raw_answers=raw, answers=answers.normal_forms(info.answer_kind, raw, question.choices)
+        )
+        tally.add(pool, changed, readable)
         yield changed
         steps.step()
 
@@ -357,18 +320,15 @@ class _Tally:
     """Compares pools before and after, one by one."""
 
     llm: str
-    cots: int = 0
-    without_text: int = 0
-    split: int = 0
-    without_reply: int = 0
-    counts: dict[str, int] = field(default_factory=lambda: {"gained": 0, "lost": 0, "changed": 0})
+    counts: dict[str, int] = field(default_factory=lambda: dict.fromkeys(_COUNTS, 0))
     examples: dict[str, list[AnswerChange]] = field(default_factory=lambda: {"gained": [], "lost": [], "changed": []})
 
-    def add(self, old: PoolRows, new: PoolRows) -> None:
-        """Count one pool."""
-        self.cots += len(new.answers)
-        self.without_text += sum(text is None for text in old.texts)
-        self.split += sum(was != now for was, now in zip(old.texts, new.texts, strict=True))
+    def add(self, old: PoolRows, new: PoolRows, readable: Sequence[bool]) -> None:
+        """Count one pool; `readable` is false for the CoTs without a reply."""
+        self.counts["cots"] += len(new.answers)
+        self.counts["without_text"] += sum(text is None for text in old.texts)
+        self.counts["split"] += sum(was != now for was, now in zip(old.texts, new.texts, strict=True))
+        self.counts["without_reply"] += readable.count(False)
         for sample, (before, after) in enumerate(zip(old.answers, new.answers, strict=True)):
             if before != after:
                 what = "gained" if before is None else "lost" if after is None else "changed"
@@ -379,14 +339,5 @@ class _Tally:
 
     def changes(self) -> LLMChanges:
         """The counts."""
-        return LLMChanges(
-            llm=self.llm,
-            cots=self.cots,
-            gained=self.counts["gained"],
-            lost=self.counts["lost"],
-            changed=self.counts["changed"],
-            without_text=self.without_text,
-            split=self.split,
-            without_reply=self.without_reply,
-            examples=tuple(change for examples in self.examples.values() for change in examples),
-        )
+        examples = tuple(change for examples in self.examples.values() for change in examples)
+        return LLMChanges(self.llm, **self.counts, examples=examples)

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from feval.errors import ConflictError, NotRecordedError, OutOfRangeError, ShortPoolError, UsageError
-from feval.recording.content import CHANNELS, PoolRows, ScorerInfo, ScoreRows
+from feval.recording.content import COT_COLUMNS, PoolRows, ScorerInfo, ScoreRows
 from feval.recording.derived.common import (
     common_info,
     derived_writer,
@@ -20,8 +20,6 @@ from feval.recording.layout.format import SCORES
 from feval.recording.reader import Recording
 from feval.recording.verify import open_sound
 from feval.recording.writer import RecordingWriter
-
-_CHANNEL_FIELDS = tuple(field for part in CHANNELS.values() for field, _ in part.values())
 
 
 def merge(recordings: Sequence[str | Path], out: str | Path, *, equality: str | None = None) -> Path:
@@ -71,9 +69,9 @@ def merge(recordings: Sequence[str | Path], out: str | Path, *, equality: str | 
                 ordered = (pools[question.id] for question in questions if question.id in pools)
                 writer.add_pools(dataset, holder.llm_info(llm), holder.counter(dataset, llm), ordered)
                 for scorer, scored in _score_owners(dataset, llm, holders).items():
-                    rows = {own.question_id: own for own in scored.score_rows(dataset, llm, scorer)}
-                    own = (rows[question.id] for question in questions if question.id in rows)
-                    writer.add_scores(dataset, llm, scored.scorer_info(scorer), own)
+                    rows = {scores.question_id: scores for scores in scored.score_rows(dataset, llm, scorer)}
+                    ordered_rows = (rows[question.id] for question in questions if question.id in rows)
+                    writer.add_scores(dataset, llm, scored.scorer_info(scorer), ordered_rows)
     return Path(out)
 
 
@@ -111,16 +109,20 @@ def select(
     source = open_sound(recording)
     selected = [dataset for dataset in source.dataset_ids() if datasets is None or dataset in datasets]
     _check_names(source, datasets, llms, selected)
-    wanted = None if questions is None else set(questions)
+    question_ids = None if questions is None else set(questions)
     choice = {"datasets": datasets, "llms": llms, "questions": questions}
     operation: dict[str, Any] = {key: sorted(value) for key, value in choice.items() if value is not None}
     operation |= {key: value for key, value in (("samples", samples), ("min_cots", min_cots)) if value is not None}
-    short = {dataset: _short(source, dataset, llms, wanted, min_cots or 0) for dataset in selected}
-    notes = [*source.manifest.raw.get("notes", ()), *_short_notes(short, min_cots)]
+    short = {dataset: _short(source, dataset, llms, question_ids, min_cots or 0) for dataset in selected}
+    notes = source.manifest.raw.get("notes", []) + [
+        f"{len(ids)} question{'' if len(ids) == 1 else 's'} of {dataset} with fewer than {min_cots} CoTs of some LLM left out."
+        for dataset, ids in short.items()
+        if ids
+    ]
     with derived_writer(source, out, {"name": "select", **operation}, notes) as writer:
-        missing = set(wanted or ())
+        missing = set(question_ids or ())
         for dataset in selected:
-            rows = [q for q in source.questions(dataset) if wanted is None or q.id in wanted]
+            rows = [q for q in source.questions(dataset) if question_ids is None or q.id in question_ids]
             missing -= {row.id for row in rows}
             rows = [row for row in rows if row.id not in short[dataset]]
             info = source.dataset_info(dataset)
@@ -144,15 +146,11 @@ def select(
 def _short(
     source: Recording, dataset: str, llms: Collection[str] | None, questions: Collection[str] | None, least: int
 ) -> set[str]:
-    """Return the ids of the chosen questions on which a selected LLM has too few CoTs.
-
-    Raises:
-        ShortPoolError: all chosen questions are such.
-    """
+    """Return the ids of the chosen questions on which a selected LLM has too few CoTs; a `ShortPoolError` if that is all."""
     votes = source.votes(dataset)
     chosen = [name for name in votes.question_ids if questions is None or name in questions]
     sizes = [votes.llms[llm].sizes for llm in source.llm_names(dataset) if llms is None or llm in llms]
-    short = {name for row, name in enumerate(votes.question_ids) if any(own[row] < least for own in sizes)}
+    short = {name for row, name in enumerate(votes.question_ids) if any(counts[row] < least for counts in sizes)}
     short.intersection_update(chosen)
     if chosen and len(short) == len(chosen):
         raise ShortPoolError(
@@ -160,14 +158,6 @@ def _short(
             "--min-cots, or select fewer LLMs."
         )
     return short
-
-
-def _short_notes(short: Mapping[str, Collection[str]], least: int | None) -> list[str]:
-    return [
-        f"{len(ids)} question{'' if len(ids) == 1 else 's'} of {dataset} with fewer than {least} CoTs of some LLM left out."
-        for dataset, ids in short.items()
-        if ids
-    ]
 
 
 def add_scores(
@@ -222,20 +212,7 @@ def add_scorers(
     replacing: bool = False,
     without_notes: Collection[str] = (),
 ) -> Path:
-    """Make a recording with the scores of several scorers, as `add_scores` does with those of one.
-
-    Args:
-        recording: as for `add_scores`.
-        out: as for `add_scores`.
-        scores: each scorer with its rows, as for `add_scores`.
-        operation: what made the scores (JSON values).
-        notes: as for `add_scores`.
-        replacing: as for `add_scores`.
-        without_notes: as for `add_scores`.
-
-    Raises:
-        ConflictError, NotRecordedError, UsageError, RecordingError, StorageError: as for `add_scores`.
-    """
+    """Make a recording with the scores of several scorers, as `add_scores` does with those of one."""
     source = open_sound(recording)
     new = {(dataset, llm, scorer.name) for scorer, rows in scores for dataset, llm in rows}
     for dataset, llm, scorer_name in sorted(new):
@@ -247,10 +224,10 @@ def add_scorers(
     old_notes = [note for note in source.manifest.raw.get("notes", ()) if note not in without_notes]
     with derived_writer(source, out, {"name": "score", **operation}, [*old_notes, *notes]) as writer:
         for dataset in source.dataset_ids():
-            writer.keep_dataset(source, dataset, {(llm, name) for own, llm, name in new if own == dataset})
+            writer.keep_dataset(source, dataset, {(llm, name) for where, llm, name in new if where == dataset})
         for scorer, rows in scores:
-            for (dataset, llm), own in rows.items():
-                writer.add_scores(dataset, llm, scorer, own)
+            for (dataset, llm), scored in rows.items():
+                writer.add_scores(dataset, llm, scorer, scored)
     return Path(out)
 
 
@@ -281,21 +258,21 @@ def _owners(dataset: str, holders: Sequence[Recording]) -> dict[str, Recording]:
 def _pair_leaves(source: Recording, dataset: str, llm: str) -> set[tuple[str, str]]:
     """Return the leaves of an LLM on a dataset without scores: those of several recordings may be joined."""
     return {
-        (leaf["part"], leaf["sha256"])
-        for leaf in source.manifest.raw["leaves"]
-        if (leaf["dataset"], leaf["llm"]) == (dataset, llm) and not leaf["part"].startswith(SCORES)
+        (part, digest)
+        for (*pair, part), digest in source.manifest.leaves.items()
+        if pair == [dataset, llm] and not part.startswith(SCORES)
     }
 
 
 def _score_owners(dataset: str, llm: str, holders: Sequence[Recording]) -> dict[str, Recording]:
     owners: dict[str, tuple[str, Recording]] = {}
     for holder in holders:
-        for leaf in holder.manifest.raw["leaves"]:
-            if (leaf["dataset"], leaf["llm"]) != (dataset, llm) or not leaf["part"].startswith(SCORES):
+        for (*pair, part), leaf in holder.manifest.leaves.items():
+            if pair != [dataset, llm] or not part.startswith(SCORES):
                 continue
-            scorer = leaf["part"].removeprefix(SCORES)
-            digest, owner = owners.setdefault(scorer, (leaf["sha256"], holder))
-            if digest != leaf["sha256"]:
+            scorer = part.removeprefix(SCORES)
+            digest, owner = owners.setdefault(scorer, (leaf, holder))
+            if digest != leaf:
                 raise ConflictError(
                     f"{owner.path} and {holder.path} hold different scores of {llm} on {dataset} by {scorer!r}."
                 )
@@ -316,15 +293,15 @@ def _check_names(
 
 
 def _first_scores(rows: Iterable[ScoreRows], ids: Collection[str], samples: int | None) -> Iterator[ScoreRows]:
-    for own in rows:
-        if own.question_id not in ids:
+    for scores in rows:
+        if scores.question_id not in ids:
             continue
-        places = [place for place, index in enumerate(own.sample_indices) if samples is None or index < samples]
-        columns = {field.name: getattr(own, field.name) for field in fields(own) if field.name != "question_id"}
+        places = [place for place, index in enumerate(scores.sample_indices) if samples is None or index < samples]
+        columns = {field.name: getattr(scores, field.name) for field in fields(scores) if field.name != "question_id"}
         shorter: dict[str, Any] = {
             name: None if column is None else [column[place] for place in places] for name, column in columns.items()
         }
-        yield replace(own, **shorter)
+        yield replace(scores, **shorter)
 
 
 def _first(pools: Iterable[PoolRows], ids: Collection[str], samples: int | None, llm: str) -> Iterator[PoolRows]:
@@ -338,14 +315,9 @@ def _first(pools: Iterable[PoolRows], ids: Collection[str], samples: int | None,
             raise ShortPoolError(
                 f"{llm} has {len(pool.answers)} CoTs on {pool.question_id!r}; {samples} were requested. Select fewer."
             )
-        channels = {name: value for name in _CHANNEL_FIELDS if (value := getattr(pool, name)) is not None}
+        columns = {name: column for name in COT_COLUMNS if (column := getattr(pool, name)) is not None}
         yield replace(
             pool,
-            texts=pool.texts[:samples],
-            raw_answers=pool.raw_answers[:samples],
-            answers=pool.answers[:samples],
-            output_tokens=pool.output_tokens[:samples],
-            finish_reasons=pool.finish_reasons[:samples],
             extra={name: column[:samples] for name, column in pool.extra.items()},
-            **{name: value[:samples] for name, value in channels.items()},
+            **{name: column[:samples] for name, column in columns.items()},
         )

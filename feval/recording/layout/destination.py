@@ -46,16 +46,10 @@ def storage_errors(out: Path) -> Iterator[None]:
 
 
 class NewFolder:
-    """The hidden folder of one new recording.
-
-    Args:
-        out: the folder to make; it must not exist, or be empty.
-
-    Attributes:
-        path: where the files go.
+    """The hidden folder of one new recording; `path` is where its files go.
 
     Raises:
-        StorageError: `out` exists, lies inside a recording, or cannot be written.
+        StorageError: `out` exists and is not empty, lies inside a recording, or cannot be written.
     """
 
     def __init__(self, out: Path) -> None:

@@ -55,11 +55,7 @@ class Strings(Sequence[str]):
 
 
 def mapped(path: Path, record: Mapping[str, Any]) -> mmap.mmap:
-    """Map a file into memory and check its size and SHA-256 against the manifest.
-
-    Raises:
-        DamagedRecordingError: it is missing, truncated or changed.
-    """
+    """Map a file into memory; a `DamagedRecordingError` if it is missing or differs from its record in the manifest."""
     size, sha256 = record["bytes"], record["sha256"]
     try:
         with open_regular(path) as file:
@@ -89,11 +85,7 @@ def well_formed(path: Path) -> Iterator[None]:
 
 
 def unpack(data: mmap.mmap) -> tuple[dict[str, Any], dict[str, npt.NDArray[Any]]]:
-    """Return header and arrays. No array reaches outside the bytes, whoever wrote them.
-
-    Raises:
-        ValueError, KeyError, TypeError: the bytes are not such a file.
-    """
+    """Return header and arrays, none of which reaches outside the bytes; malformed bytes are any error of `well_formed`."""
     if data[:8] != _MAGIC:
         raise ValueError(f"it should begin with {_MAGIC!r}, found {data[:8]!r}")
     header = json.loads(data[16 : 16 + int.from_bytes(data[8:16], "little")])

@@ -22,8 +22,7 @@ FORMAT = "feval-recording"
 FORMAT_VERSION = 3
 """The version that is written."""
 FORMAT_VERSIONS = (1, 2, 3)
-"""The versions that are read. Format 1 has names and answers in the votes file, format 2 has them apart; format 3 adds
-verdicts on equal answers, times as timestamps, and the same key columns in every Parquet file."""
+"""The versions that are read; `docs/recording-format.md` says how they differ."""
 MANIFEST = "manifest.json"
 README = "README.md"
 SCORES = "scores/"
@@ -40,11 +39,7 @@ _BESIDE_FOLDERS = ("figures/", "results/")
 
 
 def check_name(noun: str, name: str) -> str:
-    """Refuse a dataset, LLM or question name that could not be printed, hashed or stored.
-
-    Raises:
-        UsageError: the name is empty, too long, or has control characters or lone surrogates in it.
-    """
+    """Refuse a dataset, LLM or question name that could not be printed, hashed or stored."""
     if not name or len(name) > _MAX_NAME or name != name.strip():
         shown = f"{name[:80]!r}... of {len(name)}" if len(name) > 80 else repr(name)
         raise UsageError(
@@ -86,19 +81,12 @@ def is_safe_path(path: object) -> bool:
 
 
 def is_beside(path: str) -> bool:
-    """Return whether a file may lie in a recording's folder without being listed: what a Hub repository has besides.
-
-    Its page, pictures and results are not content: people edit and add them, and feval reads none of them.
-    """
+    """Return whether a file of a Hub repository, which people edit and feval does not read, may lie beside a recording's."""
     return path in _BESIDE_FILES or path.startswith(_BESIDE_FOLDERS)
 
 
 def open_regular(path: Path) -> BufferedReader:
-    """Open a file of a recording. Pipes and devices are refused: reading them may never end.
-
-    Raises:
-        OSError: it cannot be opened, or is no regular file.
-    """
+    """Open a file of a recording. Pipes and devices are an `OSError`: reading them may never end."""
     descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0))
     try:
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):
@@ -109,32 +97,10 @@ def open_regular(path: Path) -> BufferedReader:
         raise
 
 
-def read_regular(path: Path, most: int) -> bytes:
-    """Return all bytes of a file of a recording; more than `most` only if the file is larger than that.
-
-    Raises:
-        OSError: it cannot be read, or is no regular file.
-    """
-    descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
-    try:
-        status = os.fstat(descriptor)
-        if not stat.S_ISREG(status.st_mode):
-            raise OSError(errno.EINVAL, "it is no regular file", str(path))
-        pieces = []
-        left = min(status.st_size, most) + 1
-        while left > 0 and (piece := os.read(descriptor, left)):
-            pieces.append(piece)
-            left -= len(piece)
-        return b"".join(pieces)
-    finally:
-        os.close(descriptor)
-
-
 class LeafHash:
-    """SHA-256 over the logical content of one part, line by line.
+    """SHA-256 over the logical content of one part, line by line, whatever Parquet writer made the file.
 
-    A line is a JSON value without blanks, UTF-8, non-ASCII characters as they are, keys sorted, followed by a newline. Equal
-    content gives an equal leaf whatever Parquet writer made the file.
+    A line is a JSON value without blanks, UTF-8, non-ASCII characters as they are, keys sorted, followed by a newline.
     """
 
     def __init__(self) -> None:
@@ -145,11 +111,7 @@ class LeafHash:
         self._sha = hashlib.sha256()
 
     def add(self, value: Sequence[Any] | dict[str, Any]) -> None:
-        """Add one line.
-
-        Raises:
-            UsageError: a value that JSON in UTF-8 cannot hold, such as half a surrogate pair or a number beyond 64 bits.
-        """
+        """Add one line; a value that JSON in UTF-8 cannot hold (half a surrogate pair, over 64 bits) is a `UsageError`."""
         try:
             line = self._dumps(value, option=self._option)
         except TypeError as error:

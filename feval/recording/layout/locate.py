@@ -2,27 +2,29 @@
 
 from __future__ import annotations
 
+import os
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
 from feval.errors import DamagedRecordingError, FevalError, NotARecordingError, StorageError
-from feval.recording.layout.format import FORMAT, MANIFEST, read_regular
+from feval.recording.layout.format import FORMAT, MANIFEST, open_regular
 
 MOST_BYTES = 256 * 2**20
 """No manifest is larger."""
 
 
 def read_json(folder: Path) -> Any:
-    """Read the manifest of a recording without checking its fields.
+    """Read the manifest of a recording without checking its fields."""
+    import orjson  # not needed by `feval --help`
 
-    Raises:
-        NotARecordingError: the folder does not exist or has no manifest.
-        DamagedRecordingError: the manifest is too large or not valid JSON.
-        StorageError: the file cannot be read.
-    """
     path = folder / MANIFEST
-    return _parse(path, _read(path, folder))
+    try:
+        return orjson.loads(_read(path, folder))  # refuses NaN and infinities, which JSON has not
+    except orjson.JSONDecodeError as error:
+        raise DamagedRecordingError(
+            f"{path} is not valid JSON ({error}); fetch or make the recording again."
+        ) from error
 
 
 def recording_around(folder: str | Path) -> Path | None:
@@ -51,7 +53,8 @@ def _is_recording(folder: Path) -> bool:
 
 def _read(path: Path, folder: Path) -> bytes:
     try:
-        data = read_regular(path, MOST_BYTES)
+        with open_regular(path) as file:
+            data = file.read(min(os.fstat(file.fileno()).st_size, MOST_BYTES) + 1)
     except (FileNotFoundError, NotADirectoryError) as error:
         problem = (
             "has no manifest.json" if folder.is_dir() else "is not a folder" if folder.exists() else "does not exist"
@@ -68,14 +71,3 @@ def _read(path: Path, folder: Path) -> bytes:
     if len(data) > MOST_BYTES:
         raise DamagedRecordingError(f"{path} is larger than {MOST_BYTES // 2**20} MiB; no manifest is.")
     return data
-
-
-def _parse(path: Path, data: bytes) -> Any:
-    import orjson  # not needed by `feval --help`
-
-    try:
-        return orjson.loads(data)  # refuses NaN and infinities, which JSON has not
-    except orjson.JSONDecodeError as error:
-        raise DamagedRecordingError(
-            f"{path} is not valid JSON ({error}); fetch or make the recording again."
-        ) from error

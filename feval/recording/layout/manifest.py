@@ -87,11 +87,7 @@ class LLMRecord(TypedDict):
 
 @with_config(_CONFIG)
 class PairRecord(TypedDict):
-    """One LLM on one dataset: token counter, number of CoTs, pool sizes.
-
-    `unclosed_thoughts` counts CoTs that end inside a thought, `empty_replies` other CoTs without reply and answer; both are
-    left out when 0.
-    """
+    """One LLM on one dataset; `unclosed_thoughts` (CoTs that end inside one) and other `empty_replies` are left out when 0."""
 
     dataset: str
     llm: str
@@ -115,11 +111,7 @@ class ScorerRecord(TypedDict):
 
 @with_config(_CONFIG)
 class ScoresRecord(TypedDict):
-    """One scorer's scores of one LLM on one dataset.
-
-    `cots` were given to the scorer; `with_score` and `with_steps` of them got a score and step scores. `prompt_tokens` and
-    `output_tokens` are what the scorer consumed, as far as it reports it.
-    """
+    """One scorer's scores of one LLM on one dataset; tokens are those that the scorer consumed, as far as it reports them."""
 
     dataset: str
     llm: str
@@ -166,16 +158,9 @@ class ManifestRecord(TypedDict):
 
 @dataclass(frozen=True, slots=True)
 class Manifest:
-    """A manifest that was read and checked.
+    """A manifest that was read and checked, with its records by name.
 
-    Attributes:
-        raw: the whole `ManifestRecord`.
-        hash: the recording hash, checked against the leaves.
-        prices: id of the price list it was recorded under.
-        datasets: dataset id -> its `DatasetRecord`.
-        llms: LLM name -> its `LLMRecord`.
-        pairs: (dataset id, LLM name) -> its `PairRecord`, in the order of the file.
-        files: path -> its `FileRecord`.
+    `raw` is the whole `ManifestRecord`, `hash` the recording hash, `prices` the id of the price list it was recorded under.
     """
 
     raw: dict[str, Any]
@@ -185,17 +170,11 @@ class Manifest:
     llms: dict[str, dict[str, Any]]
     pairs: dict[tuple[str, str], dict[str, Any]]
     files: dict[str, dict[str, Any]]
+    leaves: dict[tuple[str, str | None, str], str]
 
 
 def read_manifest(folder: Path) -> Manifest:
-    """Read and check the manifest of a recording.
-
-    Raises:
-        NotARecordingError: the folder does not exist, holds no manifest, or the manifest is of something else.
-        NewerFormatError: a later feval wrote it.
-        DamagedRecordingError: the manifest is not valid JSON, lacks a field, or does not agree with its own hash.
-        StorageError: the file cannot be read.
-    """
+    """Read and check the manifest of a recording; errors are those of `open_recording`."""
     path = folder / MANIFEST
     raw = read_json(folder)
     if not isinstance(raw, dict) or raw.get("format") != FORMAT:
@@ -217,15 +196,7 @@ def read_manifest(folder: Path) -> Manifest:
 
 
 def check_manifest(raw: object, *, unknown_fields: bool = True) -> None:
-    """Check the fields of a manifest.
-
-    Args:
-        raw: the parsed JSON.
-        unknown_fields: whether fields that no format has are let through.
-
-    Raises:
-        pydantic.ValidationError: fields are missing or wrong.
-    """
+    """Check the fields of a manifest; wrong ones, or unknown ones that are not let through, are a `pydantic.ValidationError`."""
     _adapter().validate_python(raw, extra=None if unknown_fields else "forbid")
 
 
@@ -244,6 +215,7 @@ def _indexed(path: Path, raw: dict[str, Any]) -> Manifest:
         llms={record["name"]: record for record in raw["llms"]},
         pairs={(record["dataset"], record["llm"]): record for record in raw["pairs"]},
         files=raw["files"],
+        leaves={(leaf["dataset"], leaf["llm"], leaf["part"]): leaf["sha256"] for leaf in raw["leaves"]},
     )
     computed = recording_hash((leaf["dataset"], leaf["llm"], leaf["part"], leaf["sha256"]) for leaf in raw["leaves"])
     if computed != manifest.hash:

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from feval.recording.parquet.rows import questions_of_table as questions_of_table
     from feval.recording.parquet.rows import scores_of_rows as scores_of_rows
     from feval.recording.parquet.rows import verdicts_of_rows as verdicts_of_rows
+    from feval.recording.parquet.rows import votes_of_pools as votes_of_pools
     from feval.recording.parquet.tables import Table as Table
     from feval.recording.parquet.tables import readable as readable
 
@@ -22,7 +23,7 @@ __getattr__, __dir__ = lazy_names(
     {
         "arrays": ("logprobs_of_tables", "scores_of_table"),
         "bounds": ("check_expansion",),
-        "rows": ("pools_of_rows", "questions_of_table", "scores_of_rows", "verdicts_of_rows"),
+        "rows": ("pools_of_rows", "questions_of_table", "scores_of_rows", "verdicts_of_rows", "votes_of_pools"),
         "tables": ("Table", "readable"),
     },
 )

@@ -16,17 +16,7 @@ from feval.recording.scores import Scores
 
 
 def scores_of_table(scorer: ScorerInfo, table: Any, question_ids: Sequence[str], shape: tuple[int, ...]) -> Scores:
-    """Return the arrays of a Parquet table of scores.
-
-    Args:
-        scorer: who gave them.
-        table: as read by pyarrow, with the columns `SCORE_COLUMNS`.
-        question_ids: Q ids, in recorded order.
-        shape: [Q, S] of the LLM's pools.
-
-    Raises:
-        ValueError, IndexError: it names CoTs that are not there, or is out of order.
-    """
+    """Return the arrays [Q, S] of a table with the columns `SCORE_COLUMNS`; wrong places or order are a `ValueError`."""
     places = _places(table, {question: row for row, question in enumerate(question_ids)}, shape)
     size = shape[0] * shape[1]
     steps = table.column("step_scores").combine_chunks()
@@ -67,16 +57,7 @@ def _places(table: Any, rows: Mapping[str, int], shape: tuple[int, ...], before:
 
 
 def logprobs_of_tables(tables: Iterable[Any], question_ids: Sequence[str], shape: tuple[int, int]) -> TokenLogprobs:
-    """Return the arrays of Parquet tables of log-probabilities.
-
-    Args:
-        tables: as read by pyarrow, one row group after the other.
-        question_ids: Q ids, in recorded order.
-        shape: (Q, S) of the LLM's pools.
-
-    Raises:
-        ValueError: they name CoTs that are not there, or are out of order.
-    """
+    """Return the arrays [Q, S] of tables of log-probabilities, one per row group; wrong places are a `ValueError`."""
     rows = {question: row for row, question in enumerate(question_ids)}
     sequence = np.full(shape[0] * shape[1], np.nan)
     lists = {column: _Lists(shape) for column in ("token_confidences", "token_logprobs")}

@@ -24,16 +24,7 @@ _ROWS_PER_BYTE = 64
 
 
 def check_footer(path: Path, metadata: Any, record: Mapping[str, Any]) -> None:
-    """Check the footer of a Parquet file against the manifest and the limits.
-
-    Args:
-        path: of the file, for the message.
-        metadata: its footer, a `pyarrow.parquet.FileMetaData`.
-        record: its record in the manifest.
-
-    Raises:
-        DamagedRecordingError: it has other rows than stated, or more of anything than such a file can hold.
-    """
+    """Check the footer of a Parquet file against its record in the manifest and the limits."""
     rows, size = metadata.num_rows, record["bytes"]
     if rows != record["rows"]:
         raise DamagedRecordingError(
@@ -52,15 +43,7 @@ def check_footer(path: Path, metadata: Any, record: Mapping[str, Any]) -> None:
 
 
 def check_expansion(path: Path, size: int) -> None:
-    """Check how many bytes the strings behind the dictionaries of a Parquet file have, without making the strings.
-
-    Args:
-        path: of the file.
-        size: its bytes.
-
-    Raises:
-        DamagedRecordingError: more than such a file can hold.
-    """
+    """Check how many bytes the strings behind a file's dictionaries have, without making them; `size` is that of the file."""
     _check_bytes(path, sum(_string_bytes(path)), size)
 
 

@@ -21,16 +21,8 @@ _PROMPT_GROUP_BYTES = 8 * 2**20
 class PairFiles:
     """The Parquet files of one LLM on one dataset, with their leaves: three, and one for each channel that is used.
 
-    Args:
-        claim: registers the path of a file before it is written, and returns it.
-        root: the recording's folder.
-        dataset: its id.
-        llm: its name.
-        golds: normal forms of the questions' golds, by id.
-        only: the parts to write, where the others are taken from another recording; `None` for all.
-
-    Attributes:
-        sizes: question id -> CoTs added, in the order of the questions.
+    `claim` registers the path of a file before it is written, `golds` are normal forms by question id, and `only` names the parts
+    to write where the others are taken from another recording.
     """
 
     def __init__(
@@ -45,37 +37,27 @@ class PairFiles:
     ) -> None:
         self._claim, self._root, self._who = claim, root, f"{llm} on {dataset}"
         self._pair, self._golds = (dataset, llm), golds
-        self._paths = {
-            part: claim(file_path(part, dataset, llm)) for part in PAIR_PARTS if only is None or part in only
-        }
         self._only = only
+        self._paths: dict[str, str] = {}
         self._tables: dict[str, ParquetFile] = {}
-        self._leaves = {part: LeafHash() for part in self._paths}
+        self._leaves: dict[str, LeafHash] = {}
         self._row, self._rows = -1, {question: row for row, question in enumerate(golds)}
         self.sizes = dict.fromkeys(golds, 0)
         self._no_answer = self._unclosed = self._empty = 0
         self._waiting_bytes: dict[str, int] = {}
 
     def add(self, pool: PoolRows) -> None:
-        """Add a pool.
-
-        Raises:
-            ConflictError: its question is unknown, or comes twice or out of order.
-            UsageError: a value that cannot be stored.
-        """
+        """Add a pool; its question must be known and in order (`ConflictError`), its values storable (`UsageError`)."""
         self._check_order(pool)
         self._check(pool)
-        if not self._tables:
-            self._open()
         columns = _pool_columns(pool, self._pair[1], self._golds.get(pool.question_id))
         if self._only is not None:
-            columns = {part: own for part, own in columns.items() if part in self._only}
+            columns = {part: rows for part, rows in columns.items() if part in self._only}
         lines = pool_lines(pool)
-        for part, own in columns.items():
-            if part not in self._tables:
-                self._open_channel(part)
+        for part, rows in columns.items():
+            self._open(part)
             self._add_line(part, lines[part], pool.question_id)
-            self._tables[part].extend(**own)
+            self._tables[part].extend(**rows)
         self.sizes[pool.question_id] = len(pool.answers)
         self._no_answer += sum(answer is None for answer in pool.answers)
         marked = pool.reasoning_marks or [None] * len(pool.texts)
@@ -89,8 +71,8 @@ class PairFiles:
 
     def close(self) -> tuple[dict[str, dict[str, Any]], dict[str, str], dict[str, int]]:
         """Finish the files; return their records, their leaves, and the summary of the pools."""
-        if not self._tables:
-            self._open()
+        for part in PAIR_PARTS if self._only is None else set(PAIR_PARTS).intersection(self._only):
+            self._open(part)
         files = {self._paths[part]: table.close() for part, table in self._tables.items()}
         summary = {
             "cots": sum(self.sizes.values()),
@@ -107,14 +89,11 @@ class PairFiles:
         for table in self._tables.values():
             table.abandon()
 
-    def _open(self) -> None:
-        for part in self._paths:
+    def _open(self, part: str) -> None:
+        if part not in self._tables:
+            self._paths[part] = self._claim(file_path(part, *self._pair))
+            self._leaves[part] = LeafHash()
             self._tables[part] = ParquetFile(self._root / self._paths[part], *pair_schema(part))
-
-    def _open_channel(self, part: str) -> None:
-        self._paths[part] = self._claim(file_path(part, *self._pair))
-        self._leaves[part] = LeafHash()
-        self._tables[part] = ParquetFile(self._root / self._paths[part], *pair_schema(part))
 
     def _add_line(self, part: str, line: list[Any], question: str) -> None:
         try:

@@ -11,6 +11,8 @@ from feval.answers.thoughts import Mark
 from feval.errors import DamagedRecordingError
 from feval.recording.content import EQUALITY_COLUMNS, OPTIONAL_COLUMNS, PoolRows, Question, ScoreRows
 from feval.recording.parquet.tables import Table, by_question
+from feval.recording.votes import Votes
+from feval.recording.votes_builder import VotesBuilder
 
 _SCORE_FIELDS = {
     "step_scores": "step_scores",
@@ -60,17 +62,9 @@ def scores_of_rows(table: Table) -> Iterator[ScoreRows]:
 def pools_of_rows(
     path: object, requests: Rows, samples: Rows, texts: Iterator[str | None], channels: Sequence[Rows]
 ) -> Iterator[PoolRows]:
-    """Yield the pools of an LLM from its files, which are read side by side.
+    """Yield the pools of an LLM from its files, which are read side by side; `path` is that of the samples, for messages.
 
-    Args:
-        path: of the samples, for messages.
-        requests: one row per question that the LLM was asked.
-        samples: their CoTs; questions may be missing.
-        texts: of all CoTs, in order.
-        channels: further columns of CoTs, such as thoughts; questions may be missing.
-
-    Raises:
-        DamagedRecordingError: the files do not hold the same CoTs.
+    Samples and channels may lack questions, requests may not. Files that do not hold the same CoTs are damaged.
     """
     own_samples, own_channels = _Aligned(samples), [_Aligned(rows) for rows in channels]
     for question, request in requests:
@@ -103,11 +97,11 @@ class _Aligned:
 def _pool(
     question: str,
     request: dict[str, list[Any]],
-    own: dict[str, list[Any]],
+    samples: dict[str, list[Any]],
     texts: list[Any],
     optional: list[dict[str, list[Any]]],
 ) -> PoolRows:
-    if len(texts) != len(own["sample_index"]):
+    if len(texts) != len(samples["sample_index"]):
         raise ValueError(f"texts end before {question!r}")
     channels = {
         name: column for columns in optional for name, column in columns.items() if any(v is not None for v in column)
@@ -115,13 +109,13 @@ def _pool(
     return PoolRows(
         question,
         texts,
-        own.get("answer_raw", []),
-        own.get("answer", []),
-        own.get("output_tokens", []),
-        own.get("finish_reason", []),
+        samples.get("answer_raw", []),
+        samples.get("answer", []),
+        samples.get("output_tokens", []),
+        samples.get("finish_reason", []),
         request["prompt"][0],
         request["prompt_tokens"][0],
-        {name: own[name] for name in OPTIONAL_COLUMNS if any(value is not None for value in own.get(name, ()))},
+        {name: samples[name] for name in OPTIONAL_COLUMNS if any(value is not None for value in samples.get(name, ()))},
         reasoning=channels.get("reasoning"),
         reasoning_marks=_marks(channels.get("marks")),
         sequence_logprobs=channels.get("sequence_logprob"),
@@ -134,3 +128,15 @@ def _marks(column: list[Any] | None) -> list[tuple[Mark, ...] | None] | None:
     if column is None:
         return None
     return [None if marks is None else tuple(Mark(**mark) for mark in marks) for marks in column]
+
+
+def votes_of_pools(
+    dataset: str, questions: Sequence[Question], pools: Iterable[tuple[str, Iterable[PoolRows]]]
+) -> Votes:
+    """Return the votes of a dataset from the pools of each LLM: those of format 1, whose votes file has another form."""
+    builder = VotesBuilder(dataset, questions)
+    for llm, rows in pools:
+        builder.add_llm(llm)
+        for pool in rows:
+            builder.add(llm, pool)
+    return builder.votes()

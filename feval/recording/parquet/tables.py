@@ -23,11 +23,7 @@ from feval.recording.parquet.bounds import check_footer
 
 @contextmanager
 def readable(path: Path) -> Iterator[None]:
-    """Turn any error of a block that reads a Parquet file, of pyarrow or of a wrong shape, into one sentence.
-
-    Raises:
-        DamagedRecordingError: the block failed.
-    """
+    """Turn any error of a block that reads a Parquet file, of pyarrow or of a wrong shape, into a `DamagedRecordingError`."""
     try:
         yield
     except (pa.ArrowException, OSError, KeyError, TypeError, ValueError, IndexError, StopIteration) as error:
@@ -36,15 +32,7 @@ def readable(path: Path) -> Iterator[None]:
 
 
 class Table:
-    """An opened Parquet file.
-
-    Attributes:
-        groups: number of its row groups.
-        starts: of a file of texts, the first row of each question, once somebody has set it.
-
-    Raises:
-        DamagedRecordingError: size or footer are not what the manifest says.
-    """
+    """An opened Parquet file; `starts` caches the first row of each question. Other bytes than stated are refused."""
 
     def __init__(self, path: Path, record: dict[str, Any]) -> None:
         size = record["bytes"]
@@ -89,7 +77,7 @@ class Table:
         """First row of a question and the row behind its last; equal where it has none."""
         if self._questions is None:
             ids = self.read(["question_id"]).column(0).to_pylist()
-            starts = [row for row, own in enumerate(ids) if row == 0 or ids[row - 1] != own]
+            starts = [row for row, name in enumerate(ids) if row == 0 or ids[row - 1] != name]
             self._questions = {ids[start]: (start, stop) for start, stop in pairwise([*starts, len(ids)])}
         return self._questions.get(question, (0, 0))
 

@@ -47,13 +47,7 @@ SCORES_SCHEMA: Schema = (
 
 
 class ParquetFile:
-    """One Parquet file, written in row groups as rows come.
-
-    Args:
-        path: must not exist.
-        schema: of its rows.
-        dictionary: the columns that are dictionary-encoded; `False` for none.
-    """
+    """One Parquet file, written in row groups as rows come; `dictionary` names the dictionary-encoded columns."""
 
     def __init__(self, path: Path, schema: pa.Schema, dictionary: bool | list[str]) -> None:
         self._schema = schema
@@ -108,7 +102,7 @@ class ParquetFile:
         self.flush()
         self._writer.close()
         self._file.close()
-        return {"sha256": self._file.hexdigest(), "bytes": self._file.size, "rows": self.rows}
+        return self._file.record(self.rows)
 
     def abandon(self) -> None:
         """Give up, so that no finalizer writes to a full disk later. Nothing happens to a closed file."""
@@ -142,7 +136,10 @@ def pair_schema(part: str) -> Schema:
             *((name, types[kind]) for name, kind in OPTIONAL_COLUMNS.items()),
         ],
         "texts": [*cot_key, ("text", _STRING)],
-        **{name: [*cot_key, *((c, types[kind]) for c, (_, kind) in own.items())] for name, own in CHANNELS.items()},
+        **{
+            name: [*cot_key, *((c, types[kind]) for c, (_, kind) in channel.items())]
+            for name, channel in CHANNELS.items()
+        },
     }
     fields = columns[part]
     long = {"text", "prompt", "reasoning"}
@@ -156,8 +153,8 @@ def with_correct(path: Path, correct: Sequence[bool | None]) -> dict[str, Any]:
     with ParquetFile(new, *pair_schema("samples")) as table:
         for group in range(source.num_row_groups):
             rows = source.read_row_group(group)
-            own = pa.array(correct[start : start + rows.num_rows], pa.bool_())
-            table.write(rows.set_column(rows.schema.get_field_index("correct"), "correct", own))
+            column = pa.array(correct[start : start + rows.num_rows], pa.bool_())
+            table.write(rows.set_column(rows.schema.get_field_index("correct"), "correct", column))
             start += rows.num_rows
         record = table.close()
     new.replace(path)
@@ -183,8 +180,8 @@ def write_questions(path: Path, questions: Sequence[Question]) -> dict[str, Any]
 def write_verdicts(path: Path, verdicts: Mapping[str, Sequence[Verdict]]) -> dict[str, Any]:
     """Write the verdicts on a dataset's answers; return the file's record for the manifest."""
     with ParquetFile(path, *_EQUALITY_SCHEMA) as table:
-        for question, own in verdicts.items():
-            columns = {column: [getattr(verdict, column) for verdict in own] for column in EQUALITY_COLUMNS}
-            table.extend(question_id=[question] * len(own), **columns)
+        for question, rows in verdicts.items():
+            columns = {column: [getattr(verdict, column) for verdict in rows] for column in EQUALITY_COLUMNS}
+            table.extend(question_id=[question] * len(rows), **columns)
             table.flush_if(NARROW_GROUP_ROWS)
         return table.close()
