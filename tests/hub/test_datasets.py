@@ -207,10 +207,8 @@ def test_what_was_fetched_once_needs_no_network(sums: HubDouble, cache: Path, mo
     monkeypatch.setenv("HF_ENDPOINT", "http://127.0.0.1:9")
     assert questions("sums") == first
     assert len(sums.requests) == 3
-    [entry] = (cache / "questions").iterdir()
-    assert entry.name == f"us%2Fsums@{REVISION}"
-    assert sorted(path.name for path in entry.rglob("*") if path.is_file()) == ["0", "entry.json"]
-    assert [path.name for path in cache.iterdir()] == ["questions"], "no scratch folder is left"
+    assert (cache / "questions" / f"us%2Fsums@{REVISION}@@test.json").exists()
+    assert [path.name for path in cache.iterdir()] == ["questions"]
 
 
 def test_another_revision_or_split_is_another_entry(sums: HubDouble, tmp_path: Path) -> None:
@@ -224,39 +222,46 @@ def test_another_revision_or_split_is_another_entry(sums: HubDouble, tmp_path: P
     assert [file.path for file in question_files(named)] == ["test.jsonl"]
 
 
-@pytest.mark.parametrize("damage", ["flip", "truncate", "remove", "no entry", "odd entry", "empty entry"])
-def test_a_damaged_copy_is_fetched_again_once(sums: HubDouble, cache: Path, damage: str) -> None:
+def cached_file(cache: Path) -> Path:
+    [path] = cache.glob("questions/*/snapshots/*/test.jsonl")
+    return path
+
+
+@pytest.mark.parametrize("damage", [TWO_SUMS[:-1], TWO_SUMS[:-1] + b"x", None])
+def test_a_damaged_copy_is_fetched_again_once(sums: HubDouble, cache: Path, damage: bytes | None) -> None:
     first = questions("sums")
-    [path] = cache.glob("questions/*/*/0")
-    data = path.read_bytes()
-    if damage == "remove":
+    path = cached_file(cache)
+    if damage is None:
         path.unlink()
-    elif damage == "no entry":
-        (path.parent / "entry.json").unlink()
-    elif damage == "odd entry":
-        (path.parent / "entry.json").write_text('{"files": [3]}')
-    elif damage == "empty entry":
-        (path.parent / "entry.json").write_text('{"files": []}')
     else:
-        path.write_bytes(data[:-1] if damage == "truncate" else data[:-1] + b"x")
+        path.write_bytes(damage)
+    assert questions("sums") == first
+    assert path.read_bytes() == TWO_SUMS
     asked = len(sums.requests)
     assert questions("sums") == first
-    assert len(sums.requests) == asked + 3
-    assert path.read_bytes() == data
+    assert len(sums.requests) == asked
+
+
+@pytest.mark.parametrize("damage", [None, "{", "[3]", '{"test.jsonl": 3}', "{}"])
+def test_a_damaged_list_of_files_is_fetched_again(sums: HubDouble, cache: Path, damage: str | None) -> None:
+    first = questions("sums")
+    [path] = cache.glob("questions/*.json")
+    path.unlink() if damage is None else path.write_text(damage)
+    sums.forget()
     assert questions("sums") == first
-    assert len(sums.requests) == asked + 3
+    assert sums.asked() == [f"GET /api/datasets/us/sums/revision/{REVISION}"], "the file itself is in the cache"
+    assert questions("sums") == first
+    assert len(sums.requests) == 1
 
 
 def test_a_damaged_copy_without_a_network_is_said(
     sums: HubDouble, cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     questions("sums")
-    [path] = cache.glob("questions/*/*/0")
-    path.write_bytes(b"something else")
+    cached_file(cache).write_bytes(b"something else")
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
     with pytest.raises(HubError, match=r"the network is off \(HF_HUB_OFFLINE\), and the copy in .* is damaged"):
         questions("sums")
-    assert path.exists(), "what cannot be replaced is not thrown away"
 
 
 def test_a_cache_folder_that_cannot_be_used_is_said(
@@ -275,15 +280,12 @@ def test_a_full_disk_is_said(sums: HubDouble, cache: Path, monkeypatch: pytest.M
     monkeypatch.setattr(HfApi, "hf_hub_download", full)
     with pytest.raises(StorageError, match=r"fetched to .*: No space left on device\. Name a folder .*FEVAL_CACHE"):
         questions("sums")
-    assert list(cache.iterdir()) == [], "no scratch folder is left"
 
 
 def test_several_may_fetch_the_same_at_once(sums: HubDouble, cache: Path) -> None:
     with ThreadPoolExecutor(8) as pool:
         found = list(pool.map(lambda _: fields(questions("sums")), range(8)))
     assert found == [found[0]] * 8
-    assert [path.name for path in cache.glob("questions/*/*")] == ["@test"]
-    assert [path.name for path in cache.iterdir()] == ["questions"]
 
 
 def test_the_cache_folder_is_the_users_or_the_platforms(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -428,7 +430,7 @@ def test_wrong_bytes_are_fetched_again_and_then_refused(sums: HubDouble, cache: 
     sums.wrong_bytes["test.parquet"] = 9
     with pytest.raises(HubError, match=r"test.parquet came with other bytes than the Hub says it has, and no copy"):
         question_files(HubSource(repository="us/sums", config=None, split="test", revision="e" * 40))
-    assert len(list(cache.glob("questions/*"))) == 1, "nothing wrong is kept"
+    assert len(list(cache.glob("questions/*.json"))) == 1, "nothing wrong is listed"
 
 
 def test_a_download_that_breaks_off_is_finished(sums: HubDouble, monkeypatch: pytest.MonkeyPatch) -> None:
