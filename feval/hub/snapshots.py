@@ -35,26 +35,16 @@ _Progress = Callable[[int, int], None]
 
 @dataclass(frozen=True)
 class Snapshot:
-    """A repository at one commit, as much of it as is in the cache.
-
-    Attributes:
-        address: with the commit.
-        folder: where its files are in the Hub's cache.
-    """
+    """A repository at one commit, as much of it as is in the cache, in a folder of huggingface_hub's."""
 
     address: Address
     folder: Path
     client: Client = field(repr=False)
 
     def fetch(self, files: Mapping[str, RepoFile], progress: _Progress = lambda _done, _total: None) -> dict[str, int]:
-        """Make sure that some files are in the cache, with the bytes they should have.
+        """Make sure that files are in the cache with the right bytes; return path -> size of those that were downloaded.
 
-        Args:
-            files: path -> size and SHA-256 it should have.
-            progress: called with (bytes so far, bytes in all) of the download.
-
-        Returns:
-            Path -> bytes of the files that were downloaded.
+        `progress` is called with (bytes so far, bytes in all) of the download.
 
         Raises:
             HubError: a file cannot be fetched.
@@ -140,8 +130,7 @@ class Snapshot:
 def _progress_bar(progress: _Progress, total: int) -> type[Any]:
     """Return a class for `tqdm_class`: a bar that is not drawn, and reports bytes to a callback.
 
-    snapshot_download shows several bars at once, of files, of bytes received and of bytes written; the furthest of the latter
-    two is reported.
+    snapshot_download has bars for files, bytes received and bytes written; the furthest of the latter two is reported.
     """
     done = 0
 
@@ -163,22 +152,13 @@ def _progress_bar(progress: _Progress, total: int) -> type[Any]:
     return Bar
 
 
-def open_snapshot(
-    address: Address, index: str, *, most_bytes: int, token: str | None = None, endpoint: str | None = None
-) -> Snapshot:
-    """Resolve an address to a commit and fetch the file there that lists the others.
-
-    Args:
-        address: a branch warns, since tomorrow it may be another commit.
-        index: path of that file, below the address.
-        most_bytes: the largest size it may have.
-        token: `None` takes the one huggingface_hub finds.
-        endpoint: of another Hub; `None` takes HF_ENDPOINT, or else the public one.
+def open_snapshot(address: Address, index: str, *, most_bytes: int) -> Snapshot:
+    """Resolve an address to a commit and fetch the file `index` below it, of at most so many bytes; a branch warns.
 
     Raises:
         HubError: no such repository, revision or file, or it cannot be reached and is not in the cache.
     """
-    client = _client(address, token, endpoint)
+    client = _client(address)
     if address.is_pinned:
         return _at_commit(client, address, index, most_bytes)
     revision = address.revision or "main"
@@ -196,16 +176,8 @@ def open_snapshot(
     return snapshot
 
 
-def fetch_file(
-    place: str | PurePath, *, most_bytes: int, token: str | None = None, endpoint: str | None = None
-) -> Path:
-    """Fetch one file, such as a receipt, into the Hub's cache, and return its path there.
-
-    Args:
-        place: hf://namespace/name@revision/path; a branch warns.
-        most_bytes: the largest size it may have.
-        token: as for `open_snapshot`.
-        endpoint: as for `open_snapshot`.
+def fetch_file(place: str | PurePath, *, most_bytes: int) -> Path:
+    """Fetch one file of at most so many bytes, such as a receipt, and return its path in the cache; a branch warns.
 
     Raises:
         UsageError: not the address of a file.
@@ -215,8 +187,7 @@ def fetch_file(
     folder, _, name = address.path.rpartition("/")
     if not name:
         raise UsageError(f"{address} is a repository; name a file in it, such as {address}/results/NAME/receipt.json.")
-    address = replace(address, path=folder)
-    return open_snapshot(address, name, most_bytes=most_bytes, token=token, endpoint=endpoint).folder / name
+    return open_snapshot(replace(address, path=folder), name, most_bytes=most_bytes).folder / name
 
 
 def _at_commit(client: Client, address: Address, index: str, most_bytes: int) -> Snapshot:
@@ -261,9 +232,8 @@ def _resolve(client: Client, address: Address, revision: str) -> tuple[str, bool
     """Return the commit of a revision, and whether it is a branch, which moves."""
     api = client.api()
     with client.errors():
-        refs = api.list_repo_refs(
-            address.repo_id, repo_type="dataset"
-        )  # resolve_revision does not tell a tag from a branch
+        # resolve_revision does not tell a tag from a branch
+        refs = api.list_repo_refs(address.repo_id, repo_type="dataset")
         tags = {ref.name for ref in refs.tags}
         branches = {ref.name: ref.target_commit for ref in refs.branches}
         try:
@@ -319,10 +289,7 @@ def _cached_commit(client: Client, address: Address, revision: str) -> str:
 
 
 def _is_as_cached(path: Path) -> bool:
-    """Return whether a file has the hash in its cache name: git's for a small file, SHA-256 for a large one.
-
-    Where the disk has no links, the cache keeps no hash.
-    """
+    """Return whether a file has the hash in its cache name: git's or, of 64 digits, SHA-256; without links there is none."""
     try:
         name = path.readlink().name
     except OSError:
@@ -334,7 +301,7 @@ def _is_as_cached(path: Path) -> bool:
         return False
 
 
-def _client(address: Address, token: str | None, endpoint: str | None) -> Client:
+def _client(address: Address) -> Client:
     def failed(reason: str, advice: str) -> HubError:
         return HubError(
             f"{address} could not be fetched from the Hub ({client.host}): {reason}, and what is needed is not "
@@ -346,5 +313,5 @@ def _client(address: Address, token: str | None, endpoint: str | None) -> Client
             f"{address} could not be fetched: {message}. Name a folder that can be written to and has space in HF_HOME."
         )
 
-    client = Client(address.repo_id, failed, disk_failed, "Check the address", token=token, endpoint=endpoint)
+    client = Client(address.repo_id, failed, disk_failed, "Check the address")
     return client

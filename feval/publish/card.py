@@ -34,13 +34,12 @@ from feval.publish.markdown import (
     plain,
     python_text,
     shell_word,
-    size,
     table,
 )
 from feval.publish.owner_section import BEGIN, END
 from feval.publish.provenance import has_sent_prompts, is_imported, provenance
 from feval.recording import Recording
-from feval.report.text import counted, visible
+from feval.report.text import counted, size, visible
 
 PICTURE = "figures/cost-accuracy.png"
 """The picture's path in the repository."""
@@ -56,17 +55,7 @@ _Facts = dict[str, Any]
 class Page:
     """What a page is made from, besides the recording.
 
-    Attributes:
-        repo_id: "namespace/name".
-        title: for people.
-        figures: of every LLM on every dataset.
-        configs: what `datasets` loads.
-        licence: of the collection, as the Hub spells it.
-        tag: the tag that examples name; `None`: none.
-        words: the owner's section; "" for none.
-        languages: of questions and outputs, such as "en".
-        kept_fields: front matter of an earlier page that stays.
-        has_picture: whether `PICTURE` is part of the release.
+    `tag` is named by the examples, `words` is the owner's section, `kept_fields` is front matter of an earlier page that stays.
     """
 
     repo_id: str
@@ -141,9 +130,6 @@ def card(recording: Recording, page: Page) -> str:
     }
     template = (files("feval.publish") / "dataset_card.md.jinja").read_text("utf-8")
     return hub.render_page(template, fields, facts) + "\n"
-
-
-# --- facts of the sections, in the order of the template ----------------------------------------------------------------------
 
 
 def _opening(recording: Recording, page: Page) -> _Facts:

@@ -31,17 +31,9 @@ _RESERVED = frozenset(("all",))  # `datasets` takes it for all splits together
 
 @dataclass(frozen=True, slots=True)
 class Split:
-    """One file under a name that `datasets` accepts.
+    """One file under a name that `datasets` accepts; `arrow_bytes` is its size in memory.
 
-    Attributes:
-        name: letters, digits, "_" and "." between them.
-        path: in the recording.
-        rows: number of rows.
-        file_bytes: size of the file.
-        arrow_bytes: size of its rows in memory.
-        llm: whose rows; `None` for questions.
-        scorer: for scores.
-        nulls: column -> number of missing values, for columns with any.
+    Questions have no `llm`, only scores have a `scorer`; `nulls` counts the missing values of columns with any.
     """
 
     name: str
@@ -56,15 +48,7 @@ class Split:
 
 @dataclass(frozen=True, slots=True)
 class Config:
-    """One schema and its files.
-
-    Attributes:
-        name: such as "gsm8k" or "gsm8k-texts".
-        dataset: id of the dataset.
-        part: "samples", "questions", ...
-        features: as in the front matter of a dataset card.
-        splits: with at least a row each.
-    """
+    """One schema and its files with at least a row each, such as "gsm8k-texts" with the part "texts" of the dataset "gsm8k"."""
 
     name: str
     dataset: str
@@ -74,11 +58,7 @@ class Config:
 
 
 def configs_of(recording: Recording) -> list[Config]:
-    """Return every configuration of a recording that has rows, samples first; `datasets` does not load empty files.
-
-    Raises:
-        DamagedRecordingError: a Parquet file cannot be read.
-    """
+    """Return every configuration of a recording that has rows, samples first; `datasets` does not load empty files."""
     names, splits = _Names(), split_names(recording)
     samples = {dataset: names.take(slug(dataset)) for dataset in recording.dataset_ids()}
     configs = []

@@ -46,13 +46,7 @@ _MOST_SHOWN = 5
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """A repository as it was before a release.
-
-    Attributes:
-        repo_id: "namespace/name".
-        state: `None` where there is no such repository, or it is hidden.
-        page: its README.md; `None` where there is none.
-    """
+    """A repository as it was before a release; `state` is `None` where there is none or it is hidden, `page` is its README.md."""
 
     repo_id: str
     state: RepoState | None = None
@@ -61,17 +55,9 @@ class Seen:
 
 @dataclass(frozen=True, slots=True)
 class Release:
-    """What is pushed.
+    """What is pushed: path in the repository -> a file, or bytes.
 
-    Attributes:
-        seen: the repository as it was before.
-        title: for people.
-        recording_hash: of the content.
-        files: path in the repository -> a file, or bytes.
-        scan: what the search for secrets found.
-        tag: name for the commit; `None` for none.
-        notes: what the user should know, in sentences.
-        owns: beginnings of the paths that belong to the release alone; other files there are from an earlier one.
+    `notes` are sentences for the user. Files under the beginnings in `owns` that the release lacks are from an earlier one.
     """
 
     seen: Seen
@@ -86,14 +72,7 @@ class Release:
 
 @dataclass(frozen=True, slots=True)
 class Changes:
-    """What a push would do to a repository, by paths.
-
-    Attributes:
-        new: files that are not there.
-        changed: files that are there with other bytes.
-        unchanged: files that are there.
-        removed: files of an earlier release that this one lacks.
-    """
+    """What a push would do to a repository, by paths; `removed` are files of an earlier release that this one lacks."""
 
     new: tuple[str, ...]
     changed: tuple[str, ...]
@@ -106,15 +85,15 @@ class Changes:
         return (*self.new, *self.changed)
 
 
-def look(repo_id: str, *, endpoint: str | None = None) -> Seen:
+def look(repo_id: str) -> Seen:
     """Return a repository's state and page.
 
     Raises:
         UsageError: no repository can have that name.
         HubError: the Hub does not answer.
     """
-    now = state(repo_id, endpoint=endpoint)
-    return Seen(repo_id, now, None if now is None else read_page(now, endpoint=endpoint))
+    now = state(repo_id)
+    return Seen(repo_id, now, None if now is None else read_page(now))
 
 
 def prepare(
@@ -148,7 +127,7 @@ def prepare(
         DamagedRecordingError: the recording is damaged.
         ConflictError, UsageError: results that do not belong to it, see `result_files`.
         CardError: an earlier page would be lost.
-        ReleaseError: there are more files than the Hub takes. Findings do not raise here, but in `Scan.require_clean`.
+        ReleaseError: more files than the Hub takes. Findings raise only when pushed.
     """
     if licence is not None:
         check_licence(licence)
@@ -198,14 +177,7 @@ def prepare_results(
     allow: Collection[str] = (),
     progress: Callable[[int, int], None] | None = None,
 ) -> Release:
-    """Return a release of results alone, for a repository that has their recording; nothing is sent.
-
-    Args:
-        results: folders or files, see `feval.publish.results.result_files`.
-        seen: the repository, from `look`.
-        tag: as for `prepare`.
-        allow: as for `prepare`.
-        progress: as for `prepare`.
+    """Return a release of results alone, for a repository that has their recording; arguments are those of `prepare`.
 
     Raises:
         HubError: there is no such repository, or no recording in it.
@@ -229,11 +201,7 @@ def _folders(results: Sequence[Path]) -> tuple[str, ...]:
 
 
 def changes(release: Release) -> Changes:
-    """Compare a release with the repository as it was seen.
-
-    Raises:
-        ConflictError: its tag names another release already.
-    """
+    """Compare a release with the repository as it was seen; a `ConflictError` says that its tag names another release."""
     state = release.seen.state
     there = {} if state is None else state.files
     unchanged = () if state is None else state.unchanged(release.files)
@@ -260,17 +228,15 @@ def push(
     public: bool = False,
     create_pr: bool = False,
     remove: bool = False,
-    endpoint: str | None = None,
 ) -> Pushed:
     """Push a release to its repository as one commit, on top of the one that was seen.
 
     Args:
         release: from `prepare`.
         message: of the commit; `None` makes one.
-        public: whether everybody may see the repository, see `feval.hub.commits.push_files`.
-        create_pr: offer the commit as a pull request instead.
+        public: as for `feval.hub.push_files`.
+        create_pr: as for `feval.hub.push_files`.
         remove: delete files of an earlier recording in the repository that this one lacks.
-        endpoint: of another Hub.
 
     Raises:
         ReleaseError: the search found something.
@@ -296,7 +262,6 @@ def push(
         tag=release.tag,
         public=public,
         create_pr=create_pr,
-        endpoint=endpoint,
     )
 
 
@@ -313,11 +278,7 @@ def _pages(recording: Recording, seen: Seen) -> dict[str, str]:
 
 
 def _words(pages: Mapping[str, str]) -> str:
-    """Return the owner's section of the earlier pages.
-
-    Raises:
-        CardError: a page has no such section and would be lost, or two pages have different ones.
-    """
+    """Return the owner's section of the earlier pages; raise where a page has none and would be lost, or two pages differ."""
     sections = {where: own_words(page, where) for where, page in pages.items()}
     for where, words in sections.items():
         if words is None and _body(pages[where]):

@@ -32,15 +32,9 @@ _MOST_FILES = 1000
 
 
 def result_files(places: Sequence[Path], recording_hash: str) -> dict[str, Path | bytes]:
-    """Collect results to push beside a recording.
+    """Return results to push beside a recording: path in the repository -> the file, or its bytes where it named a local folder.
 
-    Args:
-        places: folders that `feval run`, `curve`, `compare`, `estimate` or `grade` wrote with --out, or single files of them. A
-            folder's name, or that of the folder a file lies in, is the name of the result.
-        recording_hash: of the recording in the repository.
-
-    Returns:
-        Path in the repository -> the file, or its bytes where it named a local folder; empty without places.
+    Places are folders that a command wrote with --out, or single files of them. The folder's name is the name of the result.
 
     Raises:
         ReleaseError: no such place, a file that is not a result, or a name that an address cannot contain.

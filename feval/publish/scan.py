@@ -50,13 +50,8 @@ _OWN_SECRET = re.compile(r"(?:^|_)(?:KEY|TOKEN|SECRET|PASSWORD)$")
 class Finding:
     """Something that must not be published.
 
-    Attributes:
-        kind: "secret", "path" or "email".
-        what: in words, such as "a Hugging Face token".
-        file: path in the release.
-        place: where in the file.
-        excerpt: the finding, masked.
-        mark: twelve hex digits that identify it: the same finding elsewhere has the same mark.
+    The `kind` is "secret", "path" or "email", `what` says it in words, `excerpt` is masked, and `mark` is twelve hex digits that
+    are the same wherever the same text is found.
     """
 
     kind: str
@@ -72,14 +67,7 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class Scan:
-    """The outcome of a search.
-
-    Attributes:
-        refused: findings that no exception covers.
-        allowed: findings that one does.
-        bytes_searched: of text, after decompression.
-        more: number of findings beyond the first thousand.
-    """
+    """The outcome of a search: findings that no exception covers, those that one does, and how many `more` than a thousand."""
 
     refused: tuple[Finding, ...]
     allowed: tuple[Finding, ...]
@@ -87,11 +75,7 @@ class Scan:
     more: int = 0
 
     def require_clean(self) -> None:
-        """Raise where a finding was not allowed.
-
-        Raises:
-            ReleaseError: there are findings; the message lists the first.
-        """
+        """Raise a `ReleaseError` that lists the first findings, if any was refused."""
         if not self.refused:
             return
         shown = [visible(str(finding)) for finding in self.refused[:_MOST_SHOWN]]
@@ -107,15 +91,9 @@ class Scan:
 
 @dataclass(frozen=True, slots=True)
 class _Rule:
-    """What to look for.
+    """What to look for; with `digits`, only where a digit and a letter follow the `keep` public bytes, as in keys.
 
-    Attributes:
-        kind: of the finding.
-        what: in words.
-        pattern: of the finding.
-        digits: whether it must hold a digit and a letter, as made-up keys do and words do not.
-        keep: how many of its first bytes are public.
-        strict: only in places that are not words of LLMs.
+    A `strict` rule does not apply to words of LLMs.
     """
 
     kind: str

@@ -292,7 +292,7 @@ def test_no_error_shows_the_token(
         hub.datasets.clear()
         hub.objects.clear()
         with pytest.raises(FevalError) as raised:
-            push_files(REPO, FILES, message="First", parent=None, tag="v1", token=TOKEN)
+            push_files(REPO, FILES, message="First", parent=None, tag="v1")
         assert TOKEN not in full_text(raised.value)
     hub.failures.clear()
     assert TOKEN not in caplog.text

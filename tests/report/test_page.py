@@ -264,7 +264,7 @@ def test_the_picture_shows_every_line_and_hides_none(comparison: Comparison, axi
 
     output = compare(comparison.plan.changed(axis=axis), base=folder)
     with own_style():
-        figure = _figure(output, 6.4)
+        figure = _figure(output)
         figure.canvas.draw()
         (axes,) = figure.axes
         (legend,) = figure.legends

@@ -302,7 +302,7 @@ def test_names_are_drawn_as_they_are(name: str) -> None:
 
 def figure_of(*curves: Curve):  # type: ignore[no-untyped-def]
     with own_style():
-        figure = _figure(curves, 6.4)
+        figure = _figure(curves)
         figure.canvas.draw()
     return figure
 

@@ -81,13 +81,8 @@ def comparison_page(
 ) -> str:
     """Return a comparison as an HTML page, to be written as UTF-8.
 
-    Args:
-        comparison: what was compared.
-        dataset: its dataset; golds and texts are shown.
-        llms: every LLM that the comparison names, from the same `load`.
-        traces: what the methods did in one draw, from `traces`; `None` leaves the questions out.
-        caps: limits on the page's text.
-        verify: sentences on how to check the receipt; one that begins with "$ " is shown as a command.
+    The dataset and all LLMs that it names are from the same `load`. Without `traces`, the questions are left out. Sentences in
+    `verify` say how to check the receipt; one that begins with "$ " is shown as a command.
     """
     data = _data(comparison)
     data["facts"] = _facts(comparison, llms, __version__)
@@ -162,9 +157,6 @@ def _facts(comparison: Comparison, llms: Sequence[LLM], version: str) -> list[tu
     if (split := plan.split_text()) is not None:
         facts.insert(2, ("learnt from", split))
     return facts
-
-
-# -- the figure -------------------------------------------------------------------------------------------------------
 
 
 def _data(comparison: Comparison) -> dict[str, Any]:

@@ -18,10 +18,7 @@ _BREAKS = re.compile(r"(?<=/)(?=\w)|(?<=[A-Za-z%]) ")
 def rich_table(table: Table, *, narrow: bool = False, folded: bool = False) -> RichTable:
     """Return the table as a rich one. Cells are plain text objects, so markup in them is never interpreted.
 
-    Args:
-        table: to draw.
-        narrow: break the headers into lines and leave one blank between columns.
-        folded: wrap words as well; numbers are never wrapped.
+    A `narrow` table has headers broken into lines and one blank between columns; a `folded` one wraps words, never numbers.
     """
     drawn = RichTable(
         title=Text(visible(table.title)) if table.title else None,
