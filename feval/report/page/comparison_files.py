@@ -46,7 +46,7 @@ def _verify(comparison: Comparison, receipt: str | None) -> Sequence[str]:
     methods = dict.fromkeys(curve.entry.method for curve in comparison.curves if ":" in curve.entry.method)
     users = "".join(f" --method {shlex.quote(method)}" for method in methods)
     text = (
-        f"{receipt}, beside this page, says what every number rests on. With the recordings at hand, this computes all again and "
-        "says which differ:"
+        f"{receipt}, beside this page, names the inputs of every number. With the recordings at hand, this recomputes them "
+        "and lists those that differ:"
     )
     return (text, f"$ feval verify {receipt}{users}")

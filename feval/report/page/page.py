@@ -121,7 +121,7 @@ def _evaluations(comparison: Comparison) -> list[Evaluation]:
 def _lede(comparison: Comparison) -> list[str]:
     evaluations = _evaluations(comparison)
     if not evaluations:
-        return ["No method came through; what is missing is said below."]
+        return ["No method could be evaluated; see what is missing below."]
     names = list(dict.fromkeys(name for one in evaluations for name in one.llms))
     kinds = list(dict.fromkeys(_kind(one) for one in evaluations))
     methods = f"{len(comparison.curves)} method{'' if len(comparison.curves) == 1 else 's'}"
@@ -146,11 +146,11 @@ def _facts(comparison: Comparison, llms: Sequence[LLM], version: str) -> list[tu
         ("LLMs", ", ".join(llm.name for llm in llms)),
         ("price list", f"{prices.id}, digest {prices.digest}" if prices else "none"),
         ("billing", f"prompts are charged {_BILLINGS[plan.billing]} ({plan.billing})"),
-        ("tokens counted by", ", ".join(dict.fromkeys(llm.counter for llm in llms))),
+        ("token counter", ", ".join(dict.fromkeys(llm.counter for llm in llms))),
         ("draws", f"{SCHEME}, seed {plan.seed}; {kinds}"),
         (
             "intervals",
-            f"{100 * plan.confidence:g} % over questions; of costs, ratios and areas {plan.resamples:,} resamples",
+            f"{100 * plan.confidence:g} % over questions; for costs, ratios and areas from {plan.resamples:,} resamples",
         ),
         ("feval", version),
     ]

@@ -82,9 +82,18 @@ def _points(comparison: Comparison) -> list[tuple[str, str, Evaluation]]:
 def _results(comparison: Comparison) -> dict[str, Any]:
     points = [*_points(comparison), *(("single call", "", point) for point in comparison.baselines)]
     decimals = decimals_for(point.usd_per_question or 0.0 for _, _, point in points)
+    several = len({point.kind for _, _, point in points}) > 1
     by_round = per_round_column((comparison.plan.billing, point) for _, _, point in points)
     costs = ("#USD", "#tokens", "#CoTs", "#calls", *((f"#{by_round}",) if by_round else ()))
-    columns = ("method", "budget", "LLMs", "#accuracy %", _interval(comparison), *costs, "kind")
+    columns = (
+        "method",
+        "budget",
+        "LLMs",
+        "#accuracy %",
+        _interval(comparison),
+        *costs,
+        *(("kind",) if several else ()),
+    )
     rows = [
         (
             label,
@@ -97,7 +106,7 @@ def _results(comparison: Comparison) -> dict[str, Any]:
             _count(cost(point, "samples")),
             _count(cost(point, "calls")),
             *((_per_round(point, decimals),) if by_round else ()),
-            point.kind,
+            *((point.kind,) if several else ()),
         )
         for label, budget, point in points
     ]
@@ -139,9 +148,7 @@ def _frontier(comparison: Comparison) -> dict[str, Any]:
         budget = budget_label(curve.entry, curve.points[point.point])
         rows.append((point.label, budget, _plain(point.cost), _percent(point.accuracy), _percent(point.stays)))
     columns = ("method", "budget", f"#{_unit(comparison)} / question", "#accuracy %", "#stays on it, % of resamples")
-    intro = (
-        "What nothing else matches at the same cost or less. The last column says how sure these questions make that."
-    )
+    intro = "Points that no other point matches at the same cost or less. The last column is how often resampled questions agree."
     return _table("frontier", "Frontier", "Pareto frontier", intro, columns, rows)
 
 
@@ -150,7 +157,7 @@ def _differences(comparison: Comparison) -> dict[str, Any]:
         (
             row.a,
             row.b,
-            _plain(row.cost, "each at its dearest"),
+            _plain(row.cost, "each at its highest"),
             _percent(row.accuracy_a),
             _percent(row.accuracy_b),
             _cell(
@@ -176,7 +183,7 @@ def _differences(comparison: Comparison) -> dict[str, Any]:
         f"{comparison.plan.resamples:,} bootstrap resamples of questions. {comparison.tests} differences are tested together: "
         f"p (Holm) is adjusted for that, and {plain_number(comparison.smallest_p)} is the least it can be with so many questions."
     )
-    untested = dict.fromkeys(f"- for p: {row.untested}" for row in comparison.differences if row.untested)
+    untested = dict.fromkeys(f"No p value: {row.untested}" for row in comparison.differences if row.untested)
     notes = (tested, *untested, "Between two budgets a curve is taken to be linear in the logarithm of its cost.")
     return _table(
         "differences", "Differences", "Paired differences", intro, columns, rows, notes, _strongest(comparison)
@@ -203,7 +210,7 @@ def _savings(comparison: Comparison) -> dict[str, Any]:
     ]
     costs = (f"#first, {_unit(comparison)}", f"#second, {_unit(comparison)}")
     columns = ("first", "second", "#at accuracy %", *costs, "#first saves %", _interval(comparison))
-    intro = "What the first method saves of the second's cost where both are to reach the same accuracy; below 0 it costs more."
+    intro = "What the first method saves of the second's cost at the same accuracy; below 0 it costs more."
     notes = ["never: the curve does not reach that accuracy."]
     best = _strongest(comparison)
     return _table("savings", "Savings", "Savings at equal accuracy", intro, columns, rows, notes, best)
@@ -252,7 +259,9 @@ def _ranking(comparison: Comparison) -> dict[str, Any]:
     cost = f"#{_unit(comparison)} / question"
     columns = ("#rank", "method", cost, "#accuracy %", *strength, "#first, % of resamples")
     shared = len({row.cost for row in comparison.ranking}) == 1
-    where = "at the dearest cost that all methods share" if shared else "each at its dearest, since they share no cost"
+    where = (
+        "at the highest cost that all methods share" if shared else "each at its highest cost, since they share none"
+    )
     intro = f"Bradley-Terry strengths from question-by-question wins, {where}; 0 is the average of the methods."
     return _table("ranking", "Ranking", "Ranking", intro, columns, rows)
 

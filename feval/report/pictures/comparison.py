@@ -209,7 +209,7 @@ def _title(axes: Axes, comparison: Comparison) -> None:
     questions = counted_questions(first.questions, comparison.left_out)
     lines = (
         f"{questions}; {' and '.join(kinds)}{seeded}; paired on questions and draws",
-        f"billing {first.billing}; {prices}; tokens counted by {', '.join(dict.fromkeys(first.counters))}",
+        f"billing {first.billing}; {prices}; token counter {', '.join(dict.fromkeys(first.counters))}",
     )
     heading(axes, f"Methods compared on {first.dataset}", lines)
 

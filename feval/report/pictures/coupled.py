@@ -51,7 +51,7 @@ def _figure(coupling: Coupling) -> Figure:
     else:  # without golds
         _winrates(figure.subplots(), coupling)
     figure.suptitle(
-        shortened(f"coupled generation on {coupling.dataset}: {', '.join(short.values())}", 90),
+        shortened(f"Coupled generation on {coupling.dataset}: {', '.join(short.values())}", 90),
         x=0.01,
         ha="left",
         fontweight="bold",

@@ -147,12 +147,12 @@ def _extrapolated(forecast: Forecast) -> str:
     if forecast.m[-1] <= forecast.g:
         return ""
     if forecast.m[0] > forecast.g:
-        return f"; all M are above G = {forecast.g}, so all is extrapolated"
-    return "; right of the dotted line is extrapolated"
+        return f"; all M are above G = {forecast.g}, so everything is extrapolated"
+    return "; extrapolated right of the dotted line"
 
 
 def _label(axes: Axes, forecast: Forecast) -> None:
-    title = f"accuracy of M votes on {forecast.dataset}, {forecast.llm}"
+    title = f"Accuracy of M votes on {forecast.dataset}, {forecast.llm}"
     evidence = f"{counted(forecast.g, 'call')} on each of {counted(forecast.questions, 'question')}"
     drawing = f"seed {forecast.seed}, replicate {forecast.replicate}"
     lines = (

@@ -170,8 +170,8 @@ def _difference_notes(comparison: Comparison, rows: Sequence[AccuracyDifference]
     apart = any(row.cost is None for row in comparison.differences)
     return (
         f"{comparison.tests} comparisons by sign flips; p (Holm) is adjusted for all, {floor}; intervals are not adjusted",
-        *(f"- for p: {reason}" for reason in dict.fromkeys(row.untested for row in rows if row.untested)),
-        *(("- for the cost: the two share none, and each is taken at its most expensive point",) if apart else ()),
+        *(f"no p value: {reason}" for reason in dict.fromkeys(row.untested for row in rows if row.untested)),
+        *(("no cost: the two share none, and each is taken at its most expensive point",) if apart else ()),
     )
 
 
