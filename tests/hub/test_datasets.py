@@ -59,9 +59,6 @@ TWO_SUMS = b'{"q": "1 + 1?", "a": 2}\n{"q": " 2 + 2? ", "a": "4.0"}\n'
 SUMS_SHA256 = questions_sha256([Question("sums/0", "1 + 1?", "2"), Question("sums/1", "2 + 2?", "4")])
 
 
-# --- the Hub on loopback ------------------------------------------------------------------------------------------------
-
-
 @pytest.fixture(autouse=True)
 def cache(hub: HubDouble, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The cache folder of the test; nobody is logged in."""
@@ -192,9 +189,6 @@ def test_mmlu_golds_are_positions(hub: HubDouble) -> None:
     assert found[0].choices == (("A", "Venus"), ("B", "Mercury"), ("C", "Earth"), ("D", "Mars"))
 
 
-# --- offline, the cache -------------------------------------------------------------------------------------------------
-
-
 def test_what_was_fetched_once_needs_no_network(sums: HubDouble, cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     first = questions("sums")
     assert fields(first) == [("sums/0", "1 + 1?", "2", ()), ("sums/1", "2 + 2?", "4", ())]
@@ -305,9 +299,6 @@ def test_no_name_in_a_card_leaves_the_cache_folder(sums: HubDouble, cache: Path)
     with pytest.raises(HubError):
         question_files(source.model_copy(update={"files": ("*evil*",)}))
     assert not list(cache.parent.parent.glob("evil*"))
-
-
-# --- what goes wrong ----------------------------------------------------------------------------------------------------
 
 
 def test_without_a_pinned_revision_nothing_is_fetched(hub: HubDouble) -> None:
@@ -455,9 +446,6 @@ def test_a_split_of_too_many_bytes_is_refused(sums: HubDouble, monkeypatch: pyte
         questions("sums")
 
 
-# --- what does not agree with the card ----------------------------------------------------------------------------------
-
-
 def test_a_difference_from_the_card_is_said(sums: HubDouble, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     put_card(
         tmp_path,
@@ -534,9 +522,6 @@ def test_golds_that_are_no_option_are_said(shared: Path) -> None:
     [sentence] = remarks(questions("bbh_ruin_names", source=shared / "real/questions/bbh_ruin_names.jsonl"))
     assert "none of their options" in sentence
     assert "2 (bbh_ruin_names/99, bbh_ruin_names/144)" in sentence
-
-
-# --- rows become questions ----------------------------------------------------------------------------------------------
 
 
 def columns(**fields: Any) -> HubColumns:
@@ -641,9 +626,6 @@ def test_no_text_is_beyond_the_option_parser(text: str) -> None:
         assert all(label in text and option in text for label, option in options)
 
 
-# --- files of a split ---------------------------------------------------------------------------------------------------
-
-
 def test_the_files_of_a_split_are_found_by_their_names() -> None:
     paths = [
         "README.md", "main/test-00001-of-00002.parquet", "main/test-00000-of-00002.parquet", "main/train-00000-of-00001.parquet",
@@ -688,9 +670,6 @@ def test_questions_that_were_exported_are_read_back(shared: Path, tmp_path: Path
     assert questions("aqua", source=tmp_path / "again.jsonl") == found
 
 
-# --- the double itself: what later work leans on ------------------------------------------------------------------------
-
-
 def test_the_double_is_a_hub_to_the_client(hub: HubDouble, tmp_path: Path) -> None:
     from huggingface_hub import HfFileSystem
     from huggingface_hub.errors import EntryNotFoundError
@@ -713,9 +692,6 @@ def test_the_double_is_a_hub_to_the_client(hub: HubDouble, tmp_path: Path) -> No
         file.seek(100)
         assert file.read(3) == bytes([100, 101, 102])
     assert hub.asked("GET .*t.parquet")
-
-
-# --- the command --------------------------------------------------------------------------------------------------------
 
 
 def command(double: HubDouble, tmp_path: Path, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:

@@ -34,9 +34,6 @@ def commits(hub: HubDouble) -> list[str]:
     return hub.asked("^POST /api/datasets/.*/commit/")
 
 
-# --- what a push does -----------------------------------------------------------------------------------------------------
-
-
 def test_a_new_repository_is_private_and_gets_one_commit_and_its_tag(hub: HubDouble) -> None:
     pushed = push_files(REPO, FILES, message="First", parent=None, tag="v1.0")
     dataset = hub.datasets[REPO]
@@ -121,9 +118,6 @@ def test_large_files_go_in_parts(hub: HubDouble) -> None:
     first()
     assert len(uploads(hub)) == 2 * 3
     assert hub.files(REPO)["samples/sums/a.parquet"] == FILES["samples/sums/a.parquet"]
-
-
-# --- what stands in the way -------------------------------------------------------------------------------------------------
 
 
 def test_a_stale_parent_is_refused(hub: HubDouble) -> None:
@@ -278,9 +272,6 @@ def test_other_requests_that_cannot_work_are_refused(hub: HubDouble) -> None:
     assert hub.requests == []
 
 
-# --- the token -------------------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("failure", [Failure(401), Failure(403), Failure(500), Failure(404), Failure(400)])
 def test_no_error_shows_the_token(
     hub: HubDouble, failure: Failure, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
@@ -296,9 +287,6 @@ def test_no_error_shows_the_token(
         assert TOKEN not in full_text(raised.value)
     hub.failures.clear()
     assert TOKEN not in caplog.text
-
-
-# --- the double is a Hub ----------------------------------------------------------------------------------------------------
 
 
 def test_the_double_answers_what_else_the_client_asks(hub: HubDouble) -> None:

@@ -99,9 +99,6 @@ def answers(dataset: feval.Dataset, llms: list[feval.LLM]) -> list[Any]:
     ]
 
 
-# --- load and pull ------------------------------------------------------------------------------------------------------------
-
-
 def test_loading_fetches_what_voting_needs_and_nothing_else(hub: HubDouble, folder: Path, address: str) -> None:
     there = feval.load("toy", ["a", "us/c"], recording=address, prices="none")
     here = feval.load("toy", ["a", "us/c"], recording=folder, prices="none")
@@ -228,9 +225,6 @@ def test_a_recording_may_lie_in_a_folder_of_the_repository(hub: HubDouble) -> No
     assert verify_recording(local_folder(address)).ok
 
 
-# --- revisions ----------------------------------------------------------------------------------------------------------------
-
-
 def test_a_branch_warns_with_the_commit_to_pin(hub: HubDouble, address: str) -> None:
     with pytest.warns(UnpinnedWarning, match=f"is a branch.*Pin today's commit: {address}"):
         open_place(f"hf://{REPO}")
@@ -271,9 +265,6 @@ def test_what_was_fetched_opens_offline(
     with pytest.raises(HubError, match=r"the network is off \(HF_HUB_OFFLINE\)"):
         open_place(f"hf://{REPO}@v2.0")
     assert hub.requests == []
-
-
-# --- what goes wrong on the way -----------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("path", ["manifest.json", "votes/toy.votes", "samples/toy/a.parquet"])
@@ -363,9 +354,6 @@ def test_a_full_disk_is_said_before_anything_comes(
     with pytest.raises(StorageError, match=r"has room for 50,000,000\. Fetch a part of it"):
         pull(address)
     assert sent(hub) == {"manifest.json"}
-
-
-# --- a malicious repository ---------------------------------------------------------------------------------------------------
 
 
 def publish_changed(hub: HubDouble, folder: Path, change: Callable[[dict[str, Any]], None], **files: bytes) -> str:
@@ -578,9 +566,6 @@ def test_addresses_that_cannot_be_are_refused(hub: HubDouble, place: str) -> Non
     assert hub.requests == []
 
 
-# --- the token ----------------------------------------------------------------------------------------------------------------
-
-
 def test_the_token_is_shown_nowhere(
     hub: HubDouble, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -619,9 +604,6 @@ def test_the_client_speaks_again_when_the_last_thread_is_done(hub: HubDouble, ad
     before = get_verbosity(), are_progress_bars_disabled(), logging.getLogger("httpx2").level
     pull(address)
     assert (get_verbosity(), are_progress_bars_disabled(), logging.getLogger("httpx2").level) == before
-
-
-# --- the command line ---------------------------------------------------------------------------------------------------------
 
 
 def command(*arguments: str) -> Result:
@@ -704,9 +686,6 @@ budgets = {{ n = [1, 3] }}
         done = command(*arguments, "--quiet")
         assert (done.exit_code, done.stderr) == (0, ""), done.stderr
     assert address in (tmp_path / "out" / "comparison.toml").read_text("utf-8")
-
-
-# --- the page -----------------------------------------------------------------------------------------------------------------
 
 
 def test_the_examples_of_the_page_run(hub: HubDouble, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -72,9 +72,6 @@ def receipt(hub: HubDouble, path: str = f"{CURVE}receipt.json") -> dict[str, Any
     return found
 
 
-# --- what is pushed ---------------------------------------------------------------------------------------------------------
-
-
 def test_results_travel_with_the_recording_in_one_commit(hub: HubDouble, toy: Path, curve: Path) -> None:
     pushed = run_json("push", toy, REPO, "--results", curve)
     files = hub.files(REPO)
@@ -168,9 +165,6 @@ def test_a_comparison_travels_whole(hub: HubDouble, toy: Path, tmp_path: Path) -
     assert run_json("verify", f"hf://{REPO}@{commit}/results/compared/receipt.json")["kind"] == "compare"
 
 
-# --- what is computed again ---------------------------------------------------------------------------------------------------
-
-
 def test_a_receipt_on_the_hub_is_computed_again_from_its_own_commit(hub: HubDouble, toy: Path, curve: Path) -> None:
     commit = run_json("push", toy, REPO, "--results", curve)["commit"]
     shutil.rmtree(toy)
@@ -245,9 +239,6 @@ def test_a_receipt_that_is_not_there_is_a_sentence(hub: HubDouble, toy: Path) ->
     assert len(result.stderr.splitlines()) == 1
 
 
-# --- what is refused ----------------------------------------------------------------------------------------------------------
-
-
 def test_results_of_another_recording_are_refused(hub: HubDouble, toy: Path, tmp_path: Path) -> None:
     other = write(tmp_path / "other", text="Others said")
     out = computed(tmp_path / "other-curve", other)
@@ -304,9 +295,6 @@ def test_a_push_that_cannot_be_is_a_sentence(hub: HubDouble, arguments: list[str
     result = feval("push", *arguments)
     assert result.exit_code == code, result.output
     assert words in result.stderr
-
-
-# --- the page of the documentation --------------------------------------------------------------------------------------------
 
 
 def commands(heading: str) -> list[list[str]]:

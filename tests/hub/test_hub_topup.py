@@ -96,9 +96,6 @@ def offered(hub: HubDouble, folder: Path) -> Path:
     return folder
 
 
-# --- the command ------------------------------------------------------------------------------------------------------------
-
-
 def test_the_command_records_what_is_missing_and_offers_it(hub: HubDouble, tmp_path: Path) -> None:
     assert feval("record", *TINY, "--first", "4", "--samples", "3", "--out", tmp_path / "old").exit_code == 0
     assert feval("push", tmp_path / "old", REPO).exit_code == 0
@@ -158,9 +155,6 @@ def test_what_cannot_be_is_a_sentence(
     assert result.exit_code == code, result.output
     assert words in result.stderr
     assert not (tmp_path / "new").exists()
-
-
-# --- what grows -------------------------------------------------------------------------------------------------------------
 
 
 def test_only_what_the_new_cots_need_is_fetched_before_they_are_recorded(hub: HubDouble, tmp_path: Path) -> None:
@@ -232,9 +226,6 @@ def test_the_page_s_own_words_survive(hub: HubDouble, tmp_path: Path) -> None:
     assert "Recorded in **Kyoto**." in page
 
 
-# --- drift ------------------------------------------------------------------------------------------------------------------
-
-
 def test_the_same_llm_gives_no_warning(hub: HubDouble, tmp_path: Path) -> None:
     published(tmp_path, asked(samples=10))
     result = grown(tmp_path, asked(samples=20))
@@ -286,9 +277,6 @@ def test_drift_can_be_refused_and_nothing_paid_is_lost(
     assert json.loads(again.stdout)["new_cots"] == 80
     assert len(json.loads(again.stdout)["warnings"]) == 1
     assert PR in hub.datasets[REPO].refs
-
-
-# --- duplicates, and what fails on the way --------------------------------------------------------------------------------
 
 
 def joined(tmp_path: Path, base: Path, more: Path) -> Path:

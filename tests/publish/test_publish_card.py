@@ -69,9 +69,6 @@ def test_a_recording_of_an_older_format_is_told_how_to_get_its_columns(demo_page
     assert "`feval select` of this recording writes the columns `llm` and `correct`" in demo_page
 
 
-# --- front matter ---------------------------------------------------------------------------------------------------------
-
-
 def test_the_hubs_client_reads_the_front_matter(demo_page: str) -> None:
     data = DatasetCard(demo_page).data
     assert (data.license, data.pretty_name) == ("odbl", "Tiny sums: recorded chains of thought")
@@ -138,9 +135,6 @@ def test_files_without_rows_are_no_splits(tmp_path: Path) -> None:
     assert "## Load it" not in page(prepare(folder, seen()))
 
 
-# --- figures ----------------------------------------------------------------------------------------------------------------
-
-
 def test_accuracies_and_dollars_are_those_of_the_curve() -> None:
     with bundled_recording() as folder:
         dataset, llms = load(DATASET, LLMS, folder)
@@ -191,9 +185,6 @@ def test_questions_without_a_gold_are_left_out_of_accuracies_and_that_is_said(tm
     assert "questions without a gold answer left out" in page(prepare(folder, seen()))
     assert picture(open_recording(folder)) is not None
     assert "left out" not in page(prepare(write(tmp_path / "all"), seen()))
-
-
-# --- the page ---------------------------------------------------------------------------------------------------------------
 
 
 def test_the_page_says_what_is_in_the_recording(demo_page: str) -> None:
@@ -320,9 +311,6 @@ def test_the_polars_example_runs(demo_folder: Path) -> None:
     code = code.replace(f"hf://datasets/{REPO}@v1", str(demo_folder))
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120, check=True)
     assert "0.38225" in done.stdout
-
-
-# --- the owner's words ------------------------------------------------------------------------------------------------------
 
 
 def test_the_owners_section_survives(tmp_path: Path) -> None:

@@ -45,9 +45,6 @@ def published(hub: HubDouble, revision: str = "main") -> dict[str, bytes]:
     return {path: data for path, data in hub.files(REPO, revision).items() if path != ".gitattributes"}
 
 
-# --- the round trip ---------------------------------------------------------------------------------------------------------
-
-
 def test_the_demo_goes_to_the_hub_and_comes_back_with_the_same_curve(hub: HubDouble, tmp_path: Path) -> None:
     with bundled_recording() as folder:
         account = json.loads(feval("push", folder, REPO, "--tag", "v1", "--json").stdout)
@@ -139,9 +136,6 @@ def test_the_hub_validates_the_front_matter(hub: HubDouble, toy: Path) -> None:
     assert hub.asked("^POST /api/validate-yaml")
 
 
-# --- what is pushed ---------------------------------------------------------------------------------------------------------
-
-
 def test_a_release_is_the_recording_with_its_page(hub: HubDouble, toy: Path) -> None:
     push(prepare(toy, look(REPO)))
     files = published(hub)
@@ -208,9 +202,6 @@ def test_words_written_on_the_hub_survive_the_next_release(hub: HubDouble, toy: 
     assert "# Another title" in text
 
 
-# --- what is refused --------------------------------------------------------------------------------------------------------
-
-
 def test_nothing_is_sent_where_something_was_found(hub: HubDouble, tmp_path: Path) -> None:
     folder = write(tmp_path / "r", text="Ask joe@firm.com:")
     result = feval("push", folder, REPO)
@@ -264,9 +255,6 @@ def test_a_licence_is_spelled_as_the_hub_does(hub: HubDouble, toy: Path) -> None
         prepare(toy, look(REPO), licence="My own licence")
 
 
-# --- the limits of the Hub --------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.slow
 def test_sixteen_datasets_and_fourteen_llms_stay_within_the_hubs_limits(hub: HubDouble, tmp_path: Path) -> None:
     folder = write(tmp_path / "r", [f"dataset_{n}" for n in range(16)], [f"org/model-{n}@t=0.{n}" for n in range(14)])
@@ -297,9 +285,6 @@ def test_sixteen_datasets_and_fourteen_llms_stay_within_the_hubs_limits(hub: Hub
 def test_more_splits_than_the_viewer_shows_are_told(hub: HubDouble, tmp_path: Path) -> None:
     release = prepare(write(tmp_path / "r", llms=[f"llm{n}" for n in range(31)]), look(REPO))
     assert release.notes == ("The Hub's viewer shows at most 30 splits; toy has more, and loads all the same.",)
-
-
-# --- the command ------------------------------------------------------------------------------------------------------------
 
 
 def test_a_dry_run_sends_nothing_and_lists_what_it_would(hub: HubDouble, toy: Path, tmp_path: Path) -> None:

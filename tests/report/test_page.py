@@ -116,9 +116,6 @@ def _data(page: str) -> dict[str, Any]:
     return parsed
 
 
-# -- what it says -----------------------------------------------------------------------------------------------------
-
-
 def test_every_method_is_followed_to_where_it_stopped(comparison: Comparison, folder: Path, loaded: Any) -> None:
     dataset, llms = loaded
     followed = traces(comparison, dataset, llms, base=folder)
@@ -189,9 +186,6 @@ def test_the_same_comparison_gives_the_same_bytes(comparison: Comparison, folder
     assert first["comparison.png"].startswith(b"\x89PNG")
 
 
-# -- that it says it safely -------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("nasty", [EVIL, "\ud800 alone", "]]>", "\x00\x1b[31m", "𝔘 עברית", "`${1}`", "</SCRIPT >"])
 def test_json_in_a_script_block_comes_back_as_it_was_and_cannot_end_the_block(nasty: str) -> None:
     text = escaped_json({nasty: [nasty, None, 0.1]})
@@ -249,9 +243,6 @@ def test_questions_beyond_the_cap_are_left_out_and_it_is_said(comparison: Compar
     assert any("first 3 of 4 questions" in note for note in book["notes"])
 
 
-# -- the picture ------------------------------------------------------------------------------------------------------
-
-
 def test_the_svg_has_no_date_and_refers_to_nothing_outside(comparison: Comparison) -> None:
     drawn = pictures.comparison_svg(comparison)
     assert b"<svg" in drawn
@@ -285,9 +276,6 @@ def test_a_comparison_of_one_point_can_be_drawn(comparison: Comparison, folder: 
     files = comparison_files(alone, base=folder)
     assert set(files) == {"comparison.png", "comparison.svg", "report.html"}
     assert "ranking" not in {table["id"] for table in _data(files["report.html"].decode())["tables"]}
-
-
-# -- a click through --------------------------------------------------------------------------------------------------
 
 
 @pytest.fixture(scope="module")

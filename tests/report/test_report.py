@@ -56,9 +56,6 @@ def curve(*points: CurvePoint, llm: str = "gpt-3.5-turbo", **fields: object) -> 
 PRICED = curve(*(point(n, 0.6 + 0.001 * n, usd=1.2345e-5 * n) for n in range(1, 41)))
 
 
-# --- text ---------------------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     ("text", "shown"),
     [
@@ -125,9 +122,6 @@ def test_equal_shares_look_equal_whatever_their_last_bits(share: float) -> None:
 def test_unknown_numbers_are_a_dash() -> None:
     assert fixed(None, 3) == "-"
     assert fixed(1234.5678, 1) == "1,234.6"
-
-
-# --- tables -------------------------------------------------------------------------------------------------------------
 
 
 def test_plain_table_lines_up_and_has_no_trailing_blanks() -> None:
@@ -211,9 +205,6 @@ def test_subtitles_say_kind_billing_prices_and_counter() -> None:
     assert subtitles(curve(point(1, kind="recorded")))[0].startswith("recorded: the first n CoTs in recorded order")
 
 
-# --- CSV ----------------------------------------------------------------------------------------------------------------
-
-
 def test_csv_keeps_every_digit() -> None:
     third = curve(point(3, 1 / 3, usd=1e-05 / 3))
     text = curve_csv(third)
@@ -244,9 +235,6 @@ def test_csv_of_several_curves_names_dataset_and_llm() -> None:
         ("bigbench_date", "a,b", "1"),
         ("bigbench_date", "c", "2"),
     ]
-
-
-# --- pictures -----------------------------------------------------------------------------------------------------------
 
 
 def chunks(png: bytes) -> list[bytes]:
@@ -347,9 +335,6 @@ def test_all_right_stays_inside_the_picture() -> None:
     [axes] = figure_of(curve(*(point(n, 1.0, half=0.0, usd=1e-4 * n, accuracy_low=0.99) for n in range(1, 41)))).axes
     assert 100 < axes.get_ylim()[1] <= 102
     assert "100 %" in [label.get_text() for label in axes.get_yticklabels()]
-
-
-# --- files --------------------------------------------------------------------------------------------------------------
 
 
 def test_files_are_written_whole_into_a_new_folder(tmp_path: Path) -> None:
