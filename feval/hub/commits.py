@@ -163,16 +163,16 @@ class _Push:
             with self.client.errors():
                 self.client.api().create_repo(self.repo_id, repo_type="dataset", private=not public)
 
-        taken: ExistsError | None = None
+        exists: ExistsError | None = None
         try:
             self.client.attempts(create)
         except ExistsError as error:
-            taken = error  # ours, if an answer was lost on the way; somebody else's otherwise, and then it is not to be seen
+            exists = error  # ours, if an answer was lost on the way; somebody else's otherwise, and then it is not to be seen
         now = self._look()
-        if now is None and taken is not None:
+        if now is None and exists is not None:
             raise ConflictError(
                 f"{self.repo_id} exists and is not visible to you. Choose another name, or log in with `hf auth login`."
-            ) from taken
+            ) from exists
         if now is None:
             raise HubError(f"The Hub ({self.client.host}) created {self.repo_id} and does not show it. Try again.")
         return now

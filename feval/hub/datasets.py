@@ -107,7 +107,7 @@ def remarks(questions: Sequence[Question]) -> list[str]:
             [q for q in questions if q.answer is not None and q.choices and _is_no_option(q)],
         ),
     ]
-    return [f"Questions with {words}: {len(those)} ({_first_ids(those)})." for words, those in facts if those]
+    return [f"Questions with {words}: {len(selected)} ({_first_ids(selected)})." for words, selected in facts if selected]
 
 
 def _is_no_option(question: Question) -> bool:
@@ -156,11 +156,11 @@ def _check(card: DatasetCard, questions: Sequence[Question], origin: str) -> Non
         ("the first id is {!r} instead of {!r}", questions[0].id if questions else None, card.first_question_id),
         ("the last id is {!r} instead of {!r}", questions[-1].id if questions else None, card.last_question_id),
     ]
-    differ = [sentence.format(here, there) for sentence, here, there in facts if here != there]
-    here, there = questions_sha256(questions), card.questions_sha256
-    if not differ and there is not None and here != there:
+    differ = [sentence.format(actual, expected) for sentence, actual, expected in facts if actual != expected]
+    actual, expected = questions_sha256(questions), card.questions_sha256
+    if not differ and expected is not None and actual != expected:
         what = "number and ids agree, but a text, a gold, an option or the order of the questions does not"
-        differ = [f"{what} (their SHA-256 is {here} instead of {there})"]
+        differ = [f"{what} (their SHA-256 is {actual} instead of {expected})"]
     if differ:
         raise SourceError(
             f"The questions in {origin} are not those that the card of {card.id!r} describes: {'; '.join(differ)}. Give the "

@@ -43,5 +43,5 @@ class RepoFile:
 
 def cache_folder() -> Path:
     """Return the folder for what can be fetched again: FEVAL_CACHE, or `feval` in the platform's cache folder."""
-    own = os.environ.get("FEVAL_CACHE")
-    return Path(own).expanduser() if own else platformdirs.user_cache_path("feval")
+    folder = os.environ.get("FEVAL_CACHE")
+    return Path(folder).expanduser() if folder else platformdirs.user_cache_path("feval")

@@ -116,9 +116,9 @@ def _llm_names(recording: Recording, dataset: str, llms: Collection[str] | None)
     names = recording.llm_names(dataset)
     if llms is None:
         return names
-    known = {llm for _, llm in recording.manifest.pairs}
+    recorded = {llm for _, llm in recording.manifest.pairs}
     for name in llms:
-        if name not in known:
+        if name not in recorded:
             recording.require(dataset, name)
     return [name for name in names if name in llms]
 

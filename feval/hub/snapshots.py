@@ -132,7 +132,7 @@ def _progress_bar(progress: _Progress, total: int) -> type[Any]:
 
     snapshot_download has bars for files, bytes received and bytes written; the furthest of the latter two is reported.
     """
-    done = 0
+    so_far = 0
 
     class Bar(tqdm):
         def __init__(self, *args: Any, **options: Any) -> None:
@@ -141,11 +141,11 @@ def _progress_bar(progress: _Progress, total: int) -> type[Any]:
             super().__init__(*args, **options | {"disable": True})  # type: ignore[no-untyped-call]
 
         def update(self, n: float | None = 1) -> bool | None:
-            nonlocal done
+            nonlocal so_far
             if self._counts_bytes:
                 self._bytes += int(n or 0)
-                done = min(max(done, self._bytes), total)
-                progress(done, total)
+                so_far = min(max(so_far, self._bytes), total)
+                progress(so_far, total)
             return None
 
     progress(0, total)
@@ -255,9 +255,9 @@ def _names(tags: Iterable[str], branches: Iterable[str]) -> str:
     """Return the tags and branches of a repository in words, as far as they can be shown."""
     parts = []
     for noun, names in (("tags", tags), ("branches", branches)):
-        shown = sorted(name for name in names if name.isprintable())
-        more = f" and {len(shown) - _MOST_NAMED} more" if len(shown) > _MOST_NAMED else ""
-        parts.append(f"its {noun} are {', '.join(shown[:_MOST_NAMED])}{more}" if shown else f"it has no {noun}")
+        printable = sorted(name for name in names if name.isprintable())
+        more = f" and {len(printable) - _MOST_NAMED} more" if len(printable) > _MOST_NAMED else ""
+        parts.append(f"its {noun} are {', '.join(printable[:_MOST_NAMED])}{more}" if printable else f"it has no {noun}")
     return ", ".join(parts)
 
 
@@ -267,8 +267,8 @@ def _listing(client: Client, address: Address, paths: Sequence[str]) -> dict[str
     listing: dict[str, ListedFile] = {}
     with client.errors():
         for start in range(0, len(paths), _LISTED_AT_ONCE):
-            some = list(paths[start : start + _LISTED_AT_ONCE])
-            items = api.get_paths_info(address.repo_id, some, revision=address.revision, repo_type="dataset")
+            batch = list(paths[start : start + _LISTED_AT_ONCE])
+            items = api.get_paths_info(address.repo_id, batch, revision=address.revision, repo_type="dataset")
             listing |= {item.path: item for item in items if isinstance(item, ListedFile)}
     return listing
 

@@ -211,10 +211,10 @@ def _accuracy(recording: Recording, page: Page) -> _Facts:
 def _datasets(recording: Recording) -> _Facts:
     rows = []
     for record in recording.manifest.datasets.values():
-        known = find_dataset_card(record["id"])
+        source_card = find_dataset_card(record["id"])
         source = (
-            f"[{plain(known.hub.repository)}](https://huggingface.co/datasets/{known.hub.repository})"
-            if known is not None and known.hub is not None
+            f"[{plain(source_card.hub.repository)}](https://huggingface.co/datasets/{source_card.hub.repository})"
+            if source_card is not None and source_card.hub is not None
             else "not stated"
         )
         golds = "all" if record["with_gold"] == record["questions"] else f"{record['with_gold']:,}"
@@ -406,9 +406,9 @@ def _citation(recording: Recording, page: Page) -> _Facts:
     created = str(recording.manifest.raw.get("created", ""))
     owner, name = page.repo_id.split("/")
     papers = {
-        known.citation: record["id"]
+        source_card.citation: record["id"]
         for record in recording.manifest.datasets.values()
-        if (known := find_dataset_card(record["id"])) is not None
+        if (source_card := find_dataset_card(record["id"])) is not None
     }
     return {
         "citation": {

@@ -46,10 +46,10 @@ def provenance(recording: Recording) -> str:
     parents = _parents(recording)
     if not parents:
         return f"{_sentence(own)}{when}{by}."
-    made = _DERIVED.get(str(own.get("name")), f"made ({code(str(own.get('name')))}) from")
+    verb = _DERIVED.get(str(own.get("name")), f"made ({code(str(own.get('name')))}) from")
     number = "one recording" if len(parents) == 1 else f"{len(parents)} recordings"
     items = "\n".join(f"- {_sentence(_mapping(parent.get('operation')))}" for parent in parents)
-    head = f"{made.capitalize()} {number}{when}{by}:"
+    head = f"{verb.capitalize()} {number}{when}{by}:"
     if len(parents) > _MOST_LINES:
         return f"{head[:-1]}.\n\n{folded('These recordings', items)}"
     return f"{head}\n\n{items}"

@@ -139,7 +139,7 @@ def prepare(
     licence = licence or earlier.licence or "odbl"
     beside = result_files(results, recording.hash)
     configs = configs_of(recording)
-    drawn = picture(recording)
+    png = picture(recording)
     page = Page(
         seen.repo_id,
         title or earlier.title or default_title(recording),
@@ -150,13 +150,13 @@ def prepare(
         _words(pages) if words is None else check_words(words),
         languages,
         earlier.kept,
-        drawn is not None,
+        png is not None,
     )
     files: dict[str, Path | bytes] = {
         README: card(recording, page).encode(),
         _LICENCE: notice(page.title, licence).encode(),
         MANIFEST: _manifest(recording),
-        **({} if drawn is None else {PICTURE: drawn}),
+        **({} if png is None else {PICTURE: png}),
         **{path: recording.path / path for path in recording.manifest.files if not is_beside(path)},
         **beside,
     }
@@ -203,11 +203,11 @@ def _folders(results: Sequence[Path]) -> tuple[str, ...]:
 def changes(release: Release) -> Changes:
     """Compare a release with the repository as it was seen; a `ConflictError` says that its tag names another release."""
     state = release.seen.state
-    there = {} if state is None else state.files
+    existing = {} if state is None else state.files
     unchanged = () if state is None else state.unchanged(release.files)
     comparison = Changes(
-        tuple(path for path in release.files if path not in there),
-        tuple(path for path in release.files if path in there and path not in set(unchanged)),
+        tuple(path for path in release.files if path not in existing),
+        tuple(path for path in release.files if path in existing and path not in set(unchanged)),
         unchanged,
         _removed(release),
     )
@@ -217,8 +217,8 @@ def changes(release: Release) -> Changes:
 
 
 def _removed(release: Release) -> tuple[str, ...]:
-    there = {} if release.seen.state is None else release.seen.state.files
-    return tuple(path for path in there if path.startswith(release.owns) and path not in release.files)
+    existing = {} if release.seen.state is None else release.seen.state.files
+    return tuple(path for path in existing if path.startswith(release.owns) and path not in release.files)
 
 
 def push(
@@ -244,13 +244,13 @@ def push(
         HubError: the Hub refuses it.
     """
     release.scan.require_clean()
-    gone = _removed(release)
-    if gone and not remove:
-        shown = ", ".join(gone[:_MOST_SHOWN]) + (
-            f" and {len(gone) - _MOST_SHOWN:,} more" if len(gone) > _MOST_SHOWN else ""
+    removed = _removed(release)
+    if removed and not remove:
+        names = ", ".join(removed[:_MOST_SHOWN]) + (
+            f" and {len(removed) - _MOST_SHOWN:,} more" if len(removed) > _MOST_SHOWN else ""
         )
         raise ConflictError(
-            f"{release.seen.repo_id} has {counted(len(gone), 'file')} that this recording lacks: {shown}. Pull and merge "
+            f"{release.seen.repo_id} has {counted(len(removed), 'file')} that this recording lacks: {names}. Pull and merge "
             "them, or delete them with --remove."
         )
     return push_files(
@@ -258,7 +258,7 @@ def push(
         release.files,
         message=message or f"{release.title} (recording hash {release.recording_hash[:12]})",
         parent=None if release.seen.state is None else release.seen.state.commit,
-        delete=gone,
+        delete=removed,
         tag=release.tag,
         public=public,
         create_pr=create_pr,

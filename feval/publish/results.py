@@ -102,7 +102,7 @@ def _portable(start: str, files: Mapping[str, Path | bytes], recording_hash: str
         portable[f"{start}comparison.json"] = _moved_comparison(comparison, places)
     if isinstance(plan, Path):
         read = Plan.read(plan)
-        moved = read.changed(recordings=tuple(places.get(own, own) for own in read.recordings))
+        moved = read.changed(recordings=tuple(places.get(place, place) for place in read.recordings))
         portable[f"{start}comparison.toml"] = moved.to_toml().encode()
     return portable
 
@@ -137,7 +137,7 @@ def _move(holder: dict[str, Any], places: Mapping[str, str]) -> None:
     """Replace the recordings of a plan in place, if there is one."""
     plan = holder.get("plan")
     if isinstance(plan, dict) and isinstance(plan.get("recordings"), list):
-        plan["recordings"] = [places.get(str(own), own) for own in plan["recordings"]]
+        plan["recordings"] = [places.get(str(place), place) for place in plan["recordings"]]
 
 
 def _json(value: Any) -> bytes:

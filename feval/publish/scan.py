@@ -85,8 +85,8 @@ class Scan:
             "A secret that was published must be revoked. Record or import again without it; for words that only look like one, "
             "--allow MARK excepts a finding, --allow emails and --allow paths a whole class"
         )
-        found = counted(len(self.refused) + self.more, "finding")
-        raise ReleaseError(f"The release is refused, {found}: {'; '.join(shown)}.{more} {advice}.")
+        count = counted(len(self.refused) + self.more, "finding")
+        raise ReleaseError(f"The release is refused, {count}: {'; '.join(shown)}.{more} {advice}.")
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,7 +182,7 @@ def _literal(text: str) -> str:
     return "".join(f"\\x{byte:02x}" for byte in text.encode())
 
 
-def _sieve(own: Iterable[str], *, strict: bool) -> str:
+def _sieve(secrets: Iterable[str], *, strict: bool) -> str:
     """Return one expression that matches wherever a rule may: RE2 runs it over gigabytes, Python the rules over what is left."""
     beginnings = "|".join(map(_literal, [prefix for prefix in _KEYS if prefix != "sk-"]))
     pieces = [
@@ -195,7 +195,7 @@ def _sieve(own: Iterable[str], *, strict: bool) -> str:
         "/(?:home|Users)/[A-Za-z0-9_]",
         r":\\{1,2}(?:Users|Documents)",
         r"@[A-Za-z0-9][A-Za-z0-9.-]*\.[A-Za-z]",
-        *map(_literal, own),
+        *map(_literal, secrets),
     ]
     if strict:
         pieces.append(f"/(?:{'|'.join(_MACHINE_ROOTS)})/")
@@ -249,16 +249,16 @@ class _Search:
     more: int = 0
 
     def __post_init__(self) -> None:
-        own = {
+        secrets = {
             name: value
             for name, value in os.environ.items()
             if _OWN_SECRET.search(name) and len(value) >= _SHORTEST_OWN and value.isprintable()
         }
         self._rules = [*_RULES]
-        for name, value in own.items():
+        for name, value in secrets.items():
             what = f"the value of the environment variable {name}"
             self._rules.append(_Rule("secret", what, re.compile(re.escape(value.encode()))))
-        self._sieves = {strict: _sieve(own.values(), strict=strict) for strict in (True, False)}
+        self._sieves = {strict: _sieve(secrets.values(), strict=strict) for strict in (True, False)}
 
     def plain(self, path: str, content: Path | bytes) -> None:
         """Search a file as one value; places are lines, or bytes where it is not text."""

@@ -252,7 +252,6 @@ def test_the_svg_has_no_date_and_refers_to_nothing_outside(comparison: Compariso
 
 @pytest.mark.parametrize("axis", ["usd", "tokens", "calls", "samples"])
 def test_the_picture_shows_every_line_and_hides_none(comparison: Comparison, axis: str, folder: Path) -> None:
-
     output = compare(comparison.plan.changed(axis=axis), base=folder)
     with own_style():
         figure = _figure(output)
@@ -449,10 +448,8 @@ def test_an_opened_question_shows_what_was_drawn_and_where_a_method_stopped(clea
     clean.click("[...document.querySelectorAll('.chip')].at(-1)")  # patient: one CoT of the cheap LLM, two of the other
     assert _texts(clean, ".open .badge") == ["1 of 4 drawn by patient", "2 of 4 drawn by patient"]
     assert _texts(clean, ".open .stop") == ["stopped after 1", "stopped after 2"]
-    assert clean.value("[...document.querySelectorAll('.strip')].map((s) => s.querySelectorAll('.unread').length)") == [
-        3,
-        2,
-    ]
+    unread = "[...document.querySelectorAll('.strip')].map((s) => s.querySelectorAll('.unread').length)"
+    assert clean.value(unread) == [3, 2]
     clean.click("document.querySelectorAll('.strip')[1].querySelectorAll('.cell')[1]")
     assert "Thought 1 about question 3." in clean.value("document.querySelector('.cot').innerText")
     assert "32 tokens" in clean.value("document.querySelector('.cot').innerText")  # 10 + 7 * 3 + 1

@@ -161,13 +161,13 @@ def _quiet_place(
     axes: Axes, at: tuple[float, float], length: float, crowd: Places
 ) -> tuple[tuple[float, float], Places]:
     """Offset of a name's left end from its point (in points) where it hides least, and the crowd including it."""
-    here = axes.transData.transform(at) / _pixels(axes)
+    origin = axes.transData.transform(at) / _pixels(axes)
     box = axes.get_window_extent()
     ends = np.array([[box.x0, box.y0], [box.x1, box.y1]]) / _pixels(axes)
 
     def hidden(offset: tuple[float, float]) -> float:
-        low = here + offset - (2, 5)
-        high = here + offset + (length, 5)
+        low = origin + offset - (2, 5)
+        high = origin + offset + (length, 5)
         outside = bool((low < ends[0]).any() or (high > ends[1]).any())
         return 1e6 * outside + float(((crowd > low) & (crowd < high)).all(axis=1).sum())
 
@@ -175,7 +175,7 @@ def _quiet_place(
     offsets = [(across, up) for up in ups for across in (-3, -length + 3, -length / 2)] + [(8, 0), (-length - 7, 0)]
     best = min(offsets, key=hidden)
     along = np.stack(np.meshgrid(np.linspace(0, length, 40), (-5, 0, 5)), axis=-1).reshape(-1, 2)
-    return best, np.concatenate([crowd, np.repeat(along + here + best, 5, axis=0)])
+    return best, np.concatenate([crowd, np.repeat(along + origin + best, 5, axis=0)])
 
 
 def _pixels(axes: Axes) -> float:

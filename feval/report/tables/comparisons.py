@@ -128,15 +128,15 @@ def frontier_table(comparison: Comparison) -> Table:
 
 
 def differences_table(
-    comparison: Comparison, some: Sequence[AccuracyDifference] | None = None, notes: tuple[str, ...] = ()
+    comparison: Comparison, selection: Sequence[AccuracyDifference] | None = None, notes: tuple[str, ...] = ()
 ) -> Table:
     """A table of differences in accuracy at equal cost: of some with `notes`, or of all that a terminal shows, explained."""
     cost = cost_writer(comparison, (row.cost for row in comparison.differences))
     rows, rest = _readable(comparison, comparison.differences)
-    if some is None:
+    if selection is None:
         notes = (*rest, *_difference_notes(comparison, rows))
     else:
-        rows = some
+        rows = selection
     return Table(
         title="Difference in accuracy at equal cost, in percentage points",
         columns=(
