@@ -53,10 +53,6 @@ class StaleParentError(Exception):
     """Somebody else committed in between (HTTP 412)."""
 
 
-class ExistsError(Exception):
-    """What should be created already exists (HTTP 409)."""
-
-
 @dataclass(frozen=True, slots=True)
 class Client:
     """huggingface_hub for one dataset repository, with errors that name what was asked.
@@ -105,7 +101,7 @@ class Client:
         """Turn what the client raises into our errors; `client_retries`: it has tried again by itself, so we do not."""
         try:
             yield
-        except (FevalError, TransientError, StaleParentError, ExistsError):
+        except (FevalError, TransientError, StaleParentError):
             raise
         except Exception as error:
             ours = self._translated(error, client_retries=client_retries)
@@ -170,8 +166,6 @@ class Client:
     def _status_error(self, status: int, headers: Any) -> Exception:
         if status == 412:
             return StaleParentError()
-        if status == 409:
-            return ExistsError()
         if status == 429 or status >= 500:
             reason = "asks for fewer requests" if status == 429 else "has a problem of its own"
             wait = str(headers.get("Retry-After", ""))

@@ -8,12 +8,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from huggingface_hub import CommitInfo, CommitOperationAdd, CommitOperationDelete
+from huggingface_hub import CommitInfo, CommitOperationAdd, CommitOperationDelete, HfApi
 from huggingface_hub import RepoFile as ListedFile
 from huggingface_hub.errors import GatedRepoError, RepositoryNotFoundError
 
 from feval.errors import ConflictError, HubError, StorageError, UsageError
-from feval.hub.client import Client, ExistsError, StaleParentError, public_endpoint
+from feval.hub.client import Client, StaleParentError, public_endpoint
 from feval.hub.files import RepoFile
 from feval.recording.layout.format import is_safe_path, open_regular
 
@@ -161,20 +161,15 @@ class _Push:
 
         def create() -> None:
             with self.client.errors():
-                self.client.api().create_repo(self.repo_id, repo_type="dataset", private=not public)
+                # It may exist: ours, if an answer was lost on the way, or somebody else's that is not to be seen.
+                self.client.api().create_repo(self.repo_id, repo_type="dataset", private=not public, exist_ok=True)
 
-        exists: ExistsError | None = None
-        try:
-            self.client.attempts(create)
-        except ExistsError as error:
-            exists = error  # ours, if an answer was lost on the way; somebody else's otherwise, and then it is not to be seen
+        self.client.attempts(create)
         now = self._look()
-        if now is None and exists is not None:
+        if now is None:
             raise ConflictError(
                 f"{self.repo_id} exists and is not visible to you. Choose another name, or log in with `hf auth login`."
-            ) from exists
-        if now is None:
-            raise HubError(f"The Hub ({self.client.host}) created {self.repo_id} and does not show it. Try again.")
+            )
         return now
 
     def _check_visibility(self, now: RepoState, *, public: bool) -> None:
@@ -242,24 +237,28 @@ class _Push:
         )
 
     def _make_tag(self, tag: str, commit: str) -> None:
-        def create() -> None:
+        def create() -> Mapping[str, str]:
+            api = self.client.api()
             with self.client.errors():
-                self.client.api().create_tag(self.repo_id, tag=tag, revision=commit, repo_type="dataset")
+                api.create_tag(self.repo_id, tag=tag, revision=commit, repo_type="dataset", exist_ok=True)
+                return _tags(api, self.repo_id)
 
         try:
-            self.client.attempts(create)
-        except ExistsError as error:
-            now = self._look()
-            if now is None or now.tags.get(tag) != commit:
-                raise ConflictError(
-                    f"The files are in {self.repo_id} as commit {commit}, but somebody else has taken the tag {tag!r} in "
-                    "between. Push again with another tag: only the tag will be made."
-                ) from error
+            tags = self.client.attempts(create)
         except HubError as error:
             raise HubError(
                 f"The files are in {self.repo_id} as commit {commit}, but the tag {tag!r} could not be made. Push again: only "
                 f"the tag will be made. {error}"
             ) from error
+        if tags.get(tag) != commit:
+            raise ConflictError(
+                f"The files are in {self.repo_id} as commit {commit}, but somebody else has taken the tag {tag!r} in "
+                "between. Push again with another tag: only the tag will be made."
+            )
+
+
+def _tags(api: HfApi, repo_id: str) -> dict[str, str]:
+    return {ref.name: ref.target_commit for ref in api.list_repo_refs(repo_id, repo_type="dataset").tags}
 
 
 def _look(client: Client, repo_id: str) -> RepoState | None:
@@ -278,8 +277,7 @@ def _look(client: Client, repo_id: str) -> RepoState | None:
             for item in listed
             if isinstance(item, ListedFile)
         }
-        refs = api.list_repo_refs(repo_id, repo_type="dataset")
-    return RepoState(repo_id, commit, bool(info.private), files, {ref.name: ref.target_commit for ref in refs.tags})
+        return RepoState(repo_id, commit, bool(info.private), files, _tags(api, repo_id))
 
 
 def _client(repo_id: str, verb: str) -> Client:

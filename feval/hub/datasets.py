@@ -107,7 +107,9 @@ def remarks(questions: Sequence[Question]) -> list[str]:
             [q for q in questions if q.answer is not None and q.choices and _is_no_option(q)],
         ),
     ]
-    return [f"Questions with {words}: {len(selected)} ({_first_ids(selected)})." for words, selected in facts if selected]
+    return [
+        f"Questions with {words}: {len(selected)} ({_first_ids(selected)})." for words, selected in facts if selected
+    ]
 
 
 def _is_no_option(question: Question) -> bool:

@@ -656,7 +656,7 @@ def test_a_picture_says_what_is_extrapolated_and_lists_only_what_is_drawn(loaded
         assert warnings in result[0]
         assert ("extrapolated" in result[0]) is bool(warnings)
     nothing = estimate(*loaded, g=3, m=[9], methods=["unbiased"], resamples=200)
-    assert _figure(nothing, 6.8).legends == []
+    assert _figure(nothing).legends == []
     assert "largest M" in plain(forecast_tables(nothing)[1])
 
 
