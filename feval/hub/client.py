@@ -98,7 +98,7 @@ class Client:
 
     @contextlib.contextmanager
     def errors(self, *, client_retries: bool = False) -> Iterator[None]:
-        """Turn what the client raises into our errors; `client_retries`: it has tried again by itself, so we do not."""
+        """Turn what the client raises into our errors; with `client_retries`, it has retried already, and we do not."""
         try:
             yield
         except (FevalError, TransientError, StaleParentError):

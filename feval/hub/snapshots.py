@@ -35,7 +35,7 @@ _Progress = Callable[[int, int], None]
 
 @dataclass(frozen=True)
 class Snapshot:
-    """A repository at one commit, as much of it as is in the cache, in a folder of huggingface_hub's."""
+    """A repository at one commit: the folder in huggingface_hub's cache with as much of it as was fetched."""
 
     address: Address
     folder: Path
@@ -153,7 +153,7 @@ def _progress_bar(progress: _Progress, total: int) -> type[Any]:
 
 
 def open_snapshot(address: Address, index: str, *, most_bytes: int) -> Snapshot:
-    """Resolve an address to a commit and fetch the file `index` below it, of at most so many bytes; a branch warns.
+    """Resolve an address to a commit, warning of a branch, and fetch the file `index` below it.
 
     Raises:
         HubError: no such repository, revision or file, or it cannot be reached and is not in the cache.
@@ -177,7 +177,7 @@ def open_snapshot(address: Address, index: str, *, most_bytes: int) -> Snapshot:
 
 
 def fetch_file(place: str | PurePath, *, most_bytes: int) -> Path:
-    """Fetch one file of at most so many bytes, such as a receipt, and return its path in the cache; a branch warns.
+    """Fetch one file, such as a receipt, into the Hub's cache, and return its path there; a branch warns.
 
     Raises:
         UsageError: not the address of a file.
@@ -289,7 +289,10 @@ def _cached_commit(client: Client, address: Address, revision: str) -> str:
 
 
 def _is_as_cached(path: Path) -> bool:
-    """Return whether a file has the hash in its cache name: git's or, of 64 digits, SHA-256; without links there is none."""
+    """Return whether a file has the hash that names it in the cache: SHA-256 (64 digits) or git's.
+
+    On a disk without links the cache keeps no hash.
+    """
     try:
         name = path.readlink().name
     except OSError:

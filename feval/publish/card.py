@@ -444,9 +444,9 @@ def _messages(request: str | None) -> str | None:
 
 def _licence_details(recording: Recording, page: Page) -> str:
     stated = recording.manifest.raw.get("licences") or {}
-    own = {record["id"]: record.get("licence") for record in recording.manifest.datasets.values()}
+    licences = {record["id"]: record.get("licence") for record in recording.manifest.datasets.values()}
     questions = ", ".join(
-        f"{dataset} {licence or stated.get('questions') or 'not stated'}" for dataset, licence in own.items()
+        f"{dataset} {licence or stated.get('questions') or 'not stated'}" for dataset, licence in licences.items()
     )
     outputs = stated.get("outputs") or "not stated"
     return visible(f"Collection: {licence_name(page.licence)}. Questions: {questions}. Outputs: {outputs}.")

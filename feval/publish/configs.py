@@ -65,8 +65,8 @@ def configs_of(recording: Recording) -> list[Config]:
     for dataset, name in samples.items():
         parts = _parts(recording, dataset, splits)
         for part, files in parts.items():
-            own = name if part == "samples" else names.take(f"{name}-{part}")
-            if (config := _config(recording, own, dataset, part, files)) is not None:
+            config_name = name if part == "samples" else names.take(f"{name}-{part}")
+            if (config := _config(recording, config_name, dataset, part, files)) is not None:
                 configs.append(config)
     return configs
 
@@ -102,8 +102,8 @@ def _config(
     for split, path, llm, scorer in files:
         record = recording.file_record(path)
         if record["rows"]:
-            own, arrow_bytes, nulls = _measured(recording.path / path)
-            schema = schema or own
+            file_schema, arrow_bytes, nulls = _measured(recording.path / path)
+            schema = schema or file_schema
             splits.append(
                 Split(names.take(split, "_"), path, record["rows"], record["bytes"], arrow_bytes, llm, scorer, nulls)
             )
@@ -149,8 +149,8 @@ def _split_name(llm: str) -> str:
 class _Names:
     """Distinct names, also on a disk that does not tell "A" from "a"."""
 
-    def __init__(self, taken: Iterable[str] = ()) -> None:
-        self._taken = {name.casefold() for name in taken}
+    def __init__(self, names: Iterable[str] = ()) -> None:
+        self._taken = {name.casefold() for name in names}
 
     def take(self, base: str, joint: str = "-") -> str:
         """Return the name, or the name with a number where it is taken."""

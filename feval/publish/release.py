@@ -55,9 +55,14 @@ class Seen:
 
 @dataclass(frozen=True, slots=True)
 class Release:
-    """What is pushed: path in the repository -> a file, or bytes.
+    """What is pushed, with the search for secrets and `notes` for the user.
 
-    `notes` are sentences for the user. Files under the beginnings in `owns` that the release lacks are from an earlier one.
+    Attributes:
+        seen: the repository as it was before.
+        title: for people.
+        recording_hash: of the content.
+        files: path in the repository -> a file, or bytes.
+        owns: beginnings of paths that belong to the release alone; files there that it lacks are from an earlier one.
     """
 
     seen: Seen
@@ -201,7 +206,7 @@ def _folders(results: Sequence[Path]) -> tuple[str, ...]:
 
 
 def changes(release: Release) -> Changes:
-    """Compare a release with the repository as it was seen; a `ConflictError` says that its tag names another release."""
+    """Compare a release with the repository as it was seen; raise a `ConflictError` if its tag names another release."""
     state = release.seen.state
     existing = {} if state is None else state.files
     unchanged = () if state is None else state.unchanged(release.files)
@@ -268,12 +273,14 @@ def push(
 def _pages(recording: Recording, seen: Seen) -> dict[str, str]:
     """Return earlier pages, by where they are, that somebody may have edited: the repository's first."""
     pages = {} if seen.page is None else {f"README.md of {seen.repo_id}": seen.page}
-    own = recording.path / README
-    if README not in recording.manifest.files and own.is_file():  # a listed one was written with the recording
+    page_file = recording.path / README
+    if README not in recording.manifest.files and page_file.is_file():  # a listed one was written with the recording
         try:
-            pages[str(own)] = own.read_text("utf-8")
+            pages[str(page_file)] = page_file.read_text("utf-8")
         except (OSError, UnicodeDecodeError) as error:
-            raise CardError(f"{own} cannot be read as UTF-8 text ({error}), and would be lost. Correct it.") from error
+            raise CardError(
+                f"{page_file} cannot be read as UTF-8 text ({error}), and would be lost. Correct it."
+            ) from error
     return pages
 
 

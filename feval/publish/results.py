@@ -32,7 +32,7 @@ _MOST_FILES = 1000
 
 
 def result_files(places: Sequence[Path], recording_hash: str) -> dict[str, Path | bytes]:
-    """Return results to push beside a recording: path in the repository -> the file, or its bytes where it named a local folder.
+    """Return results to push beside a recording: path in the repository -> the file, or its bytes if they were changed.
 
     Places are folders that a command wrote with --out, or single files of them. The folder's name is the name of the result.
 

@@ -67,7 +67,7 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class Scan:
-    """The outcome of a search: findings that no exception covers, those that one does, and how many `more` than a thousand."""
+    """The outcome of a search: findings refused and allowed, and how many there are beyond the first thousand (`more`)."""
 
     refused: tuple[Finding, ...]
     allowed: tuple[Finding, ...]
@@ -91,9 +91,9 @@ class Scan:
 
 @dataclass(frozen=True, slots=True)
 class _Rule:
-    """What to look for; with `digits`, only where a digit and a letter follow the `keep` public bytes, as in keys.
+    """What to look for. With `digits`, a digit and a letter must follow the first `keep` bytes, which are public, as in keys.
 
-    A `strict` rule does not apply to words of LLMs.
+    A `strict` rule does not apply to the words of LLMs and questions.
     """
 
     kind: str

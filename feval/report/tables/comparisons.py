@@ -130,7 +130,7 @@ def frontier_table(comparison: Comparison) -> Table:
 def differences_table(
     comparison: Comparison, selection: Sequence[AccuracyDifference] | None = None, notes: tuple[str, ...] = ()
 ) -> Table:
-    """A table of differences in accuracy at equal cost: of some with `notes`, or of all that a terminal shows, explained."""
+    """A table of differences in accuracy at equal cost: a selection with `notes`, or all that fit a terminal, explained."""
     cost = cost_writer(comparison, (row.cost for row in comparison.differences))
     rows, rest = _readable(comparison, comparison.differences)
     if selection is None:

@@ -28,7 +28,7 @@ _LONGEST_REASON = 160
 
 
 def headline(comparison: Comparison, *, complete: bool = False) -> list[str | Table]:
-    """What `feval compare` prints first, in at most 40 lines; `complete`: all tables follow, so no hint at the rest is needed."""
+    """What `feval compare` prints first, in at most 40 lines; where all tables follow (`complete`), without a hint at them."""
     first = comparison.curves[0].points[0]
     title = f"{comparison.plan.dataset}, {counted_questions(first.questions, comparison.left_out)}"
     pieces: list[str | Table] = [title, *(f"  {note}" for note in results_notes(comparison)), "", _best(comparison), ""]
@@ -39,7 +39,10 @@ def headline(comparison: Comparison, *, complete: bool = False) -> list[str | Ta
 
 
 def best_at(comparison: Comparison, budgets: Sequence[float]) -> list[tuple[int, int] | None]:
-    """The most accurate point within each mean cost per question: its curve and point by index, of equals the cheapest."""
+    """The most accurate point within each mean cost per question, of equals the cheapest: curve and point by index.
+
+    `None` where no point is that cheap.
+    """
     points = [
         (cost, -point.accuracy, i, j)
         for i, curve in enumerate(comparison.curves)
