@@ -102,13 +102,13 @@ def _variances(axes: Axes, coupling: Coupling) -> None:
     axes.set_xlim(-0.06 * top, top)
     axes.set_ylim(-0.06 * top, top)
     axes.set_xlabel("variance of the difference, coupled")
-    axes.set_ylabel("the same, independent")
+    axes.set_ylabel("variance of the difference, independent")
     heading(
         axes,
         "Variance within a question",
         (
             "outlined: mean over questions; area: number of questions",
-            "above the diagonal coupling helps; pairs are set side by side",
+            "coupling helps above the diagonal; pairs are shifted sideways",
         ),
     )
 
