@@ -14,7 +14,7 @@ from feval.cli.output import Output, quiet_matplotlib
 from feval.errors import SourceError, UsageError
 from feval.report.files import save_files
 from feval.report.tables.tables import Column, Table
-from feval.report.text import counted
+from feval.report.text import counted, size
 
 _MOST_WORDS_BYTES = 1 << 20
 _SHOWN_FINDINGS = 5
@@ -198,7 +198,7 @@ def _size(release: publish.Release, path: str) -> int:
 
 
 def _bytes(release: publish.Release, todo: publish.Changes) -> str:
-    return publish.size(sum(_size(release, path) for path in todo.sent))
+    return size(sum(_size(release, path) for path in todo.sent))
 
 
 def _table(release: publish.Release, todo: publish.Changes) -> Table:
@@ -211,9 +211,7 @@ def _table(release: publish.Release, todo: publish.Changes) -> Table:
             counts[place] += 1
             counts[4] += _size(release, path) if place < 2 else 0
     columns = [Column(name, number=True) for name in ("new", "changed", "unchanged", "removed", "to send")]
-    rows = [
-        (name, *(f"{count:,}" for count in counts[:4]), publish.size(counts[4])) for name, counts in folders.items()
-    ]
+    rows = [(name, *(f"{count:,}" for count in counts[:4]), size(counts[4])) for name, counts in folders.items()]
     return Table("", (Column("files"), *columns), tuple(rows))
 
 

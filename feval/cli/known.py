@@ -10,12 +10,13 @@ import typer
 from feval.cli.options import JsonFlag, QuietFlag
 from feval.cli.output import Output
 from feval.errors import UnknownNameError
+from feval.evaluation.method_names import method_fields
 from feval.hub.datasets import questions as find_questions
 from feval.hub.datasets import questions_jsonl, questions_sha256, remarks
 from feval.methods import METHODS
 from feval.recording import Question
 from feval.report.files import save_files
-from feval.report.tables.known import KNOWN, known_fields, known_table, questions_table
+from feval.report.tables.known import KNOWN, known_table, questions_table
 from feval.report.text import counted
 
 _SHOWN_QUESTIONS = 5
@@ -42,7 +43,7 @@ def ls(
     """
     if what not in (*KNOWN, *METHODS, "oracle"):
         raise UnknownNameError.of("list", what, (*KNOWN, *METHODS))
-    rows = KNOWN[what]() if what in KNOWN else known_fields(what)
+    rows = KNOWN[what]() if what in KNOWN else method_fields(what)
     if not rows and not as_json:
         Output(as_json=as_json, quiet=quiet).result({}, f"{what} has no fields: there is nothing to set.")
         return

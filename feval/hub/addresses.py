@@ -22,12 +22,9 @@ _PATH_PIECE = re.compile(r"[A-Za-z0-9_@=+-][A-Za-z0-9._@=+ -]{0,199}")
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """A place on the Hub.
+    """A dataset repository on the Hub, or a path in it.
 
-    Attributes:
-        repo_id: "namespace/name" of a dataset repository.
-        revision: a commit, tag or branch; `None` is the branch `main`.
-        path: of a folder or file in the repository, with "/" between the names; empty for the whole repository.
+    The revision is a commit, tag or branch, `None` for the branch `main`; the path is empty for the whole repository.
     """
 
     repo_id: str
@@ -63,11 +60,7 @@ def is_address(place: object) -> bool:
 
 
 def parse_address(place: str | PurePath) -> Address:
-    """Parse an address.
-
-    Raises:
-        UsageError: it is not a valid address.
-    """
+    """Parse an address; raise a `UsageError` where it is not valid."""
     text = _text(place)
     pieces = text.removeprefix("hf:").lstrip("/").removesuffix("/").split("/") if is_address(place) else []
     # "datasets/ns/name": only a repository has a revision, so "datasets/name@rev/path" is in the namespace "datasets".

@@ -1,7 +1,6 @@
 """The only module that makes a huggingface_hub client: its failures become sentences, passing ones are tried again.
 
-The texts of its errors contain addresses, and an address may contain a password or a signature. So none of them is shown: the
-error chained to ours keeps only the class and the HTTP status.
+Texts of its errors contain addresses, which may contain a password. None is shown: errors chained to ours keep class and status.
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ import re
 import threading
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
@@ -41,10 +40,7 @@ _Result = TypeVar("_Result")
 class TransientError(Exception):
     """A failure that another attempt may not meet again.
 
-    Args:
-        sentence: what happened, in case it was the last attempt.
-        wait_seconds: how long the Hub asks us to wait; `None` where it does not say.
-        broken: whether bytes were lost on the way, which the client does not always retry by itself.
+    `wait_seconds` is how long the Hub asks us to wait; `broken`: bytes were lost, which the client does not always ask for again.
     """
 
     def __init__(self, sentence: str, wait_seconds: float | None = None, *, broken: bool = False) -> None:
@@ -57,46 +53,31 @@ class StaleParentError(Exception):
     """Somebody else committed in between (HTTP 412)."""
 
 
-class ExistsError(Exception):
-    """What should be created already exists (HTTP 409)."""
-
-
 @dataclass(frozen=True, slots=True)
 class Client:
-    """huggingface_hub for one repository, with errors that name what was asked.
+    """huggingface_hub for one dataset repository, with errors that name what was asked.
 
-    Attributes:
-        repository: "namespace/name" of a dataset repository.
-        failed: makes the error from a reason (half a sentence) and an advice (half a sentence, capitalised).
-        disk_failed: makes the error from the operating system's message.
-        wrong_name: what to do where the Hub knows no such repository or commit.
-        token: of the user; `None` takes the one huggingface_hub finds.
-        endpoint: address of another Hub; `None` takes HF_ENDPOINT, or else the public one.
+    `failed` makes the error from a reason and an advice (half a sentence each, the advice capitalised), `disk_failed` from the
+    operating system's message; `wrong_name` is the advice where the Hub knows no such repository or commit.
     """
 
     repository: str
     failed: Callable[[str, str], HubError]
     disk_failed: Callable[[str], StorageError]
     wrong_name: str = "Correct the card"
-    token: str | None = field(default=None, repr=False)
-    endpoint: str | None = field(default=None, repr=False)
 
     def api(self) -> HfApi:
         """Return huggingface_hub's client."""
-        endpoint = self.endpoint or os.environ.get("HF_ENDPOINT") or None
-        return HfApi(endpoint=endpoint, token=self.token, library_name="feval", library_version=__version__)
+        endpoint = os.environ.get("HF_ENDPOINT") or None
+        return HfApi(endpoint=endpoint, library_name="feval", library_version=__version__)
 
     @property
     def host(self) -> str:
         """Host name of the Hub: the only part of its address that is shown."""
-        return urlsplit(_endpoint(self.endpoint)).hostname or "its address"
+        return urlsplit(public_endpoint()).hostname or "its address"
 
     def attempts(self, work: Callable[[], _Result], most: int = 3) -> _Result:
         """Do some work, again after a failure that may pass.
-
-        Args:
-            work: what to do.
-            most: the number of attempts.
 
         Raises:
             HubError: the network is off, or the last attempt failed too.
@@ -117,14 +98,10 @@ class Client:
 
     @contextlib.contextmanager
     def errors(self, *, client_retries: bool = False) -> Iterator[None]:
-        """Turn what the client raises into our errors.
-
-        Args:
-            client_retries: whether the client has retried by itself before it raises; then we do not.
-        """
+        """Turn what the client raises into our errors; with `client_retries`, it has retried already, and we do not."""
         try:
             yield
-        except (FevalError, TransientError, StaleParentError, ExistsError):
+        except (FevalError, TransientError, StaleParentError):
             raise
         except Exception as error:
             ours = self._translated(error, client_retries=client_retries)
@@ -189,8 +166,6 @@ class Client:
     def _status_error(self, status: int, headers: Any) -> Exception:
         if status == 412:
             return StaleParentError()
-        if status == 409:
-            return ExistsError()
         if status == 429 or status >= 500:
             reason = "asks for fewer requests" if status == 429 else "has a problem of its own"
             wait = str(headers.get("Retry-After", ""))
@@ -202,13 +177,9 @@ class Client:
         return self.failed(f"the Hub refuses (HTTP {status})", advice)
 
 
-def _endpoint(endpoint: str | None) -> str:
-    return endpoint or os.environ.get("HF_ENDPOINT") or "https://huggingface.co"
-
-
-def public_endpoint(endpoint: str | None = None) -> str:
-    """Return the address of a Hub without any user and password in it."""
-    parts = urlsplit(_endpoint(endpoint))
+def public_endpoint() -> str:
+    """Return the address of the Hub without any user and password in it."""
+    parts = urlsplit(os.environ.get("HF_ENDPOINT") or "https://huggingface.co")
     return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}"
 
 
@@ -230,10 +201,7 @@ def is_offline() -> bool:
 
 
 class _Quiet:
-    """Silences the client's progress bars and log lines, which may contain addresses, while any thread is inside.
-
-    The first thread to enter silences the client, the last to leave restores it.
-    """
+    """Silences the client's progress bars and log lines, which may contain addresses, while any thread is inside."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()

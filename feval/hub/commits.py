@@ -1,9 +1,4 @@
-"""Publish the files of a release as one commit of a dataset repository: all of them, or none.
-
-Files that are there with the same hash are not sent again, nor large files that an interrupted push had uploaded before its
-commit was made. A commit names its parent; if somebody else committed in between, nothing changes. A new repository is private
-unless it is asked to be public; an existing one keeps its visibility.
-"""
+"""Publish the files of a release as one commit of a dataset repository: all of them, or none."""
 
 from __future__ import annotations
 
@@ -13,12 +8,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from huggingface_hub import CommitInfo, CommitOperationAdd, CommitOperationDelete
+from huggingface_hub import CommitInfo, CommitOperationAdd, CommitOperationDelete, HfApi
 from huggingface_hub import RepoFile as ListedFile
 from huggingface_hub.errors import GatedRepoError, RepositoryNotFoundError
 
 from feval.errors import ConflictError, HubError, StorageError, UsageError
-from feval.hub.client import Client, ExistsError, StaleParentError, public_endpoint
+from feval.hub.client import Client, StaleParentError, public_endpoint
 from feval.hub.files import RepoFile
 from feval.recording.layout.format import is_safe_path, open_regular
 
@@ -30,15 +25,7 @@ _TAG = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 
 @dataclass(frozen=True, slots=True)
 class RepoState:
-    """A dataset repository at one commit.
-
-    Attributes:
-        repo_id: "namespace/name".
-        commit: 40 hex digits.
-        private: whether only its owners see it.
-        files: path -> size and hash.
-        tags: name -> commit.
-    """
+    """A dataset repository at one commit, with its files by path and the commits of its tags."""
 
     repo_id: str
     commit: str
@@ -47,11 +34,7 @@ class RepoState:
     tags: Mapping[str, str] = field(repr=False)
 
     def unchanged(self, files: Mapping[str, Path | bytes]) -> tuple[str, ...]:
-        """Return the paths that the repository has with exactly these bytes.
-
-        Raises:
-            StorageError: a file cannot be read.
-        """
+        """Return the paths that the repository has with exactly these bytes."""
         # `create_commit` drops unchanged files too, but after uploading, and without saying which.
         with _readable():
             for content in files.values():
@@ -62,11 +45,7 @@ class RepoState:
             )
 
     def require_free(self, tag: str | None) -> None:
-        """Refuse a tag that is in use.
-
-        Raises:
-            ConflictError: it names a commit.
-        """
+        """Raise a `ConflictError` if a tag is in use."""
         if tag is not None and tag in self.tags:
             raise ConflictError(
                 f"{self.repo_id} already has the tag {tag!r}, at commit {self.tags[tag][:12]}. A release is never changed; "
@@ -76,17 +55,7 @@ class RepoState:
 
 @dataclass(frozen=True, slots=True)
 class Pushed:
-    """What a push did.
-
-    Attributes:
-        repo_id: "namespace/name".
-        commit: the commit that now holds the files; the earlier one where nothing had to change.
-        url: where people see it.
-        tag: the tag that points to the commit, if one was asked for.
-        pull_request: address of the pull request, if one was made.
-        uploaded: paths that were sent.
-        unchanged: paths that were there with the same bytes.
-    """
+    """What a push did: the commit that now holds the files, its page, and the paths sent and not sent."""
 
     repo_id: str
     commit: str
@@ -97,24 +66,16 @@ class Pushed:
     unchanged: tuple[str, ...]
 
 
-def state(
-    repo_id: str, *, revision: str | None = None, token: str | None = None, endpoint: str | None = None
-) -> RepoState | None:
-    """Return commit, visibility and files of a dataset repository; `None` where there is none, or it is hidden from the caller.
-
-    Args:
-        repo_id: "namespace/name".
-        revision: a branch, tag or commit; `None` is the branch `main`.
-        token: `None` takes the one huggingface_hub finds.
-        endpoint: of another Hub; `None` takes HF_ENDPOINT, or else the public one.
+def state(repo_id: str) -> RepoState | None:
+    """Return the state of a repository's branch `main`; `None` where there is none, or it is hidden from the caller.
 
     Raises:
         UsageError: no repository can have that name.
-        HubError: no such revision, or the Hub does not answer.
+        HubError: the Hub does not answer.
     """
     _check_repo_id(repo_id)
-    client = _client(repo_id, "looked at on", token, endpoint)
-    return client.attempts(lambda: _look(client, repo_id, revision))
+    client = _client(repo_id, "looked at on")
+    return client.attempts(lambda: _look(client, repo_id))
 
 
 def push_files(
@@ -127,8 +88,6 @@ def push_files(
     tag: str | None = None,
     public: bool = False,
     create_pr: bool = False,
-    token: str | None = None,
-    endpoint: str | None = None,
 ) -> Pushed:
     """Put files into a dataset repository as one commit, or change nothing.
 
@@ -139,14 +98,12 @@ def push_files(
         repo_id: "namespace/name"; made if it does not exist.
         files: path in the repository -> a file, or bytes.
         message: of the commit.
-        parent: the commit that the caller has seen there (`state(...).commit`); `None` where there was no repository.
+        parent: the commit that the caller has seen (`state(...).commit`); `None` where there was no repository. If somebody else
+            committed since, nothing changes.
         delete: paths to remove; those that are not there are ignored.
         tag: a name for the commit, such as "v1.0"; an existing tag is never moved.
-        public: whether everybody may see the repository. An existing one keeps its visibility: where that differs, nothing is
-            sent.
+        public: whether everybody may see the repository. An existing one keeps its visibility: if that differs, nothing is sent.
         create_pr: open a pull request instead; for repositories of other people.
-        token: `None` takes the one huggingface_hub finds.
-        endpoint: of another Hub; `None` takes HF_ENDPOINT, or else the public one.
 
     Raises:
         UsageError: an impossible path, tag, message or repository name, or a tag for a pull request.
@@ -156,9 +113,8 @@ def push_files(
     """
     _check_repo_id(repo_id)
     _check_request(files, delete, message, tag, create_pr=create_pr)
-    client = _client(repo_id, "pushed to", token, endpoint)
-    push = _Push(client, repo_id, files, delete, message, parent, tag, create_pr=create_pr)
-    return push.run(public=public)
+    client = _client(repo_id, "pushed to")
+    return _Push(client, repo_id, files, delete, message, parent, tag, create_pr=create_pr).run(public=public)
 
 
 @dataclass(frozen=True)
@@ -190,11 +146,11 @@ class _Push:
         commit, request = self._commit(now.commit, uploads, deletions) if is_new else (now.commit, None)
         if self.tag is not None and not is_tagged:
             self._make_tag(self.tag, commit)
-        url = f"{public_endpoint(self.client.endpoint)}/datasets/{self.repo_id}/tree/{commit}"
+        url = f"{public_endpoint()}/datasets/{self.repo_id}/tree/{commit}"
         return Pushed(self.repo_id, commit, url, self.tag, request, tuple(uploads), unchanged)
 
     def _look(self) -> RepoState | None:
-        return self.client.attempts(lambda: _look(self.client, self.repo_id, None))
+        return self.client.attempts(lambda: _look(self.client, self.repo_id))
 
     def _create_repository(self, *, public: bool) -> RepoState:
         if self.parent is not None or self.create_pr:
@@ -205,20 +161,15 @@ class _Push:
 
         def create() -> None:
             with self.client.errors():
-                self.client.api().create_repo(self.repo_id, repo_type="dataset", private=not public)
+                # It may exist: ours, if an answer was lost on the way, or somebody else's that is not to be seen.
+                self.client.api().create_repo(self.repo_id, repo_type="dataset", private=not public, exist_ok=True)
 
-        taken: ExistsError | None = None
-        try:
-            self.client.attempts(create)
-        except ExistsError as error:
-            taken = error  # ours, if an answer was lost on the way; somebody else's otherwise, and then it is not to be seen
+        self.client.attempts(create)
         now = self._look()
-        if now is None and taken is not None:
+        if now is None:
             raise ConflictError(
                 f"{self.repo_id} exists and is not visible to you. Choose another name, or log in with `hf auth login`."
-            ) from taken
-        if now is None:
-            raise HubError(f"The Hub ({self.client.host}) created {self.repo_id} and does not show it. Try again.")
+            )
         return now
 
     def _check_visibility(self, now: RepoState, *, public: bool) -> None:
@@ -286,31 +237,35 @@ class _Push:
         )
 
     def _make_tag(self, tag: str, commit: str) -> None:
-        def create() -> None:
+        def create() -> Mapping[str, str]:
+            api = self.client.api()
             with self.client.errors():
-                self.client.api().create_tag(self.repo_id, tag=tag, revision=commit, repo_type="dataset")
+                api.create_tag(self.repo_id, tag=tag, revision=commit, repo_type="dataset", exist_ok=True)
+                return _tags(api, self.repo_id)
 
         try:
-            self.client.attempts(create)
-        except ExistsError as error:
-            now = self._look()
-            if now is None or now.tags.get(tag) != commit:
-                raise ConflictError(
-                    f"The files are in {self.repo_id} as commit {commit}, but somebody else has taken the tag {tag!r} in "
-                    "between. Push again with another tag: only the tag will be made."
-                ) from error
+            tags = self.client.attempts(create)
         except HubError as error:
             raise HubError(
                 f"The files are in {self.repo_id} as commit {commit}, but the tag {tag!r} could not be made. Push again: only "
                 f"the tag will be made. {error}"
             ) from error
+        if tags.get(tag) != commit:
+            raise ConflictError(
+                f"The files are in {self.repo_id} as commit {commit}, but somebody else has taken the tag {tag!r} in "
+                "between. Push again with another tag: only the tag will be made."
+            )
 
 
-def _look(client: Client, repo_id: str, revision: str | None) -> RepoState | None:
+def _tags(api: HfApi, repo_id: str) -> dict[str, str]:
+    return {ref.name: ref.target_commit for ref in api.list_repo_refs(repo_id, repo_type="dataset").tags}
+
+
+def _look(client: Client, repo_id: str) -> RepoState | None:
     api = client.api()
     with client.errors():
         try:
-            info = api.dataset_info(repo_id, revision=revision)
+            info = api.dataset_info(repo_id)
         except GatedRepoError:
             raise
         except RepositoryNotFoundError:
@@ -322,18 +277,17 @@ def _look(client: Client, repo_id: str, revision: str | None) -> RepoState | Non
             for item in listed
             if isinstance(item, ListedFile)
         }
-        refs = api.list_repo_refs(repo_id, repo_type="dataset")
-    return RepoState(repo_id, commit, bool(info.private), files, {ref.name: ref.target_commit for ref in refs.tags})
+        return RepoState(repo_id, commit, bool(info.private), files, _tags(api, repo_id))
 
 
-def _client(repo_id: str, verb: str, token: str | None, endpoint: str | None) -> Client:
+def _client(repo_id: str, verb: str) -> Client:
     def failed(reason: str, advice: str) -> HubError:
         return HubError(f"{repo_id} could not be {verb} the Hub ({client.host}): {reason}. {advice}.")
 
     def disk_failed(message: str) -> StorageError:
         return StorageError(f"A file for {repo_id} could not be read: {message}. Check its permissions.")
 
-    client = Client(repo_id, failed, disk_failed, "Check the name", token=token, endpoint=endpoint)
+    client = Client(repo_id, failed, disk_failed, "Check the name")
     return client
 
 

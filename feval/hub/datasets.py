@@ -74,10 +74,8 @@ def questions(dataset_id: str, *, source: Path | None = None, answer_kind: str |
 def train_rows(dataset_id: str, *, source: Path | None = None) -> list[Row]:
     """Return the rows of a dataset's train split, with the Hub's columns, to make exemplars from.
 
-    Args:
-        dataset_id: of a card.
-        source: a file of the rows, JSON Lines, a JSON array or Parquet; `None` takes the split "train" from the Hub, at the
-            commit that the card pins.
+    They are read from `source` (JSON Lines, a JSON array or Parquet), or else from the split "train" at the commit that the
+    card pins.
 
     Raises:
         UnknownNameError: no such card.
@@ -87,7 +85,6 @@ def train_rows(dataset_id: str, *, source: Path | None = None) -> list[Row]:
     """
     if source is not None:
         return _rows(source.name, read_bytes(source))
-
     card = dataset_card(dataset_id)
     if card.hub is None:
         raise CardError(
@@ -110,7 +107,9 @@ def remarks(questions: Sequence[Question]) -> list[str]:
             [q for q in questions if q.answer is not None and q.choices and _is_no_option(q)],
         ),
     ]
-    return [f"Questions with {words}: {len(those)} ({_first_ids(those)})." for words, those in facts if those]
+    return [
+        f"Questions with {words}: {len(selected)} ({_first_ids(selected)})." for words, selected in facts if selected
+    ]
 
 
 def _is_no_option(question: Question) -> bool:
@@ -153,30 +152,23 @@ def _from_file(path: Path, dataset_id: str) -> list[SourceQuestion]:
 
 
 def _check(card: DatasetCard, questions: Sequence[Question], origin: str) -> None:
-    """Compare questions with their card.
-
-    Raises:
-        SourceError: they differ; the sentence says in what.
-    """
+    """Raise a `SourceError` that says in what questions differ from their card, if they do."""
     facts = [
         ("there are {} questions instead of {}", len(questions), card.questions),
         ("the first id is {!r} instead of {!r}", questions[0].id if questions else None, card.first_question_id),
         ("the last id is {!r} instead of {!r}", questions[-1].id if questions else None, card.last_question_id),
     ]
-    differ = [sentence.format(here, there) for sentence, here, there in facts if here != there]
-    here, there = questions_sha256(questions), card.questions_sha256
-    if not differ and there is not None and here != there:
+    differ = [sentence.format(actual, expected) for sentence, actual, expected in facts if actual != expected]
+    actual, expected = questions_sha256(questions), card.questions_sha256
+    if not differ and expected is not None and actual != expected:
         what = "number and ids agree, but a text, a gold, an option or the order of the questions does not"
-        differ = [f"{what} (their SHA-256 is {here} instead of {there})"]
+        differ = [f"{what} (their SHA-256 is {actual} instead of {expected})"]
     if differ:
         raise SourceError(
             f"The questions in {origin} are not those that the card of {card.id!r} describes: {'; '.join(differ)}. Give the "
             "file that belongs to the dataset, --questions FILE; or, for other questions, use a dataset id of your own, or a "
             "card of your own in a folder named by FEVAL_CARDS."
         )
-
-
-# --- from the Hub: rows become questions ------------------------------------------------------------------------------
 
 
 def _from_hub(card: DatasetCard) -> tuple[list[SourceQuestion], str]:
@@ -216,11 +208,7 @@ def _parquet_rows(path: str, data: bytes) -> list[Row]:
 def hub_questions(dataset_id: str, rows: Sequence[Row], columns: HubColumns, answer_kind: str) -> list[SourceQuestion]:
     """Return questions from the rows of a repository, with the ids `<dataset>/<row>`, row from 0.
 
-    Args:
-        dataset_id: such as "gsm8k".
-        rows: column -> value, as in the files.
-        columns: the meaning of the columns.
-        answer_kind: of the dataset: golds of the kind "number" are written in their shortest form, "2,125" as "2125".
+    Golds of the answer kind "number" are written in their shortest form, "2,125" as "2125".
 
     Raises:
         SourceError: a row lacks a column, or has something else in it.
@@ -325,17 +313,9 @@ def _marked(text: str, where: str) -> tuple[str, str]:
 
 
 def split_options(text: str, where: str) -> tuple[str, Choices]:
-    """Split the options off a question: after its last line "Options:", one per line, "(A) text" or "- text".
+    """Split a question from its options: after its last line "Options:", one per line, "(A) text" or "- text".
 
-    Args:
-        text: the question, with or without options.
-        where: for the message.
-
-    Returns:
-        The question without the options, and label and text of each; the label of "- yes" is its text.
-
-    Raises:
-        SourceError: a line after "Options:" is not an option, or two options have one label.
+    The label of "- yes" is its text. A line that is not an option, or two options with one label, raise a `SourceError`.
     """
     question, mark, tail = text.rpartition("\nOptions:\n")
     if not mark:

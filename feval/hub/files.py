@@ -14,12 +14,9 @@ from feval.recording.layout.format import open_regular
 
 @dataclass(frozen=True, slots=True)
 class RepoFile:
-    """Size and hash of a file as the Hub states them.
+    """Size in bytes and hash of a file as the Hub states them.
 
-    Attributes:
-        size: bytes.
-        sha256: 64 hex digits; `None` for a small file, which is stored in git itself.
-        blob_id: git's hash of the file, or of its pointer where `sha256` is known.
+    A small file, stored in git itself, has no `sha256`; `blob_id` is git's hash of the file, or of its pointer.
     """
 
     size: int
@@ -27,11 +24,7 @@ class RepoFile:
     blob_id: str | None
 
     def holds(self, content: Path | bytes) -> bool:
-        """Return whether a file, or bytes, is exactly this file.
-
-        Raises:
-            OSError: the file cannot be read.
-        """
+        """Return whether a file, or bytes, is exactly this file; an unreadable file raises `OSError`."""
         if isinstance(content, Path):
             with open_regular(content) as file:
                 if file.seek(0, os.SEEK_END) != self.size:
@@ -50,5 +43,5 @@ class RepoFile:
 
 def cache_folder() -> Path:
     """Return the folder for what can be fetched again: FEVAL_CACHE, or `feval` in the platform's cache folder."""
-    own = os.environ.get("FEVAL_CACHE")
-    return Path(own).expanduser() if own else platformdirs.user_cache_path("feval")
+    folder = os.environ.get("FEVAL_CACHE")
+    return Path(folder).expanduser() if folder else platformdirs.user_cache_path("feval")

@@ -15,21 +15,15 @@ _PAGE = "README.md"
 _MOST_BYTES = 8 << 20
 
 
-def read_page(state: RepoState, *, token: str | None = None, endpoint: str | None = None) -> str | None:
-    """Return the README.md of a repository at the commit of its state; `None` where it has none.
-
-    Args:
-        state: from `feval.hub.state`.
-        token: `None` takes the one huggingface_hub finds.
-        endpoint: of another Hub; `None` takes HF_ENDPOINT, or else the public one.
+def read_page(state: RepoState) -> str | None:
+    """Return a repository's README.md; `None` where it has none.
 
     Raises:
         HubError: it is larger than 8 MiB or not UTF-8 text, or the Hub does not send it.
     """
     if _PAGE not in state.files:
         return None
-    place = f"hf://{state.repo_id}@{state.commit}/{_PAGE}"
-    path = fetch_file(place, most_bytes=_MOST_BYTES, token=token, endpoint=endpoint)
+    path = fetch_file(f"hf://{state.repo_id}@{state.commit}/{_PAGE}", most_bytes=_MOST_BYTES)
     try:
         return path.read_bytes().decode()
     except UnicodeDecodeError as error:

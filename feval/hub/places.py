@@ -1,7 +1,4 @@
-"""Recordings by their place: a local folder, or an address on the Hub.
-
-A local folder needs no network code, so this module loads it only for an address.
-"""
+"""Recordings by their place: a local folder, or an address on the Hub."""
 
 from __future__ import annotations
 

@@ -43,10 +43,10 @@ class Pulled:
         address: with the commit.
         folder: where the recording is now.
         recording_hash: as the manifest states it, recomputed from its leaves.
-        files: number of files of the recording that were asked for, the manifest included.
+        files: number of files that were asked for, the manifest included.
         size: their bytes.
         fetched: path -> bytes of those that were not in the cache yet.
-        left_out: number of files of the recording that were not asked for.
+        left_out: number of files that were not asked for.
     """
 
     address: str
@@ -104,11 +104,7 @@ def pull(
 
 
 def open_remote(place: str | PurePath) -> tuple[Recording, RemoteFiles]:
-    """Open a recording at an address, and return it with the source of its files.
-
-    Raises:
-        UsageError, HubError, RecordingError: not an address, not to be fetched, or not a recording.
-    """
+    """Open a recording at an address, and return it with the source of its files."""
     snapshot = open_snapshot(parse_address(place), MANIFEST, most_bytes=MOST_BYTES)
     source = RemoteFiles(snapshot)
     return open_recording(snapshot.folder, source), source
@@ -120,9 +116,9 @@ def _llm_names(recording: Recording, dataset: str, llms: Collection[str] | None)
     names = recording.llm_names(dataset)
     if llms is None:
         return names
-    known = {llm for _, llm in recording.manifest.pairs}
+    recorded = {llm for _, llm in recording.manifest.pairs}
     for name in llms:
-        if name not in known:
+        if name not in recorded:
             recording.require(dataset, name)
     return [name for name in names if name in llms]
 

@@ -35,26 +35,16 @@ _Progress = Callable[[int, int], None]
 
 @dataclass(frozen=True)
 class Snapshot:
-    """A repository at one commit, as much of it as is in the cache.
-
-    Attributes:
-        address: with the commit.
-        folder: where its files are in the Hub's cache.
-    """
+    """A repository at one commit: the folder in huggingface_hub's cache with as much of it as was fetched."""
 
     address: Address
     folder: Path
     client: Client = field(repr=False)
 
     def fetch(self, files: Mapping[str, RepoFile], progress: _Progress = lambda _done, _total: None) -> dict[str, int]:
-        """Make sure that some files are in the cache, with the bytes they should have.
+        """Make sure that files are in the cache with the right bytes; return path -> size of those that were downloaded.
 
-        Args:
-            files: path -> size and SHA-256 it should have.
-            progress: called with (bytes so far, bytes in all) of the download.
-
-        Returns:
-            Path -> bytes of the files that were downloaded.
+        `progress` is called with (bytes so far, bytes in all) of the download.
 
         Raises:
             HubError: a file cannot be fetched.
@@ -140,10 +130,9 @@ class Snapshot:
 def _progress_bar(progress: _Progress, total: int) -> type[Any]:
     """Return a class for `tqdm_class`: a bar that is not drawn, and reports bytes to a callback.
 
-    snapshot_download shows several bars at once, of files, of bytes received and of bytes written; the furthest of the latter
-    two is reported.
+    snapshot_download has bars for files, bytes received and bytes written; the furthest of the latter two is reported.
     """
-    done = 0
+    so_far = 0
 
     class Bar(tqdm):
         def __init__(self, *args: Any, **options: Any) -> None:
@@ -152,33 +141,24 @@ def _progress_bar(progress: _Progress, total: int) -> type[Any]:
             super().__init__(*args, **options | {"disable": True})  # type: ignore[no-untyped-call]
 
         def update(self, n: float | None = 1) -> bool | None:
-            nonlocal done
+            nonlocal so_far
             if self._counts_bytes:
                 self._bytes += int(n or 0)
-                done = min(max(done, self._bytes), total)
-                progress(done, total)
+                so_far = min(max(so_far, self._bytes), total)
+                progress(so_far, total)
             return None
 
     progress(0, total)
     return Bar
 
 
-def open_snapshot(
-    address: Address, index: str, *, most_bytes: int, token: str | None = None, endpoint: str | None = None
-) -> Snapshot:
-    """Resolve an address to a commit and fetch the file there that lists the others.
-
-    Args:
-        address: a branch warns, since tomorrow it may be another commit.
-        index: path of that file, below the address.
-        most_bytes: the largest size it may have.
-        token: `None` takes the one huggingface_hub finds.
-        endpoint: of another Hub; `None` takes HF_ENDPOINT, or else the public one.
+def open_snapshot(address: Address, index: str, *, most_bytes: int) -> Snapshot:
+    """Resolve an address to a commit, warning of a branch, and fetch the file `index` below it.
 
     Raises:
         HubError: no such repository, revision or file, or it cannot be reached and is not in the cache.
     """
-    client = _client(address, token, endpoint)
+    client = _client(address)
     if address.is_pinned:
         return _at_commit(client, address, index, most_bytes)
     revision = address.revision or "main"
@@ -196,16 +176,8 @@ def open_snapshot(
     return snapshot
 
 
-def fetch_file(
-    place: str | PurePath, *, most_bytes: int, token: str | None = None, endpoint: str | None = None
-) -> Path:
-    """Fetch one file, such as a receipt, into the Hub's cache, and return its path there.
-
-    Args:
-        place: hf://namespace/name@revision/path; a branch warns.
-        most_bytes: the largest size it may have.
-        token: as for `open_snapshot`.
-        endpoint: as for `open_snapshot`.
+def fetch_file(place: str | PurePath, *, most_bytes: int) -> Path:
+    """Fetch one file, such as a receipt, into the Hub's cache, and return its path there; a branch warns.
 
     Raises:
         UsageError: not the address of a file.
@@ -215,8 +187,7 @@ def fetch_file(
     folder, _, name = address.path.rpartition("/")
     if not name:
         raise UsageError(f"{address} is a repository; name a file in it, such as {address}/results/NAME/receipt.json.")
-    address = replace(address, path=folder)
-    return open_snapshot(address, name, most_bytes=most_bytes, token=token, endpoint=endpoint).folder / name
+    return open_snapshot(replace(address, path=folder), name, most_bytes=most_bytes).folder / name
 
 
 def _at_commit(client: Client, address: Address, index: str, most_bytes: int) -> Snapshot:
@@ -261,9 +232,8 @@ def _resolve(client: Client, address: Address, revision: str) -> tuple[str, bool
     """Return the commit of a revision, and whether it is a branch, which moves."""
     api = client.api()
     with client.errors():
-        refs = api.list_repo_refs(
-            address.repo_id, repo_type="dataset"
-        )  # resolve_revision does not tell a tag from a branch
+        # resolve_revision does not tell a tag from a branch
+        refs = api.list_repo_refs(address.repo_id, repo_type="dataset")
         tags = {ref.name for ref in refs.tags}
         branches = {ref.name: ref.target_commit for ref in refs.branches}
         try:
@@ -285,9 +255,9 @@ def _names(tags: Iterable[str], branches: Iterable[str]) -> str:
     """Return the tags and branches of a repository in words, as far as they can be shown."""
     parts = []
     for noun, names in (("tags", tags), ("branches", branches)):
-        shown = sorted(name for name in names if name.isprintable())
-        more = f" and {len(shown) - _MOST_NAMED} more" if len(shown) > _MOST_NAMED else ""
-        parts.append(f"its {noun} are {', '.join(shown[:_MOST_NAMED])}{more}" if shown else f"it has no {noun}")
+        printable = sorted(name for name in names if name.isprintable())
+        more = f" and {len(printable) - _MOST_NAMED} more" if len(printable) > _MOST_NAMED else ""
+        parts.append(f"its {noun} are {', '.join(printable[:_MOST_NAMED])}{more}" if printable else f"it has no {noun}")
     return ", ".join(parts)
 
 
@@ -297,8 +267,8 @@ def _listing(client: Client, address: Address, paths: Sequence[str]) -> dict[str
     listing: dict[str, ListedFile] = {}
     with client.errors():
         for start in range(0, len(paths), _LISTED_AT_ONCE):
-            some = list(paths[start : start + _LISTED_AT_ONCE])
-            items = api.get_paths_info(address.repo_id, some, revision=address.revision, repo_type="dataset")
+            batch = list(paths[start : start + _LISTED_AT_ONCE])
+            items = api.get_paths_info(address.repo_id, batch, revision=address.revision, repo_type="dataset")
             listing |= {item.path: item for item in items if isinstance(item, ListedFile)}
     return listing
 
@@ -319,9 +289,9 @@ def _cached_commit(client: Client, address: Address, revision: str) -> str:
 
 
 def _is_as_cached(path: Path) -> bool:
-    """Return whether a file has the hash in its cache name: git's for a small file, SHA-256 for a large one.
+    """Return whether a file has the hash that names it in the cache: SHA-256 (64 digits) or git's.
 
-    Where the disk has no links, the cache keeps no hash.
+    On a disk without links the cache keeps no hash.
     """
     try:
         name = path.readlink().name
@@ -334,7 +304,7 @@ def _is_as_cached(path: Path) -> bool:
         return False
 
 
-def _client(address: Address, token: str | None, endpoint: str | None) -> Client:
+def _client(address: Address) -> Client:
     def failed(reason: str, advice: str) -> HubError:
         return HubError(
             f"{address} could not be fetched from the Hub ({client.host}): {reason}, and what is needed is not "
@@ -346,5 +316,5 @@ def _client(address: Address, token: str | None, endpoint: str | None) -> Client
             f"{address} could not be fetched: {message}. Name a folder that can be written to and has space in HF_HOME."
         )
 
-    client = Client(address.repo_id, failed, disk_failed, "Check the address", token=token, endpoint=endpoint)
+    client = Client(address.repo_id, failed, disk_failed, "Check the address")
     return client

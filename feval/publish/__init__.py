@@ -11,7 +11,6 @@ from feval.lazy import lazy_names
 
 if TYPE_CHECKING:
     from feval.publish.card import PICTURE
-    from feval.publish.markdown import size
     from feval.publish.release import Changes, Release, Seen, changes, look, prepare, prepare_results, push
     from feval.publish.scan import Finding
 
@@ -26,14 +25,12 @@ __all__ = [
     "prepare",
     "prepare_results",
     "push",
-    "size",
 ]
 
 __getattr__, __dir__ = lazy_names(
     __name__,
     {
         "card": ("PICTURE",),
-        "markdown": ("size",),
         "release": ("Changes", "Release", "Seen", "changes", "look", "prepare", "prepare_results", "push"),
         "scan": ("Finding",),
     },

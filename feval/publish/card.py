@@ -34,13 +34,12 @@ from feval.publish.markdown import (
     plain,
     python_text,
     shell_word,
-    size,
     table,
 )
 from feval.publish.owner_section import BEGIN, END
 from feval.publish.provenance import has_sent_prompts, is_imported, provenance
 from feval.recording import Recording
-from feval.report.text import counted, visible
+from feval.report.text import counted, size, visible
 
 PICTURE = "figures/cost-accuracy.png"
 """The picture's path in the repository."""
@@ -56,17 +55,7 @@ _Facts = dict[str, Any]
 class Page:
     """What a page is made from, besides the recording.
 
-    Attributes:
-        repo_id: "namespace/name".
-        title: for people.
-        figures: of every LLM on every dataset.
-        configs: what `datasets` loads.
-        licence: of the collection, as the Hub spells it.
-        tag: the tag that examples name; `None`: none.
-        words: the owner's section; "" for none.
-        languages: of questions and outputs, such as "en".
-        kept_fields: front matter of an earlier page that stays.
-        has_picture: whether `PICTURE` is part of the release.
+    `tag` is named by the examples, `words` is the owner's section, `kept_fields` is front matter of an earlier page that stays.
     """
 
     repo_id: str
@@ -141,9 +130,6 @@ def card(recording: Recording, page: Page) -> str:
     }
     template = (files("feval.publish") / "dataset_card.md.jinja").read_text("utf-8")
     return hub.render_page(template, fields, facts) + "\n"
-
-
-# --- facts of the sections, in the order of the template ----------------------------------------------------------------------
 
 
 def _opening(recording: Recording, page: Page) -> _Facts:
@@ -225,10 +211,10 @@ def _accuracy(recording: Recording, page: Page) -> _Facts:
 def _datasets(recording: Recording) -> _Facts:
     rows = []
     for record in recording.manifest.datasets.values():
-        known = find_dataset_card(record["id"])
+        source_card = find_dataset_card(record["id"])
         source = (
-            f"[{plain(known.hub.repository)}](https://huggingface.co/datasets/{known.hub.repository})"
-            if known is not None and known.hub is not None
+            f"[{plain(source_card.hub.repository)}](https://huggingface.co/datasets/{source_card.hub.repository})"
+            if source_card is not None and source_card.hub is not None
             else "not stated"
         )
         golds = "all" if record["with_gold"] == record["questions"] else f"{record['with_gold']:,}"
@@ -420,9 +406,9 @@ def _citation(recording: Recording, page: Page) -> _Facts:
     created = str(recording.manifest.raw.get("created", ""))
     owner, name = page.repo_id.split("/")
     papers = {
-        known.citation: record["id"]
+        source_card.citation: record["id"]
         for record in recording.manifest.datasets.values()
-        if (known := find_dataset_card(record["id"])) is not None
+        if (source_card := find_dataset_card(record["id"])) is not None
     }
     return {
         "citation": {
@@ -458,9 +444,9 @@ def _messages(request: str | None) -> str | None:
 
 def _licence_details(recording: Recording, page: Page) -> str:
     stated = recording.manifest.raw.get("licences") or {}
-    own = {record["id"]: record.get("licence") for record in recording.manifest.datasets.values()}
+    licences = {record["id"]: record.get("licence") for record in recording.manifest.datasets.values()}
     questions = ", ".join(
-        f"{dataset} {licence or stated.get('questions') or 'not stated'}" for dataset, licence in own.items()
+        f"{dataset} {licence or stated.get('questions') or 'not stated'}" for dataset, licence in licences.items()
     )
     outputs = stated.get("outputs") or "not stated"
     return visible(f"Collection: {licence_name(page.licence)}. Questions: {questions}. Outputs: {outputs}.")

@@ -31,17 +31,9 @@ _RESERVED = frozenset(("all",))  # `datasets` takes it for all splits together
 
 @dataclass(frozen=True, slots=True)
 class Split:
-    """One file under a name that `datasets` accepts.
+    """One file under a name that `datasets` accepts; `arrow_bytes` is its size in memory.
 
-    Attributes:
-        name: letters, digits, "_" and "." between them.
-        path: in the recording.
-        rows: number of rows.
-        file_bytes: size of the file.
-        arrow_bytes: size of its rows in memory.
-        llm: whose rows; `None` for questions.
-        scorer: for scores.
-        nulls: column -> number of missing values, for columns with any.
+    Questions have no `llm`, only scores have a `scorer`; `nulls` counts the missing values of columns with any.
     """
 
     name: str
@@ -56,15 +48,7 @@ class Split:
 
 @dataclass(frozen=True, slots=True)
 class Config:
-    """One schema and its files.
-
-    Attributes:
-        name: such as "gsm8k" or "gsm8k-texts".
-        dataset: id of the dataset.
-        part: "samples", "questions", ...
-        features: as in the front matter of a dataset card.
-        splits: with at least a row each.
-    """
+    """One schema and its files with at least a row each, such as "gsm8k-texts" with the part "texts" of the dataset "gsm8k"."""
 
     name: str
     dataset: str
@@ -74,19 +58,15 @@ class Config:
 
 
 def configs_of(recording: Recording) -> list[Config]:
-    """Return every configuration of a recording that has rows, samples first; `datasets` does not load empty files.
-
-    Raises:
-        DamagedRecordingError: a Parquet file cannot be read.
-    """
+    """Return every configuration of a recording that has rows, samples first; `datasets` does not load empty files."""
     names, splits = _Names(), split_names(recording)
     samples = {dataset: names.take(slug(dataset)) for dataset in recording.dataset_ids()}
     configs = []
     for dataset, name in samples.items():
         parts = _parts(recording, dataset, splits)
         for part, files in parts.items():
-            own = name if part == "samples" else names.take(f"{name}-{part}")
-            if (config := _config(recording, own, dataset, part, files)) is not None:
+            config_name = name if part == "samples" else names.take(f"{name}-{part}")
+            if (config := _config(recording, config_name, dataset, part, files)) is not None:
                 configs.append(config)
     return configs
 
@@ -122,8 +102,8 @@ def _config(
     for split, path, llm, scorer in files:
         record = recording.file_record(path)
         if record["rows"]:
-            own, arrow_bytes, nulls = _measured(recording.path / path)
-            schema = schema or own
+            file_schema, arrow_bytes, nulls = _measured(recording.path / path)
+            schema = schema or file_schema
             splits.append(
                 Split(names.take(split, "_"), path, record["rows"], record["bytes"], arrow_bytes, llm, scorer, nulls)
             )
@@ -169,8 +149,8 @@ def _split_name(llm: str) -> str:
 class _Names:
     """Distinct names, also on a disk that does not tell "A" from "a"."""
 
-    def __init__(self, taken: Iterable[str] = ()) -> None:
-        self._taken = {name.casefold() for name in taken}
+    def __init__(self, names: Iterable[str] = ()) -> None:
+        self._taken = {name.casefold() for name in names}
 
     def take(self, base: str, joint: str = "-") -> str:
         """Return the name, or the name with a number where it is taken."""

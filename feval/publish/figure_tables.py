@@ -93,7 +93,7 @@ def _by_dataset(
         return table(["dataset", *header], ([code(row.dataset), *line] for row, line in zip(rows, body, strict=True)))
     tables = []
     for dataset in dict.fromkeys(row.dataset for row in rows):
-        own = [(row, line) for row, line in zip(rows, body, strict=True) if row.dataset == dataset]
-        title = f"{html.escape(visible(dataset))}: {summary([row for row, _ in own])}"
-        tables.append(folded(title, table(header, (line for _, line in own))))
+        pairs = [(row, line) for row, line in zip(rows, body, strict=True) if row.dataset == dataset]
+        title = f"{html.escape(visible(dataset))}: {summary([row for row, _ in pairs])}"
+        tables.append(folded(title, table(header, (line for _, line in pairs))))
     return "\n\n".join(tables)

@@ -45,25 +45,24 @@ class Accuracy:
 
 @dataclass(frozen=True, slots=True)
 class PairFigures:
-    """One LLM on one dataset.
+    """One LLM on one dataset; what is not known is `None`.
 
     Attributes:
         dataset: its id.
         llm: its name.
         questions: of the dataset.
         asked: how many of them have at least one CoT; dollars are means over these, accuracies over those with a gold.
-        cots: number of CoTs.
         smallest: fewest CoTs of a question that was asked.
         largest: most CoTs of a question.
         counter: who counted the tokens.
-        output_tokens: per CoT, the mean; `None` without CoTs.
-        no_answer: share of CoTs without an answer; `None` without CoTs.
-        truncated: share cut off at the limit on output tokens, of the CoTs whose end is known; `None` where no end is known.
+        output_tokens: mean per CoT.
+        no_answer: share of CoTs without an answer.
+        truncated: share cut off at the limit on output tokens, of the CoTs whose end is known.
         withheld: share that a content filter stopped or the provider failed on, likewise.
-        unknown: share of CoTs whose end is not known; `None` without CoTs.
-        single: accuracy of one call; `None` where the dataset has no golds.
+        unknown: share of CoTs whose end is not known.
+        single: accuracy of one call.
         vote: accuracy of the plurality of all recorded CoTs, ties broken by lot.
-        usd_single: mean USD per question of one call; `None` without a price or prompt tokens.
+        usd_single: mean USD per question of one call.
         usd_vote: of the full vote, each prompt paid once.
     """
 
@@ -71,7 +70,6 @@ class PairFigures:
     llm: str
     questions: int
     asked: int
-    cots: int
     smallest: int
     largest: int
     counter: str
@@ -87,15 +85,12 @@ class PairFigures:
 
 
 def figures_of(recording: Recording) -> list[PairFigures]:
-    """Return the figures of every LLM on every dataset, in recorded order.
-
-    Raises:
-        RecordingError: the votes of a dataset cannot be read.
-    """
+    """Return the figures of every LLM on every dataset, in recorded order."""
     figures = []
-    for dataset in recording.dataset_ids():
-        if names := recording.llm_names(dataset):
-            figures += _of_dataset(*_loaded(recording, dataset, names))
+    for dataset_id in recording.dataset_ids():
+        if names := recording.llm_names(dataset_id):
+            dataset, llms = _loaded(recording, dataset_id, names)
+            figures += [_figures(dataset, llm) for llm in llms]
     return figures
 
 
@@ -103,10 +98,6 @@ def _loaded(recording: Recording, dataset: str, llms: Sequence[str]) -> tuple[Da
     """Return the dataset and LLMs, with dollars where the recording's price list is known."""
     priced = recording.manifest.prices in {*price_ids(), "none"}
     return load(dataset, llms, recording, seed=_SEED, prices=None if priced else "none")
-
-
-def _of_dataset(dataset: Dataset, llms: Sequence[LLM]) -> list[PairFigures]:
-    return [_figures(dataset, llm) for llm in llms]
 
 
 def _figures(dataset: Dataset, llm: LLM) -> PairFigures:
@@ -122,7 +113,6 @@ def _figures(dataset: Dataset, llm: LLM) -> PairFigures:
         llm.name,
         len(dataset),
         len(asked),
-        cots,
         int(sizes.min()) if cots else 0,
         int(sizes.max(initial=0)),
         llm.counter,

@@ -36,10 +36,8 @@ _MADE_TITLE = re.compile(r"Recorded chains of thought: .*|.*: recorded chains of
 class EarlierMatter:
     """The front matter of an earlier page, as far as it stays.
 
-    Attributes:
-        title: chosen by somebody; `None` where feval made it.
-        licence: of the collection; `None` where it has none in the Hub's spelling.
-        kept: fields that feval does not write, tags, and the language.
+    The title if somebody chose it, the licence if it is in the Hub's spelling, and in `kept` tags, language and fields that feval
+    does not write.
     """
 
     title: str | None = None
@@ -57,17 +55,7 @@ def front_matter(
     languages: Sequence[str],
     kept: Mapping[str, Any],
 ) -> dict[str, Any]:
-    """Return the fields of the front matter.
-
-    Args:
-        recording: what is published.
-        configs: of the recording.
-        title: for people.
-        licence: of the collection, as the Hub spells it, such as "odbl".
-        licence_details: one line about the licences of questions and outputs.
-        languages: codes such as "en"; empty where nobody said.
-        kept: fields of an earlier page, see `EarlierMatter`.
-    """
+    """Return the fields of the front matter; `kept` are those of an earlier page, see `EarlierMatter`."""
     kinds = {record.get("answer_kind") for record in recording.manifest.datasets.values()}
     cots = sum(pair["cots"] for pair in recording.manifest.pairs.values())
     fields: dict[str, Any] = {
@@ -87,11 +75,7 @@ def front_matter(
 
 
 def earlier_matter(page: str, where: str) -> EarlierMatter | None:
-    """Return what stays of an earlier page's front matter; `None` where it has none.
-
-    Raises:
-        CardError: the front matter cannot be read, or is not plain YAML.
-    """
+    """Return what stays of an earlier page's front matter, `None` without any; raise a `CardError` if it is not plain YAML."""
     lines = page.replace("\r\n", "\n").split("\n")
     if lines[0].rstrip() != "---":
         return None

@@ -26,11 +26,7 @@ def is_licence(text: str) -> bool:
 
 
 def check_licence(licence: str) -> str:
-    """Return a licence; raise where it does not have the form of the Hub's identifiers.
-
-    Raises:
-        UsageError: it is not an identifier such as "odbl" or "cc-by-4.0".
-    """
+    """Return a licence; raise a `UsageError` where it does not have the form of the Hub's identifiers."""
     if not is_licence(licence):
         raise UsageError(
             f"The Hub spells licences as in odbl, cc-by-4.0 or mit; {licence!r:.60} does not look like one."

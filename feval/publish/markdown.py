@@ -80,16 +80,6 @@ def share(value: float | None) -> str:
     return "0 %" if value == 0 else "< 0.01 %" if value < 1e-4 else f"{100 * value:.2f} %"
 
 
-def size(number: int) -> str:
-    """Return a number of bytes in words, with three digits."""
-    value = float(number)
-    for unit in ("bytes", "kB", "MB"):
-        if value < 999.5:
-            return f"{value:.3g} {unit}"
-        value /= 1000
-    return f"{value:,.3g} GB"
-
-
 def python_text(text: str) -> str:
     """Return a Python string literal on one line."""
     return json.dumps(text, ensure_ascii=False) if text.isprintable() else ascii(text)

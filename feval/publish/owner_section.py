@@ -15,11 +15,7 @@ _END_LINE = re.compile(r"<!-- feval:words-end -->[ \t]*")
 
 
 def check_words(words: str) -> str:
-    """Return the text of a section, stripped.
-
-    Raises:
-        CardError: it contains a mark, so that nobody could find its end.
-    """
+    """Return the text of a section, stripped; raise a `CardError` where it contains a mark."""
     if _MARK.search(words):
         raise CardError(
             'Your section contains the words "feval:words", which mark where it begins and ends. Leave the marks out.'
@@ -28,15 +24,7 @@ def check_words(words: str) -> str:
 
 
 def own_words(page: str, where: str) -> str | None:
-    """Return what the owner of a page wrote between the marks, stripped; `None` where the page has no marks.
-
-    Args:
-        page: the whole Markdown text.
-        where: whose page it is, for the error.
-
-    Raises:
-        CardError: the marks are broken, so that nobody can say what was the owner's.
-    """
+    """Return what the owner of a page wrote between the marks; `None` without marks; broken ones raise a `CardError`."""
     lines = page.replace("\r\n", "\n").replace("\r", "\n").split("\n")
     marks = [number for number, line in enumerate(lines) if _MARK.search(line)]
     if not marks:

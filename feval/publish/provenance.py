@@ -32,24 +32,24 @@ def has_sent_prompts(recording: Recording, configs: Iterable[Config]) -> bool:
 
 def is_imported(recording: Recording) -> bool:
     """Return whether others may have extracted the answers: true unless feval is known to have recorded or extracted them."""
-    own = _mapping(recording.manifest.raw.get("operation")).get("name")
-    return own != "extract" and any(each.get("name") not in _RECORDED for each in _first_operations(recording))
+    operation = _mapping(recording.manifest.raw.get("operation")).get("name")
+    return operation != "extract" and any(each.get("name") not in _RECORDED for each in _first_operations(recording))
 
 
 def provenance(recording: Recording) -> str:
     """Return the section's text."""
     raw = recording.manifest.raw
-    own = _mapping(raw.get("operation"))
+    operation = _mapping(raw.get("operation"))
     date = re.match(r"\d{4}-\d\d-\d\d", str(raw.get("created", "")))
     when = f" on {date[0]}" if date else ""
     by = f" with feval {plain(str(raw.get('feval_version', '')))}".rstrip()
     parents = _parents(recording)
     if not parents:
-        return f"{_sentence(own)}{when}{by}."
-    made = _DERIVED.get(str(own.get("name")), f"made ({code(str(own.get('name')))}) from")
+        return f"{_sentence(operation)}{when}{by}."
+    verb = _DERIVED.get(str(operation.get("name")), f"made ({code(str(operation.get('name')))}) from")
     number = "one recording" if len(parents) == 1 else f"{len(parents)} recordings"
     items = "\n".join(f"- {_sentence(_mapping(parent.get('operation')))}" for parent in parents)
-    head = f"{made.capitalize()} {number}{when}{by}:"
+    head = f"{verb.capitalize()} {number}{when}{by}:"
     if len(parents) > _MOST_LINES:
         return f"{head[:-1]}.\n\n{folded('These recordings', items)}"
     return f"{head}\n\n{items}"
@@ -74,8 +74,8 @@ def _sentence(operation: Mapping[str, Any]) -> str:
 def _first_operations(recording: Recording) -> list[Mapping[str, Any]]:
     """Return what made the samples: the operation of the recording, or those of the recordings it was derived from."""
     parents = _parents(recording)
-    own = _mapping(recording.manifest.raw.get("operation"))
-    return [_mapping(parent.get("operation")) for parent in parents] or [own]
+    operation = _mapping(recording.manifest.raw.get("operation"))
+    return [_mapping(parent.get("operation")) for parent in parents] or [operation]
 
 
 def _parents(recording: Recording) -> Sequence[Mapping[str, Any]]:

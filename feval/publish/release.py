@@ -46,13 +46,7 @@ _MOST_SHOWN = 5
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """A repository as it was before a release.
-
-    Attributes:
-        repo_id: "namespace/name".
-        state: `None` where there is no such repository, or it is hidden.
-        page: its README.md; `None` where there is none.
-    """
+    """A repository as it was before a release; `state` is `None` where there is none or it is hidden, `page` is its README.md."""
 
     repo_id: str
     state: RepoState | None = None
@@ -61,17 +55,14 @@ class Seen:
 
 @dataclass(frozen=True, slots=True)
 class Release:
-    """What is pushed.
+    """What is pushed, with the search for secrets and `notes` for the user.
 
     Attributes:
         seen: the repository as it was before.
         title: for people.
         recording_hash: of the content.
         files: path in the repository -> a file, or bytes.
-        scan: what the search for secrets found.
-        tag: name for the commit; `None` for none.
-        notes: what the user should know, in sentences.
-        owns: beginnings of the paths that belong to the release alone; other files there are from an earlier one.
+        owns: beginnings of paths that belong to the release alone; files there that it lacks are from an earlier one.
     """
 
     seen: Seen
@@ -86,14 +77,7 @@ class Release:
 
 @dataclass(frozen=True, slots=True)
 class Changes:
-    """What a push would do to a repository, by paths.
-
-    Attributes:
-        new: files that are not there.
-        changed: files that are there with other bytes.
-        unchanged: files that are there.
-        removed: files of an earlier release that this one lacks.
-    """
+    """What a push would do to a repository, by paths; `removed` are files of an earlier release that this one lacks."""
 
     new: tuple[str, ...]
     changed: tuple[str, ...]
@@ -106,15 +90,15 @@ class Changes:
         return (*self.new, *self.changed)
 
 
-def look(repo_id: str, *, endpoint: str | None = None) -> Seen:
+def look(repo_id: str) -> Seen:
     """Return a repository's state and page.
 
     Raises:
         UsageError: no repository can have that name.
         HubError: the Hub does not answer.
     """
-    now = state(repo_id, endpoint=endpoint)
-    return Seen(repo_id, now, None if now is None else read_page(now, endpoint=endpoint))
+    now = state(repo_id)
+    return Seen(repo_id, now, None if now is None else read_page(now))
 
 
 def prepare(
@@ -148,7 +132,7 @@ def prepare(
         DamagedRecordingError: the recording is damaged.
         ConflictError, UsageError: results that do not belong to it, see `result_files`.
         CardError: an earlier page would be lost.
-        ReleaseError: there are more files than the Hub takes. Findings do not raise here, but in `Scan.require_clean`.
+        ReleaseError: more files than the Hub takes. Findings raise only when pushed.
     """
     if licence is not None:
         check_licence(licence)
@@ -160,7 +144,7 @@ def prepare(
     licence = licence or earlier.licence or "odbl"
     beside = result_files(results, recording.hash)
     configs = configs_of(recording)
-    drawn = picture(recording)
+    png = picture(recording)
     page = Page(
         seen.repo_id,
         title or earlier.title or default_title(recording),
@@ -171,13 +155,13 @@ def prepare(
         _words(pages) if words is None else check_words(words),
         languages,
         earlier.kept,
-        drawn is not None,
+        png is not None,
     )
     files: dict[str, Path | bytes] = {
         README: card(recording, page).encode(),
         _LICENCE: notice(page.title, licence).encode(),
         MANIFEST: _manifest(recording),
-        **({} if drawn is None else {PICTURE: drawn}),
+        **({} if png is None else {PICTURE: png}),
         **{path: recording.path / path for path in recording.manifest.files if not is_beside(path)},
         **beside,
     }
@@ -198,14 +182,7 @@ def prepare_results(
     allow: Collection[str] = (),
     progress: Callable[[int, int], None] | None = None,
 ) -> Release:
-    """Return a release of results alone, for a repository that has their recording; nothing is sent.
-
-    Args:
-        results: folders or files, see `feval.publish.results.result_files`.
-        seen: the repository, from `look`.
-        tag: as for `prepare`.
-        allow: as for `prepare`.
-        progress: as for `prepare`.
+    """Return a release of results alone, for a repository that has their recording; arguments are those of `prepare`.
 
     Raises:
         HubError: there is no such repository, or no recording in it.
@@ -229,17 +206,13 @@ def _folders(results: Sequence[Path]) -> tuple[str, ...]:
 
 
 def changes(release: Release) -> Changes:
-    """Compare a release with the repository as it was seen.
-
-    Raises:
-        ConflictError: its tag names another release already.
-    """
+    """Compare a release with the repository as it was seen; raise a `ConflictError` if its tag names another release."""
     state = release.seen.state
-    there = {} if state is None else state.files
+    existing = {} if state is None else state.files
     unchanged = () if state is None else state.unchanged(release.files)
     comparison = Changes(
-        tuple(path for path in release.files if path not in there),
-        tuple(path for path in release.files if path in there and path not in set(unchanged)),
+        tuple(path for path in release.files if path not in existing),
+        tuple(path for path in release.files if path in existing and path not in set(unchanged)),
         unchanged,
         _removed(release),
     )
@@ -249,8 +222,8 @@ def changes(release: Release) -> Changes:
 
 
 def _removed(release: Release) -> tuple[str, ...]:
-    there = {} if release.seen.state is None else release.seen.state.files
-    return tuple(path for path in there if path.startswith(release.owns) and path not in release.files)
+    existing = {} if release.seen.state is None else release.seen.state.files
+    return tuple(path for path in existing if path.startswith(release.owns) and path not in release.files)
 
 
 def push(
@@ -260,17 +233,15 @@ def push(
     public: bool = False,
     create_pr: bool = False,
     remove: bool = False,
-    endpoint: str | None = None,
 ) -> Pushed:
     """Push a release to its repository as one commit, on top of the one that was seen.
 
     Args:
         release: from `prepare`.
         message: of the commit; `None` makes one.
-        public: whether everybody may see the repository, see `feval.hub.commits.push_files`.
-        create_pr: offer the commit as a pull request instead.
+        public: as for `feval.hub.push_files`.
+        create_pr: as for `feval.hub.push_files`.
         remove: delete files of an earlier recording in the repository that this one lacks.
-        endpoint: of another Hub.
 
     Raises:
         ReleaseError: the search found something.
@@ -278,13 +249,13 @@ def push(
         HubError: the Hub refuses it.
     """
     release.scan.require_clean()
-    gone = _removed(release)
-    if gone and not remove:
-        shown = ", ".join(gone[:_MOST_SHOWN]) + (
-            f" and {len(gone) - _MOST_SHOWN:,} more" if len(gone) > _MOST_SHOWN else ""
+    removed = _removed(release)
+    if removed and not remove:
+        names = ", ".join(removed[:_MOST_SHOWN]) + (
+            f" and {len(removed) - _MOST_SHOWN:,} more" if len(removed) > _MOST_SHOWN else ""
         )
         raise ConflictError(
-            f"{release.seen.repo_id} has {counted(len(gone), 'file')} that this recording lacks: {shown}. Pull and merge "
+            f"{release.seen.repo_id} has {counted(len(removed), 'file')} that this recording lacks: {names}. Pull and merge "
             "them, or delete them with --remove."
         )
     return push_files(
@@ -292,32 +263,29 @@ def push(
         release.files,
         message=message or f"{release.title} (recording hash {release.recording_hash[:12]})",
         parent=None if release.seen.state is None else release.seen.state.commit,
-        delete=gone,
+        delete=removed,
         tag=release.tag,
         public=public,
         create_pr=create_pr,
-        endpoint=endpoint,
     )
 
 
 def _pages(recording: Recording, seen: Seen) -> dict[str, str]:
     """Return earlier pages, by where they are, that somebody may have edited: the repository's first."""
     pages = {} if seen.page is None else {f"README.md of {seen.repo_id}": seen.page}
-    own = recording.path / README
-    if README not in recording.manifest.files and own.is_file():  # a listed one was written with the recording
+    page_file = recording.path / README
+    if README not in recording.manifest.files and page_file.is_file():  # a listed one was written with the recording
         try:
-            pages[str(own)] = own.read_text("utf-8")
+            pages[str(page_file)] = page_file.read_text("utf-8")
         except (OSError, UnicodeDecodeError) as error:
-            raise CardError(f"{own} cannot be read as UTF-8 text ({error}), and would be lost. Correct it.") from error
+            raise CardError(
+                f"{page_file} cannot be read as UTF-8 text ({error}), and would be lost. Correct it."
+            ) from error
     return pages
 
 
 def _words(pages: Mapping[str, str]) -> str:
-    """Return the owner's section of the earlier pages.
-
-    Raises:
-        CardError: a page has no such section and would be lost, or two pages have different ones.
-    """
+    """Return the owner's section of the earlier pages; raise where a page has none and would be lost, or two pages differ."""
     sections = {where: own_words(page, where) for where, page in pages.items()}
     for where, words in sections.items():
         if words is None and _body(pages[where]):

@@ -32,15 +32,9 @@ _MOST_FILES = 1000
 
 
 def result_files(places: Sequence[Path], recording_hash: str) -> dict[str, Path | bytes]:
-    """Collect results to push beside a recording.
+    """Return results to push beside a recording: path in the repository -> the file, or its bytes if they were changed.
 
-    Args:
-        places: folders that `feval run`, `curve`, `compare`, `estimate` or `grade` wrote with --out, or single files of them. A
-            folder's name, or that of the folder a file lies in, is the name of the result.
-        recording_hash: of the recording in the repository.
-
-    Returns:
-        Path in the repository -> the file, or its bytes where it named a local folder; empty without places.
+    Places are folders that a command wrote with --out, or single files of them. The folder's name is the name of the result.
 
     Raises:
         ReleaseError: no such place, a file that is not a result, or a name that an address cannot contain.
@@ -108,7 +102,7 @@ def _portable(start: str, files: Mapping[str, Path | bytes], recording_hash: str
         portable[f"{start}comparison.json"] = _moved_comparison(comparison, places)
     if isinstance(plan, Path):
         read = Plan.read(plan)
-        moved = read.changed(recordings=tuple(places.get(own, own) for own in read.recordings))
+        moved = read.changed(recordings=tuple(places.get(place, place) for place in read.recordings))
         portable[f"{start}comparison.toml"] = moved.to_toml().encode()
     return portable
 
@@ -143,7 +137,7 @@ def _move(holder: dict[str, Any], places: Mapping[str, str]) -> None:
     """Replace the recordings of a plan in place, if there is one."""
     plan = holder.get("plan")
     if isinstance(plan, dict) and isinstance(plan.get("recordings"), list):
-        plan["recordings"] = [places.get(str(own), own) for own in plan["recordings"]]
+        plan["recordings"] = [places.get(str(place), place) for place in plan["recordings"]]
 
 
 def _json(value: Any) -> bytes:

@@ -50,13 +50,8 @@ _OWN_SECRET = re.compile(r"(?:^|_)(?:KEY|TOKEN|SECRET|PASSWORD)$")
 class Finding:
     """Something that must not be published.
 
-    Attributes:
-        kind: "secret", "path" or "email".
-        what: in words, such as "a Hugging Face token".
-        file: path in the release.
-        place: where in the file.
-        excerpt: the finding, masked.
-        mark: twelve hex digits that identify it: the same finding elsewhere has the same mark.
+    The `kind` is "secret", "path" or "email", `what` says it in words, `excerpt` is masked, and `mark` is twelve hex digits that
+    are the same wherever the same text is found.
     """
 
     kind: str
@@ -72,14 +67,7 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class Scan:
-    """The outcome of a search.
-
-    Attributes:
-        refused: findings that no exception covers.
-        allowed: findings that one does.
-        bytes_searched: of text, after decompression.
-        more: number of findings beyond the first thousand.
-    """
+    """The outcome of a search: findings refused and allowed, and how many there are beyond the first thousand (`more`)."""
 
     refused: tuple[Finding, ...]
     allowed: tuple[Finding, ...]
@@ -87,11 +75,7 @@ class Scan:
     more: int = 0
 
     def require_clean(self) -> None:
-        """Raise where a finding was not allowed.
-
-        Raises:
-            ReleaseError: there are findings; the message lists the first.
-        """
+        """Raise a `ReleaseError` that lists the first findings, if any was refused."""
         if not self.refused:
             return
         shown = [visible(str(finding)) for finding in self.refused[:_MOST_SHOWN]]
@@ -101,21 +85,15 @@ class Scan:
             "A secret that was published must be revoked. Record or import again without it; for words that only look like one, "
             "--allow MARK excepts a finding, --allow emails and --allow paths a whole class"
         )
-        found = counted(len(self.refused) + self.more, "finding")
-        raise ReleaseError(f"The release is refused, {found}: {'; '.join(shown)}.{more} {advice}.")
+        count = counted(len(self.refused) + self.more, "finding")
+        raise ReleaseError(f"The release is refused, {count}: {'; '.join(shown)}.{more} {advice}.")
 
 
 @dataclass(frozen=True, slots=True)
 class _Rule:
-    """What to look for.
+    """What to look for. With `digits`, a digit and a letter must follow the first `keep` bytes, which are public, as in keys.
 
-    Attributes:
-        kind: of the finding.
-        what: in words.
-        pattern: of the finding.
-        digits: whether it must hold a digit and a letter, as made-up keys do and words do not.
-        keep: how many of its first bytes are public.
-        strict: only in places that are not words of LLMs.
+    A `strict` rule does not apply to the words of LLMs and questions.
     """
 
     kind: str
@@ -204,7 +182,7 @@ def _literal(text: str) -> str:
     return "".join(f"\\x{byte:02x}" for byte in text.encode())
 
 
-def _sieve(own: Iterable[str], *, strict: bool) -> str:
+def _sieve(secrets: Iterable[str], *, strict: bool) -> str:
     """Return one expression that matches wherever a rule may: RE2 runs it over gigabytes, Python the rules over what is left."""
     beginnings = "|".join(map(_literal, [prefix for prefix in _KEYS if prefix != "sk-"]))
     pieces = [
@@ -217,7 +195,7 @@ def _sieve(own: Iterable[str], *, strict: bool) -> str:
         "/(?:home|Users)/[A-Za-z0-9_]",
         r":\\{1,2}(?:Users|Documents)",
         r"@[A-Za-z0-9][A-Za-z0-9.-]*\.[A-Za-z]",
-        *map(_literal, own),
+        *map(_literal, secrets),
     ]
     if strict:
         pieces.append(f"/(?:{'|'.join(_MACHINE_ROOTS)})/")
@@ -271,16 +249,16 @@ class _Search:
     more: int = 0
 
     def __post_init__(self) -> None:
-        own = {
+        secrets = {
             name: value
             for name, value in os.environ.items()
             if _OWN_SECRET.search(name) and len(value) >= _SHORTEST_OWN and value.isprintable()
         }
         self._rules = [*_RULES]
-        for name, value in own.items():
+        for name, value in secrets.items():
             what = f"the value of the environment variable {name}"
             self._rules.append(_Rule("secret", what, re.compile(re.escape(value.encode()))))
-        self._sieves = {strict: _sieve(own.values(), strict=strict) for strict in (True, False)}
+        self._sieves = {strict: _sieve(secrets.values(), strict=strict) for strict in (True, False)}
 
     def plain(self, path: str, content: Path | bytes) -> None:
         """Search a file as one value; places are lines, or bytes where it is not text."""

@@ -15,16 +15,7 @@ def save_files(folder: Path, files: Mapping[str, bytes], *, replace: bool = Fals
     """Write report files into a folder, which is created if needed.
 
     A file with the same bytes is left alone, so a command can be repeated; one with other bytes is refused before anything
-    is written.
-
-    Args:
-        folder: target.
-        files: file name -> content.
-        replace: overwrite files with other content instead of refusing.
-        option: the option that named the folder, for messages.
-
-    Returns:
-        The path of each file, in the order given.
+    is written, unless it is to be replaced. `option` named the folder, for messages.
 
     Raises:
         StorageError: a file exists with other content, the folder is inside a recording, or writing failed.
@@ -51,26 +42,18 @@ def save_files(folder: Path, files: Mapping[str, bytes], *, replace: bool = Fals
 
 
 def check_folder(folder: Path, option: str = "--out") -> None:
-    """Refuse a folder that cannot be written to, before any work is done.
-
-    Args:
-        folder: existing, or to be created.
-        option: the option that named it, for messages.
-
-    Raises:
-        StorageError: it is a file, is inside a recording, or is not writable.
-    """
-    there = next(path for path in (folder, *folder.absolute().parents) if path.exists())
-    if not there.is_dir():
-        raise StorageError(f"{there} is a file; reports are written to a folder. Name another one with {option}.")
+    """Raise a `StorageError` for a folder that is a file, is inside a recording, or is not writable, before any work is done."""
+    existing = next(path for path in (folder, *folder.absolute().parents) if path.exists())
+    if not existing.is_dir():
+        raise StorageError(f"{existing} is a file; reports are written to a folder. Name another one with {option}.")
     named = folder.absolute() if folder == Path() else folder
     holder = recording_around(folder)
     if holder is not None:
         inside = "is a recording" if holder == folder.resolve() else f"lies inside the recording {holder}"
         raise StorageError(f"{named} {inside}, which never changes. Name another place with {option}.")
-    if not os.access(there, os.W_OK):
-        needed = "" if there == folder else f", as {named} needs"
-        raise StorageError(f"{there.absolute()} may not be written to{needed}. Name another place with {option}.")
+    if not os.access(existing, os.W_OK):
+        needed = "" if existing == folder else f", as {named} needs"
+        raise StorageError(f"{existing.absolute()} may not be written to{needed}. Name another place with {option}.")
 
 
 def _holds(path: Path, data: bytes) -> bool:

@@ -42,12 +42,28 @@ def counted_questions(number: int, left_out: LeftOut) -> str:
     return counted(number, "question") + (f" (left out: {parts})" if parts else "")
 
 
-def percent(share: float) -> str:
-    """Write a share between 0 and 1 as a percentage with two decimals and no sign, such as 65.07.
+def size(number: float) -> str:
+    """Write a number of bytes with its unit and three digits, such as "1.5 MB"."""
+    for unit in ("bytes", "kB", "MB"):
+        if number < 999.5:
+            return f"{number:.3g} {unit}"
+        number /= 1000
+    return f"{number:,.3g} GB"
 
-    Rounded twice, so that equal shares computed in different ways look equal.
-    """
-    return f"{round(100 * share, 9):.2f}"
+
+def percents(low: float | None, high: float | None) -> str:
+    """Write an interval of shares in per cent, such as "61.20 to 68.93"; an unknown one is a dash."""
+    return "-" if low is None or high is None else f"{percent(low)} to {percent(high)}"
+
+
+def interval_name(confidence: float | None) -> str:
+    """Return the header of a column of intervals."""
+    return "interval" if confidence is None else f"{100 * confidence:g} % interval"
+
+
+def percent(share: float) -> str:
+    """Write a share between 0 and 1 as a percentage with two decimals and no sign, such as 65.07."""
+    return f"{round(100 * share, 9):.2f}"  # rounded twice, so that equal shares computed in different ways look equal
 
 
 def signed_points(difference: float) -> str:

@@ -640,7 +640,7 @@ def test_one_number_of_votes_is_drawn_too(loaded: tuple[Dataset, LLM]) -> None:
 
 def test_the_bounds_of_one_number_of_votes_have_a_bar_and_two_marks(loaded: tuple[Dataset, LLM]) -> None:
     result = estimate(*loaded, g=2, m=[5], methods=["two-call"], resamples=200)
-    [axes] = _figure(result, 6.8).axes
+    [axes] = _figure(result).axes
     [bar] = axes.collections
     low, high = (float(y) for _, y in bar.get_segments()[0])
     [point] = result.estimates[0].points
@@ -650,13 +650,13 @@ def test_the_bounds_of_one_number_of_votes_have_a_bar_and_two_marks(loaded: tupl
 
 def test_a_picture_says_what_is_extrapolated_and_lists_only_what_is_drawn(loaded: tuple[Dataset, LLM]) -> None:
     for votes, warnings in (([1, 3], ""), ([2, 5], "right of the dotted line"), ([5, 6], "all M are above G = 3")):
-        [axes] = _figure(estimate(*loaded, g=3, m=votes, methods=["exact"], resamples=200), 6.8).axes
+        [axes] = _figure(estimate(*loaded, g=3, m=votes, methods=["exact"], resamples=200)).axes
         result = [text.get_text() for text in axes.texts if text.get_text().startswith("from ")]
         assert len(result) == 1
         assert warnings in result[0]
         assert ("extrapolated" in result[0]) is bool(warnings)
     nothing = estimate(*loaded, g=3, m=[9], methods=["unbiased"], resamples=200)
-    assert _figure(nothing, 6.8).legends == []
+    assert _figure(nothing).legends == []
     assert "largest M" in plain(forecast_tables(nothing)[1])
 
 

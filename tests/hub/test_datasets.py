@@ -6,11 +6,8 @@ import contextlib
 import errno
 import io
 import json
-import os
 import random
 import socket
-import subprocess
-import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -19,11 +16,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from hub_double import Failure, HubDouble
-from hub_settings import TOKEN
+from hub_settings import TOKEN, run_feval
 from huggingface_hub import HfApi, constants
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from places import ROOT
 
 from feval.cards.cards import HubChoices, HubColumns, HubSource, dataset_card
 from feval.cards.names import DatasetType
@@ -57,9 +53,6 @@ example: {{question: '1 + 1?', raw_answer: '2', answer: '2'}}
 """
 TWO_SUMS = b'{"q": "1 + 1?", "a": 2}\n{"q": " 2 + 2? ", "a": "4.0"}\n'
 SUMS_SHA256 = questions_sha256([Question("sums/0", "1 + 1?", "2"), Question("sums/1", "2 + 2?", "4")])
-
-
-# --- the Hub on loopback ------------------------------------------------------------------------------------------------
 
 
 @pytest.fixture(autouse=True)
@@ -102,8 +95,8 @@ def shared_questions(shared: Path, dataset_id: str) -> list[tuple[Any, ...]]:
     ]
 
 
-def fields(found: list[Question]) -> list[tuple[Any, ...]]:
-    return [(question.id, question.text, question.answer, question.choices) for question in found]
+def fields(result: list[Question]) -> list[tuple[Any, ...]]:
+    return [(question.id, question.text, question.answer, question.choices) for question in result]
 
 
 def parquet(rows: list[dict[str, Any]], **options: Any) -> bytes:
@@ -163,19 +156,19 @@ def test_a_dataset_of_the_paper_comes_from_the_hub_as_it_is(dataset_id: str, sha
     assert source is not None
     hub.redirect = True
     hub.add_dataset(source.repository, hub_files(dataset_id, shared_rows(shared, dataset_id)), source.revision)
-    found = questions(dataset_id)
-    assert fields(found) == shared_questions(shared, dataset_id)
-    assert questions_sha256(found) == dataset_card(dataset_id).questions_sha256
-    assert all(question.answer_key is not None for question in found)
-    asked = len(hub.requests)
-    assert questions(dataset_id) == found
-    assert len(hub.requests) == asked, "the second time, nothing is asked"
+    result = questions(dataset_id)
+    assert fields(result) == shared_questions(shared, dataset_id)
+    assert questions_sha256(result) == dataset_card(dataset_id).questions_sha256
+    assert all(question.answer_key is not None for question in result)
+    count = len(hub.requests)
+    assert questions(dataset_id) == result
+    assert len(hub.requests) == count, "the second time, nothing is asked"
 
 
 @pytest.mark.parametrize("dataset_id", SIXTEEN)
 def test_a_dataset_of_the_paper_comes_from_a_file_as_it_is(dataset_id: str, shared: Path) -> None:
-    found = questions(dataset_id, source=shared / "real/questions" / f"{dataset_id}.jsonl")
-    assert fields(found) == shared_questions(shared, dataset_id)
+    result = questions(dataset_id, source=shared / "real/questions" / f"{dataset_id}.jsonl")
+    assert fields(result) == shared_questions(shared, dataset_id)
 
 
 def test_mmlu_golds_are_positions(hub: HubDouble) -> None:
@@ -187,12 +180,9 @@ def test_mmlu_golds_are_positions(hub: HubDouble) -> None:
         {"all/test-00000-of-00001.parquet": parquet([{**row, "answer": 1}] * 14_042)},
         card.hub.revision,
     )
-    found = questions("mmlu")
-    assert (found[-1].id, found[-1].answer, found[-1].answer_key) == ("mmlu/14041", "B", "B")
-    assert found[0].choices == (("A", "Venus"), ("B", "Mercury"), ("C", "Earth"), ("D", "Mars"))
-
-
-# --- offline, the cache -------------------------------------------------------------------------------------------------
+    result = questions("mmlu")
+    assert (result[-1].id, result[-1].answer, result[-1].answer_key) == ("mmlu/14041", "B", "B")
+    assert result[0].choices == (("A", "Venus"), ("B", "Mercury"), ("C", "Earth"), ("D", "Mars"))
 
 
 def test_what_was_fetched_once_needs_no_network(sums: HubDouble, cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -207,10 +197,8 @@ def test_what_was_fetched_once_needs_no_network(sums: HubDouble, cache: Path, mo
     monkeypatch.setenv("HF_ENDPOINT", "http://127.0.0.1:9")
     assert questions("sums") == first
     assert len(sums.requests) == 3
-    [entry] = (cache / "questions").iterdir()
-    assert entry.name == f"us%2Fsums@{REVISION}"
-    assert sorted(path.name for path in entry.rglob("*") if path.is_file()) == ["0", "entry.json"]
-    assert [path.name for path in cache.iterdir()] == ["questions"], "no scratch folder is left"
+    assert (cache / "questions" / f"us%2Fsums@{REVISION}@@test.json").exists()
+    assert [path.name for path in cache.iterdir()] == ["questions"]
 
 
 def test_another_revision_or_split_is_another_entry(sums: HubDouble, tmp_path: Path) -> None:
@@ -224,39 +212,46 @@ def test_another_revision_or_split_is_another_entry(sums: HubDouble, tmp_path: P
     assert [file.path for file in question_files(named)] == ["test.jsonl"]
 
 
-@pytest.mark.parametrize("damage", ["flip", "truncate", "remove", "no entry", "odd entry", "empty entry"])
-def test_a_damaged_copy_is_fetched_again_once(sums: HubDouble, cache: Path, damage: str) -> None:
+def cached_file(cache: Path) -> Path:
+    [path] = cache.glob("questions/*/snapshots/*/test.jsonl")
+    return path
+
+
+@pytest.mark.parametrize("damage", [TWO_SUMS[:-1], TWO_SUMS[:-1] + b"x", None])
+def test_a_damaged_copy_is_fetched_again_once(sums: HubDouble, cache: Path, damage: bytes | None) -> None:
     first = questions("sums")
-    [path] = cache.glob("questions/*/*/0")
-    data = path.read_bytes()
-    if damage == "remove":
+    path = cached_file(cache)
+    if damage is None:
         path.unlink()
-    elif damage == "no entry":
-        (path.parent / "entry.json").unlink()
-    elif damage == "odd entry":
-        (path.parent / "entry.json").write_text('{"files": [3]}')
-    elif damage == "empty entry":
-        (path.parent / "entry.json").write_text('{"files": []}')
     else:
-        path.write_bytes(data[:-1] if damage == "truncate" else data[:-1] + b"x")
-    asked = len(sums.requests)
+        path.write_bytes(damage)
     assert questions("sums") == first
-    assert len(sums.requests) == asked + 3
-    assert path.read_bytes() == data
+    assert path.read_bytes() == TWO_SUMS
+    count = len(sums.requests)
     assert questions("sums") == first
-    assert len(sums.requests) == asked + 3
+    assert len(sums.requests) == count
+
+
+@pytest.mark.parametrize("damage", [None, "{", "[3]", '{"test.jsonl": 3}', "{}"])
+def test_a_damaged_list_of_files_is_fetched_again(sums: HubDouble, cache: Path, damage: str | None) -> None:
+    first = questions("sums")
+    [path] = cache.glob("questions/*.json")
+    path.unlink() if damage is None else path.write_text(damage)
+    sums.forget()
+    assert questions("sums") == first
+    assert sums.asked() == [f"GET /api/datasets/us/sums/revision/{REVISION}"], "the file itself is in the cache"
+    assert questions("sums") == first
+    assert len(sums.requests) == 1
 
 
 def test_a_damaged_copy_without_a_network_is_said(
     sums: HubDouble, cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     questions("sums")
-    [path] = cache.glob("questions/*/*/0")
-    path.write_bytes(b"something else")
+    cached_file(cache).write_bytes(b"something else")
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
     with pytest.raises(HubError, match=r"the network is off \(HF_HUB_OFFLINE\), and the copy in .* is damaged"):
         questions("sums")
-    assert path.exists(), "what cannot be replaced is not thrown away"
 
 
 def test_a_cache_folder_that_cannot_be_used_is_said(
@@ -275,15 +270,12 @@ def test_a_full_disk_is_said(sums: HubDouble, cache: Path, monkeypatch: pytest.M
     monkeypatch.setattr(HfApi, "hf_hub_download", full)
     with pytest.raises(StorageError, match=r"fetched to .*: No space left on device\. Name a folder .*FEVAL_CACHE"):
         questions("sums")
-    assert list(cache.iterdir()) == [], "no scratch folder is left"
 
 
 def test_several_may_fetch_the_same_at_once(sums: HubDouble, cache: Path) -> None:
     with ThreadPoolExecutor(8) as pool:
-        found = list(pool.map(lambda _: fields(questions("sums")), range(8)))
-    assert found == [found[0]] * 8
-    assert [path.name for path in cache.glob("questions/*/*")] == ["@test"]
-    assert [path.name for path in cache.iterdir()] == ["questions"]
+        result = list(pool.map(lambda _: fields(questions("sums")), range(8)))
+    assert result == [result[0]] * 8
 
 
 def test_the_cache_folder_is_the_users_or_the_platforms(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -303,9 +295,6 @@ def test_no_name_in_a_card_leaves_the_cache_folder(sums: HubDouble, cache: Path)
     with pytest.raises(HubError):
         question_files(source.model_copy(update={"files": ("*evil*",)}))
     assert not list(cache.parent.parent.glob("evil*"))
-
-
-# --- what goes wrong ----------------------------------------------------------------------------------------------------
 
 
 def test_without_a_pinned_revision_nothing_is_fetched(hub: HubDouble) -> None:
@@ -370,10 +359,8 @@ def test_a_token_is_not_sent_to_the_host_of_the_large_files(sums: HubDouble, mon
         "us/sums", {"test.parquet": parquet([{"q": "1 + 1?", "a": "2"}, {"q": "2 + 2?", "a": "4"}])}, REVISION
     )
     assert len(questions("sums")) == 2
-    assert {(request.host, request.token) for request in sums.requests} == {
-        ("127.0.0.1", f"Bearer {TOKEN}"),
-        ("localhost", None),
-    }
+    hosts = {(request.host, request.token) for request in sums.requests}
+    assert hosts == {("127.0.0.1", f"Bearer {TOKEN}"), ("localhost", None)}
 
 
 @pytest.mark.parametrize("status", [429, 500, 503])
@@ -428,7 +415,7 @@ def test_wrong_bytes_are_fetched_again_and_then_refused(sums: HubDouble, cache: 
     sums.wrong_bytes["test.parquet"] = 9
     with pytest.raises(HubError, match=r"test.parquet came with other bytes than the Hub says it has, and no copy"):
         question_files(HubSource(repository="us/sums", config=None, split="test", revision="e" * 40))
-    assert len(list(cache.glob("questions/*"))) == 1, "nothing wrong is kept"
+    assert len(list(cache.glob("questions/*.json"))) == 1, "nothing wrong is listed"
 
 
 def test_a_download_that_breaks_off_is_finished(sums: HubDouble, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -437,32 +424,15 @@ def test_a_download_that_breaks_off_is_finished(sums: HubDouble, monkeypatch: py
     assert len(questions("sums")) == 2
 
 
-@pytest.mark.parametrize(("status", "words"), [(429, "asks for fewer requests"), (503, "has a problem of its own")])
-def test_a_download_that_never_comes_is_given_up_by_the_client_alone(
-    sums: HubDouble, monkeypatch: pytest.MonkeyPatch, status: int, words: str
-) -> None:
-    sums.failures = [Failure(status, "/resolve/")] * 99
-    with pytest.raises(HubError, match=rf"the Hub {words} \(HTTP {status}\), and no copy is in .* Try later"):
-        questions("sums")
-    assert len(sums.asked("/api/")) == 1
-
-
 def test_a_split_of_too_many_bytes_is_refused(sums: HubDouble, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(hub_questions_module, "MAX_BYTES", 10)
     with pytest.raises(HubError, match="has 54 bytes; at most 10 are fetched"):
         questions("sums")
 
 
-# --- what does not agree with the card ----------------------------------------------------------------------------------
-
-
 def test_a_difference_from_the_card_is_said(sums: HubDouble, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    put_card(
-        tmp_path,
-        monkeypatch,
-        ("questions: 2", "questions: 3"),
-        ("last_question_id: sums/1", "last_question_id: sums/2"),
-    )
+    changes = ("questions: 2", "questions: 3"), ("last_question_id: sums/1", "last_question_id: sums/2")
+    put_card(tmp_path, monkeypatch, *changes)
     with pytest.raises(
         SourceError, match=r"2 questions instead of 3; the last id is 'sums/1' instead of 'sums/2'.*FEVAL_CARDS"
     ):
@@ -495,13 +465,10 @@ def test_a_dataset_of_ones_own_needs_a_file_and_an_answer_kind(tmp_path: Path) -
     path.write_text(
         '{"question": "1 + 1?", "answer": 2}\n{"question": "1 / 3?", "answer": "no idea"}\n{"question": "?"}\n'
     )
-    found = questions("mine", source=path, answer_kind="number")
-    assert [(question.id, question.answer_key) for question in found] == [
-        ("mine/0", "2"),
-        ("mine/1", None),
-        ("mine/2", None),
-    ]
-    assert remarks(found) == [
+    result = questions("mine", source=path, answer_kind="number")
+    keys = {question.id: question.answer_key for question in result}
+    assert keys == {"mine/0": "2", "mine/1": None, "mine/2": None}
+    assert remarks(result) == [
         "Questions with no gold answer, which accuracies need: 1 (mine/2).",
         "Questions with a gold answer that their answer kind cannot read, as accuracies need: 1 (mine/1).",
     ]
@@ -534,16 +501,13 @@ def test_golds_that_are_no_option_are_said(shared: Path) -> None:
     assert "2 (bbh_ruin_names/99, bbh_ruin_names/144)" in sentence
 
 
-# --- rows become questions ----------------------------------------------------------------------------------------------
-
-
 def columns(**fields: Any) -> HubColumns:
     return HubColumns.model_validate({"question": ["q"], "answer": "a", **fields})
 
 
 def one(row: dict[str, Any], kind: str = "text", **fields: Any) -> tuple[Any, ...]:
-    [found] = hub_questions("d", [row], columns(**fields), kind)
-    return found.text, found.gold, found.choices
+    [result] = hub_questions("d", [row], columns(**fields), kind)
+    return result.text, result.gold, result.choices
 
 
 def test_golds_are_read_as_the_card_says() -> None:
@@ -608,9 +572,9 @@ def test_a_row_of_another_shape_is_said(row: dict[str, Any], fields: dict[str, A
 
 def test_rows_are_put_in_the_order_of_a_column() -> None:
     rows = [{"q": f"question {number}", "a": "1", "n": f"chal-{number}"} for number in (10, 9, 1, 100)]
-    found = hub_questions("d", rows, columns(order="n"), "number")
-    assert [question.text for question in found] == ["question 1", "question 9", "question 10", "question 100"]
-    assert [question.id for question in found] == ["d/0", "d/1", "d/2", "d/3"]
+    result = hub_questions("d", rows, columns(order="n"), "number")
+    assert [question.text for question in result] == ["question 1", "question 9", "question 10", "question 100"]
+    assert [question.id for question in result] == ["d/0", "d/1", "d/2", "d/3"]
     with pytest.raises(SourceError, match="the number 10 twice in 'n'"):
         hub_questions("d", [*rows, rows[0]], columns(order="n"), "number")
 
@@ -637,9 +601,6 @@ def test_no_text_is_beyond_the_option_parser(text: str) -> None:
         question, options = split_options(text, "here")
         assert question in text
         assert all(label in text and option in text for label, option in options)
-
-
-# --- files of a split ---------------------------------------------------------------------------------------------------
 
 
 def test_the_files_of_a_split_are_found_by_their_names() -> None:
@@ -681,89 +642,41 @@ def test_one_json_array_is_read_too(sums: HubDouble) -> None:
 
 
 def test_questions_that_were_exported_are_read_back(shared: Path, tmp_path: Path) -> None:
-    found = questions("aqua", source=shared / "real/questions/aqua.jsonl")
-    (tmp_path / "again.jsonl").write_bytes(questions_jsonl(found))
-    assert questions("aqua", source=tmp_path / "again.jsonl") == found
+    result = questions("aqua", source=shared / "real/questions/aqua.jsonl")
+    (tmp_path / "again.jsonl").write_bytes(questions_jsonl(result))
+    assert questions("aqua", source=tmp_path / "again.jsonl") == result
 
 
-# --- the double itself: what later work leans on ------------------------------------------------------------------------
+@pytest.fixture
+def folder(sums: HubDouble, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Where commands run."""
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
 
 
-def test_the_double_is_a_hub_to_the_client(hub: HubDouble, tmp_path: Path) -> None:
-    from huggingface_hub import HfFileSystem
-    from huggingface_hub.errors import EntryNotFoundError
-
-    files = {f"data/{number:03}.jsonl": b"%d" % number for number in range(120)} | {"t.parquet": bytes(range(256))}
-    commit = hub.add_dataset("us/big", files)
-    api = HfApi(endpoint=hub.url, token=TOKEN)
-    assert api.whoami()["name"] == "somebody"
-    assert api.repo_info("us/big", repo_type="dataset").sha == commit
-    tree = [item for item in api.list_repo_tree("us/big", repo_type="dataset", recursive=True) if hasattr(item, "size")]
-    assert {item.path: item.size for item in tree} == {path: len(data) for path, data in files.items()}
-    assert len(hub.asked("/tree/")) == 3, "pages are followed"
-    assert api.list_repo_refs("us/big", repo_type="dataset").branches[0].target_commit == commit
-    with pytest.raises(EntryNotFoundError):
-        list(api.list_repo_tree("us/big", "nothing", repo_type="dataset"))
-    folder = api.snapshot_download("us/big", repo_type="dataset", revision=commit, cache_dir=tmp_path / "hf")
-    assert (Path(folder) / "data/007.jsonl").read_bytes() == b"7"
-    system = HfFileSystem(endpoint=hub.url, token=TOKEN)
-    with system.open(f"datasets/us/big@{commit}/t.parquet", block_size=16) as file:
-        file.seek(100)
-        assert file.read(3) == bytes([100, 101, 102])
-    assert hub.asked("GET .*t.parquet")
-
-
-# --- the command --------------------------------------------------------------------------------------------------------
-
-
-def command(double: HubDouble, tmp_path: Path, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    """Run `feval questions` as a program, with the Hub on loopback and the user's settings out of the way."""
-    settings = {
-        "PATH": os.environ["PATH"],
-        "HOME": str(tmp_path / "home"),
-        "PYTHONPATH": str(ROOT),
-        "HF_ENDPOINT": double.url,
-        "HF_HUB_DISABLE_TELEMETRY": "1",
-        "FEVAL_CARDS": str(tmp_path / "cards"),
-        "FEVAL_CACHE": str(tmp_path / "command-cache"),
-    }
-    return subprocess.run(
-        [sys.executable, "-m", "feval", "questions", *arguments],
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-        cwd=tmp_path,
-        env=settings | environment,
-    )
-
-
-def test_the_command_fetches_shows_and_exports(sums: HubDouble, tmp_path: Path) -> None:
-    done = command(sums, tmp_path, "sums", "--out", "sums.jsonl", HF_TOKEN=TOKEN)
-    assert (done.returncode, done.stderr) == (0, "")
-    assert "2 questions" in done.stdout
-    assert "1 + 1?" in done.stdout
-    assert TOKEN not in done.stdout
-    written = (tmp_path / "sums.jsonl").read_bytes()
-    assert [json.loads(line)["answer"] for line in written.splitlines()] == ["2", "4"]
-    again = command(sums, tmp_path, "sums", "--questions", "sums.jsonl", "--json", HF_HUB_OFFLINE="1")
-    account = json.loads(again.stdout)
+def test_the_command_fetches_shows_and_exports(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HF_TOKEN", TOKEN)
+    exported = run_feval("questions", "sums", "--out", "sums.jsonl")
+    assert (exported.exit_code, exported.stderr) == (0, "")
+    assert "2 questions" in exported.stdout
+    assert "1 + 1?" in exported.stdout
+    assert TOKEN not in exported.stdout
+    lines = (folder / "sums.jsonl").read_bytes().splitlines()
+    assert [json.loads(line)["answer"] for line in lines] == ["2", "4"]
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    account = json.loads(run_feval("questions", "sums", "--questions", "sums.jsonl", "--json").stdout)
     assert (account["count"], account["sha256"]) == (2, SUMS_SHA256)
-    assert account["questions"][1] == {
-        "id": "sums/1",
-        "question": "2 + 2?",
-        "answer": "4",
-        "answer_key": "4",
-        "choices": [],
-    }
+    second = {"id": "sums/1", "question": "2 + 2?", "answer": "4", "answer_key": "4", "choices": []}
+    assert account["questions"][1] == second
 
 
-def test_the_command_fails_in_one_sentence(sums: HubDouble, tmp_path: Path) -> None:
+def test_the_command_fails_in_one_sentence(sums: HubDouble, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     sums.gated.add("us/sums")
-    done = command(sums, tmp_path, "sums", HF_ENDPOINT=f"http://user:{TOKEN}@127.0.0.1:{sums.port}")
-    assert (done.returncode, done.stdout) == (1, "")
-    assert done.stderr.startswith(
+    monkeypatch.setenv("HF_ENDPOINT", f"http://user:{TOKEN}@127.0.0.1:{sums.port}")
+    refused = run_feval("questions", "sums")
+    assert (refused.exit_code, refused.stdout) == (1, "")
+    assert refused.stderr.startswith(
         "error: The questions of us/sums at commit 0123456789ab could not be fetched from the Hub"
     )
-    assert done.stderr.count("\n") == 1
-    assert TOKEN not in done.stderr
+    assert refused.stderr.count("\n") == 1
+    assert TOKEN not in refused.stderr

@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 from hub_double import Failure, HubDouble
 from hub_settings import TOKEN, full_text
-from huggingface_hub import HfApi
 
 from feval.errors import ConflictError, FevalError, HubError, StorageError, UsageError
 from feval.hub import push_files, state
@@ -34,9 +33,6 @@ def commits(hub: HubDouble) -> list[str]:
     return hub.asked("^POST /api/datasets/.*/commit/")
 
 
-# --- what a push does -----------------------------------------------------------------------------------------------------
-
-
 def test_a_new_repository_is_private_and_gets_one_commit_and_its_tag(hub: HubDouble) -> None:
     pushed = push_files(REPO, FILES, message="First", parent=None, tag="v1.0")
     dataset = hub.datasets[REPO]
@@ -56,26 +52,26 @@ def test_a_public_repository_is_asked_for(hub: HubDouble) -> None:
 def test_the_state_is_what_the_hub_has(hub: HubDouble, tmp_path: Path) -> None:
     assert state(REPO) is None
     commit = first(public=True, tag="v1.0")
-    found = state(REPO)
-    assert found is not None
-    assert (found.commit, found.private, found.tags) == (commit, False, {"v1.0": commit})
-    assert set(found.files) == {*FILES, ".gitattributes"}
+    result = state(REPO)
+    assert result is not None
+    assert (result.commit, result.private, result.tags) == (commit, False, {"v1.0": commit})
+    assert set(result.files) == {*FILES, ".gitattributes"}
     path = tmp_path / "x"
     for name, content in FILES.items():
         assert isinstance(content, bytes)
         path.write_bytes(content)
-        assert found.files[name].holds(path)
-        assert not found.files[name].holds(content[:-1] + b"!")
-        assert not found.files[name].holds(content + b"!")
+        assert result.files[name].holds(path)
+        assert not result.files[name].holds(content[:-1] + b"!")
+        assert not result.files[name].holds(content + b"!")
 
 
 def test_more_files_than_one_page_are_seen(hub: HubDouble) -> None:
     many: dict[str, Path | bytes] = {f"f/{number:03}": b"%d" % number for number in range(120)}
     first(many)
-    found = state(REPO)
-    assert found is not None
-    assert len(found.files) == 121
-    assert push_files(REPO, many, message="Again", parent=found.commit).uploaded == ()
+    result = state(REPO)
+    assert result is not None
+    assert len(result.files) == 121
+    assert push_files(REPO, many, message="Again", parent=result.commit).uploaded == ()
 
 
 def test_only_changed_files_are_sent(hub: HubDouble, tmp_path: Path) -> None:
@@ -93,11 +89,11 @@ def test_only_changed_files_are_sent(hub: HubDouble, tmp_path: Path) -> None:
 
 def test_files_are_deleted_in_the_same_commit(hub: HubDouble) -> None:
     parent = first()
-    kept = {path: content for path, content in CHANGED.items() if path != "samples/sums/b.parquet"}
+    remaining = {path: content for path, content in CHANGED.items() if path != "samples/sums/b.parquet"}
     hub.forget()
-    push_files(REPO, kept, message="Without b", parent=parent, delete=["samples/sums/b.parquet", "never/was"])
+    push_files(REPO, remaining, message="Without b", parent=parent, delete=["samples/sums/b.parquet", "never/was"])
     assert len(commits(hub)) == 1
-    assert set(hub.files(REPO)) == {*kept, ".gitattributes"}
+    assert set(hub.files(REPO)) == {*remaining, ".gitattributes"}
 
 
 def test_nothing_new_makes_no_commit(hub: HubDouble) -> None:
@@ -121,9 +117,6 @@ def test_large_files_go_in_parts(hub: HubDouble) -> None:
     first()
     assert len(uploads(hub)) == 2 * 3
     assert hub.files(REPO)["samples/sums/a.parquet"] == FILES["samples/sums/a.parquet"]
-
-
-# --- what stands in the way -------------------------------------------------------------------------------------------------
 
 
 def test_a_stale_parent_is_refused(hub: HubDouble) -> None:
@@ -150,11 +143,11 @@ def test_a_broken_upload_is_resumed(hub: HubDouble, monkeypatch: pytest.MonkeyPa
         first()
     assert len(hub.objects) == 1
     assert set(hub.files(REPO)) == {".gitattributes"}
-    found = state(REPO)
-    assert found is not None
+    result = state(REPO)
+    assert result is not None
     hub.uploads_left = None
     hub.forget()
-    push_files(REPO, FILES, message="First", parent=found.commit)
+    push_files(REPO, FILES, message="First", parent=result.commit)
     assert len(uploads(hub)) == 1, "the object that had arrived is not sent again"
     assert set(hub.files(REPO)) == {*FILES, ".gitattributes"}
 
@@ -278,9 +271,6 @@ def test_other_requests_that_cannot_work_are_refused(hub: HubDouble) -> None:
     assert hub.requests == []
 
 
-# --- the token -------------------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("failure", [Failure(401), Failure(403), Failure(500), Failure(404), Failure(400)])
 def test_no_error_shows_the_token(
     hub: HubDouble, failure: Failure, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
@@ -292,25 +282,7 @@ def test_no_error_shows_the_token(
         hub.datasets.clear()
         hub.objects.clear()
         with pytest.raises(FevalError) as raised:
-            push_files(REPO, FILES, message="First", parent=None, tag="v1", token=TOKEN)
+            push_files(REPO, FILES, message="First", parent=None, tag="v1")
         assert TOKEN not in full_text(raised.value)
     hub.failures.clear()
     assert TOKEN not in caplog.text
-
-
-# --- the double is a Hub ----------------------------------------------------------------------------------------------------
-
-
-def test_the_double_answers_what_else_the_client_asks(hub: HubDouble) -> None:
-    first(tag="v1.0")
-    api = HfApi(endpoint=hub.url, token=TOKEN)
-    made = api.list_repo_commits(REPO, repo_type="dataset")
-    assert [commit.title for commit in made] == ["First", "initial commit"]
-    [info] = api.get_paths_info(REPO, ["samples/sums/a.parquet"], repo_type="dataset")
-    assert info.path == "samples/sums/a.parquet"
-    api.create_branch(REPO, branch="next", repo_type="dataset")
-    api.delete_tag(REPO, tag="v1.0", repo_type="dataset")
-    refs = api.list_repo_refs(REPO, repo_type="dataset")
-    assert ({ref.name for ref in refs.branches}, refs.tags) == ({"main", "next"}, [])
-    api.delete_repo(REPO, repo_type="dataset")
-    assert hub.datasets == {}

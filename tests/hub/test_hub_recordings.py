@@ -9,7 +9,6 @@ import logging
 import re
 import shlex
 import shutil
-import socket
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -19,14 +18,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from hub_double import Failure, HubDouble
-from hub_settings import TOKEN, full_text
+from hub_settings import TOKEN, full_text, run_feval
 from huggingface_hub import constants
 from places import ROOT
 from small import write_scored_toy
-from typer.testing import CliRunner, Result
 
 import feval
-from feval.cli import app
 from feval.errors import (
     DamagedRecordingError,
     FevalError,
@@ -74,13 +71,13 @@ def address(hub: HubDouble, folder: Path) -> str:
     return put(hub, folder)
 
 
-def sent(hub: HubDouble) -> set[str]:
+def sent_paths(hub: HubDouble) -> set[str]:
     return {path for path, size in hub.sent_bytes.items() if size}
 
 
 def cached(tmp_path: Path, address: str, path: str) -> Path:
-    found = tmp_path / "hf-home" / "hub" / "datasets--somebody--recording" / "snapshots" / address.rpartition("@")[2]
-    return found / path
+    snapshot = tmp_path / "hf-home" / "hub" / "datasets--somebody--recording" / "snapshots" / address.rpartition("@")[2]
+    return snapshot / path
 
 
 def spoil(path: Path) -> None:
@@ -99,9 +96,6 @@ def answers(dataset: feval.Dataset, llms: list[feval.LLM]) -> list[Any]:
     ]
 
 
-# --- load and pull ------------------------------------------------------------------------------------------------------------
-
-
 def test_loading_fetches_what_voting_needs_and_nothing_else(hub: HubDouble, folder: Path, address: str) -> None:
     there = feval.load("toy", ["a", "us/c"], recording=address, prices="none")
     here = feval.load("toy", ["a", "us/c"], recording=folder, prices="none")
@@ -113,7 +107,7 @@ def test_loading_fetches_what_voting_needs_and_nothing_else(hub: HubDouble, fold
 def came(hub: HubDouble, folder: Path, paths: set[str]) -> bool:
     """Whether the server sent exactly the contents of some files, each once: the cache keeps equal files as one."""
     contents = {(folder / path).read_bytes(): path for path in paths}
-    return sorted(hub.sent_bytes.values()) == sorted(map(len, contents)) and sent(hub) <= paths
+    return sorted(hub.sent_bytes.values()) == sorted(map(len, contents)) and sent_paths(hub) <= paths
 
 
 def needed(dataset: str, llms: list[str]) -> set[str]:
@@ -143,13 +137,13 @@ def test_texts_prompts_and_channels_are_fetched_when_they_are_asked_for(
     hub.forget()
     row = dataset.question_ids[0]
     assert [cot.raw_text for cot in llm(row).cots] == [cot.raw_text for cot in own(row).cots]
-    assert sent(hub) == {"texts/toy/b.parquet"}
+    assert sent_paths(hub) == {"texts/toy/b.parquet"}
     hub.forget()
     assert llm(row).scores() == own(row).scores()
-    assert sent(hub) == {path for path in files_of(folder) if path.startswith("scores/toy/b/")}
+    assert sent_paths(hub) == {path for path in files_of(folder) if path.startswith("scores/toy/b/")}
     hub.forget()
     assert llm(row).sequence_logprobs == own(row).sequence_logprobs
-    assert sent(hub) == {"logprobs/toy/b.parquet"}
+    assert sent_paths(hub) == {"logprobs/toy/b.parquet"}
     assert llm(row).request.raw_text == own(row).request.raw_text
 
 
@@ -181,9 +175,9 @@ def test_a_pulled_recording_is_sound_and_has_the_same_hash(
     assert pulled.recording_hash == open_recording(folder).hash
     assert verify_recording(tmp_path / "mine").problems == ()
     assert verify_recording(local_folder(address)).problems == ()
-    held = files_of(tmp_path / "mine")
-    assert json.loads(held.pop(".feval-pulled.json")) == {"address": address}
-    assert held == {path: data for path, data in files_of(folder).items() if path != "README.md"}
+    pulled_files = files_of(tmp_path / "mine")
+    assert json.loads(pulled_files.pop(".feval-pulled.json")) == {"address": address}
+    assert pulled_files == {path: data for path, data in files_of(folder).items() if path != "README.md"}
 
 
 def test_a_part_in_a_folder_of_its_own_says_what_is_missing(hub: HubDouble, address: str, tmp_path: Path) -> None:
@@ -202,7 +196,7 @@ def test_what_is_not_recorded_is_said_before_anything_is_fetched(hub: HubDouble,
         pull(address, datasets=["none"])
     with pytest.raises(NotRecordedError, match="holds no CoTs of 'none'"):
         pull(address, llms=["a", "none"])
-    assert sent(hub) == {"manifest.json"}
+    assert sent_paths(hub) == {"manifest.json"}
 
 
 def test_an_existing_folder_is_never_written_into(hub: HubDouble, address: str, tmp_path: Path) -> None:
@@ -217,7 +211,7 @@ def test_several_places_can_stand_in_the_environment(
     monkeypatch.setenv("FEVAL_RECORDING", f"{address}:{folder}")
     dataset, _ = feval.load("toy", ["a"])
     assert dataset.recording_hashes == (open_recording(folder).hash,)
-    assert sent(hub) >= {"votes/toy.votes"}
+    assert sent_paths(hub) >= {"votes/toy.votes"}
 
 
 def test_a_recording_may_lie_in_a_folder_of_the_repository(hub: HubDouble) -> None:
@@ -226,9 +220,6 @@ def test_a_recording_may_lie_in_a_folder_of_the_repository(hub: HubDouble) -> No
     dataset, _ = feval.load(address)
     assert dataset.recording_hashes == (open_recording(DEMO).hash,)
     assert verify_recording(local_folder(address)).ok
-
-
-# --- revisions ----------------------------------------------------------------------------------------------------------------
 
 
 def test_a_branch_warns_with_the_commit_to_pin(hub: HubDouble, address: str) -> None:
@@ -273,25 +264,17 @@ def test_what_was_fetched_opens_offline(
     assert hub.requests == []
 
 
-# --- what goes wrong on the way -----------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("path", ["manifest.json", "votes/toy.votes", "samples/toy/a.parquet"])
+@pytest.mark.parametrize("path", ["manifest.json", "votes/toy.votes", "samples/toy/a.parquet", "texts/toy/a.parquet"])
 def test_a_damaged_cache_is_fetched_again_once(hub: HubDouble, address: str, tmp_path: Path, path: str) -> None:
-    before = feval.load("toy", ["a"], recording=address, prices="none")[1][0].pool.codes.tolist()
+    def content() -> tuple[Any, ...]:
+        _, [llm] = feval.load("toy", ["a"], recording=address, prices="none")
+        return llm.pool.codes.tolist(), llm("toy/0").cots[0].raw_text
+
+    before = content()
     spoil(cached(tmp_path, address, path))
     hub.forget()
-    assert feval.load("toy", ["a"], recording=address, prices="none")[1][0].pool.codes.tolist() == before
-    assert sent(hub) == {path}
-
-
-def test_damaged_texts_in_the_cache_are_fetched_again_once(hub: HubDouble, address: str, tmp_path: Path) -> None:
-    pull(address)
-    spoil(cached(tmp_path, address, "texts/toy/a.parquet"))
-    hub.forget()
-    _, [llm] = feval.load("toy", ["a"], recording=address, prices="none")
-    assert llm("toy/0").cots[0].raw_text is not None
-    assert sent(hub) == {"texts/toy/a.parquet"}
+    assert content() == before
+    assert sent_paths(hub) == {path}
 
 
 @pytest.mark.parametrize("path", ["manifest.json", "votes/toy.votes", "samples/toy/a.parquet"])
@@ -326,17 +309,6 @@ def test_a_cut_connection_is_met_by_another_attempt(hub: HubDouble, address: str
     feval.load("toy", ["a"], recording=address)
 
 
-def test_a_hub_that_does_not_answer_is_a_sentence(
-    hub: HubDouble, address: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    monkeypatch.setenv("HF_ENDPOINT", f"http://127.0.0.1:{port}")
-    with pytest.raises(HubError, match="the Hub cannot be reached"):
-        open_place(address)
-
-
 @pytest.mark.parametrize(
     ("place", "words"),
     [
@@ -362,10 +334,7 @@ def test_a_full_disk_is_said_before_anything_comes(
     monkeypatch.setattr(shutil, "disk_usage", lambda _: shutil._ntuple_diskusage(1, 1, 50_000_000))  # type: ignore[attr-defined]
     with pytest.raises(StorageError, match=r"has room for 50,000,000\. Fetch a part of it"):
         pull(address)
-    assert sent(hub) == {"manifest.json"}
-
-
-# --- a malicious repository ---------------------------------------------------------------------------------------------------
+    assert sent_paths(hub) == {"manifest.json"}
 
 
 def publish_changed(hub: HubDouble, folder: Path, change: Callable[[dict[str, Any]], None], **files: bytes) -> str:
@@ -400,7 +369,7 @@ def test_a_manifest_that_names_other_files_is_refused(hub: HubDouble, folder: Pa
     ):
         with pytest.raises(DamagedRecordingError, match=r"lies outside the recording|which no recording .* has"):
             ask()
-    assert sent(hub) - {"questions/toy.parquet", *needed("toy", list(POOLS))} == {"manifest.json"}
+    assert sent_paths(hub) - {"questions/toy.parquet", *needed("toy", list(POOLS))} == {"manifest.json"}
     assert not (tmp_path / "out").exists()
     assert not list(tmp_path.rglob("*evil*"))
 
@@ -427,14 +396,14 @@ def test_a_file_larger_than_its_manifest_says_is_not_fetched(hub: HubDouble, fol
     address = put(hub, folder, **{"votes/toy.votes": bytes(1 << 20)})
     with pytest.raises(DamagedRecordingError, match="has 1,048,576 bytes on the Hub"):
         feval.load("toy", ["a"], recording=address)
-    assert "votes/toy.votes" not in sent(hub)
+    assert "votes/toy.votes" not in sent_paths(hub)
 
 
 def test_an_enormous_manifest_is_not_fetched(hub: HubDouble, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("feval.hub.recordings.MOST_BYTES", 100)
     with pytest.raises(HubError, match="at most 100 are fetched"):
         open_place(put(hub, folder))
-    assert sent(hub) == set()
+    assert sent_paths(hub) == set()
 
 
 def test_a_manifest_that_states_terabytes_is_a_sentence(hub: HubDouble, folder: Path) -> None:
@@ -578,9 +547,6 @@ def test_addresses_that_cannot_be_are_refused(hub: HubDouble, place: str) -> Non
     assert hub.requests == []
 
 
-# --- the token ----------------------------------------------------------------------------------------------------------------
-
-
 def test_the_token_is_shown_nowhere(
     hub: HubDouble, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -621,22 +587,15 @@ def test_the_client_speaks_again_when_the_last_thread_is_done(hub: HubDouble, ad
     assert (get_verbosity(), are_progress_bars_disabled(), logging.getLogger("httpx2").level) == before
 
 
-# --- the command line ---------------------------------------------------------------------------------------------------------
-
-
-def command(*arguments: str) -> Result:
-    return CliRunner().invoke(app, list(arguments), prog_name="feval")
-
-
 def test_the_command_pulls_a_part(hub: HubDouble, folder: Path, address: str) -> None:
     name = address.removeprefix("hf://")
-    done = command("pull", name, "--dataset", "toy", "--llm", "a", "--no-texts", "--json")
-    assert (done.exit_code, done.stderr) == (0, "")
-    account = json.loads(done.stdout)
+    result = run_feval("pull", name, "--dataset", "toy", "--llm", "a", "--no-texts", "--json")
+    assert (result.exit_code, result.stderr) == (0, "")
+    account = json.loads(result.stdout)
     assert account["address"] == address
     assert account["recording_hash"] == open_recording(folder).hash
     assert sum(account["fetched"].values()) + (folder / "manifest.json").stat().st_size == hub.sent_bytes.total()
-    again = command("pull", name, "--dataset", "toy", "--llm", "a", "--no-texts")
+    again = run_feval("pull", name, "--dataset", "toy", "--llm", "a", "--no-texts")
     assert "nothing had to be fetched" in again.stdout
 
 
@@ -646,11 +605,11 @@ def test_commands_take_an_address_where_they_take_a_folder(
     monkeypatch.chdir(tmp_path)
     curve = ["curve", "self-consistency", "--dataset", "tiny_sums", "--llm", "feval/tiny-42k", "--n", "1,5", "--json"]
     run = ["run", "self-consistency", "--set", "n=2", "--dataset", "tiny_sums", "--llm", "feval/tiny-42k"]
-    there = command(*curve, "--recording", address)
+    there = run_feval(*curve, "--recording", address)
     assert (there.exit_code, there.stderr) == (0, "")
-    here = command(*curve, "--recording", str(folder))
+    here = run_feval(*curve, "--recording", str(folder))
     remote, local = (
-        json.loads(done.stdout) | {"receipt": None} for done in (there, here)
+        json.loads(result.stdout) | {"receipt": None} for result in (there, here)
     )  # receipts name the recording
     assert remote == local
     for arguments in (
@@ -662,28 +621,28 @@ def test_commands_take_an_address_where_they_take_a_folder(
         ["verify", "report"],
         ["compare", "plan.toml", "--init", "--dataset", "tiny_sums", "--recording", address],
     ):
-        done = command(*arguments, "--quiet")
-        assert (done.exit_code, done.stderr) == (0, ""), arguments
+        result = run_feval(*arguments, "--quiet")
+        assert (result.exit_code, result.stderr) == (0, ""), arguments
     receipt = json.loads((tmp_path / "report" / "receipt.json").read_bytes())
     assert [entry["path"] for entry in receipt["recordings"]] == [address]
     assert address in (tmp_path / "plan.toml").read_text("utf-8")
 
 
 def test_a_branch_is_a_note_of_the_command(hub: HubDouble, address: str) -> None:
-    done = command("info", f"hf://{REPO}")
-    assert done.exit_code == 0
+    result = run_feval("info", f"hf://{REPO}")
+    assert result.exit_code == 0
     assert (
-        done.stderr
+        result.stderr
         == f"note: hf://{REPO} is a branch, which may hold something else tomorrow. Pin today's commit: {address}\n"
     )
-    assert command("info", f"hf://{REPO}", "--quiet").stderr == ""
+    assert run_feval("info", f"hf://{REPO}", "--quiet").stderr == ""
 
 
 def test_the_command_fails_in_one_sentence(hub: HubDouble, address: str) -> None:
-    done = command("pull", "somebody/other@v1")
-    assert (done.exit_code, done.stdout) == (1, "")
-    assert done.stderr.count("\n") == 1
-    assert done.stderr.startswith("error: hf://somebody/other@v1 could not be fetched from the Hub (127.0.0.1)")
+    result = run_feval("pull", "somebody/other@v1")
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert result.stderr.count("\n") == 1
+    assert result.stderr.startswith("error: hf://somebody/other@v1 could not be fetched from the Hub (127.0.0.1)")
 
 
 def test_the_plan_of_a_comparison_may_name_an_address(hub: HubDouble, address: str, tmp_path: Path) -> None:
@@ -701,12 +660,9 @@ budgets = {{ n = [1, 3] }}
         ["compare", str(tmp_path / "plan.toml"), "--out", str(tmp_path / "out")],
         ["verify", str(tmp_path / "out")],
     ):
-        done = command(*arguments, "--quiet")
-        assert (done.exit_code, done.stderr) == (0, ""), done.stderr
+        result = run_feval(*arguments, "--quiet")
+        assert (result.exit_code, result.stderr) == (0, ""), result.stderr
     assert address in (tmp_path / "out" / "comparison.toml").read_text("utf-8")
-
-
-# --- the page -----------------------------------------------------------------------------------------------------------------
 
 
 def test_the_examples_of_the_page_run(hub: HubDouble, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -727,6 +683,6 @@ def test_the_examples_of_the_page_run(hub: HubDouble, tmp_path: Path, monkeypatc
     for line in lines.splitlines():
         program, *arguments = shlex.split(line, comments=True)
         assert program == "feval"
-        done = command(*arguments)
-        assert (done.exit_code, done.stderr) == (0, ""), line
+        result = run_feval(*arguments)
+        assert (result.exit_code, result.stderr) == (0, ""), line
     assert verify_recording(tmp_path / "my-recording").ok

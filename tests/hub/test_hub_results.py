@@ -11,11 +11,10 @@ from typing import Any
 import pytest
 import yaml
 from hub_double import HubDouble
+from hub_settings import run_feval
 from places import ROOT
 from published import write
-from typer.testing import CliRunner, Result
 
-from feval.cli import app
 from feval.errors import ConflictError, ReleaseError
 from feval.publish.results import result_files
 from feval.recording import open_recording, verify_recording
@@ -37,42 +36,23 @@ def curve(tmp_path: Path, toy: Path) -> Path:
     return computed(tmp_path / "far" / "away" / "my-curve", toy)
 
 
-def feval(*arguments: str | Path) -> Result:
-    return CliRunner().invoke(app, list(map(str, arguments)), prog_name="feval")
-
-
 def computed(out: Path, recording: str | Path) -> Path:
-    made = feval(
-        "curve",
-        "self-consistency",
-        "--recording",
-        recording,
-        "--dataset",
-        "toy",
-        "--llm",
-        "alpha",
-        "--n",
-        "1,3",
-        "--out",
-        out,
-    )
-    assert made.exit_code == 0, made.output
+    options = ["--dataset", "toy", "--llm", "alpha", "--n", "1,3", "--out", out]
+    result = run_feval("curve", "self-consistency", "--recording", recording, *options)
+    assert result.exit_code == 0, result.output
     return out
 
 
 def run_json(*arguments: str | Path) -> dict[str, Any]:
-    result = feval(*arguments, "--json")
+    result = run_feval(*arguments, "--json")
     assert result.exit_code == 0, result.output
-    found: dict[str, Any] = json.loads(result.stdout)
-    return found
+    result: dict[str, Any] = json.loads(result.stdout)
+    return result
 
 
 def receipt(hub: HubDouble, path: str = f"{CURVE}receipt.json") -> dict[str, Any]:
-    found: dict[str, Any] = json.loads(hub.files(REPO)[path])
-    return found
-
-
-# --- what is pushed ---------------------------------------------------------------------------------------------------------
+    result: dict[str, Any] = json.loads(hub.files(REPO)[path])
+    return result
 
 
 def test_results_travel_with_the_recording_in_one_commit(hub: HubDouble, toy: Path, curve: Path) -> None:
@@ -124,7 +104,7 @@ def test_a_single_file_replaces_no_other(hub: HubDouble, toy: Path, curve: Path)
 def test_files_of_earlier_results_are_taken_away_only_on_request(hub: HubDouble, toy: Path, curve: Path) -> None:
     run_json("push", toy, REPO, "--results", curve)
     (curve / "curve.png").unlink()
-    refused = feval("push", REPO, "--results", curve)
+    refused = run_feval("push", REPO, "--results", curve)
     assert refused.exit_code == 1
     assert f"{CURVE}curve.png" in refused.stderr
     run_json("push", REPO, "--results", curve, "--remove")
@@ -133,9 +113,9 @@ def test_files_of_earlier_results_are_taken_away_only_on_request(hub: HubDouble,
 
 def test_a_push_of_the_recording_leaves_results_alone(hub: HubDouble, toy: Path, curve: Path) -> None:
     run_json("push", toy, REPO, "--results", curve)
-    held = receipt(hub)
+    before = receipt(hub)
     run_json("push", toy, REPO, "--title", "Another title")
-    assert receipt(hub) == held
+    assert receipt(hub) == before
 
 
 def test_the_page_and_the_reader_pass_results_over(hub: HubDouble, toy: Path, curve: Path, tmp_path: Path) -> None:
@@ -155,10 +135,10 @@ def test_the_page_and_the_reader_pass_results_over(hub: HubDouble, toy: Path, cu
 
 def test_a_comparison_travels_whole(hub: HubDouble, toy: Path, tmp_path: Path) -> None:
     plan = tmp_path / "plan.toml"
-    assert feval("compare", plan, "--init", "--recording", toy, "--dataset", "toy", "--llm", "alpha").exit_code == 0
+    assert run_feval("compare", plan, "--init", "--recording", toy, "--dataset", "toy", "--llm", "alpha").exit_code == 0
     out = tmp_path / "far" / "compared"
-    made = feval("compare", plan, "--out", out)
-    assert made.exit_code == 0, made.output
+    result = run_feval("compare", plan, "--out", out)
+    assert result.exit_code == 0, result.output
     run_json("push", toy, REPO, "--results", out)
     files = {path: data for path, data in hub.files(REPO).items() if path.startswith("results/compared/")}
     assert {f"results/compared/{path.name}" for path in out.iterdir()} == set(files)
@@ -168,18 +148,15 @@ def test_a_comparison_travels_whole(hub: HubDouble, toy: Path, tmp_path: Path) -
     assert run_json("verify", f"hf://{REPO}@{commit}/results/compared/receipt.json")["kind"] == "compare"
 
 
-# --- what is computed again ---------------------------------------------------------------------------------------------------
-
-
 def test_a_receipt_on_the_hub_is_computed_again_from_its_own_commit(hub: HubDouble, toy: Path, curve: Path) -> None:
     commit = run_json("push", toy, REPO, "--results", curve)["commit"]
     shutil.rmtree(toy)
     shutil.rmtree(curve)
     address = f"hf://{REPO}@{commit}/{CURVE}receipt.json"
     hub.forget()
-    found = run_json("verify", address)
-    assert (found["ok"], found["path"]) == (True, address)
-    assert found["numbers"] > 10
+    result = run_json("verify", address)
+    assert (result["ok"], result["path"]) == (True, address)
+    assert result["numbers"] > 10
     assert not hub.asked(r"texts/|samples/toy/beta|curve\.csv")
 
 
@@ -189,7 +166,7 @@ def test_a_wrong_number_on_the_hub_is_found(hub: HubDouble, toy: Path, curve: Pa
     changed["numbers"]["points"][0]["accuracy"] += 0.001
     path.write_text(json.dumps(changed))
     commit = run_json("push", toy, REPO, "--results", curve)["commit"]
-    result = feval("verify", f"hf://{REPO}@{commit}/{CURVE}receipt.json")
+    result = run_feval("verify", f"hf://{REPO}@{commit}/{CURVE}receipt.json")
     assert result.exit_code == 1
     assert "points[0].accuracy" in result.stderr
 
@@ -199,7 +176,7 @@ def test_a_receipt_on_the_hub_may_be_computed_again_from_another_copy(hub: HubDo
     address = f"hf://{REPO}@{commit}/{CURVE}receipt.json"
     assert run_json("verify", address, "--recording", toy)["ok"]
     other = write(toy.parent / "other", text="Others said")
-    refused = feval("verify", address, "--recording", other)
+    refused = run_feval("verify", address, "--recording", other)
     assert refused.exit_code == 1
     assert "Give the right one with --recording" in refused.stderr
 
@@ -209,7 +186,7 @@ def test_a_receipt_stays_right_when_the_recording_grows(hub: HubDouble, toy: Pat
     run_json("push", write(toy.parent / "more", llms=["alpha", "beta@t=0.8", "gamma"]), REPO)
     assert run_json("verify", f"hf://{REPO}@{first}/{CURVE}receipt.json")["ok"]
     now = hub.datasets[REPO].refs["main"]
-    grown = feval("verify", f"hf://{REPO}@{now}/{CURVE}receipt.json")
+    grown = run_feval("verify", f"hf://{REPO}@{now}/{CURVE}receipt.json")
     assert grown.exit_code == 1
     assert "The receipt was made from a recording with hash" in grown.stderr
 
@@ -232,26 +209,23 @@ def test_a_receipt_from_the_hub_opens_no_folder_of_this_machine(
     changed = receipt(hub)
     changed["recordings"][0]["path"] = place
     hub.add_dataset(REPO, {**hub.files(REPO), f"{CURVE}receipt.json": json.dumps(changed).encode()})
-    result = feval("verify", f"hf://{REPO}@{hub.datasets[REPO].refs['main']}/{CURVE}receipt.json")
+    result = run_feval("verify", f"hf://{REPO}@{hub.datasets[REPO].refs['main']}/{CURVE}receipt.json")
     assert result.exit_code == 2
     assert "outside of the repository" in result.stderr
 
 
 def test_a_receipt_that_is_not_there_is_a_sentence(hub: HubDouble, toy: Path) -> None:
     commit = run_json("push", toy, REPO)["commit"]
-    result = feval("verify", f"hf://{REPO}@{commit}/{CURVE}receipt.json")
+    result = run_feval("verify", f"hf://{REPO}@{commit}/{CURVE}receipt.json")
     assert result.exit_code == 1
     assert "has no receipt.json, or not at that revision" in result.stderr
     assert len(result.stderr.splitlines()) == 1
 
 
-# --- what is refused ----------------------------------------------------------------------------------------------------------
-
-
 def test_results_of_another_recording_are_refused(hub: HubDouble, toy: Path, tmp_path: Path) -> None:
     other = write(tmp_path / "other", text="Others said")
     out = computed(tmp_path / "other-curve", other)
-    refused = feval("push", toy, REPO, "--results", out)
+    refused = run_feval("push", toy, REPO, "--results", out)
     assert refused.exit_code == 1
     assert f"rests on the recording {open_recording(other).hash[:16]}" in refused.stderr
     assert REPO not in hub.datasets
@@ -286,7 +260,7 @@ def test_what_is_no_result_is_refused(toy: Path, curve: Path, tmp_path: Path) ->
 def test_results_are_searched_like_everything_else(hub: HubDouble, toy: Path, curve: Path) -> None:
     (curve / "curve.csv").write_text("n,mail\n1,joe@firm.com\n")
     run_json("push", toy, REPO)
-    refused = feval("push", REPO, "--results", curve)
+    refused = run_feval("push", REPO, "--results", curve)
     assert refused.exit_code == 1
     assert f"{CURVE}curve.csv, line 2" in refused.stderr
     assert "joe" not in refused.output
@@ -301,12 +275,9 @@ def test_results_are_searched_like_everything_else(hub: HubDouble, toy: Path, cu
     ],
 )
 def test_a_push_that_cannot_be_is_a_sentence(hub: HubDouble, arguments: list[str], code: int, words: str) -> None:
-    result = feval("push", *arguments)
+    result = run_feval("push", *arguments)
     assert result.exit_code == code, result.output
     assert words in result.stderr
-
-
-# --- the page of the documentation --------------------------------------------------------------------------------------------
 
 
 def commands(heading: str) -> list[list[str]]:
@@ -319,17 +290,17 @@ def test_the_examples_of_results_run(hub: HubDouble, tmp_path: Path, monkeypatch
     monkeypatch.chdir(tmp_path)
     write(tmp_path / "my-recording", llms=["alpha"])
     for command in commands("Results beside a recording"):
-        known = hub.datasets["org/my-recording"].refs["main"] if "org/my-recording" in hub.datasets else ""
-        result = feval(*(word.replace("<commit>", known) for word in command))
+        commit = hub.datasets["org/my-recording"].refs["main"] if "org/my-recording" in hub.datasets else ""
+        result = run_feval(*(word.replace("<commit>", commit) for word in command))
         assert result.exit_code == 0, result.output
 
 
 def test_the_example_of_a_top_up_runs(hub: HubDouble, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     own = ("--dataset", "tiny_sums", "--llm", "feval/tiny-30k", "--first", "4", "--samples", "2")
-    assert feval("record", *own, "--out", "my-recording").exit_code == 0
-    assert feval("push", "my-recording", "org/my-recording").exit_code == 0
+    assert run_feval("record", *own, "--out", "my-recording").exit_code == 0
+    assert run_feval("push", "my-recording", "org/my-recording").exit_code == 0
     [command] = commands("Topping up")
-    result = feval(*command)
+    result = run_feval(*command)
     assert result.exit_code == 0, result.output
     assert "16 new CoTs of feval/tiny-30k on tiny_sums offered to org/my-recording" in result.stdout

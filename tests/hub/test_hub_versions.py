@@ -27,7 +27,7 @@ LEFT_TO_THE_COLLECTOR = ("-W", "ignore::ResourceWarning", "-W", "ignore::pytest.
 @pytest.mark.parametrize("python", PYTHONS or [""])
 def test_the_tests_of_the_hub_pass_with_another_client(python: str) -> None:
     tests = [str(ROOT / "tests" / name) for name in TESTS]
-    done = subprocess.run(
+    process = subprocess.run(
         [python, "-m", "pytest", "-q", "-p", "no:cacheprovider", *LEFT_TO_THE_COLLECTOR, *tests],
         cwd=ROOT,
         capture_output=True,
@@ -35,4 +35,4 @@ def test_the_tests_of_the_hub_pass_with_another_client(python: str) -> None:
         timeout=1800,
         check=False,
     )
-    assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-2000:]
+    assert process.returncode == 0, process.stdout[-4000:] + process.stderr[-2000:]

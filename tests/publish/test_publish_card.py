@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import subprocess
 import sys
@@ -69,9 +70,6 @@ def test_a_recording_of_an_older_format_is_told_how_to_get_its_columns(demo_page
     assert "`feval select` of this recording writes the columns `llm` and `correct`" in demo_page
 
 
-# --- front matter ---------------------------------------------------------------------------------------------------------
-
-
 def test_the_hubs_client_reads_the_front_matter(demo_page: str) -> None:
     data = DatasetCard(demo_page).data
     assert (data.license, data.pretty_name) == ("odbl", "Tiny sums: recorded chains of thought")
@@ -111,8 +109,6 @@ def test_features_and_sizes_are_spelled_as_datasets_spells_them(tmp_path: Path) 
         "    own = Features.from_arrow_schema(pq.read_schema(path))\n"
         "    assert own._to_yaml_list() == features, (own._to_yaml_list(), features)\n"
     )
-    import json
-
     subprocess.run([sys.executable, "-c", code, json.dumps(expected)], check=True, timeout=120)
 
 
@@ -138,28 +134,22 @@ def test_files_without_rows_are_no_splits(tmp_path: Path) -> None:
     assert "## Load it" not in page(prepare(folder, seen()))
 
 
-# --- figures ----------------------------------------------------------------------------------------------------------------
-
-
 def test_accuracies_and_dollars_are_those_of_the_curve() -> None:
     with bundled_recording() as folder:
         dataset, llms = load(DATASET, LLMS, folder)
         for llm, figures in zip(llms, figures_of(open_recording(folder)), strict=True):
             first, last = self_consistency_curve(dataset, llm, [1, 40]).points
-            for point, own, usd in (
-                (first, figures.single, figures.usd_single),
-                (last, figures.vote, figures.usd_vote),
-            ):
-                assert own is not None
-                found = [own.value, own.low, own.high, usd]
+            pairs = [(first, figures.single, figures.usd_single), (last, figures.vote, figures.usd_vote)]
+            for point, accuracy, usd in pairs:
+                assert accuracy is not None
                 expected = [point.accuracy, point.accuracy_low, point.accuracy_high, point.usd_per_question]
-                assert found == pytest.approx(expected, rel=1e-9)
+                assert [accuracy.value, accuracy.low, accuracy.high, usd] == pytest.approx(expected, rel=1e-9)
 
 
 def test_pools_of_unequal_size_vote_with_what_they_have(tmp_path: Path) -> None:
     alpha, _ = figures_of(open_recording(write(tmp_path / "r", sizes={"q1": 3, "q3": 0})))
     # q1: 1 1 2, the gold leads; q2: 7 2 7 2, the gold shares the lead; q3 was not asked.
-    assert (alpha.asked, alpha.questions, alpha.cots) == (2, 3, 7)
+    assert (alpha.asked, alpha.questions) == (2, 3)
     assert alpha.single is not None
     assert alpha.vote is not None
     assert (alpha.single.value, alpha.vote.value) == pytest.approx(((2 / 3 + 1 / 2) / 2, (1 + 1 / 2) / 2))
@@ -193,9 +183,6 @@ def test_questions_without_a_gold_are_left_out_of_accuracies_and_that_is_said(tm
     assert "left out" not in page(prepare(write(tmp_path / "all"), seen()))
 
 
-# --- the page ---------------------------------------------------------------------------------------------------------------
-
-
 def test_the_page_says_what_is_in_the_recording(demo_page: str) -> None:
     for words in (
         "# Tiny sums: recorded chains of thought",
@@ -216,6 +203,12 @@ def test_the_page_says_what_is_in_the_recording(demo_page: str) -> None:
     ]  # fmt: skip
 
 
+def imported(tmp_path: Path, sample: dict[str, object]) -> Path:
+    question = {"id": "q1", "question": "1 + 1?", "answer": "2", "samples": [sample]}
+    (tmp_path / "x.jsonl").write_text(json.dumps(question) + "\n")
+    return import_recording("jsonl", tmp_path / "x.jsonl", tmp_path / "i", dataset="d", llm="m", answer_kind="number")
+
+
 def claims(folder: Path) -> str:
     """The first sentences of a page."""
     return page(prepare(folder, seen())).split("\n**", 1)[1].split("\n", 1)[0]
@@ -223,18 +216,11 @@ def claims(folder: Path) -> str:
 
 def test_the_first_lines_claim_only_what_every_cot_and_request_has(demo_page: str, tmp_path: Path) -> None:
     assert "its tokens and why it ended; every question its gold answer and every request the prompt" in demo_page
-    expected = claims(write(tmp_path / "unknown", finish="unknown", golds={"q1": "1"}))
-    assert (
-        "has its text, its answer as extracted and its tokens." in expected
-    )  # "test" made it: maybe other prompts were sent
-    line = (
-        '{"id": "q1", "question": "1 + 1?", "answer": "2", "samples": [{"text": null, "answer": "2", "tokens": 3}]}\n'
-    )
-    (tmp_path / "x.jsonl").write_text(line)
-    imported = import_recording(
-        "jsonl", tmp_path / "x.jsonl", tmp_path / "i", dataset="d", llm="m", answer_kind="number"
-    )
-    assert "has its answer as extracted and its tokens; every question its gold answer." in claims(imported)
+    # "test" made it: maybe other prompts were sent
+    unknown = claims(write(tmp_path / "unknown", finish="unknown", golds={"q1": "1"}))
+    assert "has its text, its answer as extracted and its tokens." in unknown
+    folder = imported(tmp_path, {"text": None, "answer": "2", "tokens": 3})
+    assert "has its answer as extracted and its tokens; every question its gold answer." in claims(folder)
 
 
 def test_the_page_says_where_a_recording_comes_from(demo_page: str, tmp_path: Path) -> None:
@@ -245,12 +231,7 @@ def test_the_page_says_where_a_recording_comes_from(demo_page: str, tmp_path: Pa
 
 def test_estimated_tokens_are_told(demo_page: str, tmp_path: Path) -> None:
     assert "The tokens are those that the provider reported (`usage`)." in demo_page
-    line = '{"id": "q1", "question": "1 + 1?", "answer": "2", "samples": [{"text": "It is 2.", "answer": "2"}]}\n'
-    (tmp_path / "x.jsonl").write_text(line)
-    imported = import_recording(
-        "jsonl", tmp_path / "x.jsonl", tmp_path / "i", dataset="d", llm="m", answer_kind="number"
-    )
-    text = page(prepare(imported, seen()))
+    text = page(prepare(imported(tmp_path, {"text": "It is 2.", "answer": "2"}), seen()))
     assert "The tokens are estimates, 1.365 for each word" in text
     assert "Imported from `x.jsonl` (format `jsonl`, SHA-256 `" in text
     assert "Answers were taken from the source" in text
@@ -310,7 +291,7 @@ def test_the_duckdb_example_runs(demo_folder: Path) -> None:
     )
     rows = dict(duckdb.sql(query).fetchall())
     figures = figures_of(open_recording(demo_folder))
-    assert rows == pytest.approx({own.llm: own.single.value for own in figures if own.single})
+    assert rows == pytest.approx({each.llm: each.single.value for each in figures if each.single})
 
 
 @pytest.mark.skipif(find_spec("polars") is None, reason="polars is not installed")
@@ -318,11 +299,8 @@ def test_the_polars_example_runs(demo_folder: Path) -> None:
     blocks = sections(page(prepare(demo_folder, seen(), tag="v1")), "python")
     code = next(code for code in blocks if "polars" in code)
     code = code.replace(f"hf://datasets/{REPO}@v1", str(demo_folder))
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120, check=True)
-    assert "0.38225" in done.stdout
-
-
-# --- the owner's words ------------------------------------------------------------------------------------------------------
+    process = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120, check=True)
+    assert "0.38225" in process.stdout
 
 
 def test_the_owners_section_survives(tmp_path: Path) -> None:
@@ -368,9 +346,8 @@ def test_a_page_that_somebody_wrote_is_not_replaced(tmp_path: Path) -> None:
     folder = write(tmp_path / "r")
     with pytest.raises(CardError, match="was not written by feval, and a push would replace it"):
         prepare(folder, seen("---\nlicense: mit\n---\n\nMy own page.\n"))
-    assert "odbl" not in page(
-        prepare(folder, seen("---\nlicense: mit\n---\n"))
-    )  # as the Hub makes it with a new repository
+    new = seen("---\nlicense: mit\n---\n")  # as the Hub makes it with a new repository
+    assert "odbl" not in page(prepare(folder, new))
 
 
 def pulled(folder: Path, text: str) -> Path:
@@ -397,12 +374,8 @@ def test_what_feval_does_not_write_stays_in_the_front_matter(tmp_path: Path) -> 
     first = page(prepare(folder, seen(), title="My title", licence="cc-by-4.0", languages=["en"]))
     edited = first.replace("tags:\n", "viewer: false\ntags:\n- mine\n", 1)
     again = matter(page(prepare(folder, seen(edited))))
-    assert (again["viewer"], again["pretty_name"], again["license"], again["language"]) == (
-        False,
-        "My title",
-        "cc-by-4.0",
-        ["en"],
-    )
+    fields = {"viewer": False, "pretty_name": "My title", "license": "cc-by-4.0", "language": ["en"]}
+    assert again | fields == again
     assert "mine" in again["tags"]  # type: ignore[operator]
     assert matter(page(prepare(folder, seen(edited), title="New")))["pretty_name"] == "New"
 

@@ -14,12 +14,10 @@ import pyarrow.parquet as pq
 import pytest
 import yaml
 from hub_double import HubDouble
-from hub_settings import TOKEN
+from hub_settings import TOKEN, run_feval
 from places import ROOT
 from published import write
-from typer.testing import CliRunner, Result
 
-from feval.cli import app
 from feval.errors import CardError, ConflictError, DamagedRecordingError, ReleaseError, UsageError
 from feval.evaluation.curves import self_consistency_curve
 from feval.publish.release import changes, look, prepare, push
@@ -37,30 +35,23 @@ def toy(tmp_path: Path) -> Path:
     return write(tmp_path / "toy")
 
 
-def feval(*arguments: str | Path) -> Result:
-    return CliRunner().invoke(app, list(map(str, arguments)), prog_name="feval")
-
-
 def published(hub: HubDouble, revision: str = "main") -> dict[str, bytes]:
     return {path: data for path, data in hub.files(REPO, revision).items() if path != ".gitattributes"}
 
 
-# --- the round trip ---------------------------------------------------------------------------------------------------------
-
-
 def test_the_demo_goes_to_the_hub_and_comes_back_with_the_same_curve(hub: HubDouble, tmp_path: Path) -> None:
     with bundled_recording() as folder:
-        account = json.loads(feval("push", folder, REPO, "--tag", "v1", "--json").stdout)
+        account = json.loads(run_feval("push", folder, REPO, "--tag", "v1", "--json").stdout)
         before = [self_consistency_curve(*pair, COUNTS).points for pair in _pairs(folder)]
     assert account["recording_hash"] == HASH
     assert account["address"] == f"hf://{REPO}@{account['commit']}"
     for address in (account["address"], f"hf://{REPO}@v1"):
         assert [self_consistency_curve(*pair, COUNTS).points for pair in _pairs(address)] == before
     pulled = tmp_path / "pulled"
-    assert feval("pull", f"{REPO}@v1", "--out", pulled).exit_code == 0
+    assert run_feval("pull", f"{REPO}@v1", "--out", pulled).exit_code == 0
     assert verify_recording(pulled).problems == ()
     assert open_recording(pulled).hash == HASH
-    assert json.loads(feval("push", pulled, REPO, "--dry-run", "--json").stdout)["new"] == []
+    assert json.loads(run_feval("push", pulled, REPO, "--dry-run", "--json").stdout)["new"] == []
 
 
 def _pairs(place: str | Path) -> list[tuple[object, object]]:
@@ -70,26 +61,26 @@ def _pairs(place: str | Path) -> list[tuple[object, object]]:
 
 def test_what_the_page_says_of_feval_runs(hub: HubDouble, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with bundled_recording() as folder:
-        assert feval("push", folder, REPO, "--tag", "v1").exit_code == 0
+        assert run_feval("push", folder, REPO, "--tag", "v1").exit_code == 0
         dataset, [llm] = load(DATASET, LLMS[:1], folder)
-        drawn = llm(dataset.question_ids[0], n=1).answers
+        answers = llm(dataset.question_ids[0], n=1).answers
     page = published(hub)["README.md"].decode()
     code = page.split("```python\n")[1].split("```")[0]
     command = page.split("```sh\n")[1].split("```")[0].split()
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "HF_HOME": str(tmp_path / "home"), "HF_HUB_DISABLE_XET": "1"}
-    done = subprocess.run(
+    process = subprocess.run(
         [sys.executable, "-c", code], env=environment, capture_output=True, text=True, timeout=300, check=False
     )
-    assert (done.returncode, done.stdout) == (0, f"{drawn}\n"), done.stderr
+    assert (process.returncode, process.stdout) == (0, f"{answers}\n"), process.stderr
     assert (command[0], command[-2:]) == ("feval", ["--out", "my-curve"])
     monkeypatch.chdir(tmp_path)
-    assert feval(*command[1:]).exit_code == 0
+    assert run_feval(*command[1:]).exit_code == 0
     assert (tmp_path / "my-curve" / "curve.csv").is_file()
 
 
 def test_a_recording_on_the_hub_can_be_published_elsewhere(hub: HubDouble, toy: Path) -> None:
     commit = push(prepare(toy, look(REPO))).commit
-    result = feval("push", f"hf://{REPO}@{commit}", "somebody/else", "--json")
+    result = run_feval("push", f"hf://{REPO}@{commit}", "somebody/else", "--json")
     assert result.exit_code == 0, result.output
     assert json.loads(result.stdout)["recording_hash"] == open_recording(toy).hash
     assert {*hub.files("somebody/else")} == {*hub.files(REPO)}
@@ -114,7 +105,7 @@ assert list(load_dataset(repo)) == list(expected[next(iter(expected))])
 @pytest.mark.skipif(find_spec("datasets") is None, reason="the library `datasets` is not installed")
 def test_datasets_loads_and_streams_every_configuration(hub: HubDouble, tmp_path: Path) -> None:
     folder = write(tmp_path / "r", ["toy", "a/b c"], ["alpha", "beta@t=0.8", "org/gamma-1.5"])
-    assert feval("push", folder, REPO, "--tag", "v1").exit_code == 0
+    assert run_feval("push", folder, REPO, "--tag", "v1").exit_code == 0
     front = yaml.safe_load(published(hub)["README.md"].decode().split("---\n")[1])
     expected = {
         info["config_name"]: {split["name"]: split["num_examples"] for split in info["splits"]}
@@ -130,16 +121,13 @@ def test_datasets_loads_and_streams_every_configuration(hub: HubDouble, tmp_path
         "HF_DATASETS_DISABLE_PROGRESS_BARS": "1",
     }
     arguments = [sys.executable, "-c", _LOAD_ALL, REPO, "v1", json.dumps(expected)]
-    done = subprocess.run(arguments, env=environment, capture_output=True, text=True, timeout=300, check=False)
-    assert done.returncode == 0, done.stderr[-3000:]
+    process = subprocess.run(arguments, env=environment, capture_output=True, text=True, timeout=300, check=False)
+    assert process.returncode == 0, process.stderr[-3000:]
 
 
 def test_the_hub_validates_the_front_matter(hub: HubDouble, toy: Path) -> None:
-    assert feval("push", toy, REPO).exit_code == 0
+    assert run_feval("push", toy, REPO).exit_code == 0
     assert hub.asked("^POST /api/validate-yaml")
-
-
-# --- what is pushed ---------------------------------------------------------------------------------------------------------
 
 
 def test_a_release_is_the_recording_with_its_page(hub: HubDouble, toy: Path) -> None:
@@ -177,13 +165,8 @@ def test_one_more_llm_sends_what_is_new(hub: HubDouble, toy: Path, tmp_path: Pat
     release = prepare(more, look(REPO))
     todo = changes(release)
     assert set(todo.new) == {f"{part}/toy/gamma.parquet" for part in ("requests", "samples", "texts")}
-    assert set(todo.changed) == {
-        "README.md",
-        "manifest.json",
-        "votes/toy.votes",
-        "votes/toy.details",
-        "figures/cost-accuracy.png",
-    }
+    votes = {"votes/toy.votes", "votes/toy.details"}
+    assert set(todo.changed) == {"README.md", "manifest.json", "figures/cost-accuracy.png", *votes}
     assert todo.removed == ()
     assert set(push(release).uploaded) == set(todo.sent)
 
@@ -208,18 +191,15 @@ def test_words_written_on_the_hub_survive_the_next_release(hub: HubDouble, toy: 
     assert "# Another title" in text
 
 
-# --- what is refused --------------------------------------------------------------------------------------------------------
-
-
 def test_nothing_is_sent_where_something_was_found(hub: HubDouble, tmp_path: Path) -> None:
     folder = write(tmp_path / "r", text="Ask joe@firm.com:")
-    result = feval("push", folder, REPO)
+    result = run_feval("push", folder, REPO)
     assert result.exit_code == 1
     assert "texts/toy/alpha.parquet, row 0, column text: an e-mail address, ***@***.com" in result.stderr
     assert "joe" not in result.output
-    assert feval("push", folder, REPO, "--dry-run").exit_code == 1
+    assert run_feval("push", folder, REPO, "--dry-run").exit_code == 1
     assert REPO not in hub.datasets
-    allowed = feval("push", folder, REPO, "--allow", "emails")
+    allowed = run_feval("push", folder, REPO, "--allow", "emails")
     assert allowed.exit_code == 0
     assert "note: allowed: texts/toy/alpha.parquet, row 0" in allowed.stderr
     assert "19 more findings" in allowed.stderr or "more findings; --json lists them" in allowed.stderr
@@ -264,9 +244,6 @@ def test_a_licence_is_spelled_as_the_hub_does(hub: HubDouble, toy: Path) -> None
         prepare(toy, look(REPO), licence="My own licence")
 
 
-# --- the limits of the Hub --------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.slow
 def test_sixteen_datasets_and_fourteen_llms_stay_within_the_hubs_limits(hub: HubDouble, tmp_path: Path) -> None:
     folder = write(tmp_path / "r", [f"dataset_{n}" for n in range(16)], [f"org/model-{n}@t=0.{n}" for n in range(14)])
@@ -299,11 +276,8 @@ def test_more_splits_than_the_viewer_shows_are_told(hub: HubDouble, tmp_path: Pa
     assert release.notes == ("The Hub's viewer shows at most 30 splits; toy has more, and loads all the same.",)
 
 
-# --- the command ------------------------------------------------------------------------------------------------------------
-
-
 def test_a_dry_run_sends_nothing_and_lists_what_it_would(hub: HubDouble, toy: Path, tmp_path: Path) -> None:
-    result = feval("push", toy, REPO, "--dry-run", "--page", tmp_path / "page")
+    result = run_feval("push", toy, REPO, "--dry-run", "--page", tmp_path / "page")
     assert result.exit_code == 0
     lines = result.stdout.splitlines()
     assert lines[0].startswith(f"Nothing was sent. A push to {REPO} would send 13 files")
@@ -312,23 +286,25 @@ def test_a_dry_run_sends_nothing_and_lists_what_it_would(hub: HubDouble, toy: Pa
     assert all(line.startswith("GET ") for line in hub.asked())
     assert MARK in (tmp_path / "page" / "README.md").read_text()
     assert (tmp_path / "page" / "figures" / "cost-accuracy.png").is_file()
-    account = json.loads(feval("push", toy, REPO, "--dry-run", "--json").stdout)
+    account = json.loads(run_feval("push", toy, REPO, "--dry-run", "--json").stdout)
     assert account["dry_run"] is True
     assert len(account["new"]) == 13
     assert account["changed"] == account["unchanged"] == account["removed"] == []
 
 
 def test_a_dry_run_says_that_a_tag_is_taken(hub: HubDouble, toy: Path) -> None:
-    assert feval("push", toy, REPO, "--tag", "v1").exit_code == 0
-    assert feval("push", toy, REPO, "--tag", "v1", "--dry-run").exit_code == 0  # nothing is new, so the tag is right
+    assert run_feval("push", toy, REPO, "--tag", "v1").exit_code == 0
+    assert (
+        run_feval("push", toy, REPO, "--tag", "v1", "--dry-run").exit_code == 0
+    )  # nothing is new, so the tag is right
     for more in (["--dry-run"], []):
-        result = feval("push", toy, REPO, "--tag", "v1", "--title", "Another", *more)
+        result = run_feval("push", toy, REPO, "--tag", "v1", "--title", "Another", *more)
         assert result.exit_code == 1
         assert "already has the tag 'v1'" in result.stderr
 
 
 def test_a_push_says_where_it_is_and_how_to_cite_it(hub: HubDouble, toy: Path) -> None:
-    result = feval("push", toy, REPO, "--public", "--tag", "v1.0", "--message", "First")
+    result = run_feval("push", toy, REPO, "--public", "--tag", "v1.0", "--message", "First")
     assert result.exit_code == 0, result.output
     commit = hub.datasets[REPO].refs["main"]
     assert f"{hub.url}/datasets/{REPO}/tree/{commit}: 13 files sent" in result.stdout
@@ -344,7 +320,7 @@ def test_a_pull_request_leaves_the_repository_as_it_is(hub: HubDouble, toy: Path
     push(prepare(toy, look(REPO)))
     before = published(hub)
     more = write(tmp_path / "more", llms=["alpha", "beta@t=0.8", "gamma"])
-    result = feval("push", more, REPO, "--create-pr", "--json")
+    result = run_feval("push", more, REPO, "--create-pr", "--json")
     assert result.exit_code == 0, result.output
     assert json.loads(result.stdout)["pull_request"]
     assert published(hub) == before
@@ -353,22 +329,18 @@ def test_a_pull_request_leaves_the_repository_as_it_is(hub: HubDouble, toy: Path
 def test_words_come_from_a_file(hub: HubDouble, toy: Path, tmp_path: Path) -> None:
     words = tmp_path / "words.md"
     words.write_text("Recorded for the **exam**.")
-    assert (
-        feval(
-            "push", toy, REPO, "--words", words, "--title", "Mine", "--language", "en", "--licence", "cc-by-4.0"
-        ).exit_code
-        == 0
-    )
+    options = ("--title", "Mine", "--language", "en", "--licence", "cc-by-4.0")
+    assert run_feval("push", toy, REPO, "--words", words, *options).exit_code == 0
     text = published(hub)["README.md"].decode()
     assert "Recorded for the **exam**." in text
     front = yaml.safe_load(text.split("---\n")[1])
     assert (front["pretty_name"], front["language"], front["license"]) == ("Mine", ["en"], "cc-by-4.0")
-    missing = feval("push", toy, REPO, "--words", tmp_path / "none.md")
+    missing = run_feval("push", toy, REPO, "--words", tmp_path / "none.md")
     assert missing.exit_code == 1
     assert "Check --words" in missing.stderr
 
 
 def test_a_repository_name_that_cannot_be_is_wrong_usage(hub: HubDouble, toy: Path) -> None:
-    result = feval("push", toy, "no-owner")
+    result = run_feval("push", toy, "no-owner")
     assert result.exit_code == 2
     assert "somebody/my-recording" in result.stderr

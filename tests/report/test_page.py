@@ -116,9 +116,6 @@ def _data(page: str) -> dict[str, Any]:
     return parsed
 
 
-# -- what it says -----------------------------------------------------------------------------------------------------
-
-
 def test_every_method_is_followed_to_where_it_stopped(comparison: Comparison, folder: Path, loaded: Any) -> None:
     dataset, llms = loaded
     followed = traces(comparison, dataset, llms, base=folder)
@@ -189,9 +186,6 @@ def test_the_same_comparison_gives_the_same_bytes(comparison: Comparison, folder
     assert first["comparison.png"].startswith(b"\x89PNG")
 
 
-# -- that it says it safely -------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("nasty", [EVIL, "\ud800 alone", "]]>", "\x00\x1b[31m", "𝔘 עברית", "`${1}`", "</SCRIPT >"])
 def test_json_in_a_script_block_comes_back_as_it_was_and_cannot_end_the_block(nasty: str) -> None:
     text = escaped_json({nasty: [nasty, None, 0.1]})
@@ -249,9 +243,6 @@ def test_questions_beyond_the_cap_are_left_out_and_it_is_said(comparison: Compar
     assert any("first 3 of 4 questions" in note for note in book["notes"])
 
 
-# -- the picture ------------------------------------------------------------------------------------------------------
-
-
 def test_the_svg_has_no_date_and_refers_to_nothing_outside(comparison: Comparison) -> None:
     drawn = pictures.comparison_svg(comparison)
     assert b"<svg" in drawn
@@ -261,10 +252,9 @@ def test_the_svg_has_no_date_and_refers_to_nothing_outside(comparison: Compariso
 
 @pytest.mark.parametrize("axis", ["usd", "tokens", "calls", "samples"])
 def test_the_picture_shows_every_line_and_hides_none(comparison: Comparison, axis: str, folder: Path) -> None:
-
     output = compare(comparison.plan.changed(axis=axis), base=folder)
     with own_style():
-        figure = _figure(output, 6.4)
+        figure = _figure(output)
         figure.canvas.draw()
         (axes,) = figure.axes
         (legend,) = figure.legends
@@ -285,9 +275,6 @@ def test_a_comparison_of_one_point_can_be_drawn(comparison: Comparison, folder: 
     files = comparison_files(alone, base=folder)
     assert set(files) == {"comparison.png", "comparison.svg", "report.html"}
     assert "ranking" not in {table["id"] for table in _data(files["report.html"].decode())["tables"]}
-
-
-# -- a click through --------------------------------------------------------------------------------------------------
 
 
 @pytest.fixture(scope="module")
@@ -461,10 +448,8 @@ def test_an_opened_question_shows_what_was_drawn_and_where_a_method_stopped(clea
     clean.click("[...document.querySelectorAll('.chip')].at(-1)")  # patient: one CoT of the cheap LLM, two of the other
     assert _texts(clean, ".open .badge") == ["1 of 4 drawn by patient", "2 of 4 drawn by patient"]
     assert _texts(clean, ".open .stop") == ["stopped after 1", "stopped after 2"]
-    assert clean.value("[...document.querySelectorAll('.strip')].map((s) => s.querySelectorAll('.unread').length)") == [
-        3,
-        2,
-    ]
+    unread = "[...document.querySelectorAll('.strip')].map((s) => s.querySelectorAll('.unread').length)"
+    assert clean.value(unread) == [3, 2]
     clean.click("document.querySelectorAll('.strip')[1].querySelectorAll('.cell')[1]")
     assert "Thought 1 about question 3." in clean.value("document.querySelector('.cot').innerText")
     assert "32 tokens" in clean.value("document.querySelector('.cot').innerText")  # 10 + 7 * 3 + 1

@@ -14,7 +14,9 @@ from typing import Any
 import pytest
 from hub_double import HubDouble
 from huggingface_hub import close_session, constants
+from typer.testing import CliRunner, Result
 
+from feval.cli import app
 from feval.hub import client
 
 TOKEN = "hf_MarkedTokenThatNobodyMaySee"  # noqa: S105  made up
@@ -48,6 +50,11 @@ def use(double: HubDouble, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, *, t
     monkeypatch.setenv("HF_ENDPOINT", double.url)
     if token is not None:
         monkeypatch.setenv("HF_TOKEN", token)
+
+
+def run_feval(*arguments: str | Path) -> Result:
+    """Run `feval` in this process."""
+    return CliRunner().invoke(app, list(map(str, arguments)), prog_name="feval")
 
 
 def full_text(error: BaseException) -> str:

@@ -27,15 +27,8 @@ def comparison_files(
 ) -> dict[str, bytes]:
     """Return `comparison.png`, `comparison.svg` and `report.html` by name.
 
-    Args:
-        comparison: with one curve or more.
-        base: folder that the plan's paths are relative to.
-        receipt: file name of the receipt beside the page, if there is one.
-        time_limit: seconds that a user's method may take on a question while it is traced for the page.
-        caps: limits on the page's text.
-
-    Raises:
-        RecordingError: a recording cannot be read.
+    The plan's paths are relative to `base`; `receipt` is the file name of the receipt beside the page; a user's method may take
+    `time_limit` seconds on a question while it is traced for the page.
     """
     dataset, llms = load_compared(comparison, base)
     followed = traces(comparison, dataset, llms, base=base, time_limit=time_limit)
@@ -53,7 +46,7 @@ def _verify(comparison: Comparison, receipt: str | None) -> Sequence[str]:
     methods = dict.fromkeys(curve.entry.method for curve in comparison.curves if ":" in curve.entry.method)
     users = "".join(f" --method {shlex.quote(method)}" for method in methods)
     text = (
-        f"{receipt}, beside this page, says what every number rests on. With the recordings at hand, this computes all again and "
-        "says which differ:"
+        f"{receipt}, beside this page, names the inputs of every number. With the recordings at hand, this recomputes them "
+        "and lists those that differ:"
     )
     return (text, f"$ feval verify {receipt}{users}")

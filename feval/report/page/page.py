@@ -81,13 +81,8 @@ def comparison_page(
 ) -> str:
     """Return a comparison as an HTML page, to be written as UTF-8.
 
-    Args:
-        comparison: what was compared.
-        dataset: its dataset; golds and texts are shown.
-        llms: every LLM that the comparison names, from the same `load`.
-        traces: what the methods did in one draw, from `traces`; `None` leaves the questions out.
-        caps: limits on the page's text.
-        verify: sentences on how to check the receipt; one that begins with "$ " is shown as a command.
+    The dataset and all LLMs that it names are from the same `load`. Without `traces`, the questions are left out. Sentences in
+    `verify` say how to check the receipt; one that begins with "$ " is shown as a command.
     """
     data = _data(comparison)
     data["facts"] = _facts(comparison, llms, __version__)
@@ -126,7 +121,7 @@ def _evaluations(comparison: Comparison) -> list[Evaluation]:
 def _lede(comparison: Comparison) -> list[str]:
     evaluations = _evaluations(comparison)
     if not evaluations:
-        return ["No method came through; what is missing is said below."]
+        return ["No method could be evaluated; see what is missing below."]
     names = list(dict.fromkeys(name for one in evaluations for name in one.llms))
     kinds = list(dict.fromkeys(_kind(one) for one in evaluations))
     methods = f"{len(comparison.curves)} method{'' if len(comparison.curves) == 1 else 's'}"
@@ -151,20 +146,17 @@ def _facts(comparison: Comparison, llms: Sequence[LLM], version: str) -> list[tu
         ("LLMs", ", ".join(llm.name for llm in llms)),
         ("price list", f"{prices.id}, digest {prices.digest}" if prices else "none"),
         ("billing", f"prompts are charged {_BILLINGS[plan.billing]} ({plan.billing})"),
-        ("tokens counted by", ", ".join(dict.fromkeys(llm.counter for llm in llms))),
+        ("token counter", ", ".join(dict.fromkeys(llm.counter for llm in llms))),
         ("draws", f"{SCHEME}, seed {plan.seed}; {kinds}"),
         (
             "intervals",
-            f"{100 * plan.confidence:g} % over questions; of costs, ratios and areas {plan.resamples:,} resamples",
+            f"{100 * plan.confidence:g} % over questions; for costs, ratios and areas from {plan.resamples:,} resamples",
         ),
         ("feval", version),
     ]
     if (split := plan.split_text()) is not None:
         facts.insert(2, ("learnt from", split))
     return facts
-
-
-# -- the figure -------------------------------------------------------------------------------------------------------
 
 
 def _data(comparison: Comparison) -> dict[str, Any]:

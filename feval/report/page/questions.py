@@ -21,14 +21,9 @@ _ELLIPSIS = " […] "
 
 @dataclass(frozen=True, slots=True)
 class Caps:
-    """Limits on a page's text.
+    """Limits on a page's text: the number of questions, then characters of a question, an answer, a CoT and all CoTs together.
 
-    Attributes:
-        questions: most questions.
-        question: most characters of a question.
-        answer: most characters of an answer.
-        cot: most characters of a CoT; its beginning and end are shown.
-        texts: most characters of all CoTs together; beyond them, only each LLM's first CoTs in draw order have their text.
+    Of a long CoT its beginning and end are shown; beyond `texts`, only each LLM's first CoTs in draw order have their text.
     """
 
     questions: int = 5_000
@@ -39,15 +34,7 @@ class Caps:
 
 
 def question_book(dataset: Dataset, llms: Sequence[LLM], traces: Traces, seed: int, caps: Caps) -> dict[str, Any]:
-    """Return the questions of a page as JSON values.
-
-    Args:
-        dataset: has the questions.
-        llms: have the CoTs.
-        traces: what the methods did.
-        seed: of the draws.
-        caps: limits on the text.
-    """
+    """Return the questions of a page, with CoTs and what the methods did in draws of one seed, as JSON values."""
     rows = traces.rows[: caps.questions].tolist()
     draws = [llm.seeded(seed) for llm in llms]
     orders = [_order(llm, traces.order, np.asarray(rows, np.intp)) for llm in draws]

@@ -9,7 +9,7 @@ from feval.comparison.traces import budget_label
 from feval.report.tables.cost_axes import AXES, cost
 from feval.report.tables.results import ERROR_COLUMNS, ERROR_NOTES, estimate_note
 from feval.report.tables.tables import per_round_cell, per_round_column
-from feval.report.text import decimals_for, fixed, percent, plain_number, signed_points
+from feval.report.text import decimals_for, fixed, interval_name, percent, percents, plain_number, signed_points
 
 if TYPE_CHECKING:
     from feval.comparison.comparison import Comparison
@@ -68,33 +68,31 @@ def _plain(value: float | None, never: str = "-") -> Cell:
     return _cell(never if value is None else plain_number(value), value)
 
 
-def _range(low: float | None, high: float | None) -> str:
-    return "-" if low is None or high is None else f"{percent(low)} to {percent(high)}"
+def _p_value(share: float | None) -> Cell:
+    return _cell("-" if share is None else "< 0.001" if share < 0.001 else f"{share:.3f}", share)
 
 
-def _p_value(share: float) -> str:
-    return "< 0.001" if share < 0.001 else f"{share:.3f}"
+def _points(comparison: Comparison) -> list[tuple[str, str, Evaluation]]:
+    """Label, budget and evaluation of every point of a method."""
+    return [
+        (curve.label, budget_label(curve.entry, point), point) for curve in comparison.curves for point in curve.points
+    ]
 
 
 def _results(comparison: Comparison) -> dict[str, Any]:
-    points = [
-        (curve.label, budget_label(curve.entry, point), point) for curve in comparison.curves for point in curve.points
-    ]
-    points += [("single call", "", point) for point in comparison.baselines]
+    points = [*_points(comparison), *(("single call", "", point) for point in comparison.baselines)]
     decimals = decimals_for(point.usd_per_question or 0.0 for _, _, point in points)
+    several = len({point.kind for _, _, point in points}) > 1
     by_round = per_round_column((comparison.plan.billing, point) for _, _, point in points)
+    costs = ("#USD", "#tokens", "#CoTs", "#calls", *((f"#{by_round}",) if by_round else ()))
     columns = (
         "method",
         "budget",
         "LLMs",
         "#accuracy %",
-        "#" + _interval(comparison),
-        "#USD",
-        "#tokens",
-        "#CoTs",
-        "#calls",
-        *((f"#{by_round}",) if by_round else ()),
-        "kind",
+        _interval(comparison),
+        *costs,
+        *(("kind",) if several else ()),
     )
     rows = [
         (
@@ -102,13 +100,13 @@ def _results(comparison: Comparison) -> dict[str, Any]:
             budget,
             " > ".join(point.llms),
             _percent(point.accuracy),
-            _cell(_range(point.accuracy_low, point.accuracy_high), point.accuracy_low),
+            _cell(percents(point.accuracy_low, point.accuracy_high), point.accuracy_low),
             _count(point.usd_per_question, decimals),
             _count(point.tokens_per_question, 1),
             _count(cost(point, "samples")),
             _count(cost(point, "calls")),
             *((_per_round(point, decimals),) if by_round else ()),
-            point.kind,
+            *((point.kind,) if several else ()),
         )
         for label, budget, point in points
     ]
@@ -122,11 +120,8 @@ def _per_round(point: Evaluation, decimals: int) -> Cell:
 
 
 def _errors(comparison: Comparison) -> dict[str, Any]:
-    points = [
-        (curve.label, budget_label(curve.entry, point), point) for curve in comparison.curves for point in curve.points
-    ]
+    points = [each for each in _points(comparison) if None not in each[2].errors().values()]
     rows = [(label, budget, *map(_percent, point.errors().values())) for label, budget, point in points]
-    known = [row for row, (_, _, point) in zip(rows, points, strict=True) if None not in point.errors().values()]
     notes = [
         estimate_note(f"{label} {budget}", point.errors_estimate)
         for label, budget, point in points
@@ -134,11 +129,11 @@ def _errors(comparison: Comparison) -> dict[str, Any]:
     ]
     intro = "Wrong answers in percent of all questions."
     columns = ("method", "budget", *(f"#{name}" for name in ERROR_COLUMNS))
-    return _table("errors", "Errors", "How wrong answers came about", intro, columns, known, [*ERROR_NOTES, *notes])
+    return _table("errors", "Errors", "How wrong answers came about", intro, columns, rows, [*ERROR_NOTES, *notes])
 
 
 def _interval(comparison: Comparison) -> str:
-    return f"{100 * comparison.plan.confidence:g} % interval"
+    return f"#{interval_name(comparison.plan.confidence)}"
 
 
 def _unit(comparison: Comparison) -> str:
@@ -153,9 +148,7 @@ def _frontier(comparison: Comparison) -> dict[str, Any]:
         budget = budget_label(curve.entry, curve.points[point.point])
         rows.append((point.label, budget, _plain(point.cost), _percent(point.accuracy), _percent(point.stays)))
     columns = ("method", "budget", f"#{_unit(comparison)} / question", "#accuracy %", "#stays on it, % of resamples")
-    intro = (
-        "What nothing else matches at the same cost or less. The last column says how sure these questions make that."
-    )
+    intro = "Points that no other point matches at the same cost or less. The last column is how often resampled questions agree."
     return _table("frontier", "Frontier", "Pareto frontier", intro, columns, rows)
 
 
@@ -164,7 +157,7 @@ def _differences(comparison: Comparison) -> dict[str, Any]:
         (
             row.a,
             row.b,
-            _plain(row.cost, "each at its dearest"),
+            _plain(row.cost, "each at its highest"),
             _percent(row.accuracy_a),
             _percent(row.accuracy_b),
             _cell(
@@ -172,24 +165,15 @@ def _differences(comparison: Comparison) -> dict[str, Any]:
                 row.difference,
             ),
             {"t": "", "s": row.difference, "i": [row.low, row.difference, row.high], "open": row.untested is not None},
-            _cell("-" if row.p_value is None else _p_value(row.p_value), row.p_value),
-            _cell("-" if row.p_holm is None else _p_value(row.p_holm), row.p_holm),
+            _p_value(row.p_value),
+            _p_value(row.p_holm),
             _percent(row.flips),
         )
         for row in comparison.differences
     ]
-    columns = (
-        "first",
-        "second",
-        f"#{_unit(comparison)} / question",
-        "#first %",
-        "#second %",
-        f"#difference ({_interval(comparison)})",
-        "#around 0",
-        "#p",
-        "#p (Holm)",
-        "#order flips, %",
-    )
+    difference = (f"#difference ({interval_name(comparison.plan.confidence)})", "#around 0")
+    accuracies = (f"#{_unit(comparison)} / question", "#first %", "#second %")
+    columns = ("first", "second", *accuracies, *difference, "#p", "#p (Holm)", "#order flips, %")
     intro = (
         "Accuracy of one method minus another's, in percentage points, at the same cost and on the same questions. A filled "
         "dot: the interval leaves 0 out; where nothing was tested the dot is open."
@@ -199,7 +183,7 @@ def _differences(comparison: Comparison) -> dict[str, Any]:
         f"{comparison.plan.resamples:,} bootstrap resamples of questions. {comparison.tests} differences are tested together: "
         f"p (Holm) is adjusted for that, and {plain_number(comparison.smallest_p)} is the least it can be with so many questions."
     )
-    untested = dict.fromkeys(f"- for p: {row.untested}" for row in comparison.differences if row.untested)
+    untested = dict.fromkeys(f"No p value: {row.untested}" for row in comparison.differences if row.untested)
     notes = (tested, *untested, "Between two budgets a curve is taken to be linear in the logarithm of its cost.")
     return _table(
         "differences", "Differences", "Paired differences", intro, columns, rows, notes, _strongest(comparison)
@@ -224,27 +208,12 @@ def _savings(comparison: Comparison) -> dict[str, Any]:
         )
         for row in comparison.savings
     ]
-    unit = _unit(comparison)
-    columns = (
-        "first",
-        "second",
-        "#at accuracy %",
-        f"#first, {unit}",
-        f"#second, {unit}",
-        "#first saves %",
-        "#" + _interval(comparison),
-    )
-    intro = "What the first method saves of the second's cost where both are to reach the same accuracy; below 0 it costs more."
-    return _table(
-        "savings",
-        "Savings",
-        "Savings at equal accuracy",
-        intro,
-        columns,
-        rows,
-        ["never: the curve does not reach that accuracy."],
-        _strongest(comparison),
-    )
+    costs = (f"#first, {_unit(comparison)}", f"#second, {_unit(comparison)}")
+    columns = ("first", "second", "#at accuracy %", *costs, "#first saves %", _interval(comparison))
+    intro = "What the first method saves of the second's cost at the same accuracy; below 0 it costs more."
+    notes = ["never: the curve does not reach that accuracy."]
+    best = _strongest(comparison)
+    return _table("savings", "Savings", "Savings at equal accuracy", intro, columns, rows, notes, best)
 
 
 def _savings_range(low: float | None, high: float | None) -> str:
@@ -260,19 +229,17 @@ def _reaches(comparison: Comparison) -> dict[str, Any]:
             row.label,
             _percent(row.accuracy),
             _plain(row.cost, "never"),
-            _cell(_cost_range(row.cost_low, row.cost_high), row.cost_low),
+            _cell(
+                " to ".join("never" if end is None else plain_number(end) for end in (row.cost_low, row.cost_high)),
+                row.cost_low,
+            ),
             _percent(row.never),
         )
         for row in comparison.reaches
     ]
     unit = _unit(comparison)
-    columns = ("method", "#accuracy %", f"#{unit} / question", "#" + _interval(comparison), "#never, % of resamples")
+    columns = ("method", "#accuracy %", f"#{unit} / question", _interval(comparison), "#never, % of resamples")
     return _table("reaches", "Cost to reach", "Cost to reach an accuracy", "", columns, rows)
-
-
-def _cost_range(low: float | None, high: float | None) -> str:
-    ends = ["never" if end is None else plain_number(end) for end in (low, high)]
-    return " to ".join(ends)
 
 
 def _ranking(comparison: Comparison) -> dict[str, Any]:
@@ -288,24 +255,20 @@ def _ranking(comparison: Comparison) -> dict[str, Any]:
         )
         for row in comparison.ranking
     ]
-    columns = (
-        "#rank",
-        "method",
-        f"#{_unit(comparison)} / question",
-        "#accuracy %",
-        f"#strength ({_interval(comparison)})",
-        "#around 0",
-        "#first, % of resamples",
-    )
+    strength = (f"#strength ({interval_name(comparison.plan.confidence)})", "#around 0")
+    cost = f"#{_unit(comparison)} / question"
+    columns = ("#rank", "method", cost, "#accuracy %", *strength, "#first, % of resamples")
     shared = len({row.cost for row in comparison.ranking}) == 1
-    where = "at the dearest cost that all methods share" if shared else "each at its dearest, since they share no cost"
+    where = (
+        "at the highest cost that all methods share" if shared else "each at its highest cost, since they share none"
+    )
     intro = f"Bradley-Terry strengths from question-by-question wins, {where}; 0 is the average of the methods."
     return _table("ranking", "Ranking", "Ranking", intro, columns, rows)
 
 
 def _areas(comparison: Comparison) -> dict[str, Any]:
     rows = [
-        (row.label, _percent(row.area), _cell(_range(row.area_low, row.area_high), row.area_low))
+        (row.label, _percent(row.area), _cell(percents(row.area_low, row.area_high), row.area_low))
         for row in comparison.areas
     ]
     first = comparison.areas[0] if comparison.areas else None
@@ -315,9 +278,8 @@ def _areas(comparison: Comparison) -> dict[str, Any]:
         else f"Average height of each curve's convex hull from {plain_number(first.low_cost)} to {plain_number(first.high_cost)} "
         f"{_unit(comparison)} per question (RouterBench's AIQ)."
     )
-    return _table(
-        "areas", "Areas", "Area under each curve", intro, ("method", "#area %", "#" + _interval(comparison)), rows
-    )
+    columns = ("method", "#area %", _interval(comparison))
+    return _table("areas", "Areas", "Area under each curve", intro, columns, rows)
 
 
 def _missing(comparison: Comparison) -> dict[str, Any]:

@@ -15,6 +15,7 @@ from matplotlib.patheffects import withStroke
 
 from feval.report.pictures.drawing import (
     accuracy_axis,
+    band_ends,
     heading,
     legend_columns,
     legend_label,
@@ -24,9 +25,10 @@ from feval.report.pictures.drawing import (
     png,
     shortened,
     svg,
+    vertical_room,
 )
-from feval.report.tables.cost_axes import cost
-from feval.report.text import counted_questions
+from feval.report.tables.cost_axes import AXES, cost
+from feval.report.text import counted_questions, interval_name
 
 if TYPE_CHECKING:
     from feval.comparison.comparison import Comparison, MethodCurve
@@ -37,12 +39,6 @@ Places = npt.NDArray[np.float64]
 _GREY = "#777777"
 _INK = "#222222"
 _CEILINGS: tuple[Any, ...] = ((0, (5, 2)), (0, (1, 1.6)), (0, (6, 2, 1, 2)), (0, (3, 1, 1, 1, 1, 1)))
-_LABELS = {
-    "usd": "mean USD per question (log scale)",
-    "tokens": "mean tokens per question, prompt + output (log scale)",
-    "calls": "mean calls per question (log scale)",
-    "samples": "mean CoTs per question (log scale)",
-}
 _HOLLOW: dict[str, Any] = {
     "linestyle": "",
     "marker": "o",
@@ -51,39 +47,30 @@ _HOLLOW: dict[str, Any] = {
     "markeredgecolor": _INK,
     "markeredgewidth": 1.3,
 }
+_WIDTH = 6.4
 _SHORT_NAME = 26
 _LONG_NAME = 44
 _LEAST_BAND = 2
 
 
-def comparison_png(comparison: Comparison, *, width: float = 6.4, dpi: int = 200) -> bytes:
-    """Draw a comparison and return the PNG's bytes.
+def comparison_png(comparison: Comparison) -> bytes:
+    """Draw a comparison of one curve or more and return the PNG's bytes.
 
     One line per method with its confidence band; a hollow circle for a single call of each LLM; the Pareto frontier as steps; the
     pass@n ceiling of each LLM in grey. The legend is below the axes.
-
-    Args:
-        comparison: with one curve or more.
-        width: inches.
-        dpi: dots per inch.
     """
-    return png(lambda: _figure(comparison, width), dpi)
+    return png(lambda: _figure(comparison))
 
 
-def comparison_svg(comparison: Comparison, *, width: float = 6.4) -> bytes:
-    """The same picture as SVG.
-
-    Args:
-        comparison: with one curve or more.
-        width: inches.
-    """
-    return svg(lambda: _figure(comparison, width))
+def comparison_svg(comparison: Comparison) -> bytes:
+    """The same picture as SVG."""
+    return svg(lambda: _figure(comparison))
 
 
-def _figure(comparison: Comparison, width: float) -> Figure:
+def _figure(comparison: Comparison) -> Figure:
     entries = _entries(comparison)
     rows = -(-len(entries) // legend_columns(list(entries)))
-    figure = new_figure(width, 0.62 * width + 0.18 * rows)
+    figure = new_figure(_WIDTH, 0.62 * _WIDTH + 0.18 * rows)
     axes = figure.subplots()
     axis = comparison.plan.axis
     for position, ceiling in enumerate(comparison.ceilings):
@@ -104,40 +91,24 @@ def _placed(points: Sequence[Evaluation], axis: str) -> list[tuple[float, Evalua
     return [(x, point) for x, point in costs if x is not None and x > 0]
 
 
-def _ends(point: Evaluation) -> tuple[float, float]:
-    """Ends of the band in per cent; the accuracy itself without an interval."""
-    low = point.accuracy if point.accuracy_low is None else point.accuracy_low
-    high = point.accuracy if point.accuracy_high is None else point.accuracy_high
-    return 100 * low, 100 * high
-
-
 def _draw(axes: Axes, curve: MethodCurve, axis: str, position: int) -> None:
     colour, marker = look(position)
     points = _placed(curve.points, axis)
-    x = [own for own, _ in points]
-    low, high = zip(*(_ends(point) for _, point in points), strict=True) if points else ((), ())
+    x = [place for place, _ in points]
+    low, high = zip(*(band_ends(point) for _, point in points), strict=True) if points else ((), ())
     if len(points) >= _LEAST_BAND:
         axes.fill_between(x, low, high, color=colour, alpha=0.13, linewidth=0, zorder=2)
     else:
         axes.vlines(x, low, high, color=colour, linewidth=2.5, alpha=0.35, zorder=2)
     y = [100 * point.accuracy for _, point in points]
     axes.plot(x, y, color=colour, linewidth=1.8, zorder=5)
-    axes.plot(
-        x,
-        y,
-        color=colour,
-        linestyle="",
-        marker=marker,
-        markersize=5,
-        markeredgecolor="white",
-        markeredgewidth=0.6,
-        zorder=6,
-    )
+    edge: dict[str, Any] = {"markeredgecolor": "white", "markeredgewidth": 0.6}
+    axes.plot(x, y, color=colour, linestyle="", marker=marker, markersize=5, zorder=6, **edge)
 
 
 def _draw_ceiling(axes: Axes, ceiling: MethodCurve, axis: str, position: int) -> None:
     points = _placed(ceiling.points, axis)
-    x, y = [own for own, _ in points], [100 * point.accuracy for _, point in points]
+    x, y = [place for place, _ in points], [100 * point.accuracy for _, point in points]
     alone: dict[str, Any] = {"marker": "_", "markersize": 10} if len(points) == 1 else {}
     axes.plot(x, y, color=_GREY, linewidth=1.2, linestyle=_CEILINGS[position % len(_CEILINGS)], zorder=3, **alone)
 
@@ -190,13 +161,13 @@ def _quiet_place(
     axes: Axes, at: tuple[float, float], length: float, crowd: Places
 ) -> tuple[tuple[float, float], Places]:
     """Offset of a name's left end from its point (in points) where it hides least, and the crowd including it."""
-    here = axes.transData.transform(at) / _pixels(axes)
+    origin = axes.transData.transform(at) / _pixels(axes)
     box = axes.get_window_extent()
     ends = np.array([[box.x0, box.y0], [box.x1, box.y1]]) / _pixels(axes)
 
     def hidden(offset: tuple[float, float]) -> float:
-        low = here + offset - (2, 5)
-        high = here + offset + (length, 5)
+        low = origin + offset - (2, 5)
+        high = origin + offset + (length, 5)
         outside = bool((low < ends[0]).any() or (high > ends[1]).any())
         return 1e6 * outside + float(((crowd > low) & (crowd < high)).all(axis=1).sum())
 
@@ -204,7 +175,7 @@ def _quiet_place(
     offsets = [(across, up) for up in ups for across in (-3, -length + 3, -length / 2)] + [(8, 0), (-length - 7, 0)]
     best = min(offsets, key=hidden)
     along = np.stack(np.meshgrid(np.linspace(0, length, 40), (-5, 0, 5)), axis=-1).reshape(-1, 2)
-    return best, np.concatenate([crowd, np.repeat(along + here + best, 5, axis=0)])
+    return best, np.concatenate([crowd, np.repeat(along + origin + best, 5, axis=0)])
 
 
 def _pixels(axes: Axes) -> float:
@@ -217,16 +188,15 @@ def _frame(axes: Axes, comparison: Comparison) -> None:
     points = _placed(
         [*(point for curve in curves for point in curve.points), *comparison.baselines], comparison.plan.axis
     )
-    axes.set_xlabel(_LABELS[comparison.plan.axis])
+    axes.set_xlabel(f"{AXES[comparison.plan.axis][0]} (log scale)")
     axes.set_ylabel("accuracy")
     if not points:
         return
     low, high = min(x for x, _ in points), max(x for x, _ in points)
     margin = 1.6 if high < 1.2 * low else (high / low) ** 0.05
     log_axis(axes, low / margin, high * margin)
-    bottom, top = min(_ends(point)[0] for _, point in points), max(_ends(point)[1] for _, point in points)
-    # A flat curve looks flat: the axis spans at least eight points of accuracy.
-    room = max(0.05 * (top - bottom), (8 - (top - bottom)) / 2)
+    bottom, top = min(band_ends(point)[0] for _, point in points), max(band_ends(point)[1] for _, point in points)
+    room = vertical_room(bottom, top, 0.05)
     axes.set_ylim(max(bottom - room, -1), min(top + room, 101))
     accuracy_axis(axes)
 
@@ -239,7 +209,7 @@ def _title(axes: Axes, comparison: Comparison) -> None:
     questions = counted_questions(first.questions, comparison.left_out)
     lines = (
         f"{questions}; {' and '.join(kinds)}{seeded}; paired on questions and draws",
-        f"billing {first.billing}; {prices}; tokens counted by {', '.join(dict.fromkeys(first.counters))}",
+        f"billing {first.billing}; {prices}; token counter {', '.join(dict.fromkeys(first.counters))}",
     )
     heading(axes, f"Methods compared on {first.dataset}", lines)
 
@@ -259,7 +229,7 @@ def _entries(comparison: Comparison) -> dict[str, Any]:
         entries["single call"] = Line2D([], [], **_HOLLOW)
     if comparison.frontier:
         entries["Pareto frontier"] = Line2D([], [], color=_INK, linewidth=0.9, alpha=0.75)
-    entries[f"{100 * comparison.plan.confidence:g} % interval"] = Patch(facecolor="#666666", alpha=0.25, linewidth=0)
+    entries[interval_name(comparison.plan.confidence)] = Patch(facecolor="#666666", alpha=0.25, linewidth=0)
     return entries
 
 

@@ -26,23 +26,19 @@ if TYPE_CHECKING:
     from feval.forecast.coupling_results import Coupling
 
 _GREY = "#666666"
+_WIDTH = 9.6
 
 
-def coupling_png(coupling: Coupling, *, width: float = 9.6, dpi: int = 200) -> bytes:
+def coupling_png(coupling: Coupling) -> bytes:
     """Draw covariances, variances with the diagonal, errors against samples and win-rates, and return the PNG's bytes.
 
     Without golds, win-rates only.
-
-    Args:
-        coupling: from `couple`.
-        width: inches.
-        dpi: dots per inch.
     """
-    return png(lambda: _figure(coupling, width), dpi)
+    return png(lambda: _figure(coupling))
 
 
-def _figure(coupling: Coupling, width: float) -> Figure:
-    figure = new_figure(width, (0.82 if coupling.pairs else 0.45) * width)
+def _figure(coupling: Coupling) -> Figure:
+    figure = new_figure(_WIDTH, (0.82 if coupling.pairs else 0.45) * _WIDTH)
     short = short_names(coupling.llms)
     if coupling.pairs:
         panels = figure.subplots(2, 2)
@@ -55,7 +51,7 @@ def _figure(coupling: Coupling, width: float) -> Figure:
     else:  # without golds
         _winrates(figure.subplots(), coupling)
     figure.suptitle(
-        shortened(f"coupled generation on {coupling.dataset}: {', '.join(short.values())}", 90),
+        shortened(f"Coupled generation on {coupling.dataset}: {', '.join(short.values())}", 90),
         x=0.01,
         ha="left",
         fontweight="bold",
@@ -106,13 +102,13 @@ def _variances(axes: Axes, coupling: Coupling) -> None:
     axes.set_xlim(-0.06 * top, top)
     axes.set_ylim(-0.06 * top, top)
     axes.set_xlabel("variance of the difference, coupled")
-    axes.set_ylabel("the same, independent")
+    axes.set_ylabel("variance of the difference, independent")
     heading(
         axes,
         "Variance within a question",
         (
             "outlined: mean over questions; area: number of questions",
-            "above the diagonal coupling helps; pairs are set side by side",
+            "coupling helps above the diagonal; pairs are shifted sideways",
         ),
     )
 

@@ -17,6 +17,7 @@ from feval.report.pictures.drawing import (
     DASHED,
     DOTTED,
     accuracy_axis,
+    band_ends,
     heading,
     legend_columns,
     legend_label,
@@ -26,6 +27,7 @@ from feval.report.pictures.drawing import (
     png,
     shortened,
     svg,
+    vertical_room,
 )
 from feval.report.tables.tables import subtitles
 
@@ -35,6 +37,7 @@ if TYPE_CHECKING:
 _BEYOND = 1e6  # factor to the far right of every axis, so that the baseline runs to the edge
 _ROUND_COUNTS = frozenset({1, 5, 10, 20, 40, 80, 160, 320, 640})
 _FEW_POINTS = 6
+_WIDTH, _PANELS_WIDTH = 6.4, 9.6
 _MOST_COLUMNS = 4
 _LETTERS_PER_INCH = 15.6
 _CROWDED_TICKS = 5
@@ -58,48 +61,33 @@ _AXES = (
 )
 
 
-def curves_png(curves: Sequence[Curve], *, width: float = 6.4, dpi: int = 200) -> bytes:
-    """Draw cost against accuracy, one line per LLM, and return the PNG's bytes.
+def curves_png(curves: Sequence[Curve], *, dpi: int = 200) -> bytes:
+    """Draw cost against accuracy of one method on one dataset, one line per LLM, and return the PNG's bytes.
 
     Each line has its confidence band; the single CoT (n = 1) is a hollow marker with a dotted baseline to its right; pass@n, the
     ceiling of every method that picks among n CoTs, is dashed. If an LLM has no price, the axis shows tokens instead of USD.
-
-    Args:
-        curves: one or more, of one method on one dataset, each with a point or more.
-        width: inches.
-        dpi: dots per inch.
     """
-    return png(lambda: _figure(curves, width), dpi)
+    return png(lambda: _figure(curves), dpi)
 
 
-def curves_svg(curves: Sequence[Curve], *, width: float = 6.4) -> bytes:
-    """The same picture as SVG.
-
-    Args:
-        curves: as for `curves_png`.
-        width: inches.
-    """
-    return svg(lambda: _figure(curves, width))
+def curves_svg(curves: Sequence[Curve]) -> bytes:
+    """The same picture as SVG."""
+    return svg(lambda: _figure(curves))
 
 
-def curve_panels_png(panels: Sequence[Sequence[Curve]], *, width: float = 9.6, dpi: int = 160) -> bytes:
-    """Draw cost against accuracy with a panel for each dataset, and return the PNG's bytes.
+def curve_panels_png(panels: Sequence[Sequence[Curve]]) -> bytes:
+    """Draw cost against accuracy with a panel for the curves of each dataset, and return the PNG's bytes.
 
     An LLM has the same colour and marker in every panel, at its first point (hollow) and its last. Bands and ceilings are left
     out; `curves_png` has them.
-
-    Args:
-        panels: the curves of each dataset, one or more, each with a point or more.
-        width: inches.
-        dpi: dots per inch.
     """
-    return png(lambda: _panels(panels, width), dpi)
+    return png(lambda: _panels(panels), 160)
 
 
-def _panels(panels: Sequence[Sequence[Curve]], width: float) -> Figure:
+def _panels(panels: Sequence[Sequence[Curve]]) -> Figure:
     columns = min(_MOST_COLUMNS, math.ceil(math.sqrt(len(panels))))
     rows = math.ceil(len(panels) / columns)
-    figure = new_figure(width, 0.78 * width / columns * rows + 0.6)
+    figure = new_figure(_PANELS_WIDTH, 0.78 * _PANELS_WIDTH / columns * rows + 0.6)
     grid = figure.subplots(rows, columns, squeeze=False).ravel().tolist()
     axis = _horizontal([point for curves in panels for curve in curves for point in curve.points])
     places = {llm: place for place, llm in enumerate(dict.fromkeys(curve.llm for curves in panels for curve in curves))}
@@ -113,7 +101,7 @@ def _panels(panels: Sequence[Sequence[Curve]], width: float) -> Figure:
         axes.set_axis_off()
     handles = [Line2D([], [], color=c, marker=m, markersize=5, linewidth=1.9) for c, m in map(look, places.values())]
     labels = [legend_label(llm, 40) for llm in places]
-    fitting = int(_LETTERS_PER_INCH * width) // (9 + max(map(len, labels)))
+    fitting = int(_LETTERS_PER_INCH * _PANELS_WIDTH) // (9 + max(map(len, labels)))
     figure.legend(handles, labels, loc="outside lower center", ncols=max(1, min(columns, fitting)))
     return figure
 
@@ -135,8 +123,8 @@ def _draw_panel(axes: Axes, curves: Sequence[Curve], axis: _Axis, places: Mappin
     axes.set_title(shortened(curves[0].dataset, 32), loc="left", fontsize=9)
 
 
-def _figure(curves: Sequence[Curve], width: float) -> Figure:
-    figure = new_figure(width, 0.72 * width)
+def _figure(curves: Sequence[Curve]) -> Figure:
+    figure = new_figure(_WIDTH, 0.72 * _WIDTH)
     axes = figure.subplots()
     points = [point for curve in curves for point in curve.points]
     axis = _horizontal(points)
@@ -157,7 +145,7 @@ def _horizontal(points: Sequence[CurvePoint]) -> _Axis:
 def _draw(axes: Axes, points: Sequence[CurvePoint], axis: _Axis, position: int, field: str) -> None:
     colour, marker = look(position)
     x = [axis.of(point) for point in points]
-    low, high = [_low(point) for point in points], [_high(point) for point in points]
+    low, high = zip(*map(band_ends, points), strict=True)
     ceiling = [math.nan if point.pass_at_n is None else 100 * point.pass_at_n for point in points]
     if len(points) > 1:
         axes.fill_between(x, low, high, color=colour, alpha=0.15, linewidth=0, zorder=2)
@@ -171,15 +159,6 @@ def _draw(axes: Axes, points: Sequence[CurvePoint], axis: _Axis, position: int, 
         name = f"{field} = {point.n}" if ends else str(point.n)
         single = field == "n" and point.n == 1
         _mark(axes, point, axis, colour, marker, name, single=single, last=point is max(points, key=axis.of))
-
-
-def _low(point: CurvePoint) -> float:
-    """Lower end of the band in per cent; the accuracy itself without an interval."""
-    return 100 * (point.accuracy if point.accuracy_low is None else point.accuracy_low)
-
-
-def _high(point: CurvePoint) -> float:
-    return 100 * (point.accuracy if point.accuracy_high is None else point.accuracy_high)
 
 
 def _landmarks(points: Sequence[CurvePoint]) -> list[CurvePoint]:
@@ -224,10 +203,9 @@ def _frame_horizontal(axes: Axes, axis: _Axis, values: Sequence[float], field: s
 
 
 def _frame_vertical(axes: Axes, points: Sequence[CurvePoint]) -> None:
-    low = min(_low(point) for point in points)
-    high = max(max(_high(point), 100 * (point.pass_at_n or 0.0)) for point in points)
-    # A flat curve looks flat: the axis spans at least eight points of accuracy.
-    room = max(0.06 * (high - low), (8 - (high - low)) / 2)
+    low = min(band_ends(point)[0] for point in points)
+    high = max(max(band_ends(point)[1], 100 * (point.pass_at_n or 0.0)) for point in points)
+    room = vertical_room(low, high)
     axes.set_ylim(max(low - room, -0.04 * high), min(high + room, 100 + 0.05 * (high - low + 2 * room)))
     accuracy_axis(axes)
 

@@ -7,7 +7,7 @@ import math
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import matplotlib as mpl
 from matplotlib.axes import Axes
@@ -16,6 +16,10 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, FuncFormatter, MaxNLocator, NullLocator
 
 from feval.report.text import plain_number, visible
+
+if TYPE_CHECKING:
+    from feval.evaluation.curves import CurvePoint
+    from feval.evaluation.evaluation import Evaluation
 
 # Okabe and Ito's palette (2008), safe for common colour blindness; without its yellow, which is too light for a line.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#000000")
@@ -49,7 +53,7 @@ _STYLE: dict[Any, Any] = {
 }
 
 
-def png(draw: Callable[[], Figure], dpi: int) -> bytes:
+def png(draw: Callable[[], Figure], dpi: int = 200) -> bytes:
     """Draw a picture in our style and return the PNG's bytes, which depend on matplotlib's version but not on the date."""
     return _saved(draw, format="png", dpi=dpi, metadata={"Software": None})
 
@@ -99,6 +103,18 @@ def accuracy_axis(axes: Axes, *, bins: int = 7) -> None:
     axes.yaxis.set_major_locator(MaxNLocator(nbins=bins, steps=[1, 2, 5, 10]))
     axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g} %" if -1e-9 < value < 100 + 1e-9 else ""))
     axes.set_ylabel("accuracy")
+
+
+def band_ends(point: CurvePoint | Evaluation) -> tuple[float, float]:
+    """Return the ends of a point's band in per cent; the accuracy itself without an interval."""
+    low = point.accuracy if point.accuracy_low is None else point.accuracy_low
+    high = point.accuracy if point.accuracy_high is None else point.accuracy_high
+    return 100 * low, 100 * high
+
+
+def vertical_room(low: float, high: float, margin: float = 0.06) -> float:
+    """Return what to add below and above accuracies in per cent; the axis spans eight points, so that a flat curve looks flat."""
+    return max(margin * (high - low), (8 - (high - low)) / 2)
 
 
 def look(position: int) -> tuple[str, str]:

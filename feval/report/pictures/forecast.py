@@ -20,6 +20,7 @@ from feval.report.pictures.drawing import (
     look,
     new_figure,
     png,
+    vertical_room,
 )
 from feval.report.text import counted
 
@@ -32,23 +33,18 @@ _FEW = 3  # estimates whose bands can be told apart
 _WHISKERS = 1.025
 
 
-def forecast_png(forecast: Forecast, *, width: float = 6.8, dpi: int = 200) -> bytes:
-    """Draw the estimates over votes M and return the PNG's bytes.
+def forecast_png(forecast: Forecast, *, dpi: int = 200) -> bytes:
+    """Draw one estimate or more over votes M and return the PNG's bytes.
 
     The pool's plurality is a thick black line, its majority of right calls a dashed one. Each estimate has a colour, and its
     interval as a band or, if there are many, a whisker at its last point. The two-call bounds are two lines within the band of
     their region. Points right of the dotted line at M = G are extrapolated.
-
-    Args:
-        forecast: with one estimate or more.
-        width: inches.
-        dpi: dots per inch.
     """
-    return png(lambda: _figure(forecast, width), dpi)
+    return png(lambda: _figure(forecast), dpi)
 
 
-def _figure(forecast: Forecast, width: float) -> Figure:
-    figure = new_figure(width, 0.74 * width)
+def _figure(forecast: Forecast) -> Figure:
+    figure = new_figure(6.8, 0.74 * 6.8)
     axes = figure.subplots()
     handles: dict[str, Any] = {}
     few = len(forecast.estimates) <= _FEW
@@ -96,7 +92,7 @@ def _draw(axes: Axes, curve: EstimatedCurve, position: int, *, few: bool) -> Any
 
 def _draw_pool(axes: Axes, forecast: Forecast) -> dict[str, Any]:
     pool, handles = forecast.pool, {}
-    kinds = {own.of for own in forecast.estimates}
+    kinds = {estimate.of for estimate in forecast.estimates}
     for kind, values, style in (("plurality", pool.plurality, "-"), ("majority", pool.majority, DASHED)):
         if (kind in kinds or kind == "plurality") and any(value is not None for value in values):
             [line] = axes.plot(
@@ -143,7 +139,7 @@ def _vertical(forecast: Forecast) -> tuple[float, float]:
     if not values:
         return 0.0, 103.0
     low, high = 100 * min(values), 100 * max(values)
-    room = max(0.06 * (high - low), (8 - (high - low)) / 2)
+    room = vertical_room(low, high)
     return max(low - room, -3.0), min(high + room, 103.0)
 
 
@@ -151,12 +147,12 @@ def _extrapolated(forecast: Forecast) -> str:
     if forecast.m[-1] <= forecast.g:
         return ""
     if forecast.m[0] > forecast.g:
-        return f"; all M are above G = {forecast.g}, so all is extrapolated"
-    return "; right of the dotted line is extrapolated"
+        return f"; all M are above G = {forecast.g}, so everything is extrapolated"
+    return "; extrapolated right of the dotted line"
 
 
 def _label(axes: Axes, forecast: Forecast) -> None:
-    title = f"accuracy of M votes on {forecast.dataset}, {forecast.llm}"
+    title = f"Accuracy of M votes on {forecast.dataset}, {forecast.llm}"
     evidence = f"{counted(forecast.g, 'call')} on each of {counted(forecast.questions, 'question')}"
     drawing = f"seed {forecast.seed}, replicate {forecast.replicate}"
     lines = (

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 from feval.lazy import lazy_names
 
 if TYPE_CHECKING:
-    from feval.report.tables.comparison_parquet import questions_parquet, results_parquet
-    from feval.report.tables.parquet import curve_parquet, table_bytes
+    from feval.report.tables.parquet import curve_parquet, questions_parquet, results_parquet, table_bytes
     from feval.report.tables.rich_tables import rich_table
 
 __all__ = ["curve_parquet", "questions_parquet", "results_parquet", "rich_table", "table_bytes"]
@@ -16,8 +15,7 @@ __all__ = ["curve_parquet", "questions_parquet", "results_parquet", "rich_table"
 __getattr__, __dir__ = lazy_names(
     __name__,
     {
-        "comparison_parquet": ("questions_parquet", "results_parquet"),
-        "parquet": ("curve_parquet", "table_bytes"),
+        "parquet": ("curve_parquet", "questions_parquet", "results_parquet", "table_bytes"),
         "rich_tables": ("rich_table",),
     },
 )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from feval.report.tables.tables import Column, Table
+from feval.report.tables.tables import Table, columns
 
 if TYPE_CHECKING:
     from feval.recording.derived.extraction import AnswerChange, Extraction, LLMChanges
@@ -18,23 +18,14 @@ def changes_tables(extraction: Extraction) -> list[Table]:
 
 
 def _counts(extraction: Extraction) -> Table:
-    columns = (
-        Column("dataset"),
-        Column("LLM"),
-        Column("CoTs", number=True),
-        Column("gained", number=True),
-        Column("lost", number=True),
-        Column("changed", number=True),
-        Column("right before", number=True),
-        Column("right now", number=True),
-    )
+    names = ("dataset", "LLM", "#CoTs", "#gained", "#lost", "#changed", "#right before", "#right now")
     rows = [(changes.dataset, llm.llm, *_numbers(llm)) for changes in extraction.datasets for llm in changes.llms]
     notes = [
         f"{changes.dataset}: {_was_is('answer kind', changes.answer_kind_before, changes.answer_kind)}, "
         f"{_was_is('extractor', changes.extractor_before, changes.extractor)}."
         for changes in extraction.datasets
     ]
-    return Table("answers", columns, tuple(rows), tuple(notes))
+    return Table("answers", columns(*names), tuple(rows), tuple(notes))
 
 
 def _numbers(llm: LLMChanges) -> list[str]:
@@ -52,26 +43,25 @@ def _was_is(noun: str, before: str, after: str) -> str:
 
 
 def _golds(extraction: Extraction) -> Table:
-    columns = (Column("dataset"), Column("question"), Column("before"), Column("now"), Column("gold as written"))
+    names = ("dataset", "question", "before", "now", "gold as written")
     rows = [
         (changes.dataset, gold.question_id, _key(gold.before), _key(gold.after), _key(gold.answer))
         for changes in extraction.datasets
         for gold in changes.gold_examples
     ]
     number = sum(changes.golds_changed for changes in extraction.datasets)
-    return Table(f"golds that changed: {number:,}, the first of each dataset", columns, tuple(rows))
+    return Table(f"golds that changed: {number:,}, the first of each dataset", columns(*names), tuple(rows))
 
 
 def _examples(extraction: Extraction) -> Table:
-    names = ("dataset", "LLM", "question", "CoT", "before", "now", "read before", "read now")
-    columns = tuple(Column(name, number=name == "CoT") for name in names)
+    names = ("dataset", "LLM", "question", "#CoT", "before", "now", "read before", "read now")
     rows = [
         (changes.dataset, llm.llm, *_example(change))
         for changes in extraction.datasets
         for llm in changes.llms
         for change in llm.examples
     ]
-    return Table("answers that changed, a few of each kind", columns, tuple(rows))
+    return Table("answers that changed, a few of each kind", columns(*names), tuple(rows))
 
 
 def _key(value: str | None) -> str:

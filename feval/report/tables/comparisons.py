@@ -1,14 +1,14 @@
-"""Comparisons as tables, CSV and Parquet; computes nothing."""
+"""Comparisons as tables and CSV; computes nothing."""
 
 from __future__ import annotations
 
-import csv
-import io
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, TypeVar
 
-from feval.report.tables.tables import Column, Table, per_round_cell, per_round_column
-from feval.report.text import counted_questions, decimals_for, fixed, percent, signed_points
+from feval.report.tables.cost_axes import AXES
+from feval.report.tables.csv import csv_text
+from feval.report.tables.tables import Column, Table, columns, per_round_cell, per_round_column
+from feval.report.text import counted_questions, decimals_for, fixed, interval_name, percent, percents, signed_points
 
 if TYPE_CHECKING:
     from feval.comparison.comparison import Comparison
@@ -23,8 +23,6 @@ RESULT_COLUMNS = (
 
 One row per point of a method, per single call of an LLM, and per point of its pass@n ceiling.
 """
-
-UNITS = {"usd": "USD", "tokens": "tokens", "calls": "calls", "samples": "CoTs"}
 
 
 def comparison_tables(comparison: Comparison) -> list[Table]:
@@ -54,32 +52,24 @@ def _readable(comparison: Comparison, rows: Sequence[_Pair]) -> tuple[Sequence[_
     return [row for row in rows if best in (row.a, row.b)], (note,)
 
 
-def _numbers(*names: str) -> tuple[Column, ...]:
-    return tuple(Column(name, number=True) for name in names)
-
-
-def interval_column(comparison: Comparison) -> str:
-    """The header of a column of intervals."""
-    return f"{100 * comparison.plan.confidence:g} % interval"
-
-
 def _results(comparison: Comparison) -> Table:
     rows = [row for row in _points(comparison) if row[0] != "ceiling"]
     kinds = list(dict.fromkeys(point.kind for *_, point in rows))
     dollars = decimals_for(point.usd_per_question or 0.0 for *_, point in rows)
     first = rows[0][-1]
-    costs = {"usd": "USD/question", "tokens": "tokens/question", "samples": "CoTs/question", "calls": "calls/question"}
+    costs = [
+        Column(f"{AXES[axis][1]}/question", number=True, spare=axis != comparison.plan.axis)
+        for axis in ("usd", "tokens", "samples", "calls")
+    ]
     several = len(kinds) > 1
     by_round = per_round_column((comparison.plan.billing, point) for *_, point in rows)
     return Table(
         title=f"{comparison.plan.dataset}, {counted_questions(first.questions, comparison.left_out)}",
         columns=(
-            Column("method"),
-            Column("budget"),
-            *((Column("kind"),) if several else ()),
-            *_numbers("accuracy %", interval_column(comparison)),
-            *(Column(name, number=True, spare=axis != comparison.plan.axis) for axis, name in costs.items()),
-            *(_numbers(by_round) if by_round else ()),
+            *columns("method", "budget", *(("kind",) if several else ()), "#accuracy %"),
+            Column(interval_name(comparison.plan.confidence), number=True),
+            *costs,
+            *(columns(f"#{by_round}") if by_round else ()),
         ),
         rows=tuple(
             (
@@ -128,11 +118,7 @@ def frontier_table(comparison: Comparison) -> Table:
     cost = cost_writer(comparison, (point.cost for point in comparison.frontier))
     return Table(
         title="Pareto frontier",
-        columns=(
-            Column("method"),
-            Column("budget"),
-            *_numbers(per_question(comparison), "accuracy %", "stays %"),
-        ),
+        columns=columns("method", "budget", f"#{per_question(comparison)}", "#accuracy %", "#stays %"),
         rows=tuple(
             (p.label, curves[p.label].budget_text(p.point) or "-", cost(p.cost), percent(p.accuracy), percent(p.stays))
             for p in comparison.frontier
@@ -142,27 +128,20 @@ def frontier_table(comparison: Comparison) -> Table:
 
 
 def differences_table(
-    comparison: Comparison, some: Sequence[AccuracyDifference] | None = None, notes: tuple[str, ...] = ()
+    comparison: Comparison, selection: Sequence[AccuracyDifference] | None = None, notes: tuple[str, ...] = ()
 ) -> Table:
-    """A table of differences in accuracy at equal cost.
-
-    Args:
-        comparison: the comparison.
-        some: which of its differences, with `notes`; `None` for all that a terminal shows, with notes on what they mean.
-        notes: below the table.
-    """
+    """A table of differences in accuracy at equal cost: a selection with `notes`, or all that fit a terminal, explained."""
     cost = cost_writer(comparison, (row.cost for row in comparison.differences))
     rows, rest = _readable(comparison, comparison.differences)
-    if some is None:
+    if selection is None:
         notes = (*rest, *_difference_notes(comparison, rows))
     else:
-        rows = some
+        rows = selection
     return Table(
         title="Difference in accuracy at equal cost, in percentage points",
         columns=(
-            Column("method"),
-            Column("minus"),
-            *_numbers(per_question(comparison), "points", interval_column(comparison)),
+            *columns("method", "minus", f"#{per_question(comparison)}", "#points"),
+            Column(interval_name(comparison.plan.confidence), number=True),
             Column("flips %", number=True, spare=True),
             Column("p", number=True, spare=True),
             Column("p (Holm)", number=True),
@@ -191,8 +170,8 @@ def _difference_notes(comparison: Comparison, rows: Sequence[AccuracyDifference]
     apart = any(row.cost is None for row in comparison.differences)
     return (
         f"{comparison.tests} comparisons by sign flips; p (Holm) is adjusted for all, {floor}; intervals are not adjusted",
-        *(f"- for p: {reason}" for reason in dict.fromkeys(row.untested for row in rows if row.untested)),
-        *(("- for the cost: the two share none, and each is taken at its most expensive point",) if apart else ()),
+        *(f"no p value: {reason}" for reason in dict.fromkeys(row.untested for row in rows if row.untested)),
+        *(("no cost: the two share none, and each is taken at its most expensive point",) if apart else ()),
     )
 
 
@@ -202,11 +181,9 @@ def _savings(comparison: Comparison) -> Table:
     return Table(
         title="Cost at equal accuracy",
         columns=(
-            Column("method"),
-            Column("over"),
-            Column("accuracy %", number=True),
+            *columns("method", "over", "#accuracy %"),
             *(Column(name, number=True, spare=True) for name in ("cost", "cost of other")),
-            *_numbers("ratio", interval_column(comparison)),
+            *columns("#ratio", f"#{interval_name(comparison.plan.confidence)}"),
             *(Column(name, number=True, spare=True) for name in ("never %", "other never %")),
         ),
         rows=tuple(
@@ -228,15 +205,11 @@ def _savings(comparison: Comparison) -> Table:
             "never: share of resampled question sets in which no budget of the method reaches the accuracy",
             *(
                 ("to any: the first fails to reach it so often that the ratio has no upper end",)
-                if _unbounded(rows)
+                if any(row.ratio_low is not None and row.ratio_high is None for row in rows)
                 else ()
             ),
         ),
     )
-
-
-def _unbounded(rows: Iterable[Saving]) -> bool:
-    return any(row.ratio_low is not None and row.ratio_high is None for row in rows)
 
 
 def _or_more(high: float | None) -> str:
@@ -247,12 +220,15 @@ def _reaches(comparison: Comparison) -> Table:
     cost = cost_writer(
         comparison, (value for row in comparison.reaches for value in (row.cost, row.cost_low, row.cost_high))
     )
+    numbers = (
+        "#accuracy %",
+        f"#{per_question(comparison)}",
+        f"#{interval_name(comparison.plan.confidence)}",
+        "#never %",
+    )
     return Table(
         title="Cost to reach an accuracy",
-        columns=(
-            Column("method"),
-            *_numbers("accuracy %", per_question(comparison), interval_column(comparison), "never %"),
-        ),
+        columns=columns("method", *numbers),
         rows=tuple(
             (
                 row.label,
@@ -267,10 +243,8 @@ def _reaches(comparison: Comparison) -> Table:
 
 
 def _ranking(comparison: Comparison) -> Table:
-    cost, areas = (
-        cost_writer(comparison, (row.cost for row in comparison.ranking)),
-        {area.label: area for area in comparison.areas},
-    )
+    cost = cost_writer(comparison, (row.cost for row in comparison.ranking))
+    areas = {area.label: area for area in comparison.areas}
 
     def cells(row: Rank) -> tuple[str, ...]:
         area = areas.get(row.label)
@@ -285,10 +259,9 @@ def _ranking(comparison: Comparison) -> Table:
     return Table(
         title="Ranking (Bradley-Terry over questions) and area under the hull (AIQ)",
         columns=(
-            Column("", number=True),
-            Column("method"),
+            *columns("#", "method"),
             Column(per_question(comparison), number=True, spare=True),
-            *_numbers("accuracy %", "strength", interval_column(comparison), "first %", "AIQ %"),
+            *columns("#accuracy %", "#strength", f"#{interval_name(comparison.plan.confidence)}", "#first %", "#AIQ %"),
             Column("its interval", number=True, spare=True),
         ),
         rows=tuple(map(cells, comparison.ranking)),
@@ -301,19 +274,14 @@ def _ranking(comparison: Comparison) -> Table:
 def _missing(comparison: Comparison) -> Table:
     return Table(
         title="Missing",
-        columns=(Column("method"), Column("reason")),
+        columns=columns("method", "reason"),
         rows=tuple((one.label, one.reason) for one in comparison.missing),
     )
 
 
 def per_question(comparison: Comparison) -> str:
     """The unit of costs."""
-    return f"{UNITS[comparison.plan.axis]}/question"
-
-
-def percents(low: float | None, high: float | None) -> str:
-    """An interval of shares, in per cent."""
-    return "-" if low is None or high is None else f"{percent(low)} to {percent(high)}"
+    return f"{AXES[comparison.plan.axis][1]}/question"
 
 
 def cost_writer(comparison: Comparison, values: Iterable[float | None]) -> Callable[..., str]:
@@ -324,9 +292,6 @@ def cost_writer(comparison: Comparison, values: Iterable[float | None]) -> Calla
         return unknown if value is None else fixed(value, decimals)
 
     return written
-
-
-# -- files --------------------------------------------------------------------------------------------------------------
 
 
 def result_rows(comparison: Comparison) -> Iterator[tuple[str | int | float | bool | None, ...]]:
@@ -344,9 +309,5 @@ def result_rows(comparison: Comparison) -> Iterator[tuple[str | int | float | bo
 
 def results_csv(comparison: Comparison) -> str:
     """CSV text with `RESULT_COLUMNS`, floats in full, an empty cell for what is not known, LF line ends."""
-    out = io.StringIO()
-    writer = csv.writer(out, lineterminator="\n")
-    writer.writerow(RESULT_COLUMNS)
-    for *cells, frontier in result_rows(comparison):
-        writer.writerow([*cells, "yes" if frontier else "no"])
-    return out.getvalue()
+    rows = ([*cells, "yes" if frontier else "no"] for *cells, frontier in result_rows(comparison))
+    return csv_text(RESULT_COLUMNS, rows)

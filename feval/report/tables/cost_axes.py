@@ -9,7 +9,7 @@ if TYPE_CHECKING:
 
 AXES = {
     "usd": ("mean USD per question", "USD", "USD / question"),
-    "tokens": ("mean tokens per question, prompt and output", "tokens", "tokens / question"),
+    "tokens": ("mean tokens per question, prompt + output", "tokens", "tokens / question"),
     "calls": ("mean calls per question", "calls", "calls / question"),
     "samples": ("mean CoTs per question", "CoTs", "CoTs / question"),
 }

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 from feval.forecast.coupling_results import CoupledPair
 from feval.report.tables.csv import csv_text
-from feval.report.tables.tables import Column, Table
-from feval.report.text import counted, fixed, percent
+from feval.report.tables.tables import Table, columns
+from feval.report.text import counted, fixed, percent, percents
 
 if TYPE_CHECKING:
     from feval.forecast.coupling_results import Coupling, RankedLLM
@@ -33,7 +33,9 @@ def coupling_csv(coupling: Coupling) -> str:
 
 
 def _pairs(coupling: Coupling) -> Table:
-    names = ("questions", "difference", "covariance", "interval", "of answer laws", "coupled", "independent", "ratio")
+    numbers = (
+        "#questions", "#difference", "#covariance", "#interval", "#of answer laws", "#coupled", "#independent", "#ratio",
+    )  # fmt: skip
     source = (
         "recordings with noise of their own"
         if coupling.independent_from == "recordings"
@@ -41,7 +43,7 @@ def _pairs(coupling: Coupling) -> Table:
     )
     return Table(
         title=f"Variance of the difference in being right on {coupling.dataset}, noise {coupling.noise[0]} {coupling.noise[1]}",
-        columns=(Column("LLMs"), Column("area"), *(Column(name, number=True) for name in names)),
+        columns=columns("LLMs", "area", *numbers),
         rows=tuple((_names(pair, coupling), *_variance_row(pair)) for pair in coupling.pairs),
         notes=(
             "difference: of accuracies; covariance: of being right, within a question, under shared noise",
@@ -67,12 +69,10 @@ def _variance_row(pair: CoupledPair) -> tuple[str, ...]:
 
 
 def _savings(coupling: Coupling) -> Table:
-    names = (
-        "independent pairs", "mean |error|", "coupled pairs", "ratio", "interval", "same answer %", "independent %",
-    )  # fmt: skip
+    pairs = ("#independent pairs", "#mean |error|", "#coupled pairs", "#ratio", "#interval")
     return Table(
         title="Pairs of calls for the same error of the estimated difference",
-        columns=(Column("LLMs"), Column("area"), *(Column(name, number=True) for name in names)),
+        columns=columns("LLMs", "area", *pairs, "#same answer %", "#independent %"),
         rows=tuple((_names(pair, coupling), *_saving_row(pair)) for pair in coupling.pairs),
         notes=(
             "errors: exact, over all choices of so many of the recorded pairs; ratio: coupled for each independent pair",
@@ -97,7 +97,7 @@ def _saving_row(pair: CoupledPair) -> tuple[str, ...]:
 
 
 def _ranks(coupling: Coupling) -> Table:
-    names = ("rank", "win-rate %", "interval", "ties %", "Bradley-Terry") * 2
+    numbers = ("#rank", "#win-rate %", "#interval", "#ties %", "#Bradley-Terry")
     count = len(coupling.llms)
     halves = coupling.ranking[:count], coupling.ranking[count:]
     order = sorted(range(count), key=lambda place: (halves[0][place].rank, -halves[0][place].winrate))
@@ -108,7 +108,7 @@ def _ranks(coupling: Coupling) -> Table:
         change = "no two LLMs change places between the two"
     return Table(
         title=f"Average win-rates by {coupling.compared_by}: coupled, then independent",
-        columns=(Column("LLM"), *(Column(name, number=True) for name in names)),
+        columns=columns("LLM", *numbers, *numbers),
         rows=tuple((coupling.llms[place], *_rank(halves[0][place]), *_rank(halves[1][place])) for place in order),
         notes=(
             "ranks: LLMs whose intervals overlap share one; a span is the interval of the rank",
@@ -119,8 +119,8 @@ def _ranks(coupling: Coupling) -> Table:
 
 def _rank(entry: RankedLLM) -> tuple[str, ...]:
     rank = str(entry.rank) if entry.rank == entry.worst_rank else f"{entry.rank} to {entry.worst_rank}"
-    span = f"{percent(entry.low)} to {percent(entry.high)}"
-    return rank, percent(entry.winrate), span, percent(entry.ties), fixed(entry.strength, 3)
+    interval = percents(entry.low, entry.high)
+    return rank, percent(entry.winrate), interval, percent(entry.ties), fixed(entry.strength, 3)
 
 
 def _names(pair: CoupledPair, coupling: Coupling) -> str:

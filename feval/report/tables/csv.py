@@ -11,15 +11,8 @@ if TYPE_CHECKING:
     from feval.evaluation.curves import Curve, CurvePoint
 
 POINT_COLUMNS = (
-    "n",
-    "accuracy",
-    "accuracy_low",
-    "accuracy_high",
-    "usd_per_question",
-    "tokens_per_question",
-    "pass_at_n",
-    "kind",
-)
+    "n", "accuracy", "accuracy_low", "accuracy_high", "usd_per_question", "tokens_per_question", "pass_at_n", "kind",
+)  # fmt: skip
 """The columns of `curve.csv`, in order; an empty cell is an unknown number (such as USD without a price)."""
 
 

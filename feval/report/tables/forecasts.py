@@ -7,25 +7,15 @@ from typing import TYPE_CHECKING
 
 from feval.forecast.forecasts import COMPLETIONS, PLUG_IN
 from feval.report.tables.csv import csv_text
-from feval.report.tables.tables import Column, Table
-from feval.report.text import counted, counted_questions, decimals_for, fixed, percent
+from feval.report.tables.tables import Table, columns
+from feval.report.text import counted, counted_questions, decimals_for, fixed, interval_name, percent, percents
 
 if TYPE_CHECKING:
     from feval.forecast import BudgetPlan, EstimatedCurve, EstimatePoint, Forecast, Purchase, VoteOption
 
 FORECAST_COLUMNS = (
-    "method",
-    "of",
-    "m",
-    "accuracy",
-    "bound_low",
-    "bound_high",
-    "low",
-    "high",
-    "pool",
-    "error",
-    "reason",
-)
+    "method", "of", "m", "accuracy", "bound_low", "bound_high", "low", "high", "pool", "error", "reason",
+)  # fmt: skip
 """Columns of `estimate.csv`; an empty cell is a missing number, and `reason` says why it is missing."""
 
 _FEW = 12
@@ -33,16 +23,10 @@ _ROUND = frozenset({1, 2, 3, 5, 7, 9, 10, 15, 20, 21, 30, 31, 40, 41, 60, 80, 10
 
 
 def landmarks(m: Sequence[int], *always: int) -> tuple[int, ...]:
-    """Return the numbers of votes that a table shows: all of a few, else the ends, round numbers and `always`.
-
-    Args:
-        m: ascending.
-        always: numbers to show if they are in `m`.
-    """
+    """Return the numbers of votes in ascending `m` that a table shows: all of a few, else the ends, round ones and `always`."""
     if len(m) <= _FEW:
         return tuple(m)
-    shown = [votes for votes in m if votes in _ROUND or votes in always or votes in (m[0], m[-1])]
-    return tuple(shown)
+    return tuple(votes for votes in m if votes in _ROUND or votes in always or votes in (m[0], m[-1]))
 
 
 def forecast_tables(forecast: Forecast) -> list[Table]:
@@ -53,12 +37,7 @@ def forecast_tables(forecast: Forecast) -> list[Table]:
 def _curves(forecast: Forecast) -> Table:
     shown = landmarks(forecast.m, forecast.g, forecast.pool.size)
     majority = any(curve.of == "majority" for curve in forecast.estimates)
-    names = [
-        "M",
-        "pool %",
-        *(["majority %"] if majority else []),
-        *(f"{curve.method} %" for curve in forecast.estimates),
-    ]
+    estimates = (f"#{curve.method} %" for curve in forecast.estimates)
     rows = []
     for at, votes in enumerate(forecast.m):
         if votes not in shown:
@@ -69,7 +48,7 @@ def _curves(forecast: Forecast) -> Table:
     evidence = f"pool: exact, all subsets of M of {counted(forecast.pool.size, 'recorded call')}"
     return Table(
         title=f"Accuracy of M votes on {forecast.dataset}, {forecast.llm}, from {counted(forecast.g, 'call')} per question",
-        columns=tuple(Column(name, number=True) for name in names),
+        columns=columns("#M", "#pool %", *(("#majority %",) if majority else ()), *estimates),
         rows=tuple(rows),
         notes=(
             f"{questions}; replicate {forecast.replicate}, seed {forecast.seed} of draws-v1",
@@ -79,11 +58,10 @@ def _curves(forecast: Forecast) -> Table:
 
 
 def _errors(forecast: Forecast) -> Table:
-    confidence = f"{100 * forecast.confidence:g} %"
-    names = ("largest M", f"{confidence} interval there %", "mean |error|", "largest |error|", "at M")
+    interval = f"#{interval_name(forecast.confidence)} there %"
     return Table(
         title="Error against the whole pool, in points",
-        columns=(Column("method"), *(Column(name, number=True) for name in names)),
+        columns=columns("method", "#largest M", interval, "#mean |error|", "#largest |error|", "#at M"),
         rows=tuple(_error_row(forecast, curve) for curve in forecast.estimates),
         notes=_covered(forecast),
     )
@@ -112,25 +90,21 @@ def _error_row(forecast: Forecast, curve: EstimatedCurve) -> tuple[str, ...]:
         return (curve.method, "-", "-", "-", "-", "-")
     known = [(abs(error), m) for error, m in zip(forecast.errors(curve), forecast.m, strict=True) if error is not None]
     if not known:
-        return (curve.method, str(last.m), _span(last.low, last.high), "-", "-", "-")
+        return (curve.method, str(last.m), percents(last.low, last.high), "-", "-", "-")
     worst, at = max(known, key=lambda pair: pair[0])
     mean = sum(error for error, _ in known) / len(known)
     where = str(at) if worst > 0 else "-"
-    return (curve.method, str(last.m), _span(last.low, last.high), percent(mean), percent(worst), where)
+    return (curve.method, str(last.m), percents(last.low, last.high), percent(mean), percent(worst), where)
 
 
 def _estimate(point: EstimatePoint) -> str:
     if point.accuracy is not None:
         return percent(point.accuracy)
-    return _span(point.bound_low, point.bound_high)
+    return percents(point.bound_low, point.bound_high)
 
 
 def _known(value: float | None) -> str:
     return "-" if value is None else percent(value)
-
-
-def _span(low: float | None, high: float | None) -> str:
-    return "-" if low is None or high is None else f"{percent(low)} to {percent(high)}"
 
 
 def forecast_csv(forecast: Forecast) -> str:
@@ -166,8 +140,9 @@ def _summary(plan: BudgetPlan) -> Table:
     certified = [str(option.votes) for option in plan.options if option.certified]
     together = [str(option.votes) for option in plan.options if option.certified_together]
     prompt, output = fixed(plan.prompt_tokens, 1), fixed(plan.output_tokens, 1)
+    error = f"self-consistency error within {percent(split.bound**0.5)} points (root mean square)"
     rows = (
-        ("budget", f"{_amount(plan.budget.amount)} {unit} for {counted(plan.questions, 'question')}"),
+        ("budget", f"{plan.budget.amount:,.10g} {unit} for {counted(plan.questions, 'question')}"),
         ("pilot", f"{counted_questions(plan.pilot_questions, plan.left_out)} x {plan.pilot_calls} calls"),
         ("a question costs", f"{prompt} prompt tokens, {output} output tokens per call; billing {plan.billing}"),
         ("one call", f"{percent(plan.options[0].plurality)} %, {rho}"),
@@ -177,30 +152,19 @@ def _summary(plan: BudgetPlan) -> Table:
         ("why", bought.why),
         ("certified to help", ", ".join(certified) or "no odd vote that was looked at"),
         ("all at once", ", ".join(together) or "none"),
-        (
-            "to estimate",
-            f"{counted(split.questions, 'question')} x {counted(split.calls, 'call')}: {_within(split.bound)}",
-        ),
+        ("to estimate", f"{counted(split.questions, 'question')} x {counted(split.calls, 'call')}: {error}"),
     )
-    return Table(f"Plan for {plan.llm} on {plan.dataset}", (Column(""), Column("")), rows)
+    return Table(f"Plan for {plan.llm} on {plan.dataset}", columns("", ""), rows)
 
 
 def _expected(bought: Purchase) -> str:
-    span = _span(bought.plurality_low, bought.plurality_high)
+    interval = percents(bought.plurality_low, bought.plurality_high)
     beyond = "" if bought.plurality_kind == "subsets" else ", at the pilot's shares"
-    return f"{percent(bought.plurality)} % of questions right by plurality, {span}{beyond}"
-
-
-def _within(bound: float) -> str:
-    return f"self-consistency error within {percent(bound**0.5)} points (root mean square)"
+    return f"{percent(bought.plurality)} % of questions right by plurality, {interval}{beyond}"
 
 
 def _dollars(usd: float | None) -> str:
     return "" if usd is None else f"{fixed(usd, decimals_for([usd]))} USD, "
-
-
-def _amount(value: float) -> str:
-    return f"{value:,.10g}"
 
 
 def _votes(plan: BudgetPlan) -> Table:
@@ -209,13 +173,13 @@ def _votes(plan: BudgetPlan) -> Table:
     decimals = decimals_for(option.cost_per_question for option in options)
     unit = "USD" if plan.budget.unit == "usd" else "tokens"
     level = f"{100 * plan.confidence:g} %"
-    names = ("votes", "plurality %", f"{level} interval", "majority, surely %", "sure gain")
-    last = ("certified", "together", f"{unit}/question", "questions paid")
+    votes = ("#votes", "#plurality %", f"#{level} interval", "#majority, surely %", "#sure gain")
+    costs = ("#certified", "#together", f"#{unit}/question", "#questions paid")
     beyond = options[-1].plurality_kind == "plug-in"
     prices = f"prices {plan.prices}" if plan.prices else "no prices"
     return Table(
         title="Votes",
-        columns=tuple(Column(name, number=True) for name in (*names, *last)),
+        columns=columns(*votes, *costs),
         rows=tuple(_option_row(option, decimals, marked=beyond) for option in options),
         notes=(
             "plurality: exact, over all subsets of M of a question's calls"
@@ -234,8 +198,8 @@ def _option_row(option: VoteOption, decimals: int, *, marked: bool) -> tuple[str
     return (
         str(option.votes),
         percent(option.plurality) + mark,
-        _span(option.plurality_low, option.plurality_high),
-        _span(option.majority_low, option.majority_high),
+        percents(option.plurality_low, option.plurality_high),
+        percents(option.majority_low, option.majority_high),
         f"{100 * option.majority_gain_low:+.2f}" if option.votes > 1 and option.majority_low is not None else "-",
         "yes" if option.certified else "no",
         "yes" if option.certified_together else "no",

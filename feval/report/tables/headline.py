@@ -14,13 +14,11 @@ from feval.report.tables.comparisons import (
     cost_writer,
     differences_table,
     frontier_table,
-    interval_column,
     per_question,
-    percents,
     results_notes,
 )
-from feval.report.tables.tables import Column, Table
-from feval.report.text import counted, counted_questions, percent
+from feval.report.tables.tables import Table, columns
+from feval.report.text import counted, counted_questions, interval_name, percent, percents
 
 if TYPE_CHECKING:
     from feval.comparison.comparison import Comparison
@@ -30,32 +28,20 @@ _LONGEST_REASON = 160
 
 
 def headline(comparison: Comparison, *, complete: bool = False) -> list[str | Table]:
-    """What `feval compare` prints first, in at most 40 lines.
-
-    Args:
-        comparison: one curve at least.
-        complete: whether all tables follow, so that nothing has to be said about where the rest is.
-    """
+    """What `feval compare` prints first, in at most 40 lines; where all tables follow (`complete`), without a hint at them."""
     first = comparison.curves[0].points[0]
     title = f"{comparison.plan.dataset}, {counted_questions(first.questions, comparison.left_out)}"
     pieces: list[str | Table] = [title, *(f"  {note}" for note in results_notes(comparison)), "", _best(comparison), ""]
-    pieces += [
-        _frontier(comparison),
-        "",
-        *_significant(comparison),
-        *_missing(comparison),
-    ]
+    pieces += [_frontier(comparison), "", *_significant(comparison), *_missing(comparison)]
     if not complete:
         pieces += ["", "All points, differences, savings and the ranking: --all, or report.html with --out DIR."]
     return pieces
 
 
 def best_at(comparison: Comparison, budgets: Sequence[float]) -> list[tuple[int, int] | None]:
-    """The most accurate point that each budget pays: curve and point by index; of equals the cheapest; `None` for none.
+    """The most accurate point within each mean cost per question, of equals the cheapest: curve and point by index.
 
-    Args:
-        comparison: one curve at least.
-        budgets: mean costs per question, in the plan's axis.
+    `None` where no point is that cheap.
     """
     points = [
         (cost, -point.accuracy, i, j)
@@ -73,8 +59,8 @@ def best_at(comparison: Comparison, budgets: Sequence[float]) -> list[tuple[int,
 
 def _three_budgets(comparison: Comparison) -> list[float]:
     """Three of the plan's costs, or thirds of the range of costs on a log axis."""
-    if wanted := sorted(comparison.plan.costs):
-        return list(dict.fromkeys((wanted[0], wanted[len(wanted) // 2], wanted[-1])))
+    if planned := sorted(comparison.plan.costs):
+        return list(dict.fromkeys((planned[0], planned[len(planned) // 2], planned[-1])))
     means = [costs_of(point, comparison.plan.axis) for curve in comparison.curves for point in curve.points]
     costs = [float(each.mean()) for each in means if each is not None]
     return list(dict.fromkeys(np.geomspace(min(costs), max(costs), 4)[1:].tolist()))
@@ -94,12 +80,12 @@ def _best(comparison: Comparison) -> Table:
         rows.append((cost(budget), curve.label, curve.budget_text(index) or "-", percent(point.accuracy), ends))
     return Table(
         title="Best at three budgets" if len(rows) == 3 else "Best",
-        columns=(
-            Column(f"up to {per_question(comparison)}", number=True),
-            Column("method"),
-            Column("budget"),
-            Column("accuracy %", number=True),
-            Column(interval_column(comparison), number=True),
+        columns=columns(
+            f"#up to {per_question(comparison)}",
+            "method",
+            "budget",
+            "#accuracy %",
+            f"#{interval_name(comparison.plan.confidence)}",
         ),
         rows=tuple(rows),
     )

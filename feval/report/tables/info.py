@@ -6,8 +6,8 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from feval.report.tables.tables import Column, Table
-from feval.report.text import counted
+from feval.report.tables.tables import Table, columns
+from feval.report.text import counted, size
 
 if TYPE_CHECKING:
     from feval.recording import Recording
@@ -74,7 +74,7 @@ def _facts(info: Mapping[str, Any]) -> Table:
     rows = [
         ("recording", str(info["path"])),
         ("hash", str(info["recording_hash"])),
-        ("size", _size(info["bytes"])),
+        ("size", size(info["bytes"])),
         ("created", f"{info['created']} by feval {info['feval_version']}, format {info['format_version']}"),
         ("made by", _operation(info["operation"])),
         ("prices", str(info["prices"])),
@@ -82,20 +82,11 @@ def _facts(info: Mapping[str, Any]) -> Table:
         *(("parent", _parent(parent)) for parent in _listed(info["parents"])),
         *(("note", str(note)) for note in _listed(info["notes"])),
     ]
-    return Table("", (Column(""), Column("")), tuple(rows))
+    return Table("", columns("", ""), tuple(rows))
 
 
 def _datasets(datasets: Iterable[Mapping[str, Any]]) -> Table:
-    columns = (
-        Column("dataset"),
-        Column("questions", number=True),
-        Column("with gold", number=True),
-        Column("answer kind"),
-        Column("equality"),
-        Column("extractor"),
-        Column("licence"),
-        Column("title"),
-    )
+    names = ("dataset", "#questions", "#with gold", "answer kind", "equality", "extractor", "licence", "title")
     rows = (
         (
             *(_value(record.get(key)) for key in ("id", "questions", "with_gold", "answer_kind")),
@@ -104,7 +95,7 @@ def _datasets(datasets: Iterable[Mapping[str, Any]]) -> Table:
         )
         for record in datasets
     )
-    return Table("datasets", columns, tuple(rows))
+    return Table("datasets", columns(*names), tuple(rows))
 
 
 def _equality(dataset: Mapping[str, Any]) -> str:
@@ -122,15 +113,9 @@ def _equality(dataset: Mapping[str, Any]) -> str:
 def _pools(pairs: Sequence[Mapping[str, Any]]) -> Table:
     """The pools, with columns for unclosed thoughts and empty replies if there are any."""
     shown = [name for name, missing in _SHARES.items() if missing is None or any(pair.get(name) for pair in pairs)]
-    columns = (
-        Column("dataset"),
-        Column("LLM"),
-        Column("CoTs", number=True),
-        Column("per question", number=True),
-        *(Column(f"{name.replace('_', ' ')} %", number=True) for name in shown),
-        Column("token counter"),
-    )
-    return Table("pools", columns, tuple(_pool_row(pair, shown) for pair in pairs))
+    shares = (f"#{name.replace('_', ' ')} %" for name in shown)
+    names = ("dataset", "LLM", "#CoTs", "#per question", *shares, "token counter")
+    return Table("pools", columns(*names), tuple(_pool_row(pair, shown) for pair in pairs))
 
 
 def _pool_row(pair: Mapping[str, Any], shown: Iterable[str]) -> tuple[str, ...]:
@@ -147,8 +132,7 @@ def _decoding(llms: Iterable[Mapping[str, Any]]) -> list[Table]:
     rows = [tuple(_value(None if record.get(key) == {} else record.get(key)) for key in keys) for record in llms]
     if all(cell == "-" for row in rows for cell in row[1:]):
         return []
-    columns = (Column("LLM"), Column("temperature", number=True), Column("max tokens", number=True), Column("other"))
-    return [Table("decoding", columns, tuple(rows))]
+    return [Table("decoding", columns("LLM", "#temperature", "#max tokens", "other"), tuple(rows))]
 
 
 def _scores(scores: Iterable[Mapping[str, Any]], scorers: Iterable[Mapping[str, Any]]) -> list[Table]:
@@ -158,20 +142,11 @@ def _scores(scores: Iterable[Mapping[str, Any]], scorers: Iterable[Mapping[str, 
     rows = tuple(tuple(_value(record.get(key)) for key in keys) for record in scores)
     if not rows:
         return []
-    columns = (
-        Column("dataset"),
-        Column("LLM"),
-        Column("scorer"),
-        Column("CoTs", number=True),
-        Column("with score", number=True),
-        Column("with steps", number=True),
-        Column("prompt tokens", number=True),
-        Column("output tokens", number=True),
-    )
+    counts = ("#CoTs", "#with score", "#with steps", "#prompt tokens", "#output tokens")
     about = tuple(tuple(_value(record.get(key)) for key in ("name", "kind", "parameters")) for record in scorers)
     return [
-        Table("scores", columns, rows),
-        Table("scorers", (Column("scorer"), Column("kind"), Column("parameters")), about),
+        Table("scores", columns("dataset", "LLM", "scorer", *counts), rows),
+        Table("scorers", columns("scorer", "kind", "parameters"), about),
     ]
 
 
@@ -208,11 +183,3 @@ def _nested(value: Any) -> str:
     if isinstance(value, Mapping):
         return f"({_value(value)})"
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-
-
-def _size(number: float) -> str:
-    for unit in ("bytes", "kB", "MB"):
-        if number < 999.5:
-            return f"{number:.3g} {unit}"
-        number /= 1000
-    return f"{number:,.3g} GB"

@@ -13,7 +13,7 @@ from feval.evaluation.method_names import method_fields
 from feval.importers import IMPORTERS
 from feval.methods import METHODS
 from feval.recording.content import Question
-from feval.report.tables.tables import Column, Table
+from feval.report.tables.tables import Column, Table, columns
 
 Row = dict[str, Any]
 
@@ -69,15 +69,6 @@ KNOWN: Mapping[str, Callable[[], list[Row]]] = {
 """Name of a list -> its rows (JSON values; all rows of a list have the same keys; lists within rows are for JSON only)."""
 
 
-def known_fields(method: str) -> list[Row]:
-    """Return a method's fields, one row each.
-
-    Raises:
-        UnknownNameError: no such method.
-    """
-    return method_fields(method)
-
-
 def known_table(rows: list[Row]) -> Table:
     """Return the rows as a table; without rows, without columns."""
     names = [name for name in rows[0] if not isinstance(rows[0][name], list)] if rows else []
@@ -111,9 +102,8 @@ _QUESTION_WIDTH = 80
 
 def questions_table(questions: Sequence[Question]) -> Table:
     """Return questions as a table: id, gold, number of options, and the beginning of the text."""
-    columns = (Column("id"), Column("gold"), Column("options", number=True), Column("question"))
     rows = ((q.id, q.answer or "-", str(len(q.choices)) if q.choices else "-", _beginning(q.text)) for q in questions)
-    return Table("", columns, tuple(rows))
+    return Table("", columns("id", "gold", "#options", "question"), tuple(rows))
 
 
 def _beginning(text: str) -> str:

@@ -7,9 +7,11 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from feval.report.tables.comparisons import RESULT_COLUMNS, result_rows
 from feval.report.tables.csv import POINT_COLUMNS
 
 if TYPE_CHECKING:
+    from feval.comparison.comparison import Comparison
     from feval.evaluation.curves import Curve
 
 
@@ -21,6 +23,27 @@ def curve_parquet(curve: Curve) -> bytes:
     return table_bytes(
         pa.table({name: pa.array(values, types.get(name, pa.float64())) for name, values in columns.items()})
     )
+
+
+def results_parquet(comparison: Comparison) -> bytes:
+    """Return `results.parquet`: the rows of `results_csv`, null for unknown values."""
+    texts = dict.fromkeys(("role", "label", "budget", "llms", "kind"), pa.string())
+    types = texts | {"point": pa.int32(), "frontier": pa.bool_()}
+    columns = zip(RESULT_COLUMNS, zip(*result_rows(comparison), strict=True), strict=True)
+    return table_bytes(pa.table({name: pa.array(values, types.get(name, pa.float64())) for name, values in columns}))
+
+
+def questions_parquet(comparison: Comparison) -> bytes:
+    """Return `questions.parquet`: the columns of `Comparison.per_question`, one row per point and question."""
+    columns = comparison.per_question()
+    texts = ("method", "budget", "llms", "kind", "question")
+    types = {name: pa.float64() for name in columns if name not in texts} | {"point": pa.int32()}
+    # Labels and LLMs repeat over all questions of a point; dictionaries keep them small.
+    arrays = {
+        name: pa.array(values, types[name]) if name in types else pa.array(values, pa.string()).dictionary_encode()
+        for name, values in columns.items()
+    }
+    return table_bytes(pa.table(arrays))
 
 
 def table_bytes(table: pa.Table) -> bytes:

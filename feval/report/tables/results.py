@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from feval.methods import METHODS
-from feval.report.tables.tables import Column, Table, per_round_cell, per_round_column
-from feval.report.text import counted, counted_questions, decimals_for, fixed, percent
+from feval.report.tables.tables import Column, Table, columns, per_round_cell, per_round_column
+from feval.report.text import counted, counted_questions, decimals_for, fixed, interval_name, percent, percents
 
 if TYPE_CHECKING:
     from feval.evaluation.evaluation import Evaluation
@@ -49,20 +49,13 @@ def _written(value: object) -> str:
 
 
 def evaluation_tables(evaluations: Sequence[Evaluation]) -> list[Table]:
-    """A table of results, one row per evaluation, and one of the kinds of errors where they are known.
-
-    Args:
-        evaluations: at least one; all on the same questions.
-    """
+    """A table of results, one row per evaluation on the same questions, and one of the kinds of errors where they are known."""
     first = evaluations[0]
-    interval = "interval" if first.confidence is None else f"{100 * first.confidence:g} % interval"
-    numbers = ["accuracy %", interval, "USD/question", "tokens/question", "CoTs/question", "calls/question"]
     decimals = decimals_for(evaluation.usd_per_question or 0.0 for evaluation in evaluations)
     by_round = per_round_column((evaluation.billing, evaluation) for evaluation in evaluations)
-    numbers += [by_round] if by_round else []
     results = Table(
         title=f"{first.dataset}, {counted_questions(first.questions, first.left_out)}",
-        columns=(Column("method"), Column("LLMs"), *(Column(name, number=True) for name in numbers)),
+        columns=(*_columns("method", first.confidence), *(columns(f"#{by_round}") if by_round else ())),
         rows=tuple(_row(evaluation, decimals, by_round) for evaluation in evaluations),
         notes=_notes(evaluations),
     )
@@ -70,13 +63,17 @@ def evaluation_tables(evaluations: Sequence[Evaluation]) -> list[Table]:
     return [results, _errors(split)] if split else [results]
 
 
+def _columns(name: str, confidence: float | None) -> tuple[Column, ...]:
+    costs = ("#USD/question", "#tokens/question", "#CoTs/question", "#calls/question")
+    return columns(name, "LLMs", "#accuracy %", f"#{interval_name(confidence)}", *costs)
+
+
 def _row(evaluation: Evaluation, decimals: int, by_round: str | None) -> tuple[str, ...]:
-    low, high = evaluation.accuracy_low, evaluation.accuracy_high
     return (
         label(evaluation),
         " > ".join(evaluation.llms),
         percent(evaluation.accuracy),
-        "-" if low is None or high is None else f"{percent(low)} to {percent(high)}",
+        percents(evaluation.accuracy_low, evaluation.accuracy_high),
         fixed(evaluation.usd_per_question, decimals),
         fixed(evaluation.tokens_per_question, 1),
         fixed(float(evaluation.samples.mean()), 2),
@@ -88,51 +85,43 @@ def _row(evaluation: Evaluation, decimals: int, by_round: str | None) -> tuple[s
 def _errors(evaluations: Sequence[Evaluation]) -> Table:
     return Table(
         title="How wrong answers came about",
-        columns=(Column("method"), *(Column(name, number=True) for name in ERROR_COLUMNS)),
+        columns=columns("method", *(f"#{name}" for name in ERROR_COLUMNS)),
         rows=tuple(
-            (label(t), *("-" if share is None else percent(share) for share in t.errors().values()))
-            for t in evaluations
+            (label(each), *("-" if share is None else percent(share) for share in each.errors().values()))
+            for each in evaluations
         ),
         notes=(
             *ERROR_NOTES,
-            *(estimate_note(label(t), t.errors_estimate) for t in evaluations if t.errors_estimate),
+            *(estimate_note(label(each), each.errors_estimate) for each in evaluations if each.errors_estimate),
         ),
     )
 
 
-def estimate_note(name: str, own: MonteCarloPart) -> str:
-    """A note on the part of an error breakdown that is estimated by Monte Carlo.
-
-    Args:
-        name: the evaluation's label.
-        own: its estimate.
-    """
+def estimate_note(name: str, part: MonteCarloPart) -> str:
+    """A note on the part of an evaluation's error breakdown that is estimated by Monte Carlo."""
     return (
-        f"{name}: the share stopped early is estimated on {counted(own.questions, 'question')}, from "
-        f"{counted(own.replicates, 'seeded draw')} of each; its standard error is {percent(own.standard_error)} points"
+        f"{name}: the share stopped early is estimated on {counted(part.questions, 'question')}, from "
+        f"{counted(part.replicates, 'seeded draw')} of each; its standard error is {percent(part.standard_error)} points"
     )
 
 
 def grade_table(grade: Grade) -> Table:
     """A table of a graded run, laid out like that of an evaluation."""
-    interval = "interval" if grade.confidence is None else f"{100 * grade.confidence:g} % interval"
-    numbers = ("accuracy %", interval, "USD/question", "tokens/question", "CoTs/question", "calls/question")
     values = grade.to_dict()
-    usd, tokens = values["usd_per_question"], values["tokens_per_question"]
-    low, high = grade.accuracy_low, grade.accuracy_high
+    usd = values["usd_per_question"]
     draws = "recorded order" if grade.replicate is None else f"replicate {grade.replicate}, seed {grade.seed}"
     prices = f"prices {grade.prices}" if grade.prices else "no prices"
     return Table(
         title=f"{grade.dataset}, {counted(grade.questions, 'question')}",
-        columns=(Column("run"), Column("LLMs"), *(Column(name, number=True) for name in numbers)),
+        columns=_columns("run", grade.confidence),
         rows=(
             (
                 grade.run,
                 " > ".join(grade.llms),
                 percent(grade.accuracy),
-                "-" if low is None or high is None else f"{percent(low)} to {percent(high)}",
+                percents(grade.accuracy_low, grade.accuracy_high),
                 fixed(usd, decimals_for([usd or 0.0])),
-                fixed(tokens, 1),
+                fixed(values["tokens_per_question"], 1),
                 fixed(values["samples_per_question"], 2),
                 fixed(values["calls_per_question"], 2),
             ),

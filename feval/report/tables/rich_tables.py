@@ -18,12 +18,9 @@ _BREAKS = re.compile(r"(?<=/)(?=\w)|(?<=[A-Za-z%]) ")
 def rich_table(table: Table, *, narrow: bool = False, folded: bool = False) -> RichTable:
     """Return the table as a rich one. Cells are plain text objects, so markup in them is never interpreted.
 
-    Args:
-        table: to draw.
-        narrow: break the headers into lines and leave one blank between columns.
-        folded: wrap words as well; numbers are never wrapped.
+    A `narrow` table has headers broken into lines and one blank between columns; a `folded` one wraps words, never numbers.
     """
-    drawn = RichTable(
+    result = RichTable(
         title=Text(visible(table.title)) if table.title else None,
         caption=Text("\n".join(map(visible, table.notes))) if table.notes else None,
         title_justify="left",
@@ -42,9 +39,9 @@ def rich_table(table: Table, *, narrow: bool = False, folded: bool = False) -> R
         if column.number or (i < last and not folded):
             # Without a minimum width, rich would break cells at blanks.
             least = max(len(line) for line in (*name.split("\n"), *(visible(row[i]) for row in table.rows)))
-            drawn.add_column(Text(name), justify=justify, no_wrap=True, min_width=least)
+            result.add_column(Text(name), justify=justify, no_wrap=True, min_width=least)
         else:
-            drawn.add_column(Text(name), justify=justify, overflow="fold")
+            result.add_column(Text(name), justify=justify, overflow="fold")
     for row in table.rows:
-        drawn.add_row(*(Text(visible(cell)) for cell in row))
-    return drawn
+        result.add_row(*(Text(visible(cell)) for cell in row))
+    return result

@@ -7,38 +7,30 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from feval.evaluation.cautions import round_ratio
-from feval.report.text import counted_questions, decimals_for, fixed, percent, visible
+from feval.report.text import counted_questions, decimals_for, fixed, interval_name, percent, percents, visible
 
 if TYPE_CHECKING:
     from feval.evaluation.cautions import Costs
-    from feval.evaluation.curves import Curve, CurvePoint
+    from feval.evaluation.curves import Curve
 
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A column of a table.
-
-    Attributes:
-        name: its header.
-        number: whether it holds numbers, which are right-aligned.
-        spare: whether a narrow terminal may leave it out.
-    """
+    """A column of a table: numbers are right-aligned, and a narrow terminal may leave out spare columns."""
 
     name: str
     number: bool = False
     spare: bool = False
 
 
+def columns(*names: str) -> tuple[Column, ...]:
+    """Return columns of these names; those that begin with "#" hold numbers."""
+    return tuple(Column(name.removeprefix("#"), number=name.startswith("#")) for name in names)
+
+
 @dataclass(frozen=True, slots=True)
 class Table:
-    """A table before it is drawn.
-
-    Attributes:
-        title: may be empty.
-        columns: from left to right.
-        rows: the cells of each row; text from LLMs is made safe when drawn.
-        notes: sentences below the table.
-    """
+    """A table before it is drawn, with sentences below it; text from LLMs is made safe when drawn."""
 
     title: str
     columns: tuple[Column, ...]
@@ -64,21 +56,17 @@ def _justified(cell: str, width: int, column: Column) -> str:
 
 def without_spares(table: Table) -> Table:
     """Return the table without its spare columns, and a note that names them."""
-    columns = [i for i, column in enumerate(table.columns) if not column.spare]
-    left = [column.name for column in table.columns if column.spare]
-    if not left:
+    places = [i for i, column in enumerate(table.columns) if not column.spare]
+    spares = [column.name for column in table.columns if column.spare]
+    if not spares:
         return table
-    rows = tuple(tuple(row[i] for i in columns) for row in table.rows)
-    note = f"left out on a narrow terminal: {', '.join(left)}"
-    return Table(table.title, tuple(table.columns[i] for i in columns), rows, (*table.notes, note))
+    rows = tuple(tuple(row[i] for i in places) for row in table.rows)
+    note = f"left out on a narrow terminal: {', '.join(spares)}"
+    return Table(table.title, tuple(table.columns[i] for i in places), rows, (*table.notes, note))
 
 
 def per_round_column(billed: Iterable[tuple[str, Costs]]) -> str | None:
-    """Return the name of a column with costs billed per round; `None` where no row needs it.
-
-    Args:
-        billed: billing and costs of each row.
-    """
+    """Return the name of a column with costs billed per round, given each row's billing and costs; `None` if no row needs it."""
     flattered = [costs for billing, costs in billed if round_ratio(billing, costs) is not None]
     if not flattered:
         return None
@@ -103,11 +91,7 @@ def curve_table(curve: Curve) -> Table:
 
 
 def curves_table(curves: Sequence[Curve]) -> Table:
-    """Return one table of several LLMs' curves, with the LLM in the first column.
-
-    Args:
-        curves: one at least; one method on one dataset.
-    """
+    """Return one table of curves of one method on one dataset, at least one, with the LLM in the first column."""
     decimals, first = _usd_decimals(curves), curves[0]
     return Table(
         title=f"{first.method} on {first.dataset}",
@@ -118,10 +102,9 @@ def curves_table(curves: Sequence[Curve]) -> Table:
 
 
 def _point_columns(curve: Curve) -> tuple[Column, ...]:
-    interval = "interval" if curve.confidence is None else f"{100 * curve.confidence:g} % interval"
-    names = [curve.field, "accuracy %", interval, "USD/question", "tokens/question", "pass@n %"]
+    names = ["accuracy %", interval_name(curve.confidence), "USD/question", "tokens/question", "pass@n %"]
     names += [by_round] if (by_round := _by_round(curve)) else []
-    return tuple(Column(name, number=True) for name in names)
+    return tuple(Column(name, number=True) for name in (curve.field, *names))
 
 
 def _by_round(curve: Curve) -> str | None:
@@ -138,7 +121,7 @@ def _rows(curve: Curve, usd_decimals: int) -> tuple[tuple[str, ...], ...]:
         (
             str(point.n),
             percent(point.accuracy),
-            _interval(point),
+            percents(point.accuracy_low, point.accuracy_high),
             fixed(point.usd_per_question, usd_decimals),
             fixed(point.tokens_per_question, 1),
             "-" if point.pass_at_n is None else percent(point.pass_at_n),
@@ -146,12 +129,6 @@ def _rows(curve: Curve, usd_decimals: int) -> tuple[tuple[str, ...], ...]:
         )
         for point in curve.points
     )
-
-
-def _interval(point: CurvePoint) -> str:
-    if point.accuracy_low is None or point.accuracy_high is None:
-        return "-"
-    return f"{percent(point.accuracy_low)} to {percent(point.accuracy_high)}"
 
 
 _KINDS = {

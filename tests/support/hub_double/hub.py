@@ -105,7 +105,7 @@ class HubDouble:
     ) -> str:
         """Add a commit with these files, and these alone, to a repository, which is made if need be; `main` points to it."""
         dataset = self.datasets.setdefault(name, Dataset(private=private))
-        return dataset.add(name, files, commit, "main", "Add files")
+        return dataset.add(name, files, commit, "main")
 
     def files(self, name: str, revision: str = "main") -> dict[str, bytes]:
         """The files of a repository."""

@@ -133,17 +133,6 @@ class Handler(Writing, BaseHTTPRequestHandler):
             found["pullRequests"] = [{"name": ref, "ref": ref, "targetCommit": at} for ref, at in requests.items()]
         self.json(found)
 
-    def _commits(self, name: str, revision: str, *, query: dict[str, str]) -> None:
-        dataset = self.hub.readable(name, self.token)
-        made = list(dataset.commits)
-        made = made[: made.index(dataset.commit_of(revision)) + 1][::-1]
-        listed = [
-            {"id": commit, "title": dataset.messages[commit], "message": "", "date": "2026-01-31T00:00:00.000Z"}
-            | {"authors": [{"user": "somebody"}]}
-            for commit in made
-        ]
-        self.json(listed, {"X-Total-Count": str(len(listed))})
-
     def _resolve(self, name: str, revision: str, path: str, *, query: dict[str, str]) -> None:
         dataset = self.hub.readable(name, self.token)
         data = self.hub.content(dataset, revision, path)
@@ -210,7 +199,6 @@ READING: tuple[tuple[tuple[str, ...], str, Callable[..., None]], ...] = (
     (("GET",), r"/api/whoami-v2", Handler._whoami),
     (("GET",), r"/api/agent-harnesses", Handler._harnesses),
     (("GET",), r"/api/datasets/([^/]+/[^/]+)/refs", Handler._refs),
-    (("GET",), r"/api/datasets/([^/]+/[^/]+)/commits/([^/]+)", Handler._commits),
     (("GET",), r"/api/datasets/([^/]+/[^/]+)(?:/revision/([^/]+))?", Handler._info),
     (("GET",), r"/api/datasets/([^/]+/[^/]+)/tree/([^/]+)(?:/(.+))?", Handler._tree),
     (("POST",), r"/api/datasets/([^/]+/[^/]+)/paths-info/([^/]+)", Handler._paths_info),

@@ -27,7 +27,6 @@ class Dataset:
     commits: dict[str, dict[str, bytes]] = field(default_factory=dict)
     refs: dict[str, str] = field(default_factory=dict)
     tags: dict[str, str] = field(default_factory=dict)
-    messages: dict[str, str] = field(default_factory=dict)
     private: bool = False
 
     def commit_of(self, revision: str) -> str:
@@ -36,13 +35,12 @@ class Dataset:
             raise HubError(404, "RevisionNotFound", f"Invalid rev id: {revision}")
         return commit
 
-    def add(self, name: str, files: Mapping[str, bytes], commit: str | None, ref: str, message: str) -> str:
+    def add(self, name: str, files: Mapping[str, bytes], commit: str | None, ref: str) -> str:
         """Add a commit with these files, and these alone, and point a name to it."""
         if commit is None:
             account = json.dumps([name, len(self.commits), {path: sha256(data) for path, data in files.items()}])
             commit = hashlib.sha1(account.encode(), usedforsecurity=False).hexdigest()
         self.commits[commit] = dict(files)
-        self.messages[commit] = message
         self.refs[ref] = commit
         return commit
 

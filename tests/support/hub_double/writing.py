@@ -59,8 +59,6 @@ class Writing:
             raise HubError(401, "", "Invalid username or password.")
         return self.hub.readable(name, self.token)
 
-    # --- repositories -----------------------------------------------------------------------------------------------------
-
     def _create(self, *, query: dict[str, str]) -> None:
         asked = json.loads(self.body())
         if self.token is None:
@@ -72,15 +70,8 @@ class Writing:
             return
         private = asked.get("visibility") == "private" or bool(asked.get("private"))
         dataset = self.hub.datasets[name] = Dataset(private=private)
-        dataset.add(name, {".gitattributes": GITATTRIBUTES}, None, "main", "initial commit")
+        dataset.add(name, {".gitattributes": GITATTRIBUTES}, None, "main")
         self.json({"url": url, "name": name})
-
-    def _delete(self, *, query: dict[str, str]) -> None:
-        asked = json.loads(self.body())
-        name = f"{asked.get('organization') or 'somebody'}/{asked['name']}"
-        self._writable(name)
-        del self.hub.datasets[name]
-        self.json({})
 
     def _tag(self, name: str, revision: str, *, query: dict[str, str]) -> None:
         dataset = self._writable(name)
@@ -89,22 +80,6 @@ class Writing:
             raise HubError(409, "", "Tag reference exists already")
         dataset.tags[tag] = dataset.commit_of(revision)
         self.json({})
-
-    def _delete_tag(self, name: str, tag: str, *, query: dict[str, str]) -> None:
-        dataset = self._writable(name)
-        if dataset.tags.pop(tag, None) is None:
-            raise HubError(404, "RevisionNotFound", f"Invalid rev id: {tag}")
-        self.json({})
-
-    def _branch(self, name: str, branch: str, *, query: dict[str, str]) -> None:
-        dataset = self._writable(name)
-        start = json.loads(self.body() or b"{}").get("startingPoint", "main")
-        if branch in dataset.refs:
-            raise HubError(409, "", "Reference already exists")
-        dataset.refs[branch] = dataset.commit_of(start)
-        self.json({})
-
-    # --- uploads ----------------------------------------------------------------------------------------------------------
 
     def _validate_yaml(self, *, query: dict[str, str]) -> None:
         import yaml
@@ -178,8 +153,6 @@ class Writing:
             raise HubError(404, "EntryNotFound", "no such object")
         self.json({})
 
-    # --- commits ----------------------------------------------------------------------------------------------------------
-
     def _commit(self, name: str, revision: str, *, query: dict[str, str]) -> None:
         dataset = self._writable(name)
         lines = [json.loads(line) for line in self.body().splitlines() if line]
@@ -194,7 +167,7 @@ class Writing:
             files = self._changed(dict(dataset.commits[head]), lines[1:])
             number = sum(ref.startswith(PULL_REQUEST) for ref in dataset.refs) + 1
             ref = f"{PULL_REQUEST}{number}" if query.get("create_pr") else revision
-            commit = dataset.add(name, files, None, ref, header["summary"])
+            commit = dataset.add(name, files, None, ref)
         url = f"{self.hub.url}/datasets/{name}"
         made: dict[str, Any] = {"success": True, "commitOid": commit, "commitUrl": f"{url}/commit/{commit}"}
         if query.get("create_pr"):
@@ -231,13 +204,10 @@ def _upload_mode(path: str, held: bytes | None) -> dict[str, Any]:
 
 Writing.ROUTES = (
     (("POST",), r"/api/repos/create", Writing._create),
-    (("DELETE",), r"/api/repos/delete", Writing._delete),
     (("POST",), r"/api/validate-yaml", Writing._validate_yaml),
     (("POST",), r"/api/datasets/([^/]+/[^/]+)/preupload/([^/]+)", Writing._preupload),
     (("POST",), r"/api/datasets/([^/]+/[^/]+)/commit/([^/]+)", Writing._commit),
     (("POST",), r"/api/datasets/([^/]+/[^/]+)/tag/([^/]+)", Writing._tag),
-    (("DELETE",), r"/api/datasets/([^/]+/[^/]+)/tag/([^/]+)", Writing._delete_tag),
-    (("POST",), r"/api/datasets/([^/]+/[^/]+)/branch/([^/]+)", Writing._branch),
     (("POST",), r"/datasets/([^/]+/[^/]+)\.git/info/lfs/objects/batch", Writing._lfs_batch),
     (("POST",), r"/datasets/([^/]+/[^/]+)\.git/info/lfs/verify", Writing._verify),
     (("PUT",), r"/upload/([0-9a-f]{64})(?:/(\d+))?", Writing._upload),
