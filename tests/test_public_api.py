@@ -79,7 +79,7 @@ import sys
 from feval.cli import main
 
 sys.argv = ["feval", "curve", "self-consistency", "--recording", {str(ROOT / "recorders" / "tiny" / "recording")!r}]
-sys.argv += ["--llm", "feval/tiny-42k", "--n", "1,5", "--no-receipt", "--quiet"]
+sys.argv += ["--llm", "feval/tiny-42k", "--n", "1,5", "--receipt", "none", "--quiet"]
 try:
     main()
 except SystemExit as end:

@@ -20,11 +20,12 @@ from importlib import import_module
 from typing import Annotated, Any, NoReturn, ParamSpec
 
 import typer
-from typer.core import TyperGroup
+from typer.core import TyperCommand, TyperGroup
 
 from feval import __version__
 from feval.cli.output import say
-from feval.errors import FevalError, FevalWarning
+from feval.cli.removed import refuse_removed
+from feval.errors import FevalError, FevalWarning, UsageError
 
 _P = ParamSpec("_P")
 
@@ -62,7 +63,7 @@ COMMANDS: Mapping[str, Command] = {
     "couple": Command("Methods", "Compare LLMs that were sampled with the same noise.", "forecast:couple"),
     "estimate": Command("Methods", "Forecast vote accuracy from a few calls.", "forecast:estimate"),
     "plan": Command("Methods", "Decide what to buy with a budget.", "forecast:plan"),
-    "serve": Command("Servers", "Serve a recording as OpenAI would.", "servers:serve"),
+    "serve": Command("Servers", "Serve a recording as OpenAI would.", "serve:serve"),
     "grade": Command("Servers", "Grade the answers a client worked out from it.", "evaluate:grade"),
     "proxy": Command("Servers", "Record what a client asks of a live endpoint.", "servers:proxy"),
     "tiny-server": Command("Servers", "Serve the small LLMs that come with feval.", "servers:tiny_server"),
@@ -88,9 +89,20 @@ class _Commands(dict[str, Any]):
             except FevalError as error:  # an extra is not installed
                 _fail(str(error), error.exit_code)
             single = typer.Typer(**_LOOKS, add_completion=False)
-            single.command(name)(_guarded(command))
+            single.command(name, cls=_Command)(_guarded(command))
             self[name] = typer.main.get_command(single)
         return self[name]
+
+
+class _Command(TyperCommand):
+    """A command that knows the options of earlier versions."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        try:
+            refuse_removed(str(self.name), args[: args.index("--")] if "--" in args else args)
+        except UsageError as error:
+            _fail(str(error), error.exit_code)
+        return super().parse_args(ctx, args)
 
 
 class _Group(TyperGroup):

@@ -29,8 +29,6 @@ if TYPE_CHECKING:
     from feval.comparison.comparison import Comparison
     from feval.replay import LLM
 
-__all__: list[str] = []
-
 
 @request_options(Plan, overriding=True)
 @result_options("report.html, pictures, tables and receipt.json")
@@ -71,7 +69,7 @@ def compare(
     if (prices := options.get("prices")) and Path(prices).is_file():
         options["prices"] = path_from(file.parent, Path(prices))
     if init:
-        if saved.out is not None or saved.receipt is not None or saved.no_receipt:
+        if saved.out is not None or saved.receipt is not None:
             raise UsageError(
                 "--init writes a comparison file and computes nothing; --out and receipts belong to the comparison."
             )

@@ -100,10 +100,7 @@ def plan(
         str, typer.Option("--budget", metavar="AMOUNT", help="Such as 20usd or 500000tokens.", show_default=False)
     ],
     *,
-    pilots: Annotated[
-        list[Path] | None,
-        typer.Option("--pilot", metavar="DIR", help="Recording to judge by. Default: the folders in FEVAL_RECORDING."),
-    ] = None,
+    recordings: RecordingFolders = None,
     dataset: DatasetName = None,
     llm: LLMName = None,
     options: dict[str, Any],
@@ -114,11 +111,11 @@ def plan(
 
     Judged by a pilot recording: which vote to buy, what accuracy to expect, which votes are certified to help, what it costs.
 
-    Example: feval plan --budget 20usd --pilot my-recording --llm gpt-4o-mini
+    Example: feval plan --budget 20usd --recording my-recording --llm gpt-4o-mini
     """
     show, amount = Output(as_json=as_json, quiet=quiet), Budget.parse(budget)
     with show.progress("planning"):
-        opened = open_recordings(pilots, dataset, [llm] if llm else None)
+        opened = open_recordings(recordings, dataset, [llm] if llm else None)
         options[f"budget_{amount.unit}"] = amount.amount
         request = BudgetPlanRequest(dataset=opened.dataset, llms=opened.llms, **options)
         pilot, [replayed] = opened.load(request)
@@ -152,10 +149,6 @@ def couple(
         list[str] | None,
         typer.Option("--llm", metavar="NAME", help="Repeat for several. Default: all that share noise."),
     ] = None,
-    samples: Annotated[
-        int,
-        typer.Option("--samples", metavar="N", min=1, help="Independent pairs whose error coupled pairs should reach."),
-    ] = 200,
     areas: Annotated[
         Path | None,
         typer.Option(
@@ -173,7 +166,6 @@ def couple(
     ] = None,
     unlabelled: Unlabelled = "refuse",
     seed: Annotated[int, typer.Option("--seed", help="Random seed of the intervals.")] = 0,
-    resamples: Annotated[int, typer.Option("--resamples", min=1, help="Resamples of the intervals.")] = 2_000,
     out: Annotated[
         Path | None,
         typer.Option("--out", metavar="DIR", help="Write couple.csv, .json and .png there."),
@@ -194,7 +186,7 @@ def couple(
         questions, together, apart = _opened(recordings, independent, dataset, llms, seed)
         result = couple_llms(
             questions, together, apart, areas=None if areas is None else _areas(areas, questions), shown_areas=area or None,
-            samples=samples, scorer=scorer, judge=judge, unlabelled=unlabelled, seed=seed, resamples=resamples,
+            scorer=scorer, judge=judge, unlabelled=unlabelled, seed=seed,
         )  # fmt: skip
         written = [] if out is None else _save(out, result, replace=force)
     for sentence in result.warnings:

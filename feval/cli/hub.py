@@ -3,21 +3,33 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+from pydantic import Field
 
 from feval import hub, publish
+from feval.cards.front_matter import read_front_matter
 from feval.cli.options import JsonFlag, QuietFlag, whole_folder
 from feval.cli.output import Output, quiet_matplotlib
 from feval.errors import SourceError, UsageError
+from feval.evaluation.requests import Request
 from feval.report.files import save_files
 from feval.report.tables.tables import Column, Table
 from feval.report.text import counted
 
 _MOST_WORDS_BYTES = 1 << 20
 _SHOWN_FINDINGS = 5
+
+
+class _FrontMatter(Request):
+    """What a file of --words may say about the page besides the words."""
+
+    title: str | None = None
+    license: str | None = None
+    language: str | list[str] = Field(default_factory=list)
 
 
 def push(
@@ -47,22 +59,13 @@ def push(
         bool, typer.Option("--create-pr", help="Open a pull request instead, for somebody else's repository.")
     ] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would be sent; send nothing.")] = False,
-    title: Annotated[str | None, typer.Option("--title", metavar="TEXT", help="Title of the page.")] = None,
     words: Annotated[
         Path | None,
-        typer.Option("--words", metavar="FILE", help="Your own section of the page. Default: keep what is there."),
-    ] = None,
-    licence: Annotated[
-        str | None,
         typer.Option(
-            "--licence",
-            metavar="ID",
-            help="Licence of the collection, as the Hub spells it. Default: the page's, or odbl.",
+            "--words",
+            metavar="FILE",
+            help="Your own section of the page; its front matter may set title, license and language.",
         ),
-    ] = None,
-    language: Annotated[
-        list[str] | None,
-        typer.Option("--language", metavar="CODE", help="Language of the texts, such as en; repeat for more."),
     ] = None,
     allow: Annotated[
         list[str] | None,
@@ -93,13 +96,13 @@ def push(
     seen = publish.look(repository)
     options: dict[str, Any] = {"tag": tag, "allow": allow or [], "results": results or []}
     if recording is None:
-        _refuse_page_options(title, words, licence, language, page)
+        if words or page:
+            raise UsageError("Results alone do not change the page: --words and --page need a recording.")
         source = f"results for {repository}"
     else:
         recording = whole_folder(show, recording)
         source = recording.name
-        options |= {"title": title, "licence": licence, "languages": language or []}
-        options["words"] = None if words is None else _read_words(words)
+        options |= {} if words is None else _read_words(words)
     with show.progress(f"looking through {source}") as progress:
         release = (
             publish.prepare_results(seen=seen, progress=progress, **options)
@@ -144,22 +147,22 @@ def _recording_and_repository(first: str, second: str | None, results: list[Path
     )
 
 
-def _refuse_page_options(*options: object) -> None:
-    if any(options):
-        raise UsageError(
-            "Results alone do not change the page: --title, --words, --licence, --language and --page need a recording."
-        )
-
-
-def _read_words(path: Path) -> str:
+def _read_words(path: Path) -> dict[str, Any]:
+    """Return the arguments of `publish.prepare` in a file: the section, and what its front matter says."""
     try:
         with path.open("rb") as file:
             data = file.read(_MOST_WORDS_BYTES + 1)
         if len(data) > _MOST_WORDS_BYTES:
             raise SourceError(f"{path} has more than {_MOST_WORDS_BYTES:,} bytes, too many for a section of a page.")
-        return data.decode("utf-8-sig")
+        text = data.decode("utf-8-sig").replace("\r\n", "\n")
     except (OSError, UnicodeDecodeError) as error:
         raise SourceError(f"{path} cannot be read as Markdown in UTF-8 ({error}). Check --words.") from error
+    if not text.startswith("---\n"):
+        return {"words": text}
+    front = _FrontMatter.parse(f"The front matter of {path}", read_front_matter(path))
+    languages = [front.language] if isinstance(front.language, str) else front.language
+    words = re.split(r"^---[ \t]*$", text, maxsplit=2, flags=re.MULTILINE)[2].strip()
+    return {"title": front.title, "licence": front.license, "languages": languages, "words": words or None}
 
 
 def _save_page(folder: Path, release: publish.Release) -> list[Path]:

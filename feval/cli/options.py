@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from feval.answers import equality as equalities
 from feval.errors import NotRecordedError, OutOfRangeError, UsageError
 from feval.hub import split_places as places
 from feval.hub.addresses import is_address
@@ -39,9 +38,6 @@ Settings = Annotated[
     list[str] | None,
     typer.Option("--set", metavar="FIELD=VALUE", help="A field of the method (`feval ls METHOD`). Repeat for several."),
 ]
-Billing = Annotated[
-    str, typer.Option("--billing", metavar="RULE", help="How prompts are paid: once, per_round or per_sample.")
-]
 Prices = Annotated[
     str | None,
     typer.Option("--prices", metavar="LIST", help="Id or file of a price list, or none. Default: the recording's."),
@@ -62,21 +58,11 @@ RecordingFolder = Annotated[
 ]
 Equality = Annotated[
     str | None,
-    typer.Option("--equality", metavar="NAME", help="Of answers: normal-form, or for LaTeX math-verify (its default)."),
-]
-Tolerance = Annotated[
-    str | None, typer.Option("--tolerance", metavar="X", help="Numbers are equal that differ by X times their size.")
+    typer.Option(
+        "--equality", metavar="NAME", help="Of answers: normal-form; tolerance-X for numbers; math-verify for LaTeX."
+    ),
 ]
 NewFolder = Annotated[Path, typer.Option("--out", metavar="DIR", help="The recording to make: a new folder.")]
-
-
-def equality_name(equality: str | None, tolerance: str | None) -> str | None:
-    """Return the name of the equality of answers that the options ask for; `None` leaves it to the answer kind."""
-    if tolerance is None:
-        return equality
-    if equality is not None:
-        raise UsageError("--equality and --tolerance both say which answers are equal; give one of them.")
-    return equalities.tolerance(tolerance)
 
 
 def only_name(noun: str, given: str | None, held: Iterable[str]) -> str:

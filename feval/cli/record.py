@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from feval.cli.options import Equality, JsonFlag, NewFolder, QuietFlag, Tolerance, equality_name
+from feval.cli.options import Equality, JsonFlag, NewFolder, QuietFlag
 from feval.cli.output import Output, quiet_matplotlib
 from feval.cli.recordings import show_recording
 from feval.errors import ConflictError, FevalError, UsageError
@@ -98,7 +98,6 @@ def record(
         str | None, _prompt_option("--answer-kind", metavar="KIND", help="Default: the dataset card's.")
     ] = None,
     equality: Equality = None,
-    tolerance: Tolerance = None,
     temperature: Annotated[
         float | None,
         _decoding_option(
@@ -196,7 +195,7 @@ def record(
     limits = Limits(concurrency, requests_per_minute, tokens_per_minute, samples_per_request, timeout, retries)
     settings = RecordingSettings(
         dataset, llm, model, samples, prompt, reasoning, system_role, answer_kind, decoding, exemplars, train_rows,
-        exemplar_count, equality_name(equality, tolerance),
+        exemplar_count, equality,
     )  # fmt: skip
     task = make_task(settings, load_questions(dataset, questions, first, answer_kind=answer_kind))
     prices = prices or default_prices(llm)

@@ -16,8 +16,6 @@ from feval.cli.options import (
     NewFolder,
     QuietFlag,
     RecordingFolder,
-    Tolerance,
-    equality_name,
     only_name,
     whole_folder,
 )
@@ -63,23 +61,10 @@ def import_(
         str | None,
         typer.Option("--counter", metavar="NAME", help="Token counter: usage, words or tiktoken:ENCODING."),
     ] = None,
-    prices: Annotated[
-        str, typer.Option("--prices", metavar="ID", help="Price list to name in the recording, or none.")
-    ] = "2025-06-02",
     answers: Annotated[
         str, typer.Option("--answers", metavar="FROM", help="stored (as SOURCE has them) or text (extracted again).")
     ] = "stored",
-    keep_duplicates: Annotated[
-        bool, typer.Option("--keep-duplicates", help="Keep CoTs that SOURCE stores twice.")
-    ] = False,
     equality: Equality = None,
-    tolerance: Tolerance = None,
-    temperature: Annotated[
-        float | None, typer.Option("--temperature", help="Decoding temperature, if SOURCE does not say.")
-    ] = None,
-    max_tokens: Annotated[
-        int | None, typer.Option("--max-tokens", help="Limit on output tokens, if SOURCE does not say.")
-    ] = None,
     as_json: JsonFlag = False,
     quiet: QuietFlag = False,
 ) -> None:
@@ -100,12 +85,8 @@ def import_(
             answer_kind=answer_kind,
             questions=questions,
             counter=counter,
-            prices=prices,
             answers=answers,
-            equality=equality_name(equality, tolerance),
-            keep_duplicates=keep_duplicates,
-            temperature=temperature,
-            max_tokens=max_tokens,
+            equality=equality,
             progress=progress,
         )
     show_recording(show, out)
@@ -124,7 +105,6 @@ def merge(
     recordings: Annotated[list[Path], typer.Argument(metavar="RECORDING...", help="Two or more.", show_default=False)],
     out: NewFolder,
     equality: Equality = None,
-    tolerance: Tolerance = None,
     as_json: JsonFlag = False,
     quiet: QuietFlag = False,
 ) -> None:
@@ -137,7 +117,7 @@ def merge(
     show = Output(as_json=as_json, quiet=quiet)
     folders = [whole_folder(show, recording) for recording in recordings]
     with show.progress("merging"):
-        merge_recordings(folders, out, equality=equality_name(equality, tolerance))
+        merge_recordings(folders, out, equality=equality)
     show_recording(show, out)
 
 
@@ -203,7 +183,6 @@ def extract(
         ),
     ] = "text",
     equality: Equality = None,
-    tolerance: Tolerance = None,
     as_json: JsonFlag = False,
     quiet: QuietFlag = False,
 ) -> None:
@@ -222,7 +201,7 @@ def extract(
             out,
             answer_kind=answer_kind,
             source=answers,
-            equality=equality_name(equality, tolerance),
+            equality=equality,
             progress=progress,
         )
     for sentence in extraction.notes:

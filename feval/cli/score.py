@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -28,12 +27,6 @@ if TYPE_CHECKING:
     from recorders.scoring.pairwise import PairwiseResult
     from recorders.scoring.scorer import Scorer
 
-__all__: list[str] = []
-
-_who_option, _pairs_option, _limits_option = (
-    partial(typer.Option, rich_help_panel=panel) for panel in ("Scorer", "Pairwise comparison", "Limits and cost")
-)
-
 
 def score(
     recording: RecordingFolder,
@@ -57,31 +50,29 @@ def score(
         list[str] | None, typer.Option("--llm", metavar="NAME", help="Score only its CoTs; repeat for more.")
     ] = None,
     base_url: Annotated[
-        str | None, _who_option("--base-url", metavar="URL", help="Endpoint. Default: OPENAI_BASE_URL, or OpenAI.")
+        str | None, typer.Option("--base-url", metavar="URL", help="Endpoint. Default: OPENAI_BASE_URL, or OpenAI.")
     ] = None,
     key_variable: Annotated[
         str | None,
-        _who_option("--api-key-env", metavar="VARIABLE", help="Variable with the API key. Default: OPENAI_API_KEY."),
+        typer.Option("--api-key-env", metavar="VARIABLE", help="Variable with the API key. Default: OPENAI_API_KEY."),
     ] = None,
-    concurrency: Annotated[int, _limits_option("--concurrency", metavar="N", help="Most requests in flight.")] = 64,
-    timeout: Annotated[
-        float, _limits_option("--timeout", metavar="SECONDS", help="Longest wait for one reply.")
-    ] = 600.0,
+    concurrency: Annotated[int, typer.Option("--concurrency", metavar="N", help="Most requests in flight.")] = 64,
+    timeout: Annotated[float, typer.Option("--timeout", metavar="SECONDS", help="Longest wait for one reply.")] = 600.0,
     cost_limit: Annotated[
-        float | None, _limits_option("--cost-limit", metavar="USD", help="Stop before spending more.")
+        float | None, typer.Option("--cost-limit", metavar="USD", help="Stop before spending more.")
     ] = None,
     prices: Annotated[
-        str | None, _limits_option("--prices", metavar="ID", help="Price list, or none. Default: 2025-06-02.")
+        str | None, typer.Option("--prices", metavar="ID", help="Price list, or none. Default: 2025-06-02.")
     ] = None,
     retry_refused: Annotated[
         bool, typer.Option("--retry-refused", help="Ask again about CoTs that the scorer refused; keep other scores.")
     ] = False,
-    pairwise: Annotated[bool, _pairs_option("--pairwise", help="Have the judge compare CoTs of two LLMs.")] = False,
+    pairwise: Annotated[bool, typer.Option("--pairwise", help="Have the judge compare CoTs of two LLMs.")] = False,
     calls: Annotated[
-        str, _pairs_option("--calls", metavar="WHICH", help="Calls of LLMs that share noise: same, next or both.")
+        str, typer.Option("--calls", metavar="WHICH", help="Calls of LLMs that share noise: same, next or both.")
     ] = "both",
     orders: Annotated[
-        str, _pairs_option("--orders", metavar="WHICH", help="Ask in both orders, or in a random one.")
+        str, typer.Option("--orders", metavar="WHICH", help="Ask in both orders, or in a random one.")
     ] = "both",
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Print calls, tokens and dollars to come; ask nothing.")
@@ -122,7 +113,6 @@ def score(
 
 
 def _show_result(show: Output, result: ScoringResult | PairwiseResult, out: Path) -> None:
-
     for sentence in result.notes:
         show.note(sentence)
     if isinstance(result, ScoringResult):
@@ -141,7 +131,6 @@ def _show_result(show: Output, result: ScoringResult | PairwiseResult, out: Path
 
 
 def _show_estimate(show: Output, estimate: CostEstimate, scorer: Scorer, prices: str, unit: str) -> None:
-
     name, is_local = scorer.info.name, scorer.info.kind in LOCAL
     prompt, output = estimate.prompt_tokens, estimate.output_tokens
     sentence = f"To come: {estimate.cots:,} {unit} in {estimate.calls:,} calls of {name}"

@@ -1,9 +1,7 @@
-"""`feval serve`, `grade`, `proxy` and `tiny-server`: recordings and LLMs behind a port."""
+"""`feval proxy` and `tiny-server`: LLMs behind a port."""
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -12,22 +10,15 @@ import typer
 from feval.answers import KINDS
 from feval.answers.equality import named_equality
 from feval.cards.cards import find_dataset_card
-from feval.cards.prices import price_list
 from feval.cards.tokens import token_counter
 from feval.cli.options import (
-    Billing,
     Equality,
     JsonFlag,
-    Prices,
     QuietFlag,
-    Tolerance,
-    equality_name,
 )
 from feval.cli.output import Output
 from feval.errors import StorageError, UnknownNameError, UsageError
 from feval.report.text import counted
-from feval.serving.matching.templates import prompt_remarks
-from feval.serving.server import serve as open_server
 from recorders.backends.endpoint import Endpoint
 from recorders.journal.journal import JOURNAL, Journal, journal_folder
 from recorders.servers.proxied import check_place, seal_proxied
@@ -36,128 +27,11 @@ from recorders.servers.tiny_server import tiny_server as open_tiny_server
 from recorders.work.settings import load_questions
 
 if TYPE_CHECKING:
-    from feval.serving.application import Application
     from feval.serving.server import Server
 
 
-_RUN = "my-run"
-_MOST_NAMED = 8
-
 Port = Annotated[int, typer.Option("--port", min=0, max=65535, help="To listen on; 0 takes any free one.")]
 Host = Annotated[str, typer.Option("--host", metavar="HOST", help="Address to listen on; whoever reaches it may ask.")]
-
-
-def serve(
-    recordings: Annotated[
-        list[Path] | None,
-        typer.Argument(metavar="RECORDING", help="Folders. Default: those in FEVAL_RECORDING.", show_default=False),
-    ] = None,
-    port: Annotated[int, typer.Option("--port", min=0, max=65535, help="0 takes any free one.")] = 8000,
-    host: Annotated[
-        str, typer.Option("--host", metavar="HOST", help="Address to listen on; others need a --token.")
-    ] = "127.0.0.1",
-    token: Annotated[
-        str | None,
-        typer.Option(
-            "--token", metavar="TEXT", envvar="FEVAL_SERVE_TOKEN", help="Clients must send it; 16 characters or more."
-        ),
-    ] = None,
-    dataset: Annotated[
-        list[str] | None, typer.Option("--dataset", metavar="ID", help="Repeat for several. Default: all.")
-    ] = None,
-    llm: Annotated[
-        list[str] | None, typer.Option("--llm", metavar="NAME", help="Repeat for several. Default: all.")
-    ] = None,
-    seed: Annotated[int, typer.Option("--seed", help="Random seed of the draws.")] = 0,
-    order: Annotated[str, typer.Option("--order", metavar="ORDER", help="seeded or recorded.")] = "seeded",
-    recycle: Annotated[bool, typer.Option("--recycle", help="Start over, with a mark, when CoTs run out.")] = False,
-    strict: Annotated[bool, typer.Option("--strict", help="Answer only requests that were recorded.")] = False,
-    few_shot: Annotated[
-        str,
-        typer.Option("--few-shot", metavar="WHICH", help="last: the last question in a message is asked."),
-    ] = "none",
-    allow_mismatch: Annotated[
-        bool,
-        typer.Option("--allow-mismatch", help="Answer judges' prompts, JSON schemas and forced tools, too."),
-    ] = False,
-    prices: Prices = None,
-    billing: Billing = "once",
-    ledger: Annotated[
-        Path | None, typer.Option("--ledger", metavar="FILE", help="Write every request to this file, for grading.")
-    ] = None,
-    resume: Annotated[bool, typer.Option("--resume", help="Continue where that file ends.")] = False,
-    as_json: JsonFlag = False,
-    quiet: QuietFlag = False,
-) -> None:
-    """Serve a recording over HTTP, as OpenAI would.
-
-    Until Ctrl-C. Point any client at the URL that is printed, with the name of your run as its API key. Asking again gives the
-    next CoTs of the pool; every run has its own place in it and its own ledger. Needs feval[serve].
-
-    Example: feval serve my-recording --port 8000
-    """
-    show = Output(as_json=as_json, quiet=quiet)
-    if order not in {"seeded", "recorded"}:
-        raise UsageError(f"--order is seeded or recorded; {order!r} was given.")
-    if few_shot not in {"last", "none"}:
-        raise UsageError(f"--few-shot is last or none; {few_shot!r} was given.")
-    if resume and ledger is None:
-        raise UsageError("--resume continues where a ledger file ends; name it with --ledger FILE.")
-    server = open_server(
-        list(recordings) if recordings else None, host=host, port=port, token=token, datasets=dataset or None,
-        llms=llm or None, seed=seed, order=order, recycle=recycle, strict=strict, few_shot=few_shot,
-        allow_mismatch=allow_mismatch, prices=prices, billing=billing, ledger=ledger, resume=resume,
-    )  # fmt: skip
-    if quiet:
-        logging.getLogger("feval.serving").setLevel(logging.ERROR)
-    try:
-        _announce(show, server, protected=token is not None)
-    except BaseException:
-        server.close()
-        raise
-    server.run()
-    _account(show, server.application)
-
-
-def _announce(show: Output, server: Server[Application], *, protected: bool) -> None:
-    """Print the URL at once: a script waits for this line."""
-    if not server.only_loopback:
-        show.note(
-            f"{server.host} can be reached from other machines, unencrypted. Whoever has the token can read the recording."
-        )
-    llms = server.application.library.model_names()
-    named = ", ".join(llms[:_MOST_NAMED]) + (f" and {len(llms) - _MOST_NAMED} more" if len(llms) > _MOST_NAMED else "")
-    if begun := [run["run"] for run in server.application.ledger()["runs"]]:
-        shown = ", ".join(begun[:_MOST_NAMED]) + ", ..." * (len(begun) > _MOST_NAMED)
-        show.note(
-            f"The ledger holds {counted(len(begun), 'run')} ({shown}). A run that asks again continues with its next "
-            "CoTs; to start again, take a new name or POST /run/NAME/feval/reset."
-        )
-    # The token stays out of sight: it would end up in logs and on screens.
-    base, key = (server.url_of(_RUN), "$FEVAL_SERVE_TOKEN") if protected else (server.url, _RUN)
-    show.result(
-        {"url": server.url, "port": server.port, "llms": llms, "token": protected},
-        f"Serving {named} at {server.url} (Ctrl-C ends it).",
-        f"OPENAI_BASE_URL={base} OPENAI_API_KEY={key}",
-    )
-    print(end="", flush=True)
-
-
-def _account(show: Output, application: Application) -> None:
-    """Print what was handed out, if anything."""
-    runs = application.ledger()["runs"]
-    if runs and not show.json:
-        cots, requests = (sum(run[name] for run in runs) for name in ("cots", "requests"))
-        show.note(f"Served {counted(cots, 'CoT')} in {counted(requests, 'request')} of {counted(len(runs), 'run')}.")
-        for run in runs:
-            _account_prompts(show, run)
-
-
-def _account_prompts(show: Output, run: Mapping[str, Any]) -> None:
-    """Print a note if a run used several prompts."""
-    for dataset in dict.fromkeys(use["dataset"] for use in run["prompts"]):
-        for sentence in prompt_remarks([use for use in run["prompts"] if use["dataset"] == dataset]):
-            show.note(f"{run['run']} on {dataset}: {sentence}")
 
 
 def tiny_server(
@@ -178,7 +52,7 @@ def tiny_server(
     show = Output(as_json=as_json, quiet=quiet)
     server = open_tiny_server(model or None, host=host, port=port)
     names = server.application.names
-    _servers_announce(show, server, f"Serving {', '.join(names)}", {"models": list(names)})
+    _announce(show, server, f"Serving {', '.join(names)}", {"models": list(names)})
     server.run()
 
 
@@ -199,11 +73,9 @@ def proxy(
         typer.Option("--answer-kind", metavar="KIND", help="Default: that of the dataset's card, else text."),
     ] = None,
     equality: Equality = None,
-    tolerance: Tolerance = None,
     api_key_env: Annotated[
         str | None, typer.Option("--api-key-env", metavar="VARIABLE", help="The key in it replaces the clients' keys.")
     ] = None,
-    prices: Annotated[str, typer.Option("--prices", metavar="ID", help="Price list, or none.")] = "none",
     counter: Annotated[
         str, typer.Option("--counter", metavar="NAME", help="usage (the provider's), words or tiktoken:ENCODING.")
     ] = "usage",
@@ -224,10 +96,9 @@ def proxy(
     show = Output(as_json=as_json, quiet=quiet)
     endpoint = Endpoint.from_environment(upstream, api_key_env) if api_key_env else Endpoint(upstream)
     kind = _kind(dataset, answer_kind)
-    named = named_equality(kind, equality_name(equality, tolerance))
+    named = named_equality(kind, equality)
     known = [] if questions is None else load_questions(dataset, questions, answer_kind=kind)
     token_counter("words" if counter == "usage" else counter)
-    prices = prices if prices == "none" else price_list(prices).id
     identity = {"proxy": endpoint.url, "dataset": dataset}
     check_place(record)
     folder = journal_folder(record)
@@ -241,7 +112,7 @@ def proxy(
             server = proxy_server(proxy, host=host, port=port)
             if endpoint.warning:
                 show.note(endpoint.warning)
-            _servers_announce(show, server, f"Recording {endpoint.url}", {"upstream": endpoint.url})
+            _announce(show, server, f"Recording {endpoint.url}", {"upstream": endpoint.url})
             server.run()
         sealed = seal_proxied(
             journal,
@@ -249,15 +120,13 @@ def proxy(
             dataset=dataset,
             answer_kind=kind,
             questions=known,
-            prices=prices,
             counter=counter,
             equality=named,
         )
-        _servers_account(show, proxy, sealed)
+        _account(show, proxy, sealed)
 
 
 def _kind(dataset: str, answer_kind: str | None) -> str:
-
     card = find_dataset_card(dataset)
     kind = answer_kind or (card.answer_kind if card else "text")
     if kind not in KINDS:
@@ -267,7 +136,7 @@ def _kind(dataset: str, answer_kind: str | None) -> str:
     return kind
 
 
-def _servers_account(show: Output, proxy: Proxy, sealed: Path | None) -> None:
+def _account(show: Output, proxy: Proxy, sealed: Path | None) -> None:
     account = {
         "recording": None if sealed is None else str(sealed),
         "recorded": proxy.recorded,
@@ -281,7 +150,7 @@ def _servers_account(show: Output, proxy: Proxy, sealed: Path | None) -> None:
         show.note(f"{proxy.unrecorded:,} chat completions could not be recorded and were passed on as they are.")
 
 
-def _servers_announce(show: Output, server: Server[Any], what: str, account: dict[str, object]) -> None:
+def _announce(show: Output, server: Server[Any], what: str, account: dict[str, object]) -> None:
     """Print the URL at once: a script waits for this line."""
     if not server.only_loopback:
         show.note(f"{server.host} can be reached from other machines. Whoever reaches port {server.port} may ask.")

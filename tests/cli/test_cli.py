@@ -23,6 +23,7 @@ from typer.testing import CliRunner, Result
 from feval import __version__
 from feval.cli import app
 from feval.cli.options import parse_counts
+from feval.cli.removed import REMOVED
 from feval.errors import OutOfRangeError, UsageError
 from feval.recording import DatasetInfo, LLMInfo, PoolRows, Question, RecordingWriter
 
@@ -200,6 +201,17 @@ def test_wrong_usage_exits_with_2(arguments: list[str]) -> None:
 
 
 # --- counts -------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("command", "option"), REMOVED)
+def test_an_option_of_earlier_versions_says_what_to_do_instead(command: str, option: str) -> None:
+    failed(feval(command, f"{option}=1"), 2, f"{option} is no longer an option of `feval {command}`", "; ")
+    assert f"  {option} " not in feval(command, "--help").stdout
+
+
+def test_what_an_option_of_earlier_versions_became() -> None:
+    failed(feval("curve", "self-consistency", "--no-receipt"), 2, "use `--receipt none`")
+    assert "no longer" not in feval("info", "--", "--no-receipt").stderr
 
 
 @pytest.mark.parametrize(
@@ -663,12 +675,11 @@ def test_import_as_json_and_quiet(tmp_path: Path) -> None:
         (b"\xff\xfe\x00", [], 1, ["source.jsonl"]),
         (whole(0) + line(1, llm="gpt-4o"), ["--llm", "gpt-5"], 2, ["gpt-5", "Known: gpt-4, gpt-4o."]),
         (whole(0), ["--answer-kind", "numbers"], 2, ["numbers", "Did you mean 'number'?"]),
-        (whole(0), ["--prices", "2020-01-01"], 2, ["2020-01-01"]),
         (whole(0), ["--counter", "letters"], 2, ["letters"]),
         (whole(0), ["--answers", "guessed"], 2, ["guessed"]),
         (whole(0), ["--questions", "absent.jsonl"], 1, ["absent.jsonl"]),
     ],
-    ids=["empty", "line 17", "twice", "two golds", "bytes", "llm", "kind", "prices", "counter", "answers", "questions"],
+    ids=["empty", "line 17", "twice", "two golds", "bytes", "llm", "kind", "counter", "answers", "questions"],
 )
 def test_import_refuses(tmp_path: Path, text: str | bytes, options: list[str], code: int, pieces: list[str]) -> None:
     failed(imported(tmp_path, text, *options), code, *pieces)

@@ -107,7 +107,6 @@ def test_run_and_curve_warn_of_few_questions_and_of_prompts_paid_once(toy: Path)
         (["path-consistency"], 2, "cannot be replayed"),
         (["nowhere.py:method"], 2, "no file 'nowhere.py'"),
         (["self-consistency", "--set", "n=3", "--train-fraction", "2"], 2, "less than 1"),
-        (["self-consistency", "--split-seed", "3"], 2, "write `split_seed = ...` into a comparison file"),
     ],
 )
 def test_what_run_refuses(arguments: list[str], code: int, words: str, toy: Path) -> None:

@@ -315,8 +315,8 @@ def test_kinds_are_mixed_only_where_asked_for_and_every_label_says_so(toy: Path)
     assert any(sentence.startswith("Exact and seeded methods are mixed") for sentence in told.warnings)
     assert all(row[0] in labels for row in comparison_tables(told)[0].rows[:5])
     file = written(toy, plan(SC, SWITCH, replicates=4))
-    plain = CliRunner().invoke(app, ["compare", str(file), "--json", "--no-receipt"])
-    mixed = CliRunner().invoke(app, ["compare", str(file), "--order", "mixed", "--json", "--no-receipt"])
+    plain = CliRunner().invoke(app, ["compare", str(file), "--json", "--receipt", "none"])
+    mixed = CliRunner().invoke(app, ["compare", str(file), "--order", "mixed", "--json", "--receipt", "none"])
     assert json.loads(plain.stdout)["kinds"] == ["seeded"]
     assert json.loads(mixed.stdout)["kinds"] == ["exact", "seeded"]
     assert json.loads(mixed.stdout)["plan"]["order"] == "mixed"
@@ -341,7 +341,7 @@ def test_prompts_paid_once_are_said_where_calls_are_many(toy: Path) -> None:
     assert sentence.startswith(f"adaptive-consistency makes {shown.calls_per_question:.2f} calls per question")
     printed = (
         CliRunner()
-        .invoke(app, ["compare", str(written(toy, told.plan)), "--all", "--no-receipt"], terminal_width=400)
+        .invoke(app, ["compare", str(written(toy, told.plan)), "--all", "--receipt", "none"], terminal_width=400)
         .stdout
     )
     assert "USD/question, per_round" in printed
@@ -497,7 +497,7 @@ def test_compare_writes_what_it_shows(toy: Path) -> None:
     assert done.exit_code == 0, done.output
     for words in ("Best at three budgets", "Pareto frontier", "No difference", "Missing", "--all"):
         assert words in done.stdout
-    everything = run(file, "--all", "--no-receipt").stdout
+    everything = run(file, "--all", "--receipt", "none").stdout
     for words in (
         "Pareto frontier",
         "Difference in accuracy",
@@ -741,7 +741,7 @@ def test_a_first_plan_without_token_counts_of_requests_can_be_compared(tmp_path:
     made = CliRunner().invoke(app, ["compare", str(plan), "--init", "--recording", str(tmp_path / "rec")])
     assert made.exit_code == 0, made.output
     assert Plan.read(plan).axis == "samples"
-    done = CliRunner().invoke(app, ["compare", str(plan), "--json", "--no-receipt"])
+    done = CliRunner().invoke(app, ["compare", str(plan), "--json", "--receipt", "none"])
     assert done.exit_code == 0, done.output
     assert json.loads(done.stdout)["missing"] == []
 
@@ -756,6 +756,6 @@ def test_a_headline_fits_one_screen_and_names_the_best_that_each_budget_pays(tol
     assert best_at(told, [0.0]) == [None]
     many = [SC | {"label": f"votes {i}", "budgets": {"n": [1, 2, 3, 4, 5, 6]}} for i in range(8)]
     failing = [SC | {"label": f"failing {i}", "budgets": {"n": [99]}} for i in range(8)]
-    shown = run(written(toy, plan(*many, *failing)), "--no-receipt").stdout
+    shown = run(written(toy, plan(*many, *failing)), "--receipt", "none").stdout
     assert len(shown.splitlines()) <= 40
     assert "and 5 more (--all)" in shown

@@ -282,15 +282,15 @@ def failed(*arguments: str) -> str:
 
 def test_the_command_prints_tables_and_writes_files(recorded: Path, tmp_path: Path) -> None:
     both = ["--recording", str(recorded / "coupled"), "--independent", str(recorded / "apart")]
-    output = ran("couple", *both, "--samples", "50", "--resamples", "50", "--out", str(tmp_path / "out"))
+    output = ran("couple", *both, "--out", str(tmp_path / "out"))
     assert "one - three" in output
     assert "independent pairs: recordings with noise of their own" in output
     assert sorted(path.name for path in (tmp_path / "out").iterdir()) == ["couple.csv", "couple.json", "couple.png"]
-    result = json.loads(ran("couple", *both, "--resamples", "50", "--json"))
+    result = json.loads(ran("couple", *both, "--json"))
     assert result["noise"] == {"scheme": "gumbel-v1", "seed": 7}
     areas = tmp_path / "areas.csv"
     areas.write_text("id,area\n" + "".join(f"toy/{i},{'x' if i < 9 else 'y'}\n" for i in range(QUESTIONS)))
-    assert " x " in ran("couple", *both, "--areas", str(areas), "--area", "x", "--resamples", "50")
+    assert " x " in ran("couple", *both, "--areas", str(areas), "--area", "x")
     assert "nope" in failed("couple", *both, "--dataset", "nope")
     areas.write_text("question\n1\n")
     assert "no column area or subject" in failed("couple", *both, "--areas", str(areas))

@@ -710,12 +710,12 @@ def _open(folder: Path) -> tuple[Dataset, LLM]:
 def test_estimate_and_plan_print_one_json_object(folder: Path) -> None:
     result = feval("estimate", "--recording", folder, "--llm", NAME, "--g", "2", "--m", "3", "--seed", "5", "--json")
     assert (json.loads(result.stdout)["seed"], json.loads(result.stdout)["m"]) == (5, [3])
-    planned = feval("plan", "--budget", "300tokens", "--pilot", folder, "--llm", "unsold", "--json")
+    planned = feval("plan", "--budget", "300tokens", "--recording", folder, "--llm", "unsold", "--json")
     assert json.loads(planned.stdout)["purchase"]["usd"] is None
 
 
 def test_plan_says_what_to_buy(folder: Path) -> None:
-    done = feval("plan", "--budget", "1usd", "--pilot", folder, "--llm", NAME, "--questions", "50")
+    done = feval("plan", "--budget", "1usd", "--recording", folder, "--llm", NAME, "--questions", "50")
     assert done.exit_code == 0, done.output
     assert "1 USD for 50 questions" in done.stdout
     assert "note: The intervals are for the pilot's 4 questions;" in done.stderr
@@ -737,8 +737,7 @@ def test_plan_says_what_to_buy(folder: Path) -> None:
     ],
 )
 def test_wrong_usage_is_one_sentence(folder: Path, arguments: tuple[str, ...], code: int, piece: str) -> None:
-    option = "--pilot" if arguments[0] == "plan" else "--recording"
-    done = feval(*arguments, option, folder)
+    done = feval(*arguments, "--recording", folder)
     assert (done.exit_code, done.stdout) == (code, ""), done.output
     assert done.stderr.startswith("error: ")
     assert done.stderr.count("\n") == 1

@@ -154,7 +154,7 @@ def test_json_says_where_the_receipt_is(toy: Path, state: Path) -> None:
     assert place("--receipt", alone) == str(alone)
     assert place("--out", out) == str(out / "receipt.json")
     assert "receipt" not in json.loads((out / "result.json").read_text())
-    assert place("--no-receipt") is None
+    assert place("--receipt", "none") is None
     state.parent.mkdir(parents=True)
     state.write_bytes(b"in the way")
     assert place() is None
@@ -231,7 +231,7 @@ def test_numbers_are_not_lost_with_a_disk_that_is_full(
     assert done.exit_code == 1
     assert "No space left on device" in done.stderr
     assert "wrote" not in done.stdout
-    told = call(*RUNS["exact"], "--recording", "toy", "--no-receipt", *json_too)
+    told = call(*RUNS["exact"], "--recording", "toy", "--receipt", "none", *json_too)
     assert (told.exit_code, told.stdout) == (0, done.stdout)
     assert not [path for path in toy.parent.rglob("*") if "receipt.json" in path.name]
 
@@ -246,7 +246,7 @@ def test_a_receipt_that_cannot_be_kept_is_a_remark(toy: Path, state: Path, monke
         assert (done.exit_code, "wrote" in done.stdout) == (0, False)
         assert done.stderr.startswith("note: No receipt was kept: ")
         assert "No space left on device" in done.stderr
-    without = call(*RUNS["exact"], "--recording", toy, "--no-receipt")
+    without = call(*RUNS["exact"], "--recording", toy, "--receipt", "none")
     assert (without.stdout, without.stderr) == (done.stdout, "")
     shutil.rmtree(state.parent)
     state.parent.write_bytes(b"in the way")
@@ -274,11 +274,11 @@ def test_a_kept_receipt_that_was_changed_is_replaced_only_when_asked(toy: Path, 
 
 def test_no_receipt(toy: Path, state: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(toy.parent)
-    done = call(*RUNS["exact"], "--recording", "toy", "--no-receipt")
+    done = call(*RUNS["exact"], "--recording", "toy", "--receipt", "none")
     assert (done.exit_code, "wrote" in done.stdout) == (0, False)
     assert [path.name for path in toy.parent.iterdir()] == ["toy"]
     for place in ("--out", "--receipt"):
-        both = call(*RUNS["exact"], "--recording", "toy", "--no-receipt", place, "there")
+        both = call(*RUNS["exact"], "--recording", "toy", "--receipt", "none", place, "there")
         assert (both.exit_code, both.stdout) == (2, "")
         assert f"{place} writes a receipt. Leave one out" in both.stderr
 

@@ -311,7 +311,7 @@ def test_independent_recordings_are_compared_call_by_call(tmp_path: Path) -> Non
     told = coupled(tmp_path / "out", apart=True)
     assert [entry.winrate for entry in told.ranking] == pytest.approx([0.5, 0.25, 0.625] * 2)
     both = ["--recording", str(tmp_path / "out"), "--independent", str(tmp_path / "out"), "--judge", "some/model"]
-    shown = CliRunner().invoke(app, ["couple", *both, "--resamples", "50", "--json"])
+    shown = CliRunner().invoke(app, ["couple", *both, "--json"])
     assert shown.exit_code == 0, shown.output
     account = json.loads(shown.stdout)
     assert account["independent_from"] == "recordings"
@@ -389,9 +389,7 @@ def test_the_command_with_a_limit_a_dry_run_and_an_end(
         assert done.exit_code == 0, done.stderr
         assert len(server.seen) == 48
     assert "24 of 24 comparisons have a verdict by pairwise:some/model" in done.stdout
-    shown = CliRunner().invoke(
-        app, ["couple", "--recording", str(out), "--judge", "some/model", "--resamples", "50"], terminal_width=400
-    )
+    shown = CliRunner().invoke(app, ["couple", "--recording", str(out), "--judge", "some/model"], terminal_width=400)
     assert shown.exit_code == 0, shown.output
     assert "Average win-rates by pairwise:some/model" in shown.stdout
 
