@@ -210,9 +210,7 @@ class ResultFiles:
         show.result(numbers | {"receipt": place}, *tables, *(f"wrote {path}" for path in written))
 
     def _write(
-        self,
-        receipt: Callable[[Path], Mapping[str, Any]],
-        files: Callable[[Path], Mapping[str, bytes]],
+        self, receipt: Callable[[Path], Mapping[str, Any]], files: Callable[[Path], Mapping[str, bytes]]
     ) -> list[Path]:
         written = []
         if self.out is not None:

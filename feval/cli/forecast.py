@@ -138,11 +138,7 @@ def couple(
     recordings: RecordingFolders = None,
     independent: Annotated[
         list[Path] | None,
-        typer.Option(
-            "--independent",
-            metavar="DIR",
-            help="The same LLMs with noise of their own; repeat for several.",
-        ),
+        typer.Option("--independent", metavar="DIR", help="The same LLMs with noise of their own; repeat for several."),
     ] = None,
     dataset: DatasetName = None,
     llms: Annotated[
@@ -167,8 +163,7 @@ def couple(
     unlabelled: Unlabelled = "refuse",
     seed: Annotated[int, typer.Option("--seed", help="Random seed of the intervals.")] = 0,
     out: Annotated[
-        Path | None,
-        typer.Option("--out", metavar="DIR", help="Write couple.csv, .json and .png there."),
+        Path | None, typer.Option("--out", metavar="DIR", help="Write couple.csv, .json and .png there.")
     ] = None,
     force: Annotated[bool, typer.Option("--force", help="Replace existing files in --out.")] = False,
     as_json: JsonFlag = False,

@@ -60,8 +60,7 @@ def questions(
         typer.Option("--answer-kind", metavar="KIND", help="See `feval ls answer-kinds`. Default: the dataset card's."),
     ] = None,
     out: Annotated[
-        Path | None,
-        typer.Option("--out", metavar="FILE", help="Write them to this file, as JSON Lines."),
+        Path | None, typer.Option("--out", metavar="FILE", help="Write them to this file, as JSON Lines.")
     ] = None,
     force: Annotated[bool, typer.Option("--force", help="Replace the file at --out.")] = False,
     as_json: JsonFlag = False,

@@ -43,8 +43,7 @@ Prices = Annotated[
     typer.Option("--prices", metavar="LIST", help="Id or file of a price list, or none. Default: the recording's."),
 ]
 Unlabelled = Annotated[
-    str,
-    typer.Option("--unlabelled", metavar="refuse|drop", help="Questions without a gold answer that can be read."),
+    str, typer.Option("--unlabelled", metavar="refuse|drop", help="Questions without a gold answer that can be read.")
 ]
 Workers = Annotated[int, typer.Option("--workers", min=1, help="Processes; the numbers do not depend on it.")]
 TimeLimit = Annotated[

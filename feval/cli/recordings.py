@@ -10,15 +10,7 @@ from typing import Annotated
 import typer
 
 from feval.cli.evaluating import last_receipt
-from feval.cli.options import (
-    Equality,
-    JsonFlag,
-    NewFolder,
-    QuietFlag,
-    RecordingFolder,
-    only_name,
-    whole_folder,
-)
+from feval.cli.options import Equality, JsonFlag, NewFolder, QuietFlag, RecordingFolder, only_name, whole_folder
 from feval.cli.output import Output, say
 from feval.errors import NotRecordedError, OutOfRangeError, SourceError, UsageError
 from feval.hub.addresses import is_address, parse_address
@@ -58,8 +50,7 @@ def import_(
         typer.Option("--questions", metavar="FILE", help="Question texts and gold answers, if SOURCE has none."),
     ] = None,
     counter: Annotated[
-        str | None,
-        typer.Option("--counter", metavar="NAME", help="Token counter: usage, words or tiktoken:ENCODING."),
+        str | None, typer.Option("--counter", metavar="NAME", help="Token counter: usage, words or tiktoken:ENCODING.")
     ] = None,
     answers: Annotated[
         str, typer.Option("--answers", metavar="FROM", help="stored (as SOURCE has them) or text (extracted again).")
@@ -137,8 +128,7 @@ def select(
         int | None, typer.Option("--samples", metavar="N", help="Keep the first N CoTs of each pool.")
     ] = None,
     min_cots: Annotated[
-        int | None,
-        typer.Option("--min-cots", metavar="N", help="Leave out questions with fewer CoTs of some LLM."),
+        int | None, typer.Option("--min-cots", metavar="N", help="Leave out questions with fewer CoTs of some LLM.")
     ] = None,
     as_json: JsonFlag = False,
     quiet: QuietFlag = False,
@@ -197,12 +187,7 @@ def extract(
     recording = whole_folder(show, recording)
     with show.progress("extracting") as progress:
         extraction = extract_answers(
-            recording,
-            out,
-            answer_kind=answer_kind,
-            source=answers,
-            equality=equality,
-            progress=progress,
+            recording, out, answer_kind=answer_kind, source=answers, equality=equality, progress=progress
         )
     for sentence in extraction.notes:
         show.note(sentence)

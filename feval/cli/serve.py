@@ -51,12 +51,10 @@ def serve(
     recycle: Annotated[bool, typer.Option("--recycle", help="Start over, with a mark, when CoTs run out.")] = False,
     strict: Annotated[bool, typer.Option("--strict", help="Answer only requests that were recorded.")] = False,
     few_shot: Annotated[
-        str,
-        typer.Option("--few-shot", metavar="WHICH", help="last: the last question in a message is asked."),
+        str, typer.Option("--few-shot", metavar="WHICH", help="last: the last question in a message is asked.")
     ] = "none",
     allow_mismatch: Annotated[
-        bool,
-        typer.Option("--allow-mismatch", help="Answer judges' prompts, JSON schemas and forced tools, too."),
+        bool, typer.Option("--allow-mismatch", help="Answer judges' prompts, JSON schemas and forced tools, too.")
     ] = False,
     prices: Prices = None,
     ledger: Annotated[

@@ -11,11 +11,7 @@ from feval.answers import KINDS
 from feval.answers.equality import named_equality
 from feval.cards.cards import find_dataset_card
 from feval.cards.tokens import token_counter
-from feval.cli.options import (
-    Equality,
-    JsonFlag,
-    QuietFlag,
-)
+from feval.cli.options import Equality, JsonFlag, QuietFlag
 from feval.cli.output import Output
 from feval.errors import StorageError, UnknownNameError, UsageError
 from feval.report.text import counted
@@ -115,13 +111,7 @@ def proxy(
             _announce(show, server, f"Recording {endpoint.url}", {"upstream": endpoint.url})
             server.run()
         sealed = seal_proxied(
-            journal,
-            record,
-            dataset=dataset,
-            answer_kind=kind,
-            questions=known,
-            counter=counter,
-            equality=named,
+            journal, record, dataset=dataset, answer_kind=kind, questions=known, counter=counter, equality=named
         )
         _account(show, proxy, sealed)
 
@@ -154,8 +144,5 @@ def _announce(show: Output, server: Server[Any], what: str, account: dict[str, o
     """Print the URL at once: a script waits for this line."""
     if not server.only_loopback:
         show.note(f"{server.host} can be reached from other machines. Whoever reaches port {server.port} may ask.")
-    show.result(
-        {"url": server.url, "port": server.port} | account,
-        f"{what} at {server.url} (Ctrl-C ends it).",
-    )
+    show.result({"url": server.url, "port": server.port} | account, f"{what} at {server.url} (Ctrl-C ends it).")
     print(end="", flush=True)

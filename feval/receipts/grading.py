@@ -267,11 +267,7 @@ def _check(
 
 
 def _counted_rows(
-    entries: Sequence[Consumption],
-    answers: Mapping[str, str | None],
-    row_of: Mapping[str, int],
-    run: str,
-    dataset: str,
+    entries: Sequence[Consumption], answers: Mapping[str, str | None], row_of: Mapping[str, int], run: str, dataset: str
 ) -> npt.NDArray[np.intp]:
     asked = {each.question for each in entries}
     unknown = next((name for name in answers if name not in row_of), None)

@@ -33,7 +33,7 @@ CHANGES: Mapping[int, tuple[str, ...]] = {
             "A recording that was extracted again has another hash: equal answers vote together whatever the gold is, thoughts "
             "are no answers, and more spellings of numbers and options are read (feval-answers-2)."
         ),
-    ),
+    )
 }
 """Version -> what it changed, a sentence each."""
 
