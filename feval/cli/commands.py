@@ -23,7 +23,8 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 from feval import __version__
-from feval.cli.output import say
+from feval.cli.output import Output, say
+from feval.cli.parameters import expanded, keyword
 from feval.cli.removed import refuse_removed
 from feval.errors import FevalError, FevalWarning, UsageError
 
@@ -32,13 +33,7 @@ _P = ParamSpec("_P")
 
 @dataclass(frozen=True)
 class Command:
-    """A command of the program.
-
-    Attributes:
-        group: heading it stands under in `feval --help`.
-        summary: its line there.
-        function: `module:function` below `feval.cli`; imported when the command is asked for.
-    """
+    """A command: its heading and its line in `feval --help`, and `module:function` below `feval.cli`, imported on demand."""
 
     group: str
     summary: str
@@ -89,7 +84,7 @@ class _Commands(dict[str, Any]):
             except FevalError as error:  # an extra is not installed
                 _fail(str(error), error.exit_code)
             single = typer.Typer(**_LOOKS, add_completion=False)
-            single.command(name, cls=_Command)(_guarded(command))
+            single.command(name, cls=_Command)(_guarded(_with_output(command)))
             self[name] = typer.main.get_command(single)
         return self[name]
 
@@ -179,6 +174,17 @@ def _interrupt(number: int, _: object) -> NoReturn:
 
 def _interrupted_code(error: KeyboardInterrupt) -> int:
     return 128 + int(error.args[0] if error.args else signal.SIGINT)
+
+
+def _with_output(command: Callable[..., None]) -> Callable[..., None]:
+    """Give a command --json and --quiet; what it prints with comes as `show`."""
+    as_json = typer.Option("--json", help="Print one JSON object and nothing else.")
+    quiet = typer.Option("--quiet", "-q", help="Print nothing but errors (and what --json asks for).")
+    parameters = [
+        keyword("as_json", Annotated[bool, as_json], default=False),
+        keyword("quiet", Annotated[bool, quiet], default=False),
+    ]
+    return expanded("show", parameters, lambda values: Output(**values))(command)
 
 
 def _guarded(command: Callable[_P, None]) -> Callable[_P, None]:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from feval.cli.evaluating import ResultFiles, encoded, request_options, result_options
-from feval.cli.options import DatasetName, JsonFlag, QuietFlag, TimeLimit, Workers, only_name, recording_folders
+from feval.cli.options import DatasetName, TimeLimit, Workers, only_name, recording_folders
 from feval.cli.output import Output, quiet_matplotlib
 from feval.comparison.comparison import compare as compare_methods
 from feval.comparison.plan import Plan, path_from
@@ -55,8 +55,7 @@ def compare(
     workers: Workers = 1,
     time_limit: TimeLimit = 60.0,
     saved: ResultFiles,
-    as_json: JsonFlag = False,
-    quiet: QuietFlag = False,
+    show: Output,
 ) -> None:
     """Compare methods on the same questions and draws.
 
@@ -65,7 +64,6 @@ def compare(
 
     Example: feval compare plan.toml --init --recording my-recording && feval compare plan.toml --out comparison
     """
-    show = Output(as_json=as_json, quiet=quiet)
     if (prices := options.get("prices")) and Path(prices).is_file():
         options["prices"] = path_from(file.parent, Path(prices))
     if init:

@@ -13,9 +13,7 @@ from feval.cli.evaluating import ResultFiles, encoded, open_recordings, request_
 from feval.cli.options import (
     DEFAULT_COUNTS,
     DatasetName,
-    JsonFlag,
     LLMNames,
-    QuietFlag,
     RecordingFolders,
     Settings,
     TimeLimit,
@@ -62,8 +60,7 @@ def run(
     time_limit: TimeLimit = 60.0,
     options: dict[str, Any],
     saved: ResultFiles,
-    as_json: JsonFlag = False,
-    quiet: QuietFlag = False,
+    show: Output,
 ) -> None:
     """Run one method on a dataset.
 
@@ -71,7 +68,7 @@ def run(
 
     Example: feval run early-stopping --set window=5 --recording my-recording --llm gpt-4o-mini
     """
-    show, fields = Output(as_json=as_json, quiet=quiet), parse_settings(settings or [])
+    fields = parse_settings(settings or [])
     chosen = make_method(method, fields)
     with show.progress(method):
         opened = open_recordings(recordings, dataset, llms)
@@ -117,8 +114,7 @@ def curve(
     settings: Settings = None,
     options: dict[str, Any],
     saved: ResultFiles,
-    as_json: JsonFlag = False,
-    quiet: QuietFlag = False,
+    show: Output,
 ) -> None:
     """Show accuracy against cost for a method.
 
@@ -136,7 +132,6 @@ def curve(
             f"--short-pools drop leaves out the questions with fewer CoTs than the largest {field}; say which with "
             f"{'--n' if sweep is None else '--sweep'}, such as --n 1..20."
         )
-    show = Output(as_json=as_json, quiet=quiet)
     with show.progress(f"{method} curve"):
         opened = open_recordings(recordings, dataset, llms)
         request = CurveRequest(
@@ -240,8 +235,7 @@ def grade(
         str | None, typer.Option("--prices", metavar="LIST", help="File of a price list that is not among the cards.")
     ] = None,
     saved: ResultFiles,
-    as_json: JsonFlag = False,
-    quiet: QuietFlag = False,
+    show: Output,
 ) -> None:
     """Grade the answers of a program that asked feval serve.
 
@@ -249,7 +243,7 @@ def grade(
 
     Example: feval grade --ledger ledger.jsonl --answers answers.json --run mine --recording my-recording
     """
-    show, served = Output(as_json=as_json, quiet=quiet), read_ledger(ledger)
+    served = read_ledger(ledger)
     opened = [open_recording(folder) for folder in recording_folders(recordings)]
     graded = grade_saved(served, run, read_answers(answers), opened, dataset=dataset, prices=prices)
     for sentence in graded.remarks():

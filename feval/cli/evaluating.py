@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import hashlib
 import inspect
 import json
@@ -17,6 +16,7 @@ import typer
 from platformdirs import user_state_path
 
 from feval.cli.options import only_name, recording_folders
+from feval.cli.parameters import Decorator, expanded, keyword
 from feval.errors import FevalError, StorageError, UsageError
 from feval.hub.places import open_place
 from feval.replay.loading import load
@@ -30,19 +30,16 @@ if TYPE_CHECKING:
     from feval.report.tables.tables import Table
 
 
-_Command = Callable[..., None]
 _RECEIPT_HELP = "File for the receipt, or none. Default: in your state folder (`feval verify --last`)."
 
 
 def request_options(
     model: type[ReplayOptions], *, without: Collection[str] = (), overriding: bool = False
-) -> Callable[[_Command], _Command]:
+) -> Decorator:
     """Give a command an option for each field of a request that is not rare; the values come as the dict `options`.
 
-    Args:
-        model: the request.
-        without: fields that change nothing in this command.
-        overriding: whether the options stand in place of what a file says: those not given are not in the dict.
+    Fields in `without` change nothing in this command. With `overriding`, the options stand in place of what a file says: those
+    not given are not in the dict.
     """
     names = [name for name, field in model.model_fields.items() if not _extra(field).get("rare", True)]
     parameters = [_parameter(model, name, overriding=overriding) for name in names if name not in without]
@@ -50,46 +47,20 @@ def request_options(
     def build(values: dict[str, Any]) -> dict[str, Any]:
         return {name: value for name, value in values.items() if value is not None or not overriding}
 
-    return _expanded("options", parameters, build)
+    return expanded("options", parameters, build)
 
 
-def result_options(files: str) -> Callable[[_Command], _Command]:
-    """Give a command --out, --receipt and --force; their values come as `saved`.
-
-    Args:
-        files: what the command writes with --out.
-    """
+def result_options(files: str) -> Decorator:
+    """Give a command --out (which writes `files`), --receipt and --force; their values come as `saved`."""
     out = typer.Option("--out", metavar="DIR", help=f"Write {files} there.")
     receipt = typer.Option("--receipt", metavar="FILE", dir_okay=False, help=_RECEIPT_HELP)
     force = typer.Option("--force", help="Replace files that are there with other content.")
     parameters = [
-        _keyword("out", Annotated[Path | None, out], None),
-        _keyword("receipt", Annotated[Path | None, receipt], None),
-        _keyword("force", Annotated[bool, force], default=False),
+        keyword("out", Annotated[Path | None, out], None),
+        keyword("receipt", Annotated[Path | None, receipt], None),
+        keyword("force", Annotated[bool, force], default=False),
     ]
-    return _expanded("saved", parameters, lambda values: ResultFiles(**values))
-
-
-def _expanded(
-    name: str, parameters: Sequence[inspect.Parameter], build: Callable[[dict[str, Any]], Any]
-) -> Callable[[_Command], _Command]:
-    """A decorator that puts parameters in place of one, which is built from their values."""
-
-    def decorate(command: _Command) -> _Command:
-        signature = inspect.signature(command, eval_str=True)
-
-        @functools.wraps(command)
-        def run(**arguments: Any) -> None:
-            values = {parameter.name: arguments.pop(parameter.name) for parameter in parameters}
-            command(**arguments, **{name: build(values)})
-
-        every = [new for old in signature.parameters.values() for new in (parameters if old.name == name else [old])]
-        every = [parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY) for parameter in every]
-        run.__signature__ = signature.replace(parameters=every)  # type: ignore[attr-defined]  # Typer reads it
-        run.__annotations__ = {parameter.name: parameter.annotation for parameter in every}
-        return run
-
-    return decorate
+    return expanded("saved", parameters, lambda values: ResultFiles(**values))
 
 
 def _parameter(model: type[ReplayOptions], name: str, *, overriding: bool) -> inspect.Parameter:
@@ -100,8 +71,8 @@ def _parameter(model: type[ReplayOptions], name: str, *, overriding: bool) -> in
     )
     kind: Any = field.annotation
     if overriding:
-        return _keyword(name, Annotated[kind | None, option], None)
-    return _keyword(name, Annotated[kind, option], field.default)
+        return keyword(name, Annotated[kind | None, option], None)
+    return keyword(name, Annotated[kind, option], field.default)
 
 
 def _extra(field: Any) -> Mapping[str, Any]:
@@ -109,19 +80,9 @@ def _extra(field: Any) -> Mapping[str, Any]:
     return extra
 
 
-def _keyword(name: str, annotation: Any, default: Any) -> inspect.Parameter:
-    return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
-
-
 @dataclass(frozen=True)
 class OpenedRecordings:
-    """Opened recordings, with the dataset and the LLMs in them that are meant.
-
-    Attributes:
-        recordings: one at least.
-        dataset: id.
-        llms: names, in the order given.
-    """
+    """Opened recordings, one at least, with the dataset and the LLMs in them that are meant."""
 
     recordings: Sequence[Recording]
     dataset: str
@@ -135,17 +96,7 @@ class OpenedRecordings:
 def open_recordings(
     folders: Sequence[Path] | None, dataset: str | None, llms: Sequence[str] | None
 ) -> OpenedRecordings:
-    """Open recordings, and choose the dataset and the LLM where there is only one.
-
-    Args:
-        folders: what --recording says; `None` for the folders in FEVAL_RECORDING.
-        dataset: what --dataset says.
-        llms: what --llm says.
-
-    Raises:
-        NotRecordedError: there is none.
-        UsageError: there are several, and none was named.
-    """
+    """Open recordings, and choose the dataset and the LLM where there is only one; otherwise they must be named."""
     opened = [open_place(folder) for folder in recording_folders(folders)]
     dataset = only_name("dataset", dataset, (name for recording in opened for name in recording.dataset_ids()))
     recorded = [name for recording in opened for name in recording.llm_names(dataset)]
@@ -188,14 +139,10 @@ class ResultFiles:
         receipt: Callable[[Path], Mapping[str, Any]],
         files: Callable[[Path], Mapping[str, bytes]],
     ) -> None:
-        """Write the files, and print the results, also where writing failed.
+        """Write the files and the receipt, and print the results, also where writing failed.
 
-        Args:
-            show: where to print.
-            numbers: what --json prints, with the path of the receipt (null for none) as "receipt".
-            tables: what is printed otherwise.
-            receipt: makes the receipt for the folder that it will lie in.
-            files: makes the files beside the receipt, by name, for the folder `out`.
+        `numbers` is what --json prints, with the path of the receipt (null for none); `tables` are printed otherwise.
+        `receipt` makes the receipt for the folder that it will lie in, `files` the files beside it for the folder `out`.
         """
         try:
             with show.progress("writing"):
@@ -246,11 +193,7 @@ def _keep(show: Output, receipt: Callable[[Path], Mapping[str, Any]], *, replace
 
 
 def last_receipt() -> Path:
-    """The newest receipt in the default folder.
-
-    Raises:
-        UsageError: there is none.
-    """
+    """The newest receipt in the default folder."""
     folder = _receipts_folder()
     receipts = [(path.stat().st_mtime_ns, path) for path in folder.glob("*/receipt.json")]
     if not receipts:

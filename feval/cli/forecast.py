@@ -13,9 +13,7 @@ import typer
 from feval.cli.evaluating import ResultFiles, encoded, open_recordings, request_options, result_options
 from feval.cli.options import (
     DatasetName,
-    JsonFlag,
     LLMName,
-    QuietFlag,
     RecordingFolders,
     Unlabelled,
     only_name,
@@ -64,8 +62,7 @@ def estimate(
     ] = "unbiased,exact,two-call,max-entropy,ldgp",
     options: dict[str, Any],
     saved: ResultFiles,
-    as_json: JsonFlag = False,
-    quiet: QuietFlag = False,
+    show: Output,
 ) -> None:
     """Forecast the accuracy of M votes from a few calls.
 
@@ -74,7 +71,7 @@ def estimate(
 
     Example: feval estimate --recording my-recording --llm gpt-4o-mini --g 5 --m 1..40 --out my-estimate
     """
-    show, votes = Output(as_json=as_json, quiet=quiet), parse_counts(m, "--m", "votes")
+    votes = parse_counts(m, "--m", "votes")
     methods = tuple(name.strip() for name in method.split(","))
     with show.progress("estimating"):
         opened = open_recordings(recordings, dataset, [llm] if llm else None)
@@ -104,8 +101,7 @@ def plan(
     dataset: DatasetName = None,
     llm: LLMName = None,
     options: dict[str, Any],
-    as_json: JsonFlag = False,
-    quiet: QuietFlag = False,
+    show: Output,
 ) -> None:
     """Say what a budget buys, before it is spent.
 
@@ -113,7 +109,7 @@ def plan(
 
     Example: feval plan --budget 20usd --recording my-recording --llm gpt-4o-mini
     """
-    show, amount = Output(as_json=as_json, quiet=quiet), Budget.parse(budget)
+    amount = Budget.parse(budget)
     with show.progress("planning"):
         opened = open_recordings(recordings, dataset, [llm] if llm else None)
         options[f"budget_{amount.unit}"] = amount.amount
@@ -166,8 +162,8 @@ def couple(
         Path | None, typer.Option("--out", metavar="DIR", help="Write couple.csv, .json and .png there.")
     ] = None,
     force: Annotated[bool, typer.Option("--force", help="Replace existing files in --out.")] = False,
-    as_json: JsonFlag = False,
-    quiet: QuietFlag = False,
+    *,
+    show: Output,
 ) -> None:
     """Compare LLMs that were recorded with shared noise.
 
@@ -176,7 +172,6 @@ def couple(
 
     Example: feval couple --recording tiny-42k --recording tiny-90k --out coupled
     """
-    show = Output(as_json=as_json, quiet=quiet)
     with show.progress("comparing"):
         questions, together, apart = _opened(recordings, independent, dataset, llms, seed)
         result = couple_llms(

@@ -12,7 +12,7 @@ from pydantic import Field
 
 from feval import hub, publish
 from feval.cards.front_matter import read_front_matter
-from feval.cli.options import JsonFlag, QuietFlag, whole_folder
+from feval.cli.options import OnlyDatasets, OnlyLLMs, whole_folder
 from feval.cli.output import Output, quiet_matplotlib
 from feval.errors import SourceError, UsageError
 from feval.evaluation.requests import Request
@@ -80,8 +80,8 @@ def push(
         Path | None,
         typer.Option("--page", metavar="DIR", help="Also write README.md and its picture here, to look at them first."),
     ] = None,
-    as_json: JsonFlag = False,
-    quiet: QuietFlag = False,
+    *,
+    show: Output,
 ) -> None:
     """Publish a recording on the Hugging Face Hub.
 
@@ -91,7 +91,6 @@ def push(
     Example: feval push my-recording org/my-recording --tag v1 --dry-run
     """
     quiet_matplotlib()
-    show = Output(as_json=as_json, quiet=quiet)
     recording, repository = _recording_and_repository(first, second, results)
     seen = publish.look(repository)
     options: dict[str, Any] = {"tag": tag, "allow": allow or [], "results": results or []}
@@ -229,20 +228,16 @@ def pull(
             show_default=False,
         ),
     ],
-    dataset: Annotated[
-        list[str] | None, typer.Option("--dataset", metavar="ID", help="Fetch this dataset only; repeat for more.")
-    ] = None,
-    llm: Annotated[
-        list[str] | None, typer.Option("--llm", metavar="NAME", help="Fetch this LLM only; repeat for more.")
-    ] = None,
+    dataset: OnlyDatasets = None,
+    llm: OnlyLLMs = None,
     no_texts: Annotated[
         bool, typer.Option("--no-texts", help="Leave out the texts of the LLMs, which are most of the bytes.")
     ] = False,
     out: Annotated[
         Path | None, typer.Option("--out", metavar="DIR", help="New folder for it. Default: the Hub's cache alone.")
     ] = None,
-    as_json: JsonFlag = False,
-    quiet: QuietFlag = False,
+    *,
+    show: Output,
 ) -> None:
     """Fetch a recording from the Hugging Face Hub.
 
@@ -251,7 +246,6 @@ def pull(
 
     Example: feval pull somebody/my-recording@v1.0 --dataset gsm8k --llm gpt-4o-mini --no-texts
     """
-    show = Output(as_json=as_json, quiet=quiet)
     place = address if address.startswith("hf:/") else f"hf://{address}"
     with show.progress(f"fetching {address}") as progress:
         pulled = hub.pull(place, out, datasets=dataset, llms=llm, texts=not no_texts, progress=progress)

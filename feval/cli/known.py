@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from feval.cli.options import JsonFlag, QuietFlag
+from feval.cli.options import AnswerKind
 from feval.cli.output import Output
 from feval.errors import UnknownNameError
 from feval.hub.datasets import questions as find_questions
@@ -30,8 +30,8 @@ def ls(
             show_default=False,
         ),
     ],
-    as_json: JsonFlag = False,
-    quiet: QuietFlag = False,
+    *,
+    show: Output,
 ) -> None:
     """List what feval knows by name.
 
@@ -43,10 +43,10 @@ def ls(
     if what not in (*KNOWN, *METHODS, "oracle"):
         raise UnknownNameError.of("list", what, (*KNOWN, *METHODS))
     rows = KNOWN[what]() if what in KNOWN else known_fields(what)
-    if not rows and not as_json:
-        Output(as_json=as_json, quiet=quiet).result({}, f"{what} has no fields: there is nothing to set.")
+    if not rows and not show.json:
+        show.result({}, f"{what} has no fields: there is nothing to set.")
         return
-    Output(as_json=as_json, quiet=quiet).result({what: rows}, known_table(rows))
+    show.result({what: rows}, known_table(rows))
 
 
 def questions(
@@ -55,16 +55,13 @@ def questions(
         Path | None,
         typer.Option("--questions", metavar="FILE", help="Read them from FILE. Default: the cache, else the Hub."),
     ] = None,
-    answer_kind: Annotated[
-        str | None,
-        typer.Option("--answer-kind", metavar="KIND", help="See `feval ls answer-kinds`. Default: the dataset card's."),
-    ] = None,
+    answer_kind: AnswerKind = None,
     out: Annotated[
         Path | None, typer.Option("--out", metavar="FILE", help="Write them to this file, as JSON Lines.")
     ] = None,
     force: Annotated[bool, typer.Option("--force", help="Replace the file at --out.")] = False,
-    as_json: JsonFlag = False,
-    quiet: QuietFlag = False,
+    *,
+    show: Output,
 ) -> None:
     """Show or export the questions of a dataset.
 
@@ -72,7 +69,6 @@ def questions(
 
     Example: feval questions gsm8k --out gsm8k.jsonl
     """
-    show = Output(as_json=as_json, quiet=quiet)
     with show.progress(f"fetching the questions of {dataset}"):
         rows = find_questions(dataset, source=questions_file, answer_kind=answer_kind)
     for sentence in remarks(rows):

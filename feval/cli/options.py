@@ -22,8 +22,6 @@ if TYPE_CHECKING:
 _MAX_COUNTS = 10_000
 DEFAULT_COUNTS = 40
 
-JsonFlag = Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")]
-QuietFlag = Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing but errors (and what --json asks for).")]
 DatasetName = Annotated[str | None, typer.Option("--dataset", metavar="ID", help="Needed where there are several.")]
 LLMName = Annotated[str | None, typer.Option("--llm", metavar="NAME", help="Needed where there are several.")]
 LLMNames = Annotated[
@@ -33,6 +31,16 @@ LLMNames = Annotated[
 RecordingFolders = Annotated[
     list[Path] | None,
     typer.Option("--recording", metavar="DIR", help="Repeat for several. Default: the folders in FEVAL_RECORDING."),
+]
+OnlyDatasets = Annotated[
+    list[str] | None, typer.Option("--dataset", metavar="ID", help="Only this; repeat for several. Default: all.")
+]
+OnlyLLMs = Annotated[
+    list[str] | None, typer.Option("--llm", metavar="NAME", help="Only this; repeat for several. Default: all.")
+]
+AnswerKind = Annotated[
+    str | None,
+    typer.Option("--answer-kind", metavar="KIND", help="See `feval ls answer-kinds`. Default: the dataset's own."),
 ]
 Settings = Annotated[
     list[str] | None,
@@ -112,17 +120,7 @@ def note_missing_dollars(show: Output, prices: str | None, llms: Sequence[LLM]) 
 def parse_counts(text: str, option: str = "--n", noun: str = "CoTs") -> list[int]:
     """Read numbers of CoTs: "20", "1,5,10", "1..40", "1..40..3" (every third), or several of these with commas.
 
-    Args:
-        text: what was given.
-        option: for which option.
-        noun: what is counted.
-
-    Returns:
-        The numbers, ascending, each once.
-
-    Raises:
-        UsageError: the text is something else.
-        OutOfRangeError: a number below 1, a range that runs backwards, or more than 10,000 numbers.
+    Returns them in ascending order, each once; at most 10,000 numbers from 1 up.
     """
     ranges = [_count_range(piece.strip(), text, option, noun) for piece in text.split(",")]
     if sum(map(len, ranges)) > _MAX_COUNTS:

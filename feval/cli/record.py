@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from feval.cli.options import Equality, JsonFlag, NewFolder, QuietFlag
+from feval.cli.options import Equality, NewFolder
 from feval.cli.output import Output, quiet_matplotlib
 from feval.cli.recordings import show_recording
 from feval.errors import ConflictError, FevalError, UsageError
@@ -169,8 +169,8 @@ def record(
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Print calls, tokens and dollars to come; ask nothing.")
     ] = False,
-    as_json: JsonFlag = False,
-    quiet: QuietFlag = False,
+    *,
+    show: Output,
 ) -> None:
     """Record an LLM on a dataset.
 
@@ -180,7 +180,6 @@ def record(
 
     Example: feval record --dataset gsm8k --llm gpt-4o-mini --out my-recording --dry-run
     """
-    show = Output(as_json=as_json, quiet=quiet)
     default = default_decoding(llm, reasoning=reasoning)
     decoding = Decoding(
         temperature=default.temperature if temperature is None else temperature,

@@ -10,7 +10,16 @@ from typing import Annotated
 import typer
 
 from feval.cli.evaluating import last_receipt
-from feval.cli.options import Equality, JsonFlag, NewFolder, QuietFlag, RecordingFolder, only_name, whole_folder
+from feval.cli.options import (
+    AnswerKind,
+    Equality,
+    NewFolder,
+    OnlyDatasets,
+    OnlyLLMs,
+    RecordingFolder,
+    only_name,
+    whole_folder,
+)
 from feval.cli.output import Output, say
 from feval.errors import NotRecordedError, OutOfRangeError, SourceError, UsageError
 from feval.hub.addresses import is_address, parse_address
@@ -41,10 +50,7 @@ def import_(
             "--llm", metavar="NAME", help="Name, such as gpt-3.5-turbo@t=0.8. Repeat to take several from SOURCE."
         ),
     ] = None,
-    answer_kind: Annotated[
-        str | None,
-        typer.Option("--answer-kind", metavar="KIND", help="See `feval ls answer-kinds`. Default: the dataset card's."),
-    ] = None,
+    answer_kind: AnswerKind = None,
     questions: Annotated[
         Path | None,
         typer.Option("--questions", metavar="FILE", help="Question texts and gold answers, if SOURCE has none."),
@@ -56,8 +62,8 @@ def import_(
         str, typer.Option("--answers", metavar="FROM", help="stored (as SOURCE has them) or text (extracted again).")
     ] = "stored",
     equality: Equality = None,
-    as_json: JsonFlag = False,
-    quiet: QuietFlag = False,
+    *,
+    show: Output,
 ) -> None:
     """Make a recording from an existing file.
 
@@ -65,7 +71,6 @@ def import_(
 
     Example: feval import esc T0.7.jsonl.gz --dataset last_letters --llm gpt-3.5-turbo --out my-recording
     """
-    show = Output(as_json=as_json, quiet=quiet)
     with show.progress(f"importing {source.name}") as progress:
         import_recording(
             format_name,
@@ -83,21 +88,21 @@ def import_(
     show_recording(show, out)
 
 
-def info(recording: RecordingFolder, as_json: JsonFlag = False, quiet: QuietFlag = False) -> None:
+def info(recording: RecordingFolder, *, show: Output) -> None:
     """Show what a recording holds.
 
     Datasets, LLMs, pools, shares of CoTs without an answer, prices, licences, parent recordings, notes, hash.
     """
     opened = open_place(recording)
-    Output(as_json=as_json, quiet=quiet).result(info_dict(opened), *info_tables(opened))
+    show.result(info_dict(opened), *info_tables(opened))
 
 
 def merge(
     recordings: Annotated[list[Path], typer.Argument(metavar="RECORDING...", help="Two or more.", show_default=False)],
     out: NewFolder,
     equality: Equality = None,
-    as_json: JsonFlag = False,
-    quiet: QuietFlag = False,
+    *,
+    show: Output,
 ) -> None:
     """Join recordings into a new one.
 
@@ -105,7 +110,6 @@ def merge(
 
     Example: feval merge small large --out both
     """
-    show = Output(as_json=as_json, quiet=quiet)
     folders = [whole_folder(show, recording) for recording in recordings]
     with show.progress("merging"):
         merge_recordings(folders, out, equality=equality)
@@ -115,10 +119,8 @@ def merge(
 def select(
     recording: RecordingFolder,
     out: NewFolder,
-    dataset: Annotated[
-        list[str] | None, typer.Option("--dataset", metavar="ID", help="Keep it. Repeat for more.")
-    ] = None,
-    llm: Annotated[list[str] | None, typer.Option("--llm", metavar="NAME", help="Keep it. Repeat for more.")] = None,
+    dataset: OnlyDatasets = None,
+    llm: OnlyLLMs = None,
     questions_file: Annotated[
         Path | None,
         typer.Option("--questions-file", metavar="FILE", help="Keep the questions with these ids, one per line."),
@@ -130,8 +132,8 @@ def select(
     min_cots: Annotated[
         int | None, typer.Option("--min-cots", metavar="N", help="Leave out questions with fewer CoTs of some LLM.")
     ] = None,
-    as_json: JsonFlag = False,
-    quiet: QuietFlag = False,
+    *,
+    show: Output,
 ) -> None:
     """Make a smaller recording from a recording.
 
@@ -141,7 +143,6 @@ def select(
     """
     if questions_file is not None and first is not None:
         raise UsageError("--questions-file and --first both choose questions; give one of them.")
-    show = Output(as_json=as_json, quiet=quiet)
     recording = whole_folder(show, recording)
     ids = None if questions_file is None else _question_ids(questions_file)
     if first is not None:
@@ -162,10 +163,7 @@ def select(
 def extract(
     recording: RecordingFolder,
     out: NewFolder,
-    answer_kind: Annotated[
-        str | None,
-        typer.Option("--answer-kind", metavar="KIND", help="See `feval ls answer-kinds`. Default: the recording's."),
-    ] = None,
+    answer_kind: AnswerKind = None,
     answers: Annotated[
         str,
         typer.Option(
@@ -173,8 +171,8 @@ def extract(
         ),
     ] = "text",
     equality: Equality = None,
-    as_json: JsonFlag = False,
-    quiet: QuietFlag = False,
+    *,
+    show: Output,
 ) -> None:
     """Extract the answers of a recording again.
 
@@ -183,7 +181,6 @@ def extract(
 
     Example: feval extract my-recording --answer-kind latex --out again
     """
-    show = Output(as_json=as_json, quiet=quiet)
     recording = whole_folder(show, recording)
     with show.progress("extracting") as progress:
         extraction = extract_answers(
@@ -265,8 +262,8 @@ def verify(
     prices: Annotated[
         str | None, typer.Option("--prices", metavar="LIST", help="A price list of your own that the receipt needs.")
     ] = None,
-    as_json: JsonFlag = False,
-    quiet: QuietFlag = False,
+    *,
+    show: Output,
 ) -> None:
     """Check a recording, or the numbers of a receipt.
 
@@ -274,7 +271,6 @@ def verify(
 
     Exit code: 0 all agree; 1 something differs; 3 the meaning of the receipt's numbers has changed since it was written.
     """
-    show = Output(as_json=as_json, quiet=quiet)
     if last == (recording is not None):
         raise UsageError(
             "Name a recording or a receipt to verify, or give --last for the newest receipt in your state folder."

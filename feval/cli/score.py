@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from feval.cli.options import JsonFlag, NewFolder, QuietFlag, RecordingFolder, whole_folder
+from feval.cli.options import NewFolder, OnlyDatasets, OnlyLLMs, RecordingFolder, whole_folder
 from feval.cli.output import Output
 from feval.cli.record import RunDisplay, estimated_usd
 from feval.errors import UsageError
@@ -43,12 +43,8 @@ def score(
     name: Annotated[
         str | None, typer.Option("--name", metavar="NAME", help="Name of the scores in the recording. Default: SPEC.")
     ] = None,
-    dataset: Annotated[
-        list[str] | None, typer.Option("--dataset", metavar="ID", help="Score only this; repeat for more.")
-    ] = None,
-    llm: Annotated[
-        list[str] | None, typer.Option("--llm", metavar="NAME", help="Score only its CoTs; repeat for more.")
-    ] = None,
+    dataset: OnlyDatasets = None,
+    llm: OnlyLLMs = None,
     base_url: Annotated[
         str | None, typer.Option("--base-url", metavar="URL", help="Endpoint. Default: OPENAI_BASE_URL, or OpenAI.")
     ] = None,
@@ -77,8 +73,8 @@ def score(
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Print calls, tokens and dollars to come; ask nothing.")
     ] = False,
-    as_json: JsonFlag = False,
-    quiet: QuietFlag = False,
+    *,
+    show: Output,
 ) -> None:
     """Add scores to the CoTs of a recording.
 
@@ -87,7 +83,6 @@ def score(
 
     Example: feval score my-recording --scorer judge:gpt-4o-mini --out judged
     """
-    show = Output(as_json=as_json, quiet=quiet)
     recording = whole_folder(show, recording)
     made = make_scorer(
         scorer, name=name, base_url=base_url, key_variable=key_variable, timeout_s=timeout, asks=not dry_run,

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from feval import serving
-from feval.cli.options import JsonFlag, Prices, QuietFlag
+from feval.cli.options import OnlyDatasets, OnlyLLMs, Prices
 from feval.cli.output import Output
 from feval.errors import UsageError
 from feval.report.text import counted
@@ -40,12 +40,8 @@ def serve(
             "--token", metavar="TEXT", envvar="FEVAL_SERVE_TOKEN", help="Clients must send it; 16 characters or more."
         ),
     ] = None,
-    dataset: Annotated[
-        list[str] | None, typer.Option("--dataset", metavar="ID", help="Repeat for several. Default: all.")
-    ] = None,
-    llm: Annotated[
-        list[str] | None, typer.Option("--llm", metavar="NAME", help="Repeat for several. Default: all.")
-    ] = None,
+    dataset: OnlyDatasets = None,
+    llm: OnlyLLMs = None,
     seed: Annotated[int, typer.Option("--seed", help="Random seed of the draws.")] = 0,
     order: Annotated[str, typer.Option("--order", metavar="ORDER", help="seeded or recorded.")] = "seeded",
     recycle: Annotated[bool, typer.Option("--recycle", help="Start over, with a mark, when CoTs run out.")] = False,
@@ -61,8 +57,8 @@ def serve(
         Path | None, typer.Option("--ledger", metavar="FILE", help="Write every request to this file, for grading.")
     ] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Continue where that file ends.")] = False,
-    as_json: JsonFlag = False,
-    quiet: QuietFlag = False,
+    *,
+    show: Output,
 ) -> None:
     """Serve a recording over HTTP, as OpenAI would.
 
@@ -71,7 +67,6 @@ def serve(
 
     Example: feval serve my-recording --port 8000
     """
-    show = Output(as_json=as_json, quiet=quiet)
     if order not in {"seeded", "recorded"}:
         raise UsageError(f"--order is seeded or recorded; {order!r} was given.")
     if few_shot not in {"last", "none"}:
@@ -83,7 +78,7 @@ def serve(
         llms=llm or None, seed=seed, order=order, recycle=recycle, strict=strict, few_shot=few_shot,
         allow_mismatch=allow_mismatch, prices=prices, ledger=ledger, resume=resume,
     )  # fmt: skip
-    if quiet:
+    if show.quiet:
         logging.getLogger("feval.serving").setLevel(logging.ERROR)
     try:
         _announce(show, server, protected=token is not None)

@@ -11,7 +11,7 @@ from feval.answers import KINDS
 from feval.answers.equality import named_equality
 from feval.cards.cards import find_dataset_card
 from feval.cards.tokens import token_counter
-from feval.cli.options import Equality, JsonFlag, QuietFlag
+from feval.cli.options import AnswerKind, Equality
 from feval.cli.output import Output
 from feval.errors import StorageError, UnknownNameError, UsageError
 from feval.report.text import counted
@@ -36,8 +36,8 @@ def tiny_server(
     model: Annotated[
         list[str] | None, typer.Option("--model", metavar="NAME", help="Serve only this one; repeat for several.")
     ] = None,
-    as_json: JsonFlag = False,
-    quiet: QuietFlag = False,
+    *,
+    show: Output,
 ) -> None:
     """Serve the built-in models over HTTP, as OpenAI would.
 
@@ -45,7 +45,6 @@ def tiny_server(
 
     Example: feval tiny-server --port 8123
     """
-    show = Output(as_json=as_json, quiet=quiet)
     server = open_tiny_server(model or None, host=host, port=port)
     names = server.application.names
     _announce(show, server, f"Serving {', '.join(names)}", {"models": list(names)})
@@ -64,10 +63,7 @@ def proxy(
         Path | None,
         typer.Option("--questions", metavar="FILE", help="JSON Lines; looked for in the last user message."),
     ] = None,
-    answer_kind: Annotated[
-        str | None,
-        typer.Option("--answer-kind", metavar="KIND", help="Default: that of the dataset's card, else text."),
-    ] = None,
+    answer_kind: AnswerKind = None,
     equality: Equality = None,
     api_key_env: Annotated[
         str | None, typer.Option("--api-key-env", metavar="VARIABLE", help="The key in it replaces the clients' keys.")
@@ -78,8 +74,8 @@ def proxy(
     port: Port = 0,
     host: Host = "127.0.0.1",
     seal: Annotated[bool, typer.Option("--seal", help="Only make the recording; serve nothing.")] = False,
-    as_json: JsonFlag = False,
-    quiet: QuietFlag = False,
+    *,
+    show: Output,
 ) -> None:
     """Record existing code by forwarding its requests.
 
@@ -89,7 +85,6 @@ def proxy(
 
     Example: feval proxy --upstream https://api.openai.com/v1 --record my-run --port 8124
     """
-    show = Output(as_json=as_json, quiet=quiet)
     endpoint = Endpoint.from_environment(upstream, api_key_env) if api_key_env else Endpoint(upstream)
     kind = _kind(dataset, answer_kind)
     named = named_equality(kind, equality)

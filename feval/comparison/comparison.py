@@ -75,12 +75,7 @@ class MethodCurve:
 
 @dataclass(frozen=True)
 class FailedMethod:
-    """A method, or one of its points, that could not be evaluated.
-
-    Attributes:
-        label: the method's, with the budget where only that point failed.
-        reason: a sentence.
-    """
+    """A method, or one of its points, that could not be evaluated, and why."""
 
     label: str
     reason: str

@@ -105,11 +105,7 @@ class ComparedMethod(Request):
     ] = Field(None, validation_alias="budgets")
 
     def model_post_init(self, _: Any) -> None:
-        """Check that the budget is not among the fields as well.
-
-        Raises:
-            UsageError: it is.
-        """
+        """Check that the budget is not among the fields as well."""
         if self.sweep is not None and self.sweep[0] in self.fields:
             raise UsageError(f"The method {self.label!r} has {self.sweep[0]} both among its fields and as its budget.")
 
@@ -121,12 +117,7 @@ class ComparedMethod(Request):
         return tuple((f"{self.label}, {name}={value}", {**self.fields, name: value}) for value in values)
 
     def make(self, base: Path, settings: Mapping[str, Any] | None = None) -> Any:
-        """The method itself, as `make_method` gives it.
-
-        Args:
-            base: folder that the path of a user's method starts from.
-            settings: its fields; `None` for none.
-        """
+        """The method itself, as `make_method` gives it; the path of a user's method starts from `base`."""
         path, colon, function = self.method.rpartition(":")
         return make_method(f"{base / path}:{function}" if colon else self.method, settings)
 
@@ -209,12 +200,7 @@ class Plan(EvaluationOptions):
     accuracies: Annotated[tuple[Annotated[float, Field(ge=0, le=1)], ...], Field(strict=False)] = ()
 
     def model_post_init(self, context: Any) -> None:
-        """Check the order, and that no two methods share a label.
-
-        Raises:
-            UnknownNameError: no such order.
-            UsageError: a label comes twice.
-        """
+        """Check the order, and that no two methods share a label."""
         super().model_post_init(context)
         labels = [entry.label for entry in self.entries]
         twice = next((label for label in labels if labels.count(label) > 1), None)
@@ -226,12 +212,7 @@ class Plan(EvaluationOptions):
 
     @classmethod
     def read(cls, path: str | Path) -> Plan:
-        """Read a comparison file.
-
-        Raises:
-            UsageError: the file cannot be read, is not TOML, or does not describe a comparison; the message names the method
-                and the key.
-        """
+        """Read a comparison file; the `UsageError` for one that cannot be understood names the method and the key."""
         try:
             with Path(path).open("rb") as file:
                 data = file.read(_MAX_FILE_BYTES + 1)
@@ -248,12 +229,7 @@ class Plan(EvaluationOptions):
 
     @classmethod
     def from_dict(cls, content: Mapping[str, Any]) -> Plan:
-        """The plan in the content of a comparison file.
-
-        Raises:
-            UnknownNameError: an unknown key; the message names the nearest.
-            UsageError: a key is missing, or a value has the wrong type.
-        """
+        """The plan in the content of a comparison file; unknown keys and wrong types are a `UsageError`."""
         return cls.parse("The comparison file", {key: value for key, value in content.items() if value is not None})
 
     def to_dict(self) -> dict[str, Any]:
@@ -300,11 +276,9 @@ def _parsed(content: Any) -> Any:
 
 
 class ComparisonRequest(Request):
-    """What `feval compare` computes.
+    """What `feval compare` computes; in a receipt the plan's paths start from the receipt's folder.
 
-    Attributes:
-        plan: the comparison; in a receipt its paths start from the receipt's folder.
-        sources: hash of the file of each user's method, by the name that the plan has for it; `None` where it could not be read.
+    `sources` has the hash of the file of each user's method, by its name in the plan; `None` where it could not be read.
     """
 
     plan: Annotated[Plan, BeforeValidator(_parsed), PlainSerializer(Plan.to_dict)]
@@ -312,17 +286,10 @@ class ComparisonRequest(Request):
 
 
 def path_from(folder: Path, path: Path) -> str:
-    """A path as it starts from a folder.
+    """A path with "/" between its parts, as it starts from a folder; on another drive it stays absolute.
 
     Where links lead on the way, ".." is the folder above the one that they lead to; so the way is one without links, but for the
     last name, which may be a link that somebody changes.
-
-    Args:
-        folder: an existing folder, or one to be made.
-        path: of a file or folder; on another drive than `folder` it stays absolute.
-
-    Returns:
-        The path with "/" between its parts.
     """
     own = Path(os.path.realpath(path.parent), path.name)
     try:

@@ -25,14 +25,7 @@ _POINTS = 25
 
 @dataclass(frozen=True, eq=False)
 class LLMCalls:
-    """One LLM's calls on some questions, in recorded order.
-
-    Attributes:
-        name: the LLM's name.
-        codes: [Q, S] answer codes.
-        right: [Q, S] 1.0 or 0.0.
-        scores: [Q, S] scores that win-rates compare.
-    """
+    """One LLM's calls on some questions, [Q, S] in recorded order; `right` is 1.0 or 0.0, and win-rates compare `scores`."""
 
     name: str
     codes: Integers
@@ -91,13 +84,7 @@ def independent_pair(
 
 @dataclass(frozen=True, eq=False)
 class PairOfLLMs:
-    """Two LLMs under shared noise and without it.
-
-    Attributes:
-        first, second: coupled calls.
-        first_apart, second_apart: independent calls.
-        recorded_apart: whether those are recordings of their own.
-    """
+    """Two LLMs under shared noise and without it; `recorded_apart`: the independent calls are recordings of their own."""
 
     first: LLMCalls
     second: LLMCalls

@@ -36,15 +36,11 @@ _NAMES = ("question", "question_id", "id")
 
 @dataclass(frozen=True, eq=False)
 class Grade:
-    """The graded answers of one run to Q questions of one dataset.
+    """The graded answers of one run to Q questions of one dataset, by L LLMs.
 
     Attributes:
-        run: the run's name.
-        replicate: which draws it was handed; `None` for the recorded order.
-        dataset: id.
+        replicate: which draws the run was handed; `None` for the recorded order.
         dataset_questions: number of questions in the dataset.
-        llms: names, L of them.
-        seed: random seed of the draws.
         prices: id of the price list, `None` where dollars were switched off.
         billing: how prompts were charged.
         consumed: what was handed out, per LLM and question.
@@ -55,14 +51,10 @@ class Grade:
         answered: [Q] whether there is an answer that the dataset's answer kind can read.
         golds: [Q] whether the question has a gold; without one no answer is right.
         as_drawn: whether the CoTs are the first ones of the draw, recycled ones included; false where some were chosen.
-        requests: [L, Q].
-        cots: [L, Q].
+        requests, cots, output_tokens: [L, Q].
         prompt_tokens: [L, Q] billed; `None` where the tokens of some prompt are not known.
-        output_tokens: [L, Q].
         usd: [L] dollars; `None` without a price or prompt tokens.
         accuracy_low: lower end of the confidence interval, `None` where none was asked for.
-        accuracy_high: upper end.
-        confidence: of the interval.
     """
 
     run: str
@@ -339,9 +331,6 @@ def answers_by_id(dataset: Dataset, posted: object) -> dict[str, str | None]:
         posted: an object from question to answer, or a list of objects with "question" (or "question_id", or "id") and
             "answer". A question is named by its id, by its text, or by any text that contains it, such as a prompt. An answer is
             text, a number, or null for no answer.
-
-    Returns:
-        Question id -> the answer as it was written, `None` for no answer.
 
     Raises:
         UsageError: another shape.

@@ -39,9 +39,5 @@ CHANGES: Mapping[int, tuple[str, ...]] = {
 
 
 def changes_since(version: int) -> tuple[str, ...]:
-    """What has changed since a version, oldest first.
-
-    Args:
-        version: a receipt's.
-    """
+    """What has changed since a version, oldest first."""
     return tuple(sentence for later in sorted(CHANGES) if later > version for sentence in CHANGES[later])

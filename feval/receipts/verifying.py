@@ -49,13 +49,7 @@ _ROUNDING = 1e-15  # of shares that should be nothing
 
 @dataclass(frozen=True)
 class ChangedValue:
-    """A value that came out otherwise.
-
-    Attributes:
-        where: its place, such as "accuracy" or "points[3].usd_per_question".
-        receipt: the value in the receipt; `None` for nothing.
-        now: the value now.
-    """
+    """A value that came out otherwise; `where` is its place, such as "accuracy" or "points[3].usd_per_question"."""
 
     where: str
     receipt: Any
@@ -74,7 +68,6 @@ class ReceiptCheck:
     Attributes:
         kind: "run", "curve", "compare", "estimate" or "grade".
         numbers: how many values were compared.
-        differences: the values that came out otherwise.
         notes: sentences on what differs without being a number: the version of feval, and why numbers of an older receipt cannot
             be computed any more.
         semantics: version of what the receipt's numbers mean.
@@ -155,11 +148,7 @@ def verify_receipt(
 
 
 def _place(path: Path, place: str) -> str | Path:
-    """Where a receipt says that a recording is; for a receipt in the Hub's cache, in the repository that it is from.
-
-    Raises:
-        UsageError: a receipt from the Hub names a folder outside of its repository.
-    """
+    """Where a receipt says that a recording is; for a receipt in the Hub's cache, inside the repository that it is from."""
     if is_address(place):
         return place
     base = cached_from(path.parent)
@@ -307,14 +296,9 @@ _COMPUTE: Mapping[type[Request], Callable[[Any, _Inputs], dict[str, Any]]] = {
 
 
 def _compare(where: str, receipt: Any, now: Any, differences: list[ChangedValue], *, older: bool = False) -> int:
-    """Compare two JSON values and count the plain values in them.
+    """Compare two JSON values, extend `differences`, and count the plain values.
 
-    Args:
-        where: their place.
-        receipt: the value in the receipt.
-        now: the value now.
-        differences: is extended.
-        older: whether the receipt has an older version of what numbers mean, which lacked some of them.
+    `older`: the receipt has an older version of what numbers mean, which lacked some of them.
     """
     if _is_wording(where) or (older and _unstated(where, receipt, now)):
         return 0
