@@ -165,9 +165,6 @@ class Rank:
     first: float
 
 
-# -- curves by cost -----------------------------------------------------------------------------------------------------
-
-
 def costs_of(evaluation: Evaluation, axis: str) -> Floats | None:
     """[Q] costs of an evaluation in one of `AXES`; `None` where they are not known."""
     costs: Floats | None = getattr(evaluation, axis)

@@ -320,9 +320,6 @@ class _Spent:
         return np.array([usd(price, int(prompt), int(output)) for price, prompt, output in tokens if price is not None])
 
 
-# -- answers as programs write them ----------------------------------------------------------------------------------
-
-
 def answers_by_id(dataset: Dataset, posted: object) -> dict[str, str | None]:
     """Answers by question id, from any form that a program may write them in.
 

@@ -144,9 +144,6 @@ def verify_receipt(
     )
 
 
-# -- what the receipt pins ----------------------------------------------------------------------------------------------
-
-
 def _place(path: Path, place: str) -> str | Path:
     """Where a receipt says that a recording is; for a receipt in the Hub's cache, inside the repository that it is from."""
     if is_address(place):
@@ -205,9 +202,6 @@ def _counters(receipt: Receipt, request: Request, opened: Sequence[Recording]) -
     pairs = [pair for own in opened for pair in own.manifest.pairs.items()]
     counters = {llm: part["counter"] for (where, llm), part in pairs if where == dataset}
     return {llm: counters.get(llm) for llm in receipt.counters}
-
-
-# -- computing again ------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -290,9 +284,6 @@ _COMPUTE: Mapping[type[Request], Callable[[Any, _Inputs], dict[str, Any]]] = {
     EstimateRequest: _compute_estimate,
     GradeRequest: _compute_grade,
 }
-
-
-# -- comparing ------------------------------------------------------------------------------------------------------------
 
 
 def _compare(where: str, receipt: Any, now: Any, differences: list[ChangedValue], *, older: bool = False) -> int:

@@ -96,9 +96,6 @@ def accuracies(forecast: Forecast, method: str) -> list[float | None]:
     return [point.accuracy for point in own.points]
 
 
-# -- estimates ------------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("m", [1, 2, 3, 4, 6])
 def test_the_pool_is_the_mean_over_all_subsets(loaded: tuple[Dataset, LLM], m: int) -> None:
     result = estimate(*loaded, g=2, m=[m], methods=["exact"])
@@ -202,9 +199,6 @@ def test_a_forecast_is_json_with_its_errors(loaded: tuple[Dataset, LLM]) -> None
     assert exact[2]["error"] is None
 
 
-# -- what would mislead ---------------------------------------------------------------------------------------------
-
-
 def warned(forecast: Forecast, *pieces: str) -> bool:
     return any(all(piece in sentence for piece in pieces) for sentence in forecast.warnings)
 
@@ -297,9 +291,6 @@ def test_what_lies_beyond_the_pool_is_said(loaded: tuple[Dataset, LLM]) -> None:
     assert accuracies(result, "unbiased")[1] is None
 
 
-# -- errors ---------------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     ("asked", "error", "piece"),
     [
@@ -347,8 +338,6 @@ def test_questions_with_fewer_than_g_calls_are_refused_or_left_out(tmp_path: Pat
     assert result.pool.plurality == pytest.approx((2 / 3, 1.0))  # two of three are right; so is their vote
     assert plan(*loaded, budget_tokens=1000, short_pools="drop").pilot_questions == 2
 
-
-# -- plans ----------------------------------------------------------------------------------------------------------
 
 CALL = 12.5  # mean of 10, 11, ..., 15 output tokens; prompts have 7
 
@@ -616,9 +605,6 @@ def test_other_budgets_are_refused(text: str) -> None:
         PlanBudget.parse(text)
 
 
-# -- what is shown --------------------------------------------------------------------------------------------------
-
-
 def test_tables_csv_and_picture_show_every_estimator(loaded: tuple[Dataset, LLM]) -> None:
     result = estimate(*loaded, g=3, m=[1, 3, 9], methods=METHODS, resamples=200)
     output = "".join(map(plain, forecast_tables(result)))
@@ -672,9 +658,6 @@ def test_the_plan_is_shown_with_its_cost(loaded: tuple[Dataset, LLM]) -> None:
     few = "".join(map(plain, plan_tables(plan(*loaded, budget_usd=1.0, most_votes=5))))
     assert "*" not in few
     assert json.loads(json.dumps(result.to_dict(), allow_nan=False))["budget"] == {"amount": 1.0, "unit": "usd"}
-
-
-# -- the command line -----------------------------------------------------------------------------------------------
 
 
 @pytest.fixture(scope="module")
@@ -742,9 +725,6 @@ def test_wrong_usage_is_one_sentence(folder: Path, arguments: tuple[str, ...], c
     assert done.stderr.startswith("error: ")
     assert done.stderr.count("\n") == 1
     assert piece in done.stderr
-
-
-# -- the study ------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.slow

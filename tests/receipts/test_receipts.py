@@ -231,8 +231,8 @@ def test_numbers_are_not_lost_with_a_disk_that_is_full(
     assert done.exit_code == 1
     assert "No space left on device" in done.stderr
     assert "wrote" not in done.stdout
-    told = call(*RUNS["exact"], "--recording", "toy", "--receipt", "none", *json_too)
-    assert (told.exit_code, told.stdout) == (0, done.stdout)
+    result = call(*RUNS["exact"], "--recording", "toy", "--receipt", "none", *json_too)
+    assert (result.exit_code, result.stdout) == (0, done.stdout)
     assert not [path for path in toy.parent.rglob("*") if "receipt.json" in path.name]
 
 
@@ -325,8 +325,8 @@ def test_a_number_that_differs_is_named_with_the_difference(toy: Path) -> None:
     assert "accuracy: the receipt says" in done.stderr
     assert "-1e-09" in done.stderr
     assert "questions: the receipt says 5, now 4, -1" in done.stderr
-    told = json.loads(call("verify", path, "--json").stdout)
-    assert (told["ok"], told["differences"][0]["now"]) == (False, 4)
+    result = json.loads(call("verify", path, "--json").stdout)
+    assert (result["ok"], result["differences"][0]["now"]) == (False, 4)
 
 
 @pytest.mark.parametrize("name", ["exact", "curve"])
@@ -458,9 +458,13 @@ def test_what_has_changed_since_an_older_receipt_is_said(errors: str | None, toy
     assert f"has changed since, from version {version} to {VERSION}. 1 of" in done.stdout
     assert "accuracy: the receipt says 0.123, now" in done.stdout
     assert f"  {CHANGES[VERSION][0]}" in done.stdout.splitlines()
-    told = json.loads(call("verify", path, "--json").stdout)
-    assert (told["ok"], told["semantics"], len(told["differences"])) == (False, {"receipt": version, "now": VERSION}, 1)
-    assert told["changes"] == list(found.changes)
+    result = json.loads(call("verify", path, "--json").stdout)
+    assert (result["ok"], result["semantics"], len(result["differences"])) == (
+        False,
+        {"receipt": version, "now": VERSION},
+        1,
+    )
+    assert result["changes"] == list(found.changes)
     changed(path, semantics=VERSION)
     assert call("verify", path).exit_code == 1  # of the present meaning it is wrong
 
