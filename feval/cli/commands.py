@@ -9,12 +9,13 @@ from __future__ import annotations
 import contextlib
 import errno
 import functools
+import inspect
 import os
 import signal
 import sys
 import traceback
 import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import import_module
 from typing import Annotated, Any, NoReturn, ParamSpec
@@ -24,11 +25,10 @@ from typer.core import TyperCommand, TyperGroup
 
 from feval import __version__
 from feval.cli.output import Output, say
-from feval.cli.parameters import expanded, keyword
-from feval.cli.removed import refuse_removed
 from feval.errors import FevalError, FevalWarning, UsageError
 
 _P = ParamSpec("_P")
+Decorator = Callable[[Callable[..., None]], Callable[..., None]]
 
 
 @dataclass(frozen=True)
@@ -58,7 +58,7 @@ COMMANDS: Mapping[str, Command] = {
     "couple": Command("Methods", "Compare LLMs that were sampled with the same noise.", "forecast:couple"),
     "estimate": Command("Methods", "Forecast vote accuracy from a few calls.", "forecast:estimate"),
     "plan": Command("Methods", "Decide what to buy with a budget.", "forecast:plan"),
-    "serve": Command("Servers", "Serve a recording as OpenAI would.", "serve:serve"),
+    "serve": Command("Servers", "Serve a recording as OpenAI would.", "servers:serve"),
     "grade": Command("Servers", "Grade the answers a client worked out from it.", "evaluate:grade"),
     "proxy": Command("Servers", "Record what a client asks of a live endpoint.", "servers:proxy"),
     "tiny-server": Command("Servers", "Serve the small LLMs that come with feval.", "servers:tiny_server"),
@@ -66,6 +66,48 @@ COMMANDS: Mapping[str, Command] = {
     "questions": Command("Look up", "Show or export the questions of a dataset.", "known:questions"),
 }
 """Name -> command, in the order of `feval --help`."""
+
+
+_IN_PYTHON = "this rare setting is an argument of `{}` in Python"
+_IN_SETTINGS = "write it, with _ for -, into a file for `--settings`"
+_REMOVED = (
+    (
+        "record",
+        (
+            "--exemplars --train-rows --exemplar-count --system-role --no-system-role --equality --top-p --stop --noise-seed "
+            "--extra-body --requests-per-minute --tokens-per-minute --samples-per-request --retries --timeout --counter --mode "
+            "--keep-journal --refuse-drift"
+        ),
+        _IN_SETTINGS,
+    ),
+    ("record", "--tolerance", 'write `equality = "tolerance-X"` into a file for `--settings`'),
+    ("score", "--timeout --calls --orders", _IN_SETTINGS),
+    ("run curve compare", "--split-seed", "write `split_seed = ...` into a comparison file, for `feval compare FILE`"),
+    ("run curve compare estimate grade", "--no-receipt", "use `--receipt none`"),
+    ("import merge extract proxy", "--tolerance", "use `--equality tolerance-X`, such as tolerance-1e-4"),
+    ("import", "--temperature --max-tokens --keep-duplicates --prices", _IN_PYTHON.format("feval.import_recording")),
+    ("proxy", "--prices", "name a price list where the recording is evaluated"),
+    ("plan", "--pilot", "use `--recording`"),
+    ("plan", "--most-votes --family", _IN_PYTHON.format("feval.forecast.plan")),
+    ("estimate", "--replicate", _IN_PYTHON.format("feval.forecast.estimate")),
+    ("couple", "--samples --resamples --area --seed", _IN_PYTHON.format("feval.forecast.coupled.couple")),
+    ("serve", "--token", "set the environment variable FEVAL_SERVE_TOKEN, which stays out of the list of processes"),
+    ("serve", "--billing", _IN_PYTHON.format("feval.serving.serve")),
+    ("push", "--message", _IN_PYTHON.format("feval.publish.push")),
+    (
+        "push",
+        "--title --licence --language",
+        "write title, license or language into the front matter of `--words FILE`",
+    ),
+)
+
+REMOVED = {
+    (command, option): advice
+    for commands, options, advice in _REMOVED
+    for command in commands.split()
+    for option in options.split()
+}
+"""(command, option) -> what to do instead."""
 
 
 class _Commands(dict[str, Any]):
@@ -93,10 +135,10 @@ class _Command(TyperCommand):
     """A command that knows the options of earlier versions."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        try:
-            refuse_removed(str(self.name), args[: args.index("--")] if "--" in args else args)
-        except UsageError as error:
-            _fail(str(error), error.exit_code)
+        for argument in args[: args.index("--")] if "--" in args else args:
+            option = argument.partition("=")[0]
+            if advice := REMOVED.get((str(self.name), option)):
+                _fail(f"{option} is no longer an option of `feval {self.name}`; {advice}.", UsageError.exit_code)
         return super().parse_args(ctx, args)
 
 
@@ -174,6 +216,31 @@ def _interrupt(number: int, _: object) -> NoReturn:
 
 def _interrupted_code(error: KeyboardInterrupt) -> int:
     return 128 + int(error.args[0] if error.args else signal.SIGINT)
+
+
+def expanded(name: str, parameters: Sequence[inspect.Parameter], build: Callable[[dict[str, Any]], Any]) -> Decorator:
+    """Make a decorator that puts parameters in place of the one of this name, which is built from their values."""
+
+    def decorate(command: Callable[..., None]) -> Callable[..., None]:
+        signature = inspect.signature(command, eval_str=True)
+
+        @functools.wraps(command)
+        def run(**arguments: Any) -> None:
+            values = {parameter.name: arguments.pop(parameter.name) for parameter in parameters}
+            command(**arguments, **{name: build(values)})
+
+        every = [new for old in signature.parameters.values() for new in (parameters if old.name == name else [old])]
+        every = [parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY) for parameter in every]
+        run.__signature__ = signature.replace(parameters=every)  # type: ignore[attr-defined]  # Typer reads it
+        run.__annotations__ = {parameter.name: parameter.annotation for parameter in every}
+        return run
+
+    return decorate
+
+
+def keyword(name: str, annotation: Any, default: Any) -> inspect.Parameter:
+    """Make a keyword parameter."""
+    return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
 
 
 def _with_output(command: Callable[..., None]) -> Callable[..., None]:

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from platformdirs import user_state_path
 
+from feval.cli.commands import Decorator, expanded, keyword
 from feval.cli.options import only_name, recording_folders
-from feval.cli.parameters import Decorator, expanded, keyword
 from feval.errors import FevalError, StorageError, UsageError
 from feval.hub.places import open_place
 from feval.replay.loading import load

@@ -147,9 +147,6 @@ def couple(
             "--areas", metavar="FILE", help="CSV with a column area or subject, and ids or rows in the dataset's order."
         ),
     ] = None,
-    area: Annotated[
-        list[str] | None, typer.Option("--area", metavar="NAME", help="Show only these areas; repeat.")
-    ] = None,
     scorer: Annotated[
         str | None, typer.Option("--scorer", metavar="NAME", help="Win-rates by a scorer's scores, not by correctness.")
     ] = None,
@@ -157,7 +154,6 @@ def couple(
         str | None, typer.Option("--judge", metavar="MODEL", help="Win-rates by a judge's recorded pairwise verdicts.")
     ] = None,
     unlabelled: Unlabelled = "refuse",
-    seed: Annotated[int, typer.Option("--seed", help="Random seed of the intervals.")] = 0,
     out: Annotated[
         Path | None, typer.Option("--out", metavar="DIR", help="Write couple.csv, .json and .png there.")
     ] = None,
@@ -173,11 +169,11 @@ def couple(
     Example: feval couple --recording tiny-42k --recording tiny-90k --out coupled
     """
     with show.progress("comparing"):
-        questions, together, apart = _opened(recordings, independent, dataset, llms, seed)
+        questions, together, apart = _opened(recordings, independent, dataset, llms)
+        by_area = None if areas is None else _areas(areas, questions)
         result = couple_llms(
-            questions, together, apart, areas=None if areas is None else _areas(areas, questions), shown_areas=area or None,
-            scorer=scorer, judge=judge, unlabelled=unlabelled, seed=seed,
-        )  # fmt: skip
+            questions, together, apart, areas=by_area, scorer=scorer, judge=judge, unlabelled=unlabelled
+        )
         written = [] if out is None else _save(out, result, replace=force)
     for sentence in result.warnings:
         show.note(sentence)
@@ -189,13 +185,12 @@ def _opened(
     others: Sequence[Path] | None,
     dataset: str | None,
     llms: Sequence[str] | None,
-    seed: int,
 ) -> tuple[Dataset, list[LLM], list[LLM]]:
     """The coupled LLMs, and the independent ones in the same order."""
     opened = [open_recording(folder) for folder in recording_folders(folders)]
     apart = [open_recording(folder) for folder in others or ()]
     dataset = only_name("dataset", dataset, (held for recording in opened for held in recording.dataset_ids()))
-    questions, together = load(dataset, list(llms) if llms else None, opened, seed=seed, prices="none")
+    questions, together = load(dataset, list(llms) if llms else None, opened, prices="none")
     if not llms:
         together = [llm for llm in together if llm.noise is not None] or together
     if not apart:
@@ -210,7 +205,7 @@ def _opened(
         )
     loaded_hashes = {recording.hash for recording in opened}  # one recording may hold both
     others_only = [recording for recording in apart if recording.hash not in loaded_hashes]
-    questions, everything = load(dataset, [*names, *counterparts], [*opened, *others_only], seed=seed, prices="none")
+    questions, everything = load(dataset, [*names, *counterparts], [*opened, *others_only], prices="none")
     return questions, everything[: len(names)], everything[len(names) :]
 
 

@@ -54,7 +54,6 @@ def push(
     ] = None,
     public: Annotated[bool, typer.Option("--public", help="Make a new repository public. Default: private.")] = False,
     tag: Annotated[str | None, typer.Option("--tag", metavar="NAME", help="Name this version, such as v1.")] = None,
-    message: Annotated[str | None, typer.Option("--message", metavar="TEXT", help="Commit message.")] = None,
     create_pr: Annotated[
         bool, typer.Option("--create-pr", help="Open a pull request instead, for somebody else's repository.")
     ] = False,
@@ -116,7 +115,7 @@ def push(
         account = _account(release, todo) | {"dry_run": dry_run, "page": [str(path) for path in written]}
         if not dry_run:
             progress.describe(f"sending {len(todo.sent):,} files to {repository}")
-            pushed = publish.push(release, message=message, public=public, create_pr=create_pr, remove=remove)
+            pushed = publish.push(release, public=public, create_pr=create_pr, remove=remove)
     if dry_run:
         headline = (
             f"Nothing was sent. A push to {repository} would send {len(todo.sent):,} files, {_bytes(release, todo)}."

@@ -7,7 +7,7 @@ import inspect
 import json
 import math
 import tomllib
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, get_args
 
@@ -15,8 +15,8 @@ import typer
 from pydantic import AfterValidator, Field, PrivateAttr
 from typer.models import OptionInfo
 
-from feval.cli.evaluating import expanded, keyword
-from feval.cli.options import JsonFlag, NewFolder, QuietFlag, equality_name
+from feval.cli.commands import Decorator, expanded, keyword
+from feval.cli.options import NewFolder
 from feval.cli.output import Output, quiet_matplotlib
 from feval.cli.recordings import show_recording
 from feval.errors import ConflictError, FevalError, UsageError
@@ -104,15 +104,8 @@ class AskingSettings(Request):
         )
 
 
-def settings_options(
-    model: type[AskingSettings], removed: Collection[str] = ()
-) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Give a command --settings and the options of a model; it gets an instance as `settings`.
-
-    Args:
-        model: its own fields come before inherited ones in the help.
-        removed: fields that were options once and are now for files only.
-    """
+def settings_options(model: type[AskingSettings]) -> Decorator:
+    """Give a command --settings and the options of a model, its own fields first; it gets an instance as `settings`."""
     names = [name for kind in model.__mro__ for name in inspect.get_annotations(kind)]
     fields = {name: model.model_fields[name] for name in names if name in model.model_fields}
     parameters = [
@@ -123,26 +116,13 @@ def settings_options(
     ]
     option = typer.Option("--settings", metavar="FILE", help=_SETTINGS_HELP)
     parameters.append(keyword("settings", Annotated[Path | None, option], None))
-    hidden = {f"removed_{name}": name for name in removed}
-    for parameter, name in hidden.items():
-        is_flag = fields[name].annotation is bool
-        spelling = f"{_option(name)}/--no-{_option(name)[2:]}" if is_flag else _option(name)
-        kind = bool | None if is_flag else str | None
-        parameters.append(keyword(parameter, Annotated[kind, typer.Option(spelling, hidden=True)], None))
 
     def build(values: dict[str, Any]) -> AskingSettings:
-        for parameter, name in hidden.items():
-            if values.pop(parameter) is not None:
-                raise UsageError(f"{_option(name)} is now `{name} = ...` in a file for --settings.")
         path = values.pop("settings")
         given = {fields[name].alias or name: value for name, value in values.items() if value is not None}
         return _read(model, path, given)
 
     return expanded("settings", parameters, build)
-
-
-def _option(name: str) -> str:
-    return f"--{name.replace('_', '-')}"
 
 
 def _read(model: type[AskingSettings], path: Path | None, given: dict[str, Any]) -> AskingSettings:
@@ -153,7 +133,7 @@ def _read(model: type[AskingSettings], path: Path | None, given: dict[str, Any])
     for name, field in model.model_fields.items():
         key = field.alias or name
         if field.is_required() and key not in values:
-            raise UsageError(f"{_option(key)} is missing; give it, or `{key} = ...` in a file for --settings.")
+            raise UsageError(f"--{key} is missing; give it, or `{key} = ...` in a file for --settings.")
         value = in_file.get(key)
         if (
             path is not None
@@ -225,7 +205,6 @@ class RecordSettings(AskingSettings):
         str | None, typer.Option("--answer-kind", metavar="KIND", help="Default: the dataset card's.")
     ] = None
     equality: str | None = None
-    tolerance: float | str | None = None
     temperature: Annotated[
         float | None,
         typer.Option("--temperature", metavar="T", min=0, help="Default: the card's, or 0.7; not sent if reasoning."),
@@ -284,20 +263,12 @@ class RecordSettings(AskingSettings):
         work = RecordingSettings(
             self.dataset, self.llm, self.model, self.samples, self.prompt, self.reasoning, self.system_role,
             self.answer_kind, self.decoding(), self.exemplars, self.train_rows, self.exemplar_count,
-            equality_name(self.equality, None if self.tolerance is None else str(self.tolerance)),
+            self.equality,
         )  # fmt: skip
         return make_task(work, load_questions(self.dataset, self.questions, self.first, answer_kind=self.answer_kind))
 
 
-FILE_ONLY = (
-    "exemplars", "train_rows", "exemplar_count", "system_role", "equality", "tolerance", "top_p", "stop", "noise_seed",
-    "extra_body", "requests_per_minute", "tokens_per_minute", "samples_per_request", "retries", "timeout", "counter", "mode",
-    "keep_journal", "refuse_drift",
-)  # fmt: skip
-"""Settings that were options of the command line once."""
-
-
-@settings_options(RecordSettings, removed=FILE_ONLY)
+@settings_options(RecordSettings)
 def record(
     out: NewFolder,
     *,
@@ -305,8 +276,7 @@ def record(
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Print calls, tokens and dollars to come; ask nothing.")
     ] = False,
-    as_json: JsonFlag = False,
-    quiet: QuietFlag = False,
+    show: Output,
 ) -> None:
     """Record an LLM on a dataset.
 
@@ -316,7 +286,6 @@ def record(
 
     Example: feval record --dataset gsm8k --llm gpt-4o-mini --out my-recording --dry-run
     """
-    show = Output(as_json=as_json, quiet=quiet)
     task, limits = settings.task(), settings.limits(settings.samples_per_request)
     prices = settings.prices or default_prices(settings.llm)
     base = _hub_recording(show, task, settings)

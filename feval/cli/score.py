@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from feval.cli.options import JsonFlag, NewFolder, QuietFlag, RecordingFolder, whole_folder
+from feval.cli.options import NewFolder, RecordingFolder, whole_folder
 from feval.cli.output import Output
 from feval.cli.record import AskingSettings, RunDisplay, estimated_usd, settings_options
 from feval.errors import UsageError
@@ -52,17 +52,13 @@ class ScoreSettings(AskingSettings):
         bool, typer.Option("--retry-refused", help="Ask again about CoTs that the scorer refused; keep other scores.")
     ] = False
     pairwise: Annotated[bool, typer.Option("--pairwise", help="Have the judge compare CoTs of two LLMs.")] = False
-    calls: Annotated[
-        str, typer.Option("--calls", metavar="WHICH", help="Calls of LLMs that share noise: same, next or both.")
-    ] = "both"
-    orders: Annotated[
-        str, typer.Option("--orders", metavar="WHICH", help="Ask in both orders, or in a random one.")
-    ] = "both"
+    calls: str = "both"
+    orders: str = "both"
 
     def task(self, recording: Path, scorer: Scorer) -> ScoringTask[Any]:
         """What is to be scored, checked."""
         if not self.pairwise and (self.calls, self.orders) != ("both", "both"):
-            raise UsageError("--calls and --orders are for --pairwise, which was not given.")
+            raise UsageError("calls and orders are for --pairwise, which was not given.")
         which: dict[str, Any] = {"datasets": self.dataset, "llms": self.llm}
         which["retry_refused"] = self.retry_refused
         if self.pairwise:
@@ -70,7 +66,7 @@ class ScoreSettings(AskingSettings):
         return CoTScoring.of(recording, scorer, **which)
 
 
-@settings_options(ScoreSettings, removed=("timeout",))
+@settings_options(ScoreSettings)
 def score(
     recording: RecordingFolder,
     out: NewFolder,
@@ -79,8 +75,7 @@ def score(
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Print calls, tokens and dollars to come; ask nothing.")
     ] = False,
-    as_json: JsonFlag = False,
-    quiet: QuietFlag = False,
+    show: Output,
 ) -> None:
     """Add scores to the CoTs of a recording.
 
@@ -89,7 +84,6 @@ def score(
 
     Example: feval score my-recording --scorer judge:gpt-4o-mini --out judged
     """
-    show = Output(as_json=as_json, quiet=quiet)
     recording = whole_folder(show, recording)
     scorer = make_scorer(
         settings.scorer,

@@ -309,7 +309,7 @@ class BudgetPlanRequest(QuestionOptions):
     budget_tokens: float | None = None
     questions: int | None = option(None, "How many are to be answered. Default: as many as the pilot has.")
     most_votes: int = option(41, "The largest vote that is looked at.", rare=True)
-    family: int = option(1, "Plans made at once: what is certified together holds in all of them.", ge=1)
+    family: int = option(1, "Plans made at once: what is certified together holds in all of them.", rare=True, ge=1)
 
     def arguments(self) -> dict[str, Any]:
         """The keyword arguments of `feval.forecast.plan`."""

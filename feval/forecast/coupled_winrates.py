@@ -134,7 +134,7 @@ def _verdicts_of_pair(judge: str, first: LLM, second: LLM, shift: int) -> Floats
         if name in own.pool.channels.scorers():
             values = own.pool.aggregated(name, "score")
             return values if own is first else 1.0 - values
-    calls = "calls with other noise (--calls next or both)" if shift else "the same calls (--calls same or both)"
+    calls = "calls with other noise (calls = next or both)" if shift else "the same calls (calls = same or both)"
     raise NotRecordedError(
         f"There are no verdicts by {judge} on {first.name} and {second.name} for {calls}; put both into one recording "
         "(`feval merge`) and ask: `feval score RECORDING --scorer judge:MODEL --pairwise --out DIR`."

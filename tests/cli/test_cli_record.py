@@ -12,7 +12,7 @@ from typer.testing import CliRunner, Result
 
 from feval.cli import app
 from feval.cli.output import Output
-from feval.cli.record import FILE_ONLY, RecordSettings, RunDisplay
+from feval.cli.record import RunDisplay
 from feval.recording import open_recording, verify_recording
 from recorders.asking.engine import Progress
 from recorders.errors import Fatal
@@ -343,12 +343,3 @@ def test_a_file_that_is_not_there_and_a_dataset_that_is_not_named_are_said(tmp_p
     assert "cannot be read: No such file" in record(tmp_path / "r", "--settings", tmp_path / "none.toml").stderr
     result = feval("record", "--llm", "feval/tiny-30k", "--out", tmp_path / "r")
     assert (result.exit_code, "--dataset is missing" in result.stderr) == (2, True)
-
-
-@pytest.mark.parametrize("name", FILE_ONLY)
-def test_options_of_earlier_versions_name_the_file(tmp_path: Path, name: str) -> None:
-    option = f"--{name.replace('_', '-')}"
-    value = () if RecordSettings.model_fields[name].annotation is bool else ("1",)
-    result = record(tmp_path / "r", option, *value)
-    assert result.exit_code == 2
-    assert result.stderr == f"error: {option} is now `{name} = ...` in a file for --settings.\n"

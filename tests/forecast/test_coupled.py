@@ -290,7 +290,7 @@ def test_the_command_prints_tables_and_writes_files(recorded: Path, tmp_path: Pa
     assert result["noise"] == {"scheme": "gumbel-v1", "seed": 7}
     areas = tmp_path / "areas.csv"
     areas.write_text("id,area\n" + "".join(f"toy/{i},{'x' if i < 9 else 'y'}\n" for i in range(QUESTIONS)))
-    assert " x " in ran("couple", *both, "--areas", str(areas), "--area", "x")
+    assert " x " in ran("couple", *both, "--areas", str(areas))
     assert "nope" in failed("couple", *both, "--dataset", "nope")
     areas.write_text("question\n1\n")
     assert "no column area or subject" in failed("couple", *both, "--areas", str(areas))

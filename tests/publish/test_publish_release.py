@@ -329,7 +329,7 @@ def test_a_dry_run_says_that_a_tag_is_taken(hub: HubDouble, toy: Path, tmp_path:
 
 
 def test_a_push_says_where_it_is_and_how_to_cite_it(hub: HubDouble, toy: Path) -> None:
-    result = feval("push", toy, REPO, "--public", "--tag", "v1.0", "--message", "First")
+    result = feval("push", toy, REPO, "--public", "--tag", "v1.0")
     assert result.exit_code == 0, result.output
     commit = hub.datasets[REPO].refs["main"]
     assert f"{hub.url}/datasets/{REPO}/tree/{commit}: 13 files sent" in result.stdout

@@ -45,6 +45,7 @@ from recorders.scoring.missing_scores import run_scoring
 from recorders.scoring.pairwise import PairwiseComparison, PairwiseResult
 from recorders.scoring.scorer import Item
 from recorders.scoring.scorers import make_scorer
+from tests.support.settings_files import settings_file
 
 SHARED = {"scheme": "gumbel-v1", "seed": 7}
 FAST = Limits(concurrency=4, retries=2, backoff_s=0.001, longest_backoff_s=0.002, timeout_s=20)
@@ -433,8 +434,9 @@ def test_what_cannot_be_compared_is_refused(three: Path, tmp_path: Path) -> None
     assert PairwiseComparison.of(mixed, made).total == 4  # neither shares noise: call by call
     with pytest.raises(UsageError, match="by a judge"):
         make_scorer("verbal:some/model", asks=False, pairwise=True)
-    for arguments in (["--orders", "random"], ["--calls", "same"]):
-        done = command(three, "--scorer", "judge:m", "--out", tmp_path / "o", "--dry-run", *arguments)
+    for line in ('orders = "random"', 'calls = "same"'):
+        file = settings_file(tmp_path, line)
+        done = command(three, "--scorer", "judge:m", "--out", tmp_path / "o", "--dry-run", *file)
         assert "for --pairwise" in " ".join(done.stderr.split())
     with pytest.raises(NotRecordedError, match="no verdicts by pairwise:some/model on a/one and a/two"):
         coupled(three)
