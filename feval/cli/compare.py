@@ -12,8 +12,7 @@ from feval.cli.evaluating import ResultFiles, encoded, request_options, result_o
 from feval.cli.options import DatasetName, TimeLimit, Workers, only_name, recording_folders
 from feval.cli.output import Output, quiet_matplotlib
 from feval.comparison.comparison import compare as compare_methods
-from feval.comparison.plan import Plan, path_from
-from feval.comparison.suggestion import suggested_plan
+from feval.comparison.plan import Plan, path_from, suggested_plan
 from feval.errors import ConflictError, ShortPoolError, UsageError
 from feval.hub.addresses import is_address, parse_address
 from feval.hub.places import open_place

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -37,7 +36,6 @@ from feval.report.tables.forecasts import forecast_csv, forecast_tables, plan_ta
 
 if TYPE_CHECKING:
     from feval.forecast import Forecast
-    from feval.forecast.coupling_results import Coupling
     from feval.replay import LLM, Dataset
 
 
@@ -174,7 +172,15 @@ def couple(
         result = couple_llms(
             questions, together, apart, areas=by_area, scorer=scorer, judge=judge, unlabelled=unlabelled
         )
-        written = [] if out is None else _save(out, result, replace=force)
+    written = []
+    if out is not None:
+        quiet_matplotlib()
+        files = {
+            "couple.csv": coupling_csv(result).encode(),
+            "couple.json": encoded(result.to_dict()),
+            "couple.png": pictures.coupling_png(result),
+        }
+        written = save_files(out, files, replace=force)
     for sentence in result.warnings:
         show.note(sentence)
     show.result(result.to_dict(), *coupling_tables(result), *(f"wrote {path}" for path in written))
@@ -189,7 +195,7 @@ def _opened(
     """The coupled LLMs, and the independent ones in the same order."""
     opened = [open_recording(folder) for folder in recording_folders(folders)]
     apart = [open_recording(folder) for folder in others or ()]
-    dataset = only_name("dataset", dataset, (held for recording in opened for held in recording.dataset_ids()))
+    dataset = only_name("dataset", dataset, (name for recording in opened for name in recording.dataset_ids()))
     questions, together = load(dataset, list(llms) if llms else None, opened, prices="none")
     if not llms:
         together = [llm for llm in together if llm.noise is not None] or together
@@ -198,9 +204,9 @@ def _opened(
     recorded = [name for recording in apart for name in recording.llm_names(dataset)]
     counterparts = [_counterpart(llm.name, recorded) for llm in together]
     names = [llm.name for llm in together]
-    if set(names) & set(counterparts):
+    if both := set(names) & set(counterparts):
         raise UsageError(
-            f"{min(set(names) & set(counterparts))} has the same name in both recordings, so they cannot be loaded "
+            f"{min(both)} has the same name in both recordings, so they cannot be loaded "
             "together; rename the independent one to a variant, such as NAME@independent (`feval record --llm`)."
         )
     loaded_hashes = {recording.hash for recording in opened}  # one recording may hold both
@@ -212,14 +218,14 @@ def _opened(
 def _counterpart(name: str, recorded: Sequence[str]) -> str:
     """Find the independent recording of an LLM: the only other one with the same base name."""
     base = name.partition("@")[0]
-    values = [own for own in dict.fromkeys(recorded) if own.partition("@")[0] == base]
-    values = [own for own in values if own != name] or values
-    if len(values) != 1:
-        result = ", ".join(values) if values else f"none among {', '.join(dict.fromkeys(recorded)) or 'nothing'}"
+    variants = [other for other in dict.fromkeys(recorded) if other.partition("@")[0] == base]
+    variants = [other for other in variants if other != name] or variants
+    if len(variants) != 1:
+        found = ", ".join(variants) or f"none among {', '.join(dict.fromkeys(recorded)) or 'nothing'}"
         raise UsageError(
-            f"The independent recording of {name} should be one LLM named {base}; found {result}. Name it so."
+            f"The independent recording of {name} should be one LLM named {base}; found {found}. Name it so."
         )
-    return values[0]
+    return variants[0]
 
 
 def _areas(path: Path, questions: Dataset) -> dict[str, str]:
@@ -244,14 +250,3 @@ def _areas(path: Path, questions: Dataset) -> dict[str, str]:
             "its question."
         )
     return {name: row[column] for name, row in zip(ids, rows, strict=True)}
-
-
-def _save(out: Path, told: Coupling, *, replace: bool) -> list[Path]:
-
-    quiet_matplotlib()
-    files = {
-        "couple.csv": coupling_csv(told).encode(),
-        "couple.json": (json.dumps(told.to_dict(), indent=2) + "\n").encode(),
-        "couple.png": pictures.coupling_png(told),
-    }
-    return save_files(out, files, replace=replace)

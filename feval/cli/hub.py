@@ -117,9 +117,8 @@ def push(
             progress.describe(f"sending {len(todo.sent):,} files to {repository}")
             pushed = publish.push(release, public=public, create_pr=create_pr, remove=remove)
     if dry_run:
-        headline = (
-            f"Nothing was sent. A push to {repository} would send {len(todo.sent):,} files, {_bytes(release, todo)}."
-        )
+        size = publish.size(sum(_size(release, path) for path in todo.sent))
+        headline = f"Nothing was sent. A push to {repository} would send {len(todo.sent):,} files, {size}."
         show.result(account, headline, _table(release, todo), *(f"wrote {path}" for path in written))
         return
     address = f"hf://{repository}@{pushed.commit}"
@@ -196,10 +195,6 @@ def _account(release: publish.Release, todo: publish.Changes) -> dict[str, Any]:
 def _size(release: publish.Release, path: str) -> int:
     content = release.files[path]
     return len(content) if isinstance(content, bytes) else content.stat().st_size
-
-
-def _bytes(release: publish.Release, todo: publish.Changes) -> str:
-    return publish.size(sum(_size(release, path) for path in todo.sent))
 
 
 def _table(release: publish.Release, todo: publish.Changes) -> Table:

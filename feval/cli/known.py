@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -13,7 +13,6 @@ from feval.errors import UnknownNameError
 from feval.hub.datasets import questions as find_questions
 from feval.hub.datasets import questions_jsonl, questions_sha256, remarks
 from feval.methods import METHODS
-from feval.recording import Question
 from feval.report.files import save_files
 from feval.report.tables.known import KNOWN, known_fields, known_table, questions_table
 from feval.report.text import counted
@@ -79,7 +78,16 @@ def questions(
         "count": len(rows),
         "sha256": questions_sha256(rows),
         "file": None if out is None else str(out),
-        "questions": [_question_dict(question) for question in rows],
+        "questions": [
+            {
+                "id": question.id,
+                "question": question.text,
+                "answer": question.answer,
+                "answer_key": question.answer_key,
+                "choices": [{"label": label, "text": text} for label, text in question.choices],
+            }
+            for question in rows
+        ],
     }
     show.result(
         summary,
@@ -87,13 +95,3 @@ def questions(
         questions_table(rows[:_SHOWN_QUESTIONS]),
         *(f"wrote {path}" for path in written),
     )
-
-
-def _question_dict(question: Question) -> dict[str, Any]:
-    return {
-        "id": question.id,
-        "question": question.text,
-        "answer": question.answer,
-        "answer_key": question.answer_key,
-        "choices": [{"label": label, "text": text} for label, text in question.choices],
-    }

@@ -358,7 +358,6 @@ class _Runner:
         return MethodCurve(entry.label, entry, tuple(points)) if points else None
 
     def baseline(self, llm: LLM, missing: list[FailedMethod]) -> Evaluation | None:
-
         try:
             return self._evaluated(SelfConsistency(1), [llm], self.order)
         except FevalError as error:
@@ -366,7 +365,6 @@ class _Runner:
             return None
 
     def ceiling(self, llm: LLM, missing: list[FailedMethod]) -> MethodCurve | None:
-
         most = int(llm.pool.sizes[self.rows].min())
         counts = (*(n for n in _CEILING if n < most), most)
         entry = ComparedMethod(label=llm.name, method="oracle", llms=(llm.name,), sweep=("n", counts))

@@ -7,7 +7,7 @@ confidence intervals; costs are means per question, in the plan's axis.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
 from typing import TYPE_CHECKING
@@ -400,7 +400,9 @@ def _ranking(plan: Plan, lines: Sequence[_CostCurve]) -> tuple[Rank, ...]:
     costs = [shared if common else float(line.cost[-1]) for line in lines]
     right, rights = zip(*(line.at(cost) for line, cost in zip(lines, costs, strict=True)), strict=True)
     strength = bradley_terry(pairwise_wins(np.array([right])))[0]
-    resampled = np.concatenate([bradley_terry(pairwise_wins(some)) for some in _chunks(np.stack(rights, axis=1))])
+    stacked = np.stack(rights, axis=1)
+    chunks = [stacked[start : start + _CHUNK] for start in range(0, len(stacked), _CHUNK)]
+    resampled = np.concatenate([bradley_terry(pairwise_wins(chunk)) for chunk in chunks])
     strongest = resampled >= resampled.max(axis=1, keepdims=True) - 1e-9
     first = (strongest / strongest.sum(axis=1, keepdims=True)).mean(axis=0)
     ranks = [1 + int((strength > own + 1e-9).sum()) for own in strength]
@@ -410,10 +412,6 @@ def _ranking(plan: Plan, lines: Sequence[_CostCurve]) -> tuple[Rank, ...]:
         for i, line in enumerate(lines)
     ]
     return tuple(sorted(rows, key=lambda row: row.rank))
-
-
-def _chunks(values: Floats) -> Iterator[Floats]:
-    return (values[start : start + _CHUNK] for start in range(0, len(values), _CHUNK))
 
 
 def _finite(value: float) -> float | None:

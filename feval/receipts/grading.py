@@ -312,7 +312,6 @@ class _Spent:
         return cls(requests, cots, prompts if known else None, output)
 
     def usd(self, llms: Sequence[LLM]) -> Floats | None:
-
         prices = [llm.price for llm in llms]
         if self.prompt_tokens is None or any(price is None for price in prices):
             return None
@@ -410,7 +409,6 @@ class _QuestionIds:
         return [text for text in inside if not any(text != other and text in other for other in inside)]
 
     def _unknown(self, name: str) -> UnknownNameError:
-
         advice = "Name a question by its id, or by its text as it was recorded."
         near = get_close_matches(name[:400], [text[:400] for text in self._by_text or {}], n=1)
         own = next((ids[0] for text, ids in (self._by_text or {}).items() if near and text[:400] == near[0]), None)

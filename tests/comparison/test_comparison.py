@@ -25,8 +25,7 @@ from feval import compare, evaluate, load, self_consistency_curve
 from feval.cli import app
 from feval.cli.output import print_table
 from feval.comparison.comparison import Comparison
-from feval.comparison.plan import ComparedMethod, Plan
-from feval.comparison.suggestion import suggested_plan
+from feval.comparison.plan import ComparedMethod, Plan, suggested_plan
 from feval.errors import NotRecordedError, OutOfRangeError, UnknownNameError, UsageError
 from feval.estimators.inference.paired import accuracy_at, holm
 from feval.estimators.inference.sign_flips import sign_flip_test
