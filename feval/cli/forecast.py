@@ -221,9 +221,9 @@ def _counterpart(name: str, recorded: Sequence[str]) -> str:
     variants = [other for other in dict.fromkeys(recorded) if other.partition("@")[0] == base]
     variants = [other for other in variants if other != name] or variants
     if len(variants) != 1:
-        found = ", ".join(variants) or f"none among {', '.join(dict.fromkeys(recorded)) or 'nothing'}"
+        names = ", ".join(variants) or f"none among {', '.join(dict.fromkeys(recorded)) or 'nothing'}"
         raise UsageError(
-            f"The independent recording of {name} should be one LLM named {base}; found {found}. Name it so."
+            f"The independent recording of {name} should be one LLM named {base}; found {names}. Name it so."
         )
     return variants[0]
 

@@ -174,7 +174,7 @@ def costs_of(evaluation: Evaluation, axis: str) -> Floats | None:
 def by_key(evaluations: Sequence[Evaluation], values: Sequence[Floats]) -> Floats:
     """[Q, P] values with the questions sorted by key, so that their order in the recording makes no difference."""
     order = np.argsort(evaluations[0].question_keys, kind="stable")
-    return np.stack([own[order] for own in values], axis=1)
+    return np.stack(values, axis=1)[order]
 
 
 @dataclass(frozen=True, eq=False)
@@ -237,7 +237,7 @@ def statistics(plan: Plan, curves: Mapping[str, Sequence[Evaluation]]) -> Statis
 
 
 def _lines(plan: Plan, curves: Mapping[str, Sequence[Evaluation]]) -> list[_CostCurve]:
-    points = [point for own in curves.values() for point in own]
+    points = [point for points in curves.values() for point in points]
     costs = [values for point in points if (values := costs_of(point, plan.axis)) is not None]
     means = by_key(points, [*(point.right for point in points), *costs])
     resampled = bootstrap_means(means, resamples=plan.resamples, seed=plan.seed % (1 << 64))
@@ -272,9 +272,9 @@ def _frontier(lines: Sequence[_CostCurve]) -> tuple[FrontierPoint, ...]:
     stays = np.zeros(len(cost))
     resamples = len(lines[0].costs)
     for start in range(0, resamples, _CHUNK):
-        some = slice(start, start + _CHUNK)
+        chunk = slice(start, start + _CHUNK)
         costs, rights = (
-            np.concatenate([getattr(line, k)[some] for line in lines], axis=1) for k in ("costs", "rights")
+            np.concatenate([getattr(line, name)[chunk] for line in lines], axis=1) for name in ("costs", "rights")
         )
         stays += pareto(costs, rights).sum(axis=0)
     names = [(line.label, int(place)) for line in lines for place in line.places]
@@ -405,7 +405,7 @@ def _ranking(plan: Plan, lines: Sequence[_CostCurve]) -> tuple[Rank, ...]:
     resampled = np.concatenate([bradley_terry(pairwise_wins(chunk)) for chunk in chunks])
     strongest = resampled >= resampled.max(axis=1, keepdims=True) - 1e-9
     first = (strongest / strongest.sum(axis=1, keepdims=True)).mean(axis=0)
-    ranks = [1 + int((strength > own + 1e-9).sum()) for own in strength]
+    ranks = [1 + int((strength > value + 1e-9).sum()) for value in strength]
     ends = [percentiles(column, plan.confidence) for column in resampled.T]
     rows = [
         Rank(line.label, ranks[i], costs[i], right[i], float(strength[i]), *ends[i], float(first[i]))

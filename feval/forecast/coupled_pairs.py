@@ -57,7 +57,7 @@ def calls_of(dataset: Dataset, llm: LLM, rows: Rows, scorer: str | None, aggrega
 
 def require_equal_sizes(calls: Sequence[LLMCalls]) -> None:
     """Refuse LLMs with different numbers of calls per question, or with a single call."""
-    sizes = {own.name: own.codes.shape[1] for own in calls}
+    sizes = {llm.name: llm.codes.shape[1] for llm in calls}
     if len(set(sizes.values())) > 1:
         counts = ", ".join(f"{name}: {size}" for name, size in sizes.items())
         raise ConflictError(
@@ -158,11 +158,11 @@ class PairOfLLMs:
         counts = [
             np.stack([(codes == code).sum(axis=1) for code in range(-1, width - 1)], axis=1) for codes in (one, two)
         ]
-        laws = [laws_of_counts(own) for own in counts]
+        laws = list(map(laws_of_counts, counts))
         right = np.zeros(laws[0].shape, bool)
-        for own in (self.first, self.second):
-            question, call = np.nonzero(own.right[at])
-            right[question, own.codes[at][question, call] + 1] = True
+        for calls in (self.first, self.second):
+            question, call = np.nonzero(calls.right[at])
+            right[question, calls.codes[at][question, call] + 1] = True
         return float(coupled_correctness(laws[0], laws[1], right).covariance.mean())
 
     def curve(self) -> ErrorCurve:

@@ -84,7 +84,9 @@ def judge_name(llms: Sequence[LLM], judge: str) -> str:
     """The name under which verdicts are recorded: as given, or of the judge with that model."""
     names = [judge, f"pairwise:{judge}"]
     recorded = [scorer for llm in llms for scorer in llm.pool.channels.scorers()]
-    return next((name for name in names if any(own.startswith(verdicts_name(name, "")) for own in recorded)), names[1])
+    return next(
+        (name for name in names if any(scorer.startswith(verdicts_name(name, "")) for scorer in recorded)), names[1]
+    )
 
 
 def judged_outcomes(

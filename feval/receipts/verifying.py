@@ -166,9 +166,9 @@ def _open(places: Sequence[str | Path], receipt: Receipt) -> list[Recording]:
     by_hash = {recording.hash: recording for recording in opened}
     for pinned in receipt.recordings:
         if pinned.hash not in by_hash:
-            given = ", ".join(f"{r.path} has {r.hash[:16]}" for r in opened) or "none was given"
+            hashes = ", ".join(f"{r.path} has {r.hash[:16]}" for r in opened) or "none was given"
             raise ConflictError(
-                f"The receipt was made from a recording with hash {pinned.hash[:16]} (it was in {pinned.path}); {given}. "
+                f"The receipt was made from a recording with hash {pinned.hash[:16]} (it was in {pinned.path}); {hashes}. "
                 "Give the right one with --recording."
             )
     return [by_hash[name] for name in dict.fromkeys(pinned.hash for pinned in receipt.recordings)]
@@ -199,7 +199,7 @@ def _users_methods(names: Sequence[str]) -> dict[str, MethodFile]:
 def _counters(receipt: Receipt, request: Request, opened: Sequence[Recording]) -> dict[str, str | None]:
     """Who counted the tokens of each LLM for which the receipt states it; receipts of earlier versions do not."""
     dataset = request.plan.dataset if isinstance(request, ComparisonRequest) else receipt.request["dataset"]
-    pairs = [pair for own in opened for pair in own.manifest.pairs.items()]
+    pairs = [pair for recording in opened for pair in recording.manifest.pairs.items()]
     counters = {llm: part["counter"] for (where, llm), part in pairs if where == dataset}
     return {llm: counters.get(llm) for llm in receipt.counters}
 
@@ -229,10 +229,10 @@ class _Inputs:
         """The user's method with the source that the receipt pins, if it was given again."""
         key = f"{sha256}:{function}"
         if key not in self.methods:
-            given = ", ".join(f"{m.path}:{m.function} has {m.source_sha256[:16]}" for m in self.methods.values())
+            hashes = ", ".join(f"{m.path}:{m.function} has {m.source_sha256[:16]}" for m in self.methods.values())
             raise MethodError(
                 f"The receipt is of a user's method, {function} in a file with sha256 {sha256[:16]}, which is run only when it "
-                f"is given: --method FILE.py:{function}. {given or 'None was given'}."
+                f"is given: --method FILE.py:{function}. {hashes or 'None was given'}."
             )
         return self.methods[key]
 
