@@ -16,9 +16,9 @@ _DEMO_COUNTS = (1, 5, 10, 20, 40)
 
 
 def demo(
-    out: Annotated[
-        Path, typer.Option("--out", metavar="DIR", help="Folder to make, or an earlier demo's to use again.")
-    ] = Path("feval-demo"),
+    out: Annotated[Path, typer.Option(metavar="DIR", help="Folder to make, or an earlier demo's to use again.")] = Path(
+        "feval-demo"
+    ),
     *,
     show: Output,
 ) -> None:

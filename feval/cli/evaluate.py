@@ -100,16 +100,13 @@ def curve(
     n: Annotated[
         str | None,
         typer.Option(
-            "--n",
             metavar="COUNTS",
             help="CoTs per question: 1..40, 1..40..3, 1,5,10 or 20. Default: 1 to what every question has, 40 at most.",
         ),
     ] = None,
     sweep: Annotated[
         str | None,
-        typer.Option(
-            "--sweep", metavar="FIELD=VALUES", help="Another field to vary: budget=5,10,20 or threshold=0.5,0.7."
-        ),
+        typer.Option(metavar="FIELD=VALUES", help="Another field to vary: budget=5,10,20 or threshold=0.5,0.7."),
     ] = None,
     settings: Settings = None,
     options: dict[str, Any],
@@ -220,19 +217,17 @@ def _files(curve: Curve) -> dict[str, bytes]:
 @result_options("result.json and receipt.json")
 def grade(
     ledger: Annotated[
-        Path,
-        typer.Option("--ledger", metavar="FILE", help="What `feval serve --ledger` wrote, or a saved /feval/ledger."),
+        Path, typer.Option(metavar="FILE", help="What `feval serve --ledger` wrote, or a saved /feval/ledger.")
     ],
     answers: Annotated[
-        Path,
-        typer.Option("--answers", metavar="FILE", help="Questions (ids or texts) and answers: .json, .jsonl or .csv."),
+        Path, typer.Option(metavar="FILE", help="Questions (ids or texts) and answers: .json, .jsonl or .csv.")
     ],
     *,
-    run: Annotated[str | None, typer.Option("--run", metavar="NAME", help="Needed where there are several.")] = None,
+    run: Annotated[str | None, typer.Option(metavar="NAME", help="Needed where there are several.")] = None,
     recordings: RecordingFolders = None,
     dataset: DatasetName = None,
     prices: Annotated[
-        str | None, typer.Option("--prices", metavar="LIST", help="File of a price list that is not among the cards.")
+        str | None, typer.Option(metavar="LIST", help="File of a price list that is not among the cards.")
     ] = None,
     saved: ResultFiles,
     show: Output,

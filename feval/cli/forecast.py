@@ -46,14 +46,13 @@ def estimate(
     recordings: RecordingFolders = None,
     dataset: DatasetName = None,
     llm: LLMName = None,
-    g: Annotated[int, typer.Option("--g", metavar="CALLS", help="Calls per question to estimate from.")] = 5,
+    g: Annotated[int, typer.Option(metavar="CALLS", help="Calls per question to estimate from.")] = 5,
     m: Annotated[
-        str, typer.Option("--m", metavar="VOTES", help="Numbers of votes: 1..100, 1..99..2, 1,5,10 or 20.")
+        str, typer.Option(metavar="VOTES", help="Numbers of votes: 1..100, 1..99..2, 1,5,10 or 20.")
     ] = "1..40",
     method: Annotated[
         str,
         typer.Option(
-            "--method",
             metavar="NAMES",
             help="unbiased, exact, monte-carlo, gaussian, two-call, max-entropy, ldgp; several with commas.",
         ),
@@ -91,9 +90,7 @@ def estimate(
 
 @request_options(BudgetPlanRequest)
 def plan(
-    budget: Annotated[
-        str, typer.Option("--budget", metavar="AMOUNT", help="Such as 20usd or 500000tokens.", show_default=False)
-    ],
+    budget: Annotated[str, typer.Option(metavar="AMOUNT", help="Such as 20usd or 500000tokens.", show_default=False)],
     *,
     recordings: RecordingFolders = None,
     dataset: DatasetName = None,
@@ -132,7 +129,7 @@ def couple(
     recordings: RecordingFolders = None,
     independent: Annotated[
         list[Path] | None,
-        typer.Option("--independent", metavar="DIR", help="The same LLMs with noise of their own; repeat for several."),
+        typer.Option(metavar="DIR", help="The same LLMs with noise of their own; repeat for several."),
     ] = None,
     dataset: DatasetName = None,
     llms: Annotated[
@@ -141,20 +138,16 @@ def couple(
     ] = None,
     areas: Annotated[
         Path | None,
-        typer.Option(
-            "--areas", metavar="FILE", help="CSV with a column area or subject, and ids or rows in the dataset's order."
-        ),
+        typer.Option(metavar="FILE", help="CSV with a column area or subject, and ids or rows in the dataset's order."),
     ] = None,
     scorer: Annotated[
-        str | None, typer.Option("--scorer", metavar="NAME", help="Win-rates by a scorer's scores, not by correctness.")
+        str | None, typer.Option(metavar="NAME", help="Win-rates by a scorer's scores, not by correctness.")
     ] = None,
     judge: Annotated[
-        str | None, typer.Option("--judge", metavar="MODEL", help="Win-rates by a judge's recorded pairwise verdicts.")
+        str | None, typer.Option(metavar="MODEL", help="Win-rates by a judge's recorded pairwise verdicts.")
     ] = None,
     unlabelled: Unlabelled = "refuse",
-    out: Annotated[
-        Path | None, typer.Option("--out", metavar="DIR", help="Write couple.csv, .json and .png there.")
-    ] = None,
+    out: Annotated[Path | None, typer.Option(metavar="DIR", help="Write couple.csv, .json and .png there.")] = None,
     force: Annotated[bool, typer.Option("--force", help="Replace existing files in --out.")] = False,
     *,
     show: Output,
@@ -187,10 +180,7 @@ def couple(
 
 
 def _opened(
-    folders: Sequence[Path] | None,
-    others: Sequence[Path] | None,
-    dataset: str | None,
-    llms: Sequence[str] | None,
+    folders: Sequence[Path] | None, others: Sequence[Path] | None, dataset: str | None, llms: Sequence[str] | None
 ) -> tuple[Dataset, list[LLM], list[LLM]]:
     """The coupled LLMs, and the independent ones in the same order."""
     opened = [open_recording(folder) for folder in recording_folders(folders)]

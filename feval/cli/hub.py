@@ -47,13 +47,11 @@ def push(
     results: Annotated[
         list[Path] | None,
         typer.Option(
-            "--results",
-            metavar="DIR",
-            help="Results to publish with it: what a command wrote with --out; repeat for more.",
+            metavar="DIR", help="Results to publish with it: what a command wrote with --out; repeat for more."
         ),
     ] = None,
     public: Annotated[bool, typer.Option("--public", help="Make a new repository public. Default: private.")] = False,
-    tag: Annotated[str | None, typer.Option("--tag", metavar="NAME", help="Name this version, such as v1.")] = None,
+    tag: Annotated[str | None, typer.Option(metavar="NAME", help="Name this version, such as v1.")] = None,
     create_pr: Annotated[
         bool, typer.Option("--create-pr", help="Open a pull request instead, for somebody else's repository.")
     ] = False,
@@ -61,23 +59,19 @@ def push(
     words: Annotated[
         Path | None,
         typer.Option(
-            "--words",
-            metavar="FILE",
-            help="Your own section of the page; its front matter may set title, license and language.",
+            metavar="FILE", help="Your own section of the page; its front matter may set title, license and language."
         ),
     ] = None,
     allow: Annotated[
         list[str] | None,
-        typer.Option(
-            "--allow", metavar="WHAT", help="Allow findings: emails, paths, or the MARK of one; repeat for more."
-        ),
+        typer.Option(metavar="WHAT", help="Allow findings: emails, paths, or the MARK of one; repeat for more."),
     ] = None,
     remove: Annotated[
         bool, typer.Option("--remove", help="Delete files that the repository has and this recording lacks.")
     ] = False,
     page: Annotated[
         Path | None,
-        typer.Option("--page", metavar="DIR", help="Also write README.md and its picture here, to look at them first."),
+        typer.Option(metavar="DIR", help="Also write README.md and its picture here, to look at them first."),
     ] = None,
     *,
     show: Output,
@@ -228,7 +222,7 @@ def pull(
         bool, typer.Option("--no-texts", help="Leave out the texts of the LLMs, which are most of the bytes.")
     ] = False,
     out: Annotated[
-        Path | None, typer.Option("--out", metavar="DIR", help="New folder for it. Default: the Hub's cache alone.")
+        Path | None, typer.Option(metavar="DIR", help="New folder for it. Default: the Hub's cache alone.")
     ] = None,
     *,
     show: Output,

@@ -55,9 +55,7 @@ def questions(
         typer.Option("--questions", metavar="FILE", help="Read them from FILE. Default: the cache, else the Hub."),
     ] = None,
     answer_kind: AnswerKind = None,
-    out: Annotated[
-        Path | None, typer.Option("--out", metavar="FILE", help="Write them to this file, as JSON Lines.")
-    ] = None,
+    out: Annotated[Path | None, typer.Option(metavar="FILE", help="Write them to this file, as JSON Lines.")] = None,
     force: Annotated[bool, typer.Option("--force", help="Replace the file at --out.")] = False,
     *,
     show: Output,

@@ -42,24 +42,21 @@ _MAX_IDS_BYTES = 64 << 20
 def import_(
     format_name: Annotated[str, typer.Argument(metavar="FORMAT", help="See `feval ls formats`.", show_default=False)],
     source: Annotated[Path, typer.Argument(metavar="SOURCE", help="File or folder to import.", show_default=False)],
-    dataset: Annotated[str, typer.Option("--dataset", metavar="ID", help="Id of the dataset; any id will do.")],
+    dataset: Annotated[str, typer.Option(metavar="ID", help="Id of the dataset; any id will do.")],
     out: NewFolder,
     llm: Annotated[
         list[str] | None,
-        typer.Option(
-            "--llm", metavar="NAME", help="Name, such as gpt-3.5-turbo@t=0.8. Repeat to take several from SOURCE."
-        ),
+        typer.Option(metavar="NAME", help="Name, such as gpt-3.5-turbo@t=0.8. Repeat to take several from SOURCE."),
     ] = None,
     answer_kind: AnswerKind = None,
     questions: Annotated[
-        Path | None,
-        typer.Option("--questions", metavar="FILE", help="Question texts and gold answers, if SOURCE has none."),
+        Path | None, typer.Option(metavar="FILE", help="Question texts and gold answers, if SOURCE has none.")
     ] = None,
     counter: Annotated[
-        str | None, typer.Option("--counter", metavar="NAME", help="Token counter: usage, words or tiktoken:ENCODING.")
+        str | None, typer.Option(metavar="NAME", help="Token counter: usage, words or tiktoken:ENCODING.")
     ] = None,
     answers: Annotated[
-        str, typer.Option("--answers", metavar="FROM", help="stored (as SOURCE has them) or text (extracted again).")
+        str, typer.Option(metavar="FROM", help="stored (as SOURCE has them) or text (extracted again).")
     ] = "stored",
     equality: Equality = None,
     *,
@@ -122,15 +119,12 @@ def select(
     dataset: OnlyDatasets = None,
     llm: OnlyLLMs = None,
     questions_file: Annotated[
-        Path | None,
-        typer.Option("--questions-file", metavar="FILE", help="Keep the questions with these ids, one per line."),
+        Path | None, typer.Option(metavar="FILE", help="Keep the questions with these ids, one per line.")
     ] = None,
-    first: Annotated[int | None, typer.Option("--first", metavar="N", help="Keep the first N questions.")] = None,
-    samples: Annotated[
-        int | None, typer.Option("--samples", metavar="N", help="Keep the first N CoTs of each pool.")
-    ] = None,
+    first: Annotated[int | None, typer.Option(metavar="N", help="Keep the first N questions.")] = None,
+    samples: Annotated[int | None, typer.Option(metavar="N", help="Keep the first N CoTs of each pool.")] = None,
     min_cots: Annotated[
-        int | None, typer.Option("--min-cots", metavar="N", help="Leave out questions with fewer CoTs of some LLM.")
+        int | None, typer.Option(metavar="N", help="Leave out questions with fewer CoTs of some LLM.")
     ] = None,
     *,
     show: Output,
@@ -165,10 +159,7 @@ def extract(
     out: NewFolder,
     answer_kind: AnswerKind = None,
     answers: Annotated[
-        str,
-        typer.Option(
-            "--answers", metavar="FROM", help="text: extract again; stored: only normalize the stored answers."
-        ),
+        str, typer.Option(metavar="FROM", help="text: extract again; stored: only normalize the stored answers.")
     ] = "text",
     equality: Equality = None,
     *,
@@ -260,7 +251,7 @@ def verify(
         typer.Option("--method", metavar="FILE.py:FUNCTION", help="A method of your own that the receipt may run."),
     ] = None,
     prices: Annotated[
-        str | None, typer.Option("--prices", metavar="LIST", help="A price list of your own that the receipt needs.")
+        str | None, typer.Option(metavar="LIST", help="A price list of your own that the receipt needs.")
     ] = None,
     *,
     show: Output,

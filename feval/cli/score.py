@@ -102,12 +102,7 @@ def score(
     with show.progress(f"scoring {recording.name}") as bar:
         display = RunDisplay(bar, show, recording.name)
         result = run_scoring(
-            task,
-            out,
-            limits=settings.limits(),
-            prices=prices,
-            cost_limit_usd=settings.cost_limit,
-            progress=display,
+            task, out, limits=settings.limits(), prices=prices, cost_limit_usd=settings.cost_limit, progress=display
         )
     _show_result(show, result, out)
 

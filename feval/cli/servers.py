@@ -44,25 +44,25 @@ def serve(
         list[Path] | None,
         typer.Argument(metavar="RECORDING", help="Folders. Default: those in FEVAL_RECORDING.", show_default=False),
     ] = None,
-    port: Annotated[int, typer.Option("--port", min=0, max=65535, help="0 takes any free one.")] = 8000,
+    port: Annotated[int, typer.Option(min=0, max=65535, help="0 takes any free one.")] = 8000,
     host: Annotated[
-        str, typer.Option("--host", metavar="HOST", help="Address to listen on; others need FEVAL_SERVE_TOKEN.")
+        str, typer.Option(metavar="HOST", help="Address to listen on; others need FEVAL_SERVE_TOKEN.")
     ] = "127.0.0.1",
     dataset: OnlyDatasets = None,
     llm: OnlyLLMs = None,
-    seed: Annotated[int, typer.Option("--seed", help="Random seed of the draws.")] = 0,
-    order: Annotated[str, typer.Option("--order", metavar="ORDER", help="seeded or recorded.")] = "seeded",
+    seed: Annotated[int, typer.Option(help="Random seed of the draws.")] = 0,
+    order: Annotated[str, typer.Option(metavar="ORDER", help="seeded or recorded.")] = "seeded",
     recycle: Annotated[bool, typer.Option("--recycle", help="Start over, with a mark, when CoTs run out.")] = False,
     strict: Annotated[bool, typer.Option("--strict", help="Answer only requests that were recorded.")] = False,
     few_shot: Annotated[
-        str, typer.Option("--few-shot", metavar="WHICH", help="last: the last question in a message is asked.")
+        str, typer.Option(metavar="WHICH", help="last: the last question in a message is asked.")
     ] = "none",
     allow_mismatch: Annotated[
         bool, typer.Option("--allow-mismatch", help="Answer judges' prompts, JSON schemas and forced tools, too.")
     ] = False,
     prices: Prices = None,
     ledger: Annotated[
-        Path | None, typer.Option("--ledger", metavar="FILE", help="Write every request to this file, for grading.")
+        Path | None, typer.Option(metavar="FILE", help="Write every request to this file, for grading.")
     ] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Continue where that file ends.")] = False,
     *,
@@ -143,7 +143,7 @@ def tiny_server(
     port: Port = 0,
     host: Host = "127.0.0.1",
     model: Annotated[
-        list[str] | None, typer.Option("--model", metavar="NAME", help="Serve only this one; repeat for several.")
+        list[str] | None, typer.Option(metavar="NAME", help="Serve only this one; repeat for several.")
     ] = None,
     *,
     show: Output,
@@ -161,24 +161,19 @@ def tiny_server(
 
 
 def proxy(
-    upstream: Annotated[
-        str, typer.Option("--upstream", metavar="URL", help="Base URL of the server, usually with /v1 at its end.")
-    ],
-    record: Annotated[
-        Path, typer.Option("--record", metavar="DIR", help="Folder of the recording; its journal is DIR.journal.")
-    ],
-    dataset: Annotated[str, typer.Option("--dataset", metavar="ID", help="Id of the recorded dataset.")] = "proxied",
+    upstream: Annotated[str, typer.Option(metavar="URL", help="Base URL of the server, usually with /v1 at its end.")],
+    record: Annotated[Path, typer.Option(metavar="DIR", help="Folder of the recording; its journal is DIR.journal.")],
+    dataset: Annotated[str, typer.Option(metavar="ID", help="Id of the recorded dataset.")] = "proxied",
     questions: Annotated[
-        Path | None,
-        typer.Option("--questions", metavar="FILE", help="JSON Lines; looked for in the last user message."),
+        Path | None, typer.Option(metavar="FILE", help="JSON Lines; looked for in the last user message.")
     ] = None,
     answer_kind: AnswerKind = None,
     equality: Equality = None,
     api_key_env: Annotated[
-        str | None, typer.Option("--api-key-env", metavar="VARIABLE", help="The key in it replaces the clients' keys.")
+        str | None, typer.Option(metavar="VARIABLE", help="The key in it replaces the clients' keys.")
     ] = None,
     counter: Annotated[
-        str, typer.Option("--counter", metavar="NAME", help="usage (the provider's), words or tiktoken:ENCODING.")
+        str, typer.Option(metavar="NAME", help="usage (the provider's), words or tiktoken:ENCODING.")
     ] = "usage",
     port: Port = 0,
     host: Host = "127.0.0.1",

@@ -16,12 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from small import pool, question
 
-from feval.errors import (
-    OutOfRangeError,
-    ShortPoolError,
-    UnknownNameError,
-    UnlabelledError,
-)
+from feval.errors import OutOfRangeError, ShortPoolError, UnknownNameError, UnlabelledError
 from feval.estimators.two_call.moments import Moments
 from feval.estimators.two_call.vote_intervals import vote_interval
 from feval.forecast import METHODS, Forecast, estimate, plan
