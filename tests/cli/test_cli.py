@@ -127,7 +127,7 @@ def test_help_imports_nothing_heavy() -> None:
 
 @pytest.mark.parametrize("command", COMMANDS)
 def test_every_command_has_help_json_and_quiet(command: str) -> None:
-    result = CliRunner().invoke(app, [command, "--help"], terminal_width=100 if command == "record" else 80)
+    result = CliRunner().invoke(app, [command, "--help"], terminal_width=80)
     assert result.exit_code == 0
     assert "--json" in result.stdout
     assert "--quiet" in result.stdout
