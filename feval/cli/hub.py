@@ -111,8 +111,8 @@ def push(
             progress.describe(f"sending {len(todo.sent):,} files to {repository}")
             pushed = publish.push(release, public=public, create_pr=create_pr, remove=remove)
     if dry_run:
-        size = publish.size(sum(_size(release, path) for path in todo.sent))
-        headline = f"Nothing was sent. A push to {repository} would send {len(todo.sent):,} files, {size}."
+        total = publish.size(sum(_size(release, path) for path in todo.sent))
+        headline = f"Nothing was sent. A push to {repository} would send {len(todo.sent):,} files, {total}."
         show.result(account, headline, _table(release, todo), *(f"wrote {path}" for path in written))
         return
     address = f"hf://{repository}@{pushed.commit}"
