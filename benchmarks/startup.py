@@ -35,7 +35,7 @@ CURVE_COMMAND = f"""
 import sys
 from feval.cli import main
 sys.argv = ["feval", "curve", "self-consistency", "--recording", {str(ROOT / "recorders" / "tiny" / "recording")!r}]
-sys.argv += ["--llm", "feval/tiny-42k", "--n", "1,5", "--no-receipt"]
+sys.argv += ["--llm", "feval/tiny-42k", "--n", "1,5", "--receipt", "none"]
 main()
 """
 HELP = f"""

@@ -95,25 +95,11 @@ __all__ = [
 __getattr__, __dir__ = lazy_names(
     __name__,
     {
-        "comparison.comparison": (
-            "Comparison",
-            "compare",
-        ),
-        "evaluation.curves": (
-            "Curve",
-            "CurvePoint",
-            "method_curve",
-            "self_consistency_curve",
-        ),
-        "evaluation.environment": (
-            "BudgetEnvironment",
-            "as_method",
-        ),
+        "comparison.comparison": ("Comparison", "compare"),
+        "evaluation.curves": ("Curve", "CurvePoint", "method_curve", "self_consistency_curve"),
+        "evaluation.environment": ("BudgetEnvironment", "as_method"),
         "errors": ("FevalError",),
-        "evaluation.evaluation": (
-            "Evaluation",
-            "evaluate",
-        ),
+        "evaluation.evaluation": ("Evaluation", "evaluate"),
         "evaluation.oracle": ("Oracle",),
         "evaluation.training": ("train_test_rows",),
         "importers": ("import_recording",),
@@ -134,26 +120,11 @@ __getattr__, __dir__ = lazy_names(
             "WeightedBestOfN",
         ),
         "methods.vote": ("plurality",),
-        "cards.names": (
-            "DatasetType",
-            "LLMType",
-        ),
+        "cards.names": ("DatasetType", "LLMType"),
         "comparison.plan": ("Plan",),
-        "cards.prices": (
-            "PriceList",
-            "price_list",
-        ),
+        "cards.prices": ("PriceList", "price_list"),
         "receipts.verifying": ("verify_receipt",),
-        "recording": (
-            "merge",
-            "open_recording",
-            "select",
-            "verify_recording",
-        ),
-        "replay": (
-            "LLM",
-            "Dataset",
-            "load",
-        ),
+        "recording": ("merge", "open_recording", "select", "verify_recording"),
+        "replay": ("LLM", "Dataset", "load"),
     },
 )

@@ -51,14 +51,7 @@ class UnknownNameError(UsageError):
 
     @classmethod
     def of(cls, noun: str, name: str, known: Iterable[str], advice: str = "") -> UnknownNameError:
-        """Build the sentence: the name, the nearest known ones, the whole list where it is short.
-
-        Args:
-            noun: what kind of thing was named, such as "price list".
-            name: the name that was given.
-            known: the names that exist.
-            advice: one more sentence on what to do, if any.
-        """
+        """Build the sentence: the name of this `noun`, the nearest known one, the whole list where it is short, and `advice`."""
         names = sorted(known)
         name = name if len(name) <= 80 else f"{name[:80]}..."
         near = get_close_matches(name, names, n=1)

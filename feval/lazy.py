@@ -10,12 +10,9 @@ from importlib import import_module
 def lazy_names(
     package: str, modules: Mapping[str, tuple[str, ...]]
 ) -> tuple[Callable[[str], object], Callable[[], list[str]]]:
-    """Return `__getattr__` and `__dir__` for a package whose names live in its modules.
+    """Return `__getattr__` and `__dir__` for a package whose public names live in its modules (dotted, relative to it).
 
-    Args:
-        package: the package's `__name__`.
-        modules: module (dotted, relative to the package) to the public names it defines. A module listed without names is itself
-            an attribute: `from feval import hub; hub.recordings.pull(...)` loads it where it is used.
+    A module listed without names is itself an attribute: `from feval import hub; hub.recordings.pull(...)` loads it on use.
     """
     homes = {name: f"{package}.{module}" for module, names in modules.items() for name in names}
     whole = {module: f"{package}.{module}" for module, names in modules.items() if not names}

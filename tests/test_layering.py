@@ -283,10 +283,7 @@ def test_an_arrow_that_points_down_is_seen(name: str, source: str) -> None:
         ("feval.recording.reader", "from .content import Question\nfrom ..errors import FevalError"),
         ("feval.recording.writer", "from feval import __version__"),
         ("feval.cli.demo", "from recorders import anything\nfrom feval.report import x"),
-        (
-            "recorders.backends.openai",
-            "from feval.recording import RecordingWriter\nfrom recorders import journal",
-        ),
+        ("recorders.backends.openai", "from feval.recording import RecordingWriter\nfrom recorders import journal"),
         ("feval", "from feval.replay import load"),
     ],
 )

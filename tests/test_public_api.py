@@ -11,50 +11,13 @@ from places import ROOT
 import feval
 
 PUBLIC = [
-    "LLM",
-    "METHODS",
-    "Comparison",
-    "AdaptiveConsistency",
-    "AutoMix",
-    "BestOfN",
-    "BudgetEnvironment",
-    "Cascade",
-    "ConfidenceWeighted",
-    "Curve",
-    "CurvePoint",
-    "Dataset",
-    "DatasetType",
-    "DeepConfidence",
-    "DifficultyAdaptive",
-    "EarlyStopping",
-    "Evaluation",
-    "FevalError",
-    "LLMType",
-    "Plan",
-    "MixtureOfThoughts",
-    "ModelSwitch",
-    "Oracle",
-    "PriceList",
-    "SelfConsistency",
-    "SingleCall",
-    "WeightedBestOfN",
-    "__version__",
-    "compare",
-    "as_method",
-    "evaluate",
-    "import_recording",
-    "load",
-    "merge",
-    "method_curve",
-    "open_recording",
-    "plurality",
-    "price_list",
-    "select",
-    "self_consistency_curve",
-    "train_test_rows",
-    "verify_receipt",
-    "verify_recording",
-]
+    "AdaptiveConsistency", "AutoMix", "BestOfN", "BudgetEnvironment", "Cascade", "Comparison", "ConfidenceWeighted",
+    "Curve", "CurvePoint", "Dataset", "DatasetType", "DeepConfidence", "DifficultyAdaptive", "EarlyStopping", "Evaluation",
+    "FevalError", "LLM", "LLMType", "METHODS", "MixtureOfThoughts", "ModelSwitch", "Oracle", "Plan", "PriceList",
+    "SelfConsistency", "SingleCall", "WeightedBestOfN", "__version__", "as_method", "compare", "evaluate",
+    "import_recording", "load", "merge", "method_curve", "open_recording", "plurality", "price_list", "select",
+    "self_consistency_curve", "train_test_rows", "verify_receipt", "verify_recording",
+]  # fmt: skip
 
 HEAVY = [
     "httpx2", "huggingface_hub", "matplotlib", "numpy", "orjson", "pyarrow", "pydantic", "rich", "scipy", "tiktoken", "typer",
@@ -79,7 +42,7 @@ import sys
 from feval.cli import main
 
 sys.argv = ["feval", "curve", "self-consistency", "--recording", {str(ROOT / "recorders" / "tiny" / "recording")!r}]
-sys.argv += ["--llm", "feval/tiny-42k", "--n", "1,5", "--no-receipt", "--quiet"]
+sys.argv += ["--llm", "feval/tiny-42k", "--n", "1,5", "--receipt", "none", "--quiet"]
 try:
     main()
 except SystemExit as end:

@@ -9,35 +9,31 @@ from __future__ import annotations
 import contextlib
 import errno
 import functools
+import inspect
 import os
 import signal
 import sys
 import traceback
 import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import import_module
 from typing import Annotated, Any, NoReturn, ParamSpec
 
 import typer
-from typer.core import TyperGroup
+from typer.core import TyperCommand, TyperGroup
 
 from feval import __version__
-from feval.cli.output import say
-from feval.errors import FevalError, FevalWarning
+from feval.cli.output import Output, say
+from feval.errors import FevalError, FevalWarning, UsageError
 
 _P = ParamSpec("_P")
+Decorator = Callable[[Callable[..., None]], Callable[..., None]]
 
 
 @dataclass(frozen=True)
 class Command:
-    """A command of the program.
-
-    Attributes:
-        group: heading it stands under in `feval --help`.
-        summary: its line there.
-        function: `module:function` below `feval.cli`; imported when the command is asked for.
-    """
+    """A command: its heading and its line in `feval --help`, and `module:function` below `feval.cli`, imported on demand."""
 
     group: str
     summary: str
@@ -72,6 +68,48 @@ COMMANDS: Mapping[str, Command] = {
 """Name -> command, in the order of `feval --help`."""
 
 
+_IN_PYTHON = "this rare setting is an argument of `{}` in Python"
+_IN_SETTINGS = "write it, with _ for -, into a file for `--settings`"
+_REMOVED = (
+    (
+        "record",
+        (
+            "--exemplars --train-rows --exemplar-count --system-role --no-system-role --equality --top-p --stop --noise-seed "
+            "--extra-body --requests-per-minute --tokens-per-minute --samples-per-request --retries --timeout --counter --mode "
+            "--keep-journal --refuse-drift"
+        ),
+        _IN_SETTINGS,
+    ),
+    ("record", "--tolerance", 'write `equality = "tolerance-X"` into a file for `--settings`'),
+    ("score", "--timeout --calls --orders", _IN_SETTINGS),
+    ("run curve compare", "--split-seed", "write `split_seed = ...` into a comparison file, for `feval compare FILE`"),
+    ("run curve compare estimate grade", "--no-receipt", "use `--receipt none`"),
+    ("import merge extract proxy", "--tolerance", "use `--equality tolerance-X`, such as tolerance-1e-4"),
+    ("import", "--temperature --max-tokens --keep-duplicates --prices", _IN_PYTHON.format("feval.import_recording")),
+    ("proxy", "--prices", "name a price list where the recording is evaluated"),
+    ("plan", "--pilot", "use `--recording`"),
+    ("plan", "--most-votes --family", _IN_PYTHON.format("feval.forecast.plan")),
+    ("estimate", "--replicate", _IN_PYTHON.format("feval.forecast.estimate")),
+    ("couple", "--samples --resamples --area --seed", _IN_PYTHON.format("feval.forecast.coupled.couple")),
+    ("serve", "--token", "set the environment variable FEVAL_SERVE_TOKEN, which stays out of the list of processes"),
+    ("serve", "--billing", _IN_PYTHON.format("feval.serving.serve")),
+    ("push", "--message", _IN_PYTHON.format("feval.publish.push")),
+    (
+        "push",
+        "--title --licence --language",
+        "write title, license or language into the front matter of `--words FILE`",
+    ),
+)
+
+REMOVED = {
+    (command, option): advice
+    for commands, options, advice in _REMOVED
+    for command in commands.split()
+    for option in options.split()
+}
+"""(command, option) -> what to do instead."""
+
+
 class _Commands(dict[str, Any]):
     """The commands for Typer, each built from its module when it is looked up."""
 
@@ -88,9 +126,20 @@ class _Commands(dict[str, Any]):
             except FevalError as error:  # an extra is not installed
                 _fail(str(error), error.exit_code)
             single = typer.Typer(**_LOOKS, add_completion=False)
-            single.command(name)(_guarded(command))
+            single.command(name, cls=_Command)(_guarded(_with_output(command)))
             self[name] = typer.main.get_command(single)
         return self[name]
+
+
+class _Command(TyperCommand):
+    """A command that knows the options of earlier versions."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        for argument in args[: args.index("--")] if "--" in args else args:
+            option = argument.partition("=")[0]
+            if advice := REMOVED.get((str(self.name), option)):
+                _fail(f"{option} is no longer an option of `feval {self.name}`; {advice}.", UsageError.exit_code)
+        return super().parse_args(ctx, args)
 
 
 class _Group(TyperGroup):
@@ -167,6 +216,42 @@ def _interrupt(number: int, _: object) -> NoReturn:
 
 def _interrupted_code(error: KeyboardInterrupt) -> int:
     return 128 + int(error.args[0] if error.args else signal.SIGINT)
+
+
+def expanded(name: str, parameters: Sequence[inspect.Parameter], build: Callable[[dict[str, Any]], Any]) -> Decorator:
+    """Make a decorator that puts parameters in place of the one of this name, which is built from their values."""
+
+    def decorate(command: Callable[..., None]) -> Callable[..., None]:
+        signature = inspect.signature(command, eval_str=True)
+
+        @functools.wraps(command)
+        def run(**arguments: Any) -> None:
+            values = {parameter.name: arguments.pop(parameter.name) for parameter in parameters}
+            command(**arguments, **{name: build(values)})
+
+        every = [new for old in signature.parameters.values() for new in (parameters if old.name == name else [old])]
+        every = [parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY) for parameter in every]
+        run.__signature__ = signature.replace(parameters=every)  # type: ignore[attr-defined]  # Typer reads it
+        run.__annotations__ = {parameter.name: parameter.annotation for parameter in every}
+        return run
+
+    return decorate
+
+
+def keyword(name: str, annotation: Any, default: Any) -> inspect.Parameter:
+    """Make a keyword parameter."""
+    return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
+
+
+def _with_output(command: Callable[..., None]) -> Callable[..., None]:
+    """Give a command --json and --quiet; what it prints with comes as `show`."""
+    as_json = typer.Option("--json", help="Print one JSON object and nothing else.")
+    quiet = typer.Option("--quiet", "-q", help="Print nothing but errors (and what --json asks for).")
+    parameters = [
+        keyword("as_json", Annotated[bool, as_json], default=False),
+        keyword("quiet", Annotated[bool, quiet], default=False),
+    ]
+    return expanded("show", parameters, lambda values: Output(**values))(command)
 
 
 def _guarded(command: Callable[_P, None]) -> Callable[_P, None]:

@@ -9,11 +9,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from feval.cli.evaluating import ResultFiles, encoded, request_options, result_options
-from feval.cli.options import DatasetName, JsonFlag, QuietFlag, TimeLimit, Workers, only_name, recording_folders
+from feval.cli.options import DatasetName, TimeLimit, Workers, only_name, recording_folders
 from feval.cli.output import Output, quiet_matplotlib
 from feval.comparison.comparison import compare as compare_methods
-from feval.comparison.plan import Plan, path_from
-from feval.comparison.suggestion import suggested_plan
+from feval.comparison.plan import Plan, path_from, suggested_plan
 from feval.errors import ConflictError, ShortPoolError, UsageError
 from feval.hub.addresses import is_address, parse_address
 from feval.hub.places import open_place
@@ -28,8 +27,6 @@ from feval.report.tables.headline import headline
 if TYPE_CHECKING:
     from feval.comparison.comparison import Comparison
     from feval.replay import LLM
-
-__all__: list[str] = []
 
 
 @request_options(Plan, overriding=True)
@@ -57,8 +54,7 @@ def compare(
     workers: Workers = 1,
     time_limit: TimeLimit = 60.0,
     saved: ResultFiles,
-    as_json: JsonFlag = False,
-    quiet: QuietFlag = False,
+    show: Output,
 ) -> None:
     """Compare methods on the same questions and draws.
 
@@ -67,11 +63,10 @@ def compare(
 
     Example: feval compare plan.toml --init --recording my-recording && feval compare plan.toml --out comparison
     """
-    show = Output(as_json=as_json, quiet=quiet)
     if (prices := options.get("prices")) and Path(prices).is_file():
         options["prices"] = path_from(file.parent, Path(prices))
     if init:
-        if saved.out is not None or saved.receipt is not None or saved.no_receipt:
+        if saved.out is not None or saved.receipt is not None:
             raise UsageError(
                 "--init writes a comparison file and computes nothing; --out and receipts belong to the comparison."
             )

@@ -8,7 +8,6 @@ from typing import Annotated
 
 import typer
 
-from feval.cli.options import JsonFlag, QuietFlag
 from feval.cli.output import Output, quiet_matplotlib
 from feval.report.tables.tables import curves_table
 from recorders.demo import Demo, only_at, run_demo
@@ -17,11 +16,11 @@ _DEMO_COUNTS = (1, 5, 10, 20, 40)
 
 
 def demo(
-    out: Annotated[
-        Path, typer.Option("--out", metavar="DIR", help="Folder to make, or an earlier demo's to use again.")
-    ] = Path("feval-demo"),
-    as_json: JsonFlag = False,
-    quiet: QuietFlag = False,
+    out: Annotated[Path, typer.Option(metavar="DIR", help="Folder to make, or an earlier demo's to use again.")] = Path(
+        "feval-demo"
+    ),
+    *,
+    show: Output,
 ) -> None:
     """See it work on real samples, offline, in seconds.
 
@@ -29,7 +28,6 @@ def demo(
     votes, prices the votes and draws the curves.
     """
     quiet_matplotlib()
-    show = Output(as_json=as_json, quiet=quiet)
     with show.progress("running the demo") as progress:
         result = run_demo(out, progress)
     live = result.live

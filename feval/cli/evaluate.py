@@ -13,9 +13,7 @@ from feval.cli.evaluating import ResultFiles, encoded, open_recordings, request_
 from feval.cli.options import (
     DEFAULT_COUNTS,
     DatasetName,
-    JsonFlag,
     LLMNames,
-    QuietFlag,
     RecordingFolders,
     Settings,
     TimeLimit,
@@ -62,8 +60,7 @@ def run(
     time_limit: TimeLimit = 60.0,
     options: dict[str, Any],
     saved: ResultFiles,
-    as_json: JsonFlag = False,
-    quiet: QuietFlag = False,
+    show: Output,
 ) -> None:
     """Run one method on a dataset.
 
@@ -71,7 +68,7 @@ def run(
 
     Example: feval run early-stopping --set window=5 --recording my-recording --llm gpt-4o-mini
     """
-    show, fields = Output(as_json=as_json, quiet=quiet), parse_settings(settings or [])
+    fields = parse_settings(settings or [])
     chosen = make_method(method, fields)
     with show.progress(method):
         opened = open_recordings(recordings, dataset, llms)
@@ -103,22 +100,18 @@ def curve(
     n: Annotated[
         str | None,
         typer.Option(
-            "--n",
             metavar="COUNTS",
             help="CoTs per question: 1..40, 1..40..3, 1,5,10 or 20. Default: 1 to what every question has, 40 at most.",
         ),
     ] = None,
     sweep: Annotated[
         str | None,
-        typer.Option(
-            "--sweep", metavar="FIELD=VALUES", help="Another field to vary: budget=5,10,20 or threshold=0.5,0.7."
-        ),
+        typer.Option(metavar="FIELD=VALUES", help="Another field to vary: budget=5,10,20 or threshold=0.5,0.7."),
     ] = None,
     settings: Settings = None,
     options: dict[str, Any],
     saved: ResultFiles,
-    as_json: JsonFlag = False,
-    quiet: QuietFlag = False,
+    show: Output,
 ) -> None:
     """Show accuracy against cost for a method.
 
@@ -136,7 +129,6 @@ def curve(
             f"--short-pools drop leaves out the questions with fewer CoTs than the largest {field}; say which with "
             f"{'--n' if sweep is None else '--sweep'}, such as --n 1..20."
         )
-    show = Output(as_json=as_json, quiet=quiet)
     with show.progress(f"{method} curve"):
         opened = open_recordings(recordings, dataset, llms)
         request = CurveRequest(
@@ -225,23 +217,20 @@ def _files(curve: Curve) -> dict[str, bytes]:
 @result_options("result.json and receipt.json")
 def grade(
     ledger: Annotated[
-        Path,
-        typer.Option("--ledger", metavar="FILE", help="What `feval serve --ledger` wrote, or a saved /feval/ledger."),
+        Path, typer.Option(metavar="FILE", help="What `feval serve --ledger` wrote, or a saved /feval/ledger.")
     ],
     answers: Annotated[
-        Path,
-        typer.Option("--answers", metavar="FILE", help="Questions (ids or texts) and answers: .json, .jsonl or .csv."),
+        Path, typer.Option(metavar="FILE", help="Questions (ids or texts) and answers: .json, .jsonl or .csv.")
     ],
     *,
-    run: Annotated[str | None, typer.Option("--run", metavar="NAME", help="Needed where there are several.")] = None,
+    run: Annotated[str | None, typer.Option(metavar="NAME", help="Needed where there are several.")] = None,
     recordings: RecordingFolders = None,
     dataset: DatasetName = None,
     prices: Annotated[
-        str | None, typer.Option("--prices", metavar="LIST", help="File of a price list that is not among the cards.")
+        str | None, typer.Option(metavar="LIST", help="File of a price list that is not among the cards.")
     ] = None,
     saved: ResultFiles,
-    as_json: JsonFlag = False,
-    quiet: QuietFlag = False,
+    show: Output,
 ) -> None:
     """Grade the answers of a program that asked feval serve.
 
@@ -249,7 +238,7 @@ def grade(
 
     Example: feval grade --ledger ledger.jsonl --answers answers.json --run mine --recording my-recording
     """
-    show, served = Output(as_json=as_json, quiet=quiet), read_ledger(ledger)
+    served = read_ledger(ledger)
     opened = [open_recording(folder) for folder in recording_folders(recordings)]
     graded = grade_saved(served, run, read_answers(answers), opened, dataset=dataset, prices=prices)
     for sentence in graded.remarks():

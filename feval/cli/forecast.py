@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -13,9 +12,7 @@ import typer
 from feval.cli.evaluating import ResultFiles, encoded, open_recordings, request_options, result_options
 from feval.cli.options import (
     DatasetName,
-    JsonFlag,
     LLMName,
-    QuietFlag,
     RecordingFolders,
     Unlabelled,
     only_name,
@@ -39,7 +36,6 @@ from feval.report.tables.forecasts import forecast_csv, forecast_tables, plan_ta
 
 if TYPE_CHECKING:
     from feval.forecast import Forecast
-    from feval.forecast.coupling_results import Coupling
     from feval.replay import LLM, Dataset
 
 
@@ -50,22 +46,20 @@ def estimate(
     recordings: RecordingFolders = None,
     dataset: DatasetName = None,
     llm: LLMName = None,
-    g: Annotated[int, typer.Option("--g", metavar="CALLS", help="Calls per question to estimate from.")] = 5,
+    g: Annotated[int, typer.Option(metavar="CALLS", help="Calls per question to estimate from.")] = 5,
     m: Annotated[
-        str, typer.Option("--m", metavar="VOTES", help="Numbers of votes: 1..100, 1..99..2, 1,5,10 or 20.")
+        str, typer.Option(metavar="VOTES", help="Numbers of votes: 1..100, 1..99..2, 1,5,10 or 20.")
     ] = "1..40",
     method: Annotated[
         str,
         typer.Option(
-            "--method",
             metavar="NAMES",
             help="unbiased, exact, monte-carlo, gaussian, two-call, max-entropy, ldgp; several with commas.",
         ),
     ] = "unbiased,exact,two-call,max-entropy,ldgp",
     options: dict[str, Any],
     saved: ResultFiles,
-    as_json: JsonFlag = False,
-    quiet: QuietFlag = False,
+    show: Output,
 ) -> None:
     """Forecast the accuracy of M votes from a few calls.
 
@@ -74,7 +68,7 @@ def estimate(
 
     Example: feval estimate --recording my-recording --llm gpt-4o-mini --g 5 --m 1..40 --out my-estimate
     """
-    show, votes = Output(as_json=as_json, quiet=quiet), parse_counts(m, "--m", "votes")
+    votes = parse_counts(m, "--m", "votes")
     methods = tuple(name.strip() for name in method.split(","))
     with show.progress("estimating"):
         opened = open_recordings(recordings, dataset, [llm] if llm else None)
@@ -96,29 +90,23 @@ def estimate(
 
 @request_options(BudgetPlanRequest)
 def plan(
-    budget: Annotated[
-        str, typer.Option("--budget", metavar="AMOUNT", help="Such as 20usd or 500000tokens.", show_default=False)
-    ],
+    budget: Annotated[str, typer.Option(metavar="AMOUNT", help="Such as 20usd or 500000tokens.", show_default=False)],
     *,
-    pilots: Annotated[
-        list[Path] | None,
-        typer.Option("--pilot", metavar="DIR", help="Recording to judge by. Default: the folders in FEVAL_RECORDING."),
-    ] = None,
+    recordings: RecordingFolders = None,
     dataset: DatasetName = None,
     llm: LLMName = None,
     options: dict[str, Any],
-    as_json: JsonFlag = False,
-    quiet: QuietFlag = False,
+    show: Output,
 ) -> None:
     """Say what a budget buys, before it is spent.
 
     Judged by a pilot recording: which vote to buy, what accuracy to expect, which votes are certified to help, what it costs.
 
-    Example: feval plan --budget 20usd --pilot my-recording --llm gpt-4o-mini
+    Example: feval plan --budget 20usd --recording my-recording --llm gpt-4o-mini
     """
-    show, amount = Output(as_json=as_json, quiet=quiet), Budget.parse(budget)
+    amount = Budget.parse(budget)
     with show.progress("planning"):
-        opened = open_recordings(pilots, dataset, [llm] if llm else None)
+        opened = open_recordings(recordings, dataset, [llm] if llm else None)
         options[f"budget_{amount.unit}"] = amount.amount
         request = BudgetPlanRequest(dataset=opened.dataset, llms=opened.llms, **options)
         pilot, [replayed] = opened.load(request)
@@ -141,46 +129,28 @@ def couple(
     recordings: RecordingFolders = None,
     independent: Annotated[
         list[Path] | None,
-        typer.Option(
-            "--independent",
-            metavar="DIR",
-            help="The same LLMs with noise of their own; repeat for several.",
-        ),
+        typer.Option(metavar="DIR", help="The same LLMs with noise of their own; repeat for several."),
     ] = None,
     dataset: DatasetName = None,
     llms: Annotated[
         list[str] | None,
         typer.Option("--llm", metavar="NAME", help="Repeat for several. Default: all that share noise."),
     ] = None,
-    samples: Annotated[
-        int,
-        typer.Option("--samples", metavar="N", min=1, help="Independent pairs whose error coupled pairs should reach."),
-    ] = 200,
     areas: Annotated[
         Path | None,
-        typer.Option(
-            "--areas", metavar="FILE", help="CSV with a column area or subject, and ids or rows in the dataset's order."
-        ),
-    ] = None,
-    area: Annotated[
-        list[str] | None, typer.Option("--area", metavar="NAME", help="Show only these areas; repeat.")
+        typer.Option(metavar="FILE", help="CSV with a column area or subject, and ids or rows in the dataset's order."),
     ] = None,
     scorer: Annotated[
-        str | None, typer.Option("--scorer", metavar="NAME", help="Win-rates by a scorer's scores, not by correctness.")
+        str | None, typer.Option(metavar="NAME", help="Win-rates by a scorer's scores, not by correctness.")
     ] = None,
     judge: Annotated[
-        str | None, typer.Option("--judge", metavar="MODEL", help="Win-rates by a judge's recorded pairwise verdicts.")
+        str | None, typer.Option(metavar="MODEL", help="Win-rates by a judge's recorded pairwise verdicts.")
     ] = None,
     unlabelled: Unlabelled = "refuse",
-    seed: Annotated[int, typer.Option("--seed", help="Random seed of the intervals.")] = 0,
-    resamples: Annotated[int, typer.Option("--resamples", min=1, help="Resamples of the intervals.")] = 2_000,
-    out: Annotated[
-        Path | None,
-        typer.Option("--out", metavar="DIR", help="Write couple.csv, .json and .png there."),
-    ] = None,
+    out: Annotated[Path | None, typer.Option(metavar="DIR", help="Write couple.csv, .json and .png there.")] = None,
     force: Annotated[bool, typer.Option("--force", help="Replace existing files in --out.")] = False,
-    as_json: JsonFlag = False,
-    quiet: QuietFlag = False,
+    *,
+    show: Output,
 ) -> None:
     """Compare LLMs that were recorded with shared noise.
 
@@ -189,31 +159,34 @@ def couple(
 
     Example: feval couple --recording tiny-42k --recording tiny-90k --out coupled
     """
-    show = Output(as_json=as_json, quiet=quiet)
     with show.progress("comparing"):
-        questions, together, apart = _opened(recordings, independent, dataset, llms, seed)
+        questions, together, apart = _opened(recordings, independent, dataset, llms)
+        by_area = None if areas is None else _areas(areas, questions)
         result = couple_llms(
-            questions, together, apart, areas=None if areas is None else _areas(areas, questions), shown_areas=area or None,
-            samples=samples, scorer=scorer, judge=judge, unlabelled=unlabelled, seed=seed, resamples=resamples,
-        )  # fmt: skip
-        written = [] if out is None else _save(out, result, replace=force)
+            questions, together, apart, areas=by_area, scorer=scorer, judge=judge, unlabelled=unlabelled
+        )
+    written = []
+    if out is not None:
+        quiet_matplotlib()
+        files = {
+            "couple.csv": coupling_csv(result).encode(),
+            "couple.json": encoded(result.to_dict()),
+            "couple.png": pictures.coupling_png(result),
+        }
+        written = save_files(out, files, replace=force)
     for sentence in result.warnings:
         show.note(sentence)
     show.result(result.to_dict(), *coupling_tables(result), *(f"wrote {path}" for path in written))
 
 
 def _opened(
-    folders: Sequence[Path] | None,
-    others: Sequence[Path] | None,
-    dataset: str | None,
-    llms: Sequence[str] | None,
-    seed: int,
+    folders: Sequence[Path] | None, others: Sequence[Path] | None, dataset: str | None, llms: Sequence[str] | None
 ) -> tuple[Dataset, list[LLM], list[LLM]]:
     """The coupled LLMs, and the independent ones in the same order."""
     opened = [open_recording(folder) for folder in recording_folders(folders)]
     apart = [open_recording(folder) for folder in others or ()]
-    dataset = only_name("dataset", dataset, (held for recording in opened for held in recording.dataset_ids()))
-    questions, together = load(dataset, list(llms) if llms else None, opened, seed=seed, prices="none")
+    dataset = only_name("dataset", dataset, (name for recording in opened for name in recording.dataset_ids()))
+    questions, together = load(dataset, list(llms) if llms else None, opened, prices="none")
     if not llms:
         together = [llm for llm in together if llm.noise is not None] or together
     if not apart:
@@ -221,28 +194,28 @@ def _opened(
     recorded = [name for recording in apart for name in recording.llm_names(dataset)]
     counterparts = [_counterpart(llm.name, recorded) for llm in together]
     names = [llm.name for llm in together]
-    if set(names) & set(counterparts):
+    if both := set(names) & set(counterparts):
         raise UsageError(
-            f"{min(set(names) & set(counterparts))} has the same name in both recordings, so they cannot be loaded "
+            f"{min(both)} has the same name in both recordings, so they cannot be loaded "
             "together; rename the independent one to a variant, such as NAME@independent (`feval record --llm`)."
         )
     loaded_hashes = {recording.hash for recording in opened}  # one recording may hold both
     others_only = [recording for recording in apart if recording.hash not in loaded_hashes]
-    questions, everything = load(dataset, [*names, *counterparts], [*opened, *others_only], seed=seed, prices="none")
+    questions, everything = load(dataset, [*names, *counterparts], [*opened, *others_only], prices="none")
     return questions, everything[: len(names)], everything[len(names) :]
 
 
 def _counterpart(name: str, recorded: Sequence[str]) -> str:
     """Find the independent recording of an LLM: the only other one with the same base name."""
     base = name.partition("@")[0]
-    values = [own for own in dict.fromkeys(recorded) if own.partition("@")[0] == base]
-    values = [own for own in values if own != name] or values
-    if len(values) != 1:
-        result = ", ".join(values) if values else f"none among {', '.join(dict.fromkeys(recorded)) or 'nothing'}"
+    variants = [other for other in dict.fromkeys(recorded) if other.partition("@")[0] == base]
+    variants = [other for other in variants if other != name] or variants
+    if len(variants) != 1:
+        names = ", ".join(variants) or f"none among {', '.join(dict.fromkeys(recorded)) or 'nothing'}"
         raise UsageError(
-            f"The independent recording of {name} should be one LLM named {base}; found {result}. Name it so."
+            f"The independent recording of {name} should be one LLM named {base}; found {names}. Name it so."
         )
-    return values[0]
+    return variants[0]
 
 
 def _areas(path: Path, questions: Dataset) -> dict[str, str]:
@@ -267,14 +240,3 @@ def _areas(path: Path, questions: Dataset) -> dict[str, str]:
             "its question."
         )
     return {name: row[column] for name, row in zip(ids, rows, strict=True)}
-
-
-def _save(out: Path, told: Coupling, *, replace: bool) -> list[Path]:
-
-    quiet_matplotlib()
-    files = {
-        "couple.csv": coupling_csv(told).encode(),
-        "couple.json": (json.dumps(told.to_dict(), indent=2) + "\n").encode(),
-        "couple.png": pictures.coupling_png(told),
-    }
-    return save_files(out, files, replace=replace)

@@ -3,21 +3,33 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+from pydantic import Field
 
 from feval import hub, publish
-from feval.cli.options import JsonFlag, QuietFlag, whole_folder
+from feval.cards.front_matter import read_front_matter
+from feval.cli.options import OnlyDatasets, OnlyLLMs, whole_folder
 from feval.cli.output import Output, quiet_matplotlib
 from feval.errors import SourceError, UsageError
+from feval.evaluation.requests import Request
 from feval.report.files import save_files
 from feval.report.tables.tables import Column, Table
 from feval.report.text import counted, size
 
 _MOST_WORDS_BYTES = 1 << 20
 _SHOWN_FINDINGS = 5
+
+
+class _FrontMatter(Request):
+    """What a file of --words may say about the page besides the words."""
+
+    title: str | None = None
+    license: str | None = None
+    language: str | list[str] = Field(default_factory=list)
 
 
 def push(
@@ -35,50 +47,34 @@ def push(
     results: Annotated[
         list[Path] | None,
         typer.Option(
-            "--results",
-            metavar="DIR",
-            help="Results to publish with it: what a command wrote with --out; repeat for more.",
+            metavar="DIR", help="Results to publish with it: what a command wrote with --out; repeat for more."
         ),
     ] = None,
     public: Annotated[bool, typer.Option("--public", help="Make a new repository public. Default: private.")] = False,
-    tag: Annotated[str | None, typer.Option("--tag", metavar="NAME", help="Name this version, such as v1.")] = None,
-    message: Annotated[str | None, typer.Option("--message", metavar="TEXT", help="Commit message.")] = None,
+    tag: Annotated[str | None, typer.Option(metavar="NAME", help="Name this version, such as v1.")] = None,
     create_pr: Annotated[
         bool, typer.Option("--create-pr", help="Open a pull request instead, for somebody else's repository.")
     ] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would be sent; send nothing.")] = False,
-    title: Annotated[str | None, typer.Option("--title", metavar="TEXT", help="Title of the page.")] = None,
     words: Annotated[
         Path | None,
-        typer.Option("--words", metavar="FILE", help="Your own section of the page. Default: keep what is there."),
-    ] = None,
-    licence: Annotated[
-        str | None,
         typer.Option(
-            "--licence",
-            metavar="ID",
-            help="Licence of the collection, as the Hub spells it. Default: the page's, or odbl.",
+            metavar="FILE", help="Your own section of the page; its front matter may set title, license and language."
         ),
-    ] = None,
-    language: Annotated[
-        list[str] | None,
-        typer.Option("--language", metavar="CODE", help="Language of the texts, such as en; repeat for more."),
     ] = None,
     allow: Annotated[
         list[str] | None,
-        typer.Option(
-            "--allow", metavar="WHAT", help="Allow findings: emails, paths, or the MARK of one; repeat for more."
-        ),
+        typer.Option(metavar="WHAT", help="Allow findings: emails, paths, or the MARK of one; repeat for more."),
     ] = None,
     remove: Annotated[
         bool, typer.Option("--remove", help="Delete files that the repository has and this recording lacks.")
     ] = False,
     page: Annotated[
         Path | None,
-        typer.Option("--page", metavar="DIR", help="Also write README.md and its picture here, to look at them first."),
+        typer.Option(metavar="DIR", help="Also write README.md and its picture here, to look at them first."),
     ] = None,
-    as_json: JsonFlag = False,
-    quiet: QuietFlag = False,
+    *,
+    show: Output,
 ) -> None:
     """Publish a recording on the Hugging Face Hub.
 
@@ -88,18 +84,17 @@ def push(
     Example: feval push my-recording org/my-recording --tag v1 --dry-run
     """
     quiet_matplotlib()
-    show = Output(as_json=as_json, quiet=quiet)
     recording, repository = _recording_and_repository(first, second, results)
     seen = publish.look(repository)
     options: dict[str, Any] = {"tag": tag, "allow": allow or [], "results": results or []}
     if recording is None:
-        _refuse_page_options(title, words, licence, language, page)
+        if words or page:
+            raise UsageError("Results alone do not change the page: --words and --page need a recording.")
         source = f"results for {repository}"
     else:
         recording = whole_folder(show, recording)
         source = recording.name
-        options |= {"title": title, "licence": licence, "languages": language or []}
-        options["words"] = None if words is None else _read_words(words)
+        options |= {} if words is None else _read_words(words)
     with show.progress(f"looking through {source}") as progress:
         release = (
             publish.prepare_results(seen=seen, progress=progress, **options)
@@ -114,11 +109,10 @@ def push(
         account = _account(release, todo) | {"dry_run": dry_run, "page": [str(path) for path in written]}
         if not dry_run:
             progress.describe(f"sending {len(todo.sent):,} files to {repository}")
-            pushed = publish.push(release, message=message, public=public, create_pr=create_pr, remove=remove)
+            pushed = publish.push(release, public=public, create_pr=create_pr, remove=remove)
     if dry_run:
-        headline = (
-            f"Nothing was sent. A push to {repository} would send {len(todo.sent):,} files, {_bytes(release, todo)}."
-        )
+        total = size(sum(_size(release, path) for path in todo.sent))
+        headline = f"Nothing was sent. A push to {repository} would send {len(todo.sent):,} files, {total}."
         show.result(account, headline, _table(release, todo), *(f"wrote {path}" for path in written))
         return
     address = f"hf://{repository}@{pushed.commit}"
@@ -144,22 +138,22 @@ def _recording_and_repository(first: str, second: str | None, results: list[Path
     )
 
 
-def _refuse_page_options(*options: object) -> None:
-    if any(options):
-        raise UsageError(
-            "Results alone do not change the page: --title, --words, --licence, --language and --page need a recording."
-        )
-
-
-def _read_words(path: Path) -> str:
+def _read_words(path: Path) -> dict[str, Any]:
+    """Return the arguments of `publish.prepare` in a file: the section, and what its front matter says."""
     try:
         with path.open("rb") as file:
             data = file.read(_MOST_WORDS_BYTES + 1)
         if len(data) > _MOST_WORDS_BYTES:
             raise SourceError(f"{path} has more than {_MOST_WORDS_BYTES:,} bytes, too many for a section of a page.")
-        return data.decode("utf-8-sig")
+        text = data.decode("utf-8-sig").replace("\r\n", "\n")
     except (OSError, UnicodeDecodeError) as error:
         raise SourceError(f"{path} cannot be read as Markdown in UTF-8 ({error}). Check --words.") from error
+    if not text.startswith("---\n"):
+        return {"words": text}
+    front = _FrontMatter.parse(f"The front matter of {path}", read_front_matter(path))
+    languages = [front.language] if isinstance(front.language, str) else front.language
+    words = re.split(r"^---[ \t]*$", text, maxsplit=2, flags=re.MULTILINE)[2].strip()
+    return {"title": front.title, "licence": front.license, "languages": languages, "words": words or None}
 
 
 def _save_page(folder: Path, release: publish.Release) -> list[Path]:
@@ -197,10 +191,6 @@ def _size(release: publish.Release, path: str) -> int:
     return len(content) if isinstance(content, bytes) else content.stat().st_size
 
 
-def _bytes(release: publish.Release, todo: publish.Changes) -> str:
-    return size(sum(_size(release, path) for path in todo.sent))
-
-
 def _table(release: publish.Release, todo: publish.Changes) -> Table:
     """Return the numbers of new, changed, unchanged and removed files by folder."""
     folders: dict[str, list[int]] = {}
@@ -224,20 +214,16 @@ def pull(
             show_default=False,
         ),
     ],
-    dataset: Annotated[
-        list[str] | None, typer.Option("--dataset", metavar="ID", help="Fetch this dataset only; repeat for more.")
-    ] = None,
-    llm: Annotated[
-        list[str] | None, typer.Option("--llm", metavar="NAME", help="Fetch this LLM only; repeat for more.")
-    ] = None,
+    dataset: OnlyDatasets = None,
+    llm: OnlyLLMs = None,
     no_texts: Annotated[
         bool, typer.Option("--no-texts", help="Leave out the texts of the LLMs, which are most of the bytes.")
     ] = False,
     out: Annotated[
-        Path | None, typer.Option("--out", metavar="DIR", help="New folder for it. Default: the Hub's cache alone.")
+        Path | None, typer.Option(metavar="DIR", help="New folder for it. Default: the Hub's cache alone.")
     ] = None,
-    as_json: JsonFlag = False,
-    quiet: QuietFlag = False,
+    *,
+    show: Output,
 ) -> None:
     """Fetch a recording from the Hugging Face Hub.
 
@@ -246,7 +232,6 @@ def pull(
 
     Example: feval pull somebody/my-recording@v1.0 --dataset gsm8k --llm gpt-4o-mini --no-texts
     """
-    show = Output(as_json=as_json, quiet=quiet)
     place = address if address.startswith("hf:/") else f"hf://{address}"
     with show.progress(f"fetching {address}") as progress:
         pulled = hub.pull(place, out, datasets=dataset, llms=llm, texts=not no_texts, progress=progress)

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
-from feval.cli.options import JsonFlag, QuietFlag
+from feval.cli.options import AnswerKind
 from feval.cli.output import Output
 from feval.errors import UnknownNameError
 from feval.evaluation.method_names import method_fields
 from feval.hub.datasets import questions as find_questions
 from feval.hub.datasets import questions_jsonl, questions_sha256, remarks
 from feval.methods import METHODS
-from feval.recording import Question
 from feval.report.files import save_files
 from feval.report.tables.known import KNOWN, known_table, questions_table
 from feval.report.text import counted
@@ -31,8 +30,8 @@ def ls(
             show_default=False,
         ),
     ],
-    as_json: JsonFlag = False,
-    quiet: QuietFlag = False,
+    *,
+    show: Output,
 ) -> None:
     """List what feval knows by name.
 
@@ -44,10 +43,10 @@ def ls(
     if what not in (*KNOWN, *METHODS, "oracle"):
         raise UnknownNameError.of("list", what, (*KNOWN, *METHODS))
     rows = KNOWN[what]() if what in KNOWN else method_fields(what)
-    if not rows and not as_json:
-        Output(as_json=as_json, quiet=quiet).result({}, f"{what} has no fields: there is nothing to set.")
+    if not rows and not show.json:
+        show.result({}, f"{what} has no fields: there is nothing to set.")
         return
-    Output(as_json=as_json, quiet=quiet).result({what: rows}, known_table(rows))
+    show.result({what: rows}, known_table(rows))
 
 
 def questions(
@@ -56,17 +55,11 @@ def questions(
         Path | None,
         typer.Option("--questions", metavar="FILE", help="Read them from FILE. Default: the cache, else the Hub."),
     ] = None,
-    answer_kind: Annotated[
-        str | None,
-        typer.Option("--answer-kind", metavar="KIND", help="See `feval ls answer-kinds`. Default: the dataset card's."),
-    ] = None,
-    out: Annotated[
-        Path | None,
-        typer.Option("--out", metavar="FILE", help="Write them to this file, as JSON Lines."),
-    ] = None,
+    answer_kind: AnswerKind = None,
+    out: Annotated[Path | None, typer.Option(metavar="FILE", help="Write them to this file, as JSON Lines.")] = None,
     force: Annotated[bool, typer.Option("--force", help="Replace the file at --out.")] = False,
-    as_json: JsonFlag = False,
-    quiet: QuietFlag = False,
+    *,
+    show: Output,
 ) -> None:
     """Show or export the questions of a dataset.
 
@@ -74,7 +67,6 @@ def questions(
 
     Example: feval questions gsm8k --out gsm8k.jsonl
     """
-    show = Output(as_json=as_json, quiet=quiet)
     with show.progress(f"fetching the questions of {dataset}"):
         rows = find_questions(dataset, source=questions_file, answer_kind=answer_kind)
     for sentence in remarks(rows):
@@ -85,7 +77,16 @@ def questions(
         "count": len(rows),
         "sha256": questions_sha256(rows),
         "file": None if out is None else str(out),
-        "questions": [_question_dict(question) for question in rows],
+        "questions": [
+            {
+                "id": question.id,
+                "question": question.text,
+                "answer": question.answer,
+                "answer_key": question.answer_key,
+                "choices": [{"label": label, "text": text} for label, text in question.choices],
+            }
+            for question in rows
+        ],
     }
     show.result(
         summary,
@@ -93,13 +94,3 @@ def questions(
         questions_table(rows[:_SHOWN_QUESTIONS]),
         *(f"wrote {path}" for path in written),
     )
-
-
-def _question_dict(question: Question) -> dict[str, Any]:
-    return {
-        "id": question.id,
-        "question": question.text,
-        "answer": question.answer,
-        "answer_key": question.answer_key,
-        "choices": [{"label": label, "text": text} for label, text in question.choices],
-    }

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from feval.answers import equality as equalities
 from feval.errors import NotRecordedError, OutOfRangeError, UsageError
 from feval.hub import split_places as places
 from feval.hub.addresses import is_address
@@ -23,8 +22,6 @@ if TYPE_CHECKING:
 _MAX_COUNTS = 10_000
 DEFAULT_COUNTS = 40
 
-JsonFlag = Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")]
-QuietFlag = Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing but errors (and what --json asks for).")]
 DatasetName = Annotated[str | None, typer.Option("--dataset", metavar="ID", help="Needed where there are several.")]
 LLMName = Annotated[str | None, typer.Option("--llm", metavar="NAME", help="Needed where there are several.")]
 LLMNames = Annotated[
@@ -35,20 +32,26 @@ RecordingFolders = Annotated[
     list[Path] | None,
     typer.Option("--recording", metavar="DIR", help="Repeat for several. Default: the folders in FEVAL_RECORDING."),
 ]
+OnlyDatasets = Annotated[
+    list[str] | None, typer.Option("--dataset", metavar="ID", help="Only this; repeat for several. Default: all.")
+]
+OnlyLLMs = Annotated[
+    list[str] | None, typer.Option("--llm", metavar="NAME", help="Only this; repeat for several. Default: all.")
+]
+AnswerKind = Annotated[
+    str | None,
+    typer.Option("--answer-kind", metavar="KIND", help="See `feval ls answer-kinds`. Default: the dataset's own."),
+]
 Settings = Annotated[
     list[str] | None,
     typer.Option("--set", metavar="FIELD=VALUE", help="A field of the method (`feval ls METHOD`). Repeat for several."),
-]
-Billing = Annotated[
-    str, typer.Option("--billing", metavar="RULE", help="How prompts are paid: once, per_round or per_sample.")
 ]
 Prices = Annotated[
     str | None,
     typer.Option("--prices", metavar="LIST", help="Id or file of a price list, or none. Default: the recording's."),
 ]
 Unlabelled = Annotated[
-    str,
-    typer.Option("--unlabelled", metavar="refuse|drop", help="Questions without a gold answer that can be read."),
+    str, typer.Option("--unlabelled", metavar="refuse|drop", help="Questions without a gold answer that can be read.")
 ]
 Workers = Annotated[int, typer.Option("--workers", min=1, help="Processes; the numbers do not depend on it.")]
 TimeLimit = Annotated[
@@ -62,21 +65,11 @@ RecordingFolder = Annotated[
 ]
 Equality = Annotated[
     str | None,
-    typer.Option("--equality", metavar="NAME", help="Of answers: normal-form, or for LaTeX math-verify (its default)."),
-]
-Tolerance = Annotated[
-    str | None, typer.Option("--tolerance", metavar="X", help="Numbers are equal that differ by X times their size.")
+    typer.Option(
+        "--equality", metavar="NAME", help="Of answers: normal-form; tolerance-X for numbers; math-verify for LaTeX."
+    ),
 ]
 NewFolder = Annotated[Path, typer.Option("--out", metavar="DIR", help="The recording to make: a new folder.")]
-
-
-def equality_name(equality: str | None, tolerance: str | None) -> str | None:
-    """Return the name of the equality of answers that the options ask for; `None` leaves it to the answer kind."""
-    if tolerance is None:
-        return equality
-    if equality is not None:
-        raise UsageError("--equality and --tolerance both say which answers are equal; give one of them.")
-    return equalities.tolerance(tolerance)
 
 
 def only_name(noun: str, given: str | None, held: Iterable[str]) -> str:
@@ -127,17 +120,7 @@ def note_missing_dollars(show: Output, prices: str | None, llms: Sequence[LLM]) 
 def parse_counts(text: str, option: str = "--n", noun: str = "CoTs") -> list[int]:
     """Read numbers of CoTs: "20", "1,5,10", "1..40", "1..40..3" (every third), or several of these with commas.
 
-    Args:
-        text: what was given.
-        option: for which option.
-        noun: what is counted.
-
-    Returns:
-        The numbers, ascending, each once.
-
-    Raises:
-        UsageError: the text is something else.
-        OutOfRangeError: a number below 1, a range that runs backwards, or more than 10,000 numbers.
+    Returns them in ascending order, each once; at most 10,000 numbers from 1 up.
     """
     ranges = [_count_range(piece.strip(), text, option, noun) for piece in text.split(",")]
     if sum(map(len, ranges)) > _MAX_COUNTS:

@@ -11,13 +11,12 @@ import typer
 
 from feval.cli.evaluating import last_receipt
 from feval.cli.options import (
+    AnswerKind,
     Equality,
-    JsonFlag,
     NewFolder,
-    QuietFlag,
+    OnlyDatasets,
+    OnlyLLMs,
     RecordingFolder,
-    Tolerance,
-    equality_name,
     only_name,
     whole_folder,
 )
@@ -43,45 +42,25 @@ _MAX_IDS_BYTES = 64 << 20
 def import_(
     format_name: Annotated[str, typer.Argument(metavar="FORMAT", help="See `feval ls formats`.", show_default=False)],
     source: Annotated[Path, typer.Argument(metavar="SOURCE", help="File or folder to import.", show_default=False)],
-    dataset: Annotated[str, typer.Option("--dataset", metavar="ID", help="Id of the dataset; any id will do.")],
+    dataset: Annotated[str, typer.Option(metavar="ID", help="Id of the dataset; any id will do.")],
     out: NewFolder,
     llm: Annotated[
         list[str] | None,
-        typer.Option(
-            "--llm", metavar="NAME", help="Name, such as gpt-3.5-turbo@t=0.8. Repeat to take several from SOURCE."
-        ),
+        typer.Option(metavar="NAME", help="Name, such as gpt-3.5-turbo@t=0.8. Repeat to take several from SOURCE."),
     ] = None,
-    answer_kind: Annotated[
-        str | None,
-        typer.Option("--answer-kind", metavar="KIND", help="See `feval ls answer-kinds`. Default: the dataset card's."),
-    ] = None,
+    answer_kind: AnswerKind = None,
     questions: Annotated[
-        Path | None,
-        typer.Option("--questions", metavar="FILE", help="Question texts and gold answers, if SOURCE has none."),
+        Path | None, typer.Option(metavar="FILE", help="Question texts and gold answers, if SOURCE has none.")
     ] = None,
     counter: Annotated[
-        str | None,
-        typer.Option("--counter", metavar="NAME", help="Token counter: usage, words or tiktoken:ENCODING."),
+        str | None, typer.Option(metavar="NAME", help="Token counter: usage, words or tiktoken:ENCODING.")
     ] = None,
-    prices: Annotated[
-        str, typer.Option("--prices", metavar="ID", help="Price list to name in the recording, or none.")
-    ] = "2025-06-02",
     answers: Annotated[
-        str, typer.Option("--answers", metavar="FROM", help="stored (as SOURCE has them) or text (extracted again).")
+        str, typer.Option(metavar="FROM", help="stored (as SOURCE has them) or text (extracted again).")
     ] = "stored",
-    keep_duplicates: Annotated[
-        bool, typer.Option("--keep-duplicates", help="Keep CoTs that SOURCE stores twice.")
-    ] = False,
     equality: Equality = None,
-    tolerance: Tolerance = None,
-    temperature: Annotated[
-        float | None, typer.Option("--temperature", help="Decoding temperature, if SOURCE does not say.")
-    ] = None,
-    max_tokens: Annotated[
-        int | None, typer.Option("--max-tokens", help="Limit on output tokens, if SOURCE does not say.")
-    ] = None,
-    as_json: JsonFlag = False,
-    quiet: QuietFlag = False,
+    *,
+    show: Output,
 ) -> None:
     """Make a recording from an existing file.
 
@@ -89,7 +68,6 @@ def import_(
 
     Example: feval import esc T0.7.jsonl.gz --dataset last_letters --llm gpt-3.5-turbo --out my-recording
     """
-    show = Output(as_json=as_json, quiet=quiet)
     with show.progress(f"importing {source.name}") as progress:
         import_recording(
             format_name,
@@ -100,33 +78,28 @@ def import_(
             answer_kind=answer_kind,
             questions=questions,
             counter=counter,
-            prices=prices,
             answers=answers,
-            equality=equality_name(equality, tolerance),
-            keep_duplicates=keep_duplicates,
-            temperature=temperature,
-            max_tokens=max_tokens,
+            equality=equality,
             progress=progress,
         )
     show_recording(show, out)
 
 
-def info(recording: RecordingFolder, as_json: JsonFlag = False, quiet: QuietFlag = False) -> None:
+def info(recording: RecordingFolder, *, show: Output) -> None:
     """Show what a recording holds.
 
     Datasets, LLMs, pools, shares of CoTs without an answer, prices, licences, parent recordings, notes, hash.
     """
     opened = open_place(recording)
-    Output(as_json=as_json, quiet=quiet).result(info_dict(opened), *info_tables(opened))
+    show.result(info_dict(opened), *info_tables(opened))
 
 
 def merge(
     recordings: Annotated[list[Path], typer.Argument(metavar="RECORDING...", help="Two or more.", show_default=False)],
     out: NewFolder,
     equality: Equality = None,
-    tolerance: Tolerance = None,
-    as_json: JsonFlag = False,
-    quiet: QuietFlag = False,
+    *,
+    show: Output,
 ) -> None:
     """Join recordings into a new one.
 
@@ -134,34 +107,27 @@ def merge(
 
     Example: feval merge small large --out both
     """
-    show = Output(as_json=as_json, quiet=quiet)
     folders = [whole_folder(show, recording) for recording in recordings]
     with show.progress("merging"):
-        merge_recordings(folders, out, equality=equality_name(equality, tolerance))
+        merge_recordings(folders, out, equality=equality)
     show_recording(show, out)
 
 
 def select(
     recording: RecordingFolder,
     out: NewFolder,
-    dataset: Annotated[
-        list[str] | None, typer.Option("--dataset", metavar="ID", help="Keep it. Repeat for more.")
-    ] = None,
-    llm: Annotated[list[str] | None, typer.Option("--llm", metavar="NAME", help="Keep it. Repeat for more.")] = None,
+    dataset: OnlyDatasets = None,
+    llm: OnlyLLMs = None,
     questions_file: Annotated[
-        Path | None,
-        typer.Option("--questions-file", metavar="FILE", help="Keep the questions with these ids, one per line."),
+        Path | None, typer.Option(metavar="FILE", help="Keep the questions with these ids, one per line.")
     ] = None,
-    first: Annotated[int | None, typer.Option("--first", metavar="N", help="Keep the first N questions.")] = None,
-    samples: Annotated[
-        int | None, typer.Option("--samples", metavar="N", help="Keep the first N CoTs of each pool.")
-    ] = None,
+    first: Annotated[int | None, typer.Option(metavar="N", help="Keep the first N questions.")] = None,
+    samples: Annotated[int | None, typer.Option(metavar="N", help="Keep the first N CoTs of each pool.")] = None,
     min_cots: Annotated[
-        int | None,
-        typer.Option("--min-cots", metavar="N", help="Leave out questions with fewer CoTs of some LLM."),
+        int | None, typer.Option(metavar="N", help="Leave out questions with fewer CoTs of some LLM.")
     ] = None,
-    as_json: JsonFlag = False,
-    quiet: QuietFlag = False,
+    *,
+    show: Output,
 ) -> None:
     """Make a smaller recording from a recording.
 
@@ -171,7 +137,6 @@ def select(
     """
     if questions_file is not None and first is not None:
         raise UsageError("--questions-file and --first both choose questions; give one of them.")
-    show = Output(as_json=as_json, quiet=quiet)
     recording = whole_folder(show, recording)
     ids = None if questions_file is None else _question_ids(questions_file)
     if first is not None:
@@ -192,20 +157,13 @@ def select(
 def extract(
     recording: RecordingFolder,
     out: NewFolder,
-    answer_kind: Annotated[
-        str | None,
-        typer.Option("--answer-kind", metavar="KIND", help="See `feval ls answer-kinds`. Default: the recording's."),
-    ] = None,
+    answer_kind: AnswerKind = None,
     answers: Annotated[
-        str,
-        typer.Option(
-            "--answers", metavar="FROM", help="text: extract again; stored: only normalize the stored answers."
-        ),
+        str, typer.Option(metavar="FROM", help="text: extract again; stored: only normalize the stored answers.")
     ] = "text",
     equality: Equality = None,
-    tolerance: Tolerance = None,
-    as_json: JsonFlag = False,
-    quiet: QuietFlag = False,
+    *,
+    show: Output,
 ) -> None:
     """Extract the answers of a recording again.
 
@@ -214,16 +172,10 @@ def extract(
 
     Example: feval extract my-recording --answer-kind latex --out again
     """
-    show = Output(as_json=as_json, quiet=quiet)
     recording = whole_folder(show, recording)
     with show.progress("extracting") as progress:
         extraction = extract_answers(
-            recording,
-            out,
-            answer_kind=answer_kind,
-            source=answers,
-            equality=equality_name(equality, tolerance),
-            progress=progress,
+            recording, out, answer_kind=answer_kind, source=answers, equality=equality, progress=progress
         )
     for sentence in extraction.notes:
         show.note(sentence)
@@ -299,10 +251,10 @@ def verify(
         typer.Option("--method", metavar="FILE.py:FUNCTION", help="A method of your own that the receipt may run."),
     ] = None,
     prices: Annotated[
-        str | None, typer.Option("--prices", metavar="LIST", help="A price list of your own that the receipt needs.")
+        str | None, typer.Option(metavar="LIST", help="A price list of your own that the receipt needs.")
     ] = None,
-    as_json: JsonFlag = False,
-    quiet: QuietFlag = False,
+    *,
+    show: Output,
 ) -> None:
     """Check a recording, or the numbers of a receipt.
 
@@ -310,7 +262,6 @@ def verify(
 
     Exit code: 0 all agree; 1 something differs; 3 the meaning of the receipt's numbers has changed since it was written.
     """
-    show = Output(as_json=as_json, quiet=quiet)
     if last == (recording is not None):
         raise UsageError(
             "Name a recording or a receipt to verify, or give --last for the newest receipt in your state folder."

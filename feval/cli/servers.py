@@ -1,33 +1,25 @@
-"""`feval serve`, `grade`, `proxy` and `tiny-server`: recordings and LLMs behind a port."""
+"""`feval serve`, `proxy` and `tiny-server`: recordings and LLMs behind a port."""
 
 from __future__ import annotations
 
 import logging
+import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from feval import serving
 from feval.answers import KINDS
 from feval.answers.equality import named_equality
 from feval.cards.cards import find_dataset_card
-from feval.cards.prices import price_list
 from feval.cards.tokens import token_counter
-from feval.cli.options import (
-    Billing,
-    Equality,
-    JsonFlag,
-    Prices,
-    QuietFlag,
-    Tolerance,
-    equality_name,
-)
+from feval.cli.options import AnswerKind, Equality, OnlyDatasets, OnlyLLMs, Prices
 from feval.cli.output import Output
 from feval.errors import StorageError, UnknownNameError, UsageError
 from feval.report.text import counted
 from feval.serving.matching.templates import prompt_remarks
-from feval.serving.server import serve as open_server
 from recorders.backends.endpoint import Endpoint
 from recorders.journal.journal import JOURNAL, Journal, journal_folder
 from recorders.servers.proxied import check_place, seal_proxied
@@ -52,42 +44,29 @@ def serve(
         list[Path] | None,
         typer.Argument(metavar="RECORDING", help="Folders. Default: those in FEVAL_RECORDING.", show_default=False),
     ] = None,
-    port: Annotated[int, typer.Option("--port", min=0, max=65535, help="0 takes any free one.")] = 8000,
+    port: Annotated[int, typer.Option(min=0, max=65535, help="0 takes any free one.")] = 8000,
     host: Annotated[
-        str, typer.Option("--host", metavar="HOST", help="Address to listen on; others need a --token.")
+        str, typer.Option(metavar="HOST", help="Address to listen on; others need FEVAL_SERVE_TOKEN.")
     ] = "127.0.0.1",
-    token: Annotated[
-        str | None,
-        typer.Option(
-            "--token", metavar="TEXT", envvar="FEVAL_SERVE_TOKEN", help="Clients must send it; 16 characters or more."
-        ),
-    ] = None,
-    dataset: Annotated[
-        list[str] | None, typer.Option("--dataset", metavar="ID", help="Repeat for several. Default: all.")
-    ] = None,
-    llm: Annotated[
-        list[str] | None, typer.Option("--llm", metavar="NAME", help="Repeat for several. Default: all.")
-    ] = None,
-    seed: Annotated[int, typer.Option("--seed", help="Random seed of the draws.")] = 0,
-    order: Annotated[str, typer.Option("--order", metavar="ORDER", help="seeded or recorded.")] = "seeded",
+    dataset: OnlyDatasets = None,
+    llm: OnlyLLMs = None,
+    seed: Annotated[int, typer.Option(help="Random seed of the draws.")] = 0,
+    order: Annotated[str, typer.Option(metavar="ORDER", help="seeded or recorded.")] = "seeded",
     recycle: Annotated[bool, typer.Option("--recycle", help="Start over, with a mark, when CoTs run out.")] = False,
     strict: Annotated[bool, typer.Option("--strict", help="Answer only requests that were recorded.")] = False,
     few_shot: Annotated[
-        str,
-        typer.Option("--few-shot", metavar="WHICH", help="last: the last question in a message is asked."),
+        str, typer.Option(metavar="WHICH", help="last: the last question in a message is asked.")
     ] = "none",
     allow_mismatch: Annotated[
-        bool,
-        typer.Option("--allow-mismatch", help="Answer judges' prompts, JSON schemas and forced tools, too."),
+        bool, typer.Option("--allow-mismatch", help="Answer judges' prompts, JSON schemas and forced tools, too.")
     ] = False,
     prices: Prices = None,
-    billing: Billing = "once",
     ledger: Annotated[
-        Path | None, typer.Option("--ledger", metavar="FILE", help="Write every request to this file, for grading.")
+        Path | None, typer.Option(metavar="FILE", help="Write every request to this file, for grading.")
     ] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Continue where that file ends.")] = False,
-    as_json: JsonFlag = False,
-    quiet: QuietFlag = False,
+    *,
+    show: Output,
 ) -> None:
     """Serve a recording over HTTP, as OpenAI would.
 
@@ -96,30 +75,30 @@ def serve(
 
     Example: feval serve my-recording --port 8000
     """
-    show = Output(as_json=as_json, quiet=quiet)
     if order not in {"seeded", "recorded"}:
         raise UsageError(f"--order is seeded or recorded; {order!r} was given.")
     if few_shot not in {"last", "none"}:
         raise UsageError(f"--few-shot is last or none; {few_shot!r} was given.")
     if resume and ledger is None:
         raise UsageError("--resume continues where a ledger file ends; name it with --ledger FILE.")
-    server = open_server(
+    token = os.environ.get("FEVAL_SERVE_TOKEN") or None
+    server = serving.serve(
         list(recordings) if recordings else None, host=host, port=port, token=token, datasets=dataset or None,
         llms=llm or None, seed=seed, order=order, recycle=recycle, strict=strict, few_shot=few_shot,
-        allow_mismatch=allow_mismatch, prices=prices, billing=billing, ledger=ledger, resume=resume,
+        allow_mismatch=allow_mismatch, prices=prices, ledger=ledger, resume=resume,
     )  # fmt: skip
-    if quiet:
+    if show.quiet:
         logging.getLogger("feval.serving").setLevel(logging.ERROR)
     try:
-        _announce(show, server, protected=token is not None)
+        _announce_replay(show, server, protected=token is not None)
     except BaseException:
         server.close()
         raise
     server.run()
-    _account(show, server.application)
+    _account_runs(show, server.application)
 
 
-def _announce(show: Output, server: Server[Application], *, protected: bool) -> None:
+def _announce_replay(show: Output, server: Server[Application], *, protected: bool) -> None:
     """Print the URL at once: a script waits for this line."""
     if not server.only_loopback:
         show.note(
@@ -143,7 +122,7 @@ def _announce(show: Output, server: Server[Application], *, protected: bool) -> 
     print(end="", flush=True)
 
 
-def _account(show: Output, application: Application) -> None:
+def _account_runs(show: Output, application: Application) -> None:
     """Print what was handed out, if anything."""
     runs = application.ledger()["runs"]
     if runs and not show.json:
@@ -164,10 +143,10 @@ def tiny_server(
     port: Port = 0,
     host: Host = "127.0.0.1",
     model: Annotated[
-        list[str] | None, typer.Option("--model", metavar="NAME", help="Serve only this one; repeat for several.")
+        list[str] | None, typer.Option(metavar="NAME", help="Serve only this one; repeat for several.")
     ] = None,
-    as_json: JsonFlag = False,
-    quiet: QuietFlag = False,
+    *,
+    show: Output,
 ) -> None:
     """Serve the built-in models over HTTP, as OpenAI would.
 
@@ -175,43 +154,32 @@ def tiny_server(
 
     Example: feval tiny-server --port 8123
     """
-    show = Output(as_json=as_json, quiet=quiet)
     server = open_tiny_server(model or None, host=host, port=port)
     names = server.application.names
-    _servers_announce(show, server, f"Serving {', '.join(names)}", {"models": list(names)})
+    _announce(show, server, f"Serving {', '.join(names)}", {"models": list(names)})
     server.run()
 
 
 def proxy(
-    upstream: Annotated[
-        str, typer.Option("--upstream", metavar="URL", help="Base URL of the server, usually with /v1 at its end.")
-    ],
-    record: Annotated[
-        Path, typer.Option("--record", metavar="DIR", help="Folder of the recording; its journal is DIR.journal.")
-    ],
-    dataset: Annotated[str, typer.Option("--dataset", metavar="ID", help="Id of the recorded dataset.")] = "proxied",
+    upstream: Annotated[str, typer.Option(metavar="URL", help="Base URL of the server, usually with /v1 at its end.")],
+    record: Annotated[Path, typer.Option(metavar="DIR", help="Folder of the recording; its journal is DIR.journal.")],
+    dataset: Annotated[str, typer.Option(metavar="ID", help="Id of the recorded dataset.")] = "proxied",
     questions: Annotated[
-        Path | None,
-        typer.Option("--questions", metavar="FILE", help="JSON Lines; looked for in the last user message."),
+        Path | None, typer.Option(metavar="FILE", help="JSON Lines; looked for in the last user message.")
     ] = None,
-    answer_kind: Annotated[
-        str | None,
-        typer.Option("--answer-kind", metavar="KIND", help="Default: that of the dataset's card, else text."),
-    ] = None,
+    answer_kind: AnswerKind = None,
     equality: Equality = None,
-    tolerance: Tolerance = None,
     api_key_env: Annotated[
-        str | None, typer.Option("--api-key-env", metavar="VARIABLE", help="The key in it replaces the clients' keys.")
+        str | None, typer.Option(metavar="VARIABLE", help="The key in it replaces the clients' keys.")
     ] = None,
-    prices: Annotated[str, typer.Option("--prices", metavar="ID", help="Price list, or none.")] = "none",
     counter: Annotated[
-        str, typer.Option("--counter", metavar="NAME", help="usage (the provider's), words or tiktoken:ENCODING.")
+        str, typer.Option(metavar="NAME", help="usage (the provider's), words or tiktoken:ENCODING.")
     ] = "usage",
     port: Port = 0,
     host: Host = "127.0.0.1",
     seal: Annotated[bool, typer.Option("--seal", help="Only make the recording; serve nothing.")] = False,
-    as_json: JsonFlag = False,
-    quiet: QuietFlag = False,
+    *,
+    show: Output,
 ) -> None:
     """Record existing code by forwarding its requests.
 
@@ -221,13 +189,11 @@ def proxy(
 
     Example: feval proxy --upstream https://api.openai.com/v1 --record my-run --port 8124
     """
-    show = Output(as_json=as_json, quiet=quiet)
     endpoint = Endpoint.from_environment(upstream, api_key_env) if api_key_env else Endpoint(upstream)
     kind = _kind(dataset, answer_kind)
-    named = named_equality(kind, equality_name(equality, tolerance))
+    named = named_equality(kind, equality)
     known = [] if questions is None else load_questions(dataset, questions, answer_kind=kind)
     token_counter("words" if counter == "usage" else counter)
-    prices = prices if prices == "none" else price_list(prices).id
     identity = {"proxy": endpoint.url, "dataset": dataset}
     check_place(record)
     folder = journal_folder(record)
@@ -241,23 +207,15 @@ def proxy(
             server = proxy_server(proxy, host=host, port=port)
             if endpoint.warning:
                 show.note(endpoint.warning)
-            _servers_announce(show, server, f"Recording {endpoint.url}", {"upstream": endpoint.url})
+            _announce(show, server, f"Recording {endpoint.url}", {"upstream": endpoint.url})
             server.run()
         sealed = seal_proxied(
-            journal,
-            record,
-            dataset=dataset,
-            answer_kind=kind,
-            questions=known,
-            prices=prices,
-            counter=counter,
-            equality=named,
+            journal, record, dataset=dataset, answer_kind=kind, questions=known, counter=counter, equality=named
         )
-        _servers_account(show, proxy, sealed)
+        _account(show, proxy, sealed)
 
 
 def _kind(dataset: str, answer_kind: str | None) -> str:
-
     card = find_dataset_card(dataset)
     kind = answer_kind or (card.answer_kind if card else "text")
     if kind not in KINDS:
@@ -267,7 +225,7 @@ def _kind(dataset: str, answer_kind: str | None) -> str:
     return kind
 
 
-def _servers_account(show: Output, proxy: Proxy, sealed: Path | None) -> None:
+def _account(show: Output, proxy: Proxy, sealed: Path | None) -> None:
     account = {
         "recording": None if sealed is None else str(sealed),
         "recorded": proxy.recorded,
@@ -281,12 +239,9 @@ def _servers_account(show: Output, proxy: Proxy, sealed: Path | None) -> None:
         show.note(f"{proxy.unrecorded:,} chat completions could not be recorded and were passed on as they are.")
 
 
-def _servers_announce(show: Output, server: Server[Any], what: str, account: dict[str, object]) -> None:
+def _announce(show: Output, server: Server[Any], what: str, account: dict[str, object]) -> None:
     """Print the URL at once: a script waits for this line."""
     if not server.only_loopback:
         show.note(f"{server.host} can be reached from other machines. Whoever reaches port {server.port} may ask.")
-    show.result(
-        {"url": server.url, "port": server.port} | account,
-        f"{what} at {server.url} (Ctrl-C ends it).",
-    )
+    show.result({"url": server.url, "port": server.port} | account, f"{what} at {server.url} (Ctrl-C ends it).")
     print(end="", flush=True)

@@ -75,12 +75,7 @@ class MethodCurve:
 
 @dataclass(frozen=True)
 class FailedMethod:
-    """A method, or one of its points, that could not be evaluated.
-
-    Attributes:
-        label: the method's, with the budget where only that point failed.
-        reason: a sentence.
-    """
+    """A method, or one of its points, that could not be evaluated, and why."""
 
     label: str
     reason: str
@@ -290,9 +285,6 @@ def compare(
     )
 
 
-# -- evaluations --------------------------------------------------------------------------------------------------------
-
-
 def _load(
     plan: Plan,
     base: Path,
@@ -304,7 +296,7 @@ def _load(
     places, prices = plan.places(base)
     recordings = recordings or [open_place(place) for place in places]
     recorded = [name for recording in recordings for name in recording.llm_names(plan.dataset)]
-    wanted = dict.fromkeys(llm for entry in plan.entries for llm in entry.llms)
+    llm_names = dict.fromkeys(llm for entry in plan.entries for llm in entry.llms)
     for entry in plan.entries:
         absent = next((llm for llm in entry.llms if recorded and llm not in recorded), None)
         if absent is not None:
@@ -312,7 +304,7 @@ def _load(
             missing.append(
                 FailedMethod(entry.label, str(UnknownNameError.of("recorded LLM", absent, recorded, advice)))
             )
-    names = [name for name in wanted if not recorded or name in recorded]
+    names = [name for name in llm_names if not recorded or name in recorded]
     if not names:
         raise UsageError(f"No LLM of the comparison is recorded on {plan.dataset}: {missing[0].reason}")
     dataset, llms = load(plan.dataset, names, list(recordings), **plan.loading() | {"prices": price_list or prices})
@@ -366,7 +358,6 @@ class _Runner:
         return MethodCurve(entry.label, entry, tuple(points)) if points else None
 
     def baseline(self, llm: LLM, missing: list[FailedMethod]) -> Evaluation | None:
-
         try:
             return self._evaluated(SelfConsistency(1), [llm], self.order)
         except FevalError as error:
@@ -374,7 +365,6 @@ class _Runner:
             return None
 
     def ceiling(self, llm: LLM, missing: list[FailedMethod]) -> MethodCurve | None:
-
         most = int(llm.pool.sizes[self.rows].min())
         counts = (*(n for n in _CEILING if n < most), most)
         entry = ComparedMethod(label=llm.name, method="oracle", llms=(llm.name,), sweep=("n", counts))
@@ -392,14 +382,14 @@ class _Runner:
                 "ceiling of each LLM."
             )
         if entry.method in self.methods:
-            given = self.methods[entry.method]
-            if isinstance(given, FevalError):
-                raise given
+            method = self.methods[entry.method]
+            if isinstance(method, FevalError):
+                raise method
             if settings:
                 raise UsageError(
                     f"{entry.method} is a user's method, which has no fields; {', '.join(settings)} cannot be set."
                 )
-            return given
+            return method
         return entry.make(self.base, settings)
 
     def _evaluated(self, method: Any, llms: Sequence[LLM], order: str | None) -> Evaluation:

@@ -21,7 +21,7 @@ import math
 import os
 import re
 import tomllib
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, ClassVar
 
@@ -38,6 +38,7 @@ AXES = ("usd", "tokens", "calls", "samples")
 
 _MAX_FILE_BYTES = 1 << 20
 _MAX_POINTS = 1000
+_SUGGESTED_COUNTS = (1, 2, 3, 5, 10, 15, 20, 30, 40, 60, 80, 100)
 
 
 def _listed(value: Any) -> Any:
@@ -105,11 +106,7 @@ class ComparedMethod(Request):
     ] = Field(None, validation_alias="budgets")
 
     def model_post_init(self, _: Any) -> None:
-        """Check that the budget is not among the fields as well.
-
-        Raises:
-            UsageError: it is.
-        """
+        """Check that the budget is not among the fields as well."""
         if self.sweep is not None and self.sweep[0] in self.fields:
             raise UsageError(f"The method {self.label!r} has {self.sweep[0]} both among its fields and as its budget.")
 
@@ -121,12 +118,7 @@ class ComparedMethod(Request):
         return tuple((f"{self.label}, {name}={value}", {**self.fields, name: value}) for value in values)
 
     def make(self, base: Path, settings: Mapping[str, Any] | None = None) -> Any:
-        """The method itself, as `make_method` gives it.
-
-        Args:
-            base: folder that the path of a user's method starts from.
-            settings: its fields; `None` for none.
-        """
+        """The method itself, as `make_method` gives it; the path of a user's method starts from `base`."""
         path, colon, function = self.method.rpartition(":")
         return make_method(f"{base / path}:{function}" if colon else self.method, settings)
 
@@ -209,12 +201,7 @@ class Plan(EvaluationOptions):
     accuracies: Annotated[tuple[Annotated[float, Field(ge=0, le=1)], ...], Field(strict=False)] = ()
 
     def model_post_init(self, context: Any) -> None:
-        """Check the order, and that no two methods share a label.
-
-        Raises:
-            UnknownNameError: no such order.
-            UsageError: a label comes twice.
-        """
+        """Check the order, and that no two methods share a label."""
         super().model_post_init(context)
         labels = [entry.label for entry in self.entries]
         twice = next((label for label in labels if labels.count(label) > 1), None)
@@ -226,12 +213,7 @@ class Plan(EvaluationOptions):
 
     @classmethod
     def read(cls, path: str | Path) -> Plan:
-        """Read a comparison file.
-
-        Raises:
-            UsageError: the file cannot be read, is not TOML, or does not describe a comparison; the message names the method
-                and the key.
-        """
+        """Read a comparison file; the `UsageError` for one that cannot be understood names the method and the key."""
         try:
             with Path(path).open("rb") as file:
                 data = file.read(_MAX_FILE_BYTES + 1)
@@ -248,12 +230,7 @@ class Plan(EvaluationOptions):
 
     @classmethod
     def from_dict(cls, content: Mapping[str, Any]) -> Plan:
-        """The plan in the content of a comparison file.
-
-        Raises:
-            UnknownNameError: an unknown key; the message names the nearest.
-            UsageError: a key is missing, or a value has the wrong type.
-        """
+        """The plan in the content of a comparison file; unknown keys and wrong types are a `UsageError`."""
         return cls.parse("The comparison file", {key: value for key, value in content.items() if value is not None})
 
     def to_dict(self) -> dict[str, Any]:
@@ -300,29 +277,68 @@ def _parsed(content: Any) -> Any:
 
 
 class ComparisonRequest(Request):
-    """What `feval compare` computes.
+    """What `feval compare` computes; in a receipt the plan's paths start from the receipt's folder.
 
-    Attributes:
-        plan: the comparison; in a receipt its paths start from the receipt's folder.
-        sources: hash of the file of each user's method, by the name that the plan has for it; `None` where it could not be read.
+    `sources` has the hash of the file of each user's method, by its name in the plan; `None` where it could not be read.
     """
 
     plan: Annotated[Plan, BeforeValidator(_parsed), PlainSerializer(Plan.to_dict)]
     sources: dict[str, str | None]
 
 
+def suggested_plan(dataset: str, recordings: Sequence[str], most: Mapping[str, int], *, axis: str = "usd") -> Plan:
+    """A comparison to start from: the methods that every recording supports, over budgets that the pools can serve.
+
+    Args:
+        dataset: id.
+        recordings: folders, relative to the comparison file.
+        most: LLM -> CoTs of its smallest pool, in the order cascades are to ask them: the cheap ones first.
+        axis: what a budget is counted in; one that every LLM has.
+    """
+    entries = [entry for llm, pool in most.items() for entry in _of_one(llm, pool)]
+    if len(most) > 1:
+        entries.extend(_of_several(tuple(most), min(most.values())))
+    for entry in entries:
+        if len(most) > 1 and len(entry["llms"]) == 1:
+            entry["label"] = f"{entry['name']} ({entry['llms'][0]})"
+    return Plan.from_dict({"dataset": dataset, "recordings": list(recordings), "axis": axis, "method": entries})
+
+
+def _of_one(llm: str, pool: int) -> list[dict[str, Any]]:
+    counts = [n for n in _SUGGESTED_COUNTS if n <= pool]
+    tables: list[dict[str, Any]] = [{"name": "self-consistency", "llms": [llm], "budgets": {"n": counts}}]
+    most = min(40, pool)
+    # The window's answer, as in ESC's own code: its expectation over all draws takes milliseconds, the other answer's seconds.
+    if windows := [n for n in (3, 4, 5, 8, 10) if 2 * n <= most]:
+        fields = {"budget": most, "answer": "window"}
+        tables.append({"name": "early-stopping", "llms": [llm], "fields": fields, "budgets": {"window": windows}})
+    if most >= 5:
+        fields, shares = {"budget": most}, ["0.6", "0.7", "0.8", "0.9", "0.95", "0.99"]
+        tables.append(
+            {"name": "adaptive-consistency", "llms": [llm], "fields": fields, "budgets": {"threshold": shares}}
+        )
+    return tables
+
+
+def _of_several(llms: tuple[str, ...], pool: int) -> list[dict[str, Any]]:
+    counts = [n for n in _SUGGESTED_COUNTS if n <= pool]
+    thresholds = ["0.4", "0.5", "0.6", "0.7", "0.8", "0.9", "1"]
+    return [
+        {"name": "model-switch", "llms": list(llms), "budgets": {"samples": counts}},
+        {
+            "name": "mixture-of-thoughts",
+            "llms": list(llms[:1] + llms[-1:]),
+            "fields": {"samples": min(20, pool), "strong_samples": min(3, pool)},
+            "budgets": {"threshold": thresholds},
+        },
+    ]
+
+
 def path_from(folder: Path, path: Path) -> str:
-    """A path as it starts from a folder.
+    """A path with "/" between its parts, as it starts from a folder; on another drive it stays absolute.
 
     Where links lead on the way, ".." is the folder above the one that they lead to; so the way is one without links, but for the
     last name, which may be a link that somebody changes.
-
-    Args:
-        folder: an existing folder, or one to be made.
-        path: of a file or folder; on another drive than `folder` it stays absolute.
-
-    Returns:
-        The path with "/" between its parts.
     """
     own = Path(os.path.realpath(path.parent), path.name)
     try:

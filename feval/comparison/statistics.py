@@ -1,12 +1,13 @@
 """Statistics of curves on the same questions: differences, savings, the frontier, areas, a ranking.
 
 Differences in accuracy come from sign-flip tests. Every other interval comes from one set of bootstrap resamples of questions, in
-which every curve sees the same questions, so whatever is compared between curves is paired.
+which every curve sees the same questions, so whatever is compared between curves is paired. `low` and `high` are the ends of
+confidence intervals; costs are means per question, in the plan's axis.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
 from typing import TYPE_CHECKING
@@ -41,10 +42,7 @@ class FrontierPoint:
     """A point that no other point of any method dominates.
 
     Attributes:
-        label: its curve's.
         point: its index in the curve.
-        cost: mean per question, in the plan's axis.
-        accuracy: mean.
         stays: share of resamples in which it is on the frontier.
     """
 
@@ -60,12 +58,9 @@ class HullArea:
     """Average height of a curve's non-decreasing convex hull over the costs that all curves share (RouterBench's AIQ).
 
     Attributes:
-        label: the curve's.
         low_cost: lower end of the range of costs: the most expensive of the curves' cheapest points.
         high_cost: upper end: the most expensive point of all; a hull is level beyond its own.
         area: in accuracy, [0, 1].
-        area_low: lower end of the confidence interval.
-        area_high: upper end.
     """
 
     label: str
@@ -81,15 +76,8 @@ class AccuracyDifference:
     """Accuracy of one method minus another's at one cost.
 
     Attributes:
-        a: label of the first method.
-        b: label of the second.
-        cost: mean per question, in the plan's axis; `None` where the two share no cost and each is taken at its most expensive
-            point.
-        accuracy_a: accuracy of the first.
-        accuracy_b: accuracy of the second.
-        difference: accuracy_a - accuracy_b, in [-1, 1].
-        low: lower end of the confidence interval, from the inverted sign-flip test.
-        high: upper end.
+        cost: `None` where the two share no cost and each is taken at its most expensive point.
+        difference: accuracy_a - accuracy_b, in [-1, 1]; its interval is from the inverted sign-flip test.
         flips: share of resamples in which the difference has the other sign; ties count half.
         p_value: two-sided, for "no difference", by flipping signs; `None` where it is not tested.
         p_holm: adjusted for all tested differences of the comparison.
@@ -115,11 +103,7 @@ class CostToReach:
     """What one method costs at a given accuracy.
 
     Attributes:
-        label: the curve's.
-        accuracy: the target.
-        cost: mean per question; `None` where the curve never reaches it.
-        cost_low: lower end of the confidence interval, `None` where even that is beyond the curve.
-        cost_high: upper end, `None` where it is beyond the curve.
+        cost: `None` where the curve never reaches the accuracy; so is an end of the interval that is beyond the curve.
         never: share of resamples in which the curve never reaches it.
     """
 
@@ -135,18 +119,12 @@ class CostToReach:
 class Saving:
     """What one method costs more or less than another at the same accuracy.
 
+    A cost is `None` where the method never reaches the accuracy; then so are the difference and the ratio. An end of an interval
+    is `None` where it is infinite, or for `ratio_low` where nothing is known.
+
     Attributes:
-        a: label of the first method.
-        b: label of the second.
-        accuracy: the accuracy that both are to reach.
-        cost_a: cost of the first; `None` where it never reaches the accuracy.
-        cost_b: cost of the second; likewise.
-        difference: cost_a - cost_b; `None` where one of them never reaches it.
-        difference_low: lower end of the confidence interval; `None` for minus infinity.
-        difference_high: upper end; `None` for infinity.
-        ratio: cost_a / cost_b; savings are 1 - ratio. `None` where one of them never reaches the accuracy.
-        ratio_low: lower end; `None` where nothing is known.
-        ratio_high: upper end; `None` for infinity.
+        difference: cost_a - cost_b.
+        ratio: cost_a / cost_b; savings are 1 - ratio.
         never_a: share of resamples in which the first never reaches it.
         never_b: share in which the second never does. Resamples in which neither does are left out of the interval.
     """
@@ -171,13 +149,9 @@ class Rank:
     """A method's place among all.
 
     Attributes:
-        label: the curve's.
         rank: from 1; equals share one.
         cost: where it is judged: the highest cost that all curves share, or its own most expensive point where they share none.
-        accuracy: at that cost.
         strength: Bradley-Terry, natural logarithm, mean 0 over the methods.
-        low: lower end of the confidence interval.
-        high: upper end.
         first: share of resamples in which it is the strongest; ties are shared out.
     """
 
@@ -191,9 +165,6 @@ class Rank:
     first: float
 
 
-# -- curves by cost -----------------------------------------------------------------------------------------------------
-
-
 def costs_of(evaluation: Evaluation, axis: str) -> Floats | None:
     """[Q] costs of an evaluation in one of `AXES`; `None` where they are not known."""
     costs: Floats | None = getattr(evaluation, axis)
@@ -203,21 +174,18 @@ def costs_of(evaluation: Evaluation, axis: str) -> Floats | None:
 def by_key(evaluations: Sequence[Evaluation], values: Sequence[Floats]) -> Floats:
     """[Q, P] values with the questions sorted by key, so that their order in the recording makes no difference."""
     order = np.argsort(evaluations[0].question_keys, kind="stable")
-    return np.stack([own[order] for own in values], axis=1)
+    return np.stack(values, axis=1)[order]
 
 
 @dataclass(frozen=True, eq=False)
 class _CostCurve:
-    """A curve by cost: the observed P points, and R resamples of them.
+    """A curve by cost: P points in ascending order of cost, and R resamples of them.
 
     Attributes:
-        label: the curve's.
         places: [P] indices of the points in the curve.
-        cost: [P] mean costs, ascending.
-        right: [P] mean accuracies.
+        cost, right: [P] means.
         per_question: [Q, P] accuracies.
-        costs: [R, P] resampled mean costs.
-        rights: [R, P] resampled mean accuracies.
+        costs, rights: [R, P] resampled means.
     """
 
     label: str
@@ -260,12 +228,7 @@ class Statistics:
 
 
 def statistics(plan: Plan, curves: Mapping[str, Sequence[Evaluation]]) -> Statistics:
-    """Compare curves.
-
-    Args:
-        plan: its axis, resamples, seed, confidence, costs and accuracies are used.
-        curves: label -> points, all on the same questions, with costs in the plan's axis.
-    """
+    """Compare curves, given as label -> points on the same questions, with known costs in the plan's axis."""
     lines = _lines(plan, curves)
     savings, reaches = _at_equal_accuracy(plan, lines)
     return Statistics(
@@ -274,7 +237,7 @@ def statistics(plan: Plan, curves: Mapping[str, Sequence[Evaluation]]) -> Statis
 
 
 def _lines(plan: Plan, curves: Mapping[str, Sequence[Evaluation]]) -> list[_CostCurve]:
-    points = [point for own in curves.values() for point in own]
+    points = [point for points in curves.values() for point in points]
     costs = [values for point in points if (values := costs_of(point, plan.axis)) is not None]
     means = by_key(points, [*(point.right for point in points), *costs])
     resampled = bootstrap_means(means, resamples=plan.resamples, seed=plan.seed % (1 << 64))
@@ -309,9 +272,9 @@ def _frontier(lines: Sequence[_CostCurve]) -> tuple[FrontierPoint, ...]:
     stays = np.zeros(len(cost))
     resamples = len(lines[0].costs)
     for start in range(0, resamples, _CHUNK):
-        some = slice(start, start + _CHUNK)
+        chunk = slice(start, start + _CHUNK)
         costs, rights = (
-            np.concatenate([getattr(line, k)[some] for line in lines], axis=1) for k in ("costs", "rights")
+            np.concatenate([getattr(line, name)[chunk] for line in lines], axis=1) for name in ("costs", "rights")
         )
         stays += pareto(costs, rights).sum(axis=0)
     names = [(line.label, int(place)) for line in lines for place in line.places]
@@ -437,20 +400,18 @@ def _ranking(plan: Plan, lines: Sequence[_CostCurve]) -> tuple[Rank, ...]:
     costs = [shared if common else float(line.cost[-1]) for line in lines]
     right, rights = zip(*(line.at(cost) for line, cost in zip(lines, costs, strict=True)), strict=True)
     strength = bradley_terry(pairwise_wins(np.array([right])))[0]
-    resampled = np.concatenate([bradley_terry(pairwise_wins(some)) for some in _chunks(np.stack(rights, axis=1))])
+    stacked = np.stack(rights, axis=1)
+    chunks = [stacked[start : start + _CHUNK] for start in range(0, len(stacked), _CHUNK)]
+    resampled = np.concatenate([bradley_terry(pairwise_wins(chunk)) for chunk in chunks])
     strongest = resampled >= resampled.max(axis=1, keepdims=True) - 1e-9
     first = (strongest / strongest.sum(axis=1, keepdims=True)).mean(axis=0)
-    ranks = [1 + int((strength > own + 1e-9).sum()) for own in strength]
+    ranks = [1 + int((strength > value + 1e-9).sum()) for value in strength]
     ends = [percentiles(column, plan.confidence) for column in resampled.T]
     rows = [
         Rank(line.label, ranks[i], costs[i], right[i], float(strength[i]), *ends[i], float(first[i]))
         for i, line in enumerate(lines)
     ]
     return tuple(sorted(rows, key=lambda row: row.rank))
-
-
-def _chunks(values: Floats) -> Iterator[Floats]:
-    return (values[start : start + _CHUNK] for start in range(0, len(values), _CHUNK))
 
 
 def _finite(value: float) -> float | None:

@@ -1,7 +1,7 @@
 """What each method of a comparison did on each question in one draw: how many CoTs it took of each LLM, and its answer.
 
-A comparison holds averages over draws; to look at a question, one draw must be followed: the first seeded one (replicate 0), or
-the recorded order for a comparison in that order. Nothing is measured here; the numbers are the comparison's.
+A comparison holds averages over draws; to look at a question, one draw is followed: the first seeded one (replicate 0), or the
+recorded order for a comparison in that order. Nothing is measured here.
 """
 
 from __future__ import annotations
@@ -37,7 +37,6 @@ class Trace:
     """One method at one budget in one draw, on Q questions.
 
     Attributes:
-        label: label of the method's curve.
         budget: the swept field and its value, such as "n = 5"; empty where nothing is swept.
         llms: names, in the order the method was given them.
         answer: [Q] codes, -1 for no answer; a code beyond the candidates is an answer that no CoT gave.
@@ -69,16 +68,7 @@ class Traces:
 
 
 def load_compared(comparison: Comparison, base: Path = Path()) -> tuple[Dataset, list[LLM]]:
-    """Load the dataset of a comparison and the LLMs that its curves name, as the comparison did.
-
-    Args:
-        comparison: the comparison.
-        base: folder that the plan's paths start from.
-
-    Raises:
-        RecordingError: a recording cannot be read.
-        NotRecordedError: the recordings lack the dataset or an LLM.
-    """
+    """Load what a comparison was made on: its dataset, and the LLMs that its curves name; paths start from `base`."""
     plan = comparison.plan
     names = list(dict.fromkeys(name for curve in comparison.curves for name in curve.entry.llms))
     folders, prices = plan.places(base)
@@ -93,15 +83,7 @@ def traces(
     base: Path = Path(),
     time_limit: float | None = TIME_LIMIT,
 ) -> Traces:
-    """Follow every method of a comparison through one draw of every question.
-
-    Args:
-        comparison: the comparison.
-        dataset: from `load_compared`.
-        llms: from the same load.
-        base: folder that the plan's paths start from, such as those of users' methods.
-        time_limit: seconds that a user's method may take on one question; `None` for no limit.
-    """
+    """Follow every method of a comparison through one draw of every question; `dataset` and `llms` come from `load_compared`."""
     dataset.require(llms)
     order = "recorded" if comparison.plan.order == "recorded" else "seeded"
     by_name = {llm.name: llm.seeded(comparison.plan.seed) for llm in llms}

@@ -290,7 +290,7 @@ class EstimateRequest(QuestionOptions):
     g: int
     m: Annotated[tuple[int, ...], Field(strict=False)]
     methods: Annotated[tuple[str, ...], Field(strict=False)]
-    replicate: int = option(0, "Which draw of calls.", ge=0)
+    replicate: int = option(0, "Which draw of calls.", rare=True, ge=0)
     confidence: float = option(0.95, "Of the intervals.", rare=True)
     resamples: int = option(10_000, "Of the bootstrap.", rare=True, le=MOST_RESAMPLES)
     simulations: int = option(100, "Votes simulated per question.", rare=True, le=MOST_RESAMPLES)
@@ -308,8 +308,8 @@ class BudgetPlanRequest(QuestionOptions):
     budget_usd: float | None = None
     budget_tokens: float | None = None
     questions: int | None = option(None, "How many are to be answered. Default: as many as the pilot has.")
-    most_votes: int = option(41, "The largest vote that is looked at.")
-    family: int = option(1, "Plans made at once: what is certified together holds in all of them.", ge=1)
+    most_votes: int = option(41, "The largest vote that is looked at.", rare=True)
+    family: int = option(1, "Plans made at once: what is certified together holds in all of them.", rare=True, ge=1)
 
     def arguments(self) -> dict[str, Any]:
         """The keyword arguments of `feval.forecast.plan`."""

@@ -1,15 +1,6 @@
 """What voting will buy, before it is paid for: the estimators of `feval.estimators` applied to loaded LLMs.
 
-| module | what it does |
-| --- | --- |
-| `estimation` | `estimate`: accuracy of M-fold votes from a few calls per question, beside the whole pool |
-| `forecasts` | its results: curves, points, errors |
-| `estimators`, `caveats` | the estimators by name; what a reader of a forecast must know |
-| `budget` | `plan`: questions, calls and votes that a budget buys, from a pilot recording |
-| `budget_plan` | its results: budget, options, purchase |
-| `question_costs`, `pilot` | what calls cost; what a pilot tells about votes |
-| `evidence` | right calls per question and the moments they estimate |
-| `coupled` | `couple`: LLMs with shared noise compared; `coupled_pairs`, `coupled_winrates` do the work |
+`estimate` forecasts the accuracy of votes, `plan` says what a budget buys, and `coupled.couple` compares LLMs that share noise.
 """
 
 from __future__ import annotations

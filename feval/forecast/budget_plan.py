@@ -15,22 +15,14 @@ _FORM = re.compile(r"\s*([0-9][0-9_,]*(?:\.[0-9]+)?|\.[0-9]+)\s*(usd|tokens)\s*"
 
 @dataclass(frozen=True, slots=True)
 class PlanBudget:
-    """A budget for calls.
-
-    Attributes:
-        amount: above 0.
-        unit: "usd" or "tokens" (prompt and output tokens together).
-    """
+    """A budget for calls, above 0, in the unit "usd" or "tokens" (prompt and output tokens together)."""
 
     amount: float
     unit: str
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """Read "20usd", "0.5 usd" or "500000tokens".
-
-        Args:
-            text: a number and its unit; "," or "_" may separate thousands.
+        """Read "20usd", "0.5 usd" or "500000tokens"; "," or "_" may separate thousands.
 
         Raises:
             UsageError: another form.
@@ -46,12 +38,7 @@ class PlanBudget:
 
     @classmethod
     def of(cls, usd: float | None, tokens: float | None) -> Self:
-        """Make it from one of two numbers.
-
-        Raises:
-            UsageError: neither or both.
-            OutOfRangeError: 0 or less, or more than 10^15.
-        """
+        """Make it from one of two numbers; neither or both is a `UsageError`, one out of range an `OutOfRangeError`."""
         if (usd is None) == (tokens is None):
             raise UsageError("A plan has one budget: give budget_usd or budget_tokens, and not both.")
         return cls._checked(float(usd), "usd") if usd is not None else cls._checked(float(tokens or 0.0), "tokens")
@@ -88,9 +75,7 @@ class VoteOption:
         votes: M.
         plurality: accuracy of a plurality of M calls, ties broken at random. Up to the pilot's pool, the mean over all subsets
             of M of its calls, which is unbiased; beyond it, of M independent calls at the pool's shares, which levels off at the
-            accuracy of the pool's own vote.
-        plurality_low: lower end of its interval over the pilot's questions, which covers no bias.
-        plurality_high: upper end.
+            accuracy of the pool's own vote. Its interval is over the pilot's questions and covers no bias.
         plurality_kind: "subsets" up to the pilot's pool, "plug-in" beyond it.
         majority_bound_low: L, least accuracy of a majority of M calls for any distribution with the pilot's mu and nu.
         majority_bound_high: U, greatest.
@@ -106,7 +91,7 @@ class VoteOption:
         certified_together: whether the vote is certified and this is above 0 too: all such votes help, at the plan's confidence
             for all together.
         cost_per_question: in the budget's unit.
-        usd_per_question: mean USD; `None` without a price.
+        usd_per_question: mean; `None` without a price.
         tokens_per_question: mean billed prompt and output tokens.
         questions: number of questions the budget pays for.
         affordable: whether that is all of them.
@@ -135,18 +120,9 @@ class VoteOption:
 
 @dataclass(frozen=True, slots=True)
 class Purchase:
-    """What to buy.
+    """What to buy: M votes on a number of questions, with the expected accuracy of `VoteOption` and totals of dollars and tokens.
 
-    Attributes:
-        votes: M.
-        questions: number of questions.
-        plurality: expected accuracy of a plurality of M calls.
-        plurality_low: lower end of its interval.
-        plurality_high: upper end.
-        plurality_kind: "subsets" or "plug-in", as in `VoteOption`.
-        usd: total; `None` without a price.
-        tokens: total.
-        why: reason, as a sentence.
+    `usd` is `None` without a price; `why` gives the reason as a sentence.
     """
 
     votes: int
@@ -165,28 +141,18 @@ class BudgetPlan:
     """What a budget buys from one LLM, judged by a pilot.
 
     Attributes:
-        dataset: id.
-        llm: name.
-        recording_hashes: hashes of the pilot's recordings.
-        budget: the budget.
         questions: number of questions to answer.
         pilot_questions: number of recorded questions.
         pilot_calls: calls of the smallest pool.
         prices: id of the price list; `None` without one, or where it has no price for the LLM.
-        billing: how prompts are charged.
         prompt_tokens: mean per prompt.
         output_tokens: mean per call.
         mu: accuracy of one call.
         nu: probability that two calls on a question are both right.
-        rho: correlation of two calls; `None` where mu is 0 or 1.
-        rho_reason: why rho is `None`.
-        confidence: of intervals and certificates.
+        rho: correlation of two calls; `None` where mu is 0 or 1, for the reason `rho_reason`.
         family: number of plans made together: joint certificates hold over all of them (Bonferroni).
-        resamples: resamples of the moments' bootstrap.
-        seed: seed of the bootstrap.
         estimating: the split for estimating the self-consistency error.
         options: one per number of votes.
-        purchase: the choice.
         warnings: what a reader must know.
         left_out: pilot questions left out because they have no gold or fewer than two calls.
     """

@@ -170,16 +170,16 @@ def _shared_noise(llms: Sequence[LLM], independent: Sequence[LLM]) -> Any:
     if len({llm.noise for llm in llms}) > 1 or llms[0].noise is None:
         raise ConflictError(
             f"Coupled LLMs are recorded with the same noise; these are not ({noises}). Record them with `feval record --coupled` "
-            "and one --noise-seed."
+            "and one noise seed."
         )
-    names, others = ([llm.name for llm in own] for own in (llms, independent))
+    names, others = ([llm.name for llm in group] for group in (llms, independent))
     if others and [name.partition("@")[0] for name in others] != [name.partition("@")[0] for name in names]:
         raise UsageError(
             "The independent recordings are of the same LLMs in the same order; coupled are "
             f"{', '.join(names)}, independent {', '.join(others)}."
         )
-    own_noises = [llm.noise for llm in independent if llm.noise is not None]
-    if len(set(own_noises)) < len(own_noises) or llms[0].noise in own_noises:
+    other_noises = [llm.noise for llm in independent if llm.noise is not None]
+    if len(set(other_noises)) < len(other_noises) or llms[0].noise in other_noises:
         raise ConflictError(
             "The LLMs that were given as independent share noise; give recordings with noise of their own."
         )

@@ -25,14 +25,7 @@ _POINTS = 25
 
 @dataclass(frozen=True, eq=False)
 class LLMCalls:
-    """One LLM's calls on some questions, in recorded order.
-
-    Attributes:
-        name: the LLM's name.
-        codes: [Q, S] answer codes.
-        right: [Q, S] 1.0 or 0.0.
-        scores: [Q, S] scores that win-rates compare.
-    """
+    """One LLM's calls on some questions, [Q, S] in recorded order; `right` is 1.0 or 0.0, and win-rates compare `scores`."""
 
     name: str
     codes: Integers
@@ -64,7 +57,7 @@ def calls_of(dataset: Dataset, llm: LLM, rows: Rows, scorer: str | None, aggrega
 
 def require_equal_sizes(calls: Sequence[LLMCalls]) -> None:
     """Refuse LLMs with different numbers of calls per question, or with a single call."""
-    sizes = {own.name: own.codes.shape[1] for own in calls}
+    sizes = {llm.name: llm.codes.shape[1] for llm in calls}
     if len(set(sizes.values())) > 1:
         counts = ", ".join(f"{name}: {size}" for name, size in sizes.items())
         raise ConflictError(
@@ -91,13 +84,7 @@ def independent_pair(
 
 @dataclass(frozen=True, eq=False)
 class PairOfLLMs:
-    """Two LLMs under shared noise and without it.
-
-    Attributes:
-        first, second: coupled calls.
-        first_apart, second_apart: independent calls.
-        recorded_apart: whether those are recordings of their own.
-    """
+    """Two LLMs under shared noise and without it; `recorded_apart`: the independent calls are recordings of their own."""
 
     first: LLMCalls
     second: LLMCalls
@@ -171,11 +158,11 @@ class PairOfLLMs:
         counts = [
             np.stack([(codes == code).sum(axis=1) for code in range(-1, width - 1)], axis=1) for codes in (one, two)
         ]
-        laws = [laws_of_counts(own) for own in counts]
+        laws = list(map(laws_of_counts, counts))
         right = np.zeros(laws[0].shape, bool)
-        for own in (self.first, self.second):
-            question, call = np.nonzero(own.right[at])
-            right[question, own.codes[at][question, call] + 1] = True
+        for calls in (self.first, self.second):
+            question, call = np.nonzero(calls.right[at])
+            right[question, calls.codes[at][question, call] + 1] = True
         return float(coupled_correctness(laws[0], laws[1], right).covariance.mean())
 
     def curve(self) -> ErrorCurve:

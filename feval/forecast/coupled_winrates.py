@@ -84,7 +84,9 @@ def judge_name(llms: Sequence[LLM], judge: str) -> str:
     """The name under which verdicts are recorded: as given, or of the judge with that model."""
     names = [judge, f"pairwise:{judge}"]
     recorded = [scorer for llm in llms for scorer in llm.pool.channels.scorers()]
-    return next((name for name in names if any(own.startswith(verdicts_name(name, "")) for own in recorded)), names[1])
+    return next(
+        (name for name in names if any(scorer.startswith(verdicts_name(name, "")) for scorer in recorded)), names[1]
+    )
 
 
 def judged_outcomes(
@@ -134,7 +136,7 @@ def _verdicts_of_pair(judge: str, first: LLM, second: LLM, shift: int) -> Floats
         if name in own.pool.channels.scorers():
             values = own.pool.aggregated(name, "score")
             return values if own is first else 1.0 - values
-    calls = "calls with other noise (--calls next or both)" if shift else "the same calls (--calls same or both)"
+    calls = "calls with other noise (calls = next or both)" if shift else "the same calls (calls = same or both)"
     raise NotRecordedError(
         f"There are no verdicts by {judge} on {first.name} and {second.name} for {calls}; put both into one recording "
         "(`feval merge`) and ask: `feval score RECORDING --scorer judge:MODEL --pairwise --out DIR`."

@@ -12,13 +12,7 @@ from feval.estimators.arrays import Floats
 
 @dataclass(frozen=True, slots=True)
 class ErrorCurve:
-    """Mean absolute error of the estimated difference against the number of pairs (the paper's Figure 2c), exact.
-
-    Attributes:
-        samples: numbers of pairs of calls, ascending.
-        coupled: errors of coupled pairs.
-        independent: errors of independent pairs.
-    """
+    """Exact mean absolute error of the estimated difference against the number of pairs of calls (the paper's Figure 2c)."""
 
     samples: tuple[int, ...]
     coupled: tuple[float, ...]
@@ -27,18 +21,13 @@ class ErrorCurve:
 
 @dataclass(frozen=True, slots=True)
 class CoupledPair:
-    """Two LLMs on the questions of one area.
+    """Two LLMs on the questions of one area; `low` and `high` are ends of intervals over questions.
 
     Attributes:
-        first: name of the first LLM.
-        second: name of the second.
-        area: area of the questions; `None` for all.
-        questions: number of questions.
-        calls: calls per question.
+        area: `None` for all questions.
+        calls: per question.
         difference: accuracy of the first minus that of the second, over all coupled calls.
         covariance: mean covariance of being right within a question, under shared noise.
-        covariance_low: lower end of its interval over questions.
-        covariance_high: upper end.
         law_covariance: the covariance if the two recorded answer distributions were coupled as single tokens.
         variance_coupled: variance of the difference over questions and noise.
         variance_independent: the same without shared noise.
@@ -47,9 +36,7 @@ class CoupledPair:
         independent_samples: a number of independent pairs.
         error: their mean absolute error; `None` if it is 0.
         coupled_samples: the smallest number of coupled pairs with no larger error.
-        ratio: number of coupled pairs worth one independent pair.
-        ratio_low: lower end of its interval over questions; `None` also for a single question.
-        ratio_high: upper end.
+        ratio: number of coupled pairs worth one independent pair; its interval is `None` also for a single question.
     """
 
     first: str
@@ -79,14 +66,10 @@ class RankedLLM:
     """An LLM's win-rate and rank under one scheme.
 
     Attributes:
-        llm: name.
         scheme: "coupled" or "independent".
-        winrate: average over the other LLMs of the share of comparisons it wins.
-        low: lower end of its interval over questions.
-        high: upper end.
+        winrate: average over the other LLMs of the share of comparisons it wins, with its interval over questions.
         ties: average share of ties.
         rank: best rank; LLMs that cannot be distinguished share one.
-        worst_rank: worst rank.
         strength: Bradley-Terry strength, ties as half a win; natural logarithms with mean 0.
     """
 
@@ -106,8 +89,6 @@ class Coupling:
     """The result of `couple`.
 
     Attributes:
-        dataset: id.
-        llms: names.
         noise: scheme and seed of the shared noise.
         independent_from: "recordings" of the LLMs with noise of their own, or "other calls" of the coupled ones.
         compared_by: what win-rates compare: "correctness", a scorer or a judge.
@@ -118,10 +99,6 @@ class Coupling:
         variances: (first, second) -> [2, Q] within-question variances of the difference, coupled and independent.
         ranking: every LLM under both schemes.
         changes: (first, second, p): pairs of LLMs whose order differs between the schemes, with Holm-adjusted p.
-        confidence: coverage of all intervals.
-        resamples: resamples of the bootstrap over questions.
-        seed: seed of the bootstrap.
-        recording_hashes: hashes of all recordings.
         warnings: what a reader must know in order not to be misled.
     """
 

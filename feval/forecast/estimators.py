@@ -43,13 +43,10 @@ class DrawnCalls:
     Attributes:
         counts: their votes.
         pairs: questions by how many of the first two calls were right; not used for g = 1.
-        votes: numbers of votes.
+        votes: numbers of votes, M.
         keys: [Q] question keys.
-        g: calls per question.
         seed: of resamples and simulations.
-        confidence: of intervals.
-        resamples: over questions.
-        simulations: K.
+        simulations: votes simulated per question.
     """
 
     counts: VoteCounts

@@ -40,14 +40,7 @@ class SampleMoments:
 
 
 def checked_votes(m: Any) -> list[int]:
-    """Check numbers of votes and return them in ascending order.
-
-    Args:
-        m: distinct integers from 1 to 10,000.
-
-    Raises:
-        OutOfRangeError: no number, one out of range, or one given twice.
-    """
+    """Check that numbers of votes are distinct integers from 1 to `MOST_VOTES`, and return them in ascending order."""
     votes = [int(value) for value in m]
     wrong = next((value for value in votes if not 1 <= value <= MOST_VOTES), None)
     if wrong is not None:
@@ -65,14 +58,7 @@ def ordered_by_key(dataset: Dataset, rows: npt.NDArray[np.intp]) -> npt.NDArray[
 
 
 def sample_moments(right: Integers, size: Integers, *, resamples: int, seed: int) -> SampleMoments:
-    """Estimate mu and nu from all calls of each question, with resamples over questions.
-
-    Args:
-        right: [Q] right calls.
-        size: [Q] calls, at least 2.
-        resamples: R.
-        seed: of the resamples.
-    """
+    """Estimate mu and nu from [Q] right calls out of [Q] sizes of at least 2, with resamples over questions."""
     c, g = right.astype(np.float64), size.astype(np.float64)
     columns = np.stack([c / g, c * (c - 1.0) / (g * (g - 1.0))], axis=1)
     mu, nu = columns.mean(axis=0).tolist()
@@ -86,10 +72,6 @@ def rare_pairs(right: Integers, size: Integers) -> str | None:
     """Name the kinds of pairs of calls that fewer than 5 questions show, such as "both wrong 0"; `None` if there are none.
 
     Resamples never show a kind that the questions lack, so their moments then look more certain than they are.
-
-    Args:
-        right: [Q] right calls.
-        size: [Q] calls, at least 2.
     """
     wrong = size - right
     kinds = {"both right": right >= 2, "one right": (right >= 1) & (wrong >= 1), "both wrong": wrong >= 2}

@@ -82,15 +82,9 @@ class Forecast:
     """Estimated vote curves of one LLM on one dataset.
 
     Attributes:
-        dataset: id.
-        llm: name.
-        recording_hashes: hashes of the recordings.
-        questions: number of questions.
         g: calls per question used by the estimates.
         replicate: which draw of `draws-v1`.
         seed: of the draw and of the resamples.
-        confidence: of the intervals.
-        resamples: of the bootstrap.
         simulations: votes simulated per question (`monte-carlo`).
         m: numbers of votes.
         pool: the curves of the whole pool.
@@ -116,11 +110,7 @@ class Forecast:
     left_out: LeftOut = NONE_LEFT_OUT
 
     def errors(self, estimate: EstimatedCurve) -> tuple[float | None, ...]:
-        """Estimate minus pool for each M, `None` where either is missing; for bounds, how far the pool lies outside them.
-
-        Args:
-            estimate: one of `estimates`.
-        """
+        """Estimate minus pool for each M, `None` where either is missing; for bounds, how far the pool lies outside them."""
         truth = self.pool.plurality if estimate.of == "plurality" else self.pool.majority
         return tuple(_error(point, true) for point, true in zip(estimate.points, truth, strict=True))
 

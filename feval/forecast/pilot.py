@@ -73,11 +73,9 @@ class Pilot:
         return float(self._subsets([votes]).mean()[0]), float(self._plug_in([votes]).mean()[0])
 
     def _subsets(self, votes: Sequence[int]) -> PerQuestion:
-
         return subset_plurality_accuracy(self.counts.gold, self.counts.rivals, self.counts.no_answer, votes)
 
     def _plug_in(self, votes: Sequence[int]) -> PerQuestion:
-
         return plugin_plurality_accuracy(self.counts.gold, self.counts.rivals, self.counts.no_answer, votes)
 
 

@@ -71,7 +71,6 @@ class QuestionCosts:
         return self.tokens(calls) if self.budget.unit == "tokens" or dollars is None else dollars
 
     def _prompts(self, calls: int) -> float:
-
         return self.prompt_tokens * billed_prompts(self.billing, 1, calls)
 
     def paid(self, calls: int) -> int:

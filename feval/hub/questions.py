@@ -29,7 +29,7 @@ MAX_BYTES = 256 << 20
 
 _FORMATS = (".parquet", ".jsonl", ".json")
 _QUESTIONS_FILE = "pass a file with the questions, --questions FILE"
-_ROWS_FILE = "pass a file with the rows of the train split, --train-rows FILE"
+_ROWS_FILE = "pass a file with the rows of the train split, train_rows = ... in a file for --settings"
 _LOG = logging.getLogger(__name__)
 
 

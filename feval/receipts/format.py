@@ -58,15 +58,12 @@ class Receipt(Request):
 
     Attributes:
         feval_receipt: version of this form.
-        kind: a key of `REQUESTS`.
         feval: version of feval that wrote it.
         draws: scheme of the draws.
         semantics: version of what the numbers mean, see `feval.receipts.semantics`; the first version does not state it.
-        recordings: what the numbers were computed from.
         prices: the price list; `None` where dollars were switched off.
         counters: who counted the tokens of each LLM; the first version does not state it.
         request: what was asked for, as `REQUESTS[kind]` holds it.
-        numbers: what came out.
     """
 
     model_config = ConfigDict(extra="ignore")  # earlier versions wrote more
@@ -84,12 +81,7 @@ class Receipt(Request):
     numbers: dict[str, Any]
 
     def parsed_request(self) -> Request:
-        """The request, checked.
-
-        Raises:
-            UnknownNameError: a kind of receipt that nobody knows.
-            UsageError: a field is missing, unknown or malformed.
-        """
+        """The request, checked: a kind that nobody knows is an `UnknownNameError`, a malformed field a `UsageError`."""
         if self.kind not in REQUESTS:
             raise UnknownNameError.of("kind of receipt", self.kind, REQUESTS)
         return REQUESTS[self.kind].of_receipt(self.request)
@@ -101,11 +93,7 @@ def is_receipt(path: Path) -> bool:
 
 
 def local_receipt(place: Path) -> Path:
-    """The file of a receipt; one on the Hub is fetched into the cache.
-
-    Raises:
-        HubError: it cannot be fetched.
-    """
+    """The file of a receipt; one on the Hub is fetched into the cache."""
     return hub.fetch_file(place, most_bytes=_MOST_BYTES) if is_address(place) else place
 
 

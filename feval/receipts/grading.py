@@ -36,15 +36,11 @@ _NAMES = ("question", "question_id", "id")
 
 @dataclass(frozen=True, eq=False)
 class Grade:
-    """The graded answers of one run to Q questions of one dataset.
+    """The graded answers of one run to Q questions of one dataset, by L LLMs.
 
     Attributes:
-        run: the run's name.
-        replicate: which draws it was handed; `None` for the recorded order.
-        dataset: id.
+        replicate: which draws the run was handed; `None` for the recorded order.
         dataset_questions: number of questions in the dataset.
-        llms: names, L of them.
-        seed: random seed of the draws.
         prices: id of the price list, `None` where dollars were switched off.
         billing: how prompts were charged.
         consumed: what was handed out, per LLM and question.
@@ -55,14 +51,10 @@ class Grade:
         answered: [Q] whether there is an answer that the dataset's answer kind can read.
         golds: [Q] whether the question has a gold; without one no answer is right.
         as_drawn: whether the CoTs are the first ones of the draw, recycled ones included; false where some were chosen.
-        requests: [L, Q].
-        cots: [L, Q].
+        requests, cots, output_tokens: [L, Q].
         prompt_tokens: [L, Q] billed; `None` where the tokens of some prompt are not known.
-        output_tokens: [L, Q].
         usd: [L] dollars; `None` without a price or prompt tokens.
         accuracy_low: lower end of the confidence interval, `None` where none was asked for.
-        accuracy_high: upper end.
-        confidence: of the interval.
     """
 
     run: str
@@ -228,7 +220,9 @@ def grade_answers(
         right=right,
         answered=np.array([keys[name] is not None for name in ids]),
         golds=golds,
-        as_drawn=all(_is_drawn(each, llms[place_of[each.llm]], row_of[each.question], replicate) for each in entries),
+        as_drawn=all(
+            _is_drawn(entry, llms[place_of[entry.llm]], row_of[entry.question], replicate) for entry in entries
+        ),
         requests=spent.requests,
         cots=spent.cots,
         prompt_tokens=spent.prompt_tokens,
@@ -249,48 +243,46 @@ def _check(
 ) -> None:
     """Check that what was handed out is in the recording: ledgers and receipts come from anywhere."""
     seen: set[tuple[str, str]] = set()
-    for each in entries:
-        if each.llm not in place_of or each.question not in row_of:
+    for entry in entries:
+        if entry.llm not in place_of or entry.question not in row_of:
             raise NotRecordedError(
-                f"The ledger has CoTs of {each.llm!r} on question {each.question!r}, which {dataset} does not have in this "
+                f"The ledger has CoTs of {entry.llm!r} on question {entry.question!r}, which {dataset} does not have in this "
                 "recording. Give the recording that was served."
             )
-        size = int(llms[place_of[each.llm]].pool.sizes[row_of[each.question]])
-        if not all(0 <= sample < size for sample in each.samples) or not 1 <= each.requests <= len(each.samples):
+        size = int(llms[place_of[entry.llm]].pool.sizes[row_of[entry.question]])
+        if not all(0 <= sample < size for sample in entry.samples) or not 1 <= entry.requests <= len(entry.samples):
             raise NotRecordedError(
-                f"The ledger has {each.requests} requests of {each.llm} on question {each.question!r} for the CoTs "
-                f"{list(each.samples)!s:.80}; {size} were recorded, numbered from 0. Give the recording that was served."
+                f"The ledger has {entry.requests} requests of {entry.llm} on question {entry.question!r} for the CoTs "
+                f"{list(entry.samples)!s:.80}; {size} were recorded, numbered from 0. Give the recording that was served."
             )
-        if (each.llm, each.question) in seen:
-            raise ConflictError(f"The ledger has {each.llm} on question {each.question!r} twice; join the two entries.")
-        seen.add((each.llm, each.question))
+        if (entry.llm, entry.question) in seen:
+            raise ConflictError(
+                f"The ledger has {entry.llm} on question {entry.question!r} twice; join the two entries."
+            )
+        seen.add((entry.llm, entry.question))
 
 
 def _counted_rows(
-    entries: Sequence[Consumption],
-    answers: Mapping[str, str | None],
-    row_of: Mapping[str, int],
-    run: str,
-    dataset: str,
+    entries: Sequence[Consumption], answers: Mapping[str, str | None], row_of: Mapping[str, int], run: str, dataset: str
 ) -> npt.NDArray[np.intp]:
-    asked = {each.question for each in entries}
+    questions = {entry.question for entry in entries}
     unknown = next((name for name in answers if name not in row_of), None)
     if unknown is not None:
         raise UnknownNameError.of(f"question of {dataset} called", unknown, row_of)
-    free = [name for name, answer in answers.items() if answer is not None and name not in asked]
+    free = [name for name, answer in answers.items() if answer is not None and name not in questions]
     if free:
         raise UsageError(
             f"{_were(len(free))} answered that the run {run!r} never asked, such as {free[0]!r} of {dataset}: no CoT is behind "
             "the answer, so it would cost nothing. Leave it out, or name the run that asked."
         )
-    return np.array(sorted(row_of[name] for name in {*asked, *answers}), np.intp)
+    return np.array(sorted(row_of[name] for name in {*questions, *answers}), np.intp)
 
 
-def _is_drawn(each: Consumption, llm: LLM, row: int, replicate: int | None) -> bool:
+def _is_drawn(entry: Consumption, llm: LLM, row: int, replicate: int | None) -> bool:
     """Whether these CoTs are the first of the draw, whichever of several concurrent requests each came in."""
     order = range(int(llm.pool.sizes[row])) if replicate is None else llm.order(row, replicate)
-    first = [order[place % len(order)] for place in range(len(each.samples))]
-    return sorted(each.samples) == sorted(first)
+    first = [order[place % len(order)] for place in range(len(entry.samples))]
+    return sorted(entry.samples) == sorted(first)
 
 
 @dataclass(frozen=True, eq=False)
@@ -313,26 +305,22 @@ class _Spent:
         column_of = {row: column for column, row in enumerate(rows.tolist())}
         requests, cots, prompts, output = np.zeros((4, len(llms), len(rows)), np.int64)
         known = True
-        for each in entries:
-            place, row = place_of[each.llm], row_of[each.question]
+        for entry in entries:
+            place, row = place_of[entry.llm], row_of[entry.question]
             at, pool = (place, column_of[row]), llms[place].pool
-            requests[at], cots[at] = each.requests, len(each.samples)
-            own = int(pool.prompt_tokens[row])
-            known = known and own >= 0
-            prompts[at] = own * int(billed_prompts(llms[place].billing, each.requests, len(each.samples)))
-            output[at] = int(pool.output_tokens[row, list(each.samples)].sum(dtype=np.int64))
+            requests[at], cots[at] = entry.requests, len(entry.samples)
+            tokens = int(pool.prompt_tokens[row])
+            known = known and tokens >= 0
+            prompts[at] = tokens * int(billed_prompts(llms[place].billing, entry.requests, len(entry.samples)))
+            output[at] = int(pool.output_tokens[row, list(entry.samples)].sum(dtype=np.int64))
         return cls(requests, cots, prompts if known else None, output)
 
     def usd(self, llms: Sequence[LLM]) -> Floats | None:
-
         prices = [llm.price for llm in llms]
         if self.prompt_tokens is None or any(price is None for price in prices):
             return None
         tokens = zip(prices, self.prompt_tokens.sum(axis=1), self.output_tokens.sum(axis=1), strict=True)
         return np.array([usd(price, int(prompt), int(output)) for price, prompt, output in tokens if price is not None])
-
-
-# -- answers as programs write them ----------------------------------------------------------------------------------
 
 
 def answers_by_id(dataset: Dataset, posted: object) -> dict[str, str | None]:
@@ -343,9 +331,6 @@ def answers_by_id(dataset: Dataset, posted: object) -> dict[str, str | None]:
         posted: an object from question to answer, or a list of objects with "question" (or "question_id", or "id") and
             "answer". A question is named by its id, by its text, or by any text that contains it, such as a prompt. An answer is
             text, a number, or null for no answer.
-
-    Returns:
-        Question id -> the answer as it was written, `None` for no answer.
 
     Raises:
         UsageError: another shape.
@@ -428,7 +413,6 @@ class _QuestionIds:
         return [text for text in inside if not any(text != other and text in other for other in inside)]
 
     def _unknown(self, name: str) -> UnknownNameError:
-
         advice = "Name a question by its id, or by its text as it was recorded."
         near = get_close_matches(name[:400], [text[:400] for text in self._by_text or {}], n=1)
         own = next((ids[0] for text, ids in (self._by_text or {}).items() if near and text[:400] == near[0]), None)

@@ -33,15 +33,11 @@ CHANGES: Mapping[int, tuple[str, ...]] = {
             "A recording that was extracted again has another hash: equal answers vote together whatever the gold is, thoughts "
             "are no answers, and more spellings of numbers and options are read (feval-answers-2)."
         ),
-    ),
+    )
 }
 """Version -> what it changed, a sentence each."""
 
 
 def changes_since(version: int) -> tuple[str, ...]:
-    """What has changed since a version, oldest first.
-
-    Args:
-        version: a receipt's.
-    """
+    """What has changed since a version, oldest first."""
     return tuple(sentence for later in sorted(CHANGES) if later > version for sentence in CHANGES[later])

@@ -49,13 +49,7 @@ _ROUNDING = 1e-15  # of shares that should be nothing
 
 @dataclass(frozen=True)
 class ChangedValue:
-    """A value that came out otherwise.
-
-    Attributes:
-        where: its place, such as "accuracy" or "points[3].usd_per_question".
-        receipt: the value in the receipt; `None` for nothing.
-        now: the value now.
-    """
+    """A value that came out otherwise; `where` is its place, such as "accuracy" or "points[3].usd_per_question"."""
 
     where: str
     receipt: Any
@@ -74,7 +68,6 @@ class ReceiptCheck:
     Attributes:
         kind: "run", "curve", "compare", "estimate" or "grade".
         numbers: how many values were compared.
-        differences: the values that came out otherwise.
         notes: sentences on what differs without being a number: the version of feval, and why numbers of an older receipt cannot
             be computed any more.
         semantics: version of what the receipt's numbers mean.
@@ -151,15 +144,8 @@ def verify_receipt(
     )
 
 
-# -- what the receipt pins ----------------------------------------------------------------------------------------------
-
-
 def _place(path: Path, place: str) -> str | Path:
-    """Where a receipt says that a recording is; for a receipt in the Hub's cache, in the repository that it is from.
-
-    Raises:
-        UsageError: a receipt from the Hub names a folder outside of its repository.
-    """
+    """Where a receipt says that a recording is; for a receipt in the Hub's cache, inside the repository that it is from."""
     if is_address(place):
         return place
     base = cached_from(path.parent)
@@ -180,9 +166,9 @@ def _open(places: Sequence[str | Path], receipt: Receipt) -> list[Recording]:
     by_hash = {recording.hash: recording for recording in opened}
     for pinned in receipt.recordings:
         if pinned.hash not in by_hash:
-            given = ", ".join(f"{r.path} has {r.hash[:16]}" for r in opened) or "none was given"
+            hashes = ", ".join(f"{r.path} has {r.hash[:16]}" for r in opened) or "none was given"
             raise ConflictError(
-                f"The receipt was made from a recording with hash {pinned.hash[:16]} (it was in {pinned.path}); {given}. "
+                f"The receipt was made from a recording with hash {pinned.hash[:16]} (it was in {pinned.path}); {hashes}. "
                 "Give the right one with --recording."
             )
     return [by_hash[name] for name in dict.fromkeys(pinned.hash for pinned in receipt.recordings)]
@@ -213,12 +199,9 @@ def _users_methods(names: Sequence[str]) -> dict[str, MethodFile]:
 def _counters(receipt: Receipt, request: Request, opened: Sequence[Recording]) -> dict[str, str | None]:
     """Who counted the tokens of each LLM for which the receipt states it; receipts of earlier versions do not."""
     dataset = request.plan.dataset if isinstance(request, ComparisonRequest) else receipt.request["dataset"]
-    pairs = [pair for own in opened for pair in own.manifest.pairs.items()]
+    pairs = [pair for recording in opened for pair in recording.manifest.pairs.items()]
     counters = {llm: part["counter"] for (where, llm), part in pairs if where == dataset}
     return {llm: counters.get(llm) for llm in receipt.counters}
-
-
-# -- computing again ------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -246,10 +229,10 @@ class _Inputs:
         """The user's method with the source that the receipt pins, if it was given again."""
         key = f"{sha256}:{function}"
         if key not in self.methods:
-            given = ", ".join(f"{m.path}:{m.function} has {m.source_sha256[:16]}" for m in self.methods.values())
+            hashes = ", ".join(f"{m.path}:{m.function} has {m.source_sha256[:16]}" for m in self.methods.values())
             raise MethodError(
                 f"The receipt is of a user's method, {function} in a file with sha256 {sha256[:16]}, which is run only when it "
-                f"is given: --method FILE.py:{function}. {given or 'None was given'}."
+                f"is given: --method FILE.py:{function}. {hashes or 'None was given'}."
             )
         return self.methods[key]
 
@@ -303,18 +286,10 @@ _COMPUTE: Mapping[type[Request], Callable[[Any, _Inputs], dict[str, Any]]] = {
 }
 
 
-# -- comparing ------------------------------------------------------------------------------------------------------------
-
-
 def _compare(where: str, receipt: Any, now: Any, differences: list[ChangedValue], *, older: bool = False) -> int:
-    """Compare two JSON values and count the plain values in them.
+    """Compare two JSON values, extend `differences`, and count the plain values.
 
-    Args:
-        where: their place.
-        receipt: the value in the receipt.
-        now: the value now.
-        differences: is extended.
-        older: whether the receipt has an older version of what numbers mean, which lacked some of them.
+    `older`: the receipt has an older version of what numbers mean, which lacked some of them.
     """
     if _is_wording(where) or (older and _unstated(where, receipt, now)):
         return 0

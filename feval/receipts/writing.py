@@ -34,26 +34,15 @@ def receipt(
     llms: Sequence[LLM],
     folder: Path,
 ) -> dict[str, Any]:
-    """The receipt of one evaluation, curve, forecast or grading.
+    """The receipt of one evaluation, curve, forecast or grading, with the `load` that it was computed from.
 
-    Args:
-        request: what was computed.
-        result: what came out.
-        dataset: from the `load` that it was computed with.
-        llms: from the same `load`.
-        folder: where the receipt will lie; recordings are named by their path from there, so that both can be moved together.
+    Recordings are named by their path from `folder`, where the receipt will lie, so that both can be moved together.
     """
     return _receipt(request, result.to_dict(), dataset, llms, folder)
 
 
 def comparison_receipt(comparison: Comparison, base: Path, folder: Path) -> dict[str, Any]:
-    """The receipt of a comparison.
-
-    Args:
-        comparison: what came out.
-        base: the folder that the plan's paths start from.
-        folder: where the receipt will lie.
-    """
+    """The receipt of a comparison whose paths start from `base`, to lie in `folder`."""
     dataset, llms = load_compared(comparison, base)
     moved = comparison.plan.moved(base, folder)
     users = [

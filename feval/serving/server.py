@@ -240,8 +240,8 @@ def serve(
 def _check_token(host: str, token: str | None) -> None:
     if token is None and host.strip() and not is_loopback(host):
         raise UsageError(
-            f"{host} can be reached from other machines, and what is served includes the recording's texts. Name a --token (or "
-            "FEVAL_SERVE_TOKEN) that clients have to send as their API key, or listen on 127.0.0.1."
+            f"{host} can be reached from other machines, and what is served includes the recording's texts. Set "
+            "FEVAL_SERVE_TOKEN to a token that clients have to send as their API key, or listen on 127.0.0.1."
         )
     if token is not None and (
         len(token) < _MIN_TOKEN or not token.isascii() or not token.isprintable() or " " in token

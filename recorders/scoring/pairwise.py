@@ -355,7 +355,7 @@ def _check_pools(match: _Match, one: PoolRows | None, two: PoolRows | None) -> N
     if match.shift and sizes[0] == 1:
         raise ConflictError(
             f"{match.first} and {match.second} have 1 CoT on {one.question_id!r}, so there is no other call to compare with; "
-            "take --calls same."
+            'take calls = "same" (in a file for --settings).'
         )
 
 

@@ -22,30 +22,11 @@ from typer.testing import CliRunner, Result
 
 from feval import __version__
 from feval.cli import app
+from feval.cli.commands import COMMANDS, REMOVED
 from feval.cli.options import parse_counts
 from feval.errors import OutOfRangeError, UsageError
 from feval.recording import DatasetInfo, LLMInfo, PoolRows, Question, RecordingWriter
 
-COMMANDS = (
-    "import",
-    "record",
-    "proxy",
-    "tiny-server",
-    "info",
-    "verify",
-    "run",
-    "merge",
-    "select",
-    "extract",
-    "score",
-    "questions",
-    "ls",
-    "curve",
-    "estimate",
-    "plan",
-    "demo",
-    "push",
-)
 EVIL = "evil\x1b]0;owned\x07[red]\u202e"
 
 
@@ -54,19 +35,15 @@ def feval(*arguments: str | Path) -> Result:
     return CliRunner().invoke(app, list(map(str, arguments)), prog_name="feval")
 
 
-def spawn(*arguments: str | Path, **options: Any) -> subprocess.CompletedProcess[str]:
-    """Run the command line as a program."""
-    code = "from feval.cli import main; main()"
+MAIN = "from feval.cli import main; main()"
+
+
+def spawn(*arguments: str | Path, code: str = MAIN, **options: Any) -> subprocess.CompletedProcess[str]:
+    """Run the command line, or other code, as a program."""
     environment = {**os.environ, "PYTHONPATH": str(ROOT), **options.pop("env", {})}
-    return subprocess.run(
-        [sys.executable, "-c", code, *map(str, arguments)],
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-        env=environment,
-        **options,
-    )
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE} | options
+    command = [sys.executable, "-W", "error", "-c", code, *map(str, arguments)]
+    return subprocess.run(command, text=True, timeout=120, check=False, env=environment, **pipes)
 
 
 def failed(result: Result, code: int, *pieces: str) -> str:
@@ -132,9 +109,6 @@ def content(folder: Path) -> dict[str, bytes]:
     return {str(path.relative_to(folder)): path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file()}
 
 
-# --- help, version, usage -----------------------------------------------------------------------------------------------
-
-
 def test_help_imports_nothing_heavy() -> None:
     code = (
         "import sys\n"
@@ -147,20 +121,13 @@ def test_help_imports_nothing_heavy() -> None:
         "assert not found, found\n"
     )
     for arguments in (["--help"], ["--version"]):
-        done = subprocess.run(
-            [sys.executable, "-W", "error", "-c", code, *arguments],
-            capture_output=True,
-            text=True,
-            timeout=60,
-            check=False,
-            env={**os.environ, "PYTHONPATH": str(ROOT)},
-        )
+        done = spawn(*arguments, code=code)
         assert (done.returncode, done.stderr) == (0, "")
 
 
 @pytest.mark.parametrize("command", COMMANDS)
 def test_every_command_has_help_json_and_quiet(command: str) -> None:
-    result = CliRunner().invoke(app, [command, "--help"], terminal_width=100)
+    result = CliRunner().invoke(app, [command, "--help"], terminal_width=80)
     assert result.exit_code == 0
     assert "--json" in result.stdout
     assert "--quiet" in result.stdout
@@ -171,7 +138,8 @@ def test_help_lists_the_commands() -> None:
     result = feval("--help")
     assert result.exit_code == 0
     assert all(f"\n  {command}" in result.stdout for command in COMMANDS)
-    assert "..." not in result.stdout.partition("Commands:")[2]  # no summary is cut off
+    assert "..." not in result.stdout.partition("Start here")[2]  # no summary is cut off
+    assert len(result.stdout.splitlines()) <= 45
 
 
 def test_version() -> None:
@@ -199,7 +167,15 @@ def test_wrong_usage_exits_with_2(arguments: list[str]) -> None:
     assert "Usage: feval" in result.output
 
 
-# --- counts -------------------------------------------------------------------------------------------------------------
+@pytest.mark.parametrize(("command", "option"), REMOVED)
+def test_an_option_of_earlier_versions_says_what_to_do_instead(command: str, option: str) -> None:
+    failed(feval(command, f"{option}=1"), 2, f"{option} is no longer an option of `feval {command}`", "; ")
+    assert f"  {option} " not in feval(command, "--help").stdout
+
+
+def test_what_an_option_of_earlier_versions_became() -> None:
+    failed(feval("curve", "self-consistency", "--no-receipt"), 2, "use `--receipt none`")
+    assert "no longer" not in feval("info", "--", "--no-receipt").stderr
 
 
 @pytest.mark.parametrize(
@@ -240,9 +216,6 @@ def test_a_billion_points_are_refused_at_once() -> None:
         parse_counts("1..999999999")
 
 
-# --- info, verify, merge, select ----------------------------------------------------------------------------------------
-
-
 def test_info_shows_what_is_there(two: Path) -> None:
     shown = feval("info", two).stdout
     for piece in ("toy", "gpt-3.5-turbo", "gpt-4", "words", "2025-06-02", "8.33", "A toy", "not stated", "made by"):
@@ -252,11 +225,11 @@ def test_info_shows_what_is_there(two: Path) -> None:
 
 def test_info_as_json(two: Path) -> None:
     result = feval("info", two, "--json")
-    told = json.loads(result.stdout)
+    output = json.loads(result.stdout)
     assert result.stderr == ""
-    assert told["recording_hash"] in feval("info", two).stdout
-    assert [pair["no_answer_rate"] for pair in told["pairs"]] == [1 / 12, 1 / 12]
-    assert told["pairs"][0]["questions"] == 3
+    assert output["recording_hash"] in feval("info", two).stdout
+    assert [pair["no_answer_rate"] for pair in output["pairs"]] == [1 / 12, 1 / 12]
+    assert output["pairs"][0]["questions"] == 3
 
 
 def test_info_of_something_else(tmp_path: Path) -> None:
@@ -308,9 +281,9 @@ def test_verify_names_what_is_damaged(toy: Path) -> None:
     sample.write_bytes(data)
     result = feval("verify", toy, "--json")
     assert result.exit_code == 1
-    told = json.loads(result.stdout)
-    assert told["ok"] is False
-    assert "SHA-256" in told["problems"][0]
+    output = json.loads(result.stdout)
+    assert output["ok"] is False
+    assert "SHA-256" in output["problems"][0]
     assert str(sample.relative_to(toy)) in result.stderr
     assert feval("verify", toy).stdout == ""
 
@@ -320,9 +293,9 @@ def test_merge_joins_llms(tmp_path: Path, toy: Path) -> None:
     result = feval("merge", toy, other, "--out", tmp_path / "both")
     assert result.exit_code == 0, result.output
     assert "2 LLMs" in result.stdout
-    told = json.loads(feval("info", tmp_path / "both", "--json").stdout)
-    assert [pair["llm"] for pair in told["pairs"]] == ["gpt-3.5-turbo", "gpt-4"]
-    assert len(told["parents"]) == 2
+    output = json.loads(feval("info", tmp_path / "both", "--json").stdout)
+    assert [pair["llm"] for pair in output["pairs"]] == ["gpt-3.5-turbo", "gpt-4"]
+    assert len(output["parents"]) == 2
 
 
 def test_merge_needs_two(toy: Path, tmp_path: Path) -> None:
@@ -341,8 +314,8 @@ def test_merge_refuses_two_golds_for_one_question(toy: Path, tmp_path: Path) -> 
 def test_select_keeps_what_is_asked_for(two: Path, tmp_path: Path) -> None:
     out = tmp_path / "small"
     result = feval("select", two, "--out", out, "--llm", "gpt-4", "--first", "2", "--samples", "3", "--json")
-    told = json.loads(result.stdout)
-    assert [(pair["llm"], pair["cots"], pair["questions"]) for pair in told["pairs"]] == [("gpt-4", 6, 2)]
+    output = json.loads(result.stdout)
+    assert [(pair["llm"], pair["cots"], pair["questions"]) for pair in output["pairs"]] == [("gpt-4", 6, 2)]
 
 
 def test_select_by_a_file_of_ids(two: Path, tmp_path: Path) -> None:
@@ -389,9 +362,6 @@ def test_nothing_is_overwritten(two: Path, toy: Path, tmp_path: Path) -> None:
     assert content(toy) == before
 
 
-# --- ls -----------------------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     ("what", "known"),
     [
@@ -415,22 +385,11 @@ def test_ls_of_something_else() -> None:
     failed(feval("ls", "dataset"), 2, "Did you mean 'datasets'?", "answer-kinds")
 
 
-# --- curve --------------------------------------------------------------------------------------------------------------
-
 KEYS = {"method", "recording_hash", "prices", "billing", "counter", "questions", "points"}
 POINT_KEYS = {
-    "n",
-    "accuracy",
-    "accuracy_low",
-    "accuracy_high",
-    "usd_per_question",
-    "tokens_per_question",
-    "pass_at_n",
-    "kind",
-    "calls_per_question",
-    "usd_per_question_per_round",
-    "tokens_per_question_per_round",
-}
+    "n", "accuracy", "accuracy_low", "accuracy_high", "usd_per_question", "tokens_per_question", "pass_at_n", "kind",
+    "calls_per_question", "usd_per_question_per_round", "tokens_per_question_per_round",
+}  # fmt: skip
 
 
 def curve(*arguments: str | Path) -> Result:
@@ -441,12 +400,12 @@ def test_curve_as_json_is_one_object_and_nothing_else(toy: Path) -> None:
     result = curve("--recording", toy, "--dataset", "toy", "--llm", "gpt-3.5-turbo", "--n", "1..4", "--json")
     assert (result.exit_code, result.stderr) == (0, "")
     assert result.stdout.count("\n") == 1
-    told = json.loads(result.stdout)
-    assert told.keys() >= KEYS
-    assert [point.keys() for point in told["points"]] == [POINT_KEYS] * 4
-    assert [point["n"] for point in told["points"]] == [1, 2, 3, 4]
-    assert {point["kind"] for point in told["points"]} == {"exact"}
-    first = told["points"][0]
+    output = json.loads(result.stdout)
+    assert output.keys() >= KEYS
+    assert [point.keys() for point in output["points"]] == [POINT_KEYS] * 4
+    assert [point["n"] for point in output["points"]] == [1, 2, 3, 4]
+    assert {point["kind"] for point in output["points"]} == {"exact"}
+    first = output["points"][0]
     assert first["accuracy"] == pytest.approx((2 / 4 + 1 / 4 + 1) / 3, abs=1e-12)
     assert first["tokens_per_question"] == 30
     assert first["usd_per_question"] == pytest.approx((10 * 0.5 + 20 * 1.5) * 1e-6, rel=1e-12)
@@ -518,9 +477,9 @@ def test_a_recording_without_price_list_says_so(tmp_path: Path) -> None:
 def test_a_price_file_prices_again(two: Path, tmp_path: Path) -> None:
     prices = tmp_path / "mine.json"
     prices.write_text(json.dumps({"id": "mine", "date": "2026-01-31", "source": "me", "prices": {"gpt-4": [30, 60]}}))
-    told = json.loads(curve("--recording", two, "--llm", "gpt-4", "--prices", prices, "--json").stdout)
-    assert told["prices"] == "mine"
-    assert told["points"][0]["usd_per_question"] == pytest.approx((10 * 30 + 20 * 60) * 1e-6)
+    result = json.loads(curve("--recording", two, "--llm", "gpt-4", "--prices", prices, "--json").stdout)
+    assert result["prices"] == "mine"
+    assert result["points"][0]["usd_per_question"] == pytest.approx((10 * 30 + 20 * 60) * 1e-6)
 
 
 def test_curve_refuses(toy: Path, tmp_path: Path) -> None:
@@ -611,14 +570,11 @@ def test_matplotlib_keeps_quiet(toy: Path, tmp_path: Path) -> None:
     assert (done.returncode, done.stderr) == (0, "")
 
 
-# --- import -------------------------------------------------------------------------------------------------------------
-
-
 def line(row: int, **fields: object) -> str:
     """A line of the generic JSONL format: one question with three CoTs."""
     samples = [{"text": f"The answer is {answer}.", "answer": answer} for answer in ("1", "2", "1")]
-    told = {"id": f"q{row}", "question": f"Question {row}?", "answer": "1", "llm": "gpt-4", "samples": samples}
-    return json.dumps(told | fields)
+    result = {"id": f"q{row}", "question": f"Question {row}?", "answer": "1", "llm": "gpt-4", "samples": samples}
+    return json.dumps(result | fields)
 
 
 def imported(tmp_path: Path, text: str | bytes, *options: str, name: str = "source.jsonl") -> Result:
@@ -663,12 +619,11 @@ def test_import_as_json_and_quiet(tmp_path: Path) -> None:
         (b"\xff\xfe\x00", [], 1, ["source.jsonl"]),
         (whole(0) + line(1, llm="gpt-4o"), ["--llm", "gpt-5"], 2, ["gpt-5", "Known: gpt-4, gpt-4o."]),
         (whole(0), ["--answer-kind", "numbers"], 2, ["numbers", "Did you mean 'number'?"]),
-        (whole(0), ["--prices", "2020-01-01"], 2, ["2020-01-01"]),
         (whole(0), ["--counter", "letters"], 2, ["letters"]),
         (whole(0), ["--answers", "guessed"], 2, ["guessed"]),
         (whole(0), ["--questions", "absent.jsonl"], 1, ["absent.jsonl"]),
     ],
-    ids=["empty", "line 17", "twice", "two golds", "bytes", "llm", "kind", "prices", "counter", "answers", "questions"],
+    ids=["empty", "line 17", "twice", "two golds", "bytes", "llm", "kind", "counter", "answers", "questions"],
 )
 def test_import_refuses(tmp_path: Path, text: str | bytes, options: list[str], code: int, pieces: list[str]) -> None:
     failed(imported(tmp_path, text, *options), code, *pieces)
@@ -691,8 +646,8 @@ def test_import_keeps_ragged_pools_and_equal_texts(tmp_path: Path) -> None:
     short = json.loads(line(1))["samples"][:1]
     text = line(0) + "\n" + line(1, samples=short, question="Question 0?") + "\n"
     assert imported(tmp_path, text).exit_code == 0
-    told = json.loads(feval("info", tmp_path / "out", "--json").stdout)
-    assert (told["pairs"][0]["smallest_pool"], told["pairs"][0]["largest_pool"]) == (1, 3)
+    result = json.loads(feval("info", tmp_path / "out", "--json").stdout)
+    assert (result["pairs"][0]["smallest_pool"], result["pairs"][0]["largest_pool"]) == (1, 3)
 
 
 @pytest.mark.parametrize(("number", "piece"), [(errno.ENOSPC, "the disk is full"), (errno.EROFS, "read-only")])
@@ -715,9 +670,6 @@ def test_a_folder_without_permission(tmp_path: Path) -> None:
     source.write_text(whole(0))
     rest = ["--dataset", "mine", "--answer-kind", "verbatim", "--out", tmp_path / "locked" / "out"]
     failed(feval("import", "jsonl", source, *rest), 1, "read-only")
-
-
-# --- what no command should do ------------------------------------------------------------------------------------------
 
 
 def broken(error: BaseException) -> Callable[..., Any]:
@@ -759,15 +711,7 @@ def test_a_reader_that_leaves_is_no_error() -> None:
     reader, writer = os.pipe()
     os.close(reader)
     try:
-        done = subprocess.run(
-            [sys.executable, "-c", "from feval.cli import main; main()", "ls", "datasets"],
-            stdout=writer,
-            stderr=subprocess.PIPE,
-            text=True,
-            timeout=60,
-            check=False,
-            env={**os.environ, "PYTHONPATH": str(ROOT)},
-        )
+        done = spawn("ls", "datasets", stdout=writer)
     finally:
         os.close(writer)
     assert (done.returncode, done.stderr) == (1, "")
@@ -776,15 +720,9 @@ def test_a_reader_that_leaves_is_no_error() -> None:
 @pytest.mark.parametrize("closed", [">&-", "2>&-", ">&- 2>&-"])
 @pytest.mark.parametrize(("folder", "code"), [("toy", 0), ("absent", 1)])
 def test_closed_streams_are_no_error(toy: Path, closed: str, folder: str, code: int) -> None:
-    program = f"'{sys.executable}' -c 'from feval.cli import main; main()'"
-    done = subprocess.run(
-        ["sh", "-c", f"{program} info '{toy.parent / folder}' --json {closed}"],
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-    )
+    script = f"'{sys.executable}' -c '{MAIN}' info '{toy.parent / folder}' --json {closed}"
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    done = subprocess.run(["sh", "-c", script], capture_output=True, text=True, check=False, env=environment)
     assert done.returncode == code
     assert "Traceback" not in done.stderr
     assert done.stdout == "" or json.loads(done.stdout)["path"] == str(toy)
@@ -810,20 +748,10 @@ def test_interrupting_leaves_nothing_half_done(tmp_path: Path, number: signal.Si
         "main()\n"
     )
     options = ["--dataset", "mine", "--answer-kind", "verbatim", "--out", tmp_path / "out"]
-    done = subprocess.run(
-        [sys.executable, "-c", code, "import", "jsonl", *map(str, [tmp_path / "source.jsonl", *options])],
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-    )
+    done = spawn("import", "jsonl", tmp_path / "source.jsonl", *options, code=code)
     assert (done.returncode, done.stdout) == (128 + number, "")
     assert done.stderr == "error: Interrupted. Nothing half-done was left behind.\n"
     assert [path.name for path in tmp_path.iterdir()] == ["source.jsonl"]
-
-
-# --- terminals ----------------------------------------------------------------------------------------------------------
 
 
 def on_a_terminal(*arguments: str | Path) -> str:
@@ -888,15 +816,7 @@ def test_a_pipe_gets_plain_text(toy: Path) -> None:
 def test_output_onto_a_full_disk_is_one_sentence(asked: str) -> None:
     arguments = [asked, "methods"] if asked == "ls" else [asked]
     with Path("/dev/full").open("w") as full:
-        done = subprocess.run(
-            [sys.executable, "-c", "from feval.cli import main; main()", *arguments],
-            stdout=full,
-            stderr=subprocess.PIPE,
-            text=True,
-            timeout=60,
-            check=False,
-            env={**os.environ, "PYTHONPATH": str(ROOT)},
-        )
+        done = spawn(*arguments, stdout=full)
     assert done.returncode == 1
     assert done.stderr.startswith("error: ")
     assert done.stderr.count("\n") == 1

@@ -26,8 +26,8 @@ MIXTRAL = [0.08, 0.24]
 def feval(*arguments: str | Path) -> dict[str, Any]:
     result = CliRunner().invoke(app, [*map(str, arguments), "--json"], prog_name="feval")
     assert result.exit_code == 0, result.output
-    told: dict[str, Any] = json.loads(result.stdout)
-    return told
+    printed: dict[str, Any] = json.loads(result.stdout)
+    return printed
 
 
 @pytest.fixture(scope="module")
@@ -58,8 +58,8 @@ def prices(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def points(recording: Path, dataset: str, counts: list[int], *options: str | Path) -> dict[int, dict[str, Any]]:
     named = ["--recording", recording, "--dataset", dataset, "--llm", "gpt-3.5-turbo"]
-    told = feval("curve", "self-consistency", *named, "--n", ",".join(map(str, counts)), *options)
-    return {point["n"]: point for point in told["points"]}
+    result = feval("curve", "self-consistency", *named, "--n", ",".join(map(str, counts)), *options)
+    return {point["n"]: point for point in result["points"]}
 
 
 def of(goldens: dict[str, dict[str, Any]], prefix: str) -> dict[int, dict[str, Any]]:
@@ -119,15 +119,20 @@ def test_cost_of_the_first_n(recordings: dict[str, Path], goldens: dict[str, dic
 
 def test_the_curve_says_what_it_rests_on(recordings: dict[str, Path]) -> None:
     recording = recordings["date_cot1_40"]
-    told = feval("curve", "self-consistency", "--recording", recording, "--n", "1..40")
+    result = feval("curve", "self-consistency", "--recording", recording, "--n", "1..40")
     about = feval("info", recording)
-    assert told["recording_hash"] == about["recording_hash"]
-    assert (told["prices"], told["billing"], told["counter"], told["questions"]) == ("2025-06-02", "once", "words", 369)
-    assert [point["n"] for point in told["points"]] == list(range(1, 41))
-    for point in told["points"]:
+    assert result["recording_hash"] == about["recording_hash"]
+    assert (result["prices"], result["billing"], result["counter"], result["questions"]) == (
+        "2025-06-02",
+        "once",
+        "words",
+        369,
+    )
+    assert [point["n"] for point in result["points"]] == list(range(1, 41))
+    for point in result["points"]:
         assert point["accuracy_low"] < point["accuracy"] < point["accuracy_high"]
         assert point["accuracy"] <= point["pass_at_n"] + 1e-12
-    cost = [point["usd_per_question"] for point in told["points"]]
+    cost = [point["usd_per_question"] for point in result["points"]]
     assert cost == sorted(cost)
     assert about["pairs"][0]["cots"] == 369 * 40
     assert feval("verify", recording)["ok"]

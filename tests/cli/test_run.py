@@ -39,30 +39,35 @@ def run(*arguments: object) -> Any:
 def test_run_prints_one_json_object(toy: Path) -> None:
     done = run("self-consistency", "--set", "n=3", "--recording", toy, "--llm", "gpt-3.5-turbo", "--json")
     assert done.exit_code == 0, done.output
-    told = json.loads(done.stdout)
+    result = json.loads(done.stdout)
     keys = {
         "method", "fields", "kind", "questions", "accuracy", "accuracy_low", "accuracy_high", "samples_per_question",
         "usd_per_question", "tokens_per_question", "calls_per_question",
     }  # fmt: skip
-    assert keys <= set(told)
-    assert (told["method"], told["fields"]["n"], told["kind"], told["questions"]) == ("self-consistency", 3, "exact", 3)
-    assert told["samples_per_question"] == 3
-    assert not {"correct", "samples"} & set(told)
+    assert keys <= set(result)
+    assert (result["method"], result["fields"]["n"], result["kind"], result["questions"]) == (
+        "self-consistency",
+        3,
+        "exact",
+        3,
+    )
+    assert result["samples_per_question"] == 3
+    assert not {"correct", "samples"} & set(result)
 
 
 def test_run_in_recorded_order_counts(toy: Path) -> None:
     arguments = ["--recording", toy, "--llm", "gpt-3.5-turbo", "--order", "recorded", "--json"]
-    told = json.loads(run("self-consistency", "--set", "n=3", *arguments).stdout)
-    assert (told["correct"], told["samples"], told["kind"]) == (2, 9, "recorded")
+    result = json.loads(run("self-consistency", "--set", "n=3", *arguments).stdout)
+    assert (result["correct"], result["samples"], result["kind"]) == (2, 9, "recorded")
 
 
 def test_run_a_users_method(toy: Path, tmp_path: Path) -> None:
     file = tmp_path / "mine.py"
     file.write_text(SIX_LINES)
-    told = json.loads(
+    result = json.loads(
         run(f"{file}:agree", "--recording", toy, "--llm", "gpt-4o-mini", "--order", "recorded", "--json").stdout
     )
-    assert (told["method"], told["correct"], told["samples"]) == ("agree", 2, 2 + 3 + 2)
+    assert (result["method"], result["correct"], result["samples"]) == ("agree", 2, 2 + 3 + 2)
     seeded = [
         run(f"{file}:agree", "--recording", toy, "--llm", "gpt-4o-mini", "--workers", n, "--json").stdout
         for n in (1, 2)
@@ -107,7 +112,6 @@ def test_run_and_curve_warn_of_few_questions_and_of_prompts_paid_once(toy: Path)
         (["path-consistency"], 2, "cannot be replayed"),
         (["nowhere.py:method"], 2, "no file 'nowhere.py'"),
         (["self-consistency", "--set", "n=3", "--train-fraction", "2"], 2, "less than 1"),
-        (["self-consistency", "--split-seed", "3"], 2, "write `split_seed = ...` into a comparison file"),
     ],
 )
 def test_what_run_refuses(arguments: list[str], code: int, words: str, toy: Path) -> None:
@@ -156,8 +160,8 @@ def test_a_users_method_that_learns_is_fitted_on_the_training_questions(toy: Pat
     file = tmp_path / "mine.py"
     file.write_text(LEARNER)
     common = [f"{file}:Popular", "--recording", toy, "--llm", "gpt-3.5-turbo", "--train-fraction", 0.5, "--json"]
-    told = json.loads(run(*common, "--out", tmp_path / "out").stdout)  # unfitted, it would ask for 9 CoTs of 4
-    assert (told["method"], told["train_questions"], told["samples_per_question"]) == ("Popular", 2, 0)
+    result = json.loads(run(*common, "--out", tmp_path / "out").stdout)  # unfitted, it would ask for 9 CoTs of 4
+    assert (result["method"], result["train_questions"], result["samples_per_question"]) == ("Popular", 2, 0)
     check = ["verify", str(tmp_path / "out" / "receipt.json"), "--method", f"{file}:Popular"]
     assert CliRunner().invoke(app, check).exit_code == 0
     many = run(*common[:-2], 0.4, "--workers", 2, "--json")

@@ -25,8 +25,7 @@ from feval import compare, evaluate, load, self_consistency_curve
 from feval.cli import app
 from feval.cli.output import print_table
 from feval.comparison.comparison import Comparison
-from feval.comparison.plan import ComparedMethod, Plan
-from feval.comparison.suggestion import suggested_plan
+from feval.comparison.plan import ComparedMethod, Plan, suggested_plan
 from feval.errors import NotRecordedError, OutOfRangeError, UnknownNameError, UsageError
 from feval.estimators.inference.paired import accuracy_at, holm
 from feval.estimators.inference.sign_flips import sign_flip_test
@@ -65,12 +64,10 @@ def plan(*methods: dict[str, Any], **settings: Any) -> Plan:
 
 
 @pytest.fixture
-def told(toy: Path) -> Comparison:
+def comparison(toy: Path) -> Comparison:
     other = SC | {"llms": ["gpt-4o-mini"], "label": "strong"}
     return compare(plan(SC, other, replicates=5, seed=3), base=toy)
 
-
-# -- plans --------------------------------------------------------------------------------------------------------------
 
 FULL = """
 dataset = "toy"
@@ -117,8 +114,8 @@ VALUES = st.one_of(st.booleans(), st.integers(-(2**40), 2**40), st.floats(allow_
 def test_any_plan_survives_toml(label: str, settings: dict[str, Any], values: list[int]) -> None:
     import tomllib
 
-    told = plan({"name": "m", "label": label, "llms": ["x"], "fields": settings, "budgets": {"no field": values}})
-    assert Plan.from_dict(tomllib.loads(told.to_toml())) == told
+    result = plan({"name": "m", "label": label, "llms": ["x"], "fields": settings, "budgets": {"no field": values}})
+    assert Plan.from_dict(tomllib.loads(result.to_toml())) == result
 
 
 def test_methods_of_one_name_are_called_by_their_llms() -> None:
@@ -191,31 +188,28 @@ def test_a_plan_that_cannot_be_read(tmp_path: Path) -> None:
         Plan.read(tmp_path / "bad.toml")
 
 
-# -- comparisons --------------------------------------------------------------------------------------------------------
-
-
-def test_points_are_what_evaluate_says(told: Comparison, toy: Path) -> None:
+def test_points_are_what_evaluate_says(comparison: Comparison, toy: Path) -> None:
     dataset, [weak] = load("toy", ["gpt-3.5-turbo"], toy / "rec", seed=3)
     alone = evaluate(SelfConsistency(3), dataset, weak)
-    point = told.curves[0].points[1]
+    point = comparison.curves[0].points[1]
     assert point.to_dict() == alone.to_dict()
     np.testing.assert_array_equal(point.right, alone.right)
     single = evaluate(SelfConsistency(1), dataset, weak)
-    np.testing.assert_array_equal(told.baselines[0].right, single.right)
-    assert [len(curve.points) for curve in told.ceilings] == [5, 5]
-    assert told.ceilings[0].points[-1].accuracy >= told.curves[0].points[-1].accuracy
+    np.testing.assert_array_equal(comparison.baselines[0].right, single.right)
+    assert [len(curve.points) for curve in comparison.ceilings] == [5, 5]
+    assert comparison.ceilings[0].points[-1].accuracy >= comparison.curves[0].points[-1].accuracy
 
 
-def test_differences_are_those_of_the_questions(told: Comparison) -> None:
-    weak, strong = told.curves
+def test_differences_are_those_of_the_questions(comparison: Comparison) -> None:
+    weak, strong = comparison.curves
     order = np.argsort(weak.points[0].question_keys)
 
     def at(points: Any, cost: float) -> Any:
         costs = np.array([point.usd.mean() for point in points])
         return accuracy_at(cost, costs, np.stack([point.right for point in points], axis=1))[order]
 
-    assert len(told.differences) == told.tests == 3
-    for row in told.differences:
+    assert len(comparison.differences) == comparison.tests == 3
+    for row in comparison.differences:
         assert row.cost is not None
         per_question = at(weak.points, row.cost) - at(strong.points, row.cost)
         alone = sign_flip_test(per_question[:, None], splits=500, seed=3)
@@ -225,98 +219,96 @@ def test_differences_are_those_of_the_questions(told: Comparison) -> None:
         assert row.p_holm is not None
         assert row.p_value is not None
         assert row.p_holm >= row.p_value
-    assert told.smallest_p == pytest.approx(3 * 2.0**-15)  # of 16 differences
+    assert comparison.smallest_p == pytest.approx(3 * 2.0**-15)  # of 16 differences
 
 
-def test_swapping_two_methods_swaps_every_sign(told: Comparison, toy: Path) -> None:
+def test_swapping_two_methods_swaps_every_sign(comparison: Comparison, toy: Path) -> None:
     other = SC | {"llms": ["gpt-4o-mini"], "label": "strong"}
     first = SC | {"label": "self-consistency (gpt-3.5-turbo)"}
     swapped = compare(plan(other, first, replicates=5, seed=3), base=toy)
-    for row, back in zip(told.differences, swapped.differences, strict=True):
+    for row, back in zip(comparison.differences, swapped.differences, strict=True):
         assert (back.difference, back.low, back.high) == pytest.approx(
             (-row.difference, -row.high, -row.low), abs=1e-12
         )
         assert (back.p_value, back.flips) == pytest.approx((row.p_value, row.flips))
-    for saving, back in zip(told.savings, swapped.savings, strict=True):
+    for saving, back in zip(comparison.savings, swapped.savings, strict=True):
         assert (back.cost_a, back.cost_b, back.never_a) == pytest.approx((saving.cost_b, saving.cost_a, saving.never_b))
-    assert [rank.strength for rank in told.ranking] == pytest.approx([rank.strength for rank in swapped.ranking])
+    assert [rank.strength for rank in comparison.ranking] == pytest.approx([rank.strength for rank in swapped.ranking])
 
 
 def test_a_method_compared_with_itself_differs_by_nothing(toy: Path) -> None:
-    told = compare(plan(SC | {"label": "one"}, SC | {"label": "two"}), base=toy)
-    for row in told.differences:
+    result = compare(plan(SC | {"label": "one"}, SC | {"label": "two"}), base=toy)
+    for row in result.differences:
         assert (row.difference, row.low, row.high, row.flips) == (0, 0, 0, 0.5)
-    assert [row.p_value for row in told.differences] == [None, 1, 1]  # the first is no test
-    assert {saving.ratio for saving in told.savings} == {1.0}
-    assert [(rank.rank, rank.strength, rank.first) for rank in told.ranking] == [(1, 0, 0.5), (1, 0, 0.5)]
-    assert len(told.frontier) % 2 == 0  # equal points are on it together
+    assert [row.p_value for row in result.differences] == [None, 1, 1]  # the first is no test
+    assert {saving.ratio for saving in result.savings} == {1.0}
+    assert [(rank.rank, rank.strength, rank.first) for rank in result.ranking] == [(1, 0, 0.5), (1, 0, 0.5)]
+    assert len(result.frontier) % 2 == 0  # equal points are on it together
 
 
 def test_curves_that_begin_alike_are_not_tested_there(toy: Path) -> None:
     stopping = {"name": "adaptive-consistency", "llms": ["gpt-3.5-turbo"], "budgets": {"budget": [1, 5]}}
-    told = compare(plan(SC, stopping, SC | {"label": "strong", "llms": ["gpt-4o-mini"]}), base=toy)
+    result = compare(plan(SC, stopping, SC | {"label": "strong", "llms": ["gpt-4o-mini"]}), base=toy)
     pair = {"self-consistency (gpt-3.5-turbo)", "adaptive-consistency"}
-    alike = [row for row in told.differences if {row.a, row.b} == pair]
+    alike = [row for row in result.differences if {row.a, row.b} == pair]
     assert [row.p_value is None for row in alike] == [True] + [False] * (len(alike) - 1)
     assert alike[0].p_holm is None
     assert "same answers at the same cost" in str(alike[0].untested)
-    assert told.tests == len(told.differences) - 1
-    tested = [row for row in told.differences if row.p_value is not None]
+    assert result.tests == len(result.differences) - 1
+    tested = [row for row in result.differences if row.p_value is not None]
     assert [row.p_holm for row in tested] == holm([row.p_value for row in tested]).tolist()
-    shown = run(written(toy, told.plan), "--all").stdout
+    shown = run(written(toy, result.plan), "--all").stdout
     assert "no p value: Both curves begin with the same answers" in shown
-    assert f"{told.tests} comparisons by sign flips" in shown
+    assert f"{result.tests} comparisons by sign flips" in shown
 
 
 def test_three_questions_are_never_significant(tmp_path: Path) -> None:
     write_toy(tmp_path / "rec", {"gpt-3.5-turbo": [["b"] * 5] * 3, "gpt-4o-mini": [["a"] * 5] * 3}, ["a"] * 3)
-    told = compare(plan(SC, SC | {"label": "strong", "llms": ["gpt-4o-mini"]}), base=tmp_path)
-    for row in told.differences:
+    result = compare(plan(SC, SC | {"label": "strong", "llms": ["gpt-4o-mini"]}), base=tmp_path)
+    for row in result.differences:
         assert (row.difference, row.p_value) == (-1, 0.25)
         assert (row.low, row.high) == (-1, 1)
-    assert told.warnings[0].startswith("Only 3 questions: below 10, intervals")
-    assert told.to_dict()["warnings"] == list(told.warnings)
-    assert "Only 3 questions" in run(written(tmp_path, told.plan)).stdout
+    assert result.warnings[0].startswith("Only 3 questions: below 10, intervals")
+    assert result.to_dict()["warnings"] == list(result.warnings)
+    assert "Only 3 questions" in run(written(tmp_path, result.plan)).stdout
 
-
-# -- one comparison, one kind ---------------------------------------------------------------------------------------------
 
 SWITCH = {"name": "model-switch", "llms": ["gpt-3.5-turbo", "gpt-4o-mini"], "budgets": {"samples": [1, 2]}}
 
 
 def test_all_methods_are_exact_if_every_one_can_be(toy: Path) -> None:
-    told = compare(
+    result = compare(
         plan(SC, {"name": "adaptive-consistency", "llms": ["gpt-4o-mini"], "fields": {"budget": 5}}), base=toy
     )
-    assert told.kinds == ("exact",)
-    assert [point.kind for point in told.baselines] == ["exact", "exact"]
+    assert result.kinds == ("exact",)
+    assert [point.kind for point in result.baselines] == ["exact", "exact"]
     dataset, [weak] = load("toy", ["gpt-3.5-turbo"], toy / "rec")
     curve = self_consistency_curve(dataset, weak, [1, 3, 5])
-    assert [point.accuracy for point in told.curves[0].points] == [point.accuracy for point in curve.points]
+    assert [point.accuracy for point in result.curves[0].points] == [point.accuracy for point in curve.points]
 
 
 def test_all_methods_share_their_draws_if_one_cannot_be_exact(toy: Path) -> None:
-    told = compare(plan(SC, SWITCH, replicates=4), base=toy)
-    assert told.kinds == ("seeded",)
-    assert {point.kind for point in told.baselines} == {"seeded"}
-    [sentence] = [sentence for sentence in told.warnings if "seeded" in sentence]
+    result = compare(plan(SC, SWITCH, replicates=4), base=toy)
+    assert result.kinds == ("seeded",)
+    assert {point.kind for point in result.baselines} == {"seeded"}
+    [sentence] = [sentence for sentence in result.warnings if "seeded" in sentence]
     assert "model-switch has no exact expectation" in sentence
     assert "`feval curve` show exact expectations (self-consistency)" in sentence
 
 
 def test_kinds_are_mixed_only_where_asked_for_and_every_label_says_so(toy: Path) -> None:
-    told = compare(plan(SC, SWITCH, replicates=4, order="mixed"), base=toy)
-    assert told.kinds == ("exact", "seeded")
+    result = compare(plan(SC, SWITCH, replicates=4, order="mixed"), base=toy)
+    assert result.kinds == ("exact", "seeded")
     labels = ["self-consistency [exact]", "model-switch [seeded]"]
-    assert [curve.label for curve in told.curves] == labels
-    assert {row.a for row in told.differences} | {row.b for row in told.differences} == set(labels)
-    assert {row.label for row in told.ranking} == set(labels)
-    assert set(labels) <= set(_entries(told))  # of the legend
-    assert any(sentence.startswith("Exact and seeded methods are mixed") for sentence in told.warnings)
-    assert all(row[0] in labels for row in comparison_tables(told)[0].rows[:5])
+    assert [curve.label for curve in result.curves] == labels
+    assert {row.a for row in result.differences} | {row.b for row in result.differences} == set(labels)
+    assert {row.label for row in result.ranking} == set(labels)
+    assert set(labels) <= set(_entries(result))  # of the legend
+    assert any(sentence.startswith("Exact and seeded methods are mixed") for sentence in result.warnings)
+    assert all(row[0] in labels for row in comparison_tables(result)[0].rows[:5])
     file = written(toy, plan(SC, SWITCH, replicates=4))
-    plain = CliRunner().invoke(app, ["compare", str(file), "--json", "--no-receipt"])
-    mixed = CliRunner().invoke(app, ["compare", str(file), "--order", "mixed", "--json", "--no-receipt"])
+    plain = CliRunner().invoke(app, ["compare", str(file), "--json", "--receipt", "none"])
+    mixed = CliRunner().invoke(app, ["compare", str(file), "--order", "mixed", "--json", "--receipt", "none"])
     assert json.loads(plain.stdout)["kinds"] == ["seeded"]
     assert json.loads(mixed.stdout)["kinds"] == ["exact", "seeded"]
     assert json.loads(mixed.stdout)["plan"]["order"] == "mixed"
@@ -324,24 +316,24 @@ def test_kinds_are_mixed_only_where_asked_for_and_every_label_says_so(toy: Path)
 
 def test_a_first_plan_shows_what_the_curve_shows(toy: Path) -> None:
     suggested = suggested_plan("toy", ["rec"], {"gpt-3.5-turbo": 6})
-    told = compare(suggested, base=toy)
+    result = compare(suggested, base=toy)
     dataset, [weak] = load("toy", ["gpt-3.5-turbo"], toy / "rec")
     [point] = self_consistency_curve(dataset, weak, [3]).points
-    shown = next(one for curve in told.curves for one in curve.points if one.fields.get("n") == 3)
+    shown = next(one for curve in result.curves for one in curve.points if one.fields.get("n") == 3)
     assert (shown.accuracy, shown.accuracy_low) == (point.accuracy, point.accuracy_low)
 
 
 def test_prompts_paid_once_are_said_where_calls_are_many(toy: Path) -> None:
     stopping = {"name": "adaptive-consistency", "llms": ["gpt-3.5-turbo"], "budgets": {"budget": [1, 5]}}
-    told = compare(plan(SC, stopping), base=toy)
+    result = compare(plan(SC, stopping), base=toy)
     dearest = compare(plan(SC, stopping, billing="per_round"), base=toy).curves[1].points[1]
-    shown = told.curves[1].points[1]
+    shown = result.curves[1].points[1]
     assert shown.usd_per_question_per_round == pytest.approx(dearest.usd_per_question)
-    [sentence] = [sentence for sentence in told.warnings if "per_round" in sentence]
+    [sentence] = [sentence for sentence in result.warnings if "per_round" in sentence]
     assert sentence.startswith(f"adaptive-consistency makes {shown.calls_per_question:.2f} calls per question")
     printed = (
         CliRunner()
-        .invoke(app, ["compare", str(written(toy, told.plan)), "--all", "--no-receipt"], terminal_width=400)
+        .invoke(app, ["compare", str(written(toy, result.plan)), "--all", "--receipt", "none"], terminal_width=400)
         .stdout
     )
     assert "USD/question, per_round" in printed
@@ -351,27 +343,27 @@ def test_prompts_paid_once_are_said_where_calls_are_many(toy: Path) -> None:
 
 def test_methods_without_a_common_cost_are_compared_at_their_dearest_points(toy: Path) -> None:
     one, two = SC | {"label": "one", "budgets": {"n": [1, 2]}}, SC | {"label": "two", "budgets": {"n": [5]}}
-    told = compare(plan(one, two), base=toy)
-    [row] = told.differences
+    result = compare(plan(one, two), base=toy)
+    [row] = result.differences
     assert row.cost is None
     assert (row.accuracy_a, row.accuracy_b) == pytest.approx(
-        (told.curves[0].points[1].accuracy, told.curves[1].points[0].accuracy)
+        (result.curves[0].points[1].accuracy, result.curves[1].points[0].accuracy)
     )
-    assert "taken at its most expensive point" in run(written(toy, told.plan), "--all").stdout
+    assert "taken at its most expensive point" in run(written(toy, result.plan), "--all").stdout
 
 
 def test_given_costs_and_accuracies_are_those_looked_at(toy: Path) -> None:
     pair = (SC | {"label": "one"}, SC | {"label": "two", "llms": ["gpt-4o-mini"]})
-    told = compare(plan(*pair, axis="samples", costs=[2, 4, 9], accuracies=[0.5, 1.0]), base=toy)
-    assert [row.cost for row in told.differences] == [2, 4]  # nobody has 9 CoTs
-    assert [reach.accuracy for reach in told.reaches] == [0.5, 1.0] * 2
-    assert told.reaches[1].cost is None
-    assert told.reaches[1].never > 0
-    assert told.savings[1].ratio is None
+    result = compare(plan(*pair, axis="samples", costs=[2, 4, 9], accuracies=[0.5, 1.0]), base=toy)
+    assert [row.cost for row in result.differences] == [2, 4]  # nobody has 9 CoTs
+    assert [reach.accuracy for reach in result.reaches] == [0.5, 1.0] * 2
+    assert result.reaches[1].cost is None
+    assert result.reaches[1].never > 0
+    assert result.savings[1].ratio is None
 
 
 def test_what_fails_is_kept_with_its_reason_while_the_others_go_on(toy: Path) -> None:
-    told = compare(
+    result = compare(
         plan(
             SC | {"budgets": {"n": [1, 3, 7]}},
             SC | {"label": "zero", "budgets": {"n": [0]}},
@@ -387,9 +379,9 @@ def test_what_fails_is_kept_with_its_reason_while_the_others_go_on(toy: Path) ->
         ),
         base=toy,
     )
-    assert [curve.label for curve in told.curves] == ["self-consistency (gpt-3.5-turbo)", "mine"]
-    reasons = {one.label: one.reason for one in told.missing}
-    first = told.curves[0]
+    assert [curve.label for curve in result.curves] == ["self-consistency (gpt-3.5-turbo)", "mine"]
+    reasons = {one.label: one.reason for one in result.missing}
+    first = result.curves[0]
     assert len(first.points) == 2
     assert reasons[f"{first.label}, n=7"].startswith(
         "The method self-consistency cannot be evaluated: gpt-3.5-turbo has 6 recorded CoTs on question 'toy/"
@@ -407,7 +399,7 @@ def test_what_fails_is_kept_with_its_reason_while_the_others_go_on(toy: Path) ->
         found = [reason for name, reason in reasons.items() if name.startswith(label.partition(",")[0])]
         assert found, label
         assert words in found[0]
-    assert told.to_dict()["missing"][0].keys() == {"label", "reason"}
+    assert result.to_dict()["missing"][0].keys() == {"label", "reason"}
 
 
 def test_a_comparison_of_nothing_is_refused(toy: Path) -> None:
@@ -425,9 +417,9 @@ def test_exact_points_say_how_errors_came_about(toy: Path) -> None:
         for name in ("adaptive-consistency", "early-stopping")
     ]
     stopping[0]["fields"], stopping[1]["fields"] = {"threshold": "0.6"}, {"window": 2}
-    told = compare(plan(*stopping), base=toy)
-    columns = told.per_question()
-    for curve, said in zip(told.curves, told.to_dict()["curves"], strict=True):
+    result = compare(plan(*stopping), base=toy)
+    columns = result.per_question()
+    for curve, said in zip(result.curves, result.to_dict()["curves"], strict=True):
         for place, (point, numbers) in enumerate(zip(curve.points, said["points"], strict=True)):
             assert point.kind == "exact"
             assert numbers["errors"] == point.errors()
@@ -440,16 +432,18 @@ def test_exact_points_say_how_errors_came_about(toy: Path) -> None:
 def test_without_dollars_another_axis_is_named(toy: Path) -> None:
     with pytest.raises(UsageError, match="another axis: tokens, calls, samples"):
         compare(plan(SC, prices="none"), base=toy)
-    told = compare(plan(SC, prices="none", axis="tokens"), base=toy)
-    assert told.curves[0].points[0].usd is None
-    assert np.isnan(told.per_question()["usd"]).all()
+    result = compare(plan(SC, prices="none", axis="tokens"), base=toy)
+    assert result.curves[0].points[0].usd is None
+    assert np.isnan(result.per_question()["usd"]).all()
 
 
 def test_a_split_is_the_same_for_all(toy: Path) -> None:
-    told = compare(
+    result = compare(
         plan(SC, {"name": "mine.py:first", "llms": ["gpt-4o-mini"]}, train_fraction=0.5, replicates=2), base=toy
     )
-    everything = [point for curve in (*told.curves, *told.ceilings) for point in curve.points] + list(told.baselines)
+    everything = [point for curve in (*result.curves, *result.ceilings) for point in curve.points] + list(
+        result.baselines
+    )
     assert {tuple(point.question_ids) for point in everything} == {tuple(everything[0].question_ids)}
     assert {point.train_questions for point in everything} == {10}
 
@@ -460,21 +454,18 @@ def test_the_numbers_do_not_depend_on_the_workers(toy: Path) -> None:
     assert compare(pair, base=toy, workers=2).to_dict() == compare(pair, base=toy).to_dict()
 
 
-def test_a_frame_needs_a_library(told: Comparison, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_frame_needs_a_library(comparison: Comparison, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("pandas", "polars"):
         monkeypatch.setitem(sys.modules, name, None)
     with pytest.raises(UsageError, match="A DataFrame needs pandas or polars"):
-        told.to_frame()
+        comparison.to_frame()
     with pytest.raises(UnknownNameError, match=r"'pandsa'.*'pandas'"):
-        told.to_frame("pandsa")
+        comparison.to_frame("pandsa")
     monkeypatch.setitem(sys.modules, "polars", types.SimpleNamespace(DataFrame=dict))
-    frame = told.to_frame()
+    frame = comparison.to_frame()
     assert {len(column) for column in frame.values()} == {6 * 20}
     with pytest.raises(UsageError, match="needs pandas"):
-        told.to_frame("pandas")
-
-
-# -- command line -------------------------------------------------------------------------------------------------------
+        comparison.to_frame("pandas")
 
 
 def written(folder: Path, content: Plan) -> Path:
@@ -497,7 +488,7 @@ def test_compare_writes_what_it_shows(toy: Path) -> None:
     assert done.exit_code == 0, done.output
     for words in ("Best at three budgets", "Pareto frontier", "No difference", "Missing", "--all"):
         assert words in done.stdout
-    everything = run(file, "--all", "--no-receipt").stdout
+    everything = run(file, "--all", "--receipt", "none").stdout
     for words in (
         "Pareto frontier",
         "Difference in accuracy",
@@ -510,13 +501,13 @@ def test_compare_writes_what_it_shows(toy: Path) -> None:
     assert "  too many: " in done.stdout
     assert len(done.stdout.splitlines()) <= 40
     out = toy / "out" / "here"
-    told = json.loads((out / "comparison.json").read_text())
+    result = json.loads((out / "comparison.json").read_text())
     printed = json.loads(run(file, "--json").stdout)
     assert verify_receipt(Path(printed.pop("receipt")), methods=[f"{toy / 'mine.py'}:first"]).equal
-    assert told == printed
+    assert result == printed
     rows = list(csv.DictReader(io.StringIO((out / "results.csv").read_text())))
     assert [row["role"] for row in rows].count("method") == 4
-    assert float(rows[1]["accuracy"]) == told["curves"][0]["points"][1]["accuracy"]
+    assert float(rows[1]["accuracy"]) == result["curves"][0]["points"][1]["accuracy"]
     typed = pq.read_table(out / "results.parquet").to_pylist()
     assert [
         {name: str(value) for name, value in row.items()} | {"frontier": "yes" if row["frontier"] else "no"}
@@ -528,7 +519,7 @@ def test_compare_writes_what_it_shows(toy: Path) -> None:
     assert np.mean(own) == pytest.approx(float(rows[1]["accuracy"]))
     again = run(out / "comparison.toml", "--json")
     moved = json.loads(again.stdout)
-    assert moved["differences"] == told["differences"]
+    assert moved["differences"] == result["differences"]
     assert run(file, "--out", out).exit_code == 0
     written(toy, plan(SC))
     refused = run(file, "--out", out)
@@ -542,9 +533,9 @@ def test_a_first_plan_can_be_run(toy: Path) -> None:
     made = run(file, "--init", "--recording", toy / "rec", "--dataset", "toy")
     assert made.exit_code == 0, made.output
     assert "feval compare" in made.stdout
-    told = json.loads(run(file, "--json").stdout)
-    assert told["missing"] == []
-    assert {point["llms"][0] for point in told["baselines"]} == {"gpt-3.5-turbo", "gpt-4o-mini"}
+    result = json.loads(run(file, "--json").stdout)
+    assert result["missing"] == []
+    assert {point["llms"][0] for point in result["baselines"]} == {"gpt-3.5-turbo", "gpt-4o-mini"}
     one = json.loads(run(toy / "b.toml", "--init", "--recording", toy / "rec", "--llm", "gpt-4o-mini", "--json").stdout)
     assert one["plan"]["method"][0]["llms"] == ["gpt-4o-mini"]
 
@@ -575,19 +566,16 @@ def test_every_point_counts_for_the_frontier_also_where_two_cost_the_same(toy: P
         "def first(question, llm):\n    return llm.sample(1).answers[0]\n"
     )
     users = [{"name": f"recorded.py:{name}", "llms": ["gpt-4o-mini"]} for name in ("none", "first")]
-    told = compare(plan(*users, axis="samples", order="recorded"), base=toy)
-    assert [point.label for point in told.frontier] == ["recorded.py:first"]
-    assert told.areas == ()
-    [row] = told.differences
+    result = compare(plan(*users, axis="samples", order="recorded"), base=toy)
+    assert [point.label for point in result.frontier] == ["recorded.py:first"]
+    assert result.areas == ()
+    [row] = result.differences
     assert (row.cost, row.accuracy_a) == (1.0, 0.0)
-
-
-# -- on a terminal ------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("width", [80, 120, 200])
 def test_nothing_of_a_comparison_is_cut_on_a_terminal(
-    width: int, told: Comparison, monkeypatch: pytest.MonkeyPatch
+    width: int, comparison: Comparison, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     class Terminal(io.StringIO):
         def isatty(self) -> bool:
@@ -595,7 +583,7 @@ def test_nothing_of_a_comparison_is_cut_on_a_terminal(
 
     for name, value in (("COLUMNS", str(width)), ("TERM", "dumb")):
         monkeypatch.setenv(name, value)
-    for table in comparison_tables(told):
+    for table in comparison_tables(comparison):
         monkeypatch.setattr("sys.stdout", out := Terminal())
         print_table(table, apart=False)
         drawn = out.getvalue()
@@ -606,16 +594,14 @@ def test_nothing_of_a_comparison_is_cut_on_a_terminal(
             assert any(all(row[i] in line for i in numbers) for line in drawn.splitlines()), row
 
 
-def test_many_pairs_are_shown_for_the_strongest_method_alone(told: Comparison) -> None:
-    one = told.differences[0]
+def test_many_pairs_are_shown_for_the_strongest_method_alone(comparison: Comparison) -> None:
+    one = comparison.differences[0]
     others = [replace(one, a=f"method {i}", b=f"method {i + 1}") for i in range(40)]
-    many = replace(told, differences=(*told.differences, *others))
+    many = replace(comparison, differences=(*comparison.differences, *others))
     table = next(table for table in comparison_tables(many) if table.title.startswith("Difference"))
-    assert len(table.rows) == len(told.differences)
+    assert len(table.rows) == len(comparison.differences)
     assert f"all {len(many.differences)} lines" in table.notes[0]
 
-
-# -- receipts -----------------------------------------------------------------------------------------------------------
 
 MINE = {"label": "mine", "name": "mine.py:first", "llms": ["gpt-4o-mini"]}
 
@@ -686,15 +672,15 @@ def test_a_receipt_without_recordings_is_damaged_and_a_list_of_another_length_is
     whole = json.loads(receipt.read_text())
     fewer = whole | {"numbers": whole["numbers"] | {"curves": whole["numbers"]["curves"][:1]}}
     receipt.write_text(json.dumps(fewer))
-    told = verified(receipt.parent, *given)  # the folder does as well
-    assert (told.exit_code, "number of curves: the receipt says 1, now 2, +1" in told.output) == (1, True)
+    result = verified(receipt.parent, *given)  # the folder does as well
+    assert (result.exit_code, "number of curves: the receipt says 1, now 2, +1" in result.output) == (1, True)
     receipt.write_text(json.dumps(whole | {"recordings": []}))
-    told = verified(receipt, *given)
-    assert (told.exit_code, "'recordings'" in told.stderr) == (2, True)
+    result = verified(receipt, *given)
+    assert (result.exit_code, "'recordings'" in result.stderr) == (2, True)
     receipt.write_text(json.dumps(whole))
     (toy / "rec").rename(toy / "moved")
-    told = verified(receipt, *given)
-    assert (told.exit_code, "no longer there. Give it with --recording" in told.stderr) == (1, True)
+    result = verified(receipt, *given)
+    assert (result.exit_code, "no longer there. Give it with --recording" in result.stderr) == (1, True)
     assert verified(receipt, *given, "--recording", toy / "moved").exit_code == 0
 
 
@@ -728,8 +714,8 @@ def test_methods_that_share_one_cost_are_compared_once(toy: Path) -> None:
     # The middle of a range without length must not come out beside its ends.
     one, two = SC | {"label": "one", "llms": ["gpt-4o-mini"]}, SC | {"label": "two", "llms": ["gpt-4o-mini"]}
     for n in (1, 2, 3, 4, 5):
-        told = compare(plan(one, two | {"budgets": {"n": [n]}}), base=toy)
-        assert [row.cost for row in told.differences] == [told.curves[1].points[0].usd_per_question]
+        result = compare(plan(one, two | {"budgets": {"n": [n]}}), base=toy)
+        assert [row.cost for row in result.differences] == [result.curves[1].points[0].usd_per_question]
 
 
 def test_a_first_plan_without_token_counts_of_requests_can_be_compared(tmp_path: Path) -> None:
@@ -741,21 +727,23 @@ def test_a_first_plan_without_token_counts_of_requests_can_be_compared(tmp_path:
     made = CliRunner().invoke(app, ["compare", str(plan), "--init", "--recording", str(tmp_path / "rec")])
     assert made.exit_code == 0, made.output
     assert Plan.read(plan).axis == "samples"
-    done = CliRunner().invoke(app, ["compare", str(plan), "--json", "--no-receipt"])
+    done = CliRunner().invoke(app, ["compare", str(plan), "--json", "--receipt", "none"])
     assert done.exit_code == 0, done.output
     assert json.loads(done.stdout)["missing"] == []
 
 
-def test_a_headline_fits_one_screen_and_names_the_best_that_each_budget_pays(told: Comparison, toy: Path) -> None:
-    points = [(curve.label, point.usd_per_question, point.accuracy) for curve in told.curves for point in curve.points]
+def test_a_headline_fits_one_screen_and_names_the_best_that_each_budget_pays(comparison: Comparison, toy: Path) -> None:
+    points = [
+        (curve.label, point.usd_per_question, point.accuracy) for curve in comparison.curves for point in curve.points
+    ]
     budget = sorted(cost for _, cost, _ in points if cost is not None)[3]
-    [place] = best_at(told, [budget])
+    [place] = best_at(comparison, [budget])
     assert place is not None
-    best = told.curves[place[0]].points[place[1]]
+    best = comparison.curves[place[0]].points[place[1]]
     assert best.accuracy == max(accuracy for _, cost, accuracy in points if cost is not None and cost <= budget)
-    assert best_at(told, [0.0]) == [None]
+    assert best_at(comparison, [0.0]) == [None]
     many = [SC | {"label": f"votes {i}", "budgets": {"n": [1, 2, 3, 4, 5, 6]}} for i in range(8)]
     failing = [SC | {"label": f"failing {i}", "budgets": {"n": [99]}} for i in range(8)]
-    shown = run(written(toy, plan(*many, *failing)), "--no-receipt").stdout
+    shown = run(written(toy, plan(*many, *failing)), "--receipt", "none").stdout
     assert len(shown.splitlines()) <= 40
     assert "and 5 more (--all)" in shown

@@ -108,7 +108,7 @@ def test_a_recording_without_golds_is_always_an_error(command: str, choice: str,
 
 @pytest.mark.parametrize("command", COMMANDS)
 def test_numbers_without_those_questions_are_those_of_a_recording_without_them(command: str, recordings: Path) -> None:
-    options = [*COMMANDS[command], *LLM, "--json", "--no-receipt", "--recording"]
+    options = [*COMMANDS[command], *LLM, "--json", "--receipt", "none", "--recording"]
     result = json.loads(call(*options, recordings / "some", "--unlabelled", "drop").stdout)
     alone = json.loads(call(*options, recordings / "labelled").stdout)
     assert result.pop("left_out") == {"unlabelled": ["toy/1", "toy/4"], "short_pools": []}
@@ -176,7 +176,7 @@ def test_short_pools_are_refused_and_the_option_is_named(command: str, recording
 
 
 def test_short_pools_are_left_out_once_for_all_points(recordings: Path) -> None:
-    options = ["curve", "self-consistency", *LLM, "--json", "--no-receipt", "--short-pools", "drop", "--recording"]
+    options = ["curve", "self-consistency", *LLM, "--json", "--receipt", "none", "--short-pools", "drop", "--recording"]
     result = json.loads(call(*options, recordings / "short", "--n", "1..3").stdout)
     assert result["left_out"] == {"unlabelled": [], "short_pools": ["toy/1", "toy/2"]}
     assert result["questions"] == 3
@@ -193,7 +193,7 @@ def test_every_kind_of_numbers_agrees_with_a_recording_of_enough_cots(
     order = "exact" if command == "oracle" else order
     made = call("select", recordings / "both", "--llm", "gpt-3.5-turbo", "--min-cots", 2, "--out", tmp_path / "enough")
     assert made.exit_code == 0, made.output
-    options = [*COMMANDS[command], *LLM, "--json", "--no-receipt", "--unlabelled", "drop", "--recording"]
+    options = [*COMMANDS[command], *LLM, "--json", "--receipt", "none", "--unlabelled", "drop", "--recording"]
     options[-1:-1] = [] if command == "estimate" else ["--order", order, "--replicates", "3"]
     result = json.loads(call(*options, recordings / "both", "--short-pools", "drop").stdout)
     alone = json.loads(call(*options, tmp_path / "enough").stdout)

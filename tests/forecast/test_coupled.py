@@ -5,7 +5,10 @@ from __future__ import annotations
 import csv
 import io
 import json
+import os
 import re
+import subprocess
+import sys
 from collections.abc import Sequence
 from itertools import product
 from pathlib import Path
@@ -282,15 +285,15 @@ def failed(*arguments: str) -> str:
 
 def test_the_command_prints_tables_and_writes_files(recorded: Path, tmp_path: Path) -> None:
     both = ["--recording", str(recorded / "coupled"), "--independent", str(recorded / "apart")]
-    output = ran("couple", *both, "--samples", "50", "--resamples", "50", "--out", str(tmp_path / "out"))
+    output = ran("couple", *both, "--out", str(tmp_path / "out"))
     assert "one - three" in output
     assert "independent pairs: recordings with noise of their own" in output
     assert sorted(path.name for path in (tmp_path / "out").iterdir()) == ["couple.csv", "couple.json", "couple.png"]
-    result = json.loads(ran("couple", *both, "--resamples", "50", "--json"))
+    result = json.loads(ran("couple", *both, "--json"))
     assert result["noise"] == {"scheme": "gumbel-v1", "seed": 7}
     areas = tmp_path / "areas.csv"
     areas.write_text("id,area\n" + "".join(f"toy/{i},{'x' if i < 9 else 'y'}\n" for i in range(QUESTIONS)))
-    assert " x " in ran("couple", *both, "--areas", str(areas), "--area", "x", "--resamples", "50")
+    assert " x " in ran("couple", *both, "--areas", str(areas))
     assert "nope" in failed("couple", *both, "--dataset", "nope")
     areas.write_text("question\n1\n")
     assert "no column area or subject" in failed("couple", *both, "--areas", str(areas))
@@ -362,3 +365,23 @@ def test_the_papers_own_outputs_on_mmlu(shared: Path, tmp_path: Path) -> None:
     assert science.error == pytest.approx(0.0341, abs=0.0012)
     assert science.coupled_samples is not None
     assert abs(science.coupled_samples - 120) <= 20
+
+
+@pytest.mark.slow
+def test_the_example_on_the_built_in_models_runs(tmp_path: Path) -> None:
+    programs = tmp_path / "bin"
+    programs.mkdir()
+    (programs / "feval").write_text(f'#!/bin/sh\nexec "{sys.executable}" -W error -m feval "$@"\n')
+    (programs / "feval").chmod(0o755)
+    path = f"{programs}{os.pathsep}{os.environ['PATH']}"
+    environment = os.environ | {"PATH": path, "PYTHONPATH": str(ROOT), "COLUMNS": "200"}
+    command = ["sh", str(ROOT / "examples" / "coupled.sh"), str(tmp_path / "out"), "12", "4"]
+    done = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
+    assert done.returncode == 0, done.stderr
+    result = json.loads((tmp_path / "out" / "couple" / "couple.json").read_text("utf-8"))
+    assert result["llms"] == ["feval/tiny-42k", "feval/tiny-90k"]
+    [pair] = result["pairs"]
+    assert (pair["questions"], pair["calls"]) == (12, 4)
+    assert result["noise"] == {"scheme": "gumbel-v1", "seed": 7}
+    assert result["independent_from"] == "recordings"
+    assert "tiny-42k - tiny-90k" in done.stdout

@@ -111,11 +111,12 @@ def test_files_of_earlier_results_are_taken_away_only_on_request(hub: HubDouble,
     assert f"{CURVE}curve.png" not in hub.files(REPO)
 
 
-def test_a_push_of_the_recording_leaves_results_alone(hub: HubDouble, toy: Path, curve: Path) -> None:
+def test_a_push_of_the_recording_leaves_results_alone(hub: HubDouble, toy: Path, curve: Path, tmp_path: Path) -> None:
     run_json("push", toy, REPO, "--results", curve)
-    before = receipt(hub)
-    run_json("push", toy, REPO, "--title", "Another title")
-    assert receipt(hub) == before
+    held = receipt(hub)
+    (tmp_path / "words.md").write_text("---\ntitle: Another title\n---\n")
+    run_json("push", toy, REPO, "--words", tmp_path / "words.md")
+    assert receipt(hub) == held
 
 
 def test_the_page_and_the_reader_pass_results_over(hub: HubDouble, toy: Path, curve: Path, tmp_path: Path) -> None:
@@ -271,7 +272,7 @@ def test_results_are_searched_like_everything_else(hub: HubDouble, toy: Path, cu
     [
         (["org/alone"], 2, "A push takes a recording and a repository"),
         (["somebody/nothing", "--results", "."], 1, "no recording to add results to"),
-        (["org/alone", "--results", ".", "--title", "T"], 2, "Results alone do not change the page"),
+        (["org/alone", "--results", ".", "--words", "w.md"], 2, "Results alone do not change the page"),
     ],
 )
 def test_a_push_that_cannot_be_is_a_sentence(hub: HubDouble, arguments: list[str], code: int, words: str) -> None:

@@ -292,19 +292,20 @@ def test_a_dry_run_sends_nothing_and_lists_what_it_would(hub: HubDouble, toy: Pa
     assert account["changed"] == account["unchanged"] == account["removed"] == []
 
 
-def test_a_dry_run_says_that_a_tag_is_taken(hub: HubDouble, toy: Path) -> None:
+def test_a_dry_run_says_that_a_tag_is_taken(hub: HubDouble, toy: Path, tmp_path: Path) -> None:
     assert run_feval("push", toy, REPO, "--tag", "v1").exit_code == 0
     assert (
         run_feval("push", toy, REPO, "--tag", "v1", "--dry-run").exit_code == 0
     )  # nothing is new, so the tag is right
+    (tmp_path / "words.md").write_text("---\ntitle: Another\n---\n")
     for more in (["--dry-run"], []):
-        result = run_feval("push", toy, REPO, "--tag", "v1", "--title", "Another", *more)
+        result = run_feval("push", toy, REPO, "--tag", "v1", "--words", tmp_path / "words.md", *more)
         assert result.exit_code == 1
         assert "already has the tag 'v1'" in result.stderr
 
 
 def test_a_push_says_where_it_is_and_how_to_cite_it(hub: HubDouble, toy: Path) -> None:
-    result = run_feval("push", toy, REPO, "--public", "--tag", "v1.0", "--message", "First")
+    result = run_feval("push", toy, REPO, "--public", "--tag", "v1.0")
     assert result.exit_code == 0, result.output
     commit = hub.datasets[REPO].refs["main"]
     assert f"{hub.url}/datasets/{REPO}/tree/{commit}: 13 files sent" in result.stdout
@@ -328,13 +329,19 @@ def test_a_pull_request_leaves_the_repository_as_it_is(hub: HubDouble, toy: Path
 
 def test_words_come_from_a_file(hub: HubDouble, toy: Path, tmp_path: Path) -> None:
     words = tmp_path / "words.md"
-    words.write_text("Recorded for the **exam**.")
-    options = ("--title", "Mine", "--language", "en", "--licence", "cc-by-4.0")
-    assert run_feval("push", toy, REPO, "--words", words, *options).exit_code == 0
+    words.write_text("---\ntitle: Mine\nlanguage: en\nlicense: cc-by-4.0\n---\nRecorded for the **exam**.")
+    assert run_feval("push", toy, REPO, "--words", words).exit_code == 0
     text = published(hub)["README.md"].decode()
     assert "Recorded for the **exam**." in text
     front = yaml.safe_load(text.split("---\n")[1])
     assert (front["pretty_name"], front["language"], front["license"]) == ("Mine", ["en"], "cc-by-4.0")
+    words.write_text("No front matter.")
+    assert run_feval("push", toy, REPO, "--words", words).exit_code == 0
+    text = published(hub)["README.md"].decode()
+    assert "No front matter." in text
+    assert yaml.safe_load(text.split("---\n")[1])["pretty_name"] == "Mine"
+    words.write_text("---\nlicence: cc-by-4.0\n---\n")
+    assert "Did you mean 'license'?" in run_feval("push", toy, REPO, "--words", words).stderr
     missing = run_feval("push", toy, REPO, "--words", tmp_path / "none.md")
     assert missing.exit_code == 1
     assert "Check --words" in missing.stderr

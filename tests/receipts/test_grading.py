@@ -45,24 +45,24 @@ ANSWERS = {"toy/0": "a", "toy/1": "x", "toy/2": "b"}
 
 def test_accuracy_and_cost_by_hand(loaded: Loaded) -> None:
     dataset, llms = loaded
-    told = grade_answers(dataset, llms, ASKED, ANSWERS, run="mine", replicate=None).to_dict()
+    result = grade_answers(dataset, llms, ASKED, ANSWERS, run="mine", replicate=None).to_dict()
     output = (10 + 11) + (10 + 11 + 12) + 10
-    assert (told["questions"], told["correct"], told["accuracy"]) == (3, 2, pytest.approx(2 / 3))
-    assert (told["requests"], told["samples"], told["tokens"]) == (5, 6, 3 * 7 + output)
-    assert told["usd"] == pytest.approx(1e-6 * (0.5 * 21 + 1.5 * output), rel=1e-12)
-    assert told["usd_per_question"] == pytest.approx(told["usd"] / 3)
-    assert told["by_llm"][PRICED] == {
-        "requests": 5, "samples": 6, "prompt_tokens": 21, "output_tokens": output, "usd": told["usd"],
+    assert (result["questions"], result["correct"], result["accuracy"]) == (3, 2, pytest.approx(2 / 3))
+    assert (result["requests"], result["samples"], result["tokens"]) == (5, 6, 3 * 7 + output)
+    assert result["usd"] == pytest.approx(1e-6 * (0.5 * 21 + 1.5 * output), rel=1e-12)
+    assert result["usd_per_question"] == pytest.approx(result["usd"] / 3)
+    assert result["by_llm"][PRICED] == {
+        "requests": 5, "samples": 6, "prompt_tokens": 21, "output_tokens": output, "usd": result["usd"],
     }  # fmt: skip
-    assert (told["dataset_questions"], told["unanswered"], told["as_drawn"]) == (4, 0, True)
-    assert told["accuracy_low"] <= told["accuracy"] <= told["accuracy_high"]
+    assert (result["dataset_questions"], result["unanswered"], result["as_drawn"]) == (4, 0, True)
+    assert result["accuracy_low"] <= result["accuracy"] <= result["accuracy_high"]
 
 
 @pytest.mark.parametrize(("billing", "prompts"), [("once", 3), ("per_round", 5), ("per_sample", 6)])
 def test_prompts_are_billed_by_the_rule_of_the_load(toy: Path, billing: str, prompts: int) -> None:
     dataset, llms = load("toy", recording=toy, billing=billing)
-    told = grade_answers(dataset, llms, ASKED, ANSWERS).to_dict()
-    assert told["by_llm"][PRICED]["prompt_tokens"] == 7 * prompts
+    result = grade_answers(dataset, llms, ASKED, ANSWERS).to_dict()
+    assert result["by_llm"][PRICED]["prompt_tokens"] == 7 * prompts
 
 
 def test_a_vote_is_graded_as_evaluate_grades_it(loaded: Loaded) -> None:
@@ -73,40 +73,40 @@ def test_a_vote_is_graded_as_evaluate_grades_it(loaded: Loaded) -> None:
         handed = llm(question, 3, replicate=0)
         consumed.append(Consumption(llm=llm.name, question=question, requests=1, samples=handed.samples))
         answers[question] = plurality(handed.answers)
-    told = grade_answers(dataset, [llm], consumed, answers, replicate=0)
+    result = grade_answers(dataset, [llm], consumed, answers, replicate=0)
     usual = evaluate(SelfConsistency(3), dataset, llm, order="seeded", replicates=1)
-    assert (told.accuracy, told.accuracy_low, told.accuracy_high) == (
+    assert (result.accuracy, result.accuracy_low, result.accuracy_high) == (
         usual.accuracy,
         usual.accuracy_low,
         usual.accuracy_high,
     )
-    assert told.to_dict()["usd_per_question"] == pytest.approx(usual.usd_per_question, rel=1e-12)
-    assert told.as_drawn
+    assert result.to_dict()["usd_per_question"] == pytest.approx(usual.usd_per_question, rel=1e-12)
+    assert result.as_drawn
     assert not grade_answers(dataset, [llm], consumed, answers, replicate=1).as_drawn
 
 
 def test_a_question_that_was_asked_and_not_answered_is_wrong_and_said(loaded: Loaded) -> None:
     dataset, llms = loaded
-    told = grade_answers(dataset, llms, ASKED, {"toy/0": "a"})
-    assert (told.questions, told.unanswered, told.accuracy) == (3, 2, pytest.approx(1 / 3))
+    result = grade_answers(dataset, llms, ASKED, {"toy/0": "a"})
+    assert (result.questions, result.unanswered, result.accuracy) == (3, 2, pytest.approx(1 / 3))
     assert any(
         sentence.startswith("2 questions were asked and not answered, which counts as wrong")
-        for sentence in told.remarks()
+        for sentence in result.remarks()
     )
 
 
 def test_no_answer_to_a_question_that_was_not_asked_counts(loaded: Loaded) -> None:
     dataset, llms = loaded
-    told = grade_answers(dataset, llms, ASKED, ANSWERS | {"toy/3": None})
-    assert (told.questions, told.to_dict()["answered"], told.accuracy) == (4, 3, 0.5)
+    result = grade_answers(dataset, llms, ASKED, ANSWERS | {"toy/3": None})
+    assert (result.questions, result.to_dict()["answered"], result.accuracy) == (4, 3, 0.5)
 
 
 def test_all_right_has_wilsons_interval(loaded: Loaded) -> None:
     dataset, llms = loaded
-    told = grade_answers(dataset, llms, ASKED, ANSWERS | {"toy/1": "y"})
+    result = grade_answers(dataset, llms, ASKED, ANSWERS | {"toy/1": "y"})
     wilson = wilson_interval(3.0, 3)
-    assert [told.accuracy_low] == wilson.low.tolist()
-    assert [told.accuracy_high] == wilson.high.tolist()
+    assert [result.accuracy_low] == wilson.low.tolist()
+    assert [result.accuracy_high] == wilson.high.tolist()
 
 
 def test_answers_are_made_canonical_by_the_answer_kind(tmp_path: Path) -> None:
@@ -134,11 +134,11 @@ def test_answers_are_made_canonical_by_the_answer_kind(tmp_path: Path) -> None:
             ).accuracy
             == 0
         )
-    told = grade_answers(
+    result = grade_answers(
         dataset, llms, [Consumption(llm="m", question="one", requests=1, samples=(0,))], {"one": "many"}
     )
-    assert (told.accuracy, told.to_dict()["answered"], told.to_dict()["usd"]) == (0, 0, None)
-    assert any("no dollars" in sentence for sentence in told.remarks())
+    assert (result.accuracy, result.to_dict()["answered"], result.to_dict()["usd"]) == (0, 0, None)
+    assert any("no dollars" in sentence for sentence in result.remarks())
 
 
 def test_questions_are_found_by_id_by_text_and_within_a_prompt(loaded: Loaded) -> None:
@@ -200,24 +200,24 @@ def test_what_cannot_be_graded(loaded: Loaded) -> None:
 def test_recycled_cots_are_paid_again(loaded: Loaded) -> None:
     dataset, llms = loaded
     again = Consumption(llm=PRICED, question="toy/0", requests=2, samples=(0, 1, 2, 3, 0, 1))
-    told = grade_answers(dataset, llms, [again], {"toy/0": "a"}, replicate=None)
-    assert (told.to_dict()["tokens"], told.as_drawn) == (7 + 10 + 11 + 12 + 13 + 10 + 11, True)
+    result = grade_answers(dataset, llms, [again], {"toy/0": "a"}, replicate=None)
+    assert (result.to_dict()["tokens"], result.as_drawn) == (7 + 10 + 11 + 12 + 13 + 10 + 11, True)
 
 
 def test_a_question_without_a_gold_is_never_right_and_said(tmp_path: Path) -> None:
     dataset, llms = load("toy", recording=write_toy(tmp_path / "toy", {PRICED: POOLS[:2]}, ["a", None]))
-    told = grade_answers(dataset, llms, ASKED[:2], {"toy/0": "a", "toy/1": "y"})
-    assert (told.accuracy, told.to_dict()["without_gold"]) == (0.5, 1)
-    assert any("without a gold answer" in sentence for sentence in told.remarks())
+    result = grade_answers(dataset, llms, ASKED[:2], {"toy/0": "a", "toy/1": "y"})
+    assert (result.accuracy, result.to_dict()["without_gold"]) == (0.5, 1)
+    assert any("without a gold answer" in sentence for sentence in result.remarks())
 
 
 def test_the_receipt_is_computed_again_and_a_better_number_is_noticed(
     toy: Path, loaded: Loaded, tmp_path: Path
 ) -> None:
     dataset, llms = loaded
-    told = grade_answers(dataset, llms, ASKED, ANSWERS, run="mine", replicate=None)
+    result = grade_answers(dataset, llms, ASKED, ANSWERS, run="mine", replicate=None)
     path = tmp_path / "receipt.json"
-    receipt = receipt_of(told.request(), told, dataset, llms, tmp_path)
+    receipt = receipt_of(result.request(), result, dataset, llms, tmp_path)
     path.write_text(json.dumps(receipt))
     found = verify_receipt(path)
     assert (found.equal, found.kind, found.notes) == (True, "grade", ())
@@ -243,8 +243,8 @@ def test_the_receipt_is_computed_again_and_a_better_number_is_noticed(
 )
 def test_a_damaged_receipt_is_refused(part: dict[str, object], loaded: Loaded, tmp_path: Path) -> None:
     dataset, llms = loaded
-    told = grade_answers(dataset, llms, ASKED, ANSWERS)
-    receipt = receipt_of(told.request(), told, dataset, llms, tmp_path)
+    result = grade_answers(dataset, llms, ASKED, ANSWERS)
+    receipt = receipt_of(result.request(), result, dataset, llms, tmp_path)
     path = tmp_path / "receipt.json"
     path.write_text(json.dumps(receipt | {"request": receipt["request"] | part}))
     with pytest.raises(UsageError, match="damaged receipt"):

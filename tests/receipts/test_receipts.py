@@ -154,7 +154,7 @@ def test_json_says_where_the_receipt_is(toy: Path, state: Path) -> None:
     assert place("--receipt", alone) == str(alone)
     assert place("--out", out) == str(out / "receipt.json")
     assert "receipt" not in json.loads((out / "result.json").read_text())
-    assert place("--no-receipt") is None
+    assert place("--receipt", "none") is None
     state.parent.mkdir(parents=True)
     state.write_bytes(b"in the way")
     assert place() is None
@@ -231,8 +231,8 @@ def test_numbers_are_not_lost_with_a_disk_that_is_full(
     assert done.exit_code == 1
     assert "No space left on device" in done.stderr
     assert "wrote" not in done.stdout
-    told = call(*RUNS["exact"], "--recording", "toy", "--no-receipt", *json_too)
-    assert (told.exit_code, told.stdout) == (0, done.stdout)
+    result = call(*RUNS["exact"], "--recording", "toy", "--receipt", "none", *json_too)
+    assert (result.exit_code, result.stdout) == (0, done.stdout)
     assert not [path for path in toy.parent.rglob("*") if "receipt.json" in path.name]
 
 
@@ -246,7 +246,7 @@ def test_a_receipt_that_cannot_be_kept_is_a_remark(toy: Path, state: Path, monke
         assert (done.exit_code, "wrote" in done.stdout) == (0, False)
         assert done.stderr.startswith("note: No receipt was kept: ")
         assert "No space left on device" in done.stderr
-    without = call(*RUNS["exact"], "--recording", toy, "--no-receipt")
+    without = call(*RUNS["exact"], "--recording", toy, "--receipt", "none")
     assert (without.stdout, without.stderr) == (done.stdout, "")
     shutil.rmtree(state.parent)
     state.parent.write_bytes(b"in the way")
@@ -274,13 +274,12 @@ def test_a_kept_receipt_that_was_changed_is_replaced_only_when_asked(toy: Path, 
 
 def test_no_receipt(toy: Path, state: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(toy.parent)
-    done = call(*RUNS["exact"], "--recording", "toy", "--no-receipt")
+    done = call(*RUNS["exact"], "--recording", "toy", "--receipt", "none")
     assert (done.exit_code, "wrote" in done.stdout) == (0, False)
     assert [path.name for path in toy.parent.iterdir()] == ["toy"]
-    for place in ("--out", "--receipt"):
-        both = call(*RUNS["exact"], "--recording", "toy", "--no-receipt", place, "there")
-        assert (both.exit_code, both.stdout) == (2, "")
-        assert f"{place} writes a receipt. Leave one out" in both.stderr
+    both = call(*RUNS["exact"], "--recording", "toy", "--receipt", "none", "--out", "there")
+    assert (both.exit_code, both.stdout) == (2, "")
+    assert "--out writes a receipt. Leave one out" in both.stderr
 
 
 def test_a_named_place_that_takes_no_receipt_is_said_before_the_work(
@@ -326,8 +325,8 @@ def test_a_number_that_differs_is_named_with_the_difference(toy: Path) -> None:
     assert "accuracy: the receipt says" in done.stderr
     assert "-1e-09" in done.stderr
     assert "questions: the receipt says 5, now 4, -1" in done.stderr
-    told = json.loads(call("verify", path, "--json").stdout)
-    assert (told["ok"], told["differences"][0]["now"]) == (False, 4)
+    result = json.loads(call("verify", path, "--json").stdout)
+    assert (result["ok"], result["differences"][0]["now"]) == (False, 4)
 
 
 @pytest.mark.parametrize("name", ["exact", "curve"])
@@ -459,9 +458,13 @@ def test_what_has_changed_since_an_older_receipt_is_said(errors: str | None, toy
     assert f"has changed since, from version {version} to {VERSION}. 1 of" in done.stdout
     assert "accuracy: the receipt says 0.123, now" in done.stdout
     assert f"  {CHANGES[VERSION][0]}" in done.stdout.splitlines()
-    told = json.loads(call("verify", path, "--json").stdout)
-    assert (told["ok"], told["semantics"], len(told["differences"])) == (False, {"receipt": version, "now": VERSION}, 1)
-    assert told["changes"] == list(found.changes)
+    result = json.loads(call("verify", path, "--json").stdout)
+    assert (result["ok"], result["semantics"], len(result["differences"])) == (
+        False,
+        {"receipt": version, "now": VERSION},
+        1,
+    )
+    assert result["changes"] == list(found.changes)
     changed(path, semantics=VERSION)
     assert call("verify", path).exit_code == 1  # of the present meaning it is wrong
 

@@ -364,7 +364,7 @@ def test_with_the_token_the_application_sees_no_key() -> None:
 @pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.0.2.1", "example.org"])  # noqa: S104  they are refused
 def test_another_host_needs_a_token(host: str) -> None:
     application: Any = Stub()
-    with pytest.raises(UsageError, match=r"other machines.*--token.*FEVAL_SERVE_TOKEN"):
+    with pytest.raises(UsageError, match=r"other machines.*FEVAL_SERVE_TOKEN"):
         replay_server(application, host=host)
 
 

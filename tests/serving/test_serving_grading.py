@@ -236,7 +236,8 @@ def test_a_run_that_used_several_prompts_says_so(served: Application, toy: Path,
         toy,
         "--run",
         "mine",
-        "--no-receipt",
+        "--receipt",
+        "none",
     )
     assert f"note: {sentence}" in feval("grade", *given).stderr
 

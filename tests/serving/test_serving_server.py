@@ -482,8 +482,7 @@ def test_the_switches_of_the_command(toy: Path, options: tuple[str, ...]) -> Non
 @pytest.mark.parametrize(
     ("arguments", "code", "words"),
     [
-        (["--host", "0.0.0.0"], 2, "--token"),  # noqa: S104
-        (["--token", "short"], 2, "16 or more"),
+        (["--host", "0.0.0.0"], 2, "FEVAL_SERVE_TOKEN"),  # noqa: S104
         (["--order", "random"], 2, "seeded or recorded"),
         (["--few-shot", "first"], 2, "last or none"),
         (["--resume"], 2, "--ledger"),
@@ -501,12 +500,15 @@ def test_a_port_that_is_taken_is_a_sentence(server: Server[Application], toy: Pa
     assert failed(tmp_path / "absent")[0] == 1
 
 
-@pytest.mark.parametrize("by_option", [True, False])
-def test_a_token_opens_and_is_never_shown(toy: Path, by_option: bool) -> None:
+def test_a_short_token_is_refused(toy: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FEVAL_SERVE_TOKEN", "short")
+    result = CliRunner().invoke(app, ["serve", str(toy), "--port", "0"], prog_name="feval")
+    assert (result.exit_code, "16 or more" in result.stderr) == (2, True)
+
+
+def test_a_token_opens_and_is_never_shown(toy: Path) -> None:
     token = "a-token-of-some-length"  # noqa: S105  opens a toy
-    options = ("--token", token) if by_option else ()
-    given = {} if by_option else {"FEVAL_SERVE_TOKEN": token}
-    with command(toy, "--host", "0.0.0.0", *options, as_json=False, **given) as (process, line):  # noqa: S104
+    with command(toy, "--host", "0.0.0.0", as_json=False, FEVAL_SERVE_TOKEN=token) as (process, line):  # noqa: S104
         assert process.stdout is not None
         line += process.stdout.readline()
         port = int(line.split("127.0.0.1:")[1].split("/")[0])

@@ -45,6 +45,7 @@ from recorders.scoring.missing_scores import run_scoring
 from recorders.scoring.pairwise import PairwiseComparison, PairwiseResult
 from recorders.scoring.scorer import Item
 from recorders.scoring.scorers import make_scorer
+from tests.support.settings_files import settings_file
 
 SHARED = {"scheme": "gumbel-v1", "seed": 7}
 FAST = Limits(concurrency=4, retries=2, backoff_s=0.001, longest_backoff_s=0.002, timeout_s=20)
@@ -311,7 +312,7 @@ def test_independent_recordings_are_compared_call_by_call(tmp_path: Path) -> Non
     told = coupled(tmp_path / "out", apart=True)
     assert [entry.winrate for entry in told.ranking] == pytest.approx([0.5, 0.25, 0.625] * 2)
     both = ["--recording", str(tmp_path / "out"), "--independent", str(tmp_path / "out"), "--judge", "some/model"]
-    shown = CliRunner().invoke(app, ["couple", *both, "--resamples", "50", "--json"])
+    shown = CliRunner().invoke(app, ["couple", *both, "--json"])
     assert shown.exit_code == 0, shown.output
     account = json.loads(shown.stdout)
     assert account["independent_from"] == "recordings"
@@ -389,9 +390,7 @@ def test_the_command_with_a_limit_a_dry_run_and_an_end(
         assert done.exit_code == 0, done.stderr
         assert len(server.seen) == 48
     assert "24 of 24 comparisons have a verdict by pairwise:some/model" in done.stdout
-    shown = CliRunner().invoke(
-        app, ["couple", "--recording", str(out), "--judge", "some/model", "--resamples", "50"], terminal_width=400
-    )
+    shown = CliRunner().invoke(app, ["couple", "--recording", str(out), "--judge", "some/model"], terminal_width=400)
     assert shown.exit_code == 0, shown.output
     assert "Average win-rates by pairwise:some/model" in shown.stdout
 
@@ -435,8 +434,9 @@ def test_what_cannot_be_compared_is_refused(three: Path, tmp_path: Path) -> None
     assert PairwiseComparison.of(mixed, made).total == 4  # neither shares noise: call by call
     with pytest.raises(UsageError, match="by a judge"):
         make_scorer("verbal:some/model", asks=False, pairwise=True)
-    for arguments in (["--orders", "random"], ["--calls", "same"]):
-        done = command(three, "--scorer", "judge:m", "--out", tmp_path / "o", "--dry-run", *arguments)
+    for line in ('orders = "random"', 'calls = "same"'):
+        file = settings_file(tmp_path, line)
+        done = command(three, "--scorer", "judge:m", "--out", tmp_path / "o", "--dry-run", *file)
         assert "for --pairwise" in " ".join(done.stderr.split())
     with pytest.raises(NotRecordedError, match="no verdicts by pairwise:some/model on a/one and a/two"):
         coupled(three)

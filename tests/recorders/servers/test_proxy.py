@@ -490,7 +490,6 @@ def test_the_command_records_seals_and_replays(upstream: Upstream, tmp_path: Pat
         (["--answer-kind", "verbatim"], 2, "choose another"),
         (["--answer-kind", "colour"], 2, "colour"),
         (["--api-key-env", "NO_SUCH_KEY"], 2, "NO_SUCH_KEY"),
-        (["--prices", "1999"], 2, "1999"),
         (["--seal"], 1, "There is no journal"),
     ],
 )

@@ -1,0 +1,269 @@
+"""Forecasts against enumeration and against the draws themselves, and what would mislead."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import math
+from fractions import Fraction
+from itertools import combinations, product
+from pathlib import Path
+
+import pytest
+from forecasts import NAME, POOLS, accuracies, credit, drawn, majority, mean, toy
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from small import pool, question
+
+from feval.errors import OutOfRangeError, ShortPoolError, UnknownNameError, UnlabelledError
+from feval.estimators.two_call.moments import Moments
+from feval.estimators.two_call.vote_intervals import vote_interval
+from feval.forecast import METHODS, Forecast, estimate, plan
+from feval.recording import DatasetInfo, LLMInfo, RecordingWriter
+from feval.replay import LLM, Dataset, load
+from feval.report.tables.forecasts import forecast_csv, plan_tables
+from feval.report.tables.tables import plain
+
+
+@pytest.mark.parametrize("m", [1, 2, 3, 4, 6])
+def test_the_pool_is_the_mean_over_all_subsets(loaded: tuple[Dataset, LLM], m: int) -> None:
+    result = estimate(*loaded, g=2, m=[m], methods=["exact"])
+    subsets = [[mean([rule(part) for part in combinations(p, m)]) for p in POOLS] for rule in (credit, majority)]
+    assert result.pool.plurality == pytest.approx([float(mean(subsets[0]))], abs=1e-12)
+    assert result.pool.majority == pytest.approx([float(mean(subsets[1]))], abs=1e-12)
+
+
+@pytest.mark.parametrize("replicate", [0, 3])
+def test_exact_is_the_vote_of_independent_calls_at_the_shares_that_were_drawn(
+    loaded: tuple[Dataset, LLM], replicate: int
+) -> None:
+    result = estimate(*loaded, g=4, m=[1, 3, 4], methods=["exact", "unbiased"], replicate=replicate)
+    calls = drawn(*loaded, 4, replicate)
+    for place, m in enumerate((1, 3, 4)):
+        votes = [mean([credit(vote) for vote in product(own, repeat=m)]) for own in calls]
+        assert accuracies(result, "exact")[place] == pytest.approx(float(mean(votes)), abs=1e-12)
+        subsets = [mean([credit(part) for part in combinations(own, m)]) for own in calls]
+        assert accuracies(result, "unbiased")[place] == pytest.approx(float(mean(subsets)), abs=1e-12)
+
+
+def test_unbiased_from_the_whole_pool_is_the_pool(loaded: tuple[Dataset, LLM]) -> None:
+    result = estimate(*loaded, g=6, m=range(1, 7), methods=["unbiased"])
+    assert result.errors(result.estimates[0]) == pytest.approx([0.0] * 6, abs=1e-12)
+    [warnings] = result.warnings
+    assert warnings.startswith(f"Only {result.questions} questions: below 10")
+
+
+def test_monte_carlo_agrees_with_exact_within_its_error(loaded: tuple[Dataset, LLM]) -> None:
+    result = estimate(*loaded, g=5, m=[3, 9], methods=["exact", "monte-carlo"], simulations=4000)
+    for true, simulated in zip(accuracies(result, "exact"), accuracies(result, "monte-carlo"), strict=True):
+        assert simulated == pytest.approx(true, abs=4 * 0.5 / math.sqrt(4000 * len(POOLS)))
+
+
+def test_two_call_bounds_are_those_of_the_first_two_calls(tmp_path: Path) -> None:
+    pools = [["a"] * 4] * 30 + [["b"] * 4] * 12 + [["a", "b", "a", "b"]] * 18
+    dataset, llm = toy(tmp_path, pools)
+    result = estimate(dataset, llm, g=3, m=[1, 3, 4, 5], methods=["two-call"])
+    right = [sum(answer == "a" for answer in calls) for calls in drawn(dataset, llm, 2, 0)]
+    mu, nu = Fraction(sum(right), 120), Fraction(right.count(2), 60)
+    points = result.estimates[0].points
+    for point, n in zip(points, (0, 1, 1, 2), strict=True):
+        sharp = vote_interval(n, Moments.of(mu, nu))
+        assert point.accuracy is None
+        assert (point.bound_low, point.bound_high) == pytest.approx((float(sharp.low), float(sharp.high)), abs=1e-12)
+        assert point.low is not None
+        assert point.high is not None
+        assert point.low <= point.bound_low <= point.bound_high <= point.high
+    assert (result.estimates[0].interval, result.estimates[0].of) == ("wald", "majority")
+
+
+def test_completions_keep_the_accuracy_of_one_call_and_pair_even_votes_with_odd(loaded: tuple[Dataset, LLM]) -> None:
+    result = estimate(*loaded, g=5, m=[1, 2, 3, 4], methods=["max-entropy", "ldgp"])
+    share = float(mean([mean([Fraction(int(a == "a")) for a in calls]) for calls in drawn(*loaded, 5, 0)]))
+    for method in ("max-entropy", "ldgp"):
+        one, two, three, four = accuracies(result, method)
+        assert one == two == pytest.approx(share, abs=1e-9)
+        assert three == four
+
+
+def test_intervals_hold_their_estimates(loaded: tuple[Dataset, LLM]) -> None:
+    result = estimate(*loaded, g=5, m=[1, 3, 8], methods=METHODS[1:], resamples=500)
+    for own in result.estimates:
+        for point in own.points:
+            assert point.low is not None
+            assert point.high is not None
+            assert 0 <= point.low <= (point.bound_low if point.accuracy is None else point.accuracy) + 1e-9
+            assert (point.bound_high if point.accuracy is None else point.accuracy) - 1e-9 <= point.high <= 1
+
+
+def test_questions_in_another_order_give_the_same_forecast_and_plan(tmp_path: Path) -> None:
+    result = []
+    for folder, places in (("forth", [0, 1, 2, 3]), ("back", [2, 3, 1, 0])):
+        with RecordingWriter(tmp_path / folder, operation={"name": "test"}, prices="2025-06-02") as writer:
+            writer.add_dataset(
+                DatasetInfo("toy", "Toy questions", "verbatim", "test-1"), [question(i, "a") for i in places]
+            )
+            writer.add_pools("toy", LLMInfo(NAME), "words", (pool(i, POOLS[i]) for i in places))
+        dataset, [llm] = load("toy", [NAME], tmp_path / folder)
+        result.append((estimate(dataset, llm, g=4, m=[1, 5]).estimates, plan(dataset, llm, budget_tokens=500).options))
+    assert result[0] == result[1]
+
+
+@settings(max_examples=20, deadline=None)
+@given(st.lists(st.integers(0, 7), min_size=1, max_size=6))
+def test_with_two_answers_plurality_and_majority_are_one(
+    tmp_path_factory: pytest.TempPathFactory, right: list[int]
+) -> None:
+    pools = [["a"] * c + ["b"] * (7 - c) for c in right]
+    result = estimate(*toy(tmp_path_factory.mktemp("two"), pools), g=2, m=[1, 3, 5, 7], methods=["exact"])
+    assert result.pool.plurality == pytest.approx(result.pool.majority, abs=1e-12)
+
+
+def test_a_forecast_is_json_with_its_errors(loaded: tuple[Dataset, LLM]) -> None:
+    result = estimate(*loaded, g=3, m=[1, 3, 9])
+    written = json.loads(json.dumps(result.to_dict(), allow_nan=False))
+    assert written["scheme"] == "draws-v1"
+    assert written["pool"]["plurality"][2] is None
+    [exact] = [own["points"] for own in written["estimates"] if own["method"] == "exact"]
+    assert exact[1]["error"] == pytest.approx(exact[1]["accuracy"] - written["pool"]["plurality"][1])
+    assert exact[2]["error"] is None
+
+
+def warned(forecast: Forecast, *pieces: str) -> bool:
+    return any(all(piece in sentence for piece in pieces) for sentence in forecast.warnings)
+
+
+def test_a_plug_in_beyond_its_calls_is_warned_of(loaded: tuple[Dataset, LLM]) -> None:
+    assert warned(estimate(*loaded, g=3, m=[1, 4], methods=["exact", "gaussian"]), "exact, gaussian", "Beyond M = 3")
+    assert not warned(estimate(*loaded, g=3, m=[1], methods=["exact"]), "exact")
+
+
+def test_a_plug_in_is_said_to_be_biased_where_an_unbiased_estimate_exists(loaded: tuple[Dataset, LLM]) -> None:
+    assert warned(estimate(*loaded, g=3, m=[1, 3], methods=["exact"]), "exact: biased", "Up to M = 3", "use unbiased")
+    assert not warned(estimate(*loaded, g=3, m=[1, 3], methods=["unbiased", "two-call"]), "biased for")
+
+
+def test_the_unbiased_estimate_is_there_by_default_wherever_one_exists(tmp_path: Path) -> None:
+    result = estimate(*toy(tmp_path, [["a", "a", "b"], ["a", "b", "b"]]), g=3, m=[1, 2, 3, 4])
+    own = result.estimates[0]
+    assert own.method == "unbiased"
+    # By hand: one call a third or two of three; two calls a pair of equals or a tie by lot; three calls their majority.
+    assert [point.accuracy for point in own.points] == [pytest.approx(0.5), pytest.approx(0.5), 0.5, None]
+    [exact] = [other for other in result.estimates if other.method == "exact"]
+    # Plug-in of 2 of 3: 3 p^2 (1 - p) + p^3 = 20/27 at p = 2/3, 7/27 at 1/3.
+    assert exact.points[2].accuracy == pytest.approx((20 + 7) / 54)
+
+
+def test_an_empty_cell_is_warned_of_and_the_likelihood_takes_over(tmp_path: Path) -> None:
+    result = estimate(*toy(tmp_path, [["a"] * 3] * 30), g=2, m=[1, 3], methods=["two-call"])
+    assert warned(result, "is empty", "one right 0", "both wrong 0")
+    assert result.estimates[0].interval == "likelihood"
+    last = result.estimates[0].points[-1]
+    assert last.bound_low == last.bound_high == 1.0
+    assert last.low is not None
+    assert last.low < 0.95  # thirty pairs do not prove certainty
+
+
+def test_calls_that_disagree_too_often_have_no_bounds_but_a_region(tmp_path: Path) -> None:
+    result = estimate(*toy(tmp_path, [["a", "b"]] * 20), g=2, m=[3], methods=["two-call", "ldgp"])
+    [point] = result.estimates[0].points
+    assert point.bound_low is None
+    assert point.low is not None
+    assert warned(result, "disagree more often")
+    assert accuracies(result, "ldgp") == pytest.approx([0.5])
+
+
+def test_pairs_of_a_kind_on_few_questions_are_a_warning_about_the_completions(tmp_path: Path) -> None:
+    result = estimate(*toy(tmp_path, [["a", "a", "b", "a"]] * 8), g=4, m=[1, 3], methods=["ldgp"])
+    assert warned(result, "ldgp: a cell of the pair table", "(both wrong 0)", "too narrow")
+    enough = estimate(*toy(tmp_path / "enough", [["a", "a", "b", "b"]] * 5), g=4, m=[1, 3], methods=["ldgp"])
+    assert not warned(enough, "too narrow")
+
+
+def test_a_missing_number_says_why_in_words_json_and_csv(tmp_path: Path) -> None:
+    result = estimate(*toy(tmp_path, [["a", "b"]] * 20), g=2, m=[2, 3], methods=["two-call", "unbiased"])
+    two_call, unbiased = (own.points[-1] for own in result.estimates)
+    assert "disagree more often" in (two_call.reason or "")
+    assert "beyond M = 2" in (unbiased.reason or "")
+    assert result.estimates[1].points[0].reason is None
+    assert warned(result, "two-call: The two calls")
+    assert warned(result, "unbiased: No unbiased")
+    rows = list(csv.DictReader(io.StringIO(forecast_csv(result))))
+    assert [bool(row["reason"]) for row in rows] == [True, True, False, True]
+    assert "The pool has 2 calls per question." in rows[1]["reason"]
+    sure = plan(*toy(tmp_path / "sure", [["a", "a", "a"]] * 4), budget_tokens=1000)
+    assert sure.rho is None
+    assert "undefined" in plain(plan_tables(sure)[0])
+
+
+def test_an_even_vote_says_what_it_equals_where_a_majority_is_asked(loaded: tuple[Dataset, LLM]) -> None:
+    assert warned(estimate(*loaded, g=3, m=[1, 6], methods=["two-call"]), "M = 6 equals M = 5")
+    assert not warned(estimate(*loaded, g=3, m=[1, 3], methods=["two-call"]), "even M")
+
+
+def test_one_call_is_not_sent_to_bounds_that_need_two(loaded: tuple[Dataset, LLM]) -> None:
+    [_, warnings] = estimate(*loaded, g=1, m=[1, 3], methods=["exact"]).warnings
+    assert "record more calls." in warnings
+    assert "two-call" not in warnings
+
+
+def test_many_rivals_are_a_warning_about_the_gaussian(tmp_path: Path) -> None:
+    result = estimate(*toy(tmp_path, [["a", "a", "b", "c", "d", "e"]] * 4), g=6, m=[1, 3], methods=["gaussian"])
+    assert warned(result, "100 % of the questions have 3 or more")
+    few = estimate(*toy(tmp_path / "few", [["a", "b", "a", "b", "a"]] * 4), g=5, m=[1, 3], methods=["gaussian"])
+    assert not warned(few, "different wrong answers")
+
+
+def test_what_lies_beyond_the_pool_is_said(loaded: tuple[Dataset, LLM]) -> None:
+    result = estimate(*loaded, g=6, m=[6, 7], methods=["unbiased"])
+    assert warned(result, "6 calls per question", "beyond M = 6")
+    assert result.pool.plurality[1] is None
+    assert accuracies(result, "unbiased")[1] is None
+
+
+@pytest.mark.parametrize(
+    ("asked", "error", "piece"),
+    [
+        ({"g": 7}, ShortPoolError, "6 recorded CoTs"),
+        ({"g": 0}, OutOfRangeError, "g = 0 was asked for"),
+        ({"g": 1}, OutOfRangeError, "two-call looks at pairs"),
+        ({"m": [0, 3]}, OutOfRangeError, "M = 0"),
+        ({"m": [10_001]}, OutOfRangeError, "M = 10001"),
+        ({"m": []}, OutOfRangeError, "distinct numbers of votes"),
+        ({"m": [3, 3]}, OutOfRangeError, "distinct numbers of votes"),
+        ({"methods": ["exakt"]}, UnknownNameError, "exakt"),
+        ({"methods": []}, OutOfRangeError, "distinct estimators"),
+        ({"confidence": 1.0}, OutOfRangeError, "between 0 and 1"),
+    ],
+)
+def test_what_cannot_be_estimated_is_refused(
+    loaded: tuple[Dataset, LLM], asked: dict[str, object], error: type[Exception], piece: str
+) -> None:
+    with pytest.raises(error, match=piece):
+        estimate(*loaded, **({"g": 3, "m": [1, 3]} | asked))  # type: ignore[arg-type]
+
+
+def test_a_question_without_a_gold_is_named_or_left_out(tmp_path: Path) -> None:
+    loaded = toy(tmp_path, POOLS, ["a", "a", None, "a"])
+    others = toy(tmp_path / "others", [POOLS[row] for row in (0, 1, 3)], ["a", "a", "a"])
+    with pytest.raises(UnlabelledError, match=r"1 of 4 questions of toy has no gold .*missing: toy/2"):
+        estimate(*loaded, g=3, m=[1])
+    with pytest.raises(UnlabelledError, match="toy/2"):
+        plan(*loaded, budget_tokens=1000)
+    result, alone = estimate(*loaded, g=3, m=[1, 3], unlabelled="drop"), estimate(*others, g=3, m=[1, 3])
+    assert (result.left_out.unlabelled, result.questions) == (("toy/2",), 3)
+    assert result.pool == alone.pool
+    bought, without = plan(*loaded, budget_tokens=1000, unlabelled="drop"), plan(*others, budget_tokens=1000)
+    assert (bought.mu, bought.nu, bought.output_tokens) == (without.mu, without.nu, without.output_tokens)
+    assert (bought.pilot_questions, bought.to_dict()["left_out"]["unlabelled"]) == (3, ["toy/2"])
+
+
+def test_questions_with_fewer_than_g_calls_are_refused_or_left_out(tmp_path: Path) -> None:
+    pools: list[list[str | None]] = [["a", "b", "a"], ["a"], [], ["b", "a", "a"]]
+    loaded = toy(tmp_path, pools)
+    with pytest.raises(ShortPoolError, match=r"'toy/2' of toy; 2 were asked for.*leaves out the 2 of 4 questions"):
+        estimate(*loaded, g=2, m=[1])
+    result = estimate(*loaded, g=2, m=[1, 3], short_pools="drop")
+    assert (result.left_out.short_pools, result.questions) == (("toy/1", "toy/2"), 2)
+    assert result.pool.plurality == pytest.approx((2 / 3, 1.0))  # two of three are right; so is their vote
+    assert plan(*loaded, budget_tokens=1000, short_pools="drop").pilot_questions == 2

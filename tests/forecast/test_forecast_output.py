@@ -1,0 +1,160 @@
+"""What forecasts and plans print, draw and write."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from forecasts import GOLDS, NAME, POOLS, accuracies
+from places import ROOT
+from small import write_toy
+from typer.testing import CliRunner, Result
+
+from feval.cli import app
+from feval.forecast import METHODS, estimate, plan
+from feval.replay import LLM, Dataset, load
+from feval.report.pictures.forecast import _figure, forecast_png
+from feval.report.tables.forecasts import FORECAST_COLUMNS, forecast_csv, forecast_tables, plan_tables
+from feval.report.tables.tables import plain
+
+
+def test_tables_csv_and_picture_show_every_estimator(loaded: tuple[Dataset, LLM]) -> None:
+    result = estimate(*loaded, g=3, m=[1, 3, 9], methods=METHODS, resamples=200)
+    output = "".join(map(plain, forecast_tables(result)))
+    assert all(method in output for method in METHODS)
+    rows = list(csv.reader(io.StringIO(forecast_csv(result))))
+    assert tuple(rows[0]) == FORECAST_COLUMNS
+    assert len(rows) == 1 + len(METHODS) * 3
+    assert float(rows[1][3]) == accuracies(result, "exact")[0]
+    picture = forecast_png(result, dpi=60)
+    assert picture.startswith(b"\x89PNG")
+    assert picture == forecast_png(result, dpi=60)
+
+
+def test_one_number_of_votes_is_drawn_too(loaded: tuple[Dataset, LLM]) -> None:
+    result = estimate(*loaded, g=2, m=[5], methods=["exact", "two-call", "unbiased"], resamples=200)
+    assert forecast_png(result, dpi=60).startswith(b"\x89PNG")
+    assert "5" in plain(forecast_tables(result)[0])
+
+
+def test_the_bounds_of_one_number_of_votes_have_a_bar_and_two_marks(loaded: tuple[Dataset, LLM]) -> None:
+    result = estimate(*loaded, g=2, m=[5], methods=["two-call"], resamples=200)
+    [axes] = _figure(result).axes
+    [bar] = axes.collections
+    low, high = (float(y) for _, y in bar.get_segments()[0])
+    [point] = result.estimates[0].points
+    assert (low, high) == pytest.approx((100 * (point.low or 0), 100 * (point.high or 0)))
+    assert sum(line.get_marker() == "_" for line in axes.lines) == 2
+
+
+def test_a_picture_says_what_is_extrapolated_and_lists_only_what_is_drawn(loaded: tuple[Dataset, LLM]) -> None:
+    for votes, warnings in (([1, 3], ""), ([2, 5], "right of the dotted line"), ([5, 6], "all M are above G = 3")):
+        [axes] = _figure(estimate(*loaded, g=3, m=votes, methods=["exact"], resamples=200)).axes
+        result = [text.get_text() for text in axes.texts if text.get_text().startswith("from ")]
+        assert len(result) == 1
+        assert warnings in result[0]
+        assert ("extrapolated" in result[0]) is bool(warnings)
+    nothing = estimate(*loaded, g=3, m=[9], methods=["unbiased"], resamples=200)
+    assert _figure(nothing).legends == []
+    assert "largest M" in plain(forecast_tables(nothing)[1])
+
+
+def test_the_plan_is_shown_with_its_cost(loaded: tuple[Dataset, LLM]) -> None:
+    result = plan(*loaded, budget_usd=1.0, most_votes=9)
+    output = "".join(map(plain, plan_tables(result)))
+    assert "certified to help" in output
+    assert "plurality %" in output
+    assert "majority, surely %" in output
+    nine = next(line for line in output.splitlines() if line.strip().startswith("9 "))
+    assert f"{100 * result.options[-1].plurality:.2f} *" in nine
+    assert "*: beyond M = 6, at the pilot's shares" in output
+    few = "".join(map(plain, plan_tables(plan(*loaded, budget_usd=1.0, most_votes=5))))
+    assert "*" not in few
+    assert json.loads(json.dumps(result.to_dict(), allow_nan=False))["budget"] == {"amount": 1.0, "unit": "usd"}
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_toy(tmp_path_factory.mktemp("command") / "toy", {NAME: POOLS, "unsold": POOLS}, GOLDS)
+
+
+def feval(*arguments: str | Path) -> Result:
+    return CliRunner().invoke(app, list(map(str, arguments)), prog_name="feval")
+
+
+def test_estimate_prints_tables_and_warnings_and_writes_files(folder: Path, tmp_path: Path) -> None:
+    requested = ("estimate", "--recording", folder, "--llm", NAME, "--g", "3", "--m", "1..9", "--out", tmp_path / "out")
+    done = feval(*requested, "--method", "exact,two-call")
+    assert done.exit_code == 0, done.output
+    assert "Error against the whole pool" in done.stdout
+    assert "note: exact: made from 3 calls per question and extended to M = 9." in done.stderr
+    assert "note: two-call: a cell of the pair table (4 questions) is" in done.stderr
+    names = sorted(path.name for path in (tmp_path / "out").iterdir())
+    assert names == ["estimate.csv", "estimate.json", "estimate.png", "receipt.json"]
+    result = estimate(*_open(folder), g=3, m=range(1, 10), methods=["exact", "two-call"])
+    assert json.loads((tmp_path / "out" / "estimate.json").read_text()) == json.loads(json.dumps(result.to_dict()))
+    assert feval(*requested, "--method", "exact,two-call", "--quiet").output == ""
+    again = feval(*requested, "--method", "exact")
+    assert (again.exit_code, "--force" in again.stderr) == (1, True)
+
+
+def _open(folder: Path) -> tuple[Dataset, LLM]:
+    dataset, [llm] = load("toy", [NAME], folder)
+    return dataset, llm
+
+
+def test_estimate_and_plan_print_one_json_object(folder: Path) -> None:
+    result = feval("estimate", "--recording", folder, "--llm", NAME, "--g", "2", "--m", "3", "--seed", "5", "--json")
+    assert (json.loads(result.stdout)["seed"], json.loads(result.stdout)["m"]) == (5, [3])
+    planned = feval("plan", "--budget", "300tokens", "--recording", folder, "--llm", "unsold", "--json")
+    assert json.loads(planned.stdout)["purchase"]["usd"] is None
+
+
+def test_plan_says_what_to_buy(folder: Path) -> None:
+    done = feval("plan", "--budget", "1usd", "--recording", folder, "--llm", NAME, "--questions", "50")
+    assert done.exit_code == 0, done.output
+    assert "1 USD for 50 questions" in done.stdout
+    assert "note: The intervals are for the pilot's 4 questions;" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "piece"),
+    [
+        (("estimate", "--llm", NAME, "--g", "7"), 1, "6 recorded CoTs"),
+        (("estimate", "--llm", NAME, "--m", "0..3"), 2, "--m counts up from 1 vote"),
+        (("estimate", "--llm", NAME, "--m", "many"), 2, "--m takes numbers of votes"),
+        (("estimate", "--llm", NAME, "--method", "exact,guess"), 2, "guess"),
+        (("estimate", "--g", "2"), 2, "choose one with --llm"),
+        (("plan", "--llm", NAME, "--budget", "plenty"), 2, "'plenty' was given"),
+        (("plan", "--llm", NAME, "--budget", "0usd"), 2, "more than 0"),
+        (("plan", "--llm", NAME, "--budget", "1tokens"), 2, "does not pay a single call"),
+        (("plan", "--llm", "unsold", "--budget", "1usd"), 1, "unsold"),
+        (("plan", "--llm", NAME, "--budget", "1usd", "--prices", "none"), 1, "without a price list"),
+    ],
+)
+def test_wrong_usage_is_one_sentence(folder: Path, arguments: tuple[str, ...], code: int, piece: str) -> None:
+    done = feval(*arguments, "--recording", folder)
+    assert (done.exit_code, done.stdout) == (code, ""), done.output
+    assert done.stderr.startswith("error: ")
+    assert done.stderr.count("\n") == 1
+    assert piece in done.stderr
+
+
+@pytest.mark.slow
+def test_the_calibration_study_runs_on_the_bundled_recording() -> None:
+    root = ROOT
+    command = [sys.executable, "-W", "error", "examples/calibration_study.py", "recorders/tiny/recording"]
+    requested = ["--replicates", "1", "--draws", "4", "--calls", "2,3", "--methods", "exact,ldgp,unbiased"]
+    environment = os.environ | {"PYTHONPATH": str(root)}
+    done = subprocess.run(
+        [*command, *requested], cwd=root, env=environment, capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.count("200 questions, pools of 40") == 3
+    assert done.stdout.count("Two-call intervals") == 3

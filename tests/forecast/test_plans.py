@@ -1,0 +1,304 @@
+"""Budget plans against arithmetic done by hand."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import replace
+from itertools import permutations, product
+from pathlib import Path
+
+import numpy as np
+import pytest
+from forecasts import GOLDS, NAME, POOLS, credit, mean, toy
+from small import pool, question, write_toy
+
+from feval.cards.prices import Price, PriceList
+from feval.errors import OutOfRangeError, PriceNotFoundError, ShortPoolError, UsageError
+from feval.estimators.two_call.moments import Moments
+from feval.estimators.two_call.vote_intervals import vote_interval
+from feval.estimators.two_call.wald_regions import simultaneous_gains
+from feval.forecast import PlanBudget, plan
+from feval.recording import DatasetInfo, LLMInfo, RecordingWriter
+from feval.replay import LLM, Dataset, load
+from feval.report.tables.forecasts import plan_tables
+from feval.report.tables.tables import plain
+
+CALL = 12.5  # mean of 10, 11, ..., 15 output tokens; prompts have 7
+
+
+def test_a_plan_costs_what_its_votes_cost(loaded: tuple[Dataset, LLM]) -> None:
+    result = plan(*loaded, budget_tokens=200, most_votes=5)
+    assert [option.votes for option in result.options] == [1, 3, 5]
+    assert [option.tokens_per_question for option in result.options] == pytest.approx([7 + m * CALL for m in (1, 3, 5)])
+    assert [option.questions for option in result.options] == [200 // (7 + m * CALL) for m in (1, 3, 5)]
+    assert [option.affordable for option in result.options] == [True, True, False]
+    price = loaded[1].price
+    assert price is not None
+    dollars = (7 * price.input_usd_per_mtok + 3 * CALL * price.output_usd_per_mtok) / 1e6
+    assert result.options[1].usd_per_question == pytest.approx(dollars)
+
+
+def test_a_vote_per_prompt_pays_every_prompt(tmp_path: Path) -> None:
+    path = write_toy(tmp_path / "toy", {NAME: POOLS}, GOLDS)
+    dataset, [llm] = load("toy", [NAME], path, billing="per_sample")
+    result = plan(dataset, llm, budget_tokens=1000, most_votes=3)
+    assert result.options[1].tokens_per_question == pytest.approx(3 * (7 + CALL))
+
+
+@pytest.mark.parametrize("budget", [30, 77, 1000, 12_345])
+def test_the_split_is_the_best_of_all_that_the_budget_pays(loaded: tuple[Dataset, LLM], budget: int) -> None:
+    result = plan(*loaded, budget_tokens=budget).estimating
+    values = min(
+        1 / (8 * m) + 1 / (math.pi * n) + 1 / (2 * n * m)
+        for n in range(1, budget)
+        for m in [int(budget // (7 + n * CALL))]
+        if m
+    )
+    assert result.bound == pytest.approx(values, rel=1e-12)
+    assert result.cost == pytest.approx(result.questions * (7 + result.calls * CALL))
+    assert result.cost <= budget
+
+
+def test_the_purchase_is_the_smallest_of_the_best_that_are_paid(loaded: tuple[Dataset, LLM]) -> None:
+    result = plan(*loaded, budget_tokens=4 * (7 + 5 * CALL))
+    paid = {option.votes: option.plurality for option in result.options if option.affordable}
+    assert max(paid) == 5
+    bought = result.purchase
+    assert bought.plurality >= max(paid.values()) - 1e-3
+    assert all(accuracy < max(paid.values()) - 1e-3 for votes, accuracy in paid.items() if votes < bought.votes)
+    assert bought.tokens == pytest.approx(4 * (7 + bought.votes * CALL))
+    assert bought.tokens <= result.budget.amount + 1e-9
+
+
+def test_a_budget_for_some_questions_buys_one_call_on_those(loaded: tuple[Dataset, LLM]) -> None:
+    result = plan(*loaded, budget_tokens=45, questions=100)
+    assert (result.purchase.votes, result.purchase.questions) == (1, 2)
+    assert "2 of 100 questions" in result.purchase.why
+    assert any("assumed to be like them" in sentence for sentence in result.warnings)
+
+
+CLIPPED = (
+    "The pilot's calls on a question disagree more often than independent calls would, which happens by chance on few "
+    "questions; the bounds assume that all questions are equally hard."
+)
+
+
+def test_votes_are_certified_where_all_questions_are_alike_and_not_where_calls_agree(tmp_path: Path) -> None:
+    alike = plan(*toy(tmp_path / "one", [[*"aabaa" * 2]] * 20), budget_tokens=10**6, most_votes=5)
+    assert [option.certified for option in alike.options] == [False, True, True]
+    assert alike.warnings == (
+        CLIPPED,
+        (
+            "Each of the 2 votes is certified alone, at 95 %. Together, none of them is: the questions show no "
+            "spread in some direction, so there is no region of mu and nu to prove it with."
+        ),
+    )
+    assert [option.majority_gain_low_together for option in alike.options] == [None] * 3
+    assert alike.options[1].majority_gain_bound == pytest.approx(0.8**3 + 3 * 0.8**2 * 0.2 - 0.8)
+    steady = plan(*toy(tmp_path / "two", [["a"] * 5] * 16 + [["b"] * 5] * 4), budget_tokens=10**6, most_votes=5)
+    assert not any(option.certified for option in steady.options)
+    assert steady.purchase.votes == 1
+
+
+def test_certificates_hold_together_by_one_region_and_over_a_family_by_a_wider_one(tmp_path: Path) -> None:
+    shares = (6, 7, 7, 8, 8, 8, 9, 9, 10)
+    pilot = toy(tmp_path, [["a"] * c + ["b"] * (10 - c) for c in shares for _ in range(12)])
+    result = plan(*pilot, budget_tokens=10**6, most_votes=7)
+    many = plan(*pilot, budget_tokens=10**6, most_votes=7, family=1000)
+    right = [c for c in shares for _ in range(12)]
+    for own, level in ((result, 0.95), (many, 1 - 0.05 / 1000)):
+        gains = [option.majority_gain_low_together for option in own.options]
+        assert gains == pytest.approx(
+            simultaneous_gains(right, [10] * len(right), [0, 1, 2, 3], level).tolist(), abs=1e-12
+        )
+        assert [option.certified_together for option in own.options] == [gain > 1e-12 for gain in gains]
+    assert all(option.certified_together for option in result.options[1:])
+    assert "all of them are: by one region" in result.warnings[-1]
+    assert "in all 1000 plans of the family" in many.warnings[-1]
+    assert "all at once" in plain(plan_tables(result)[0])
+    assert "over a family of 1000 plans" in plain(plan_tables(many)[1])
+    with pytest.raises(OutOfRangeError, match="A family has 1 plan or more"):
+        plan(*pilot, budget_tokens=10**6, family=0)
+
+
+@pytest.mark.parametrize(
+    ("pools", "pieces"),
+    [
+        ([["a", "a", "b", "a", "a"]] * 2, ("has 2 questions", "both right 2, one right 2, both wrong 0")),
+        ([["a", "a", "b", "a", "a"]] * 30, ("has 30 questions", "(both wrong 0)")),
+        ([[*"aabaa" * 2]] * 19, ("has 19 questions: resampling",)),
+        ([["b", "b"]], ("has 1 question, and a cell", "both right 0, one right 0, both wrong 1")),
+    ],
+)
+def test_too_few_questions_certify_nothing_and_say_so(
+    tmp_path: Path, pools: list[list[str | None]], pieces: tuple[str, ...]
+) -> None:
+    result = plan(*toy(tmp_path, pools), budget_tokens=10**6, most_votes=5)
+    assert not any(option.certified for option in result.options)
+    [warnings] = [sentence for sentence in result.warnings if "no vote is certified" in sentence]
+    assert all(piece in warnings for piece in pieces), warnings
+
+
+def test_a_price_list_is_named_only_where_it_prices(loaded: tuple[Dataset, LLM], tmp_path: Path) -> None:
+    assert plan(*loaded, budget_tokens=1000, most_votes=1).prices == "2025-06-02"
+    assert plan(*toy(tmp_path, llm="nobody-sells-this"), budget_tokens=1000, most_votes=1).prices is None
+
+
+def test_the_column_of_pluralities_holds_pluralities_up_to_the_pool_and_beyond_it(tmp_path: Path) -> None:
+    pools = [["a", "a", "b", "c"], ["a", "b", "b", "c"], ["a", "a", "a", None]]
+    result = plan(*toy(tmp_path, pools), budget_tokens=10**6, most_votes=5)
+    assert [option.plurality_kind for option in result.options] == ["subsets", "subsets", "plug-in"]
+    for option in result.options:
+        drawn = permutations if option.plurality_kind == "subsets" else _with_replacement
+        votes = [mean([credit(vote) for vote in drawn(own, option.votes)]) for own in pools]
+        assert option.plurality == pytest.approx(float(mean(votes)), abs=1e-12)
+        assert option.plurality_low <= option.plurality <= option.plurality_high
+    assert result.purchase.votes <= 3
+
+
+def _with_replacement(pool: list[str | None], votes: int) -> Iterable[tuple[str | None, ...]]:
+    return product(pool, repeat=votes)
+
+
+def test_pluralities_beyond_the_pool_are_warned_of_with_what_they_miss_where_it_can_be_seen(tmp_path: Path) -> None:
+    pools = [["a", "a", "b", "c"], ["a", "b", "b", "c"], ["a", "a", "a", None]]
+    result = plan(*toy(tmp_path, pools), budget_tokens=10**6, most_votes=5)
+    measured = mean([mean([credit(vote) for vote in permutations(own, 3)]) for own in pools])
+    shares = mean([mean([credit(vote) for vote in product(own, repeat=3)]) for own in pools])
+    [warnings] = [sentence for sentence in result.warnings if sentence.startswith("Beyond M = 4, the pilot's pool")]
+    assert "level off at the 4-call vote" in warnings
+    assert f"At M = 3 the pilot measures {100 * float(measured):.2f} %" in warnings
+    assert f"the shares predict {100 * float(shares):.2f} %" in warnings
+    assert not any(
+        "Beyond M" in warnings
+        for warnings in plan(*toy(tmp_path / "b", pools), budget_tokens=500, most_votes=3).warnings
+    )
+
+
+def test_the_warning_of_pools_of_several_sizes_names_the_smallest_and_no_vote_that_not_all_level_off_at(
+    tmp_path: Path,
+) -> None:
+    pools = [["a", "a", "b", "c"], ["a", "b", "b", "c", "b", "a"], ["a", "a", "a", None, "b"]]
+    result = plan(*toy(tmp_path, pools), budget_tokens=10**6, most_votes=5)
+    shares = mean([mean([credit(vote) for vote in product(own, repeat=5)]) for own in pools])
+    assert result.options[-1].plurality == pytest.approx(float(shares), abs=1e-12)
+    [warnings] = [
+        sentence for sentence in result.warnings if sentence.startswith("Beyond M = 4, the pilot's smallest pool")
+    ]
+    assert "level off at the vote of all calls that a question has" in warnings
+
+
+def test_what_is_sure_of_a_majority_holds_its_bounds_and_is_missing_where_nothing_can_be_certified(
+    tmp_path: Path,
+) -> None:
+    few = plan(*toy(tmp_path / "few", [["a", "a", "b", "c"]] * 3), budget_tokens=10**6, most_votes=5)
+    assert [(option.majority_low, option.majority_high) for option in few.options] == [(None, None)] * 3
+    pools = [["a"] * c + ["b"] * (10 - c) for c in (4, 6, 7, 8, 9, 10) for _ in range(6)]
+    result = plan(*toy(tmp_path / "many", pools), budget_tokens=10**6, most_votes=7)
+    right = np.array([pool.count("a") for pool in pools])
+    moments = Moments.of(float((right / 10).mean()), float((right * (right - 1) / 90).mean()))
+    for option in result.options:
+        sharp = vote_interval(option.votes // 2, moments)
+        ends = option.majority_bound_low, option.majority_bound_high
+        assert ends == pytest.approx((float(sharp.low), float(sharp.high)), abs=1e-12)
+        assert option.majority_low is not None
+        assert option.majority_high is not None
+        assert option.majority_low < ends[0] <= ends[1] < option.majority_high
+        assert option.majority_gain_bound == pytest.approx(ends[0] - float(moments.mu), abs=1e-12)
+
+
+def test_a_vote_beyond_the_pool_is_bought_only_where_its_majority_is_sure_to_beat_what_was_measured(
+    tmp_path: Path,
+) -> None:
+    pools = [["a"] * c + ["b"] * (10 - c) for c in (5, 8) for _ in range(100)]
+    result = plan(*toy(tmp_path, pools), budget_tokens=10**9, most_votes=51)
+    best = max(option.plurality for option in result.options if option.plurality_kind == "subsets")
+    sure = [option for option in result.options if option.votes > 10 and (option.majority_low or 0.0) > best]
+    bought = result.purchase
+    assert (bought.votes, bought.plurality_kind) == (sure[0].votes, "plug-in")
+    assert bought.plurality == sure[0].plurality
+    assert f"reaches at least {100 * (sure[0].majority_low or 0.0):.2f} %" in bought.why
+    assert any(
+        f"At M = {sure[0].votes} even the lower bound of a majority exceeds them" in warnings
+        for warnings in result.warnings
+    )
+    within = plan(*toy(tmp_path / "within", pools), budget_tokens=10**9, most_votes=9)
+    assert (within.purchase.votes, within.purchase.plurality_kind) == (
+        5,
+        "subsets",
+    )  # two wrong of ten never lead there
+
+
+@pytest.mark.parametrize(
+    ("asked", "error", "piece"),
+    [
+        ({}, UsageError, "one budget"),
+        ({"budget_usd": 1.0, "budget_tokens": 5}, UsageError, "one budget"),
+        ({"budget_tokens": 0}, OutOfRangeError, "more than 0"),
+        ({"budget_tokens": 19}, OutOfRangeError, "does not pay a single call"),
+        ({"budget_tokens": 100, "questions": 0}, OutOfRangeError, "0 questions"),
+        ({"budget_tokens": 100, "most_votes": 2000}, OutOfRangeError, "2000 votes"),
+    ],
+)
+def test_what_cannot_be_planned_is_refused(
+    loaded: tuple[Dataset, LLM], asked: dict[str, float], error: type[Exception], piece: str
+) -> None:
+    with pytest.raises(error, match=piece):
+        plan(*loaded, **asked)  # type: ignore[arg-type]
+
+
+def test_dollars_need_a_price_and_tokens_do_not(tmp_path: Path) -> None:
+    dataset, llm = toy(tmp_path, llm="nobody-sells-this")
+    with pytest.raises(PriceNotFoundError, match="nobody-sells-this"):
+        plan(dataset, llm, budget_usd=1.0)
+    result = plan(dataset, llm, budget_tokens=1000)
+    assert result.purchase.usd is None
+    assert result.options[0].usd_per_question is None
+
+
+def test_a_free_llm_needs_a_budget_in_tokens(tmp_path: Path) -> None:
+    free = PriceList("free", "2026-01-01", "made up", {NAME: Price(0, 0)}, {})
+    path = write_toy(tmp_path / "toy", {NAME: POOLS}, GOLDS)
+    dataset, [llm] = load("toy", [NAME], path, prices=free)
+    with pytest.raises(OutOfRangeError, match="cost nothing in usd"):
+        plan(dataset, llm, budget_usd=1.0)
+    assert plan(dataset, llm, budget_tokens=1000).purchase.usd == 0.0
+
+
+def test_a_pilot_of_single_calls_is_too_small(tmp_path: Path) -> None:
+    with pytest.raises(ShortPoolError, match="2 were asked for"):
+        plan(*toy(tmp_path, [["a"], ["b"]]), budget_tokens=100)
+
+
+@pytest.mark.parametrize(
+    ("text", "amount", "unit"),
+    [
+        ("20usd", 20, "usd"),
+        ("0.5 USD", 0.5, "usd"),
+        ("500000tokens", 5e5, "tokens"),
+        ("1,000_000 tokens", 1e6, "tokens"),
+    ],
+)
+def test_budgets_are_read(text: str, amount: float, unit: str) -> None:
+    assert PlanBudget.parse(text) == PlanBudget(amount, unit)
+
+
+@pytest.mark.parametrize("text", ["", "20", "usd", "20eur", "-3usd", "1e3usd", "20usd usd", "nanusd", "²usd"])
+def test_other_budgets_are_refused(text: str) -> None:
+    with pytest.raises(UsageError, match=r"above 0, written in digits, .* 20usd or 500000tokens"):
+        PlanBudget.parse(text)
+
+
+def test_unknown_prompt_tokens_name_llm_and_question(tmp_path: Path) -> None:
+    with RecordingWriter(tmp_path / "mute", operation={"name": "test"}, prices="2025-06-02") as writer:
+        writer.add_dataset(
+            DatasetInfo("toy", "Toy questions", "verbatim", "test-1"), [question(i, "a") for i in (0, 1)]
+        )
+        pools = [pool(0, POOLS[0]), replace(pool(1, POOLS[1]), prompt_tokens=None)]
+        writer.add_pools("toy", LLMInfo(NAME), "words", iter(pools))
+    dataset, [llm] = load("toy", [NAME], tmp_path / "mute")
+    with pytest.raises(
+        PriceNotFoundError, match=rf"{NAME} have on 1 of 2 questions of toy, '{dataset.question_ids[1]}' first"
+    ):
+        plan(dataset, llm, budget_tokens=500)
