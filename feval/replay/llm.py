@@ -29,12 +29,7 @@ LazyPrices = Callable[[], "PriceList | None"]
 
 
 class SharedNoise(NamedTuple):
-    """The random numbers that coupled LLMs share.
-
-    Attributes:
-        scheme: how they are made, such as "gumbel-v1".
-        seed: their random seed.
-    """
+    """The random numbers that coupled LLMs share: how they are made, such as "gumbel-v1", and their random seed."""
 
     scheme: str
     seed: int
@@ -220,14 +215,10 @@ class LLM:
         return self._view.reasoning_tokens(self.name)
 
     def known_prompt_tokens(self, row: int, otherwise: str) -> int:
-        """Return the prompt tokens of a question.
-
-        Args:
-            row: of the question.
-            otherwise: the consequence if they are not known, for the message.
+        """Return the prompt tokens of a question (by its row).
 
         Raises:
-            PriceNotFoundError: they were not recorded; the message names the question.
+            PriceNotFoundError: they were not recorded; the message says what follows from that (`otherwise`).
         """
         tokens = int(self.pool.prompt_tokens[row])
         if tokens < 0:

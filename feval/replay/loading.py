@@ -82,16 +82,7 @@ def load(
 
 
 def open_recordings(given: str | Path | Recording | Sequence[str | Path | Recording] | None) -> list[Recording]:
-    """Open what `load` takes as its recording.
-
-    Args:
-        given: a recording's folder or its address on the Hub, or several; `None` takes those in the environment variable
-            FEVAL_RECORDING.
-
-    Raises:
-        UsageError: none was named.
-        RecordingError: one cannot be read.
-    """
+    """Open what `load` takes as its recording; `UsageError` if none was named."""
     if given is None:
         given = places(os.environ.get("FEVAL_RECORDING", ""))
         if not given:
@@ -108,10 +99,8 @@ class LoadRecipe:
 
     Attributes:
         recordings: place (folder, or address on the Hub) and hash of each recording.
-        dataset: id.
         loaded: names of all LLMs that were loaded together; they decide how questions and answers are numbered.
         llms: name and seed of those that are needed.
-        billing: how prompts are charged.
         prices: the price list; `None` where dollars are switched off.
     """
 
@@ -136,11 +125,7 @@ class LoadRecipe:
         )
 
     def load(self) -> tuple[Dataset, list[LLM]]:
-        """Load them.
-
-        Raises:
-            ConflictError: a recording has changed.
-        """
+        """Load them; `ConflictError` if a recording has changed."""
         recordings = open_recordings([place for place, _ in self.recordings])
         for recording, (place, expected) in zip(recordings, self.recordings, strict=True):
             if recording.hash != expected:

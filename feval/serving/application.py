@@ -55,21 +55,7 @@ class _Question:
 
 
 class Application:
-    """Answers requests in OpenAI's dialect from recordings. Safe to use from many threads; see `open`.
-
-    Args:
-        library: the recordings.
-        runs: the runs.
-        file: the ledger file, if any; closed with the application.
-        seed: random seed of the draws.
-        strict: as in `open`.
-        few_shot: as in `open`.
-        allow_mismatch: as in `open`.
-
-    Attributes:
-        library: as given.
-        runs: as given.
-    """
+    """Answers requests in OpenAI's dialect from recordings; see `open`. Safe to use from many threads."""
 
     def __init__(
         self,

@@ -44,11 +44,7 @@ class _Part:
 
 
 class CompletionBuilder:
-    """Makes completions. Safe to use from many threads.
-
-    Args:
-        llms: whose CoTs are served.
-    """
+    """Makes completions of the CoTs of some LLMs. Safe to use from many threads."""
 
     def __init__(self, llms: Iterable[LLM]) -> None:
         self._prices = {llm: llm.price for llm in llms}
@@ -62,15 +58,7 @@ class CompletionBuilder:
         cots: Sequence[CotTexts],
         handouts: Sequence[Handout],
     ) -> Reply:
-        """Return the reply to a request.
-
-        Args:
-            request: what was asked.
-            run: by whom.
-            matches: the question that each conversation asks.
-            cots: the CoTs of these questions.
-            handouts: which of them the run gets.
-        """
+        """Return the reply to a request: per conversation its match, that question's CoTs, and which of them the run gets."""
         parts = [_Part(*each) for each in zip(matches, cots, handouts, strict=True)]
         unknown: dict[str, None] = {}
         choices: list[dict[str, Any]] = []
@@ -161,11 +149,7 @@ class CompletionBuilder:
 
 
 def require_texts(match: Match, cots: CotTexts) -> None:
-    """Make sure that a question has texts to reply with.
-
-    Raises:
-        MissError: the recording has answers alone.
-    """
+    """Raise `MissError` if the recording has no texts of a question to reply with, only answers."""
     if cots.texts and all(text is None for text in cots.texts):
         raise MissError(
             f"The recording holds no texts of {match.llm.name} on {match.question!r} of {match.llm.dataset}, only answers, "

@@ -33,14 +33,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class Graded:
-    """The grade of a run.
-
-    Attributes:
-        grade: the numbers.
-        dataset: the dataset.
-        llms: the LLMs that were asked.
-        prompts: what the run put around the questions; see `Application.ledger`.
-    """
+    """The grade of a run, with its dataset, its LLMs, and what it put around the questions (see `Application.ledger`)."""
 
     grade: Grade
     dataset: Dataset
@@ -69,19 +62,7 @@ class Graded:
 
 
 def grade_run(ledger: Mapping[str, Any], library: Library, answers: object, *, dataset: str | None = None) -> Graded:
-    """Grade the answers of a run that is served now.
-
-    Args:
-        ledger: of the run, with details; see `Application.ledger`.
-        library: what is served.
-        answers: see `feval.receipts.grading.answers_by_id`.
-        dataset: which one, if the run asked about several.
-
-    Raises:
-        UsageError: the answers are not valid, or the run asked about several datasets.
-        UnknownNameError: the run did not ask about that dataset.
-        ConflictError: a question has two answers.
-    """
+    """Grade the answers of a run that is served now, by its ledger with details; see `feval.serving.grade`."""
     run = ledger["run"]
     entries = _of_dataset(ledger["asked"], run, dataset)
     chosen = entries[0]["dataset"]
@@ -91,12 +72,9 @@ def grade_run(ledger: Mapping[str, Any], library: Library, answers: object, *, d
 
 
 def grade_posted(body: bytes, ledger: Callable[[str | None], Mapping[str, Any]], library: Library) -> dict[str, Any]:
-    """Grade what was posted to /feval/grade.
+    """Grade what was posted to /feval/grade: {"answers": ..., "run": NAME, "dataset": ID}, the last two if needed.
 
-    Args:
-        body: {"answers": ..., "run": NAME, "dataset": ID}, the last two if needed.
-        ledger: returns the ledger of a run by its name; of the request's own run for `None`.
-        library: what is served.
+    `ledger` returns the ledger of a run by its name, and that of the request's own run for `None`.
 
     Raises:
         RequestError: the body is not valid, or its answers cannot be graded.
@@ -153,17 +131,7 @@ def _of_dataset(entries: Sequence[Mapping[str, Any]], run: str, dataset: str | N
 
 @dataclass(frozen=True, eq=False)
 class SavedLedger:
-    """A ledger in a file.
-
-    Attributes:
-        path: the file.
-        recordings: hashes of what was served.
-        seed: random seed of the draws.
-        billing: how prompts were charged.
-        prices: id of the price list, "none" without one.
-        runs: name -> replicate (`None`: recorded order) and what was handed out, per dataset, LLM and question.
-        prompts: name -> what the run put around the questions; see `Application.ledger`.
-    """
+    """A ledger read from a file. `runs` holds each run's replicate (`None`: recorded order) and what it was handed out."""
 
     path: Path
     recordings: tuple[str, ...]
@@ -174,12 +142,7 @@ class SavedLedger:
     prompts: Mapping[str, Sequence[Mapping[str, Any]]]
 
     def run(self, name: str | None) -> str:
-        """Return the name of a run: the given one, or else the only one.
-
-        Raises:
-            UnknownNameError: there is no run of that name.
-            UsageError: no name was given, and there is not exactly one run.
-        """
+        """Return a run's name, for `None` that of the only run; `UnknownNameError` or `UsageError` without such a run."""
         if name is not None and name not in self.runs:
             raise UnknownNameError.of(f"run in {self.path} called", name, self.runs)
         if name is None and len(self.runs) != 1:

@@ -23,11 +23,6 @@ def refusal(host: str | None, origin: str | None, *, only_loopback: bool) -> str
     """Return why a request is refused because a web page may have sent it; `None` if it is not refused.
 
     A page can send requests to loopback, too: its `Origin` gives it away, and after DNS rebinding its `Host`.
-
-    Args:
-        host: the header `Host`, if any.
-        origin: the header `Origin`, if any.
-        only_loopback: whether the server listens on loopback alone, so that no other host can be meant.
     """
     if origin is not None and not is_loopback(_host_of(origin)):
         return "Requests from web pages of other hosts are not answered."

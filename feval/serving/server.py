@@ -44,19 +44,11 @@ _Application = TypeVar("_Application", bound=_Closable)
 class Server(Generic[_Application]):
     """An application that listens on a port; as a context manager it serves in a thread of its own.
 
-    It listens from the start: clients that connect before `run` wait.
-
-    Args:
-        application: what is behind it; closed with the server.
-        app: its ASGI application.
-        host: to listen on.
-        port: 0 for any free one.
-        limits: bounds of connections.
-        grace_s: seconds that requests have to finish when the server ends; `None` for any time.
+    It listens from the start: clients that connect before `run` wait. `close` closes the application, too.
 
     Attributes:
-        application: as given.
-        host: as given.
+        application: what is behind it.
+        host: that it listens on.
         port: that it listens on.
         only_loopback: whether no other machine reaches it.
 
@@ -164,17 +156,10 @@ def replay_server(
     token: str | None = None,
     limits: Limits | None = None,
 ) -> Server[Application]:
-    """Return a server of recordings.
-
-    Args:
-        application: closed when the server is.
-        host: to listen on; any but loopback needs a token.
-        port: 0 for any free one.
-        token: that every request has to carry.
-        limits: of requests.
+    """Return a server of recordings; see `serve`.
 
     Raises:
-        UsageError: another host without a token, or a token that is too short.
+        UsageError: a host other than loopback without a token, or a token that is too short.
         StorageError: the port is taken, or the host is not this machine's.
     """
     _check_token(host, token)

@@ -44,23 +44,10 @@ def seal_proxied(
     counter: str = "usage",
     equality: str | None = None,
 ) -> Path | None:
-    """Make a recording of a proxy's journal; the journal stays, to be replayed and continued.
+    """Make a recording of a proxy's open journal, which stays, to be replayed and continued; `None` if it has no CoT.
 
     A recording is never changed: if `out` has fewer CoTs than the journal, the new one is `out-2`, `out-3` and so on.
-
-    Args:
-        journal: open.
-        out: the folder to create.
-        dataset: its id.
-        answer_kind: a key of `feval.answers.KINDS`.
-        questions: of the dataset. A request asks the question that stands verbatim in its last user message: the longest, unless
-            two have the same text. Every other request is a question of its own, without gold.
-        prices: id of the price list, or "none".
-        counter: as in `recorders.work.seal.seal`.
-        equality: of answers, see `feval.answers.equality.named_equality`; `None` for the answer kind's own.
-
-    Returns:
-        The recording, made now or before; `None` if the journal has no CoT.
+    A request asks the question that `match` finds in its last user message; others are questions of their own, without gold.
 
     Raises:
         JournalError: the journal is damaged.
@@ -91,14 +78,7 @@ def seal_proxied(
 
 
 def check_place(out: Path) -> None:
-    """Check that a recording can be made at a path later: nothing is there, or a recording.
-
-    Args:
-        out: the folder to create.
-
-    Raises:
-        StorageError: something else is there.
-    """
+    """Check that a recording can be made at a path later; `StorageError` if something else than a recording is there."""
     newest, _ = _numbered(out)
     if newest is None:
         return
@@ -111,12 +91,7 @@ def check_place(out: Path) -> None:
 
 
 def match(text: str, questions: Sequence[Question]) -> Question | None:
-    """Return the question whose text stands verbatim in a message: the longest, unless two have the same text.
-
-    Args:
-        text: the message.
-        questions: to choose from.
-    """
+    """Return the question whose text stands verbatim in a message: the longest, unless two have the same text."""
     contained = [question for question in questions if question.text and question.text in text]
     longest = max((len(question.text) for question in contained), default=0)
     best = [question for question in contained if len(question.text) == longest]

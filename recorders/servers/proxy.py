@@ -81,17 +81,9 @@ class _ChatRequest:
 
 
 class Proxy:
-    """Forwards requests to a server, and records its chat completions.
+    """Forwards requests to a server, and records its chat completions; each sample in the journal is given again once.
 
-    Args:
-        upstream: the server; its key, if any, replaces the client's.
-        journal: open; each sample in it is given again once.
-        dataset: id of the dataset that is recorded.
-
-    Attributes:
-        recorded: how many CoTs were recorded.
-        replayed: how many were given again.
-        unrecorded: how many chat completions were passed on without being recorded.
+    `recorded` counts new CoTs, `replayed` those given again, `unrecorded` chat completions that were passed on unrecorded.
     """
 
     def __init__(self, upstream: Endpoint, journal: Journal, dataset: str) -> None:

@@ -59,18 +59,7 @@ class _Request:
 
 
 class TinyModels:
-    """Answers requests with the tiny models.
-
-    Args:
-        names: of the models that are served; `None` for all that are installed.
-
-    Attributes:
-        names: as given.
-        routes: for Starlette.
-
-    Raises:
-        UnknownNameError: no such model.
-    """
+    """Answers requests with the tiny models of these names (`UnknownNameError`), or all that are installed."""
 
     def __init__(self, names: Iterable[str] | None = None) -> None:
         self.names = tuple(filter(_is_installed, FAMILY) if names is None else names)
@@ -110,11 +99,7 @@ class TinyModels:
         return name
 
     def _read(self, body: bytes) -> _Request:
-        """Check the fields of a request.
-
-        Raises:
-            RequestError: a field is wrong.
-        """
+        """Check the fields of a request."""
         try:
             fields = orjson.loads(body)
         except orjson.JSONDecodeError as error:

@@ -21,27 +21,7 @@ _NAMED = 5
 
 
 class Library:
-    """Recordings opened for serving.
-
-    Args:
-        recording: what `feval.load` takes as its recording.
-        datasets: only these; `None` for all.
-        llms: only these; `None` for all.
-        seed: as in `feval.load`.
-        prices: as in `feval.load`.
-        billing: as in `feval.load`.
-
-    Attributes:
-        recordings: open.
-        shelves: a shelf per dataset.
-        lock: held while questions or prompts are read.
-        llms: every LLM on every dataset.
-        datasets: id -> dataset.
-
-    Raises:
-        NotRecordedError: a dataset or LLM that was named was not recorded.
-        FevalError: whatever `feval.load` raises.
-    """
+    """Recordings opened for serving, with a shelf per dataset; `lock` is held while questions or prompts are read."""
 
     def __init__(
         self,

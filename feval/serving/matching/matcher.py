@@ -32,16 +32,11 @@ _Candidates = Mapping[Shelf, list[LLM]]
 
 @dataclass(frozen=True, slots=True)
 class Match:
-    """A recorded question of a recorded LLM.
+    """A recorded question (by its row) of a recorded LLM, and how a conversation asks it.
 
     Attributes:
-        llm: the LLM.
-        row: row of the question.
         how: what it was found by: "request", "question", "few-shot" or "id".
         ignored: fields of the request without effect, because other values were recorded.
-        warnings: what the run should be warned about.
-        conversation: what was matched.
-        shelf: the dataset.
         template: the words around the question; `None` if no message has its text.
         first: where the question begins in the last user message, if exemplars stand before it; else 0.
     """
@@ -72,17 +67,7 @@ class Match:
 
 
 class Matcher:
-    """Finds the recorded questions that requests ask.
-
-    Args:
-        library: the recordings.
-        strict: whether only recorded requests, and questions named by id, match.
-        few_shot: "last": of several recorded questions in a message, the last one is asked and the others are exemplars; "none":
-            they are ambiguous. A request can say otherwise.
-
-    Raises:
-        UnknownNameError: no such value of `few_shot`.
-    """
+    """Finds the recorded questions that requests ask; for `strict` and `few_shot` see `Application.open`."""
 
     def __init__(self, library: Library, *, strict: bool = False, few_shot: str = "none") -> None:
         if few_shot not in FEW_SHOT:

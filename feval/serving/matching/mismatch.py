@@ -35,12 +35,7 @@ _Messages = Sequence[tuple[str, str]]
 
 
 class Mismatches:
-    """Finds requests that no recorded CoT can answer.
-
-    Args:
-        texts: returns the texts of the CoTs of an LLM on a question (by its row).
-        allowed: whether such requests are answered anyway.
-    """
+    """Finds requests that no recorded CoT can answer, by the texts of the CoTs of an LLM on a question (by its row)."""
 
     def __init__(self, texts: Callable[[LLM, int], Sequence[str | None]], *, allowed: bool = False) -> None:
         self._texts, self._allowed = texts, allowed
@@ -49,18 +44,7 @@ class Mismatches:
         self._around: BoundedCache[tuple[str, str], set[int]] = BoundedCache(_CACHE_BYTES)
 
     def check(self, request: CompletionRequest, match: Match) -> str | None:
-        """Check that a recorded CoT can answer a request.
-
-        Args:
-            request: the request.
-            match: what it asks.
-
-        Returns:
-            `None`; if mismatches are allowed, the field of the request that a recorded CoT does not answer.
-
-        Raises:
-            MissError: it cannot; the message says why.
-        """
+        """Return `None`, or the field of a request that no recorded CoT answers; `MissError` unless that is allowed."""
         error = self._format_error(request, match) or self._quote_error(match)
         if error is not None and not self._allowed:
             raise error

@@ -24,26 +24,14 @@ _Candidates = Mapping[Shelf, list[LLM]]
 
 
 def miss(model: str, candidates: _Candidates, conversation: Conversation, *, strict: bool) -> MissError:
-    """Return the error of a request that asks no recorded question.
-
-    Args:
-        model: as the client names it.
-        candidates: the datasets that were searched, each with the LLMs of that name.
-        conversation: the messages.
-        strict: whether only recorded requests match.
-    """
+    """Return the error of a request to an LLM of that name that asks no recorded question of the datasets that were searched."""
     counts = ", ".join(f"{len(shelf.ids):,} of {shelf.dataset.id}" for shelf in candidates)
     what = f"The request asks {model[:_SHOWN]!r} none of the recorded questions ({counts})."
     return MissError(f"{what} {' '.join(_reasons(candidates, conversation, strict=strict))}", parameter="messages")
 
 
 def several_questions(places: Sequence[Place], *, has_exemplars: bool) -> AmbiguousError:
-    """Return the error of a request that may ask several recorded questions.
-
-    Args:
-        places: the questions.
-        has_exemplars: whether all but the last may be exemplars.
-    """
+    """Return the error of a request that may ask several recorded questions, of which all but the last may be exemplars."""
     named = ", ".join(map(str, places[:_NAMED]))
     more = f" and {len(places) - _NAMED} more" if len(places) > _NAMED else ""
     if len({place.shelf for place in places}) > 1:

@@ -30,13 +30,7 @@ UInt64 = npt.NDArray[np.uint64]
 
 @dataclass(frozen=True, slots=True)
 class TextHit:
-    """An occurrence of a text in a message.
-
-    Attributes:
-        start: where it begins, in characters of the normalised message.
-        stop: where it ends.
-        numbers: which texts of the index it is; several if they are equal.
-    """
+    """An occurrence of the texts with these numbers in a normalised message, from `start` to `stop` in characters."""
 
     start: int
     stop: int
@@ -51,11 +45,7 @@ def normal(text: str) -> str:
 
 
 class TextIndex:
-    """Texts to find in messages, each without white space at its ends; empty ones are never found.
-
-    Args:
-        texts: numbered from 0.
-    """
+    """Texts (numbered from 0) to find in messages, each without white space at its ends; empty ones are never found."""
 
     def __init__(self, texts: Iterable[str]) -> None:
         numbers: defaultdict[str, list[int]] = defaultdict(list)
@@ -77,9 +67,6 @@ class TextIndex:
 
         A text that begins or ends with an ASCII letter or digit is not found inside a longer word or number. One of fewer than
         16 characters, such as "2+2", is found only where white space, quotes, brackets or punctuation enclose it.
-
-        Args:
-            message: any text.
         """
         message = normal(message)
         hits = sorted(
@@ -101,12 +88,7 @@ def _by_anchor(texts: Iterable[str]) -> dict[int, list[str]]:
 
 
 def occurrences(message: str, text: str) -> Iterator[tuple[int, int]]:
-    """Yield (start, stop) of every occurrence of a text in a message, as `TextIndex` finds it.
-
-    Args:
-        message: normal.
-        text: normal, without white space at its ends.
-    """
+    """Yield (start, stop) of every occurrence of a stripped text in a message, both normal, as `TextIndex` finds it."""
     start = message.find(text) if text else -1
     while start >= 0:
         stop = start + len(text)
@@ -116,14 +98,9 @@ def occurrences(message: str, text: str) -> Iterator[tuple[int, int]]:
 
 
 def common_passages(message: str, texts: Iterable[str], length: int) -> Iterator[str]:
-    """Yield passages of a given length that a message shares with one of some texts.
+    """Yield passages of `length` characters that a normal message shares with normal texts; none reaches across a NUL.
 
     Every shared passage contains a window of a text that begins at a multiple of `step`, so only these are looked up.
-
-    Args:
-        message: normal; passages do not reach across NUL characters.
-        texts: normal.
-        length: in characters; at least a window.
     """
     joined = "\0".join(texts)
     if min(len(message), len(joined)) < length:

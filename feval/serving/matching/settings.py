@@ -29,7 +29,7 @@ _CALLS = ("tool_choice", "function_call")
 
 
 class IgnoredSetting(NamedTuple):
-    """Something that a request asks for and recorded replies do not reflect.
+    """Something that a request asks for and replies do not reflect.
 
     Attributes:
         kind: "temperature", "limit", "system prompt", "tools", ...; a run is warned once of each kind.
@@ -58,13 +58,7 @@ def warnings(
 ) -> Iterator[IgnoredSetting]:
     """Yield the settings without effect that a reader of the replies would expect to have had one.
 
-    Args:
-        request: the request.
-        name: the LLM's name.
-        info: what was recorded of the LLM.
-        fields: from `ignored`.
-        system: the request's system prompt.
-        recorded_system: the recorded one, empty for none; `None` if not known.
+    `fields` are those of `ignored`; a system prompt is empty for none, and the recorded one is `None` if it is not known.
     """
     for field in fields:
         if field in _SAMPLING:

@@ -24,17 +24,7 @@ _SYSTEM_ROLES = ("system", "developer")
 
 
 class Shelf:
-    """One dataset of a library with its LLMs; questions and prompts are read when they are first needed.
-
-    Args:
-        dataset: from `load`.
-        llms: from the same `load`.
-        lock: held while reading.
-
-    Attributes:
-        dataset: as given.
-        llms: as given.
-    """
+    """One dataset of a library with its LLMs; questions and prompts are read, under the lock, when they are first needed."""
 
     def __init__(self, dataset: Dataset, llms: list[LLM], lock: RLock) -> None:
         self.dataset, self.llms, self._lock = dataset, llms, lock
@@ -130,12 +120,7 @@ class _Questions:
 
 @dataclass(frozen=True, slots=True)
 class _Prompts:
-    """The prompts of one LLM.
-
-    Attributes:
-        rows: digest of a conversation -> rows of the questions.
-        systems: system prompt by row; see `Shelf.system_text`. Equal ones are the same object.
-    """
+    """The rows of each digest of a conversation, and each row's system prompt; equal ones are the same object."""
 
     rows: Mapping[bytes, tuple[int, ...]]
     systems: Sequence[str | None]

@@ -39,12 +39,7 @@ Find = Callable[[str, str, str], tuple[LLM, int] | None]
 class Runs:
     """Every run's place in every pool, and its ledger. Safe to use from many threads.
 
-    Args:
-        order: of runs that do not name one, one of `ORDERS`.
-        recycle: whether a used-up pool starts over.
-        billing: one of `feval.cards.prices.BILLINGS`.
-        file: the ledger file, if any; the runs continue where its requests end.
-        find: (dataset, LLM, question) -> LLM and row, for these requests.
+    With a ledger file, whose (dataset, LLM, question) `find` looks up, the runs continue where its requests end.
 
     Raises:
         UnknownNameError: no such order.
@@ -76,10 +71,6 @@ class Runs:
     def take(self, name: RunName, requests: Sequence[PoolRequest]) -> list[Handout]:
         """Hand out CoTs: for every one of some requests, or for none.
 
-        Args:
-            name: who asks.
-            requests: the questions.
-
         Raises:
             UsedUpError: a pool has fewer left.
             RequestError: no such CoT was recorded, or there are too many runs.
@@ -106,12 +97,7 @@ class Runs:
         return handouts
 
     def reset(self, name: RunName) -> None:
-        """Start a run again: its draws, its place in every pool and its ledger.
-
-        Raises:
-            NotRecordedError: it has asked nothing.
-            StorageError: the ledger file cannot be written.
-        """
+        """Start a run again; `NotRecordedError` if it has asked nothing."""
         with self._lock:
             if name.label not in self._runs:
                 raise self._unknown(name.label)
@@ -120,11 +106,7 @@ class Runs:
             del self._runs[name.label]
 
     def summary(self, label: str, *, detail: bool = False) -> dict[str, Any]:
-        """Return the ledger of a run; see `Application.ledger`.
-
-        Raises:
-            NotRecordedError: it has asked nothing.
-        """
+        """Return the ledger of a run, see `Application.ledger`; `NotRecordedError` if it has asked nothing."""
         with self._lock:
             run = self._runs.get(label)
             if run is None:
@@ -275,12 +257,7 @@ def _entry(name: RunName, request: PoolRequest, handout: Handout, example: Seque
 
 
 def count_entry(templates: PromptCounts, entry: Mapping[str, Any]) -> None:
-    """Count the template of a request in a ledger file; entries of older files have none.
-
-    Args:
-        templates: of the run.
-        entry: of the file.
-    """
+    """Count the template of a request in a ledger file; entries of older files have none."""
     if "match" not in entry:
         return
     digest = entry.get("template")

@@ -14,11 +14,7 @@ _Schema = dict[str, Any]
 
 
 def description(models: Sequence[str] = ()) -> dict[str, Any]:
-    """Return the description as a JSON object.
-
-    Args:
-        models: names of the LLMs that are served, for the examples.
-    """
+    """Return the description as a JSON object, with the names of some served models as examples."""
     paths: dict[str, Any] = {}
     for path, method, operation in _operations(models):
         paths.setdefault(path, {})[method] = operation("")

@@ -77,14 +77,7 @@ def error_reply(error: FevalError) -> Reply:
 def completion_reply(
     completion: Mapping[str, Any], *, stream: bool, usage: bool = True, headers: Mapping[str, str] | None = None
 ) -> Reply:
-    """Return a chat or text completion as one object, or as the events of a stream.
-
-    Args:
-        completion: the completion as JSON values.
-        stream: whether to stream it.
-        usage: whether the stream ends with the usage.
-        headers: further headers.
-    """
+    """Return a chat or text completion as one object, or as the events of a stream, which may end with the usage."""
     if not stream:
         return json_reply(completion, 200, headers)
     chunks = _text_chunks if completion["object"] == "text_completion" else _chat_chunks

@@ -30,12 +30,7 @@ _APART = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Conversation:
-    """The messages of a request as they are compared.
-
-    Attributes:
-        messages: (role, text) of each; text parts are joined, as they are when a recording is made.
-        text_only: whether the messages hold nothing else, such as images or tool calls.
-    """
+    """The messages of a request as they are compared: (role, text) of each, text parts joined as when a recording is made."""
 
     messages: tuple[tuple[str, str], ...]
     text_only: bool = True
@@ -54,22 +49,9 @@ class Conversation:
 
 @dataclass(frozen=True, slots=True)
 class CompletionRequest:
-    """A request for chat or text completions.
+    """A request for n completions of a chat, or of each prompt of a text completion (`kind` "chat" or "completion").
 
-    Attributes:
-        kind: "chat" or "completion".
-        model: as the client names it.
-        conversations: one of a chat, one for each prompt of a text completion.
-        n: CoTs for each conversation.
-        stream: whether the reply is streamed.
-        include_usage: whether a stream ends with the usage.
-        logprobs: whether log-probabilities of tokens are wanted.
-        top_logprobs: of how many tokens at each position.
-        question: id of the question, if the client names it.
-        dataset: id of the dataset, if the client names it.
-        sample: recorded position of the one CoT wanted, if the client chooses it.
-        few_shot: one of `FEW_SHOT`, if the client chooses it.
-        settings: every other field with a value, in the request's order.
+    `question`, `dataset`, `sample` and `few_shot` are `None` unless the client chooses them; `settings` are all other fields.
     """
 
     kind: str
@@ -88,12 +70,7 @@ class CompletionRequest:
 
 
 def parse(kind: str, body: bytes, headers: Mapping[str, str]) -> CompletionRequest:
-    """Read a request.
-
-    Args:
-        kind: "chat" or "completion".
-        body: JSON.
-        headers: names in lower case; those of `OWN_HEADERS` are read. Ids may be percent-encoded.
+    """Read a request. Of the headers, whose names are in lower case, those of `OWN_HEADERS` are read; ids may be percent-encoded.
 
     Raises:
         RequestError: the body is not such a request; the message names the field.
@@ -134,11 +111,7 @@ def parse(kind: str, body: bytes, headers: Mapping[str, str]) -> CompletionReque
 
 
 def conversation(messages: Sequence[Any]) -> Conversation:
-    """Return the messages of a request or of a recorded prompt as they are compared.
-
-    Raises:
-        RequestError: one of them is not a message.
-    """
+    """Return the messages of a request or of a recorded prompt as they are compared; `RequestError` if one is not a message."""
     texts, text_only = [], True
     for number, message in enumerate(messages):
         where = f"messages[{number}]"
