@@ -10,12 +10,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from traceback import extract_tb
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Self, TypedDict
 from urllib.parse import parse_qs
 
 from feval import __version__
 from feval.errors import FevalError, ReplayWarning, UsageError
-from feval.serving.completions import CompletionBuilder, created, require_texts
+from feval.serving.completions import CompletionBuilder, created, match_headers, require_texts
 from feval.serving.grading import Graded, grade_posted, grade_run
 from feval.serving.matching.cache import BoundedCache
 from feval.serving.matching.library import Library
@@ -45,13 +45,31 @@ _PATHS = (
 )
 
 
+class ApplicationOptions(TypedDict, total=False):
+    """The options of `Application.open`; see there."""
+
+    datasets: str | Sequence[str] | None
+    llms: str | Sequence[str] | None
+    seed: int
+    order: str
+    recycle: bool
+    strict: bool
+    few_shot: str
+    allow_mismatch: bool
+    prices: str | Path | PriceList | None
+    billing: str
+    ledger: str | Path | None
+    resume: bool
+
+
 @dataclass(frozen=True, slots=True)
 class _Question:
-    """A request that was read and matched."""
+    """A request that was read and matched, with the headers of its replies that say so."""
 
     request: CompletionRequest
     matches: tuple[Match, ...]
     pool_requests: tuple[PoolRequest, ...]
+    headers: dict[str, str]
 
 
 class Application:
@@ -139,10 +157,6 @@ class Application:
             if file is not None:
                 file.close()
             raise
-
-    def prepare(self) -> None:
-        """Read the questions and prompts now, so that the first requests do not wait for them."""
-        self.library.prepare()
 
     def respond(self, call: Call) -> Reply:
         """Answer a request. Errors become replies in OpenAI's shape; only a `ReplayWarning` is raised."""
@@ -239,11 +253,11 @@ class Application:
     def _completions(self, kind: str, call: Call, run: RunName) -> Reply:
         question = self._question(kind, call)
         cots = [self._texts.of(match.llm, match.row) for match in question.matches]
-        for match, own in zip(question.matches, cots, strict=True):
-            require_texts(match, own)
+        for match, texts in zip(question.matches, cots, strict=True):
+            require_texts(match, texts)
         self._warn(run, question.matches, call.warn)
         handouts = self.runs.take(run, question.pool_requests)
-        return self._builder.reply(question.request, run, question.matches, cots, handouts)
+        return self._builder.reply(question.request, run, question.matches, cots, handouts, question.headers)
 
     def _question(self, kind: str, call: Call) -> _Question:
         key = (kind, call.body, *map(call.headers.get, requests.OWN_HEADERS))
@@ -251,7 +265,8 @@ class Application:
         if question is None:
             request = requests.parse(kind, call.body, call.headers)
             matches = self._matcher.match(request)
-            question = _Question(request, matches, tuple(self._pool_request(request, match) for match in matches))
+            pool_requests = tuple(self._pool_request(request, match) for match in matches)
+            question = _Question(request, matches, pool_requests, match_headers(matches))
             self._questions.put(key, question, 3 * len(call.body) + _QUESTION_OVERHEAD * len(matches))
         return question
 

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from functools import lru_cache
 from hashlib import blake2b
 from threading import Lock
 from typing import TYPE_CHECKING, Any
@@ -57,6 +56,7 @@ class CompletionBuilder:
         matches: Sequence[Match],
         cots: Sequence[CotTexts],
         handouts: Sequence[Handout],
+        headers: Mapping[str, str],
     ) -> Reply:
         """Return the reply to a request: per conversation its match, that question's CoTs, and which of them the run gets."""
         parts = [_Part(*each) for each in zip(matches, cots, handouts, strict=True)]
@@ -75,7 +75,7 @@ class CompletionBuilder:
             "choices": choices,
             "usage": _usage(parts, unknown),
         }
-        headers = _match_headers(matches) | self._draw_headers(run, parts)
+        headers = {**headers, **self._draw_headers(run, parts)}
         if unknown:
             headers["x-feval-unknown"] = ",".join(unknown)
         return completion_reply(completion, stream=request.stream, usage=request.include_usage, headers=headers)
@@ -94,15 +94,17 @@ class CompletionBuilder:
             if reason == "unknown":
                 unknown["finish_reason"] = None
                 reason = "stop"  # as most CoTs end
-            choice: dict[str, Any] = {"index": first + number}
-            if request.kind == "chat":
-                choice["message"] = _message(text, cots.reasoning[sample])
-            else:
-                choice["text"] = text
-            choice |= {"logprobs": logprobs, "finish_reason": reason}
+            choice = {
+                "index": first + number,
+                **(_message(text, cots.reasoning[sample]) if request.kind == "chat" else {"text": text}),
+                "logprobs": logprobs,
+                "finish_reason": reason,
+            }
             if number >= fresh:
                 extra = extra | {"recycled": True}
-            choices.append(choice | {"feval": extra} if extra else choice)
+            if extra:
+                choice["feval"] = extra
+            choices.append(choice)
         return choices
 
     def _logprobs(
@@ -167,10 +169,9 @@ def created(recording: Recording) -> int:
 
 
 def _message(text: str | None, reasoning: str | None) -> dict[str, Any]:
-    message = {"role": "assistant", "content": text}
-    if reasoning:  # under both names that clients know
-        message |= {"reasoning": reasoning, "reasoning_content": reasoning}
-    return message | {"refusal": None}
+    # Clients know reasoning under two names.
+    thoughts = {"reasoning": reasoning, "reasoning_content": reasoning} if reasoning else {}
+    return {"message": {"role": "assistant", "content": text, **thoughts, "refusal": None}}
 
 
 def _identity(run: RunName, parts: Sequence[_Part]) -> str:
@@ -197,7 +198,8 @@ def _usage(parts: Sequence[_Part], unknown: dict[str, None]) -> dict[str, Any]:
     }
 
 
-def _match_headers(matches: Sequence[Match]) -> dict[str, str]:
+def match_headers(matches: Sequence[Match]) -> dict[str, str]:
+    """Return the headers that say what a request was matched with."""
     headers = {
         "x-feval-dataset": _id_list(match.llm.dataset for match in matches),
         "x-feval-question": _id_list(match.question for match in matches),
@@ -212,12 +214,7 @@ def _match_headers(matches: Sequence[Match]) -> dict[str, str]:
 
 def _id_list(ids: Iterable[str]) -> str:
     """Ids as a header's value: everything but plain ASCII, and every comma, is percent-encoded."""
-    return ",".join([_quoted(name) for name in ids])
-
-
-@lru_cache(4096)
-def _quoted(name: str) -> str:
-    return quote(name, safe=_SAFE)
+    return ",".join(quote(name, safe=_SAFE) for name in ids)
 
 
 def _logprobs_of(

@@ -105,18 +105,18 @@ class _Guard:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http":
-            problem = self._problem({name: value.decode("latin-1") for name, value in scope["headers"]})
+            problem = self._problem(dict(scope["headers"]))
             if problem is not None:
                 await _error(problem)(scope, receive, send)
                 return
             receive = self._bounded(receive)
         await self._app(scope, receive, send)
 
-    def _problem(self, headers: Mapping[bytes, str]) -> ServingError | None:
+    def _problem(self, headers: Mapping[bytes, bytes]) -> ServingError | None:
         reason = refusal(headers.get(b"host"), headers.get(b"origin"), only_loopback=self._only_loopback)
         if reason is not None:
             return RequestError(reason, status=403, code="forbidden")
-        if self._token is not None and not _carries(headers.get(b"authorization", ""), self._token):
+        if self._token is not None and not _carries(headers.get(b"authorization", b""), self._token):
             return RequestError(
                 "This server requires its token: send the header 'Authorization: Bearer TOKEN', or give the client the token "
                 "as its API key.",
@@ -163,9 +163,9 @@ class _Guard:
         )
 
 
-def _carries(authorization: str, token: bytes) -> bool:
-    scheme, _, sent = authorization.partition(" ")
-    return hmac.compare_digest(sent.strip().encode("utf-8", "surrogateescape"), token) and scheme.lower() == "bearer"
+def _carries(authorization: bytes, token: bytes) -> bool:
+    scheme, _, sent = authorization.partition(b" ")
+    return hmac.compare_digest(sent.strip(), token) and scheme.lower() == b"bearer"
 
 
 def _error(error: FevalError) -> Response:

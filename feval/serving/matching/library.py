@@ -43,13 +43,6 @@ class Library:
         self.datasets: dict[str, Dataset] = {shelf.dataset.id: shelf.dataset for shelf in self.shelves}
         self.llms: list[LLM] = [llm for shelf in self.shelves for llm in shelf.llms]
 
-    def prepare(self) -> None:
-        """Read what matching needs, so that no request waits for it."""
-        for shelf in self.shelves:
-            _ = shelf.index, shelf.rows
-            for llm in shelf.llms:
-                shelf.prompts(llm)
-
     def model_names(self) -> list[str]:
         """Return the names of the recorded LLMs, which a request can give as its model."""
         return list(dict.fromkeys(llm.name for llm in self.llms))
