@@ -84,7 +84,7 @@ class CompletionBuilder:
         self, request: CompletionRequest, part: _Part, first: int, unknown: dict[str, None]
     ) -> list[dict[str, Any]]:
         samples, cots = part.handout.samples, part.cots
-        fresh = len(samples) - part.handout.recycled
+        is_chat, fresh = request.kind == "chat", len(samples) - part.handout.recycled
         scores = self._logprobs(request, part, unknown) if request.logprobs else [(None, {})] * len(samples)
         choices = []
         for number, (sample, (logprobs, extra)) in enumerate(zip(samples, scores, strict=True)):
@@ -96,7 +96,7 @@ class CompletionBuilder:
                 reason = "stop"  # as most CoTs end
             choice = {
                 "index": first + number,
-                **(_message(text, cots.reasoning[sample]) if request.kind == "chat" else {"text": text}),
+                **(_message(text, cots.reasoning[sample]) if is_chat else {"text": text}),
                 "logprobs": logprobs,
                 "finish_reason": reason,
             }

@@ -22,7 +22,7 @@ from feval.cards.prices import BILLINGS
 from feval.errors import ConflictError, NotRecordedError, ReplayWarning, SourceError, StorageError, UsageError
 from feval.replay import MeteredLLM
 from feval.serving import Application, Call
-from feval.serving.runs import draws, runs
+from feval.serving.runs import runs
 from feval.serving.runs.ledger import read_ledger
 from feval.serving.runs.names import public_run, run_name, run_of_key
 from feval.serving.wire.errors import RequestError
@@ -546,8 +546,8 @@ def test_of_a_wide_pool_few_questions_are_drawn_at_once(
 
     usual = llm.orders
     monkeypatch.setattr(type(llm), "orders", lambda _, *given: counted(*given))
-    monkeypatch.setattr(draws, "_MAX_KEYS", keys)
-    orders = draws.DrawCache()
+    monkeypatch.setattr(runs, "_MAX_KEYS", keys)
+    orders = runs.DrawCache()
     for row in [*range(40), *range(40)]:
         assert list(orders.of(llm, row, 2)) == whole[row, : 9 - row % 4].tolist()
     assert max(seen) <= max(keys, 9)
