@@ -36,8 +36,9 @@ from starlette.routing import Route
 from feval.errors import FevalError
 from feval.serving.server import Server
 from feval.serving.web import METHODS, Limits, guarded, response
-from feval.serving.wire.errors import MissError, ServingError
+from feval.serving.wire.errors import MissError, RequestError, ServingError
 from feval.serving.wire.replies import completion_reply
+from feval.serving.wire.requests import conversation
 from recorders.backends import replies
 from recorders.backends.endpoint import Endpoint, Redaction
 from recorders.errors import BackendError
@@ -337,26 +338,13 @@ def messages_id(messages: Sequence[Message]) -> str:
 
 def _messages(value: object) -> tuple[Message, ...] | None:
     """The messages, if they are text only."""
-    if not isinstance(value, list) or not value:
+    try:
+        parsed = conversation(value if isinstance(value, list) else [])
+    except RequestError:
         return None
-    texts = []
-    for message in value:
-        if not isinstance(message, dict) or not isinstance(message.get("role"), str):
-            return None
-        content = _text(message.get("content"))
-        if content is None or any(message[name] is not None for name in message.keys() - {"role", "content"}):
-            return None
-        texts.append(Message(message["role"], content))
-    return tuple(texts) if any(message.role == "user" for message in texts) else None
-
-
-def _text(content: object) -> str | None:
-    if isinstance(content, str):
-        return content
-    if not isinstance(content, list) or not content:
+    if not parsed.text_only or parsed.last_user_place < 0:
         return None
-    texts = [part.get("text") if isinstance(part, dict) and part.get("type") == "text" else None for part in content]
-    return "".join(map(str, texts)) if all(isinstance(text, str) for text in texts) else None
+    return tuple(Message(role, text) for role, text in parsed.messages)
 
 
 def _decoding(fields: Mapping[str, Any]) -> Decoding | None:

@@ -33,7 +33,13 @@ class Conversation:
     """The messages of a request as they are compared: (role, text) of each, text parts joined as when a recording is made."""
 
     messages: tuple[tuple[str, str], ...]
-    text_only: bool = True
+    not_text: frozenset[int] = frozenset()
+    """Indices of messages with more than text, such as images or tool calls."""
+
+    @property
+    def text_only(self) -> bool:
+        """Whether no message holds more than text."""
+        return not self.not_text
 
     @property
     def last_user_place(self) -> int:
@@ -112,7 +118,7 @@ def parse(kind: str, body: bytes, headers: Mapping[str, str]) -> CompletionReque
 
 def conversation(messages: Sequence[Any]) -> Conversation:
     """Return the messages of a request or of a recorded prompt as they are compared; `RequestError` if one is not a message."""
-    texts, text_only = [], True
+    texts, not_text = [], set()
     for number, message in enumerate(messages):
         where = f"messages[{number}]"
         if not isinstance(message, dict):
@@ -122,9 +128,9 @@ def conversation(messages: Sequence[Any]) -> Conversation:
             raise _wrong(f"{where}.role", 'text, such as "user"', role)
         text, whole = _text(message.get("content"), f"{where}.content")
         texts.append((role, text))
-        further = any(value is not None for name, value in message.items() if name not in {"role", "content"})
-        text_only = text_only and whole and not further
-    return Conversation(tuple(texts), text_only)
+        if not whole or any(value is not None for name, value in message.items() if name not in {"role", "content"}):
+            not_text.add(number)
+    return Conversation(tuple(texts), frozenset(not_text))
 
 
 def _fields(body: bytes) -> dict[str, Any]:
