@@ -91,15 +91,15 @@ def orders(
         streams = _mix(base + start, np.empty_like(base))
         for q in range(0, len(sizes), block):
             rows = slice(q, min(q + block, len(sizes)))
-            own, other = keys[: rows.stop - q], spare[: rows.stop - q]
-            np.add(streams[rows, None], steps, out=own)
-            _mix(own, other)
-            own &= _HIGH
-            own |= indices
+            block_keys = keys[: rows.stop - q]
+            np.add(streams[rows, None], steps, out=block_keys)
+            _mix(block_keys, spare[: rows.stop - q])
+            block_keys &= _HIGH
+            block_keys |= indices
             if absent is not None:
-                own |= absent[rows]
-            own.sort(axis=-1)
-            result[r, rows] = own[:, : result.shape[2]]
+                block_keys |= absent[rows]
+            block_keys.sort(axis=-1)
+            result[r, rows] = block_keys[:, : result.shape[2]]
     return result
 
 

@@ -56,9 +56,8 @@ class LLM:
         self.dataset = view.votes.dataset
         self.counter: str = view.recording.manifest.pairs[self.dataset, self.name]["counter"]
         self.recording_hash = view.recording.hash
-        self._noise = _shared_noise(
-            view.recording.manifest.llms[self.name].get("decoding")
-        )  # `info` would import pyarrow
+        # `info` would import pyarrow.
+        self._noise = _shared_noise(view.recording.manifest.llms[self.name].get("decoding"))
 
     def __repr__(self) -> str:
         return (
@@ -101,9 +100,9 @@ class LLM:
         if n is not None and N is not None and n != N:
             raise UsageError(f"n and N are the same thing; n={n} and N={N} were given.")
         row = self._view.row(question_id)
-        wanted = n if n is not None else N if N is not None else int(self.pool.sizes[row])
-        self.require(row, wanted)
-        return LLMResponse(self.order(row, replicate)[:wanted], self, row)
+        draws = n if n is not None else N if N is not None else int(self.pool.sizes[row])
+        self.require(row, draws)
+        return LLMResponse(self.order(row, replicate)[:draws], self, row)
 
     def ask(self, question_id: str | int, replicate: int | None = 0) -> MeteredLLM:
         """Return the LLM for one question, with a meter: what a method written against `sample(k)` is given.

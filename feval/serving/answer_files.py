@@ -63,13 +63,13 @@ def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 def _rows(path: Path, text: str) -> list[dict[str, Any]]:
     try:
-        read = csv.DictReader(io.StringIO(text), strict=True)
-        rows = list(read)
-        columns = read.fieldnames or ()
+        table = csv.DictReader(io.StringIO(text), strict=True)
+        rows = list(table)
+        columns = table.fieldnames or ()
     except csv.Error as error:
         raise UsageError(f"{path} is not a table of comma-separated values: {error}.") from error
-    named = [name for name in _QUESTION if name in columns]
-    if len(named) != 1 or "answer" not in columns:
+    ids = [name for name in _QUESTION if name in columns]
+    if len(ids) != 1 or "answer" not in columns:
         shown = ", ".join(columns) or "none"
         raise UsageError(f"{path} needs the columns 'question' (ids or texts) and 'answer'; it has {shown}.")
-    return [{"question": row[named[0]], "answer": row["answer"] or None} for row in rows]
+    return [{"question": row[ids[0]], "answer": row["answer"] or None} for row in rows]

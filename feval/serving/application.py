@@ -320,8 +320,8 @@ class Application:
         if unknown := sorted(query.keys() - {"run", "detail"}):
             name = unknown[0][:80]
             raise RequestError(f"/feval/ledger takes run and detail; {name!r} is neither.", parameter=name)
-        named = query["run"][-1] if "run" in query else run.label if call.path.startswith("/run/") else None
-        return json_reply(self.ledger(named, detail=query.get("detail", ["0"])[-1] not in {"0", "", "false"}))
+        label = query["run"][-1] if "run" in query else run.label if call.path.startswith("/run/") else None
+        return json_reply(self.ledger(label, detail=query.get("detail", ["0"])[-1] not in {"0", "", "false"}))
 
 
 def grade(application: Application, run: str, answers: object, *, dataset: str | None = None) -> Graded:

@@ -17,7 +17,7 @@ from feval.serving.runs.accounts import Handout
 from feval.serving.runs.names import RunName
 from feval.serving.texts import CotTexts
 from feval.serving.wire.errors import MissError
-from feval.serving.wire.replies import Reply, completion_reply
+from feval.serving.wire.replies import Reply, completion_reply, usage
 from feval.serving.wire.requests import CompletionRequest
 
 if TYPE_CHECKING:
@@ -78,7 +78,7 @@ class CompletionBuilder:
         headers = {**headers, **self._draw_headers(run, parts)}
         if unknown:
             headers["x-feval-unknown"] = ",".join(unknown)
-        return completion_reply(completion, stream=request.stream, usage=request.include_usage, headers=headers)
+        return completion_reply(completion, stream=request.stream, with_usage=request.include_usage, headers=headers)
 
     def _choices(
         self, request: CompletionRequest, part: _Part, first: int, unknown: dict[str, None]
@@ -127,13 +127,13 @@ class CompletionBuilder:
         handouts = [part.handout for part in parts]
         headers = {
             "x-feval-run": run.label,
-            "x-feval-samples": ";".join([",".join(map(str, one.samples)) for one in handouts]),
-            "x-feval-remaining": ",".join([str(one.remaining) for one in handouts]),
+            "x-feval-samples": ";".join([",".join(map(str, handout.samples)) for handout in handouts]),
+            "x-feval-remaining": ",".join([str(handout.remaining) for handout in handouts]),
         }
         dollars = self._dollars(parts)
         if dollars is not None:
             headers["x-feval-cost-usd"] = repr(dollars)
-        if recycled := sum([one.recycled for one in handouts]):
+        if recycled := sum([handout.recycled for handout in handouts]):
             headers["x-feval-recycled"] = str(recycled)
         return headers
 
@@ -187,15 +187,7 @@ def _usage(parts: Sequence[_Part], unknown: dict[str, None]) -> dict[str, Any]:
     if any(part.match.prompt_tokens < 0 for part in parts):
         unknown["prompt_tokens"] = None
     reasoning = [part.cots.reasoning_tokens_of(part.handout.samples) for part in parts]
-    return {
-        "prompt_tokens": prompt,
-        "completion_tokens": output,
-        "total_tokens": prompt + output,
-        "prompt_tokens_details": {"cached_tokens": 0},
-        "completion_tokens_details": {
-            "reasoning_tokens": None if None in reasoning else sum(count or 0 for count in reasoning)
-        },
-    }
+    return usage(prompt, output, reasoning=reasoning)
 
 
 def match_headers(matches: Sequence[Match]) -> dict[str, str]:

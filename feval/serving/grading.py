@@ -65,10 +65,10 @@ def grade_run(ledger: Mapping[str, Any], library: Library, answers: object, *, d
     """Grade the answers of a run that is served now, by its ledger with details; see `feval.serving.grade`."""
     run = ledger["run"]
     entries = _of_dataset(ledger["asked"], run, dataset)
-    chosen = entries[0]["dataset"]
-    by_name = {llm.name: llm for llm in library.llms if llm.dataset == chosen}
+    dataset_id = entries[0]["dataset"]
+    by_name = {llm.name: llm for llm in library.llms if llm.dataset == dataset_id}
     llms = [by_name[name] for name in dict.fromkeys(entry["llm"] for entry in entries)]
-    return _graded(library.datasets[chosen], llms, entries, answers, run, ledger["replicate"], ledger["prompts"])
+    return _graded(library.datasets[dataset_id], llms, entries, answers, run, ledger["replicate"], ledger["prompts"])
 
 
 def grade_posted(body: bytes, ledger: Callable[[str | None], Mapping[str, Any]], library: Library) -> dict[str, Any]:
@@ -124,9 +124,6 @@ def _of_dataset(entries: Sequence[Mapping[str, Any]], run: str, dataset: str | N
             f"The run {run!r} asked about {len(datasets)} datasets, {', '.join(datasets)}. Name one; each is graded separately."
         )
     return [entry for entry in entries if entry["dataset"] == (dataset or datasets[0])]
-
-
-# -- saved ledgers -------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, eq=False)
@@ -188,14 +185,14 @@ def grade_saved(
 
 
 def _served(saved: SavedLedger, recordings: Sequence[Recording]) -> list[Recording]:
-    given = {recording.hash: recording for recording in recordings}
-    for own in saved.recordings:
-        if own not in given:
+    by_hash = {recording.hash: recording for recording in recordings}
+    for digest in saved.recordings:
+        if digest not in by_hash:
             hashes = ", ".join(f"{r.path} has {r.hash[:16]}" for r in recordings) or "none was given"
             raise ConflictError(
-                f"{saved.path} was made with a recording of hash {own[:16]}; {hashes}. Give that recording with --recording."
+                f"{saved.path} was made with a recording of hash {digest[:16]}; {hashes}. Give that recording with --recording."
             )
-    return [given[own] for own in saved.recordings]
+    return [by_hash[digest] for digest in saved.recordings]
 
 
 def _prices(saved: SavedLedger) -> str:
@@ -213,8 +210,7 @@ def read_ledger(path: Path) -> SavedLedger:
         UsageError: the file cannot be read, or is neither.
         SourceError: the file is a damaged ledger.
     """
-    with_lines = _first_line(read_text(path)).get("format") == FORMAT
-    if with_lines:
+    if _first_line(read_text(path)).get("format") == FORMAT:
         header, entries = read_lines(path)
         return _saved(path, header, *_joined(header, entries))
     try:
@@ -271,11 +267,11 @@ def _joined(
             templates.pop(entry["run"], None)
             continue
         key = entry["dataset"], entry["llm"], entry["question"]
-        own = joined.setdefault(entry["run"], {}).setdefault(
+        question = joined.setdefault(entry["run"], {}).setdefault(
             key, {"dataset": key[0], "llm": key[1], "question": key[2], "requests": 0, "samples": []}
         )
-        own["requests"] += 1
-        own["samples"] += entry["samples"]
+        question["requests"] += 1
+        question["samples"] += entry["samples"]
         count_entry(templates.setdefault(entry["run"], PromptCounts()), entry)
     order = str(header.get("order"))
     runs = {label: (run_name(label, order).replicate, list(questions.values())) for label, questions in joined.items()}
@@ -286,7 +282,7 @@ def _saved(
     path: Path, head: Mapping[str, Any], runs: Mapping[str, Any], prompts: Mapping[str, Sequence[Mapping[str, Any]]]
 ) -> SavedLedger:
     hashes, prices = head.get("recordings"), head.get("prices")
-    whole = isinstance(hashes, list) and bool(hashes) and all(isinstance(own, str) for own in hashes)
+    whole = isinstance(hashes, list) and bool(hashes) and all(isinstance(digest, str) for digest in hashes)
     texts = isinstance(head.get("billing"), str) and isinstance(prices, str)
     if not (whole and texts and type(head.get("seed")) is int):
         raise UsageError(

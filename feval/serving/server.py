@@ -222,16 +222,13 @@ def _listening(host: str, port: int) -> socket.socket:
         listener.setblocking(False)
     except (OSError, OverflowError) as error:
         listener.close()
-        raise _cannot_listen(host, port, error) from error
+        is_elsewhere = isinstance(error, OSError) and error.errno not in {errno.EADDRINUSE, errno.EACCES}
+        advice = "Name another --port, or 0 for any free one."
+        if is_elsewhere:
+            advice = "Name a --host that is an address of this machine, such as 127.0.0.1."
+        why = getattr(error, "strerror", None) or error
+        raise StorageError(f"Nothing can listen on {host}, port {port}: {why}. {advice}") from error
     return listener
-
-
-def _cannot_listen(host: str, port: int, error: OSError | OverflowError) -> StorageError:
-    why = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
-    advice = "Name another --port, or 0 for any free one."
-    if isinstance(error, OSError) and error.errno not in {errno.EADDRINUSE, errno.EACCES}:
-        advice = "Name a --host that is an address of this machine, such as 127.0.0.1."
-    return StorageError(f"Nothing can listen on {host}, port {port}: {why}. {advice}")
 
 
 def _within_files(connections: int) -> int:

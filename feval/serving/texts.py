@@ -57,13 +57,11 @@ class TextCache:
         near = llm.texts_near(row)
         if llm.recording.has_reasoning(llm.dataset, llm.name):  # long, and not stored beside the texts
             near = {row: near[row]}
-        for place, texts in near.items():
-            cots = _cots(llm, place, texts)
-            size = sum(len(text or "") + _OVERHEAD for text in (*texts, *cots.reasoning))
-            self._cache.put((llm, place), cots, size)
-            if place == row:
-                wanted = cots
-        return wanted
+        cots = {place: _cots(llm, place, texts) for place, texts in near.items()}
+        for place, each in cots.items():
+            size = sum(len(text or "") + _OVERHEAD for text in (*each.texts, *each.reasoning))
+            self._cache.put((llm, place), each, size)
+        return cots[row]
 
 
 def _cots(llm: LLM, row: int, texts: list[str | None]) -> CotTexts:

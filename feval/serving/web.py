@@ -164,8 +164,8 @@ class _Guard:
 
 
 def _carries(authorization: bytes, token: bytes) -> bool:
-    scheme, _, sent = authorization.partition(b" ")
-    return hmac.compare_digest(sent.strip(), token) and scheme.lower() == b"bearer"
+    scheme, _, key = authorization.partition(b" ")
+    return hmac.compare_digest(key.strip(), token) and scheme.lower() == b"bearer"
 
 
 def _error(error: FevalError) -> Response:

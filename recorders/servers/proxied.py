@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from functools import partial
 from hashlib import sha256
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -23,14 +24,6 @@ from recorders.servers.proxy import messages_id
 from recorders.work.seal import seal
 
 _Pairs = list[tuple[Question, Request]]
-
-
-@dataclass(frozen=True, slots=True)
-class _Sealing:
-    journal: Journal
-    dataset: DatasetInfo
-    prices: str
-    counter: str
 
 
 def seal_proxied(
@@ -63,15 +56,15 @@ def seal_proxied(
     info = DatasetInfo(
         dataset, title, answer_kind, EXTRACTOR_VERSION, None, licence, named_equality(answer_kind, equality)
     )
-    sealing = _Sealing(journal, info, prices, counter)
+    seal_group = partial(_seal, journal, dataset=info, prices=prices, counter=counter)
     groups = _groups(_requests(journal, dataset), dataset, questions)
     names = _names(list(groups))
     if len(groups) == 1:
         ((llm, group),) = groups.items()
-        return _sealed(sealing, free, names[llm], group)
+        return seal_group(free, names[llm], group)
     with TemporaryDirectory(prefix=f".{out.name}-", dir=out.parent) as folder:
         parts = [
-            _sealed(sealing, Path(folder) / str(number), names[llm], group)
+            seal_group(Path(folder) / str(number), names[llm], group)
             for number, (llm, group) in enumerate(groups.items())
         ]
         return merge(parts, free)
@@ -98,21 +91,23 @@ def match(text: str, questions: Sequence[Question]) -> Question | None:
     return best[0] if len(best) == 1 else None
 
 
-def _sealed(sealing: _Sealing, out: Path, name: str, group: _Pairs) -> Path:
+def _seal(
+    journal: Journal, out: Path, name: str, group: _Pairs, *, dataset: DatasetInfo, prices: str, counter: str
+) -> Path:
     requests = [request for _, request in group]
     content = requests[0].decoding.content()
     temperature, max_tokens = content.pop("temperature"), content.pop("max_tokens")
-    sent = {key: value for key, value in content.items() if value not in (None, [], {})}
+    extra = {key: value for key, value in content.items() if value not in (None, [], {})}
     return seal(
-        sealing.journal,
+        journal,
         out,
-        dataset=sealing.dataset,
+        dataset=dataset,
         questions=[question for question, _ in group],
         requests=requests,
-        llm=LLMInfo(name, temperature, max_tokens, {"model": requests[0].model, "prompt": "proxied"} | sent),
-        operation={"name": "proxy", **sealing.journal.identity},
-        prices=sealing.prices,
-        counter=sealing.counter,
+        llm=LLMInfo(name, temperature, max_tokens, {"model": requests[0].model, "prompt": "proxied"} | extra),
+        operation={"name": "proxy", **journal.identity},
+        prices=prices,
+        counter=counter,
     )
 
 

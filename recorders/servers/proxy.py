@@ -37,7 +37,7 @@ from feval.errors import FevalError
 from feval.serving.server import Server
 from feval.serving.web import METHODS, Limits, guarded, response
 from feval.serving.wire.errors import MissError, RequestError, ServingError
-from feval.serving.wire.replies import completion_reply
+from feval.serving.wire.replies import completion_reply, usage
 from feval.serving.wire.requests import conversation
 from recorders.backends import replies
 from recorders.backends.endpoint import Endpoint, Redaction
@@ -166,9 +166,9 @@ class Proxy:
             return Response()
         self.replayed += len(samples)
         headers = {"X-Feval-Replayed": str(len(samples)), "X-Feval-Recorded": str(len(new))}
-        stream, usage = bool(chat.fields.get("stream")), _wants_usage(chat.fields)
+        stream, with_usage = bool(chat.fields.get("stream")), _wants_usage(chat.fields)
         completion = _completion(records, chat.request.model)
-        return response(completion_reply(completion, stream=stream, usage=usage, headers=headers), call)
+        return response(completion_reply(completion, stream=stream, with_usage=with_usage, headers=headers), call)
 
     def _read(self, samples: Sequence[_Sample]) -> list[Mapping[str, Any]]:
         offsets = [sample for sample in samples if isinstance(sample, int)]
@@ -399,17 +399,7 @@ def _completion(records: Sequence[Mapping[str, Any]], model: str) -> dict[str, A
     }
     if prompt is None or any(record.get("output_tokens") is None for record in records):
         return reply
-    return reply | {
-        "usage": {
-            "prompt_tokens": prompt,
-            "completion_tokens": output,
-            "total_tokens": prompt + output,
-            "prompt_tokens_details": {"cached_tokens": first.get("cached_tokens") or 0},
-            "completion_tokens_details": {
-                "reasoning_tokens": None if None in thoughts else sum(count or 0 for count in thoughts)
-            },
-        }
-    }
+    return reply | {"usage": usage(prompt, output, reasoning=thoughts, cached=first.get("cached_tokens") or 0)}
 
 
 def _storable(choices: Sequence[Mapping[str, Any]]) -> str:

@@ -25,7 +25,7 @@ from feval.errors import OutOfRangeError
 from feval.serving.server import Server
 from feval.serving.web import guarded, response
 from feval.serving.wire.errors import RequestError
-from feval.serving.wire.replies import completion_reply, json_reply
+from feval.serving.wire.replies import completion_reply, json_reply, usage
 from feval.serving.wire.requests import CompletionRequest, parse
 from recorders.tiny.model import load_model, weights_file
 from recorders.tiny.sampling import Completion, Decoding, sample, stopped
@@ -57,7 +57,7 @@ class TinyModels:
         """Answer a chat completion."""
         parsed = self._parsed(await request.body())
         completion = await run_in_threadpool(self._completion, parsed)
-        return response(completion_reply(completion, stream=parsed.stream, usage=parsed.include_usage), request)
+        return response(completion_reply(completion, stream=parsed.stream, with_usage=parsed.include_usage), request)
 
     async def list_models(self, request: Request) -> Response:
         """List the models."""
@@ -121,7 +121,7 @@ class TinyModels:
             "model": request.model,
             "system_fingerprint": _FINGERPRINT,
             "choices": choices,
-            "usage": _usage(completions[0].prompt_tokens, sum(counts)),
+            "usage": usage(completions[0].prompt_tokens, sum(counts), reasoning=[0]),
         }
 
 
@@ -138,16 +138,6 @@ def _is_installed(name: str) -> bool:
 
 def _card(name: str) -> dict[str, Any]:
     return {"id": name, "object": "model", "created": _CREATED, "owned_by": "feval"}
-
-
-def _usage(prompt: int, output: int) -> dict[str, Any]:
-    return {
-        "prompt_tokens": prompt,
-        "completion_tokens": output,
-        "total_tokens": prompt + output,
-        "prompt_tokens_details": {"cached_tokens": 0},
-        "completion_tokens_details": {"reasoning_tokens": 0},
-    }
 
 
 def _logprobs(completion: Completion, count: int) -> list[dict[str, Any]]:

@@ -35,7 +35,7 @@ class Library:
     ) -> None:
         self.recordings = open_recordings(recording)
         self.lock = RLock()
-        pairs = _chosen(self.recordings, _name_list(datasets), _name_list(llms))
+        pairs = _pairs(self.recordings, _name_list(datasets), _name_list(llms))
         self.shelves = [
             Shelf(*load(dataset, names, self.recordings, seed=seed, prices=prices, billing=billing), self.lock)
             for dataset, names in pairs.items()
@@ -51,7 +51,7 @@ class Library:
         """Return an LLM by its full name and the row of a question by its id; `None` without such a pair."""
         for shelf in self.shelves:
             if shelf.dataset.id == dataset and question in shelf.rows:
-                return next(((own, shelf.rows[question]) for own in shelf.llms if own.name == llm), None)
+                return next(((each, shelf.rows[question]) for each in shelf.llms if each.name == llm), None)
         return None
 
     def contents(self) -> str:
@@ -71,7 +71,7 @@ def _name_list(names: str | Sequence[str] | None) -> list[str] | None:
     return None if names is None else [names] if isinstance(names, str) else [str(name) for name in names]
 
 
-def _chosen(
+def _pairs(
     recordings: Sequence[Recording], datasets: Sequence[str] | None, llms: Sequence[str] | None
 ) -> dict[str, list[str]]:
     """Dataset -> names of the LLMs to serve on it."""
@@ -81,19 +81,18 @@ def _chosen(
             if llm not in recorded[dataset]:
                 recorded[dataset].append(llm)
     all_llms = list(dict.fromkeys(llm for names in recorded.values() for llm in names))
-    for noun, wanted, known in (("dataset", datasets, list(recorded)), ("LLM", llms, all_llms)):
-        for name in wanted or ():
-            if name not in known:
+    for noun, requested, available in (("dataset", datasets, list(recorded)), ("LLM", llms, all_llms)):
+        for name in requested or ():
+            if name not in available:
                 raise NotRecordedError(
-                    f"The {noun} {name!r} was to be served, but the recordings do not hold it. They hold {_some(known)}."
+                    f"The {noun} {name!r} was to be served, but the recordings do not hold it. They hold {_some(available)}."
                 )
-    chosen = {
-        dataset: [name for name in names if llms is None or name in llms]
+    pairs = {
+        dataset: served
         for dataset, names in recorded.items()
-        if datasets is None or dataset in datasets
+        if (datasets is None or dataset in datasets) and (served := [n for n in names if llms is None or n in llms])
     }
-    chosen = {dataset: names for dataset, names in chosen.items() if names}
-    if not chosen:
+    if not pairs:
         what = f"{_some(list(llms or all_llms))} on {_some(list(datasets or recorded))}" if all_llms else "any LLM"
         raise NotRecordedError(f"Nothing is left to serve: the recordings hold no CoTs of {what}.")
-    return chosen
+    return pairs

@@ -94,9 +94,9 @@ class Matcher:
                 parameter="feval.dataset",
             )
         for fits in (_is_name, _is_base_name, _is_sent_name):
-            named = {shelf: [llm for llm in shelf.llms if fits(llm, model)] for shelf in library.shelves}
-            named = {shelf: llms for shelf, llms in named.items() if llms}
-            if named:
+            fitting = {shelf: [llm for llm in shelf.llms if fits(llm, model)] for shelf in library.shelves}
+            fitting = {shelf: llms for shelf, llms in fitting.items() if llms}
+            if fitting:
                 break
         else:
             near = get_close_matches(model[:200], library.model_names(), n=1)
@@ -106,9 +106,9 @@ class Matcher:
                 parameter="model",
                 code="model_not_found",
             )
-        candidates = {shelf: llms for shelf, llms in named.items() if dataset in (None, shelf.dataset.id)}
+        candidates = {shelf: llms for shelf, llms in fitting.items() if dataset in (None, shelf.dataset.id)}
         if not candidates:
-            others = ", ".join(shelf.dataset.id for shelf in named)
+            others = ", ".join(shelf.dataset.id for shelf in fitting)
             raise MissError(
                 f"{model[:_SHOWN]!r} was not recorded on {dataset}, but on {others}.",
                 parameter="model",
@@ -126,8 +126,8 @@ class Matcher:
             if not owners and not self._strict:
                 mentioned = mentions(candidates, conversation)
                 is_last = (request.few_shot or self._few_shot) == "last" and exemplars_end(mentioned) > 0
-                chosen, how = (mentioned[-1:], "few-shot") if is_last else (mentioned, "question")
-                owners = {place: candidates[place.shelf] for mention in chosen for place in mention.places}
+                searched, how = (mentioned[-1:], "few-shot") if is_last else (mentioned, "question")
+                owners = {place: candidates[place.shelf] for mention in searched for place in mention.places}
         if not owners:
             with self._library.lock:  # the message compares with prompts, which are read for it
                 raise misses.miss(request.model, candidates, conversation, strict=self._strict)
@@ -208,9 +208,9 @@ def _variant(request: CompletionRequest, place: Place, llms: Sequence[LLM]) -> L
     """The LLM that is meant: of several variants, the one whose decoding the request has."""
     if len(llms) == 1:
         return llms[0]
-    given = [name for name in (*settings.LIMITS, "temperature", "top_p", "stop") if name in request.settings]
-    agree = [llm for llm in llms if not any(settings.differs(request.settings, name, llm.info) for name in given)]
-    if given and len(agree) == 1:
+    fields = [name for name in (*settings.LIMITS, "temperature", "top_p", "stop") if name in request.settings]
+    agree = [llm for llm in llms if not any(settings.differs(request.settings, name, llm.info) for name in fields)]
+    if fields and len(agree) == 1:
         return agree[0]
     names = ", ".join(f"{llm.name} ({settings.decoding(llm.info)})" for llm in llms[:_NAMED])
     more = f" and {len(llms) - _NAMED} more" if len(llms) > _NAMED else ""

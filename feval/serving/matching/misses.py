@@ -93,9 +93,9 @@ def _difference(place: Place, candidates: _Candidates, conversation: Conversatio
             continue
         if len(recorded.messages) != len(conversation.messages):
             return f"{len(conversation.messages)} messages were sent, {len(recorded.messages)} recorded"
-        for number, (mine, theirs) in enumerate(zip(conversation.messages, recorded.messages, strict=True)):
-            if mine != theirs:
-                return f"messages[{number}] differs; recorded: {theirs[0]}, {theirs[1][:_SHOWN]!r}"
+        for number, (sent, (role, text)) in enumerate(zip(conversation.messages, recorded.messages, strict=True)):
+            if sent != (role, text):
+                return f"messages[{number}] differs; recorded: {role}, {text[:_SHOWN]!r}"
         return "they hold more than text"
     return "no prompt was recorded for it"
 
@@ -103,10 +103,10 @@ def _difference(place: Place, candidates: _Candidates, conversation: Conversatio
 def _nearest(candidates: _Candidates, text: str) -> tuple[Place, float] | None:
     """The question with the largest share of its words in a message; `None` if none has a third of them."""
     words_sent = set(text[:MAX_SEARCHED].lower().split())
-    best, share = None, 1 / 3
+    best, largest = None, 1 / 3
     for shelf in candidates:
         for row, words in enumerate(shelf.words):
-            own = len(words & words_sent) / max(len(words), 1)
-            if own > share:
-                best, share = Place(shelf, row), own
-    return None if best is None else (best, share)
+            share = len(words & words_sent) / max(len(words), 1)
+            if share > largest:
+                best, largest = Place(shelf, row), share
+    return None if best is None else (best, largest)

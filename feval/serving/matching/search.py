@@ -52,8 +52,8 @@ class TextIndex:
         for number, text in enumerate(texts):
             if stripped := normal(text).strip():
                 numbers[stripped].append(number)
-        self._numbers = {text: tuple(own) for text, own in numbers.items()}
-        self._anchors = [_AnchorTable(length, own) for length, own in _by_anchor(self._numbers).items()]
+        self._numbers = {text: tuple(equal) for text, equal in numbers.items()}
+        self._anchors = [_AnchorTable(length, group) for length, group in _by_anchor(self._numbers).items()]
 
     def __len__(self) -> int:
         return len(self._numbers)
@@ -106,9 +106,8 @@ def common_passages(message: str, texts: Iterable[str], length: int) -> Iterator
     if min(len(message), len(joined)) < length:
         return
     step = length - _WINDOW + 1
-    hashes, known = _windows(joined, _WINDOW)[::step], np.sort(_windows(message, _WINDOW))
-    nearest = known[np.minimum(np.searchsorted(known, hashes), len(known) - 1)]
-    for window in (np.flatnonzero(nearest == hashes) * step).tolist():
+    hashes = _windows(joined, _WINDOW)[::step]
+    for window in (np.flatnonzero(np.isin(hashes, _windows(message, _WINDOW))) * step).tolist():
         for start in range(max(window - step + 1, 0), window + 1):
             passage = joined[start : start + length]
             if len(passage) == length and "\0" not in passage and passage in message:

@@ -89,9 +89,8 @@ def other_format(settings: Mapping[str, Any], info: LLMInfo) -> str | None:
 def _demands_json(name: str, value: Any, info: LLMInfo) -> bool:
     if name != "response_format" or _kind(value) == "json_schema":
         return True
-    return (
-        _kind(value) == "json_object" and _kind(recorded(info, name)) != "json_schema"
-    )  # whose reply is an object, too
+    # A reply that follows a schema is an object, too.
+    return _kind(value) == "json_object" and _kind(recorded(info, name)) != "json_schema"
 
 
 def _kind(value: Any) -> object:
@@ -109,10 +108,10 @@ def _is_forced(choice: Any) -> bool:
 
 def differs(settings: Mapping[str, Any], name: str, info: LLMInfo) -> bool:
     """Whether a field of a request differs from what was recorded."""
-    given, expected = _canonical(name, settings[name]), _canonical(name, recorded(info, name))
+    value, expected = _canonical(name, settings[name]), _canonical(name, recorded(info, name))
     if expected is None and name in _NEUTRAL:
         expected = _canonical(name, _NEUTRAL[name])
-    return bool(given != expected)
+    return bool(value != expected)
 
 
 def _canonical(name: str, value: Any) -> Any:

@@ -46,12 +46,8 @@ class Shelf:
     def _questions(self) -> _Questions:
         if self._read is None:
             with self._lock:
-                return self._read_questions()
-        return self._read
-
-    def _read_questions(self) -> _Questions:
-        if self._read is None:
-            self._read = _Questions.of(self.dataset)
+                if self._read is None:
+                    self._read = _Questions.of(self.dataset)
         return self._read
 
     @property
@@ -87,15 +83,15 @@ class Shelf:
         cached = self._conversations.get((llm.name, row))
         if cached is not None:
             return cached
-        wanted = None
+        conversation = None
         with self._lock:
             for place, prompt in enumerate(llm.prompts()):  # reading one reads them all
                 recorded = None if prompt is None else _recorded(prompt)
                 if recorded is not None:
                     self._conversations.put((llm.name, place), recorded, len(prompt or "") + _OVERHEAD)
                 if place == row:
-                    wanted = recorded
-        return wanted
+                    conversation = recorded
+        return conversation
 
     def _prompts_of(self, llm: LLM) -> _Prompts:
         if llm.name not in self._prompts:

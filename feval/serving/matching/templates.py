@@ -118,14 +118,14 @@ class PromptCounts:
         """Return an object per template: dataset, template (digest or null), requests, matches, mismatches and example."""
         joined: dict[tuple[str, str | None], dict[str, Any]] = {}
         for use, count in self._counts.items():
-            own = joined.setdefault((use.dataset, use.digest), {"requests": 0, "matches": {}, "mismatches": {}})
-            own["requests"] += count
-            own["matches"][use.match] = own["matches"].get(use.match, 0) + count
+            row = joined.setdefault((use.dataset, use.digest), {"requests": 0, "matches": {}, "mismatches": {}})
+            row["requests"] += count
+            row["matches"][use.match] = row["matches"].get(use.match, 0) + count
             if use.mismatch is not None:
-                own["mismatches"][use.mismatch] = own["mismatches"].get(use.mismatch, 0) + count
+                row["mismatches"][use.mismatch] = row["mismatches"].get(use.mismatch, 0) + count
         return [
-            {"dataset": dataset, "template": digest, **own, "example": self._examples.get((dataset, digest or ""))}
-            for (dataset, digest), own in joined.items()
+            {"dataset": dataset, "template": digest, **row, "example": self._examples.get((dataset, digest or ""))}
+            for (dataset, digest), row in joined.items()
         ]
 
 

@@ -132,7 +132,7 @@ class Account:
             "run": self.name.label,
             "replicate": self.name.replicate,
             **_summed(list(self._counts.values())),
-            "llms": {name: _summed(own) for name, own in by_name.items()},
+            "llms": {name: _summed(counts) for name, counts in by_name.items()},
             "prompts": self.templates.to_list(),
         }
 
@@ -140,20 +140,20 @@ class Account:
 def _summed(counts: Sequence[_Counts]) -> dict[str, Any]:
     dollars, missing = _dollars(counts)
     names = ("requests", "cots", "prompt_tokens", "output_tokens", "questions", "recycled")
-    totals = {name: sum(getattr(own, name) for own in counts) for name in names} | {"usd": dollars}
+    totals = {name: sum(getattr(each, name) for each in counts) for name in names} | {"usd": dollars}
     return totals if missing is None else totals | {"usd_missing": missing}
 
 
 def _dollars(counts: Sequence[_Counts]) -> tuple[float | None, str | None]:
     """The total in USD, or why there is none."""
     total = 0.0
-    for own in counts:
-        prices, price = own.llm.prices, own.llm.price
+    for each in counts:
+        prices, price = each.llm.prices, each.llm.price
         if prices is None:
             return None, "The recording was opened without a price list."
         if price is None:
-            return None, f"The price list {prices.id!r} has no price for the LLM {own.llm.name!r}."
-        if own.unknown_prompts:
-            return None, f"The prompt tokens of {own.llm.name} were not recorded for every question."
-        total += usd(price, own.prompt_tokens, own.output_tokens)
+            return None, f"The price list {prices.id!r} has no price for the LLM {each.llm.name!r}."
+        if each.unknown_prompts:
+            return None, f"The prompt tokens of {each.llm.name} were not recorded for every question."
+        total += usd(price, each.prompt_tokens, each.output_tokens)
     return total, None

@@ -169,7 +169,7 @@ def _schemas(models: Sequence[str]) -> dict[str, _Schema]:
 
 
 def _requests(model: _Schema) -> dict[str, _Schema]:
-    own = _object(
+    extension = _object(
         {},
         {
             "question": _or_null(_TEXT),
@@ -190,7 +190,7 @@ def _requests(model: _Schema) -> dict[str, _Schema]:
         "seed": _or_null(_INTEGER),
         "stop": _OPTIONAL_TEXTS,
         "metadata": _or_null({"type": "object", "additionalProperties": _TEXT}),
-        "feval": _or_null(own | {"additionalProperties": False}),
+        "feval": _or_null(extension | {"additionalProperties": False}),
     }
     part = {"oneOf": [_object({"type": {"const": "text"}, "text": _TEXT}), _object({"type": {"const": "image_url"}})]}
     content = {"anyOf": [_TEXT, {"type": "array", "items": part}, {"type": "null"}]}
@@ -230,7 +230,7 @@ def _replies() -> dict[str, _Schema]:
     )
     choice = {"index": _COUNT, "finish_reason": finish, "logprobs": logprobs}
     whole = {"id": _TEXT, "created": _INTEGER, "model": _TEXT, "system_fingerprint": _TEXT, "usage": _ref("Usage")}
-    one = _object({"id": _TEXT, "object": {"const": "model"}, "created": _INTEGER, "owned_by": _TEXT})
+    model = _object({"id": _TEXT, "object": {"const": "model"}, "created": _INTEGER, "owned_by": _TEXT})
     error = {
         "message": _TEXT,
         "type": _TEXT,
@@ -259,8 +259,8 @@ def _replies() -> dict[str, _Schema]:
                 "choices": {"type": "array", "items": _object(choice | {"text": _TEXT}, extra), "minItems": 1},
             }
         ),
-        "Model": one,
-        "Models": _object({"object": {"const": "list"}, "data": {"type": "array", "items": one}}),
+        "Model": model,
+        "Models": _object({"object": {"const": "list"}, "data": {"type": "array", "items": model}}),
         "Error": _object({"error": _object(error) | {"additionalProperties": False}}) | {"additionalProperties": False},
         "Anything": {"type": "object"},
         "Event": {"description": "A chunk of the completion; the last one is [DONE]."},
@@ -283,9 +283,9 @@ def _accounts() -> dict[str, _Schema]:
         "replicate": {"type": ["integer", "null"]},
         "llms": {"type": "object", "additionalProperties": {"type": "object"}},
     }
-    asked = {"asked": {"type": "array"}, "prompts": {"type": "array"}, "usd_missing": _TEXT}
+    optional = {"asked": {"type": "array"}, "prompts": {"type": "array"}, "usd_missing": _TEXT}
     return {
-        "Ledger": _object(run | counts, asked),
+        "Ledger": _object(run | counts, optional),
         "Graded": _object(
             {"grade": {"type": "object"}, "remarks": {"type": "array", "items": _TEXT}, "receipt": {"type": "object"}}
         ),
