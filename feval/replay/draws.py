@@ -50,11 +50,7 @@ def pool_key(seed: int, dataset: str, llm: str) -> int:
 
 
 def orders(
-    key: int,
-    question_keys: UInt64,
-    sizes: npt.NDArray[np.integer[Any]],
-    replicates: Sequence[int],
-    draws: int,
+    key: int, question_keys: UInt64, sizes: npt.NDArray[np.integer[Any]], replicates: Sequence[int], draws: int
 ) -> npt.NDArray[np.uint16]:
     """Return the orders of the pools of one LLM.
 

@@ -16,14 +16,7 @@ from small import SCORER, pool, question, scored_pool, write_scored_toy, write_t
 from feval.errors import NotRecordedError, ShortPoolError, UnknownNameError
 from feval.evaluation.evaluation import evaluate
 from feval.methods import BestOfN, ConfidenceWeighted
-from feval.recording import (
-    DatasetInfo,
-    LLMInfo,
-    RecordingWriter,
-    ScorerInfo,
-    ScoreRows,
-    add_scores,
-)
+from feval.recording import DatasetInfo, LLMInfo, RecordingWriter, ScorerInfo, ScoreRows, add_scores
 from feval.recording.parquet.arrays import logprobs_of_tables
 from feval.replay import LLM, LLMRequest, load
 from recorders.live import LiveResponse

@@ -83,9 +83,6 @@ def until(condition: Callable[[], bool], seconds: float = 10.0) -> None:
         time.sleep(0.01)
 
 
-# --- requests ----------------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     "sent",
     [
@@ -162,9 +159,6 @@ def test_a_bug_is_a_500_that_shows_nothing_of_it(caplog: pytest.LogCaptureFixtur
     assert received.status == 500
     assert received.error["type"] == "server_error"
     assert "secret" not in received.body.decode() + caplog.text
-
-
-# --- bodies ------------------------------------------------------------------------------------------------------------
 
 
 def test_a_body_of_10_mb_is_taken_and_a_longer_one_is_413() -> None:
@@ -253,9 +247,6 @@ def test_no_more_connections_are_taken_than_files_may_be_open(monkeypatch: pytes
             assert second.send(request("GET", "/")).socket.recv(12) == b"HTTP/1.1 503"
 
 
-# --- streams -----------------------------------------------------------------------------------------------------------
-
-
 def test_events_are_sent_one_by_one(server: Server[Any]) -> None:
     received = ask(server.port, "GET", "/stream?40")
     assert received.headers["transfer-encoding"] == "chunked"
@@ -300,9 +291,6 @@ def test_a_stream_that_breaks_is_seen_to_be_broken() -> None:
     with serving(broken) as server:  # noqa: SIM117  the server must outlive what is expected
         with Raw(server.port) as connection, pytest.raises(AssertionError, match="cut off"):
             connection.send(request("GET", "/")).receive()
-
-
-# --- who may ask -------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("host", ["evil.example", "127.0.0.1.evil.example", "[::2]", "10.0.0.1:80", "[", ""])
@@ -383,9 +371,6 @@ def test_every_machine_is_served_with_a_token() -> None:
         sent = {"authorization": f"Bearer {TOKEN}", "host": "gpu-7.cluster.example"}
         assert ask(server.port, "GET", "/", **sent).status == 200
         assert ask(server.port, "GET", "/", origin="http://evil.example", **sent).status == 403
-
-
-# --- starting and stopping ---------------------------------------------------------------------------------------------
 
 
 def test_a_port_that_is_taken_and_a_host_of_elsewhere_are_sentences() -> None:

@@ -64,9 +64,6 @@ def refusal(app: Application, content: object, **fields: Any) -> dict[str, Any]:
     return told
 
 
-# -- quotes of CoTs --------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("cot", [COTS[SALLY][0], COTS[SALLY][0][30:80], COTS[SALLY][2], COTS[TRAIN][0]])
 def test_a_judges_prompt_is_not_recorded(app: Application, cot: str) -> None:
     question, name = (TRAIN, "q1") if cot in COTS[TRAIN] else (SALLY, "q0")
@@ -133,9 +130,6 @@ def test_with_the_switch_they_are_answered_and_counted(recording: Path) -> None:
         assert counts == [{"messages": 1}, {"response_format": 1}]
 
 
-# -- what is no quote ------------------------------------------------------------------------------------------------
-
-
 def test_what_the_recorded_prompt_holds_is_no_quote(tmp_path: Path) -> None:
     """The exemplar is one of the question's own CoTs, word for word."""
     prompt = [user("Who is it?"), assistant(COTS[SALLY][1]), user(f"{COTS[SALLY][0]}\n\n{SALLY}")]
@@ -189,8 +183,6 @@ def test_passages_are_found_wherever_they_stand(message: str, texts: list[str]) 
     assert bool(found) == any(passage in message for passage in wanted)
     assert all(passage in message and passage in wanted for passage in found)
 
-
-# -- other formats ---------------------------------------------------------------------------------------------------
 
 SCHEMA = {"type": "json_schema", "json_schema": {"name": "verdict", "schema": {"type": "object"}}}
 NAMED = {"type": "function", "function": {"name": "verdict"}}
@@ -248,9 +240,6 @@ def test_tools_that_are_merely_offered_are_answered(app: Application, fields: di
     assert app.respond(chat(SALLY, **fields)).status == 200
 
 
-# -- few-shot prompts ------------------------------------------------------------------------------------------------
-
-
 def test_the_last_question_of_a_few_shot_prompt_is_asked(recording: Path) -> None:
     prompt = f"Q: {SALLY}\nA: {COTS[SALLY][0]}\n\nQ: {TRAIN}\nA:"
     with opened(recording) as app:
@@ -297,9 +286,6 @@ def test_judges_of_real_cots_are_all_refused_and_plain_prompts_answered(shared: 
                 refusal(app, f"Score the following conversation 0-10.\nuser: {entry['question']}\nassistant: {cot}\n")
             own = f"Let's think step by step. {entry['question']} The answer is a date (MM/DD/YYYY)."
             assert app.respond(chat(own)).status == 200
-
-
-# -- through the official client -------------------------------------------------------------------------------------
 
 
 def test_best_of_n_gets_no_cot_for_a_verdict(recording: Path) -> None:

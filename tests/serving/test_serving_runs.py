@@ -41,9 +41,6 @@ def app(recording: Path) -> Iterator[Application]:
         yield application
 
 
-# -- names -----------------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     ("text", "label", "replicate"),
     [
@@ -134,9 +131,6 @@ def test_path_header_and_key_name_the_run_in_this_order(app: Application) -> Non
         assert app.respond(chat(QUESTIONS[0], path=bad)).status == 400
     assert error(app.respond(chat(QUESTIONS[0], headers={"x-feval-run": "../etc"})))["code"] == "bad_run"
     assert app.respond(chat(QUESTIONS[0], path="/run/a/b")).status == 404
-
-
-# -- draws -----------------------------------------------------------------------------------------------------------
 
 
 @settings(max_examples=40)
@@ -236,9 +230,6 @@ def test_a_chosen_cot_does_not_move_the_place_and_is_paid_for(app: Application) 
     assert "sample 7" in found["message"]
 
 
-# -- starting again ---------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     ("run", "other"), [("again", "again-2"), ("again-2@1", "again-3@1"), ("a" * 64, "a" * 60 + "-2")]
 )
@@ -285,9 +276,6 @@ def test_a_run_that_asks_again_after_a_pause_is_told_once(
     assert "such as 'mine-2'" in record.getMessage()
 
 
-# -- what replies do not heed ----------------------------------------------------------------------------------------
-
-
 def test_each_run_is_told_once_of_each_thing_that_replies_do_not_heed(app: Application) -> None:
     said: list[str] = []
     system = {"role": "system", "content": "Be brief."}
@@ -326,9 +314,6 @@ def test_nothing_is_drawn_where_a_warning_is_an_error(app: Application) -> None:
     with pytest.raises(ReplayWarning, match="temperature"):
         app.respond(replace(chat(QUESTIONS[0], temperature=0), warn=fail))
     assert app.ledger()["runs"] == []
-
-
-# -- many at once ----------------------------------------------------------------------------------------------------
 
 
 def test_every_cot_is_handed_out_once_per_run_under_64_threads(tmp_path: Path) -> None:
@@ -380,9 +365,6 @@ def test_a_request_of_several_prompts_takes_from_all_or_none(app: Application) -
     assert [sorted(map(int, part.split(","))) for part in reply.headers["x-feval-samples"].split(";")] == [
         list(range(7))
     ] * 2
-
-
-# -- the ledger file -------------------------------------------------------------------------------------------------
 
 
 def ask_some(app: Application) -> list[list[int]]:
@@ -492,9 +474,6 @@ def test_no_cot_is_handed_out_when_the_ledger_cannot_be_written(
     assert reply.status == 507
     assert "No space" in error(reply)["message"]
     assert os.path.getsize(tmp_path / "ledger.jsonl") > 0  # noqa: PTH202  the header, written before
-
-
-# -- the ledger over HTTP --------------------------------------------------------------------------------------------
 
 
 def test_the_ledger_tells_every_run_and_question(app: Application) -> None:

@@ -19,12 +19,7 @@ from feval import load
 from feval.errors import NotRecordedError, ReplayWarning, UsageError
 from feval.replay import LLM
 from feval.serving.application import Application
-from feval.serving.transport import (
-    AsyncReplayTransport,
-    ReplayTransport,
-    replay_async_http_client,
-    replay_http_client,
-)
+from feval.serving.transport import AsyncReplayTransport, ReplayTransport, replay_async_http_client, replay_http_client
 
 openai = pytest.importorskip("openai", reason="the official client (extra `record`) is not installed")
 
