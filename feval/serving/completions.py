@@ -94,12 +94,8 @@ class CompletionBuilder:
             if reason == "unknown":
                 unknown["finish_reason"] = None
                 reason = "stop"  # as most CoTs end
-            choice = {
-                "index": first + number,
-                **(_message(text, cots.reasoning[sample]) if is_chat else {"text": text}),
-                "logprobs": logprobs,
-                "finish_reason": reason,
-            }
+            content = {"message": _message(text, cots.reasoning[sample])} if is_chat else {"text": text}
+            choice = {"index": first + number, **content, "logprobs": logprobs, "finish_reason": reason}
             if number >= fresh:
                 extra = extra | {"recycled": True}
             if extra:
@@ -169,9 +165,11 @@ def created(recording: Recording) -> int:
 
 
 def _message(text: str | None, reasoning: str | None) -> dict[str, Any]:
-    # Clients know reasoning under two names.
-    thoughts = {"reasoning": reasoning, "reasoning_content": reasoning} if reasoning else {}
-    return {"message": {"role": "assistant", "content": text, **thoughts, "refusal": None}}
+    if not reasoning:
+        return {"role": "assistant", "content": text, "refusal": None}
+    # Some clients read one name of the reasoning, some the other.
+    thoughts = {"reasoning": reasoning, "reasoning_content": reasoning}
+    return {"role": "assistant", "content": text, **thoughts, "refusal": None}
 
 
 def _identity(run: RunName, parts: Sequence[_Part]) -> str:

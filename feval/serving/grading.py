@@ -158,15 +158,7 @@ def grade_saved(
     dataset: str | None = None,
     prices: str | Path | None = None,
 ) -> Graded:
-    """Grade the answers of a run whose ledger was saved.
-
-    Args:
-        saved: from `read_ledger`.
-        run: its name; `None` if the ledger has only one.
-        answers: see `feval.receipts.grading.answers_by_id`.
-        recordings: what was served.
-        dataset: which one, if the run asked about several.
-        prices: id or file of a price list; `None` for the ledger's.
+    """Grade the answers of a run whose ledger was saved, with the ledger's price list unless another is named.
 
     Raises:
         ConflictError: other recordings were served, or a question has two answers.

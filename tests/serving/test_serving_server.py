@@ -123,8 +123,8 @@ def test_parse_and_tools_work_and_what_changes_nothing_is_named(tmp_path: Path) 
     with serve(tmp_path / "json") as server, client(server) as asks:
         parsed = asks.chat.completions.parse(model="alpha", messages=messages(0), response_format=Answer)
         raw = asks.chat.completions.with_raw_response.create(model="alpha", messages=messages(0), tools=[tool])
-    found = {parsed.choices[0].message.parsed.answer, json.loads(raw.parse().choices[0].message.content)["answer"]}
-    assert found == {4, 5}
+    result = {parsed.choices[0].message.parsed.answer, json.loads(raw.parse().choices[0].message.content)["answer"]}
+    assert result == {4, 5}
     assert "tools" in raw.headers["x-feval-ignored"]
 
 
@@ -217,12 +217,8 @@ def test_bodies_that_ask_nothing_are_4xx_and_draw_nothing(server: Server[Applica
 
 def test_10_mb_of_conversation_are_answered_in_time(server: Server[Application]) -> None:
     for content in ("x" * 9_900_000, "What is question 0?" * 500_000, "Wh" * 4_900_000):
-        received = ask(
-            server.port,
-            "POST",
-            "/v1/chat/completions",
-            {"model": "alpha", "messages": [{"role": "user", "content": content}]},
-        )
+        body = {"model": "alpha", "messages": [{"role": "user", "content": content}]}
+        received = ask(server.port, "POST", "/v1/chat/completions", body)
         assert received.status in {200, 400, 404}, received.body[:500]
         assert len(received.body) < 100_000
 
@@ -281,16 +277,7 @@ def command(
     *arguments: str | Path, as_json: bool = True, **variables: str
 ) -> Iterator[tuple[subprocess.Popen[str], Any]]:
     """`feval serve` and the line it is ready with."""
-    given = [
-        sys.executable,
-        "-m",
-        "feval",
-        "serve",
-        *map(str, arguments),
-        "--port",
-        "0",
-        *(["--json"] if as_json else []),
-    ]
+    given = [sys.executable, "-m", "feval", "serve", *map(str, arguments), "--port", "0", *["--json"] * as_json]
     environment = os.environ | {"PYTHONPATH": str(ROOT)}
     environment.pop("FEVAL_SERVE_TOKEN", None)
     environment |= variables
@@ -445,8 +432,8 @@ def test_no_key_and_no_text_of_a_request_is_ever_logged(toy: Path, tmp_path: Pat
                 ask(ready["port"], "POST", path, body, authorization=f"Bearer {secret}", x_api_key=secret)
         with Raw(ready["port"]) as connection:
             connection.send(f"GET /{secret} HTTP/9\r\nauthorization: {secret}\r\n\r\n".encode()).receive()
-        told: Received = ask(ready["port"], "GET", "/feval/ledger")
+        result: Received = ask(ready["port"], "GET", "/feval/ledger")
         process.send_signal(signal.SIGTERM)
         out, said = process.communicate(timeout=30)
-    assert "Secret0123456789" not in told.body.decode() + out + said + file.read_text()
-    assert told.json["runs"][0]["cots"] == 1
+    assert "Secret0123456789" not in result.body.decode() + out + said + file.read_text()
+    assert result.json["runs"][0]["cots"] == 1
