@@ -272,12 +272,6 @@ def test_right_answers_are_those_whose_code_is_the_gold(toy: Path) -> None:
         ]
 
 
-def test_the_plurality_is_a_public_name() -> None:
-    assert feval.plurality(["3", None, "4", "4", None, None]) == "4"
-    assert feval.plurality(["3", "4"]) == "3"
-    assert feval.plurality([None]) is None
-
-
 def test_a_dataset_and_an_llm_of_different_loads_do_not_mix(tmp_path: Path, toy: Path) -> None:
     other = write_toy(tmp_path / "other", {"beta": [["3", "4"], ["5", "6"]]}, GOLDS)
     dataset, [gpt] = load("toy", ["gpt-3.5-turbo"], toy)

@@ -247,15 +247,12 @@ def test_models_lists_every_llm(tmp_path: Path) -> None:
         assert (missing.status, error(missing)["code"]) == (404, "model_not_found")
 
 
-def test_health_says_what_is_served(app: Application, recording: Path) -> None:
+def test_the_server_says_what_it_is_and_what_is_served(app: Application, recording: Path) -> None:
+    assert body(app.respond(get("/openapi.json")))["openapi"].startswith("3.1")
     result = body(app.respond(get("/feval/health")))
     assert result["status"] == "ok"
     assert result["recordings"] == [open_recording(recording).hash]
     assert result["datasets"] == {"toy": 3}
-
-
-def test_the_server_describes_itself(app: Application) -> None:
-    assert body(app.respond(get("/openapi.json")))["openapi"].startswith("3.1")
 
 
 UNKNOWN = [

@@ -133,14 +133,6 @@ def test_a_forged_receipt_is_a_sentence(
         verify_receipt(path, [toy])
 
 
-def test_two_answers_to_one_question_are_never_one(served: Application) -> None:
-    ask(served, 0, 1)
-    body = b'{"answers": {"toy/0": "a", "toy/0": "b"}}'
-    reply = served.respond(Call("POST", "/run/mine/feval/grade", "", {}, body))
-    assert reply.status == 400
-    assert b"occurs twice" in bytes(reply.body)
-
-
 def test_a_few_shot_prompt_names_no_question(served: Application) -> None:
     """The longest question in it may be an exemplar."""
     ask(served, 0, 1)
@@ -310,6 +302,9 @@ def test_what_cannot_be_graded_over_http(body: object, status: int, words: str, 
 def test_a_body_that_is_no_json(served: Application) -> None:
     for body in (b"{", b"\xff", b"[" * 100_000):
         assert served.respond(Call("POST", "/feval/grade", "", {}, body)).status == 400
+    two_answers = served.respond(Call("POST", "/feval/grade", "", {}, b'{"answers": {"toy/0": "a", "toy/0": "b"}}'))
+    assert two_answers.status == 400
+    assert b"occurs twice" in bytes(two_answers.body)
 
 
 def test_several_datasets_are_graded_one_by_one(toy: Path, tmp_path: Path) -> None:

@@ -95,16 +95,11 @@ def test_a_short_cot_right_behind_the_question_is_a_quote(tmp_path: Path) -> Non
         assert app.respond(chat(f"{exemplar}\n\nQ: {SALLY}\nA:")).status == 200
 
 
-def test_line_ends_do_not_hide_a_quote(tmp_path: Path) -> None:
-    cot = "First line of the reply.\nSecond line of the reply."
+@pytest.mark.parametrize("line_end", ["\n", "\r\n"])
+@pytest.mark.parametrize("cot", [COTS[SALLY][0], "The answer is 2.", "First line of a reply.\nSecond line of it."])
+def test_wrapping_and_indenting_do_not_hide_a_quote(tmp_path: Path, cot: str, line_end: str) -> None:
     with opened(simple(tmp_path / "r", [SALLY], texts=[cot] * 4, prompt=None)) as app:
-        refusal(app, f"{SALLY}\r\nReply: First line of the reply.\r\nSecond line of the reply.\r\nIs it right?")
-
-
-@pytest.mark.parametrize("cot", [COTS[SALLY][0], "The answer is 2."])
-def test_wrapping_and_indenting_do_not_hide_a_quote(tmp_path: Path, cot: str) -> None:
-    with opened(simple(tmp_path / "r", [SALLY], texts=[cot] * 4, prompt=None)) as app:
-        wrapped = textwrap.indent(textwrap.fill(cot, 12), "    ")
+        wrapped = textwrap.indent(textwrap.fill(cot, 12), "    ").replace("\n", line_end)
         refusal(app, f"user: {SALLY}\nassistant:\n{wrapped}\nScore:")
         refusal(app, [user(SALLY), assistant(wrapped), user(f"Are you sure? {SALLY}")])
 

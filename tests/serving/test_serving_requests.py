@@ -123,10 +123,6 @@ def test_what_is_no_json_object_is_refused(body: bytes) -> None:
     assert refused(body).status == 400
 
 
-def test_of_a_key_that_stands_twice_the_last_counts() -> None:
-    assert parse("chat", orjson.dumps(CHAT)[:-1] + b',"n":2,"n":3}', {}).n == 3
-
-
 def test_a_number_beyond_every_integer_is_refused() -> None:
     assert refused(orjson.dumps(CHAT)[:-1] + b',"n":' + b"9" * 400 + b"}").status == 400
 

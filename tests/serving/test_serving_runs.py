@@ -403,18 +403,15 @@ def test_a_changed_ledger_is_refused(recording: Path, tmp_path: Path) -> None:
         opened(recording, ledger=ledger, resume=True)
 
 
-def test_a_ledger_does_not_lie_in_a_recording(recording: Path) -> None:
-    before = sorted(recording.rglob("*"))
-    with pytest.raises(StorageError, match="would lie inside the recording"):
-        Application.open(recording, ledger=recording / "ledger.jsonl")
-    assert sorted(recording.rglob("*")) == before
-
-
-def test_a_ledger_needs_a_place(recording: Path, tmp_path: Path) -> None:
+def test_a_ledger_needs_a_place_outside_the_recording(recording: Path, tmp_path: Path) -> None:
     with pytest.raises(StorageError):
         opened(recording, ledger=tmp_path / "no" / "such" / "folder")
     with pytest.raises(UsageError):
         opened(recording, resume=True)
+    before = sorted(recording.rglob("*"))
+    with pytest.raises(StorageError, match="would lie inside the recording"):
+        Application.open(recording, ledger=recording / "ledger.jsonl")
+    assert sorted(recording.rglob("*")) == before
 
 
 def test_no_cot_is_handed_out_when_the_ledger_cannot_be_written(

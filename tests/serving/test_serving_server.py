@@ -191,8 +191,11 @@ def test_names_that_no_run_has_are_refused(server: Server[Application], name: st
 
 
 def test_head_says_how_long_it_would_be(server: Server[Application]) -> None:
-    got = ask(server.port, "GET", "/v1/models")
-    assert ask(server.port, "HEAD", "/v1/models").headers["content-length"] == str(len(got.body))
+    models = ask(server.port, "GET", "/v1/models").body
+    with Raw(server.port) as connection:
+        received = connection.send(request("HEAD", "/v1/models")).receive(head=True)
+        assert received.headers["content-length"] == str(len(models))
+        assert connection.send(request("GET", "/v1/models")).receive().body == models
 
 
 @pytest.mark.parametrize(

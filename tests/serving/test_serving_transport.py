@@ -263,13 +263,6 @@ def test_one_application_behind_several_clients(toy: Path, llm: LLM) -> None:
             replay_http_client(application, seed=1)
 
 
-def test_a_closed_client_answers_nothing(toy: Path) -> None:
-    client = openai.OpenAI(api_key="k", http_client=replay_http_client(toy))
-    client.close()
-    with pytest.raises((RuntimeError, openai.APIConnectionError)):
-        client.chat.completions.create(**asked())
-
-
 @pytest.mark.parametrize("library", ["httpx", "httpx2"])
 def test_a_transport_speaks_the_library_that_asks(
     library: str, loop: asyncio.AbstractEventLoop, toy: Path, llm: LLM
