@@ -9,12 +9,9 @@ from feval.answers.thoughts import split
 
 
 def normal_form(kind: str, answer: str, choices: Sequence[tuple[str, str]]) -> str | None:
-    """Return the normal form of an answer; `None` where the kind cannot read it, or where thoughts have no reply.
+    """Return the normal form of an answer in any spelling; `None` where the kind cannot read it, or where thoughts have no reply.
 
-    Args:
-        kind: the dataset's answer kind. Thoughts in the answer are left out, unless it is "verbatim".
-        answer: in any spelling.
-        choices: (label, text) of each option of the question.
+    Thoughts in the answer are left out, unless the kind is "verbatim". `choices` are (label, text) of each option.
     """
     text: str | None = answer
     if kind != "verbatim":

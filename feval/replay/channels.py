@@ -29,11 +29,7 @@ Rows = npt.NDArray[np.intp]
 
 
 class Channels(ABC):
-    """Source of a pool's optional channels. Question `row` of the arrays is question `row` of the pool.
-
-    Args:
-        owner: the LLM they belong to, for messages.
-    """
+    """Source of a pool's optional channels, for the LLM `owner`. Question `row` of the arrays is question `row` of the pool."""
 
     def __init__(self, owner: str) -> None:
         self.owner = owner
@@ -74,14 +70,7 @@ class Channels(ABC):
         return self.derived(("scores", name), lambda: self._read_scores(name))
 
     def aggregated(self, scorer: str | None, aggregate: str) -> npt.NDArray[np.float64]:
-        """Return one number per CoT.
-
-        Args:
-            scorer: name of the scorer; the only one for `None`.
-            aggregate: "score" for the score of the CoT; "last", "min", "prod" or "mean" of its step scores.
-
-        Returns:
-            [Q, S]; NaN where a CoT has none.
+        """Return [Q, S] one number per CoT, by one of `AGGREGATES`; NaN where it has none.
 
         Raises:
             UnknownNameError: no such aggregate.
@@ -120,25 +109,14 @@ class Channels(ABC):
         return _ChannelRows(self, rows)
 
     def derived(self, key: Hashable, make: Callable[[], _T]) -> _T:
-        """Return a value computed from the channels, and cache it with them.
-
-        Args:
-            key: of the value, which depends on nothing but the channels and the key.
-            make: computes it.
-        """
+        """Return a value computed from the channels and cached with them; it depends on nothing but the channels and its key."""
         if key not in self._cache:
             self._cache[key] = make()
         return cast("_T", self._cache[key])
 
 
 class ArrayChannels(Channels):
-    """Channels held in memory, for pools that come from no recording.
-
-    Args:
-        scores: scorer -> scores.
-        logprobs: of the tokens, if there are any.
-        llm: the LLM's name, for messages.
-    """
+    """Channels held in memory, for pools that come from no recording; `llm` is named in messages."""
 
     def __init__(
         self,
@@ -167,13 +145,7 @@ class ArrayChannels(Channels):
 
 
 class RecordedChannels(Channels):
-    """Channels of one LLM of a recording, in recorded order.
-
-    Args:
-        recording: which.
-        dataset: id.
-        llm: name.
-    """
+    """Channels of one LLM of a recording, in recorded order."""
 
     def __init__(self, recording: Recording, dataset: str, llm: str) -> None:
         super().__init__(f"{llm} on {dataset}")

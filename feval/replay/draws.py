@@ -50,11 +50,7 @@ def pool_key(seed: int, dataset: str, llm: str) -> int:
 
 
 def orders(
-    key: int,
-    question_keys: UInt64,
-    sizes: npt.NDArray[np.integer[Any]],
-    replicates: Sequence[int],
-    draws: int,
+    key: int, question_keys: UInt64, sizes: npt.NDArray[np.integer[Any]], replicates: Sequence[int], draws: int
 ) -> npt.NDArray[np.uint16]:
     """Return the orders of the pools of one LLM.
 
@@ -91,15 +87,15 @@ def orders(
         streams = _mix(base + start, np.empty_like(base))
         for q in range(0, len(sizes), block):
             rows = slice(q, min(q + block, len(sizes)))
-            own, other = keys[: rows.stop - q], spare[: rows.stop - q]
-            np.add(streams[rows, None], steps, out=own)
-            _mix(own, other)
-            own &= _HIGH
-            own |= indices
+            block_keys = keys[: rows.stop - q]
+            np.add(streams[rows, None], steps, out=block_keys)
+            _mix(block_keys, spare[: rows.stop - q])
+            block_keys &= _HIGH
+            block_keys |= indices
             if absent is not None:
-                own |= absent[rows]
-            own.sort(axis=-1)
-            result[r, rows] = own[:, : result.shape[2]]
+                block_keys |= absent[rows]
+            block_keys.sort(axis=-1)
+            result[r, rows] = block_keys[:, : result.shape[2]]
     return result
 
 

@@ -29,12 +29,7 @@ LazyPrices = Callable[[], "PriceList | None"]
 
 
 class SharedNoise(NamedTuple):
-    """The random numbers that coupled LLMs share.
-
-    Attributes:
-        scheme: how they are made, such as "gumbel-v1".
-        seed: their random seed.
-    """
+    """The random numbers that coupled LLMs share: how they are made, such as "gumbel-v1", and their random seed."""
 
     scheme: str
     seed: int
@@ -61,9 +56,8 @@ class LLM:
         self.dataset = view.votes.dataset
         self.counter: str = view.recording.manifest.pairs[self.dataset, self.name]["counter"]
         self.recording_hash = view.recording.hash
-        self._noise = _shared_noise(
-            view.recording.manifest.llms[self.name].get("decoding")
-        )  # `info` would import pyarrow
+        # `info` would import pyarrow.
+        self._noise = _shared_noise(view.recording.manifest.llms[self.name].get("decoding"))
 
     def __repr__(self) -> str:
         return (
@@ -106,9 +100,9 @@ class LLM:
         if n is not None and N is not None and n != N:
             raise UsageError(f"n and N are the same thing; n={n} and N={N} were given.")
         row = self._view.row(question_id)
-        wanted = n if n is not None else N if N is not None else int(self.pool.sizes[row])
-        self.require(row, wanted)
-        return LLMResponse(self.order(row, replicate)[:wanted], self, row)
+        draws = n if n is not None else N if N is not None else int(self.pool.sizes[row])
+        self.require(row, draws)
+        return LLMResponse(self.order(row, replicate)[:draws], self, row)
 
     def ask(self, question_id: str | int, replicate: int | None = 0) -> MeteredLLM:
         """Return the LLM for one question, with a meter: what a method written against `sample(k)` is given.
@@ -220,14 +214,10 @@ class LLM:
         return self._view.reasoning_tokens(self.name)
 
     def known_prompt_tokens(self, row: int, otherwise: str) -> int:
-        """Return the prompt tokens of a question.
-
-        Args:
-            row: of the question.
-            otherwise: the consequence if they are not known, for the message.
+        """Return the prompt tokens of a question (by its row).
 
         Raises:
-            PriceNotFoundError: they were not recorded; the message names the question.
+            PriceNotFoundError: they were not recorded; the message says what follows from that (`otherwise`).
         """
         tokens = int(self.pool.prompt_tokens[row])
         if tokens < 0:

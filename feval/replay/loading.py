@@ -14,7 +14,7 @@ from __future__ import annotations
 import os
 import warnings
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any, Self
@@ -81,22 +81,13 @@ def load(
     return Dataset(view, names), opened
 
 
-def open_recordings(given: str | Path | Recording | Sequence[str | Path | Recording] | None) -> list[Recording]:
-    """Open what `load` takes as its recording.
-
-    Args:
-        given: a recording's folder or its address on the Hub, or several; `None` takes those in the environment variable
-            FEVAL_RECORDING.
-
-    Raises:
-        UsageError: none was named.
-        RecordingError: one cannot be read.
-    """
-    if given is None:
-        given = places(os.environ.get("FEVAL_RECORDING", ""))
-        if not given:
+def open_recordings(recording: str | Path | Recording | Sequence[str | Path | Recording] | None) -> list[Recording]:
+    """Open what `load` takes as its recording; `UsageError` if none was named."""
+    if recording is None:
+        recording = places(os.environ.get("FEVAL_RECORDING", ""))
+        if not recording:
             raise UsageError("No recording was named: give recording=FOLDER, or set FEVAL_RECORDING to its folder.")
-    several = [given] if isinstance(given, (str, Path, Recording)) else list(given)
+    several = [recording] if isinstance(recording, (str, Path, Recording)) else list(recording)
     if not several:
         raise UsageError("No recording was named: the list of recordings is empty.")
     return [place if isinstance(place, Recording) else open_place(place) for place in several]
@@ -108,10 +99,8 @@ class LoadRecipe:
 
     Attributes:
         recordings: place (folder, or address on the Hub) and hash of each recording.
-        dataset: id.
         loaded: names of all LLMs that were loaded together; they decide how questions and answers are numbered.
         llms: name and seed of those that are needed.
-        billing: how prompts are charged.
         prices: the price list; `None` where dollars are switched off.
     """
 
@@ -136,11 +125,7 @@ class LoadRecipe:
         )
 
     def load(self) -> tuple[Dataset, list[LLM]]:
-        """Load them.
-
-        Raises:
-            ConflictError: a recording has changed.
-        """
+        """Load them; `ConflictError` if a recording has changed."""
         recordings = open_recordings([place for place, _ in self.recordings])
         for recording, (place, expected) in zip(recordings, self.recordings, strict=True):
             if recording.hash != expected:
@@ -156,16 +141,7 @@ class LoadRecipe:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the recipe as JSON values."""
-        prices = self.prices
-        pairs = (
-            {}
-            if prices is None
-            else {k: (p.input_usd_per_mtok, p.output_usd_per_mtok) for k, p in prices.prices.items()}
-        )
-        listed = (
-            None if prices is None else {"id": prices.id, "date": prices.date, "source": prices.source, "prices": pairs}
-        )
-        return {name: getattr(self, name) for name in self.__dataclass_fields__} | {"prices": listed}
+        return asdict(self)
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Self:
@@ -175,9 +151,9 @@ class LoadRecipe:
 
 
 def _pool(llm: str, view: View) -> Pool:
-    votes, own = view.pool(llm), view.of(llm)
-    channels: Channels = RecordedChannels(own.recording, view.votes.dataset, llm)
-    if (rows := own.recorded_rows()) is not None:
+    votes, llm_view = view.pool(llm), view.of(llm)
+    channels: Channels = RecordedChannels(llm_view.recording, view.votes.dataset, llm)
+    if (rows := llm_view.recorded_rows()) is not None:
         channels = channels.rows(rows)
     return Pool(
         llm,
@@ -192,24 +168,24 @@ def _pool(llm: str, view: View) -> Pool:
     )
 
 
-def _lazy_prices(given: str | Path | PriceList | None, recordings: Sequence[Recording]) -> LazyPrices:
+def _lazy_prices(prices: str | Path | PriceList | None, recordings: Sequence[Recording]) -> LazyPrices:
     """Return a function that gives the price list; a list that the caller names is read at once, to report mistakes early."""
-    if given is not None and not isinstance(given, (str, Path, PriceList)):
+    if prices is not None and not isinstance(prices, (str, Path, PriceList)):
         raise UsageError(
-            f"Prices are the id of a price list, a path or a PriceList(id, date, source, prices); {given!r:.80} was given."
+            f"Prices are the id of a price list, a path or a PriceList(id, date, source, prices); {prices!r:.80} was given."
         )
     named = list(dict.fromkeys(recording.manifest.prices for recording in recordings))
-    if given is None and len(named) > 1:
+    if prices is None and len(named) > 1:
         raise ConflictError(f"The recordings name different price lists ({', '.join(named)}); choose one with prices=.")
-    name = named[0] if given is None else given
+    name = named[0] if prices is None else prices
     if name == "none":
         return lambda: None
     if isinstance(name, PriceList):
         return lambda: name
-    read = cache(lambda: price_list(name))
-    if given is not None:
-        read()
-    return read
+    read_prices = cache(lambda: price_list(name))
+    if prices is not None:
+        read_prices()
+    return read_prices
 
 
 def _only_dataset(recording: Recording) -> str:

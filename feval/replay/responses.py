@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
 import numpy as np
@@ -261,8 +261,7 @@ class LLMResponse:
             )
             for cot in self.cots
         ]
-        sent = self.request
-        request = cards.schema.LLMRequest(raw_text=sent.raw_text, dollar_cost=sent.dollar_cost, tokens=sent.tokens)
+        request = cards.schema.LLMRequest(**asdict(self.request))
         return cards.schema.LLMResponse(cots=tuple(models), request=request, answers=tuple(self.answers))
 
 

@@ -38,12 +38,7 @@ __getattr__, __dir__ = lazy_names(
     {
         "application": ("Application", "grade"),
         "server": ("serve",),
-        "transport": (
-            "AsyncReplayTransport",
-            "ReplayTransport",
-            "replay_async_http_client",
-            "replay_http_client",
-        ),
+        "transport": ("AsyncReplayTransport", "ReplayTransport", "replay_async_http_client", "replay_http_client"),
         "wire.replies": ("Call", "Reply"),
     },
 )

@@ -15,11 +15,9 @@ _QUESTION = ("question", "question_id", "id")
 
 
 def read_answers(path: Path) -> object:
-    """Read answers, as `feval.receipts.grading.answers_by_id` takes them.
+    """Read answers as `feval.receipts.grading.answers_by_id` takes them: .jsonl (or .ndjson), .csv, else JSON.
 
-    Args:
-        path: by its ending: .jsonl (or .ndjson), an object with "question" and "answer" on each line; .csv, with columns of these
-            names, where an empty answer is no answer; else JSON. "question" may also be "question_id" or "id".
+    Each answer has "question" (or "question_id", or "id") and "answer"; an empty cell of a .csv is no answer.
 
     Raises:
         UsageError: the file cannot be read, or does not have that form.
@@ -35,11 +33,7 @@ def read_answers(path: Path) -> object:
 
 
 def read_text(path: Path) -> str:
-    """Read a text file in UTF-8.
-
-    Raises:
-        UsageError: it cannot be read.
-    """
+    """Read a file of UTF-8; `UsageError` if it cannot be read."""
     try:
         if path.stat().st_size > _MAX_BYTES:
             raise UsageError(f"{path} is larger than {_MAX_BYTES >> 20} MiB, the most that is read.")
@@ -59,11 +53,7 @@ def _parsed(text: str, where: str) -> Any:
 
 
 def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """Make a dict of an object's pairs, as the `object_pairs_hook` of `json.loads`, which would drop all but the last answer.
-
-    Raises:
-        ValueError: a name occurs twice, with different values.
-    """
+    """Make a dict of an object's pairs, as a hook of `json.loads`; `ValueError` if a name has two different values."""
     fields = dict(pairs)
     twice = next((key for key, value in pairs if fields[key] != value), None)
     if twice is not None:
@@ -73,13 +63,13 @@ def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 def _rows(path: Path, text: str) -> list[dict[str, Any]]:
     try:
-        read = csv.DictReader(io.StringIO(text), strict=True)
-        rows = list(read)
-        columns = read.fieldnames or ()
+        table = csv.DictReader(io.StringIO(text), strict=True)
+        rows = list(table)
+        columns = table.fieldnames or ()
     except csv.Error as error:
         raise UsageError(f"{path} is not a table of comma-separated values: {error}.") from error
-    named = [name for name in _QUESTION if name in columns]
-    if len(named) != 1 or "answer" not in columns:
+    ids = [name for name in _QUESTION if name in columns]
+    if len(ids) != 1 or "answer" not in columns:
         shown = ", ".join(columns) or "none"
         raise UsageError(f"{path} needs the columns 'question' (ids or texts) and 'answer'; it has {shown}.")
-    return [{"question": row[named[0]], "answer": row["answer"] or None} for row in rows]
+    return [{"question": row[ids[0]], "answer": row["answer"] or None} for row in rows]

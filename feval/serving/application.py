@@ -10,12 +10,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from traceback import extract_tb
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Self, TypedDict
 from urllib.parse import parse_qs
 
 from feval import __version__
 from feval.errors import FevalError, ReplayWarning, UsageError
-from feval.serving.completions import CompletionBuilder, created, require_texts
+from feval.serving.completions import CompletionBuilder, created, match_headers, require_texts
 from feval.serving.grading import Graded, grade_posted, grade_run
 from feval.serving.matching.cache import BoundedCache
 from feval.serving.matching.library import Library
@@ -45,31 +45,35 @@ _PATHS = (
 )
 
 
+class ApplicationOptions(TypedDict, total=False):
+    """The options of `Application.open`; see there."""
+
+    datasets: str | Sequence[str] | None
+    llms: str | Sequence[str] | None
+    seed: int
+    order: str
+    recycle: bool
+    strict: bool
+    few_shot: str
+    allow_mismatch: bool
+    prices: str | Path | PriceList | None
+    billing: str
+    ledger: str | Path | None
+    resume: bool
+
+
 @dataclass(frozen=True, slots=True)
 class _Question:
-    """A request that was read and matched."""
+    """A request that was read and matched, with the headers of its replies that say so."""
 
     request: CompletionRequest
     matches: tuple[Match, ...]
     pool_requests: tuple[PoolRequest, ...]
+    headers: dict[str, str]
 
 
 class Application:
-    """Answers requests in OpenAI's dialect from recordings. Safe to use from many threads; see `open`.
-
-    Args:
-        library: the recordings.
-        runs: the runs.
-        file: the ledger file, if any; closed with the application.
-        seed: random seed of the draws.
-        strict: as in `open`.
-        few_shot: as in `open`.
-        allow_mismatch: as in `open`.
-
-    Attributes:
-        library: as given.
-        runs: as given.
-    """
+    """Answers requests in OpenAI's dialect from recordings; see `open`. Safe to use from many threads."""
 
     def __init__(
         self,
@@ -153,10 +157,6 @@ class Application:
             if file is not None:
                 file.close()
             raise
-
-    def prepare(self) -> None:
-        """Read the questions and prompts now, so that the first requests do not wait for them."""
-        self.library.prepare()
 
     def respond(self, call: Call) -> Reply:
         """Answer a request. Errors become replies in OpenAI's shape; only a `ReplayWarning` is raised."""
@@ -253,11 +253,11 @@ class Application:
     def _completions(self, kind: str, call: Call, run: RunName) -> Reply:
         question = self._question(kind, call)
         cots = [self._texts.of(match.llm, match.row) for match in question.matches]
-        for match, own in zip(question.matches, cots, strict=True):
-            require_texts(match, own)
+        for match, texts in zip(question.matches, cots, strict=True):
+            require_texts(match, texts)
         self._warn(run, question.matches, call.warn)
         handouts = self.runs.take(run, question.pool_requests)
-        return self._builder.reply(question.request, run, question.matches, cots, handouts)
+        return self._builder.reply(question.request, run, question.matches, cots, handouts, question.headers)
 
     def _question(self, kind: str, call: Call) -> _Question:
         key = (kind, call.body, *map(call.headers.get, requests.OWN_HEADERS))
@@ -265,7 +265,8 @@ class Application:
         if question is None:
             request = requests.parse(kind, call.body, call.headers)
             matches = self._matcher.match(request)
-            question = _Question(request, matches, tuple(self._pool_request(request, match) for match in matches))
+            pool_requests = tuple(self._pool_request(request, match) for match in matches)
+            question = _Question(request, matches, pool_requests, match_headers(matches))
             self._questions.put(key, question, 3 * len(call.body) + _QUESTION_OVERHEAD * len(matches))
         return question
 
@@ -319,8 +320,8 @@ class Application:
         if unknown := sorted(query.keys() - {"run", "detail"}):
             name = unknown[0][:80]
             raise RequestError(f"/feval/ledger takes run and detail; {name!r} is neither.", parameter=name)
-        named = query["run"][-1] if "run" in query else run.label if call.path.startswith("/run/") else None
-        return json_reply(self.ledger(named, detail=query.get("detail", ["0"])[-1] not in {"0", "", "false"}))
+        label = query["run"][-1] if "run" in query else run.label if call.path.startswith("/run/") else None
+        return json_reply(self.ledger(label, detail=query.get("detail", ["0"])[-1] not in {"0", "", "false"}))
 
 
 def grade(application: Application, run: str, answers: object, *, dataset: str | None = None) -> Graded:

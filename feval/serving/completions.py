@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from functools import lru_cache
 from hashlib import blake2b
 from threading import Lock
 from typing import TYPE_CHECKING, Any
@@ -18,7 +17,7 @@ from feval.serving.runs.accounts import Handout
 from feval.serving.runs.names import RunName
 from feval.serving.texts import CotTexts
 from feval.serving.wire.errors import MissError
-from feval.serving.wire.replies import Reply, completion_reply
+from feval.serving.wire.replies import Reply, completion_reply, usage
 from feval.serving.wire.requests import CompletionRequest
 
 if TYPE_CHECKING:
@@ -44,11 +43,7 @@ class _Part:
 
 
 class CompletionBuilder:
-    """Makes completions. Safe to use from many threads.
-
-    Args:
-        llms: whose CoTs are served.
-    """
+    """Makes completions of the CoTs of some LLMs. Safe to use from many threads."""
 
     def __init__(self, llms: Iterable[LLM]) -> None:
         self._prices = {llm: llm.price for llm in llms}
@@ -61,16 +56,9 @@ class CompletionBuilder:
         matches: Sequence[Match],
         cots: Sequence[CotTexts],
         handouts: Sequence[Handout],
+        headers: Mapping[str, str],
     ) -> Reply:
-        """Return the reply to a request.
-
-        Args:
-            request: what was asked.
-            run: by whom.
-            matches: the question that each conversation asks.
-            cots: the CoTs of these questions.
-            handouts: which of them the run gets.
-        """
+        """Return the reply to a request: per conversation its match, that question's CoTs, and which of them the run gets."""
         parts = [_Part(*each) for each in zip(matches, cots, handouts, strict=True)]
         unknown: dict[str, None] = {}
         choices: list[dict[str, Any]] = []
@@ -87,16 +75,16 @@ class CompletionBuilder:
             "choices": choices,
             "usage": _usage(parts, unknown),
         }
-        headers = _match_headers(matches) | self._draw_headers(run, parts)
+        headers = {**headers, **self._draw_headers(run, parts)}
         if unknown:
             headers["x-feval-unknown"] = ",".join(unknown)
-        return completion_reply(completion, stream=request.stream, usage=request.include_usage, headers=headers)
+        return completion_reply(completion, stream=request.stream, with_usage=request.include_usage, headers=headers)
 
     def _choices(
         self, request: CompletionRequest, part: _Part, first: int, unknown: dict[str, None]
     ) -> list[dict[str, Any]]:
         samples, cots = part.handout.samples, part.cots
-        fresh = len(samples) - part.handout.recycled
+        is_chat, fresh = request.kind == "chat", len(samples) - part.handout.recycled
         scores = self._logprobs(request, part, unknown) if request.logprobs else [(None, {})] * len(samples)
         choices = []
         for number, (sample, (logprobs, extra)) in enumerate(zip(samples, scores, strict=True)):
@@ -106,15 +94,13 @@ class CompletionBuilder:
             if reason == "unknown":
                 unknown["finish_reason"] = None
                 reason = "stop"  # as most CoTs end
-            choice: dict[str, Any] = {"index": first + number}
-            if request.kind == "chat":
-                choice["message"] = _message(text, cots.reasoning[sample])
-            else:
-                choice["text"] = text
-            choice |= {"logprobs": logprobs, "finish_reason": reason}
+            content = {"message": _message(text, cots.reasoning[sample])} if is_chat else {"text": text}
+            choice = {"index": first + number, **content, "logprobs": logprobs, "finish_reason": reason}
             if number >= fresh:
                 extra = extra | {"recycled": True}
-            choices.append(choice | {"feval": extra} if extra else choice)
+            if extra:
+                choice["feval"] = extra
+            choices.append(choice)
         return choices
 
     def _logprobs(
@@ -137,13 +123,13 @@ class CompletionBuilder:
         handouts = [part.handout for part in parts]
         headers = {
             "x-feval-run": run.label,
-            "x-feval-samples": ";".join([",".join(map(str, one.samples)) for one in handouts]),
-            "x-feval-remaining": ",".join([str(one.remaining) for one in handouts]),
+            "x-feval-samples": ";".join([",".join(map(str, handout.samples)) for handout in handouts]),
+            "x-feval-remaining": ",".join([str(handout.remaining) for handout in handouts]),
         }
         dollars = self._dollars(parts)
         if dollars is not None:
             headers["x-feval-cost-usd"] = repr(dollars)
-        if recycled := sum([one.recycled for one in handouts]):
+        if recycled := sum([handout.recycled for handout in handouts]):
             headers["x-feval-recycled"] = str(recycled)
         return headers
 
@@ -161,11 +147,7 @@ class CompletionBuilder:
 
 
 def require_texts(match: Match, cots: CotTexts) -> None:
-    """Make sure that a question has texts to reply with.
-
-    Raises:
-        MissError: the recording has answers alone.
-    """
+    """Raise `MissError` if the recording has no texts of a question to reply with, only answers."""
     if cots.texts and all(text is None for text in cots.texts):
         raise MissError(
             f"The recording holds no texts of {match.llm.name} on {match.question!r} of {match.llm.dataset}, only answers, "
@@ -183,10 +165,11 @@ def created(recording: Recording) -> int:
 
 
 def _message(text: str | None, reasoning: str | None) -> dict[str, Any]:
-    message = {"role": "assistant", "content": text}
-    if reasoning:  # under both names that clients know
-        message |= {"reasoning": reasoning, "reasoning_content": reasoning}
-    return message | {"refusal": None}
+    if not reasoning:
+        return {"role": "assistant", "content": text, "refusal": None}
+    # Some clients read one name of the reasoning, some the other.
+    thoughts = {"reasoning": reasoning, "reasoning_content": reasoning}
+    return {"role": "assistant", "content": text, **thoughts, "refusal": None}
 
 
 def _identity(run: RunName, parts: Sequence[_Part]) -> str:
@@ -202,18 +185,11 @@ def _usage(parts: Sequence[_Part], unknown: dict[str, None]) -> dict[str, Any]:
     if any(part.match.prompt_tokens < 0 for part in parts):
         unknown["prompt_tokens"] = None
     reasoning = [part.cots.reasoning_tokens_of(part.handout.samples) for part in parts]
-    return {
-        "prompt_tokens": prompt,
-        "completion_tokens": output,
-        "total_tokens": prompt + output,
-        "prompt_tokens_details": {"cached_tokens": 0},
-        "completion_tokens_details": {
-            "reasoning_tokens": None if None in reasoning else sum(count or 0 for count in reasoning)
-        },
-    }
+    return usage(prompt, output, reasoning=reasoning)
 
 
-def _match_headers(matches: Sequence[Match]) -> dict[str, str]:
+def match_headers(matches: Sequence[Match]) -> dict[str, str]:
+    """Return the headers that say what a request was matched with."""
     headers = {
         "x-feval-dataset": _id_list(match.llm.dataset for match in matches),
         "x-feval-question": _id_list(match.question for match in matches),
@@ -228,12 +204,7 @@ def _match_headers(matches: Sequence[Match]) -> dict[str, str]:
 
 def _id_list(ids: Iterable[str]) -> str:
     """Ids as a header's value: everything but plain ASCII, and every comma, is percent-encoded."""
-    return ",".join([_quoted(name) for name in ids])
-
-
-@lru_cache(4096)
-def _quoted(name: str) -> str:
-    return quote(name, safe=_SAFE)
+    return ",".join(quote(name, safe=_SAFE) for name in ids)
 
 
 def _logprobs_of(

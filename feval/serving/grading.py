@@ -33,14 +33,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class Graded:
-    """The grade of a run.
-
-    Attributes:
-        grade: the numbers.
-        dataset: the dataset.
-        llms: the LLMs that were asked.
-        prompts: what the run put around the questions; see `Application.ledger`.
-    """
+    """The grade of a run, with its dataset, its LLMs, and what it put around the questions (see `Application.ledger`)."""
 
     grade: Grade
     dataset: Dataset
@@ -69,34 +62,19 @@ class Graded:
 
 
 def grade_run(ledger: Mapping[str, Any], library: Library, answers: object, *, dataset: str | None = None) -> Graded:
-    """Grade the answers of a run that is served now.
-
-    Args:
-        ledger: of the run, with details; see `Application.ledger`.
-        library: what is served.
-        answers: see `feval.receipts.grading.answers_by_id`.
-        dataset: which one, if the run asked about several.
-
-    Raises:
-        UsageError: the answers are not valid, or the run asked about several datasets.
-        UnknownNameError: the run did not ask about that dataset.
-        ConflictError: a question has two answers.
-    """
+    """Grade the answers of a run that is served now, by its ledger with details; see `feval.serving.grade`."""
     run = ledger["run"]
     entries = _of_dataset(ledger["asked"], run, dataset)
-    chosen = entries[0]["dataset"]
-    by_name = {llm.name: llm for llm in library.llms if llm.dataset == chosen}
+    dataset_id = entries[0]["dataset"]
+    by_name = {llm.name: llm for llm in library.llms if llm.dataset == dataset_id}
     llms = [by_name[name] for name in dict.fromkeys(entry["llm"] for entry in entries)]
-    return _graded(library.datasets[chosen], llms, entries, answers, run, ledger["replicate"], ledger["prompts"])
+    return _graded(library.datasets[dataset_id], llms, entries, answers, run, ledger["replicate"], ledger["prompts"])
 
 
 def grade_posted(body: bytes, ledger: Callable[[str | None], Mapping[str, Any]], library: Library) -> dict[str, Any]:
-    """Grade what was posted to /feval/grade.
+    """Grade what was posted to /feval/grade: {"answers": ..., "run": NAME, "dataset": ID}, the last two if needed.
 
-    Args:
-        body: {"answers": ..., "run": NAME, "dataset": ID}, the last two if needed.
-        ledger: returns the ledger of a run by its name; of the request's own run for `None`.
-        library: what is served.
+    `ledger` returns the ledger of a run by its name, and that of the request's own run for `None`.
 
     Raises:
         RequestError: the body is not valid, or its answers cannot be graded.
@@ -148,22 +126,9 @@ def _of_dataset(entries: Sequence[Mapping[str, Any]], run: str, dataset: str | N
     return [entry for entry in entries if entry["dataset"] == (dataset or datasets[0])]
 
 
-# -- saved ledgers -------------------------------------------------------------------------------------------------------
-
-
 @dataclass(frozen=True, eq=False)
 class SavedLedger:
-    """A ledger in a file.
-
-    Attributes:
-        path: the file.
-        recordings: hashes of what was served.
-        seed: random seed of the draws.
-        billing: how prompts were charged.
-        prices: id of the price list, "none" without one.
-        runs: name -> replicate (`None`: recorded order) and what was handed out, per dataset, LLM and question.
-        prompts: name -> what the run put around the questions; see `Application.ledger`.
-    """
+    """A ledger read from a file. `runs` holds each run's replicate (`None`: recorded order) and what it was handed out."""
 
     path: Path
     recordings: tuple[str, ...]
@@ -174,12 +139,7 @@ class SavedLedger:
     prompts: Mapping[str, Sequence[Mapping[str, Any]]]
 
     def run(self, name: str | None) -> str:
-        """Return the name of a run: the given one, or else the only one.
-
-        Raises:
-            UnknownNameError: there is no run of that name.
-            UsageError: no name was given, and there is not exactly one run.
-        """
+        """Return a run's name, for `None` that of the only run; `UnknownNameError` or `UsageError` without such a run."""
         if name is not None and name not in self.runs:
             raise UnknownNameError.of(f"run in {self.path} called", name, self.runs)
         if name is None and len(self.runs) != 1:
@@ -198,15 +158,7 @@ def grade_saved(
     dataset: str | None = None,
     prices: str | Path | None = None,
 ) -> Graded:
-    """Grade the answers of a run whose ledger was saved.
-
-    Args:
-        saved: from `read_ledger`.
-        run: its name; `None` if the ledger has only one.
-        answers: see `feval.receipts.grading.answers_by_id`.
-        recordings: what was served.
-        dataset: which one, if the run asked about several.
-        prices: id or file of a price list; `None` for the ledger's.
+    """Grade the answers of a run whose ledger was saved, with the ledger's price list unless another is named.
 
     Raises:
         ConflictError: other recordings were served, or a question has two answers.
@@ -225,14 +177,14 @@ def grade_saved(
 
 
 def _served(saved: SavedLedger, recordings: Sequence[Recording]) -> list[Recording]:
-    given = {recording.hash: recording for recording in recordings}
-    for own in saved.recordings:
-        if own not in given:
+    by_hash = {recording.hash: recording for recording in recordings}
+    for digest in saved.recordings:
+        if digest not in by_hash:
             hashes = ", ".join(f"{r.path} has {r.hash[:16]}" for r in recordings) or "none was given"
             raise ConflictError(
-                f"{saved.path} was made with a recording of hash {own[:16]}; {hashes}. Give that recording with --recording."
+                f"{saved.path} was made with a recording of hash {digest[:16]}; {hashes}. Give that recording with --recording."
             )
-    return [given[own] for own in saved.recordings]
+    return [by_hash[digest] for digest in saved.recordings]
 
 
 def _prices(saved: SavedLedger) -> str:
@@ -250,8 +202,7 @@ def read_ledger(path: Path) -> SavedLedger:
         UsageError: the file cannot be read, or is neither.
         SourceError: the file is a damaged ledger.
     """
-    with_lines = _first_line(read_text(path)).get("format") == FORMAT
-    if with_lines:
+    if _first_line(read_text(path)).get("format") == FORMAT:
         header, entries = read_lines(path)
         return _saved(path, header, *_joined(header, entries))
     try:
@@ -308,11 +259,11 @@ def _joined(
             templates.pop(entry["run"], None)
             continue
         key = entry["dataset"], entry["llm"], entry["question"]
-        own = joined.setdefault(entry["run"], {}).setdefault(
+        question = joined.setdefault(entry["run"], {}).setdefault(
             key, {"dataset": key[0], "llm": key[1], "question": key[2], "requests": 0, "samples": []}
         )
-        own["requests"] += 1
-        own["samples"] += entry["samples"]
+        question["requests"] += 1
+        question["samples"] += entry["samples"]
         count_entry(templates.setdefault(entry["run"], PromptCounts()), entry)
     order = str(header.get("order"))
     runs = {label: (run_name(label, order).replicate, list(questions.values())) for label, questions in joined.items()}
@@ -323,7 +274,7 @@ def _saved(
     path: Path, head: Mapping[str, Any], runs: Mapping[str, Any], prompts: Mapping[str, Sequence[Mapping[str, Any]]]
 ) -> SavedLedger:
     hashes, prices = head.get("recordings"), head.get("prices")
-    whole = isinstance(hashes, list) and bool(hashes) and all(isinstance(own, str) for own in hashes)
+    whole = isinstance(hashes, list) and bool(hashes) and all(isinstance(digest, str) for digest in hashes)
     texts = isinstance(head.get("billing"), str) and isinstance(prices, str)
     if not (whole and texts and type(head.get("seed")) is int):
         raise UsageError(

@@ -19,25 +19,20 @@ def is_loopback(host: str) -> bool:
 
 
 @lru_cache(maxsize=256)
-def refusal(host: str | None, origin: str | None, *, only_loopback: bool) -> str | None:
+def refusal(host: bytes | None, origin: bytes | None, *, only_loopback: bool) -> str | None:
     """Return why a request is refused because a web page may have sent it; `None` if it is not refused.
 
     A page can send requests to loopback, too: its `Origin` gives it away, and after DNS rebinding its `Host`.
-
-    Args:
-        host: the header `Host`, if any.
-        origin: the header `Origin`, if any.
-        only_loopback: whether the server listens on loopback alone, so that no other host can be meant.
     """
     if origin is not None and not is_loopback(_host_of(origin)):
         return "Requests from web pages of other hosts are not answered."
-    if only_loopback and not is_loopback(_host_of(f"//{'localhost' if host is None else host}")):
+    if only_loopback and host is not None and not is_loopback(_host_of(b"//" + host)):
         return "This server answers on loopback only; ask it as localhost or 127.0.0.1."
     return None
 
 
-def _host_of(url: str) -> str:
+def _host_of(url: bytes) -> str:
     try:
-        return urlsplit(url).hostname or ""
+        return urlsplit(url.decode("latin-1")).hostname or ""
     except ValueError:
         return ""

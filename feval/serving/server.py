@@ -10,11 +10,11 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import FrameType
-from typing import TYPE_CHECKING, Generic, Protocol, Self, TypeVar
+from typing import TYPE_CHECKING, Generic, Protocol, Self, TypeVar, Unpack
 
 from feval import __version__
 from feval.errors import StorageError, UsageError
-from feval.serving.application import Application
+from feval.serving.application import Application, ApplicationOptions
 from feval.serving.loopback import is_loopback
 from feval.serving.web import Limits, guarded, replay_routes
 
@@ -23,7 +23,6 @@ import uvicorn  # isort: skip  # after `web`, which says how to install it
 if TYPE_CHECKING:
     from starlette.types import ASGIApp
 
-    from feval.cards.prices import PriceList
     from feval.recording.reader import Recording
 
 _BACKLOG = 2048
@@ -44,19 +43,11 @@ _Application = TypeVar("_Application", bound=_Closable)
 class Server(Generic[_Application]):
     """An application that listens on a port; as a context manager it serves in a thread of its own.
 
-    It listens from the start: clients that connect before `run` wait.
-
-    Args:
-        application: what is behind it; closed with the server.
-        app: its ASGI application.
-        host: to listen on.
-        port: 0 for any free one.
-        limits: bounds of connections.
-        grace_s: seconds that requests have to finish when the server ends; `None` for any time.
+    It listens from the start: clients that connect before `run` wait. `close` closes the application, too.
 
     Attributes:
-        application: as given.
-        host: as given.
+        application: what is behind it.
+        host: that it listens on.
         port: that it listens on.
         only_loopback: whether no other machine reaches it.
 
@@ -164,17 +155,10 @@ def replay_server(
     token: str | None = None,
     limits: Limits | None = None,
 ) -> Server[Application]:
-    """Return a server of recordings.
-
-    Args:
-        application: closed when the server is.
-        host: to listen on; any but loopback needs a token.
-        port: 0 for any free one.
-        token: that every request has to carry.
-        limits: of requests.
+    """Return a server of recordings; see `serve`.
 
     Raises:
-        UsageError: another host without a token, or a token that is too short.
+        UsageError: a host other than loopback without a token, or a token that is too short.
         StorageError: the port is taken, or the host is not this machine's.
     """
     _check_token(host, token)
@@ -188,18 +172,7 @@ def serve(
     host: str = "127.0.0.1",
     port: int = 0,
     token: str | None = None,
-    datasets: str | Sequence[str] | None = None,
-    llms: str | Sequence[str] | None = None,
-    seed: int = 0,
-    order: str = "seeded",
-    recycle: bool = False,
-    strict: bool = False,
-    few_shot: str = "none",
-    allow_mismatch: bool = False,
-    prices: str | Path | PriceList | None = None,
-    billing: str = "once",
-    ledger: str | Path | None = None,
-    resume: bool = False,
+    **options: Unpack[ApplicationOptions],
 ) -> Server[Application]:
     """Open recordings and listen, as OpenAI would.
 
@@ -210,26 +183,13 @@ def serve(
         host: to listen on; any but loopback needs a token.
         port: 0 for any free one.
         token: that every request has to carry.
-        datasets: only these.
-        llms: only these.
-        seed: random seed of the draws.
-        order: of runs that do not name one: "seeded" or "recorded".
-        recycle: whether a used-up pool starts over.
-        strict: whether only recorded requests are answered.
-        few_shot: "last": of several recorded questions in a message the last one is asked.
-        allow_mismatch: whether to answer requests that no recorded CoT can answer.
-        prices: as in `feval.load`.
-        billing: as in `feval.load`.
-        ledger: file to write every request to.
-        resume: whether to continue where that file ends.
+        options: of `Application.open`: datasets, llms, seed, order, recycle, strict, few_shot, allow_mismatch, prices,
+            billing, ledger, resume.
 
     Raises:
         FevalError: whatever `Application.open` and `replay_server` raise.
     """
-    application = Application.open(
-        recording, datasets=datasets, llms=llms, seed=seed, order=order, recycle=recycle, strict=strict, few_shot=few_shot,
-        allow_mismatch=allow_mismatch, prices=prices, billing=billing, ledger=ledger, resume=resume,
-    )  # fmt: skip
+    application = Application.open(recording, **options)
     try:
         return replay_server(application, host=host, port=port, token=token)
     except BaseException:
@@ -262,16 +222,13 @@ def _listening(host: str, port: int) -> socket.socket:
         listener.setblocking(False)
     except (OSError, OverflowError) as error:
         listener.close()
-        raise _cannot_listen(host, port, error) from error
+        is_elsewhere = isinstance(error, OSError) and error.errno not in {errno.EADDRINUSE, errno.EACCES}
+        advice = "Name another --port, or 0 for any free one."
+        if is_elsewhere:
+            advice = "Name a --host that is an address of this machine, such as 127.0.0.1."
+        why = getattr(error, "strerror", None) or error
+        raise StorageError(f"Nothing can listen on {host}, port {port}: {why}. {advice}") from error
     return listener
-
-
-def _cannot_listen(host: str, port: int, error: OSError | OverflowError) -> StorageError:
-    why = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
-    advice = "Name another --port, or 0 for any free one."
-    if isinstance(error, OSError) and error.errno not in {errno.EADDRINUSE, errno.EACCES}:
-        advice = "Name a --host that is an address of this machine, such as 127.0.0.1."
-    return StorageError(f"Nothing can listen on {host}, port {port}: {why}. {advice}")
 
 
 def _within_files(connections: int) -> int:

@@ -39,22 +39,14 @@ class CotTexts:
 
 
 class TextCache:
-    """Reads CoTs of recorded LLMs; questions that lie together on disk are read together.
-
-    Args:
-        max_bytes: how much is kept in memory.
-    """
+    """Reads CoTs of recorded LLMs, and caches them; questions that lie together on disk are read together."""
 
     def __init__(self, max_bytes: int = _MAX_BYTES) -> None:
         self._cache: BoundedCache[tuple[LLM, int], CotTexts] = BoundedCache(max_bytes)
         self._reading = Lock()  # a Parquet file is read by one thread at a time
 
     def of(self, llm: LLM, row: int) -> CotTexts:
-        """Return the CoTs of a question (by its row).
-
-        Raises:
-            DamagedRecordingError: the recording cannot be read.
-        """
+        """Return the CoTs of a question (by its row)."""
         cots = self._cache.get((llm, row))
         if cots is None:
             with self._reading:
@@ -65,13 +57,11 @@ class TextCache:
         near = llm.texts_near(row)
         if llm.recording.has_reasoning(llm.dataset, llm.name):  # long, and not stored beside the texts
             near = {row: near[row]}
-        for place, texts in near.items():
-            cots = _cots(llm, place, texts)
-            size = sum(len(text or "") + _OVERHEAD for text in (*texts, *cots.reasoning))
-            self._cache.put((llm, place), cots, size)
-            if place == row:
-                wanted = cots
-        return wanted
+        cots = {place: _cots(llm, place, texts) for place, texts in near.items()}
+        for place, each in cots.items():
+            size = sum(len(text or "") + _OVERHEAD for text in (*each.texts, *each.reasoning))
+            self._cache.put((llm, place), each, size)
+        return cots[row]
 
 
 def _cots(llm: LLM, row: int, texts: list[str | None]) -> CotTexts:

@@ -18,14 +18,13 @@ from collections.abc import AsyncIterator, Iterable, Sequence
 from importlib import import_module
 from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING, Any, Self, TypedDict, Unpack
+from typing import TYPE_CHECKING, Any, Self, Unpack
 
 from feval.errors import ReplayWarning, UsageError
-from feval.serving.application import Application, grade
+from feval.serving.application import Application, ApplicationOptions, grade
 from feval.serving.wire.replies import Call, Reply
 
 if TYPE_CHECKING:
-    from feval.cards.prices import PriceList
     from feval.recording.reader import Recording
     from feval.serving.grading import Graded
 
@@ -38,27 +37,12 @@ _THEIRS = re.compile(r"(?P<prefix>(/[^/]*)*?)/(?P<route>(chat/)?completions|mode
 _RUN = re.compile(r"/run/[^/]+(?=/|$)")
 
 
-class ReplayOptions(TypedDict, total=False):
-    """The options of `Application.open`; see there."""
-
-    datasets: str | Sequence[str] | None
-    llms: str | Sequence[str] | None
-    seed: int
-    order: str
-    recycle: bool
-    strict: bool
-    few_shot: str
-    allow_mismatch: bool
-    prices: str | Path | PriceList | None
-    billing: str
-    ledger: str | Path | None
-    resume: bool
-
-
 class _Replay:
     """What both transports share."""
 
-    def __init__(self, recording: Source = None, *, run: str = "default", **options: Unpack[ReplayOptions]) -> None:
+    def __init__(
+        self, recording: Source = None, *, run: str = "default", **options: Unpack[ApplicationOptions]
+    ) -> None:
         self._owned = not isinstance(recording, Application)
         if isinstance(recording, Application) and options:
             raise UsageError(
@@ -69,15 +53,7 @@ class _Replay:
         self.run = run
 
     def ledger(self, run: str | None = None, *, detail: bool = False) -> dict[str, Any]:
-        """Return what a run was given, and what it costs; see `Application.ledger`.
-
-        Args:
-            run: its name; `None` for this transport's own.
-            detail: whether to list every question.
-
-        Raises:
-            NotRecordedError: the run has asked nothing yet.
-        """
+        """Return what a run (`None`: this transport's own) was given, and what it costs; see `Application.ledger`."""
         return self.application.ledger(self.run if run is None else run, detail=detail)
 
     def grade(self, answers: object, *, run: str | None = None, dataset: str | None = None) -> Graded:
@@ -94,14 +70,7 @@ class _Replay:
         return grade(self.application, self.run if run is None else run, answers, dataset=dataset)
 
     def reset(self, run: str | None = None) -> None:
-        """Start a run again: its draws, its place in every pool and its ledger.
-
-        Args:
-            run: its name; `None` for this transport's own.
-
-        Raises:
-            NotRecordedError: the run has asked nothing yet.
-        """
+        """Start a run (`None`: this transport's own) again; see `Application.reset`."""
         self.application.reset(self.run if run is None else run)
 
     def _respond(self, request: Any, body: bytes) -> Reply:
@@ -162,18 +131,7 @@ class ReplayTransport(_Replay):
 
 
 class AsyncReplayTransport(_Replay):
-    """A transport for `httpx.AsyncClient` and `httpx2.AsyncClient` alike.
-
-    Args:
-        recording: what `feval.load` takes, or an `Application`, which the caller then closes.
-        run: name of the run: NAME, NAME@R for replicate R, or NAME@recorded. A request's header X-Feval-Run, or a base URL
-            with /run/NAME in its path, names another.
-        options: of `Application.open`.
-
-    Attributes:
-        application: what answers.
-        run: as given.
-    """
+    """A transport for `httpx.AsyncClient` and `httpx2.AsyncClient` alike, with the arguments of `ReplayTransport`."""
 
     async def handle_async_request(self, request: Any) -> Any:
         """Answer a request, as the client's transports do."""
@@ -207,10 +165,7 @@ def _library(request: object) -> ModuleType:
     raise UsageError(f"A replay transport answers httpx and httpx2; {type(request).__name__} is a request of neither.")
 
 
-# -- clients ----------------------------------------------------------------------------------------------------------
-
-
-def replay_http_client(recording: Source = None, *, run: str = "default", **options: Unpack[ReplayOptions]) -> Any:
+def replay_http_client(recording: Source = None, *, run: str = "default", **options: Unpack[ApplicationOptions]) -> Any:
     """Return an HTTP client that asks a recording, for `OpenAI(http_client=...)`.
 
     Args:
@@ -230,23 +185,9 @@ def replay_http_client(recording: Source = None, *, run: str = "default", **opti
 
 
 def replay_async_http_client(
-    recording: Source = None, *, run: str = "default", **options: Unpack[ReplayOptions]
+    recording: Source = None, *, run: str = "default", **options: Unpack[ApplicationOptions]
 ) -> Any:
-    """Return an HTTP client that asks a recording, for `AsyncOpenAI(http_client=...)`.
-
-    Args:
-        recording: what `feval.load` takes: a folder, an open recording, or several; or an `Application`.
-        run: name of the run: NAME, NAME@R for replicate R, or NAME@recorded.
-        options: of `Application.open`: seed, order, recycle, strict, few_shot, allow_mismatch, datasets, llms, prices,
-            billing, ledger.
-
-    Returns:
-        An `httpx2.AsyncClient`, or an `httpx.AsyncClient` if that is what the installed `openai` uses, with the transport
-        as `replay`, and the transport's `ledger`, `grade` and `reset`.
-
-    Raises:
-        FevalError: whatever `Application.open` raises; UsageError if neither library is installed.
-    """
+    """Return the same as `replay_http_client`, but an `AsyncClient`, for `AsyncOpenAI(http_client=...)`."""
     return _with_ledger(_http_library().AsyncClient)(AsyncReplayTransport(recording, run=run, **options))
 
 

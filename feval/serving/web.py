@@ -40,13 +40,7 @@ METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Bounds of requests.
-
-    Attributes:
-        body_bytes: of a request's body.
-        body_s: seconds within which a body has to arrive.
-        connections: open at once, and requests answered at once; beyond it, requests are answered 503.
-    """
+    """Bounds of bodies, and of connections open at once, beyond which requests are answered 503."""
 
     body_bytes: int = 10_000_000
     body_s: float = 30.0
@@ -61,27 +55,14 @@ def guarded(
     limits: Limits | None = None,
     lifespan: Callable[[Any], AbstractAsyncContextManager[None]] | None = None,
 ) -> Starlette:
-    """Return a Starlette application that refuses requests of web pages, checks the token and bounds bodies.
-
-    Args:
-        routes: what it answers. A `FevalError` is sent in OpenAI's shape.
-        host: that it listens on.
-        token: that every request has to carry as its API key; `None` for none.
-        limits: of requests.
-        lifespan: as Starlette has it.
-    """
+    """Return a Starlette application that refuses requests of web pages, checks the token (if any) and bounds bodies."""
     guard = Middleware(_Guard, only_loopback=is_loopback(host), token=token, limits=limits or Limits())
     handlers: Any = {FevalError: _feval_error, HTTPException: _http_error, Exception: _bug}
     return Starlette(routes=routes, middleware=[guard], exception_handlers=handlers, lifespan=lifespan)
 
 
 def replay_routes(application: Application, *, has_token: bool = False) -> list[BaseRoute]:
-    """Return the routes of a recording that is served.
-
-    Args:
-        application: answers the requests.
-        has_token: whether keys are the server's token; then the application does not see them.
-    """
+    """Return the routes of a recording that is served; with `has_token` the application sees no keys."""
 
     async def answer(request: Request) -> Response:
         headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in request.scope["headers"]}
@@ -124,18 +105,18 @@ class _Guard:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http":
-            problem = self._problem({name: value.decode("latin-1") for name, value in scope["headers"]})
+            problem = self._problem(dict(scope["headers"]))
             if problem is not None:
                 await _error(problem)(scope, receive, send)
                 return
             receive = self._bounded(receive)
         await self._app(scope, receive, send)
 
-    def _problem(self, headers: Mapping[bytes, str]) -> ServingError | None:
+    def _problem(self, headers: Mapping[bytes, bytes]) -> ServingError | None:
         reason = refusal(headers.get(b"host"), headers.get(b"origin"), only_loopback=self._only_loopback)
         if reason is not None:
             return RequestError(reason, status=403, code="forbidden")
-        if self._token is not None and not _carries(headers.get(b"authorization", ""), self._token):
+        if self._token is not None and not _carries(headers.get(b"authorization", b""), self._token):
             return RequestError(
                 "This server requires its token: send the header 'Authorization: Bearer TOKEN', or give the client the token "
                 "as its API key.",
@@ -182,9 +163,9 @@ class _Guard:
         )
 
 
-def _carries(authorization: str, token: bytes) -> bool:
-    scheme, _, sent = authorization.partition(" ")
-    return hmac.compare_digest(sent.strip().encode("utf-8", "surrogateescape"), token) and scheme.lower() == "bearer"
+def _carries(authorization: bytes, token: bytes) -> bool:
+    scheme, _, key = authorization.partition(b" ")
+    return hmac.compare_digest(key.strip(), token) and scheme.lower() == b"bearer"
 
 
 def _error(error: FevalError) -> Response:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from functools import partial
 from hashlib import sha256
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -25,14 +26,6 @@ from recorders.work.seal import seal
 _Pairs = list[tuple[Question, Request]]
 
 
-@dataclass(frozen=True, slots=True)
-class _Sealing:
-    journal: Journal
-    dataset: DatasetInfo
-    prices: str
-    counter: str
-
-
 def seal_proxied(
     journal: Journal,
     out: Path,
@@ -44,23 +37,10 @@ def seal_proxied(
     counter: str = "usage",
     equality: str | None = None,
 ) -> Path | None:
-    """Make a recording of a proxy's journal; the journal stays, to be replayed and continued.
+    """Make a recording of a proxy's open journal, which stays, to be replayed and continued; `None` if it has no CoT.
 
     A recording is never changed: if `out` has fewer CoTs than the journal, the new one is `out-2`, `out-3` and so on.
-
-    Args:
-        journal: open.
-        out: the folder to create.
-        dataset: its id.
-        answer_kind: a key of `feval.answers.KINDS`.
-        questions: of the dataset. A request asks the question that stands verbatim in its last user message: the longest, unless
-            two have the same text. Every other request is a question of its own, without gold.
-        prices: id of the price list, or "none".
-        counter: as in `recorders.work.seal.seal`.
-        equality: of answers, see `feval.answers.equality.named_equality`; `None` for the answer kind's own.
-
-    Returns:
-        The recording, made now or before; `None` if the journal has no CoT.
+    A request asks the question that `match` finds in its last user message; others are questions of their own, without gold.
 
     Raises:
         JournalError: the journal is damaged.
@@ -76,29 +56,22 @@ def seal_proxied(
     info = DatasetInfo(
         dataset, title, answer_kind, EXTRACTOR_VERSION, None, licence, named_equality(answer_kind, equality)
     )
-    sealing = _Sealing(journal, info, prices, counter)
+    seal_group = partial(_seal, journal, dataset=info, prices=prices, counter=counter)
     groups = _groups(_requests(journal, dataset), dataset, questions)
     names = _names(list(groups))
     if len(groups) == 1:
         ((llm, group),) = groups.items()
-        return _sealed(sealing, free, names[llm], group)
+        return seal_group(free, names[llm], group)
     with TemporaryDirectory(prefix=f".{out.name}-", dir=out.parent) as folder:
         parts = [
-            _sealed(sealing, Path(folder) / str(number), names[llm], group)
+            seal_group(Path(folder) / str(number), names[llm], group)
             for number, (llm, group) in enumerate(groups.items())
         ]
         return merge(parts, free)
 
 
 def check_place(out: Path) -> None:
-    """Check that a recording can be made at a path later: nothing is there, or a recording.
-
-    Args:
-        out: the folder to create.
-
-    Raises:
-        StorageError: something else is there.
-    """
+    """Check that a recording can be made at a path later; `StorageError` if something else than a recording is there."""
     newest, _ = _numbered(out)
     if newest is None:
         return
@@ -111,33 +84,30 @@ def check_place(out: Path) -> None:
 
 
 def match(text: str, questions: Sequence[Question]) -> Question | None:
-    """Return the question whose text stands verbatim in a message: the longest, unless two have the same text.
-
-    Args:
-        text: the message.
-        questions: to choose from.
-    """
+    """Return the question whose text stands verbatim in a message: the longest, unless two have the same text."""
     contained = [question for question in questions if question.text and question.text in text]
     longest = max((len(question.text) for question in contained), default=0)
     best = [question for question in contained if len(question.text) == longest]
     return best[0] if len(best) == 1 else None
 
 
-def _sealed(sealing: _Sealing, out: Path, name: str, group: _Pairs) -> Path:
+def _seal(
+    journal: Journal, out: Path, name: str, group: _Pairs, *, dataset: DatasetInfo, prices: str, counter: str
+) -> Path:
     requests = [request for _, request in group]
     content = requests[0].decoding.content()
     temperature, max_tokens = content.pop("temperature"), content.pop("max_tokens")
-    sent = {key: value for key, value in content.items() if value not in (None, [], {})}
+    extra = {key: value for key, value in content.items() if value not in (None, [], {})}
     return seal(
-        sealing.journal,
+        journal,
         out,
-        dataset=sealing.dataset,
+        dataset=dataset,
         questions=[question for question, _ in group],
         requests=requests,
-        llm=LLMInfo(name, temperature, max_tokens, {"model": requests[0].model, "prompt": "proxied"} | sent),
-        operation={"name": "proxy", **sealing.journal.identity},
-        prices=sealing.prices,
-        counter=sealing.counter,
+        llm=LLMInfo(name, temperature, max_tokens, {"model": requests[0].model, "prompt": "proxied"} | extra),
+        operation={"name": "proxy", **journal.identity},
+        prices=prices,
+        counter=counter,
     )
 
 

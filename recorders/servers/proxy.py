@@ -36,8 +36,9 @@ from starlette.routing import Route
 from feval.errors import FevalError
 from feval.serving.server import Server
 from feval.serving.web import METHODS, Limits, guarded, response
-from feval.serving.wire.errors import MissError, ServingError
-from feval.serving.wire.replies import completion_reply
+from feval.serving.wire.errors import MissError, RequestError, ServingError
+from feval.serving.wire.replies import completion_reply, usage
+from feval.serving.wire.requests import conversation
 from recorders.backends import replies
 from recorders.backends.endpoint import Endpoint, Redaction
 from recorders.errors import BackendError
@@ -81,17 +82,9 @@ class _ChatRequest:
 
 
 class Proxy:
-    """Forwards requests to a server, and records its chat completions.
+    """Forwards requests to a server, and records its chat completions; each sample in the journal is given again once.
 
-    Args:
-        upstream: the server; its key, if any, replaces the client's.
-        journal: open; each sample in it is given again once.
-        dataset: id of the dataset that is recorded.
-
-    Attributes:
-        recorded: how many CoTs were recorded.
-        replayed: how many were given again.
-        unrecorded: how many chat completions were passed on without being recorded.
+    `recorded` counts new CoTs, `replayed` those given again, `unrecorded` chat completions that were passed on unrecorded.
     """
 
     def __init__(self, upstream: Endpoint, journal: Journal, dataset: str) -> None:
@@ -173,9 +166,9 @@ class Proxy:
             return Response()
         self.replayed += len(samples)
         headers = {"X-Feval-Replayed": str(len(samples)), "X-Feval-Recorded": str(len(new))}
-        stream, usage = bool(chat.fields.get("stream")), _wants_usage(chat.fields)
+        stream, with_usage = bool(chat.fields.get("stream")), _wants_usage(chat.fields)
         completion = _completion(records, chat.request.model)
-        return response(completion_reply(completion, stream=stream, usage=usage, headers=headers), call)
+        return response(completion_reply(completion, stream=stream, with_usage=with_usage, headers=headers), call)
 
     def _read(self, samples: Sequence[_Sample]) -> list[Mapping[str, Any]]:
         offsets = [sample for sample in samples if isinstance(sample, int)]
@@ -345,26 +338,13 @@ def messages_id(messages: Sequence[Message]) -> str:
 
 def _messages(value: object) -> tuple[Message, ...] | None:
     """The messages, if they are text only."""
-    if not isinstance(value, list) or not value:
+    try:
+        parsed = conversation(value if isinstance(value, list) else [])
+    except RequestError:
         return None
-    texts = []
-    for message in value:
-        if not isinstance(message, dict) or not isinstance(message.get("role"), str):
-            return None
-        content = _text(message.get("content"))
-        if content is None or any(message[name] is not None for name in message.keys() - {"role", "content"}):
-            return None
-        texts.append(Message(message["role"], content))
-    return tuple(texts) if any(message.role == "user" for message in texts) else None
-
-
-def _text(content: object) -> str | None:
-    if isinstance(content, str):
-        return content
-    if not isinstance(content, list) or not content:
+    if not parsed.text_only or parsed.last_user_place < 0:
         return None
-    texts = [part.get("text") if isinstance(part, dict) and part.get("type") == "text" else None for part in content]
-    return "".join(map(str, texts)) if all(isinstance(text, str) for text in texts) else None
+    return tuple(Message(role, text) for role, text in parsed.messages)
 
 
 def _decoding(fields: Mapping[str, Any]) -> Decoding | None:
@@ -419,17 +399,7 @@ def _completion(records: Sequence[Mapping[str, Any]], model: str) -> dict[str, A
     }
     if prompt is None or any(record.get("output_tokens") is None for record in records):
         return reply
-    return reply | {
-        "usage": {
-            "prompt_tokens": prompt,
-            "completion_tokens": output,
-            "total_tokens": prompt + output,
-            "prompt_tokens_details": {"cached_tokens": first.get("cached_tokens") or 0},
-            "completion_tokens_details": {
-                "reasoning_tokens": None if None in thoughts else sum(count or 0 for count in thoughts)
-            },
-        }
-    }
+    return reply | {"usage": usage(prompt, output, reasoning=thoughts, cached=first.get("cached_tokens") or 0)}
 
 
 def _storable(choices: Sequence[Mapping[str, Any]]) -> str:

@@ -55,12 +55,12 @@ def test_channels_come_back(rich: Path) -> None:
     recording = open_recording(rich)
     assert verify_recording(rich).ok
     assert recording.channels("toy", "alpha") == ["reasoning", "logprobs"]
-    plain, found, last = recording.pools("toy", "alpha")
+    plain, result, last = recording.pools("toy", "alpha")
     assert (plain, last) == (pool(0, ["4", "4"]), pool(2, ["4"]))
-    assert found.reasoning == ["Hm", None]
-    assert found.sequence_logprobs == [-0.30000000000000004, None]
-    assert found.token_logprobs == [[-0.125, -0.10000000149011612], None]
-    assert found.token_confidences == [[1.5, 2.0], []]
+    assert result.reasoning == ["Hm", None]
+    assert result.sequence_logprobs == [-0.30000000000000004, None]
+    assert result.token_logprobs == [[-0.125, -0.10000000149011612], None]
+    assert result.token_confidences == [[1.5, 2.0], []]
     ((name, columns),) = recording.scan_channel("toy", "alpha", "logprobs")
     assert name == "toy/1"
     assert columns["token_confidences"] == [[1.5, 2.0], []]

@@ -7,6 +7,7 @@ import itertools
 import json
 import re
 from collections import Counter
+from typing import Any
 
 import numpy as np
 import pytest
@@ -97,17 +98,11 @@ def test_all_orders_are_equally_likely() -> None:
 
 
 def test_seeds_llms_questions_and_replicates_draw_independently() -> None:
-    base = order(0, "d", "m", "q", 0, 30)
-    others = [
-        (1, "d", "m", "q", 0),
-        (0, "e", "m", "q", 0),
-        (0, "d", "n", "q", 0),
-        (0, "d", "m", "r", 0),
-        (0, "d", "m", "q", 1),
-    ]
-    for other in others:
-        shared = sum(a == b for a, b in zip(base, order(*other, 30), strict=True))
-        assert shared <= 6, other
+    names: list[Any] = [0, "d", "m", "q", 0]
+    base = order(*names, 30)
+    for place, value in enumerate((1, "e", "n", "r", 1)):
+        other = order(*names[:place], value, *names[place + 1 :], 30)
+        assert sum(a == b for a, b in zip(base, other, strict=True)) <= 6, value
 
 
 @settings(max_examples=20, deadline=None)

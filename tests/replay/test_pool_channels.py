@@ -16,14 +16,7 @@ from small import SCORER, pool, question, scored_pool, write_scored_toy, write_t
 from feval.errors import NotRecordedError, ShortPoolError, UnknownNameError
 from feval.evaluation.evaluation import evaluate
 from feval.methods import BestOfN, ConfidenceWeighted
-from feval.recording import (
-    DatasetInfo,
-    LLMInfo,
-    RecordingWriter,
-    ScorerInfo,
-    ScoreRows,
-    add_scores,
-)
+from feval.recording import DatasetInfo, LLMInfo, RecordingWriter, ScorerInfo, ScoreRows, add_scores
 from feval.recording.parquet.arrays import logprobs_of_tables
 from feval.replay import LLM, LLMRequest, load
 from recorders.live import LiveResponse
@@ -114,8 +107,10 @@ def test_a_response_gives_channels_in_draw_order(scored: Path) -> None:
         assert response.scores(aggregate="prod") == pytest.approx(expected)
         rich, given = scored_pool("strong", row, ANSWERS["strong"][row])
         assert response.sequence_logprobs == [(rich.sequence_logprobs or [])[s] for s in samples]
-        for s, found, logprob in zip(samples, response.sequence_probabilities, response.sequence_logprobs, strict=True):
-            assert found == (None if logprob is None else pytest.approx(math.exp(logprob / rich.output_tokens[s])))
+        for s, result, logprob in zip(
+            samples, response.sequence_probabilities, response.sequence_logprobs, strict=True
+        ):
+            assert result == (None if logprob is None else pytest.approx(math.exp(logprob / rich.output_tokens[s])))
         for s, confidences in zip(samples, response.token_confidences, strict=True):
             assert (None if confidences is None else confidences.tolist()) == (rich.token_confidences or [])[s]
         for s, tokens in zip(samples, response.scoring_tokens(), strict=True):

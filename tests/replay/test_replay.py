@@ -208,21 +208,9 @@ def test_coins_depend_on_the_question_and_the_draws_alone(toy: Path) -> None:
 def test_a_metered_llm_shows_no_gold_and_no_id(toy: Path) -> None:
     _, [llm] = load("toy", "gpt-3.5-turbo", toy)
     public = {name for name in dir(llm.ask("toy/0")) if not name.startswith("_")}
-    auxiliary = {"auxiliary_calls", "auxiliary_prompt_tokens", "auxiliary_output_tokens"}
-    assert public == {
-        "name",
-        "rounds",
-        "cots",
-        "output_tokens",
-        "sample",
-        "dollar_cost",
-        "truncate",
-        "charge",
-        "uniform",
-        "remaining",
-        "tokens_billed",
-        *auxiliary,
-    }
+    methods = {"sample", "truncate", "charge", "uniform"}
+    account = {"name", "rounds", "cots", "remaining", "output_tokens", "tokens_billed", "dollar_cost"}
+    assert public == methods | account | {"auxiliary_calls", "auxiliary_prompt_tokens", "auxiliary_output_tokens"}
     assert not {name for name in dir(llm.pool) if "gold" in name}
 
 
@@ -272,13 +260,8 @@ def test_an_answer_is_right_if_its_canonical_form_is_the_gold(tmp_path: Path) ->
     with pytest.raises(NotRecordedError, match="no question 'n/9'"):
         numbers.is_right("n/9", "0.5")
     colours, _ = load("c", None, tmp_path / "r")
-    assert [colours.is_right(0, answer) for answer in ("B", "(B)", "blue", "A", "red")] == [
-        True,
-        True,
-        True,
-        False,
-        False,
-    ]
+    assert all(colours.is_right(0, answer) for answer in ("B", "(B)", "blue"))
+    assert not any(colours.is_right(0, answer) for answer in ("A", "red"))
 
 
 def test_right_answers_are_those_whose_code_is_the_gold(toy: Path) -> None:
@@ -287,12 +270,6 @@ def test_right_answers_are_those_whose_code_is_the_gold(toy: Path) -> None:
         assert [dataset.is_right(row, a) for a in gpt.answers(row, range(int(gpt.pool.sizes[row])))] == [
             bool(code >= 0 and code == dataset.gold[row]) for code in gpt.pool.codes[row, : gpt.pool.sizes[row]]
         ]
-
-
-def test_the_plurality_is_a_public_name() -> None:
-    assert feval.plurality(["3", None, "4", "4", None, None]) == "4"
-    assert feval.plurality(["3", "4"]) == "3"
-    assert feval.plurality([None]) is None
 
 
 def test_a_dataset_and_an_llm_of_different_loads_do_not_mix(tmp_path: Path, toy: Path) -> None:

@@ -69,8 +69,8 @@ def drawn(llm: LLM, question: str, *, in_order: bool = False) -> list[str | None
     """The answers that the texts of a draw end with, read without feval."""
     texts = llm.texts(llm.question_ids.index(question))
     samples = range(VOTES) if in_order else llm(question, VOTES).samples
-    found = (re.findall(r"answer is\s+(-?\d+)", texts[sample] or "") for sample in samples)
-    return [each[-1] if each else None for each in found]
+    result = (re.findall(r"answer is\s+(-?\d+)", texts[sample] or "") for sample in samples)
+    return [each[-1] if each else None for each in result]
 
 
 def leaders(answers: list[str | None]) -> list[str | None]:
@@ -103,31 +103,20 @@ OPENAI = [sys.executable, "-W", "error", "examples/self_consistency_openai.py"]
 
 def test_openai_replayed_in_process(llm: LLM, tmp_path: Path) -> None:
     answers = tmp_path / "answers.json"
-    told = run(*OPENAI, "--recording", RECORDING, "--answers", answers, PYTHONPATH=str(ROOT))
-    assert told.strip() == said(votes_right(llm))
+    result = run(*OPENAI, "--recording", RECORDING, "--answers", answers, PYTHONPATH=str(ROOT))
+    assert result.strip() == said(votes_right(llm))
     expected = {row["question"]: leaders(drawn(llm, row["id"]))[0] for row in QUESTIONS}
     assert json.loads(answers.read_text()) == expected
 
 
 def test_openai_against_the_server_then_graded(server: Server, llm: LLM, tmp_path: Path) -> None:
     answers = tmp_path / "answers.json"
-    told = run(*OPENAI, "--answers", answers, OPENAI_BASE_URL=server.url, OPENAI_API_KEY="mine")
-    assert told.strip() == said(votes_right(llm))
+    result = run(*OPENAI, "--answers", answers, OPENAI_BASE_URL=server.url, OPENAI_API_KEY="mine")
+    assert result.strip() == said(votes_right(llm))
     ledger = tmp_path / "ledger.json"
     ledger.write_text(json.dumps(server.application.ledger("mine", detail=True)))
-    command = [
-        sys.executable,
-        "-m",
-        "feval",
-        "grade",
-        "--ledger",
-        ledger,
-        "--answers",
-        answers,
-        "--recording",
-        RECORDING,
-    ]
-    graded = json.loads(run(*command, "--json", PYTHONPATH=str(ROOT)))
+    options = ["--ledger", ledger, "--answers", answers, "--recording", RECORDING, "--json"]
+    graded = json.loads(run(sys.executable, "-m", "feval", "grade", *options, PYTHONPATH=str(ROOT)))
     assert (graded["correct"], graded["questions"], graded["samples"]) == (votes_right(llm), 20, 400)
     assert graded["usd"] == server.application.ledger("mine")["usd"]
 
@@ -136,12 +125,12 @@ def test_openai_live_and_replayed_agree(llm: LLM, tmp_path: Path) -> None:
     """The tiny server draws sample number seed + i for choice i; the recording was made with seed 0, in this order."""
     live, replayed = tmp_path / "live.json", tmp_path / "replayed.json"
     with tiny_server([MODEL]) as tiny:
-        told = run(*OPENAI, "--answers", live, OPENAI_BASE_URL=tiny.url, OPENAI_API_KEY="none")
+        result = run(*OPENAI, "--answers", live, OPENAI_BASE_URL=tiny.url, OPENAI_API_KEY="none")
     again = run(
         *OPENAI, "--recording", RECORDING, "--run", "mine@recorded", "--answers", replayed, PYTHONPATH=str(ROOT)
     )
-    assert told == again
-    assert told.strip() == said(votes_right(llm, in_order=True))
+    assert result == again
+    assert result.strip() == said(votes_right(llm, in_order=True))
     assert live.read_text() == replayed.read_text()
 
 
@@ -180,8 +169,8 @@ def test_the_page_on_serving_runs(llm: LLM, feval_path: str, tmp_path: Path) -> 
         asked = {"model": MODEL, "n": 5, "messages": [{"role": "user", "content": QUESTIONS[1]["question"]}]}
         call = Call("POST", "/run/mine/v1/chat/completions", "", {}, json.dumps(asked).encode())
         assert server.application.respond(call).status == 200
-        told = run("sh", "-eu", "-c", posted.replace(":8000", f":{server.port}"), cwd=tmp_path)
-        assert json.loads(told)["grade"]["accuracy"] == 1
+        result = run("sh", "-eu", "-c", posted.replace(":8000", f":{server.port}"), cwd=tmp_path)
+        assert json.loads(result)["grade"]["accuracy"] == 1
     said = run("sh", "-eu", "-c", graded, cwd=tmp_path, PATH=feval_path, PYTHONPATH=str(ROOT))
     assert "tiny_sums, 1 question" in said
     assert "values of a grade computed again, all equal" in said
@@ -196,15 +185,15 @@ def test_the_page_on_examples_runs(llm: LLM, feval_path: str, tmp_path: Path) ->
     given = {"cwd": tmp_path, "PATH": feval_path, "PYTHONPATH": str(ROOT)}
     assert run("sh", "-eu", "-c", in_process, **given).strip() == said(votes_right(llm))
     with serve(RECORDING, port=0, ledger=tmp_path / "ledger.jsonl") as server:
-        told = run("sh", "-eu", "-c", graded.replace(":8000", f":{server.port}"), **given)
-    assert told.startswith(said(votes_right(llm)))
-    assert "values of a grade computed again, all equal" in told
+        result = run("sh", "-eu", "-c", graded.replace(":8000", f":{server.port}"), **given)
+    assert result.startswith(said(votes_right(llm)))
+    assert "values of a grade computed again, all equal" in result
 
 
 def test_litellm(server: Server, llm: LLM) -> None:
     python = from_environment("FEVAL_LITELLM_PYTHON")
-    told = run(python, EXAMPLES / "self_consistency_litellm.py", server.url)
-    assert told.strip().splitlines()[-1] == said(votes_right(llm))
+    result = run(python, EXAMPLES / "self_consistency_litellm.py", server.url)
+    assert result.strip().splitlines()[-1] == said(votes_right(llm))
     assert server.application.ledger("litellm")["requests"] == len(QUESTIONS)
 
 
@@ -231,19 +220,18 @@ def test_lm_evaluation_harness(server: Server, llm: LLM, tmp_path: Path) -> None
     folder = shutil.copytree(EXAMPLES, tmp_path / "examples") / "lm_eval"
     url = f"{server.url_of('lm-eval')}/chat/completions"
     offline = {"HF_HUB_OFFLINE": "1", "HF_HOME": str(tmp_path / "hub"), "OPENAI_API_KEY": "none"}
-    options = [
-        "--tasks",
-        "tiny_sums_vote",
+    task = ["--tasks", "tiny_sums_vote", "--include_path", ".", "--output_path", tmp_path / "out"]
+    model = [
+        "--model",
+        "local-chat-completions",
         "--model_args",
         f"model={MODEL},base_url={url}",
-        "--output_path",
-        tmp_path / "out",
+        "--apply_chat_template",
     ]
-    model = ["--model", "local-chat-completions", "--apply_chat_template", "--include_path", "."]
-    run(command, "run", *model, *options, cwd=folder, **offline)
+    run(command, "run", *model, *task, cwd=folder, **offline)
     [results] = (tmp_path / "out").rglob("results_*.json")
-    found = json.loads(results.read_text())["results"]["tiny_sums_vote"]["exact_match,vote"]
-    assert found == pytest.approx(votes_right(llm) / len(QUESTIONS))
+    result = json.loads(results.read_text())["results"]["tiny_sums_vote"]["exact_match,vote"]
+    assert result == pytest.approx(votes_right(llm) / len(QUESTIONS))
     ledger = server.application.ledger("lm-eval")
     assert (ledger["requests"], ledger["cots"], ledger["questions"]) == (400, 400, 20)
 
@@ -256,11 +244,11 @@ def test_inspect_ai(server: Server, llm: LLM, tmp_path: Path) -> None:
     key = {"FEVAL_BASE_URL": server.url_of("inspect"), "FEVAL_API_KEY": "none"}
     run(command, "eval", "examples/inspect_task.py", *options, cwd=tmp_path, **key)
     [log] = (tmp_path / "logs").glob("*.json")
-    told: dict[str, Any] = json.loads(log.read_text())
-    assert told["status"] == "success"
+    result: dict[str, Any] = json.loads(log.read_text())
+    assert result["status"] == "success"
     best = {name: leaders(drawn(llm, name)) for name in GOLDS}
-    certain = sum(found == [GOLDS[name]] for name, found in best.items())
-    possible = sum(GOLDS[name] in found for name, found in best.items())
-    [score] = told["results"]["scores"]
+    certain = sum(winners == [GOLDS[name]] for name, winners in best.items())
+    possible = sum(GOLDS[name] in winners for name, winners in best.items())
+    [score] = result["results"]["scores"]
     assert certain / 20 <= score["metrics"]["accuracy"]["value"] <= possible / 20
     assert (score["reducer"], server.application.ledger("inspect")["cots"]) == ("plurality", 400)

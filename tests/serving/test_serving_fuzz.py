@@ -22,6 +22,10 @@ pytest.importorskip("uvicorn", reason="the extra serve is not installed")
 pytestmark = pytest.mark.slow
 
 EXAMPLES = 40
+FUZZING = settings(
+    max_examples=EXAMPLES, phases=(Phase.explicit, Phase.generate), derandomize=True, deadline=None, database=None,
+    suppress_health_check=list(HealthCheck),
+)  # fmt: skip
 PATHS = description()["paths"]
 OPERATIONS = [(path, method) for path, item in PATHS.items() for method in item if method != "parameters"]
 WITH_BODY = [(path, method) for path, method in OPERATIONS if "requestBody" in PATHS[path][method]]
@@ -37,17 +41,17 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
 
 @pytest.fixture(scope="module")
 def schema(server: Server) -> Any:
-    told = ask(server.port, "GET", "/openapi.json").json
-    loaded = schemathesis.openapi.from_dict(told)
+    result = ask(server.port, "GET", "/openapi.json").json
+    loaded = schemathesis.openapi.from_dict(result)
     loaded.config.update(base_url=f"http://127.0.0.1:{server.port}")
     return loaded
 
 
 def test_the_description_lists_every_route_and_the_models_that_are_served(server: Server) -> None:
-    told = ask(server.port, "GET", "/openapi.json").json
-    assert told == json.loads(json.dumps(description(["alpha", "beta"])))
-    assert told["openapi"].startswith("3.1")
-    assert ask(server.port, "GET", "/run/mine/openapi.json").json == told
+    result = ask(server.port, "GET", "/openapi.json").json
+    assert result == json.loads(json.dumps(description(["alpha", "beta"])))
+    assert result["openapi"].startswith("3.1")
+    assert ask(server.port, "GET", "/run/mine/openapi.json").json == result
 
 
 def answered(case: Any, *, valid: bool) -> int:
@@ -75,10 +79,7 @@ def test_every_answer_is_as_described(server: Server, schema: Any, path: str, me
     modes = schemathesis.GenerationMode
     strategy = schema[path][method.upper()].as_strategy(generation_mode=modes.POSITIVE if valid else modes.NEGATIVE)
 
-    @settings(
-        max_examples=EXAMPLES, phases=(Phase.explicit, Phase.generate), derandomize=True, deadline=None, database=None,
-        suppress_health_check=list(HealthCheck),
-    )  # fmt: skip
+    @FUZZING
     @given(case=strategy)
     def asked(case: Any) -> None:
         answered(case, valid=valid)
@@ -92,10 +93,7 @@ def test_requests_that_mean_a_recorded_question_are_mostly_answered(server: Serv
     strategy = schema[path]["POST"].as_strategy(generation_mode=schemathesis.GenerationMode.POSITIVE)
     statuses: Counter[int] = Counter()
 
-    @settings(
-        max_examples=3 * EXAMPLES, phases=(Phase.generate,), derandomize=True, deadline=None, database=None,
-        suppress_health_check=list(HealthCheck),
-    )  # fmt: skip
+    @settings(FUZZING, max_examples=3 * EXAMPLES, phases=(Phase.generate,))
     @given(case=strategy)
     def asked(case: Any) -> None:
         case.headers = {}

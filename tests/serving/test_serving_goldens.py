@@ -54,31 +54,31 @@ def questions(shared: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 def run(server: Server, questions: Path, count: int, key: str) -> dict[str, int]:
     """Run the script with nothing but a base URL and a key, and no way to import feval."""
     passed = {name: value for name, value in os.environ.items() if name in {"PATH", "SYSTEMROOT", "HOME"}}
-    told = passed | {"OPENAI_BASE_URL": server.url, "OPENAI_API_KEY": key}
+    environment = passed | {"OPENAI_BASE_URL": server.url, "OPENAI_API_KEY": key}
     command = [sys.executable, "-I", "-W", "error", str(SCRIPT), str(questions), str(count)]
-    done = subprocess.run(command, env=told, capture_output=True, text=True, timeout=300, check=False)
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300, check=False)
     assert done.returncode == 0, done.stderr
-    found: dict[str, int] = json.loads(done.stdout)
-    return found
+    counts: dict[str, int] = json.loads(done.stdout)
+    return counts
 
 
 @pytest.mark.parametrize("count", [3, 10, 40])
 def test_correct_votes(count: int, server: Server, questions: Path, goldens: dict[str, dict[str, Any]]) -> None:
-    found = run(server, questions, count, f"votes-{count}@recorded")
+    result = run(server, questions, count, f"votes-{count}@recorded")
     expected = goldens[f"sc.prefix.date_cot1_40.N{count}"]
-    assert (found["right"], found["questions"]) == (expected["correct"], expected["questions"])
+    assert (result["right"], result["questions"]) == (expected["correct"], expected["questions"])
     if count == 40:  # of all 40 replies the script draws 20, as the reference's own example does
-        assert found["drawn"] == goldens["feval.replay.sc20.seed0"]["correct"]
+        assert result["drawn"] == goldens["feval.replay.sc20.seed0"]["correct"]
 
 
 @pytest.mark.parametrize("count", [1, 20])
 def test_correct_votes_and_what_they_cost(
     count: int, server: Server, questions: Path, goldens: dict[str, dict[str, Any]]
 ) -> None:
-    found = run(server, questions, count, f"costs-{count}@recorded")
+    result = run(server, questions, count, f"costs-{count}@recorded")
     expected = goldens[f"cost.first_n.date_cot1_40.N{count}"]
     ledger = server.application.ledger(f"costs-{count}@recorded")
-    assert found["right"] == expected["correct"]
+    assert result["right"] == expected["correct"]
     assert ledger["prompt_tokens"] + ledger["output_tokens"] == expected["tokens"]
     assert ledger["usd"] == pytest.approx(expected["usd"], abs=1e-9)
     assert (ledger["requests"], ledger["cots"]) == (369, 369 * count)

@@ -17,7 +17,7 @@ from feval.cli import app
 from feval.errors import ConflictError, NotRecordedError, SourceError, UnknownNameError, UsageError
 from feval.methods.vote import plurality
 from feval.receipts.verifying import verify_receipt
-from feval.recording import open_recording
+from feval.recording import DatasetInfo, LLMInfo, PoolRows, Question, RecordingWriter, open_recording
 from feval.serving import Application, Call, grade
 from feval.serving.answer_files import read_answers
 from feval.serving.grading import grade_saved, read_ledger
@@ -52,8 +52,8 @@ def post(application: Application, path: str, body: object, status: int = 200) -
     reply = application.respond(Call("POST", path, "", {}, json.dumps(body).encode()))
     assert isinstance(reply.body, bytes)
     assert reply.status == status, reply.body
-    told: dict[str, Any] = json.loads(reply.body)
-    return told
+    result: dict[str, Any] = json.loads(reply.body)
+    return result
 
 
 def feval(*arguments: object) -> Any:
@@ -67,14 +67,14 @@ def test_a_vote_over_http_is_graded_as_evaluate_grades_it(served: Application, t
         read = [text.split("The answer is ")[1].rstrip(".") for text in ask(served, number, 3) if text]
         vote = plurality([None if answer == "None" else answer for answer in read])
         answers.append({"question": f"What is question {number}?", "answer": vote})
-    told = post(served, "/run/mine/feval/grade", {"answers": answers})
+    result = post(served, "/run/mine/feval/grade", {"answers": answers})
     dataset, [llm] = load("toy", recording=toy)
     usual = evaluate(SelfConsistency(3), dataset, llm, order="seeded", replicates=1).to_dict()
     same = ("accuracy", "accuracy_low", "accuracy_high", "calls_per_question", "samples_per_question")
-    assert {name: told["grade"][name] for name in same} == {name: usual[name] for name in same}
-    assert told["grade"]["usd_per_question"] == pytest.approx(usual["usd_per_question"], rel=1e-12)
-    assert [remark.partition(":")[0] for remark in told["remarks"]] == ["Only 4 questions"]
-    assert told["grade"]["as_drawn"]
+    assert {name: result["grade"][name] for name in same} == {name: usual[name] for name in same}
+    assert result["grade"]["usd_per_question"] == pytest.approx(usual["usd_per_question"], rel=1e-12)
+    assert [remark.partition(":")[0] for remark in result["remarks"]] == ["Only 4 questions"]
+    assert result["grade"]["as_drawn"]
 
 
 def test_the_ledger_and_the_grade_count_alike(toy: Path) -> None:
@@ -85,12 +85,12 @@ def test_the_ledger_and_the_grade_count_alike(toy: Path) -> None:
         for _ in range(2):
             ask(application, 1, 1, sample=1)
         ledger = application.ledger("mine", detail=True)
-        told = grade(application, "mine", {"toy/0": "a"}).grade.to_dict()
+        result = grade(application, "mine", {"toy/0": "a"}).grade.to_dict()
     assert [len(entry["samples"]) for entry in ledger["asked"]] == [6, 2]
-    assert (told["requests"], told["samples"]) == (ledger["requests"], ledger["cots"]) == (4, 8)
-    assert told["tokens"] == ledger["prompt_tokens"] + ledger["output_tokens"]
-    assert told["usd"] == pytest.approx(ledger["usd"], rel=1e-12)
-    assert (told["as_drawn"], told["unanswered"]) == (False, 1)
+    assert (result["requests"], result["samples"]) == (ledger["requests"], ledger["cots"]) == (4, 8)
+    assert result["tokens"] == ledger["prompt_tokens"] + ledger["output_tokens"]
+    assert result["usd"] == pytest.approx(ledger["usd"], rel=1e-12)
+    assert (result["as_drawn"], result["unanswered"]) == (False, 1)
 
 
 def test_the_ledger_file_is_graded_as_the_running_server_was(served: Application, toy: Path, tmp_path: Path) -> None:
@@ -113,11 +113,11 @@ def test_the_ledger_file_is_graded_as_the_running_server_was(served: Application
 
 def test_the_posted_receipt_is_verified(served: Application, toy: Path, tmp_path: Path) -> None:
     ask(served, 0, 4, run="mine@recorded")
-    told = post(served, "/run/mine@recorded/feval/grade", {"answers": {"toy/0": "a"}})
+    result = post(served, "/run/mine@recorded/feval/grade", {"answers": {"toy/0": "a"}})
     path = tmp_path / "receipt.json"
-    path.write_text(json.dumps(told["receipt"]))
-    found = verify_receipt(path, [toy])
-    assert (found.equal, found.kind) == (True, "grade")
+    path.write_text(json.dumps(result["receipt"]))
+    verification = verify_receipt(path, [toy])
+    assert (verification.equal, verification.kind) == (True, "grade")
 
 
 @pytest.mark.parametrize(("name", "value"), [("answers", None), ("replicate", 10**30), ("seed", None)])
@@ -133,24 +133,12 @@ def test_a_forged_receipt_is_a_sentence(
         verify_receipt(path, [toy])
 
 
-def test_two_answers_to_one_question_are_never_one(served: Application) -> None:
-    ask(served, 0, 1)
-    body = b'{"answers": {"toy/0": "a", "toy/0": "b"}}'
-    reply = served.respond(Call("POST", "/run/mine/feval/grade", "", {}, body))
-    assert reply.status == 400
-    assert b"occurs twice" in bytes(reply.body)
-
-
 def test_a_few_shot_prompt_names_no_question(served: Application) -> None:
     """The longest question in it may be an exemplar."""
     ask(served, 0, 1)
-    told = post(
-        served,
-        "/run/mine/feval/grade",
-        {"answers": {"Q: What is question 1? A: y Q: What is question 0? A:": "a"}},
-        400,
-    )
-    assert "more than one question of toy: toy/0, toy/1" in told["error"]["message"]
+    prompt = "Q: What is question 1? A: y Q: What is question 0? A:"
+    error = post(served, "/run/mine/feval/grade", {"answers": {prompt: "a"}}, 400)["error"]
+    assert "more than one question of toy: toy/0, toy/1" in error["message"]
 
 
 def test_lines_of_answers_end_where_json_lines_do(tmp_path: Path) -> None:
@@ -173,10 +161,10 @@ def test_the_command(served: Application, toy: Path, tmp_path: Path) -> None:
     assert "toy, 3 questions" in done.stdout
     assert "33.33" in done.stdout
     assert "note: 1 question was asked and not answered, which counts as wrong." in done.stderr
-    told = json.loads(feval("grade", *given, "--json").stdout)
-    assert told.pop("receipt") == str(out / "receipt.json")
-    assert told == json.loads((out / "result.json").read_text())
-    assert (told["run"], told["correct"], told["unanswered"]) == ("mine", 1, 1)
+    result = json.loads(feval("grade", *given, "--json").stdout)
+    assert result.pop("receipt") == str(out / "receipt.json")
+    assert result == json.loads((out / "result.json").read_text())
+    assert (result["run"], result["correct"], result["unanswered"]) == ("mine", 1, 1)
     assert feval("verify", out / "receipt.json").exit_code == 0
     receipt = json.loads((out / "receipt.json").read_text())
     receipt["request"]["answers"]["toy/2"] = "b"
@@ -227,19 +215,8 @@ def test_a_run_that_used_several_prompts_says_so(served: Application, toy: Path,
         assert again.remarks() == live.remarks()
     answers = tmp_path / "answers.json"
     answers.write_text(json.dumps(ANSWERS))
-    given = (
-        "--ledger",
-        tmp_path / "ledger.jsonl",
-        "--answers",
-        answers,
-        "--recording",
-        toy,
-        "--run",
-        "mine",
-        "--receipt",
-        "none",
-    )
-    assert f"note: {sentence}" in feval("grade", *given).stderr
+    options = ("--ledger", tmp_path / "ledger.jsonl", "--answers", answers, "--recording", toy, "--run", "mine")
+    assert f"note: {sentence}" in feval("grade", *options, "--receipt", "none").stderr
 
 
 def test_requests_that_were_answered_all_the_same_are_told(toy: Path, tmp_path: Path) -> None:
@@ -252,11 +229,8 @@ def test_requests_that_were_answered_all_the_same_are_told(toy: Path, tmp_path: 
     assert sentence == (
         "Requests that no recorded CoT can answer were answered because of --allow-mismatch: 2 (response_format: 1, messages: 1)."
     )
-    assert [line.get("mismatch") for line in map(json.loads, ledger.read_text().splitlines()[1:])] == [
-        None,
-        "response_format",
-        "messages",
-    ]
+    lines = map(json.loads, ledger.read_text().splitlines()[1:])
+    assert [line.get("mismatch") for line in lines] == [None, "response_format", "messages"]
     assert sentence in grade_saved(read_ledger(ledger), None, {"toy/0": "a"}, [open_recording(toy)]).remarks()
 
 
@@ -266,8 +240,8 @@ def test_a_question_that_was_reset_is_not_graded(toy: Path, tmp_path: Path) -> N
         ask(application, 0, 4)
         application.reset("mine")
         ask(application, 1, 2)
-    told = grade_saved(read_ledger(ledger), "mine", {"toy/1": "y"}, [open_recording(toy)]).grade
-    assert (told.questions, told.to_dict()["samples"], told.as_drawn) == (1, 2, True)
+    result = grade_saved(read_ledger(ledger), "mine", {"toy/1": "y"}, [open_recording(toy)]).grade
+    assert (result.questions, result.to_dict()["samples"], result.as_drawn) == (1, 2, True)
 
 
 def test_a_ledger_of_an_older_feval_is_graded(served: Application, toy: Path, tmp_path: Path) -> None:
@@ -299,13 +273,11 @@ def test_sentences_of_the_command(served: Application, toy: Path, tmp_path: Path
     assert "Did you mean 'mine'?" in said(ANSWERS, "--run", "mime")
     assert "Did you mean 'toy/0'?" in said({"toy/00": "a"}, "--run", "mine")
     assert "never asked, such as 'toy/1'" in said({"toy/1": "a"}, "--run", "mine")
-    assert "has two answers" in said(
-        [{"id": "toy/0", "answer": "a"}, {"id": "toy/0", "answer": "b"}], "--run", "mine", code=1
-    )
+    twice = [{"id": "toy/0", "answer": answer} for answer in "ab"]
+    assert "has two answers" in said(twice, "--run", "mine", code=1)
     assert "Give that recording with --recording" in said(ANSWERS, "--run", "mine", recording=other, code=1)
-    assert "no dataset that the run 'mine' asked about, called 'sums'" in said(
-        ANSWERS, "--run", "mine", "--dataset", "sums"
-    )
+    stderr = said(ANSWERS, "--run", "mine", "--dataset", "sums")
+    assert "no dataset that the run 'mine' asked about, called 'sums'" in stderr
 
 
 @pytest.mark.parametrize(
@@ -330,26 +302,24 @@ def test_what_cannot_be_graded_over_http(body: object, status: int, words: str, 
 def test_a_body_that_is_no_json(served: Application) -> None:
     for body in (b"{", b"\xff", b"[" * 100_000):
         assert served.respond(Call("POST", "/feval/grade", "", {}, body)).status == 400
+    two_answers = served.respond(Call("POST", "/feval/grade", "", {}, b'{"answers": {"toy/0": "a", "toy/0": "b"}}'))
+    assert two_answers.status == 400
+    assert b"occurs twice" in bytes(two_answers.body)
 
 
 def test_several_datasets_are_graded_one_by_one(toy: Path, tmp_path: Path) -> None:
-    from feval.recording import DatasetInfo, LLMInfo, PoolRows, Question, RecordingWriter
-
     with RecordingWriter(tmp_path / "sums", operation={"name": "test"}, prices="2025-06-02") as writer:
         writer.add_dataset(DatasetInfo("sums", "Sums", "number", "test-1"), [Question("one", "How many?", "2", "2")])
         rows = [PoolRows("one", ["It is 2."], ["2"], ["2"], [3], ["stop"], prompt="[]", prompt_tokens=2)]
         writer.add_pools("sums", LLMInfo(MODEL), "words", rows)
     with Application.open([toy, tmp_path / "sums"]) as application:
         ask(application, 0, 1)
-        post(
-            application,
-            "/run/mine/v1/chat/completions",
-            {"model": MODEL, "messages": [{"role": "user", "content": "How many?"}]},
-        )
+        body = {"model": MODEL, "messages": [{"role": "user", "content": "How many?"}]}
+        post(application, "/run/mine/v1/chat/completions", body)
         with pytest.raises(UsageError, match="asked about 2 datasets, toy, sums"):
             grade(application, "mine", {"one": "2.0"})
-        told = grade(application, "mine", {"one": "2.0"}, dataset="sums").grade
-        assert (told.accuracy, told.to_dict()["samples"]) == (1.0, 1)
+        result = grade(application, "mine", {"one": "2.0"}, dataset="sums").grade
+        assert (result.accuracy, result.to_dict()["samples"]) == (1.0, 1)
 
 
 def test_files_of_answers(tmp_path: Path) -> None:
@@ -426,9 +396,9 @@ def test_a_damaged_ledger_file(served: Application, tmp_path: Path) -> None:
 
 def test_a_ledger_opens_no_price_list_of_its_choice(served: Application, toy: Path, tmp_path: Path) -> None:
     ask(served, 0, 1)
-    told = served.ledger(detail=True) | {"prices": "../prices.json"}
+    result = served.ledger(detail=True) | {"prices": "../prices.json"}
     path = tmp_path / "ledger.json"
-    path.write_text(json.dumps(told))
+    path.write_text(json.dumps(result))
     with pytest.raises(UsageError, match=r"has no card\. Give it with --prices"):
         grade_saved(read_ledger(path), None, {"toy/0": "a"}, [open_recording(toy)])
     again = grade_saved(read_ledger(path), None, {"toy/0": "a"}, [open_recording(toy)], prices="2025-06-02").grade
@@ -437,10 +407,10 @@ def test_a_ledger_opens_no_price_list_of_its_choice(served: Application, toy: Pa
 
 def test_cots_that_were_never_recorded(served: Application, toy: Path, tmp_path: Path) -> None:
     ask(served, 0, 1)
-    told = served.ledger(detail=True)
-    told["runs"][0]["asked"][0]["samples"] = [4]
+    result = served.ledger(detail=True)
+    result["runs"][0]["asked"][0]["samples"] = [4]
     path = tmp_path / "ledger.json"
-    path.write_text(json.dumps(told))
+    path.write_text(json.dumps(result))
     with pytest.raises(NotRecordedError, match="4 were recorded, numbered from 0"):
         grade_saved(read_ledger(path), None, {"toy/0": "a"}, [open_recording(toy)])
     with pytest.raises((UnknownNameError, ConflictError)):

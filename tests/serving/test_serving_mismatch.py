@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from serving_doubles import LLMs, asked_by_text, chat, error, opened, rows, simple, texts_of, write
+from serving_doubles import asked_by_text, chat, error, opened, rows, simple, texts_of, write
 
 from feval import import_recording
 from feval.recording import LLMInfo, Question
@@ -34,7 +34,7 @@ MODEL = "gpt-3.5-turbo"
 def recorded(path: Path, prompt: Any = None, choices: Any = (), info: LLMInfo | None = None) -> Path:
     questions = asked_by_text([SALLY, TRAIN], choices=choices)
     pools = [rows(q, 3, texts=COTS[q.text], prompt=prompt, prompt_tokens=None) for q in questions]
-    return write(path, LLMs((info or LLMInfo(MODEL, 0.7, 64), pools)), questions)
+    return write(path, [(info or LLMInfo(MODEL, 0.7, 64), pools)], questions)
 
 
 @pytest.fixture(scope="module")
@@ -59,22 +59,19 @@ def assistant(text: str) -> dict[str, str]:
 def refusal(app: Application, content: object, **fields: Any) -> dict[str, Any]:
     reply = app.respond(chat(content, **fields))
     assert reply.status == 400, reply.body
-    told = error(reply)
-    assert told["code"] == "not_recorded"
-    return told
-
-
-# -- quotes of CoTs --------------------------------------------------------------------------------------------------
+    result = error(reply)
+    assert result["code"] == "not_recorded"
+    return result
 
 
 @pytest.mark.parametrize("cot", [COTS[SALLY][0], COTS[SALLY][0][30:80], COTS[SALLY][2], COTS[TRAIN][0]])
 def test_a_judges_prompt_is_not_recorded(app: Application, cot: str) -> None:
     question, name = (TRAIN, "q1") if cot in COTS[TRAIN] else (SALLY, "q0")
-    told = refusal(app, f"Score the following conversation 0-10.\nuser: {question}\nassistant: {cot}\nScore:")
-    assert told["param"] == "messages"
-    assert "quotes a recorded CoT" in told["message"]
-    assert f"'{name}' of toy" in told["message"]
-    assert "--allow-mismatch" in told["message"]
+    result = refusal(app, f"Score the following conversation 0-10.\nuser: {question}\nassistant: {cot}\nScore:")
+    assert result["param"] == "messages"
+    assert "quotes a recorded CoT" in result["message"]
+    assert f"'{name}' of toy" in result["message"]
+    assert "--allow-mismatch" in result["message"]
 
 
 @pytest.mark.parametrize("cot", COTS[TRAIN])
@@ -98,18 +95,11 @@ def test_a_short_cot_right_behind_the_question_is_a_quote(tmp_path: Path) -> Non
         assert app.respond(chat(f"{exemplar}\n\nQ: {SALLY}\nA:")).status == 200
 
 
-def test_line_ends_do_not_hide_a_quote(tmp_path: Path) -> None:
-    path = simple(
-        tmp_path / "r", [SALLY], texts=["First line of the reply.\nSecond line of the reply."] * 4, prompt=None
-    )
-    with opened(path) as app:
-        refusal(app, f"{SALLY}\r\nReply: First line of the reply.\r\nSecond line of the reply.\r\nIs it right?")
-
-
-@pytest.mark.parametrize("cot", [COTS[SALLY][0], "The answer is 2."])
-def test_wrapping_and_indenting_do_not_hide_a_quote(tmp_path: Path, cot: str) -> None:
+@pytest.mark.parametrize("line_end", ["\n", "\r\n"])
+@pytest.mark.parametrize("cot", [COTS[SALLY][0], "The answer is 2.", "First line of a reply.\nSecond line of it."])
+def test_wrapping_and_indenting_do_not_hide_a_quote(tmp_path: Path, cot: str, line_end: str) -> None:
     with opened(simple(tmp_path / "r", [SALLY], texts=[cot] * 4, prompt=None)) as app:
-        wrapped = textwrap.indent(textwrap.fill(cot, 12), "    ")
+        wrapped = textwrap.indent(textwrap.fill(cot, 12), "    ").replace("\n", line_end)
         refusal(app, f"user: {SALLY}\nassistant:\n{wrapped}\nScore:")
         refusal(app, [user(SALLY), assistant(wrapped), user(f"Are you sure? {SALLY}")])
 
@@ -120,7 +110,7 @@ def test_cots_of_every_llm_are_known_to_the_judge(tmp_path: Path) -> None:
         (LLMInfo(name), [rows(questions[0], 1, texts=[text], prompt=None)])
         for name, text in ((MODEL, COTS[SALLY][0]), ("gpt-4", COTS[SALLY][2]))
     ]
-    with opened(write(tmp_path / "r", LLMs(*pairs), questions)) as app:
+    with opened(write(tmp_path / "r", pairs, questions)) as app:
         refusal(app, f"Is this right? {SALLY} {COTS[SALLY][0]}", model="gpt-4")
 
 
@@ -133,15 +123,12 @@ def test_with_the_switch_they_are_answered_and_counted(recording: Path) -> None:
         assert counts == [{"messages": 1}, {"response_format": 1}]
 
 
-# -- what is no quote ------------------------------------------------------------------------------------------------
-
-
 def test_what_the_recorded_prompt_holds_is_no_quote(tmp_path: Path) -> None:
     """The exemplar is one of the question's own CoTs, word for word."""
     prompt = [user("Who is it?"), assistant(COTS[SALLY][1]), user(f"{COTS[SALLY][0]}\n\n{SALLY}")]
     questions = asked_by_text([SALLY])
     pool = rows(questions[0], 3, texts=COTS[SALLY], prompt=json.dumps(prompt))
-    with opened(write(tmp_path / "r", LLMs((LLMInfo(MODEL), [pool])), questions)) as app:
+    with opened(write(tmp_path / "r", [(LLMInfo(MODEL), [pool])], questions)) as app:
         assert app.respond(chat(prompt)).headers["x-feval-match"] == "request"
         again = [*prompt[:-1], user(f"{COTS[SALLY][0]}\n\nAnd now: {SALLY}")]
         assert app.respond(chat(again)).headers["x-feval-match"] == "question"
@@ -154,7 +141,7 @@ def test_the_question_and_its_options_are_no_quote(tmp_path: Path) -> None:
     shown = f"{SALLY}\nOptions:\n(A) {options[0][1]}\n(B) {options[1][1]}"
     questions = [Question("q0", SALLY, None, None, options)]
     pool = rows(questions[0], 1, texts=[f"{shown}\nThe answer is (A)."], prompt=None)
-    with opened(write(tmp_path / "r", LLMs((LLMInfo(MODEL), [pool])), questions)) as app:
+    with opened(write(tmp_path / "r", [(LLMInfo(MODEL), [pool])], questions)) as app:
         assert app.respond(chat(f"Answer this.\n{shown}")).status == 200
 
 
@@ -171,7 +158,7 @@ def test_words_around_many_questions_are_no_quote_of_one(tmp_path: Path) -> None
     questions = asked_by_text(texts)
     cots = [f"It is the letter number {i}, as far as I can see." for i in range(4)] + [f"{exemplar} So far."]
     pools = [rows(q, 1, texts=[cot], prompt=None) for q, cot in zip(questions, cots, strict=True)]
-    with opened(write(tmp_path / "r", LLMs((LLMInfo(MODEL), pools)), questions)) as app:
+    with opened(write(tmp_path / "r", [(LLMInfo(MODEL), pools)], questions)) as app:
         refusal(app, f"{exemplar}\n{texts[4]}")
         for text in [*texts[:4], texts[4]]:
             assert app.respond(chat(f"{exemplar}\n{text}")).status == 200
@@ -184,13 +171,11 @@ def test_a_prompt_of_ones_own_is_answered(app: Application) -> None:
 
 @given(st.text("ab", min_size=30, max_size=120), st.lists(st.text("ab", max_size=90), max_size=4))
 def test_passages_are_found_wherever_they_stand(message: str, texts: list[str]) -> None:
-    found = set(common_passages(message, texts, 34))
+    result = set(common_passages(message, texts, 34))
     wanted = {text[start : start + 34] for text in texts for start in range(len(text) - 33)}
-    assert bool(found) == any(passage in message for passage in wanted)
-    assert all(passage in message and passage in wanted for passage in found)
+    assert bool(result) == any(passage in message for passage in wanted)
+    assert all(passage in message and passage in wanted for passage in result)
 
-
-# -- other formats ---------------------------------------------------------------------------------------------------
 
 SCHEMA = {"type": "json_schema", "json_schema": {"name": "verdict", "schema": {"type": "object"}}}
 NAMED = {"type": "function", "function": {"name": "verdict"}}
@@ -206,10 +191,10 @@ NAMED = {"type": "function", "function": {"name": "verdict"}}
 )  # fmt: skip
 def test_json_and_forced_tools_are_not_recorded(recording: Path, field: str, value: object) -> None:
     with opened(recording) as app:
-        told = refusal(app, SALLY, **{field: value})
-        assert told["param"] == field
-        assert f"({field}" in told["message"]
-        assert f"Leave {field} out" in told["message"]
+        result = refusal(app, SALLY, **{field: value})
+        assert result["param"] == field
+        assert f"({field}" in result["message"]
+        assert f"Leave {field} out" in result["message"]
     with opened(recording, allow_mismatch=True) as app:
         assert field in app.respond(chat(SALLY, **{field: value})).headers["x-feval-ignored"]
 
@@ -217,11 +202,8 @@ def test_json_and_forced_tools_are_not_recorded(recording: Path, field: str, val
 def test_what_was_recorded_so_is_answered_so(tmp_path: Path) -> None:
     info = LLMInfo(MODEL, 0.7, 64, {"response_format": SCHEMA, "tool_choice": NAMED})
     with opened(recorded(tmp_path / "r", info=info)) as app:
-        for fields in (
-            {"response_format": SCHEMA},
-            {"tool_choice": NAMED},
-            {"response_format": {"type": "json_object"}},
-        ):
+        same = ({"response_format": SCHEMA}, {"tool_choice": NAMED}, {"response_format": {"type": "json_object"}})
+        for fields in same:
             assert app.respond(chat(SALLY, **fields)).status == 200
         other = SCHEMA | {"json_schema": {"name": "score"}}
         refusal(app, SALLY, response_format=other)
@@ -237,26 +219,18 @@ def test_cots_that_are_json_answer_who_wants_json(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     "fields",
-    [
-        {"tools": [NAMED]},
-        {"tools": [NAMED], "tool_choice": "auto"},
-        {"tool_choice": "none"},
-        {"response_format": {"type": "text"}},
-    ],
+    [{"tools": [NAMED], "tool_choice": "auto"}, {"tool_choice": "none"}, {"response_format": {"type": "text"}}],
 )
 def test_tools_that_are_merely_offered_are_answered(app: Application, fields: dict[str, Any]) -> None:
     assert app.respond(chat(SALLY, **fields)).status == 200
 
 
-# -- few-shot prompts ------------------------------------------------------------------------------------------------
-
-
 def test_the_last_question_of_a_few_shot_prompt_is_asked(recording: Path) -> None:
     prompt = f"Q: {SALLY}\nA: {COTS[SALLY][0]}\n\nQ: {TRAIN}\nA:"
     with opened(recording) as app:
-        told = error(app.respond(chat(prompt)))
-        assert told["code"] == "ambiguous"
-        assert "--few-shot last" in told["message"]
+        result = error(app.respond(chat(prompt)))
+        assert result["code"] == "ambiguous"
+        assert "--few-shot last" in result["message"]
         for fields in ({"feval": {"few_shot": "last"}}, {"headers": {"x-feval-few-shot": "last"}}):
             headers = app.respond(chat(prompt, **fields)).headers  # type: ignore[arg-type]
             assert (headers["x-feval-question"], headers["x-feval-match"]) == ("q1", "few-shot")
@@ -299,9 +273,6 @@ def test_judges_of_real_cots_are_all_refused_and_plain_prompts_answered(shared: 
             assert app.respond(chat(own)).status == 200
 
 
-# -- through the official client -------------------------------------------------------------------------------------
-
-
 def test_best_of_n_gets_no_cot_for_a_verdict(recording: Path) -> None:
     """its-hub's BestOfN: n CoTs, and each in a conversation for the judge, which scored 5.0 when a CoT came back."""
     openai = pytest.importorskip("openai", reason="the official client (extra `record`) is not installed")
@@ -311,10 +282,9 @@ def test_best_of_n_gets_no_cot_for_a_verdict(recording: Path) -> None:
     with openai.OpenAI(api_key="none", http_client=http_client) as client:
         candidates = client.chat.completions.create(model=MODEL, messages=[user(SALLY)], n=3).choices
         assert len(candidates) == 3
-        for candidate in (
-            one for one in candidates if one.message.content != COTS[SALLY][1]
-        ):  # which is too short a quote
-            conversation = f"user: {SALLY}\nassistant: {candidate.message.content}"
+        texts = {candidate.message.content for candidate in candidates} - {COTS[SALLY][1]}  # which is too short a quote
+        for text in texts:
+            conversation = f"user: {SALLY}\nassistant: {text}"
             judged = f"Score the following conversation 0-10 and reply with the number alone.\n\n{conversation}"
             with pytest.raises(openai.BadRequestError) as caught:
                 client.chat.completions.create(model=MODEL, messages=[user(judged)])

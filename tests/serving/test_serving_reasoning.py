@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any
 
 import orjson
-import pytest
 from serving_doubles import body, chat, events, opened, post, simple
 
 from feval.answers.thoughts import Mark
@@ -65,15 +64,16 @@ def test_a_stream_without_reasoning_has_no_field_of_that_name(tmp_path: Path) ->
 
 def test_a_text_completion_is_the_reply_alone(tmp_path: Path) -> None:
     asked = orjson.dumps({"model": "gpt-3.5-turbo", "prompt": "What is 2 + 2?", "n": 2})
-    found = body(serving(tmp_path).respond(post(asked, of="completions")))
-    assert [choice["text"] for choice in found["choices"]] == [f"q1, thought {i}: the answer is {i}." for i in range(2)]
-    assert found["usage"]["completion_tokens_details"] == {"reasoning_tokens": 7}
+    result = body(serving(tmp_path).respond(post(asked, of="completions")))
+    assert [choice["text"] for choice in result["choices"]] == [
+        f"q1, thought {i}: the answer is {i}." for i in range(2)
+    ]
+    assert result["usage"]["completion_tokens_details"] == {"reasoning_tokens": 7}
 
 
-@pytest.mark.parametrize("fields", [{"n": 4, "logprobs": True}, {"n": 4}])
-def test_every_way_to_a_reply_has_it(tmp_path: Path, fields: dict[str, Any]) -> None:
+def test_a_reply_with_log_probabilities_has_it_too(tmp_path: Path) -> None:
     application = serving(tmp_path, finish_reasons=["stop", "unknown", "stop", "stop"])
-    assert [choice["message"].get("reasoning") for choice in choices(application, **fields)] == THOUGHTS
+    assert [choice["message"].get("reasoning") for choice in choices(application, n=4, logprobs=True)] == THOUGHTS
 
 
 def test_thoughts_that_were_split_off_are_served_without_their_marks(tmp_path: Path) -> None:

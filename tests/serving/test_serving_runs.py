@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections import Counter
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,7 @@ import orjson
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from serving_doubles import body, chat, error, get, opened, samples_of, simple, texts_of
+from serving_doubles import body, chat, error, get, opened, post, samples_of, simple, texts_of
 from small import write_toy
 
 from feval import load
@@ -22,7 +23,7 @@ from feval.cards.prices import BILLINGS
 from feval.errors import ConflictError, NotRecordedError, ReplayWarning, SourceError, StorageError, UsageError
 from feval.replay import MeteredLLM
 from feval.serving import Application, Call
-from feval.serving.runs import draws, runs
+from feval.serving.runs import runs
 from feval.serving.runs.ledger import read_ledger
 from feval.serving.runs.names import public_run, run_name, run_of_key
 from feval.serving.wire.errors import RequestError
@@ -39,9 +40,6 @@ def recording(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def app(recording: Path) -> Iterator[Application]:
     with opened(recording) as application:
         yield application
-
-
-# -- names -----------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -61,28 +59,10 @@ def test_a_server_of_recorded_order_means_it_where_nothing_is_said() -> None:
     assert (run_name("mine@0", "recorded").label, run_name("mine@0", "recorded").replicate) == ("mine@0", 0)
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "",
-        "..",
-        "-x",
-        ".x",
-        "a/b",
-        "a b",
-        "a\n",
-        "é",
-        "a@",
-        "a@b",
-        "a@-1",
-        "a@1000001",
-        "a@99999999",
-        "a" * 65,
-        "a@1@2",
-        "\x00",
-        "a@٣",
-    ],
-)
+NO_NAMES = ["", "..", "-x", ".x", "a/b", "a b", "a\n", "é", "a" * 65, "\x00"]
+
+
+@pytest.mark.parametrize("text", [*NO_NAMES, "a@", "a@b", "a@-1", "a@1000001", "a@99999999", "a@1@2", "a@٣"])
 def test_no_run_is_called_so(text: str) -> None:
     with pytest.raises(RequestError) as caught:
         run_name(text)
@@ -93,12 +73,12 @@ def test_no_run_is_called_so(text: str) -> None:
     "key", ["sk-123", "sk-proj-abcdef", "hf_x", "gsk_yy", "AIzaSyX", "a" * 32, "eyJhbGciOi", "with space", "é"]
 )
 def test_a_key_that_may_be_a_secret_is_not_kept(key: str) -> None:
-    found = run_of_key(key)
-    assert found.label.startswith("key-")
-    assert len(found.label) == 12
-    assert key not in found.label
-    assert found.replicate == 0
-    assert found == run_of_key(key)
+    result = run_of_key(key)
+    assert result.label.startswith("key-")
+    assert len(result.label) == 12
+    assert key not in result.label
+    assert result.replicate == 0
+    assert result == run_of_key(key)
 
 
 @pytest.mark.parametrize(
@@ -136,9 +116,6 @@ def test_path_header_and_key_name_the_run_in_this_order(app: Application) -> Non
     assert app.respond(chat(QUESTIONS[0], path="/run/a/b")).status == 404
 
 
-# -- draws -----------------------------------------------------------------------------------------------------------
-
-
 @settings(max_examples=40)
 @given(
     st.integers(0, 3),
@@ -167,15 +144,15 @@ def test_draws_dollars_and_tokens_are_those_of_a_metered_llm(
                 assert reply.headers["x-feval-remaining"] == str(mine.remaining)
                 dollars += float(reply.headers["x-feval-cost-usd"])
             if any(mine.cots for mine in metered.values()):
-                told = app.ledger(run)
-                assert told["cots"] == sum(mine.cots for mine in metered.values())
-                assert told["requests"] == sum(mine.rounds for mine in metered.values())
-                assert told["output_tokens"] == sum(mine.output_tokens for mine in metered.values())
-                assert told["prompt_tokens"] + told["output_tokens"] == sum(
+                result = app.ledger(run)
+                assert result["cots"] == sum(mine.cots for mine in metered.values())
+                assert result["requests"] == sum(mine.rounds for mine in metered.values())
+                assert result["output_tokens"] == sum(mine.output_tokens for mine in metered.values())
+                assert result["prompt_tokens"] + result["output_tokens"] == sum(
                     mine.tokens_billed for mine in metered.values()
                 )
-                assert told["usd"] == pytest.approx(sum(mine.dollar_cost for mine in metered.values()), rel=1e-12)
-                assert told["usd"] == pytest.approx(dollars, rel=1e-12)
+                assert result["usd"] == pytest.approx(sum(mine.dollar_cost for mine in metered.values()), rel=1e-12)
+                assert result["usd"] == pytest.approx(dollars, rel=1e-12)
 
 
 def test_runs_of_one_replicate_see_the_same_draws_each_from_its_beginning(app: Application) -> None:
@@ -196,11 +173,11 @@ def test_a_used_up_pool_is_an_error_with_both_numbers(app: Application) -> None:
     assert app.respond(chat(QUESTIONS[0], n=5)).status == 200
     for n in (3, 10**9):
         reply = app.respond(chat(QUESTIONS[0], n=n))
-        found = error(reply)
-        assert (reply.status, found["code"], found["param"]) == (400, "pool_exhausted", "n")
-        assert "7 recorded CoTs" in found["message"]
-        assert "2 are left" in found["message"]
-        assert f"{n:,} were asked for" in found["message"]
+        result = error(reply)
+        assert (reply.status, result["code"], result["param"]) == (400, "pool_exhausted", "n")
+        assert "7 recorded CoTs" in result["message"]
+        assert "2 are left" in result["message"]
+        assert f"{n:,} were asked for" in result["message"]
     assert app.respond(chat(QUESTIONS[0], n=2)).headers["x-feval-remaining"] == "0"
 
 
@@ -209,12 +186,7 @@ def test_a_pool_that_starts_over_marks_what_was_given_before(recording: Path) ->
         once = samples_of(app.respond(chat(QUESTIONS[0], n=5)))
         reply = app.respond(chat(QUESTIONS[0], n=4))
         assert reply.headers["x-feval-recycled"] == "2"
-        assert [choice.get("feval") for choice in body(reply)["choices"]] == [
-            None,
-            None,
-            {"recycled": True},
-            {"recycled": True},
-        ]
+        assert [choice.get("feval") for choice in body(reply)["choices"]] == [None] * 2 + [{"recycled": True}] * 2
         assert samples_of(reply)[2:] == once[:2]
         assert "x-feval-recycled" not in app.respond(chat(QUESTIONS[1], n=7)).headers
         many = app.respond(chat(QUESTIONS[2], n=20))
@@ -231,12 +203,9 @@ def test_a_chosen_cot_does_not_move_the_place_and_is_paid_for(app: Application) 
     assert samples_of(app.respond(chat(QUESTIONS[3], headers={"x-feval-sample": "4"}))) == [4]
     assert sorted(samples_of(app.respond(chat(QUESTIONS[3], n=7)))) == list(range(7))
     assert app.ledger("default")["cots"] == 9
-    found = error(app.respond(chat(QUESTIONS[3], feval={"sample": 7})))
-    assert "7 recorded CoTs" in found["message"]
-    assert "sample 7" in found["message"]
-
-
-# -- starting again ---------------------------------------------------------------------------------------------------
+    result = error(app.respond(chat(QUESTIONS[3], feval={"sample": 7})))
+    assert "7 recorded CoTs" in result["message"]
+    assert "sample 7" in result["message"]
 
 
 @pytest.mark.parametrize(
@@ -264,10 +233,10 @@ def test_a_reset_is_kept_in_the_ledger(recording: Path, tmp_path: Path) -> None:
         ask_some(app)
         app.reset("default")
         first = samples_of(app.respond(chat(QUESTIONS[1], n=2)))
-        told = app.ledger()
+        result = app.ledger()
     with opened(recording, ledger=ledger, resume=True) as app:
         assert {run["run"]: run["cots"] for run in app.ledger()["runs"]} == {"other@3": 1, "default": 2}
-        assert app.ledger()["runs"] == told["runs"]
+        assert app.ledger()["runs"] == result["runs"]
         rest = samples_of(app.respond(chat(QUESTIONS[1], n=5)))
     with opened(recording) as app:
         assert samples_of(app.respond(chat(QUESTIONS[1], n=7))) == first + rest
@@ -283,9 +252,6 @@ def test_a_run_that_asks_again_after_a_pause_is_told_once(
     [record] = caplog.records
     assert "The run 'mine' asks again after a pause." in record.getMessage()
     assert "such as 'mine-2'" in record.getMessage()
-
-
-# -- what replies do not heed ----------------------------------------------------------------------------------------
 
 
 def test_each_run_is_told_once_of_each_thing_that_replies_do_not_heed(app: Application) -> None:
@@ -307,13 +273,7 @@ def test_each_run_is_told_once_of_each_thing_that_replies_do_not_heed(app: Appli
     ask("mine", max_completion_tokens=8, tools=[{"type": "function"}])
     ask("mine", system=True)
     ask("yours", system=True)
-    kinds = [
-        "temperature 0",
-        "max_tokens 16",
-        "offers tools",
-        "a system prompt of its own",
-        "a system prompt of its own",
-    ]
+    kinds = ["temperature 0", "max_tokens 16", "offers tools", *["a system prompt of its own"] * 2]
     assert len(said) == len(kinds)
     assert all(kind in sentence for kind, sentence in zip(kinds, said, strict=True))
     assert said[-1].startswith("The run 'yours'")
@@ -326,9 +286,6 @@ def test_nothing_is_drawn_where_a_warning_is_an_error(app: Application) -> None:
     with pytest.raises(ReplayWarning, match="temperature"):
         app.respond(replace(chat(QUESTIONS[0], temperature=0), warn=fail))
     assert app.ledger()["runs"] == []
-
-
-# -- many at once ----------------------------------------------------------------------------------------------------
 
 
 def test_every_cot_is_handed_out_once_per_run_under_64_threads(tmp_path: Path) -> None:
@@ -354,16 +311,13 @@ def test_every_cot_is_handed_out_once_per_run_under_64_threads(tmp_path: Path) -
             with lock:
                 seen.extend(mine)
 
-        threads = [threading.Thread(target=client, args=(number,)) for number in range(64)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
+        with ThreadPoolExecutor(64) as threads:
+            list(threads.map(client, range(64)))
         assert set(statuses) == {200, 400}
         assert len(seen) == len(set(seen))
-        told = app.ledger()["runs"]
-        assert sum(run["cots"] for run in told) == len(seen)
-        assert sum(run["requests"] for run in told) == statuses[200]
+        result = app.ledger()["runs"]
+        assert sum(run["cots"] for run in result) == len(seen)
+        assert sum(run["requests"] for run in result) == statuses[200]
     _, entries = read_ledger(tmp_path / "ledger.jsonl")
     written = [(e["run"], e["question"], sample) for e in entries for sample in e["samples"]]
     assert sorted(written) == sorted(seen)
@@ -372,17 +326,13 @@ def test_every_cot_is_handed_out_once_per_run_under_64_threads(tmp_path: Path) -
 def test_a_request_of_several_prompts_takes_from_all_or_none(app: Application) -> None:
     def ask(prompts: list[str], n: int) -> Any:
         raw = orjson.dumps({"model": "gpt-3.5-turbo", "prompt": prompts, "n": n})
-        return app.respond(chat("x").__class__("POST", "/v1/completions", "", {}, raw))
+        return app.respond(post(raw, of="completions"))
 
     assert ask([QUESTIONS[0], QUESTIONS[1], QUESTIONS[0]], 4).status == 400  # 8 of 7
     assert ask([QUESTIONS[1], QUESTIONS[1]], 3).headers["x-feval-remaining"] == "4,1"
     reply = ask([QUESTIONS[0], QUESTIONS[2]], 7)
-    assert [sorted(map(int, part.split(","))) for part in reply.headers["x-feval-samples"].split(";")] == [
-        list(range(7))
-    ] * 2
-
-
-# -- the ledger file -------------------------------------------------------------------------------------------------
+    samples = [sorted(map(int, part.split(","))) for part in reply.headers["x-feval-samples"].split(";")]
+    assert samples == [list(range(7))] * 2
 
 
 def ask_some(app: Application) -> list[list[int]]:
@@ -399,23 +349,15 @@ def test_a_server_goes_on_where_its_ledger_ends(recording: Path, tmp_path: Path,
     ledger = tmp_path / "ledger.jsonl"
     with opened(recording, ledger=ledger) as app:
         ask_some(app)
-        told = app.ledger()
+        result = app.ledger()
     with ledger.open("ab") as file:
         file.write(torn)
     with opened(recording, ledger=ledger, resume=True) as app:
-        assert app.ledger() == told
+        assert app.ledger() == result
         rest = samples_of(app.respond(chat(QUESTIONS[0], n=5)))
     with opened(recording) as app:
         assert samples_of(app.respond(chat(QUESTIONS[0], n=7)))[2:] == rest
     assert [entry["n"] for entry in read_ledger(ledger)[1]] == [2, 1, 3, 1, 5]
-
-
-def test_a_restart_without_the_ledger_begins_again_with_the_same_draws(recording: Path) -> None:
-    drawn = []
-    for _ in range(2):
-        with opened(recording) as app:
-            drawn.append(ask_some(app))
-    assert drawn[0] == drawn[1]
 
 
 def test_an_existing_ledger_is_neither_overwritten_nor_mixed_up(recording: Path, tmp_path: Path) -> None:
@@ -461,25 +403,20 @@ def test_a_changed_ledger_is_refused(recording: Path, tmp_path: Path) -> None:
         opened(recording, ledger=ledger, resume=True)
 
 
-def test_a_ledger_does_not_lie_in_a_recording(recording: Path) -> None:
+def test_a_ledger_needs_a_place_outside_the_recording(recording: Path, tmp_path: Path) -> None:
+    with pytest.raises(StorageError):
+        opened(recording, ledger=tmp_path / "no" / "such" / "folder")
+    with pytest.raises(UsageError):
+        opened(recording, resume=True)
     before = sorted(recording.rglob("*"))
     with pytest.raises(StorageError, match="would lie inside the recording"):
         Application.open(recording, ledger=recording / "ledger.jsonl")
     assert sorted(recording.rglob("*")) == before
 
 
-def test_a_ledger_needs_a_place(recording: Path, tmp_path: Path) -> None:
-    with pytest.raises(StorageError):
-        opened(recording, ledger=tmp_path / "no" / "such" / "folder")
-    with pytest.raises(UsageError):
-        opened(recording, resume=True)
-
-
 def test_no_cot_is_handed_out_when_the_ledger_cannot_be_written(
     recording: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    import os
-
     def full(*_: object) -> int:
         raise OSError(28, "No space left on device")
 
@@ -491,10 +428,7 @@ def test_no_cot_is_handed_out_when_the_ledger_cannot_be_written(
     reply = app.respond(chat(QUESTIONS[0]))
     assert reply.status == 507
     assert "No space" in error(reply)["message"]
-    assert os.path.getsize(tmp_path / "ledger.jsonl") > 0  # noqa: PTH202  the header, written before
-
-
-# -- the ledger over HTTP --------------------------------------------------------------------------------------------
+    assert (tmp_path / "ledger.jsonl").stat().st_size > 0  # the header, written before
 
 
 def test_the_ledger_tells_every_run_and_question(app: Application) -> None:
@@ -504,10 +438,8 @@ def test_the_ledger_tells_every_run_and_question(app: Application) -> None:
     assert (everything["seed"], everything["order"], everything["billing"]) == (0, "seeded", "once")
     one = body(app.respond(get("/feval/ledger", "run=default&detail=1")))
     assert (one["questions"], one["requests"], one["cots"], one["prompt_tokens"]) == (2, 3, 6, 14)
-    assert [(asked["question"], asked["requests"], asked["samples"]) for asked in one["asked"]] == [
-        ("q0", 1, drawn[0]),
-        ("q1", 2, drawn[2] + drawn[3]),
-    ]
+    asked = [(entry["question"], entry["requests"], entry["samples"]) for entry in one["asked"]]
+    assert asked == [("q0", 1, drawn[0]), ("q1", 2, drawn[2] + drawn[3])]
     assert body(app.respond(get("/run/other@3/feval/ledger")))["cots"] == 1
     missing = app.respond(get("/feval/ledger", "run=nobody"))
     assert missing.status == 404
@@ -521,9 +453,9 @@ def test_what_has_no_price_says_why(tmp_path: Path) -> None:
     with opened(simple(tmp_path / "a", QUESTIONS, llm="unheard-of"), llms="unheard-of") as app:
         reply = app.respond(chat(QUESTIONS[0], model="unheard-of"))
         assert "x-feval-cost-usd" not in reply.headers
-        told = app.ledger("default")
-        assert told["usd"] is None
-        assert "'unheard-of'" in told["usd_missing"]
+        result = app.ledger("default")
+        assert result["usd"] is None
+        assert "'unheard-of'" in result["usd_missing"]
     with opened(simple(tmp_path / "b", QUESTIONS, prompt_tokens=None)) as app:
         reply = app.respond(chat(QUESTIONS[0]))
         assert reply.headers["x-feval-unknown"] == "prompt_tokens"
@@ -546,8 +478,8 @@ def test_of_a_wide_pool_few_questions_are_drawn_at_once(
 
     usual = llm.orders
     monkeypatch.setattr(type(llm), "orders", lambda _, *given: counted(*given))
-    monkeypatch.setattr(draws, "_MAX_KEYS", keys)
-    orders = draws.DrawCache()
+    monkeypatch.setattr(runs, "_MAX_KEYS", keys)
+    orders = runs.DrawCache()
     for row in [*range(40), *range(40)]:
         assert list(orders.of(llm, row, 2)) == whole[row, : 9 - row % 4].tolist()
     assert max(seen) <= max(keys, 9)

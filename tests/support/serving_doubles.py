@@ -28,7 +28,7 @@ def rows(question: Question, size: int = 4, **fields: Any) -> PoolRows:
 
 def write(
     out: Path,
-    pools: Mapping[LLMInfo, Sequence[PoolRows]] | Mapping[LLMInfo, list[PoolRows]],
+    pools: Sequence[tuple[LLMInfo, Sequence[PoolRows]]],
     questions: Sequence[Question],
     *,
     dataset: str = "toy",
@@ -36,8 +36,8 @@ def write(
 ) -> Path:
     with RecordingWriter(out, operation={"name": "test"}, prices=prices) as writer:
         writer.add_dataset(DatasetInfo(dataset, dataset, "verbatim", "test-1"), questions)
-        for llm, own in pools.items():
-            writer.add_pools(dataset, llm, "words", own)
+        for llm, rows_of_llm in pools:
+            writer.add_pools(dataset, llm, "words", rows_of_llm)
     return out
 
 
@@ -45,22 +45,11 @@ def asked_by_text(texts: Sequence[str], **fields: Any) -> list[Question]:
     return [Question(f"q{i}", text, **fields) for i, text in enumerate(texts)]
 
 
-class LLMs(dict[Any, Any]):
-    """LLM -> pools, for LLMs that cannot be keys of a dict."""
-
-    def __init__(self, *pairs: tuple[LLMInfo, Sequence[PoolRows]]) -> None:
-        super().__init__()
-        self._pairs = pairs
-
-    def items(self) -> Any:
-        return self._pairs
-
-
 def simple(out: Path, asked: Sequence[str], /, *, size: int = 4, llm: str = "gpt-3.5-turbo", **fields: Any) -> Path:
     """A recording of one LLM on questions q0, q1, ... with these texts."""
     questions = asked_by_text(asked)
     pools = [rows(question, size, **fields) for question in questions]
-    return write(out, LLMs((LLMInfo(llm, 0.7, 64), pools)), questions)
+    return write(out, [(LLMInfo(llm, 0.7, 64), pools)], questions)
 
 
 def chat(content: object, *, headers: Mapping[str, str] | None = None, path: str = "", **fields: Any) -> Call:

@@ -21,27 +21,7 @@ _NAMED = 5
 
 
 class Library:
-    """Recordings opened for serving.
-
-    Args:
-        recording: what `feval.load` takes as its recording.
-        datasets: only these; `None` for all.
-        llms: only these; `None` for all.
-        seed: as in `feval.load`.
-        prices: as in `feval.load`.
-        billing: as in `feval.load`.
-
-    Attributes:
-        recordings: open.
-        shelves: a shelf per dataset.
-        lock: held while questions or prompts are read.
-        llms: every LLM on every dataset.
-        datasets: id -> dataset.
-
-    Raises:
-        NotRecordedError: a dataset or LLM that was named was not recorded.
-        FevalError: whatever `feval.load` raises.
-    """
+    """Recordings opened for serving, with a shelf per dataset; `lock` is held while questions or prompts are read."""
 
     def __init__(
         self,
@@ -55,20 +35,13 @@ class Library:
     ) -> None:
         self.recordings = open_recordings(recording)
         self.lock = RLock()
-        pairs = _chosen(self.recordings, _name_list(datasets), _name_list(llms))
+        pairs = _pairs(self.recordings, _name_list(datasets), _name_list(llms))
         self.shelves = [
             Shelf(*load(dataset, names, self.recordings, seed=seed, prices=prices, billing=billing), self.lock)
             for dataset, names in pairs.items()
         ]
         self.datasets: dict[str, Dataset] = {shelf.dataset.id: shelf.dataset for shelf in self.shelves}
         self.llms: list[LLM] = [llm for shelf in self.shelves for llm in shelf.llms]
-
-    def prepare(self) -> None:
-        """Read what matching needs, so that no request waits for it."""
-        for shelf in self.shelves:
-            _ = shelf.index, shelf.rows
-            for llm in shelf.llms:
-                shelf.prompts(llm)
 
     def model_names(self) -> list[str]:
         """Return the names of the recorded LLMs, which a request can give as its model."""
@@ -78,7 +51,7 @@ class Library:
         """Return an LLM by its full name and the row of a question by its id; `None` without such a pair."""
         for shelf in self.shelves:
             if shelf.dataset.id == dataset and question in shelf.rows:
-                return next(((own, shelf.rows[question]) for own in shelf.llms if own.name == llm), None)
+                return next(((each, shelf.rows[question]) for each in shelf.llms if each.name == llm), None)
         return None
 
     def contents(self) -> str:
@@ -98,7 +71,7 @@ def _name_list(names: str | Sequence[str] | None) -> list[str] | None:
     return None if names is None else [names] if isinstance(names, str) else [str(name) for name in names]
 
 
-def _chosen(
+def _pairs(
     recordings: Sequence[Recording], datasets: Sequence[str] | None, llms: Sequence[str] | None
 ) -> dict[str, list[str]]:
     """Dataset -> names of the LLMs to serve on it."""
@@ -108,19 +81,18 @@ def _chosen(
             if llm not in recorded[dataset]:
                 recorded[dataset].append(llm)
     all_llms = list(dict.fromkeys(llm for names in recorded.values() for llm in names))
-    for noun, wanted, known in (("dataset", datasets, list(recorded)), ("LLM", llms, all_llms)):
-        for name in wanted or ():
-            if name not in known:
+    for noun, requested, available in (("dataset", datasets, list(recorded)), ("LLM", llms, all_llms)):
+        for name in requested or ():
+            if name not in available:
                 raise NotRecordedError(
-                    f"The {noun} {name!r} was to be served, but the recordings do not hold it. They hold {_some(known)}."
+                    f"The {noun} {name!r} was to be served, but the recordings do not hold it. They hold {_some(available)}."
                 )
-    chosen = {
-        dataset: [name for name in names if llms is None or name in llms]
+    pairs = {
+        dataset: served
         for dataset, names in recorded.items()
-        if datasets is None or dataset in datasets
+        if (datasets is None or dataset in datasets) and (served := [n for n in names if llms is None or n in llms])
     }
-    chosen = {dataset: names for dataset, names in chosen.items() if names}
-    if not chosen:
+    if not pairs:
         what = f"{_some(list(llms or all_llms))} on {_some(list(datasets or recorded))}" if all_llms else "any LLM"
         raise NotRecordedError(f"Nothing is left to serve: the recordings hold no CoTs of {what}.")
-    return chosen
+    return pairs

@@ -32,16 +32,11 @@ _Candidates = Mapping[Shelf, list[LLM]]
 
 @dataclass(frozen=True, slots=True)
 class Match:
-    """A recorded question of a recorded LLM.
+    """A recorded question (by its row) of a recorded LLM, and how a conversation asks it.
 
     Attributes:
-        llm: the LLM.
-        row: row of the question.
         how: what it was found by: "request", "question", "few-shot" or "id".
         ignored: fields of the request without effect, because other values were recorded.
-        warnings: what the run should be warned about.
-        conversation: what was matched.
-        shelf: the dataset.
         template: the words around the question; `None` if no message has its text.
         first: where the question begins in the last user message, if exemplars stand before it; else 0.
     """
@@ -72,17 +67,7 @@ class Match:
 
 
 class Matcher:
-    """Finds the recorded questions that requests ask.
-
-    Args:
-        library: the recordings.
-        strict: whether only recorded requests, and questions named by id, match.
-        few_shot: "last": of several recorded questions in a message, the last one is asked and the others are exemplars; "none":
-            they are ambiguous. A request can say otherwise.
-
-    Raises:
-        UnknownNameError: no such value of `few_shot`.
-    """
+    """Finds the recorded questions that requests ask; for `strict` and `few_shot` see `Application.open`."""
 
     def __init__(self, library: Library, *, strict: bool = False, few_shot: str = "none") -> None:
         if few_shot not in FEW_SHOT:
@@ -109,9 +94,9 @@ class Matcher:
                 parameter="feval.dataset",
             )
         for fits in (_is_name, _is_base_name, _is_sent_name):
-            named = {shelf: [llm for llm in shelf.llms if fits(llm, model)] for shelf in library.shelves}
-            named = {shelf: llms for shelf, llms in named.items() if llms}
-            if named:
+            fitting = {shelf: [llm for llm in shelf.llms if fits(llm, model)] for shelf in library.shelves}
+            fitting = {shelf: llms for shelf, llms in fitting.items() if llms}
+            if fitting:
                 break
         else:
             near = get_close_matches(model[:200], library.model_names(), n=1)
@@ -121,9 +106,9 @@ class Matcher:
                 parameter="model",
                 code="model_not_found",
             )
-        candidates = {shelf: llms for shelf, llms in named.items() if dataset in (None, shelf.dataset.id)}
+        candidates = {shelf: llms for shelf, llms in fitting.items() if dataset in (None, shelf.dataset.id)}
         if not candidates:
-            others = ", ".join(shelf.dataset.id for shelf in named)
+            others = ", ".join(shelf.dataset.id for shelf in fitting)
             raise MissError(
                 f"{model[:_SHOWN]!r} was not recorded on {dataset}, but on {others}.",
                 parameter="model",
@@ -141,8 +126,8 @@ class Matcher:
             if not owners and not self._strict:
                 mentioned = mentions(candidates, conversation)
                 is_last = (request.few_shot or self._few_shot) == "last" and exemplars_end(mentioned) > 0
-                chosen, how = (mentioned[-1:], "few-shot") if is_last else (mentioned, "question")
-                owners = {place: candidates[place.shelf] for mention in chosen for place in mention.places}
+                searched, how = (mentioned[-1:], "few-shot") if is_last else (mentioned, "question")
+                owners = {place: candidates[place.shelf] for mention in searched for place in mention.places}
         if not owners:
             with self._library.lock:  # the message compares with prompts, which are read for it
                 raise misses.miss(request.model, candidates, conversation, strict=self._strict)
@@ -223,9 +208,9 @@ def _variant(request: CompletionRequest, place: Place, llms: Sequence[LLM]) -> L
     """The LLM that is meant: of several variants, the one whose decoding the request has."""
     if len(llms) == 1:
         return llms[0]
-    given = [name for name in (*settings.LIMITS, "temperature", "top_p", "stop") if name in request.settings]
-    agree = [llm for llm in llms if not any(settings.differs(request.settings, name, llm.info) for name in given)]
-    if given and len(agree) == 1:
+    fields = [name for name in (*settings.LIMITS, "temperature", "top_p", "stop") if name in request.settings]
+    agree = [llm for llm in llms if not any(settings.differs(request.settings, name, llm.info) for name in fields)]
+    if fields and len(agree) == 1:
         return agree[0]
     names = ", ".join(f"{llm.name} ({settings.decoding(llm.info)})" for llm in llms[:_NAMED])
     more = f" and {len(llms) - _NAMED} more" if len(llms) > _NAMED else ""

@@ -13,6 +13,7 @@ import orjson
 from feval.replay import LLM
 from feval.serving.matching.cache import BoundedCache
 from feval.serving.matching.matcher import Match
+from feval.serving.matching.mentions import MAX_SEARCHED
 from feval.serving.matching.search import common_passages, normal
 from feval.serving.matching.settings import SCHEMAS, brief, other_format
 from feval.serving.matching.templates import outside, question_spans
@@ -25,7 +26,6 @@ MIN_QUOTE = 40
 _MIN_REPLY = 16  # of a whole CoT behind the question; a shorter one may stand there by chance
 _MAX_ROLE = 40  # characters between a question and the reply to it, such as "assistant:"
 _SHOWN = 60
-_MAX_SEARCHED = 1 << 20
 _CACHE_BYTES = 4 << 20
 _VERDICT_BYTES = 250
 _OTHER_QUESTIONS = 3  # words that stood around so many other questions are exemplars that a CoT imitates, not a quote
@@ -35,12 +35,7 @@ _Messages = Sequence[tuple[str, str]]
 
 
 class Mismatches:
-    """Finds requests that no recorded CoT can answer.
-
-    Args:
-        texts: returns the texts of the CoTs of an LLM on a question (by its row).
-        allowed: whether such requests are answered anyway.
-    """
+    """Finds requests that no recorded CoT can answer, by the texts of the CoTs of an LLM on a question (by its row)."""
 
     def __init__(self, texts: Callable[[LLM, int], Sequence[str | None]], *, allowed: bool = False) -> None:
         self._texts, self._allowed = texts, allowed
@@ -49,18 +44,7 @@ class Mismatches:
         self._around: BoundedCache[tuple[str, str], set[int]] = BoundedCache(_CACHE_BYTES)
 
     def check(self, request: CompletionRequest, match: Match) -> str | None:
-        """Check that a recorded CoT can answer a request.
-
-        Args:
-            request: the request.
-            match: what it asks.
-
-        Returns:
-            `None`; if mismatches are allowed, the field of the request that a recorded CoT does not answer.
-
-        Raises:
-            MissError: it cannot; the message says why.
-        """
+        """Return `None`, or the field of a request that no recorded CoT answers; `MissError` unless that is allowed."""
         error = self._format_error(request, match) or self._quote_error(match)
         if error is not None and not self._allowed:
             raise error
@@ -84,9 +68,9 @@ class Mismatches:
         if match.how == "request":  # the recorded prompt itself
             return None
         size = sum(len(text) for _, text in match.conversation.messages)
-        if size > _MAX_SEARCHED:
+        if size > MAX_SEARCHED:
             return _error(
-                f"The messages have {size:,} characters; only up to {_MAX_SEARCHED:,} are searched for quotes of recorded CoTs.",
+                f"The messages have {size:,} characters; only up to {MAX_SEARCHED:,} are searched for quotes of recorded CoTs.",
                 "messages",
             )
         if match.template is None:
@@ -116,12 +100,12 @@ class Mismatches:
         }
         replies = [text for text in _replies(match, messages) if text in cots]
         replies += _directly_after(match, messages, cots)
-        if quoted := next((text for text in replies if text not in _recorded_replies(match)), None):
-            return quoted
-        given: list[str] | None = None
+        if quote := next((text for text in replies if text not in _recorded_replies(match)), None):
+            return quote
+        prompts: list[str] | None = None
         for passage in common_passages(_one_line(_words(match, messages)), cots, MIN_QUOTE):
-            given = _given(match) if given is None else given
-            if not any(passage in text for text in given):
+            prompts = _prompts(match) if prompts is None else prompts
+            if not any(passage in text for text in prompts):
                 return None if self._is_usual(match) else passage
         self._note(match)
         return None
@@ -184,13 +168,13 @@ def _words(match: Match, messages: _Messages) -> str:
     question, choices = match.shelf.texts[match.row], match.shelf.choices[match.row]
     pieces = []
     for place, (_, text) in enumerate(messages):
-        own = text[match.first :] if place == match.conversation.last_user_place else text
-        others = [(hit.start, hit.stop) for hit in match.shelf.index.outermost(own)]
-        pieces += outside(own, sorted([*question_spans(own, question, choices), *others]))
+        searched = text[match.first :] if place == match.conversation.last_user_place else text
+        others = [(hit.start, hit.stop) for hit in match.shelf.index.outermost(searched)]
+        pieces += outside(searched, sorted([*question_spans(searched, question, choices), *others]))
     return "\0".join(pieces)
 
 
-def _given(match: Match) -> list[str]:
+def _prompts(match: Match) -> list[str]:
     """What a request may hold without quoting a CoT: the question, and the prompts it was recorded with."""
     recorded = [match.shelf.conversation(llm, match.row) for llm in match.shelf.llms]
     prompts = [normal(text) for each in recorded if each is not None for _, text in each.messages]

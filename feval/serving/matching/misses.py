@@ -24,26 +24,14 @@ _Candidates = Mapping[Shelf, list[LLM]]
 
 
 def miss(model: str, candidates: _Candidates, conversation: Conversation, *, strict: bool) -> MissError:
-    """Return the error of a request that asks no recorded question.
-
-    Args:
-        model: as the client names it.
-        candidates: the datasets that were searched, each with the LLMs of that name.
-        conversation: the messages.
-        strict: whether only recorded requests match.
-    """
+    """Return the error of a request to an LLM of that name that asks no recorded question of the datasets that were searched."""
     counts = ", ".join(f"{len(shelf.ids):,} of {shelf.dataset.id}" for shelf in candidates)
     what = f"The request asks {model[:_SHOWN]!r} none of the recorded questions ({counts})."
     return MissError(f"{what} {' '.join(_reasons(candidates, conversation, strict=strict))}", parameter="messages")
 
 
 def several_questions(places: Sequence[Place], *, has_exemplars: bool) -> AmbiguousError:
-    """Return the error of a request that may ask several recorded questions.
-
-    Args:
-        places: the questions.
-        has_exemplars: whether all but the last may be exemplars.
-    """
+    """Return the error of a request that may ask several recorded questions, of which all but the last may be exemplars."""
     named = ", ".join(map(str, places[:_NAMED]))
     more = f" and {len(places) - _NAMED} more" if len(places) > _NAMED else ""
     if len({place.shelf for place in places}) > 1:
@@ -105,9 +93,9 @@ def _difference(place: Place, candidates: _Candidates, conversation: Conversatio
             continue
         if len(recorded.messages) != len(conversation.messages):
             return f"{len(conversation.messages)} messages were sent, {len(recorded.messages)} recorded"
-        for number, (mine, theirs) in enumerate(zip(conversation.messages, recorded.messages, strict=True)):
-            if mine != theirs:
-                return f"messages[{number}] differs; recorded: {theirs[0]}, {theirs[1][:_SHOWN]!r}"
+        for number, (sent, (role, text)) in enumerate(zip(conversation.messages, recorded.messages, strict=True)):
+            if sent != (role, text):
+                return f"messages[{number}] differs; recorded: {role}, {text[:_SHOWN]!r}"
         return "they hold more than text"
     return "no prompt was recorded for it"
 
@@ -115,10 +103,10 @@ def _difference(place: Place, candidates: _Candidates, conversation: Conversatio
 def _nearest(candidates: _Candidates, text: str) -> tuple[Place, float] | None:
     """The question with the largest share of its words in a message; `None` if none has a third of them."""
     words_sent = set(text[:MAX_SEARCHED].lower().split())
-    best, share = None, 1 / 3
+    best, largest = None, 1 / 3
     for shelf in candidates:
         for row, words in enumerate(shelf.words):
-            own = len(words & words_sent) / max(len(words), 1)
-            if own > share:
-                best, share = Place(shelf, row), own
-    return None if best is None else (best, share)
+            share = len(words & words_sent) / max(len(words), 1)
+            if share > largest:
+                best, largest = Place(shelf, row), share
+    return None if best is None else (best, largest)

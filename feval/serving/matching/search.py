@@ -30,13 +30,7 @@ UInt64 = npt.NDArray[np.uint64]
 
 @dataclass(frozen=True, slots=True)
 class TextHit:
-    """An occurrence of a text in a message.
-
-    Attributes:
-        start: where it begins, in characters of the normalised message.
-        stop: where it ends.
-        numbers: which texts of the index it is; several if they are equal.
-    """
+    """An occurrence of the texts with these numbers in a normalised message, from `start` to `stop` in characters."""
 
     start: int
     stop: int
@@ -51,19 +45,15 @@ def normal(text: str) -> str:
 
 
 class TextIndex:
-    """Texts to find in messages, each without white space at its ends; empty ones are never found.
-
-    Args:
-        texts: numbered from 0.
-    """
+    """Texts (numbered from 0) to find in messages, each without white space at its ends; empty ones are never found."""
 
     def __init__(self, texts: Iterable[str]) -> None:
         numbers: defaultdict[str, list[int]] = defaultdict(list)
         for number, text in enumerate(texts):
             if stripped := normal(text).strip():
                 numbers[stripped].append(number)
-        self._numbers = {text: tuple(own) for text, own in numbers.items()}
-        self._anchors = [_AnchorTable(length, own) for length, own in _by_anchor(self._numbers).items()]
+        self._numbers = {text: tuple(equal) for text, equal in numbers.items()}
+        self._anchors = [_AnchorTable(length, group) for length, group in _by_anchor(self._numbers).items()]
 
     def __len__(self) -> int:
         return len(self._numbers)
@@ -77,9 +67,6 @@ class TextIndex:
 
         A text that begins or ends with an ASCII letter or digit is not found inside a longer word or number. One of fewer than
         16 characters, such as "2+2", is found only where white space, quotes, brackets or punctuation enclose it.
-
-        Args:
-            message: any text.
         """
         message = normal(message)
         hits = sorted(
@@ -101,12 +88,7 @@ def _by_anchor(texts: Iterable[str]) -> dict[int, list[str]]:
 
 
 def occurrences(message: str, text: str) -> Iterator[tuple[int, int]]:
-    """Yield (start, stop) of every occurrence of a text in a message, as `TextIndex` finds it.
-
-    Args:
-        message: normal.
-        text: normal, without white space at its ends.
-    """
+    """Yield (start, stop) of every occurrence of a stripped text in a message, both normal, as `TextIndex` finds it."""
     start = message.find(text) if text else -1
     while start >= 0:
         stop = start + len(text)
@@ -116,22 +98,16 @@ def occurrences(message: str, text: str) -> Iterator[tuple[int, int]]:
 
 
 def common_passages(message: str, texts: Iterable[str], length: int) -> Iterator[str]:
-    """Yield passages of a given length that a message shares with one of some texts.
+    """Yield passages of `length` characters that a normal message shares with normal texts; none reaches across a NUL.
 
     Every shared passage contains a window of a text that begins at a multiple of `step`, so only these are looked up.
-
-    Args:
-        message: normal; passages do not reach across NUL characters.
-        texts: normal.
-        length: in characters; at least a window.
     """
     joined = "\0".join(texts)
     if min(len(message), len(joined)) < length:
         return
     step = length - _WINDOW + 1
-    hashes, known = _windows(joined, _WINDOW)[::step], np.sort(_windows(message, _WINDOW))
-    nearest = known[np.minimum(np.searchsorted(known, hashes), len(known) - 1)]
-    for window in (np.flatnonzero(nearest == hashes) * step).tolist():
+    hashes = _windows(joined, _WINDOW)[::step]
+    for window in (np.flatnonzero(np.isin(hashes, _windows(message, _WINDOW))) * step).tolist():
         for start in range(max(window - step + 1, 0), window + 1):
             passage = joined[start : start + length]
             if len(passage) == length and "\0" not in passage and passage in message:

@@ -29,7 +29,7 @@ _CALLS = ("tool_choice", "function_call")
 
 
 class IgnoredSetting(NamedTuple):
-    """Something that a request asks for and recorded replies do not reflect.
+    """Something that a request asks for and replies do not reflect.
 
     Attributes:
         kind: "temperature", "limit", "system prompt", "tools", ...; a run is warned once of each kind.
@@ -58,13 +58,7 @@ def warnings(
 ) -> Iterator[IgnoredSetting]:
     """Yield the settings without effect that a reader of the replies would expect to have had one.
 
-    Args:
-        request: the request.
-        name: the LLM's name.
-        info: what was recorded of the LLM.
-        fields: from `ignored`.
-        system: the request's system prompt.
-        recorded_system: the recorded one, empty for none; `None` if not known.
+    `fields` are those of `ignored`; a system prompt is empty for none, and the recorded one is `None` if it is not known.
     """
     for field in fields:
         if field in _SAMPLING:
@@ -95,9 +89,8 @@ def other_format(settings: Mapping[str, Any], info: LLMInfo) -> str | None:
 def _demands_json(name: str, value: Any, info: LLMInfo) -> bool:
     if name != "response_format" or _kind(value) == "json_schema":
         return True
-    return (
-        _kind(value) == "json_object" and _kind(recorded(info, name)) != "json_schema"
-    )  # whose reply is an object, too
+    # A reply that follows a schema is an object, too.
+    return _kind(value) == "json_object" and _kind(recorded(info, name)) != "json_schema"
 
 
 def _kind(value: Any) -> object:
@@ -115,10 +108,10 @@ def _is_forced(choice: Any) -> bool:
 
 def differs(settings: Mapping[str, Any], name: str, info: LLMInfo) -> bool:
     """Whether a field of a request differs from what was recorded."""
-    given, expected = _canonical(name, settings[name]), _canonical(name, recorded(info, name))
+    value, expected = _canonical(name, settings[name]), _canonical(name, recorded(info, name))
     if expected is None and name in _NEUTRAL:
         expected = _canonical(name, _NEUTRAL[name])
-    return bool(given != expected)
+    return bool(value != expected)
 
 
 def _canonical(name: str, value: Any) -> Any:

@@ -24,17 +24,7 @@ _SYSTEM_ROLES = ("system", "developer")
 
 
 class Shelf:
-    """One dataset of a library with its LLMs; questions and prompts are read when they are first needed.
-
-    Args:
-        dataset: from `load`.
-        llms: from the same `load`.
-        lock: held while reading.
-
-    Attributes:
-        dataset: as given.
-        llms: as given.
-    """
+    """One dataset of a library with its LLMs; questions and prompts are read, under the lock, when they are first needed."""
 
     def __init__(self, dataset: Dataset, llms: list[LLM], lock: RLock) -> None:
         self.dataset, self.llms, self._lock = dataset, llms, lock
@@ -56,12 +46,8 @@ class Shelf:
     def _questions(self) -> _Questions:
         if self._read is None:
             with self._lock:
-                return self._read_questions()
-        return self._read
-
-    def _read_questions(self) -> _Questions:
-        if self._read is None:
-            self._read = _Questions.of(self.dataset)
+                if self._read is None:
+                    self._read = _Questions.of(self.dataset)
         return self._read
 
     @property
@@ -97,15 +83,15 @@ class Shelf:
         cached = self._conversations.get((llm.name, row))
         if cached is not None:
             return cached
-        wanted = None
+        conversation = None
         with self._lock:
             for place, prompt in enumerate(llm.prompts()):  # reading one reads them all
                 recorded = None if prompt is None else _recorded(prompt)
                 if recorded is not None:
                     self._conversations.put((llm.name, place), recorded, len(prompt or "") + _OVERHEAD)
                 if place == row:
-                    wanted = recorded
-        return wanted
+                    conversation = recorded
+        return conversation
 
     def _prompts_of(self, llm: LLM) -> _Prompts:
         if llm.name not in self._prompts:
@@ -130,12 +116,7 @@ class _Questions:
 
 @dataclass(frozen=True, slots=True)
 class _Prompts:
-    """The prompts of one LLM.
-
-    Attributes:
-        rows: digest of a conversation -> rows of the questions.
-        systems: system prompt by row; see `Shelf.system_text`. Equal ones are the same object.
-    """
+    """The rows of each digest of a conversation, and each row's system prompt; equal ones are the same object."""
 
     rows: Mapping[bytes, tuple[int, ...]]
     systems: Sequence[str | None]

@@ -22,12 +22,7 @@ _OTHERS = "others"
 
 @dataclass(frozen=True, slots=True)
 class Template:
-    """The words around a question.
-
-    Attributes:
-        text: roles and texts of all messages, the question and the options listed behind it replaced by a placeholder.
-        digest: 16 hexadecimal digits of the text's BLAKE2b.
-    """
+    """The words around a question: all messages with a placeholder for it and its options, and the digest of that text."""
 
     text: str
     digest: str
@@ -38,11 +33,7 @@ def template_of(
 ) -> Template | None:
     """Return the words around a question; `None` if no message has its text.
 
-    Args:
-        conversation: of the request.
-        question: its recorded text.
-        choices: texts of its options.
-        first: where the question begins in the last user message, after exemplars, which belong to the template.
+    `first` is where the question begins in the last user message, after exemplars, which belong to the template.
     """
     pieces = []
     has_question = False
@@ -60,13 +51,7 @@ def template_of(
 
 
 def question_spans(text: str, question: str, choices: Sequence[str] = ()) -> list[tuple[int, int]]:
-    """Return (start, stop) of every occurrence of a question in a text, with the options listed after it.
-
-    Args:
-        text: normal.
-        question: its recorded text.
-        choices: texts of its options; they count if all of them follow the question, in any order.
-    """
+    """Return (start, stop) of every occurrence of a question in a normal text, with the options if all of them follow it."""
     options = [option for choice in choices if (option := normal(choice).strip())]
     return [(start, _end(text, stop, options)) for start, stop in occurrences(text, normal(question).strip())]
 
@@ -95,14 +80,7 @@ def _end(text: str, stop: int, options: Sequence[str]) -> int:
 
 
 class PromptUse(NamedTuple):
-    """How a request put a question.
-
-    Attributes:
-        dataset: id.
-        digest: of the template; `None` if not known.
-        match: how the question was found.
-        mismatch: the field of the request that no recorded CoT answers, if any.
-    """
+    """How a request put a question: the template's digest if known, how it matched, and the field that mismatched, if any."""
 
     dataset: str
     digest: str | None
@@ -118,11 +96,7 @@ class PromptCounts:
         self._examples: dict[tuple[str, str], list[str]] = {}
 
     def count(self, use: PromptUse) -> bool:
-        """Count a request.
-
-        Returns:
-            Whether this kind of request is new to the run; beyond 100 kinds, new ones are counted together.
-        """
+        """Count a request; return whether its kind is new to the run. Beyond 100 kinds, new ones are counted together."""
         count = self._counts.get(use)
         if count is not None:
             self._counts[use] = count + 1
@@ -144,14 +118,14 @@ class PromptCounts:
         """Return an object per template: dataset, template (digest or null), requests, matches, mismatches and example."""
         joined: dict[tuple[str, str | None], dict[str, Any]] = {}
         for use, count in self._counts.items():
-            own = joined.setdefault((use.dataset, use.digest), {"requests": 0, "matches": {}, "mismatches": {}})
-            own["requests"] += count
-            own["matches"][use.match] = own["matches"].get(use.match, 0) + count
+            row = joined.setdefault((use.dataset, use.digest), {"requests": 0, "matches": {}, "mismatches": {}})
+            row["requests"] += count
+            row["matches"][use.match] = row["matches"].get(use.match, 0) + count
             if use.mismatch is not None:
-                own["mismatches"][use.mismatch] = own["mismatches"].get(use.mismatch, 0) + count
+                row["mismatches"][use.mismatch] = row["mismatches"].get(use.mismatch, 0) + count
         return [
-            {"dataset": dataset, "template": digest, **own, "example": self._examples.get((dataset, digest or ""))}
-            for (dataset, digest), own in joined.items()
+            {"dataset": dataset, "template": digest, **row, "example": self._examples.get((dataset, digest or ""))}
+            for (dataset, digest), row in joined.items()
         ]
 
 
@@ -180,11 +154,7 @@ def _is_counts(value: object) -> bool:
 
 
 def prompt_remarks(prompts: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Return what a reader of a run's results should know about its prompts, as sentences.
-
-    Args:
-        prompts: from `PromptCounts.to_list`, of one dataset.
-    """
+    """Return what a reader of a run's results should know about its prompts (of one dataset), as sentences."""
     remarks = []
     known = sorted((use for use in prompts if use["template"] is not None), key=lambda use: -use["requests"])
     if len(known) > 1:

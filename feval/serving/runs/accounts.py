@@ -15,16 +15,7 @@ from feval.serving.runs.names import RunName
 
 @dataclass(frozen=True, slots=True)
 class PoolRequest:
-    """A request for CoTs of one pool.
-
-    Attributes:
-        llm: the LLM.
-        row: row of the question.
-        n: CoTs wanted.
-        sample: recorded position of the one CoT wanted; `None` for the next ones of the draw.
-        use: how the question is put; `None` when a ledger file is read back.
-        template: the words around the question, if known.
-    """
+    """A request for the next n CoTs of a pool, or for one recorded `sample`; `use` is `None` when a ledger file is read back."""
 
     llm: LLM
     row: int
@@ -44,7 +35,6 @@ class Handout:
         remaining: CoTs of the pool that the run was not yet given.
         round: number of this request among the run's requests for the question, from 0.
         prompts: how many times the prompt is paid for.
-        output_tokens: sum over the CoTs.
     """
 
     samples: tuple[int, ...]
@@ -86,17 +76,7 @@ class _Counts:
 
 
 class Account:
-    """What one run has consumed: its place in every pool, its counts per LLM, its prompts.
-
-    Args:
-        name: of the run.
-
-    Attributes:
-        name: as given.
-        templates: the prompts that the run used.
-        last_request: when it last asked, by the monotonic clock.
-        is_warned: whether it was told that it continues with the next CoTs.
-    """
+    """What one run has consumed: its place in every pool, its counts per LLM, its prompts."""
 
     def __init__(self, name: RunName) -> None:
         self.name = name
@@ -112,13 +92,7 @@ class Account:
         return 0 if cursor is None else cursor.place
 
     def take(self, request: PoolRequest, order: Sequence[int], billing: str) -> Handout:
-        """Hand out the next CoTs of a question.
-
-        Args:
-            request: the question.
-            order: the whole draw.
-            billing: one of `feval.cards.prices.BILLINGS`.
-        """
+        """Hand out the next CoTs of a question from its whole draw."""
         llm, row = request.llm, request.row
         cursor = self._cursors.setdefault((llm, row), _Cursor())
         counts = self._counts.setdefault(llm, _Counts(llm))
@@ -158,7 +132,7 @@ class Account:
             "run": self.name.label,
             "replicate": self.name.replicate,
             **_summed(list(self._counts.values())),
-            "llms": {name: _summed(own) for name, own in by_name.items()},
+            "llms": {name: _summed(counts) for name, counts in by_name.items()},
             "prompts": self.templates.to_list(),
         }
 
@@ -166,20 +140,20 @@ class Account:
 def _summed(counts: Sequence[_Counts]) -> dict[str, Any]:
     dollars, missing = _dollars(counts)
     names = ("requests", "cots", "prompt_tokens", "output_tokens", "questions", "recycled")
-    totals = {name: sum(getattr(own, name) for own in counts) for name in names} | {"usd": dollars}
+    totals = {name: sum(getattr(each, name) for each in counts) for name in names} | {"usd": dollars}
     return totals if missing is None else totals | {"usd_missing": missing}
 
 
 def _dollars(counts: Sequence[_Counts]) -> tuple[float | None, str | None]:
     """The total in USD, or why there is none."""
     total = 0.0
-    for own in counts:
-        prices, price = own.llm.prices, own.llm.price
+    for each in counts:
+        prices, price = each.llm.prices, each.llm.price
         if prices is None:
             return None, "The recording was opened without a price list."
         if price is None:
-            return None, f"The price list {prices.id!r} has no price for the LLM {own.llm.name!r}."
-        if own.unknown_prompts:
-            return None, f"The prompt tokens of {own.llm.name} were not recorded for every question."
-        total += usd(price, own.prompt_tokens, own.output_tokens)
+            return None, f"The price list {prices.id!r} has no price for the LLM {each.llm.name!r}."
+        if each.unknown_prompts:
+            return None, f"The prompt tokens of {each.llm.name} were not recorded for every question."
+        total += usd(price, each.prompt_tokens, each.output_tokens)
     return total, None

@@ -21,15 +21,9 @@ _PINNED = ("recordings", "seed", "order", "billing", "prices")
 
 
 class LedgerFile:
-    """A ledger file open for appending; entries reach the operating system at most 0.2 s later.
+    """A ledger file open for appending; its header says what is served, `entries` are the requests that it held before.
 
-    Args:
-        path: the file.
-        header: what is served: recordings, seed, order, billing, prices (JSON values).
-        resume: whether to continue an existing file.
-
-    Attributes:
-        entries: the requests in an existing file.
+    Entries reach the operating system at most 0.2 s later.
 
     Raises:
         StorageError: the file exists and `resume` is false, another process appends to it, or it cannot be written.
@@ -62,11 +56,7 @@ class LedgerFile:
         self._thread.start()
 
     def add(self, entry: Mapping[str, Any]) -> None:
-        """Append a request.
-
-        Raises:
-            StorageError: an earlier entry could not be written.
-        """
+        """Append a request; `StorageError` if an earlier one could not be written."""
         if self._failure is not None:
             raise StorageError(self._failure)
         line = orjson.dumps(entry, option=orjson.OPT_APPEND_NEWLINE)
@@ -74,11 +64,7 @@ class LedgerFile:
             self._waiting.append(line)
 
     def close(self) -> None:
-        """Write what is left and close the file.
-
-        Raises:
-            StorageError: not everything could be written.
-        """
+        """Write what is left and close the file; `StorageError` if not everything could be written."""
         with self._wake:
             if self._closed:
                 return
@@ -146,16 +132,7 @@ class LedgerFile:
 
 
 def read_ledger(path: str | Path) -> tuple[dict[str, Any], list[dict[str, Any]]]:
-    """Read a ledger file.
-
-    Args:
-        path: the file.
-
-    Returns:
-        The header and the requests. Each request has "run", "dataset", "llm", "question", "samples", "n" and "recycled";
-        "chosen" if the client chose the CoT; in newer files "match" (how the question was found), "template" (digest of the
-        words around it), "mismatch" (the field that no recorded CoT answers) and "example" (where the template begins to
-        differ from the run's first). The entry of a reset has only "run" and "reset". An incomplete last line is left out.
+    """Return the header and the requests of a ledger file, without an incomplete last line; docs/serving.md describes them.
 
     Raises:
         StorageError: the file cannot be read.

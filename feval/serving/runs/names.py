@@ -21,23 +21,14 @@ _MIN_MARKED_SECRET = 20  # with a prefix that keys have
 
 @dataclass(frozen=True, slots=True)
 class RunName:
-    """A run.
-
-    Attributes:
-        label: as it is shown.
-        replicate: which draws it sees; `None` for recorded order.
-    """
+    """A run: its name as it is shown, and which draws it sees (`None`: recorded order)."""
 
     label: str
     replicate: int | None
 
 
 def run_name(text: str, order: str = "seeded") -> RunName:
-    """Parse the name of a run: `NAME`, `NAME@R` for replicate R, or `NAME@recorded`.
-
-    Args:
-        text: the name.
-        order: what a name without "@" means: "seeded" (replicate 0) or "recorded".
+    """Parse `NAME`, `NAME@R` for replicate R, or `NAME@recorded`; a name alone means replicate 0, or the order "recorded".
 
     Raises:
         RequestError: the name is not valid.
@@ -63,15 +54,7 @@ def run_name(text: str, order: str = "seeded") -> RunName:
 
 @lru_cache(1024)  # of names that raise, none is kept
 def public_run(text: str, order: str = "seeded") -> RunName:
-    """Parse the name of a run from a path or header, where a secret would be stored and shown.
-
-    Args:
-        text: the name.
-        order: as in `run_name`.
-
-    Raises:
-        RequestError: the name is not valid, or looks like a secret.
-    """
+    """Parse the name of a run from a path or header; `RequestError` for what looks like a secret, since names are stored."""
     if len(text) >= _MIN_MARKED_SECRET and _SECRET.fullmatch(text):
         raise RequestError(
             "The name of this run looks like a secret key, and names are written down. Send a key as the API key, and choose "
@@ -82,12 +65,7 @@ def public_run(text: str, order: str = "seeded") -> RunName:
 
 
 def run_of_key(key: str, order: str = "seeded") -> RunName:
-    """Return the run of an API key. A key that may be a secret is not stored: its run is named by a hash of it.
-
-    Args:
-        key: as it was sent, without "Bearer".
-        order: as in `run_name`.
-    """
+    """Return the run of an API key. A key that may be a secret is not stored: its run is named by a hash of it."""
     if not key.strip("-_. "):
         return run_name("default", order)
     if len(key) < _MIN_SECRET and _NAME.fullmatch(key) and not _SECRET.fullmatch(key):

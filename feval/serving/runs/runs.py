@@ -6,17 +6,19 @@ Runs with the same replicate see the same draws, whatever their names: two metho
 from __future__ import annotations
 
 import logging
+from array import array
 from collections.abc import Callable, Mapping, Sequence
 from threading import Lock
 from time import monotonic
 from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from feval.errors import ConflictError, NotRecordedError, UnknownNameError
 from feval.replay import LLM
 from feval.serving.matching.cache import BoundedCache
 from feval.serving.matching.templates import PromptCounts, PromptUse, difference
 from feval.serving.runs.accounts import Account, Handout, PoolRequest
-from feval.serving.runs.draws import DrawCache
 from feval.serving.runs.names import RunName, next_name, run_name
 from feval.serving.wire.errors import RequestError, UsedUpError
 
@@ -32,6 +34,10 @@ _MAX_RUNS = 100_000
 _MAX_RECYCLED = 1024
 _TEMPLATE_BYTES = 4 << 20
 _OVERHEAD = 200  # bytes of a template besides its text
+_DRAW_BYTES = 32 << 20
+_DRAW_OVERHEAD = 90  # bytes of an array besides its items
+_MAX_ROWS = 512
+_MAX_KEYS = 1 << 15  # fewer rows of wide pools: drawing more would hold up every other request
 
 Find = Callable[[str, str, str], tuple[LLM, int] | None]
 
@@ -39,12 +45,7 @@ Find = Callable[[str, str, str], tuple[LLM, int] | None]
 class Runs:
     """Every run's place in every pool, and its ledger. Safe to use from many threads.
 
-    Args:
-        order: of runs that do not name one, one of `ORDERS`.
-        recycle: whether a used-up pool starts over.
-        billing: one of `feval.cards.prices.BILLINGS`.
-        file: the ledger file, if any; the runs continue where its requests end.
-        find: (dataset, LLM, question) -> LLM and row, for these requests.
+    With a ledger file, whose (dataset, LLM, question) `find` looks up, the runs continue where its requests end.
 
     Raises:
         UnknownNameError: no such order.
@@ -76,10 +77,6 @@ class Runs:
     def take(self, name: RunName, requests: Sequence[PoolRequest]) -> list[Handout]:
         """Hand out CoTs: for every one of some requests, or for none.
 
-        Args:
-            name: who asks.
-            requests: the questions.
-
         Raises:
             UsedUpError: a pool has fewer left.
             RequestError: no such CoT was recorded, or there are too many runs.
@@ -106,12 +103,7 @@ class Runs:
         return handouts
 
     def reset(self, name: RunName) -> None:
-        """Start a run again: its draws, its place in every pool and its ledger.
-
-        Raises:
-            NotRecordedError: it has asked nothing.
-            StorageError: the ledger file cannot be written.
-        """
+        """Start a run again; `NotRecordedError` if it has asked nothing."""
         with self._lock:
             if name.label not in self._runs:
                 raise self._unknown(name.label)
@@ -120,11 +112,7 @@ class Runs:
             del self._runs[name.label]
 
     def summary(self, label: str, *, detail: bool = False) -> dict[str, Any]:
-        """Return the ledger of a run; see `Application.ledger`.
-
-        Raises:
-            NotRecordedError: it has asked nothing.
-        """
+        """Return the ledger of a run, see `Application.ledger`; `NotRecordedError` if it has asked nothing."""
         with self._lock:
             run = self._runs.get(label)
             if run is None:
@@ -223,6 +211,32 @@ class Runs:
         }
 
 
+class DrawCache:
+    """Whole draws of questions: every recorded CoT, in the order in which a replicate sees them."""
+
+    def __init__(self) -> None:
+        self._cache: BoundedCache[tuple[LLM, int, int], list[array[int]]] = BoundedCache(_DRAW_BYTES)
+
+    def of(self, llm: LLM, row: int, replicate: int | None) -> Sequence[int]:
+        """Return the draw of a question as recorded positions; recorded order for replicate `None`."""
+        if replicate is None:
+            return range(llm.pool.sizes[row])
+        width = max(int(llm.pool.codes.shape[1]), 1)
+        rows = min(max(_MAX_KEYS // width, 1), _MAX_ROWS)
+        key = llm, replicate, row // rows
+        block = self._cache.get(key)
+        if block is None:
+            block = _drawn(llm, replicate, range(key[2] * rows, min((key[2] + 1) * rows, len(llm.pool.sizes))), width)
+            self._cache.put(key, block, sum(draw.itemsize * len(draw) + _DRAW_OVERHEAD for draw in block))
+        return block[row % rows]
+
+
+def _drawn(llm: LLM, replicate: int, rows: range, width: int) -> list[array[int]]:
+    draws = llm.orders([replicate], width, np.array(rows))[0].tolist()
+    sizes = llm.pool.sizes[rows.start : rows.stop].tolist()
+    return [array("H", draw[:size]) for draw, size in zip(draws, sizes, strict=True)]
+
+
 def _how_to_start_again(label: str) -> str:
     return (
         "A run that asks again continues with the next CoTs. To start again with the first ones, take a new name, such as "
@@ -275,12 +289,7 @@ def _entry(name: RunName, request: PoolRequest, handout: Handout, example: Seque
 
 
 def count_entry(templates: PromptCounts, entry: Mapping[str, Any]) -> None:
-    """Count the template of a request in a ledger file; entries of older files have none.
-
-    Args:
-        templates: of the run.
-        entry: of the file.
-    """
+    """Count the template of a request in a ledger file; entries of older files have none."""
     if "match" not in entry:
         return
     digest = entry.get("template")

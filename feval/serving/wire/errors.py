@@ -18,15 +18,7 @@ from feval.errors import FevalError, NotRecordedError, StorageError, UsageError
 
 
 class ServingError(FevalError):
-    """An error that is sent to the client in OpenAI's shape.
-
-    Args:
-        message: a sentence: what was asked, what was found, what to do.
-        status: HTTP status.
-        parameter: the field of the request that is wrong.
-        code: a word for programs.
-        headers: further headers of the reply.
-    """
+    """An error that is sent to the client in OpenAI's shape, with an HTTP status, the field at fault and a word for programs."""
 
     default_status = 400
     default_code: str | None = None

@@ -14,16 +14,12 @@ _Schema = dict[str, Any]
 
 
 def description(models: Sequence[str] = ()) -> dict[str, Any]:
-    """Return the description as a JSON object.
-
-    Args:
-        models: names of the LLMs that are served, for the examples.
-    """
+    """Return the description as a JSON object, with the names of some served models as examples."""
     paths: dict[str, Any] = {}
-    for path, method, operation in _operations(models):
-        paths.setdefault(path, {})[method] = operation("")
+    for path, method, name, operation in _operations(models):
+        paths.setdefault(path, {})[method] = {"operationId": name} | operation
         in_run = paths.setdefault(f"/run/{{run}}{path}", {"parameters": [_RUN_IN_PATH]})
-        in_run[method] = operation("InRun")
+        in_run[method] = {"operationId": f"{name}InRun"} | operation
     return {
         "openapi": "3.1.0",
         "info": {
@@ -42,89 +38,57 @@ def description(models: Sequence[str] = ()) -> dict[str, Any]:
     }
 
 
-# --- operations --------------------------------------------------------------------------------------------------------
-
-
-def _operations(models: Sequence[str]) -> list[tuple[str, str, Any]]:
-    model = {
-        "name": "model",
-        "in": "path",
-        "required": True,
-        "schema": {"type": "string", "minLength": 1} | ({"examples": list(models[:8])} if models else {}),
-    }
+def _operations(models: Sequence[str]) -> list[tuple[str, str, str, dict[str, Any]]]:
+    """Path, method, id and the rest of every operation."""
+    name = {"type": "string", "minLength": 1} | ({"examples": list(models[:8])} if models else {})
+    model = {"name": "model", "in": "path", "required": True, "schema": name}
+    up, ledger = "Whether the server is up, and what it serves.", "What was handed out."
+    grade = _content("Graded", "The grade, and a receipt that `feval verify` computes again.")
+    reset = "Start a run again: its draws, its place in every pool and its ledger."
     return [
-        ("/v1/chat/completions", "post", _completion("createChatCompletion", "Chat", "ChatRequest", "ChatCompletion")),
-        ("/v1/completions", "post", _completion("createCompletion", "Text", "CompletionRequest", "TextCompletion")),
-        ("/v1/models", "get", _reading("listModels", "The LLMs that are served.", "Models")),
-        ("/v1/models/{model}", "get", _reading("readModel", "One of these LLMs.", "Model", [model])),
-        ("/feval/health", "get", _reading("readHealth", "Whether the server is up, and what it serves.", "Health")),
-        ("/feval/ledger", "get", _reading("readLedger", "What was handed out.", "LedgerOrLedgers", _LEDGER_QUERY)),
-        ("/feval/grade", "post", _grading),
-        ("/feval/reset", "post", _resetting),
-        ("/openapi.json", "get", _reading("readDescription", "This description.", "Anything")),
+        ("/v1/chat/completions", "post", "createChatCompletion", _completion("Chat", "ChatRequest", "ChatCompletion")),
+        ("/v1/completions", "post", "createCompletion", _completion("Text", "CompletionRequest", "TextCompletion")),
+        ("/v1/models", "get", "listModels", _operation("The LLMs that are served.", _result("Models"))),
+        ("/v1/models/{model}", "get", "readModel", _operation("One of these LLMs.", _result("Model"), [model])),
+        ("/feval/health", "get", "readHealth", _operation(up, _result("Health"))),
+        ("/feval/ledger", "get", "readLedger", _operation(ledger, _result("LedgerOrLedgers"), _LEDGER_QUERY)),
+        (
+            "/feval/grade",
+            "post",
+            "gradeAnswers",
+            _operation("Accuracy and cost of a run's final answers.", grade, body="Answers"),
+        ),
+        ("/feval/reset", "post", "resetRun", _operation(reset, _result("Anything"), _HEADERS[:1])),
+        ("/openapi.json", "get", "readDescription", _operation("This description.", _result("Anything"))),
     ]
 
 
-def _completion(name: str, what: str, request: str, reply: str) -> Any:
-    def operation(suffix: str) -> dict[str, Any]:
-        ok = {
-            "description": "Recorded CoTs; as events where the request says `stream`.",
-            "headers": {
-                header: {"schema": {"type": "string"}, "description": text} for header, text in _REPLY_HEADERS.items()
-            },
-            "content": {
-                "application/json": {"schema": _ref(reply)},
-                "text/event-stream": {"schema": _ref("Event")},
-            },
-        }
-        return {
-            "operationId": f"{name}{suffix}",
-            "summary": f"{what} completions from the recording.",
-            "parameters": _HEADERS,
-            "requestBody": {"required": True, "content": {"application/json": {"schema": _ref(request)}}},
-            "responses": {"200": ok} | _errors("400", "404", "413"),
-        }
+def _completion(what: str, request: str, reply: str) -> dict[str, Any]:
+    ok = {
+        "description": "Recorded CoTs; as events where the request says `stream`.",
+        "headers": {name: {"schema": {"type": "string"}, "description": text} for name, text in _REPLY_HEADERS.items()},
+        "content": {"application/json": {"schema": _ref(reply)}, "text/event-stream": {"schema": _ref("Event")}},
+    }
+    return _operation(f"{what} completions from the recording.", ok, _HEADERS, body=request)
 
+
+def _operation(
+    summary: str, reply: dict[str, Any], parameters: Sequence[_Schema] = (), body: str | None = None
+) -> dict[str, Any]:
+    statuses = ("400", "404", "401", "403", "405", *(["413"] if body else []))
+    errors = {status: _content("Error", _STATUSES[status]) for status in statuses}
+    operation = {"summary": summary, "parameters": list(parameters), "responses": {"200": reply} | errors}
+    if body:
+        operation["requestBody"] = {"required": True, "content": {"application/json": {"schema": _ref(body)}}}
     return operation
 
 
-def _reading(name: str, summary: str, reply: str, parameters: Sequence[_Schema] = ()) -> Any:
-    def operation(suffix: str) -> dict[str, Any]:
-        return {
-            "operationId": f"{name}{suffix}",
-            "summary": summary,
-            "parameters": list(parameters),
-            "responses": {"200": _content(reply, "The result.")} | _errors("400", "404"),
-        }
-
-    return operation
-
-
-def _grading(suffix: str) -> dict[str, Any]:
-    return {
-        "operationId": f"gradeAnswers{suffix}",
-        "summary": "Accuracy and cost of a run's final answers.",
-        "requestBody": {"required": True, "content": {"application/json": {"schema": _ref("Answers")}}},
-        "responses": {"200": _content("Graded", "The grade, and a receipt that `feval verify` computes again.")}
-        | _errors("400", "404", "413"),
-    }
-
-
-def _resetting(suffix: str) -> dict[str, Any]:
-    return {
-        "operationId": f"resetRun{suffix}",
-        "summary": "Start a run again: its draws, its place in every pool and its ledger.",
-        "parameters": _HEADERS[:1],
-        "responses": {"200": _content("Anything", "The run that starts again.")} | _errors("400", "404"),
-    }
+def _result(schema: str) -> dict[str, Any]:
+    return _content(schema, "The result.")
 
 
 def _content(schema: str, text: str) -> dict[str, Any]:
     return {"description": text, "content": {"application/json": {"schema": _ref(schema)}}}
-
-
-def _errors(*statuses: str) -> dict[str, Any]:
-    return {status: _content("Error", _STATUSES[status]) for status in (*statuses, "401", "403", "405")}
 
 
 _STATUSES = {
@@ -155,9 +119,6 @@ _RUN_IN_PATH = {
     "description": "Name of the run, with @R for replicate R or @recorded for recorded order.",
     "schema": {"type": "string", "pattern": RUN_PATTERN, "examples": ["my-run", "my-run@3", "my-run@recorded"]},
 }
-
-
-# --- schemas -----------------------------------------------------------------------------------------------------------
 
 
 def _ref(name: str) -> _Schema:
@@ -208,7 +169,7 @@ def _schemas(models: Sequence[str]) -> dict[str, _Schema]:
 
 
 def _requests(model: _Schema) -> dict[str, _Schema]:
-    own = _object(
+    extension = _object(
         {},
         {
             "question": _or_null(_TEXT),
@@ -229,7 +190,7 @@ def _requests(model: _Schema) -> dict[str, _Schema]:
         "seed": _or_null(_INTEGER),
         "stop": _OPTIONAL_TEXTS,
         "metadata": _or_null({"type": "object", "additionalProperties": _TEXT}),
-        "feval": _or_null(own | {"additionalProperties": False}),
+        "feval": _or_null(extension | {"additionalProperties": False}),
     }
     part = {"oneOf": [_object({"type": {"const": "text"}, "text": _TEXT}), _object({"type": {"const": "image_url"}})]}
     content = {"anyOf": [_TEXT, {"type": "array", "items": part}, {"type": "null"}]}
@@ -269,7 +230,7 @@ def _replies() -> dict[str, _Schema]:
     )
     choice = {"index": _COUNT, "finish_reason": finish, "logprobs": logprobs}
     whole = {"id": _TEXT, "created": _INTEGER, "model": _TEXT, "system_fingerprint": _TEXT, "usage": _ref("Usage")}
-    one = _object({"id": _TEXT, "object": {"const": "model"}, "created": _INTEGER, "owned_by": _TEXT})
+    model = _object({"id": _TEXT, "object": {"const": "model"}, "created": _INTEGER, "owned_by": _TEXT})
     error = {
         "message": _TEXT,
         "type": _TEXT,
@@ -298,8 +259,8 @@ def _replies() -> dict[str, _Schema]:
                 "choices": {"type": "array", "items": _object(choice | {"text": _TEXT}, extra), "minItems": 1},
             }
         ),
-        "Model": one,
-        "Models": _object({"object": {"const": "list"}, "data": {"type": "array", "items": one}}),
+        "Model": model,
+        "Models": _object({"object": {"const": "list"}, "data": {"type": "array", "items": model}}),
         "Error": _object({"error": _object(error) | {"additionalProperties": False}}) | {"additionalProperties": False},
         "Anything": {"type": "object"},
         "Event": {"description": "A chunk of the completion; the last one is [DONE]."},
@@ -322,9 +283,9 @@ def _accounts() -> dict[str, _Schema]:
         "replicate": {"type": ["integer", "null"]},
         "llms": {"type": "object", "additionalProperties": {"type": "object"}},
     }
-    asked = {"asked": {"type": "array"}, "prompts": {"type": "array"}, "usd_missing": _TEXT}
+    optional = {"asked": {"type": "array"}, "prompts": {"type": "array"}, "usd_missing": _TEXT}
     return {
-        "Ledger": _object(run | counts, asked),
+        "Ledger": _object(run | counts, optional),
         "Graded": _object(
             {"grade": {"type": "object"}, "remarks": {"type": "array", "items": _TEXT}, "receipt": {"type": "object"}}
         ),

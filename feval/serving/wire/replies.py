@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -74,29 +74,37 @@ def error_reply(error: FevalError) -> Reply:
     return json_reply({"error": content}, status, fields[2])
 
 
-def completion_reply(
-    completion: Mapping[str, Any], *, stream: bool, usage: bool = True, headers: Mapping[str, str] | None = None
-) -> Reply:
-    """Return a chat or text completion as one object, or as the events of a stream.
+def usage(prompt: int, output: int, *, reasoning: Sequence[int | None], cached: int = 0) -> dict[str, Any]:
+    """Return the usage of a completion; its reasoning tokens are null unless those of every part are known."""
+    return {
+        "prompt_tokens": prompt,
+        "completion_tokens": output,
+        "total_tokens": prompt + output,
+        "prompt_tokens_details": {"cached_tokens": cached},
+        "completion_tokens_details": {
+            "reasoning_tokens": None if None in reasoning else sum(count or 0 for count in reasoning)
+        },
+    }
 
-    Args:
-        completion: the completion as JSON values.
-        stream: whether to stream it.
-        usage: whether the stream ends with the usage.
-        headers: further headers.
-    """
+
+def completion_reply(
+    completion: Mapping[str, Any], *, stream: bool, with_usage: bool = True, headers: Mapping[str, str] | None = None
+) -> Reply:
+    """Return a chat or text completion as one object, or as the events of a stream, which may end with the usage."""
     if not stream:
         return json_reply(completion, 200, headers)
     chunks = _text_chunks if completion["object"] == "text_completion" else _chat_chunks
     shared = {"content-type": _STREAM, "cache-control": "no-cache"}
-    return Reply(200, shared | dict(headers or {}), _events(chunks(completion), completion.get("usage"), usage=usage))
+    return Reply(
+        200, shared | dict(headers or {}), _events(chunks(completion), completion.get("usage"), with_usage=with_usage)
+    )
 
 
-def _events(chunks: Iterator[dict[str, Any]], total: object, *, usage: bool) -> Iterator[bytes]:
+def _events(chunks: Iterator[dict[str, Any]], total: object, *, with_usage: bool) -> Iterator[bytes]:
     chunk: dict[str, Any] = {}
     for chunk in chunks:
-        yield b"data: %b\n\n" % orjson.dumps(chunk | {"usage": None} if usage else chunk)
-    if usage:
+        yield b"data: %b\n\n" % orjson.dumps(chunk | {"usage": None} if with_usage else chunk)
+    if with_usage:
         yield b"data: %b\n\n" % orjson.dumps(chunk | {"choices": [], "usage": total})
     yield b"data: [DONE]\n\n"
 

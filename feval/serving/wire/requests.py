@@ -30,15 +30,16 @@ _APART = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Conversation:
-    """The messages of a request as they are compared.
-
-    Attributes:
-        messages: (role, text) of each; text parts are joined, as they are when a recording is made.
-        text_only: whether the messages hold nothing else, such as images or tool calls.
-    """
+    """The messages of a request as they are compared: (role, text) of each, text parts joined as when a recording is made."""
 
     messages: tuple[tuple[str, str], ...]
-    text_only: bool = True
+    not_text: frozenset[int] = frozenset()
+    """Indices of messages with more than text, such as images or tool calls."""
+
+    @property
+    def text_only(self) -> bool:
+        """Whether no message holds more than text."""
+        return not self.not_text
 
     @property
     def last_user_place(self) -> int:
@@ -54,22 +55,9 @@ class Conversation:
 
 @dataclass(frozen=True, slots=True)
 class CompletionRequest:
-    """A request for chat or text completions.
+    """A request for n completions of a chat, or of each prompt of a text completion (`kind` "chat" or "completion").
 
-    Attributes:
-        kind: "chat" or "completion".
-        model: as the client names it.
-        conversations: one of a chat, one for each prompt of a text completion.
-        n: CoTs for each conversation.
-        stream: whether the reply is streamed.
-        include_usage: whether a stream ends with the usage.
-        logprobs: whether log-probabilities of tokens are wanted.
-        top_logprobs: of how many tokens at each position.
-        question: id of the question, if the client names it.
-        dataset: id of the dataset, if the client names it.
-        sample: recorded position of the one CoT wanted, if the client chooses it.
-        few_shot: one of `FEW_SHOT`, if the client chooses it.
-        settings: every other field with a value, in the request's order.
+    `question`, `dataset`, `sample` and `few_shot` are `None` unless the client chooses them; `settings` are all other fields.
     """
 
     kind: str
@@ -88,12 +76,7 @@ class CompletionRequest:
 
 
 def parse(kind: str, body: bytes, headers: Mapping[str, str]) -> CompletionRequest:
-    """Read a request.
-
-    Args:
-        kind: "chat" or "completion".
-        body: JSON.
-        headers: names in lower case; those of `OWN_HEADERS` are read. Ids may be percent-encoded.
+    """Read a request. Of the headers, whose names are in lower case, those of `OWN_HEADERS` are read; ids may be percent-encoded.
 
     Raises:
         RequestError: the body is not such a request; the message names the field.
@@ -104,7 +87,12 @@ def parse(kind: str, body: bytes, headers: Mapping[str, str]) -> CompletionReque
     for name, (check, what) in _CHECKS.items():
         if fields.get(name) is not None and not check(fields[name]):
             raise _wrong(name, what, fields[name])
-    own = _own(fields, headers)
+    if chat:
+        logprobs = bool(_typed(fields, "logprobs", bool, "true or false"))
+        top_logprobs = fields.get("top_logprobs")
+    else:
+        top_logprobs = _logprobs_of_completion(fields)
+        logprobs = top_logprobs is not None
     request = CompletionRequest(
         kind=kind,
         model=_model(fields),
@@ -112,12 +100,10 @@ def parse(kind: str, body: bytes, headers: Mapping[str, str]) -> CompletionReque
         n=_count(fields),
         stream=bool(_typed(fields, "stream", bool, "true or false")),
         include_usage=bool(_typed(options, "include_usage", bool, "true or false", "stream_options.include_usage")),
-        logprobs=bool(_typed(fields, "logprobs", bool, "true or false"))
-        if chat
-        else _logprobs_of_completion(fields) is not None,
-        top_logprobs=(fields.get("top_logprobs") or 0) if chat else _logprobs_of_completion(fields) or 0,
+        logprobs=logprobs,
+        top_logprobs=top_logprobs or 0,
         settings={name: value for name, value in fields.items() if name not in _APART and value is not None},
-        **own,
+        **_extension(fields, headers),
     )
     if request.sample is not None and (request.n > 1 or len(request.conversations) > 1):
         raise RequestError(
@@ -134,12 +120,8 @@ def parse(kind: str, body: bytes, headers: Mapping[str, str]) -> CompletionReque
 
 
 def conversation(messages: Sequence[Any]) -> Conversation:
-    """Return the messages of a request or of a recorded prompt as they are compared.
-
-    Raises:
-        RequestError: one of them is not a message.
-    """
-    texts, text_only = [], True
+    """Return the messages of a request or of a recorded prompt as they are compared; `RequestError` if one is not a message."""
+    texts, not_text = [], set()
     for number, message in enumerate(messages):
         where = f"messages[{number}]"
         if not isinstance(message, dict):
@@ -149,9 +131,9 @@ def conversation(messages: Sequence[Any]) -> Conversation:
             raise _wrong(f"{where}.role", 'text, such as "user"', role)
         text, whole = _text(message.get("content"), f"{where}.content")
         texts.append((role, text))
-        further = any(value is not None for name, value in message.items() if name not in {"role", "content"})
-        text_only = text_only and whole and not further
-    return Conversation(tuple(texts), text_only)
+        if not whole or any(value is not None for name, value in message.items() if name not in {"role", "content"}):
+            not_text.add(number)
+    return Conversation(tuple(texts), frozenset(not_text))
 
 
 def _fields(body: bytes) -> dict[str, Any]:
@@ -167,12 +149,12 @@ def _fields(body: bytes) -> dict[str, Any]:
     return fields
 
 
-def _own(fields: Mapping[str, Any], headers: Mapping[str, str]) -> dict[str, Any]:
+def _extension(fields: Mapping[str, Any], headers: Mapping[str, str]) -> dict[str, Any]:
     """Read what only feval understands: question, dataset, sample and few_shot."""
     if fields.keys().isdisjoint(("feval", "metadata")) and headers.keys().isdisjoint(OWN_HEADERS):
         return dict.fromkeys(_OWN_FIELDS)
-    own = _typed(fields, "feval", dict, "an object with question, dataset, sample or few_shot") or {}
-    if strange := sorted(own.keys() - set(_OWN_FIELDS)):
+    extension = _typed(fields, "feval", dict, "an object with question, dataset, sample or few_shot") or {}
+    if strange := sorted(extension.keys() - set(_OWN_FIELDS)):
         raise RequestError(
             f"`feval` takes question, dataset, sample and few_shot; {strange[0][:_SHOWN]!r} is none of these.",
             parameter="feval",
@@ -180,20 +162,20 @@ def _own(fields: Mapping[str, Any], headers: Mapping[str, str]) -> dict[str, Any
     metadata = _typed(fields, "metadata", dict, "an object") or {}
     values: dict[str, Any] = {}
     for name in ("question", "dataset"):
-        given = [
-            _typed(own, name, str, "text", f"feval.{name}"),
+        names = [
+            _typed(extension, name, str, "text", f"feval.{name}"),
             unquote(headers[f"x-feval-{name}"]) if f"x-feval-{name}" in headers else None,
             _typed(metadata, f"feval_{name}", str, "text", f"metadata.feval_{name}"),
         ]
-        distinct = list(dict.fromkeys(value for value in given if value is not None))
+        distinct = list(dict.fromkeys(value for value in names if value is not None))
         if len(distinct) > 1:
             raise RequestError(
                 f"The request names two {name}s, {distinct[0][:_SHOWN]!r} and {distinct[1][:_SHOWN]!r}; name one.",
                 parameter=f"feval.{name}",
             )
         values[name] = distinct[0] if distinct else None
-    values["sample"] = _sample(own.get("sample"), headers.get("x-feval-sample"))
-    values["few_shot"] = _few_shot(own.get("few_shot"), headers.get("x-feval-few-shot"))
+    values["sample"] = _sample(extension.get("sample"), headers.get("x-feval-sample"))
+    values["few_shot"] = _few_shot(extension.get("few_shot"), headers.get("x-feval-few-shot"))
     return values
 
 
@@ -245,26 +227,26 @@ def _chat(fields: Mapping[str, Any]) -> Conversation:
 
 
 def _prompts(fields: Mapping[str, Any]) -> tuple[Conversation, ...]:
-    given = fields.get("prompt")
-    prompts = [given] if isinstance(given, str) else given
-    if not isinstance(prompts, list) or not prompts or not all(isinstance(prompt, str) for prompt in prompts):
-        raise _wrong("prompt", "text, or a list of texts (token ids cannot be matched)", given)
+    prompt = fields.get("prompt")
+    prompts = [prompt] if isinstance(prompt, str) else prompt
+    if not isinstance(prompts, list) or not prompts or not all(isinstance(each, str) for each in prompts):
+        raise _wrong("prompt", "text, or a list of texts (token ids cannot be matched)", prompt)
     if len(prompts) > _MAX_PROMPTS:
         raise RequestError(
             f"{len(prompts):,} prompts were sent; at most {_MAX_PROMPTS:,} are answered at once.", parameter="prompt"
         )
-    return tuple(Conversation((("user", prompt),)) for prompt in prompts)
+    return tuple(Conversation((("user", each),)) for each in prompts)
 
 
 def _logprobs_of_completion(fields: Mapping[str, Any]) -> int | None:
-    given = fields.get("logprobs")
-    if given is None or given is False:
+    value = fields.get("logprobs")
+    if value is None or value is False:
         return None
-    if given is True:
+    if value is True:
         return 0
-    if not _is_int(given) or given < 0:
-        raise _wrong("logprobs", "a whole number of at least 0", given)
-    return int(given)
+    if not _is_int(value) or value < 0:
+        raise _wrong("logprobs", "a whole number of at least 0", value)
+    return int(value)
 
 
 def _text(content: object, where: str) -> tuple[str, bool]:
