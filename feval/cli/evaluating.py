@@ -54,7 +54,7 @@ def request_options(
     removed = {option: _dest(option) for option in REMOVED if _dest(option) in model.model_fields}
     parameters = [_parameter(model, name, overriding=overriding) for name in names]
     parameters += [
-        _keyword(name, Annotated[str | None, typer.Option(option, hidden=True)], None)
+        keyword(name, Annotated[str | None, typer.Option(option, hidden=True)], None)
         for option, name in removed.items()
     ]
 
@@ -64,7 +64,7 @@ def request_options(
                 raise UsageError(f"{option} is no longer an option of this command; {REMOVED[option]}.")
         return {name: value for name, value in values.items() if value is not None or not overriding}
 
-    return _expanded("options", parameters, build)
+    return expanded("options", parameters, build)
 
 
 def result_options(files: str) -> Callable[[_Command], _Command]:
@@ -80,11 +80,11 @@ def result_options(files: str) -> Callable[[_Command], _Command]:
         "no_receipt": (bool, typer.Option("--no-receipt", help="Keep no receipt; see docs/receipts.md."), False),
         "force": (bool, typer.Option("--force", help="Replace files that are there with other content."), False),
     }
-    parameters = [_keyword(name, Annotated[kind, own], default) for name, (kind, own, default) in options.items()]
-    return _expanded("saved", parameters, lambda values: ResultFiles(**values))
+    parameters = [keyword(name, Annotated[kind, own], default) for name, (kind, own, default) in options.items()]
+    return expanded("saved", parameters, lambda values: ResultFiles(**values))
 
 
-def _expanded(
+def expanded(
     name: str, parameters: Sequence[inspect.Parameter], build: Callable[[dict[str, Any]], Any]
 ) -> Callable[[_Command], _Command]:
     """A decorator that puts parameters in place of one, which is built from their values."""
@@ -113,7 +113,7 @@ def _parameter(model: type[ReplayOptions], name: str, *, overriding: bool) -> in
         "--" + name.replace("_", "-"), metavar=_extra(own)["metavar"], help=own.description, min=least
     )
     kind: Any = own.annotation
-    return _keyword(name, Annotated[kind | None if overriding else kind, option], None if overriding else own.default)
+    return keyword(name, Annotated[kind | None if overriding else kind, option], None if overriding else own.default)
 
 
 def _extra(field: Any) -> Mapping[str, Any]:
@@ -125,7 +125,8 @@ def _dest(option: str) -> str:
     return option.removeprefix("--").replace("-", "_")
 
 
-def _keyword(name: str, annotation: Any, default: Any) -> inspect.Parameter:
+def keyword(name: str, annotation: Any, default: Any) -> inspect.Parameter:
+    """A parameter of a command."""
     return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
 
 

@@ -3,19 +3,25 @@
 from __future__ import annotations
 
 import dataclasses
+import inspect
 import json
 import math
-from collections.abc import Iterable
-from functools import partial
+import tomllib
+from collections.abc import Callable, Collection, Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, get_args
 
 import typer
+from pydantic import AfterValidator, Field, PrivateAttr
+from typer.models import OptionInfo
 
-from feval.cli.options import Equality, JsonFlag, NewFolder, QuietFlag, Tolerance, equality_name
+from feval.cli.evaluating import expanded, keyword
+from feval.cli.options import JsonFlag, NewFolder, QuietFlag, equality_name
 from feval.cli.output import Output, quiet_matplotlib
 from feval.cli.recordings import show_recording
 from feval.errors import ConflictError, FevalError, UsageError
+from feval.evaluation.requests import Request
+from feval.hub.addresses import is_address
 from feval.report.text import counted
 from recorders.asking.budget import dollars
 from recorders.asking.pace import Limits
@@ -41,132 +47,261 @@ if TYPE_CHECKING:
     from recorders.work.topup import HubRecording
 
 
-_who_option, _prompt_option, _decoding_option, _limits_option, _journal_option = (
-    partial(typer.Option, rich_help_panel=panel)
-    for panel in (
-        "LLM and endpoint", "Questions and prompt", "Decoding", "Limits and cost", "Continuing and topping up",
-    )
-)  # fmt: skip
+_SETTINGS_HELP = "TOML file with options, such as `retries = 3`; rarer ones are set there only. See docs/recording.md."
+
+FilePath = Annotated[Path, Field(strict=False)]
+"""A path; in a file it starts from the file's folder."""
 
 
-def record(
-    out: NewFolder,
-    dataset: Annotated[str, typer.Option("--dataset", metavar="ID", help="See `feval ls datasets`.")],
-    llm: Annotated[
-        str, typer.Option("--llm", metavar="NAME", help="Its name in the recording, such as gpt-4o-mini@t=0.8.")
-    ],
-    backend: Annotated[
-        str | None, _who_option("--backend", metavar="NAME", help="openai, tiny or transformers. Default: by --llm.")
-    ] = None,
+class AskingSettings(Request):
+    """Settings that recording and scoring share: where an LLM is, how fast and for how much it may be asked.
+
+    A field annotated with a `typer.Option` is an option of the command line; any field may be in a file, `--settings FILE`.
+    """
+
     base_url: Annotated[
-        str | None, _who_option("--base-url", metavar="URL", help="Endpoint. Default: OPENAI_BASE_URL, or OpenAI.")
-    ] = None,
+        str | None, typer.Option("--base-url", metavar="URL", help="Endpoint. Default: OPENAI_BASE_URL, or OpenAI.")
+    ] = None
     api_key_env: Annotated[
         str | None,
-        _who_option("--api-key-env", metavar="VARIABLE", help="Variable with the API key. Default: OPENAI_API_KEY."),
-    ] = None,
+        typer.Option("--api-key-env", metavar="VARIABLE", help="Variable with the API key. Default: OPENAI_API_KEY."),
+    ] = None
+    concurrency: Annotated[
+        int, typer.Option("--concurrency", metavar="N", help="Most requests in flight. Default: 64.")
+    ] = 64
+    requests_per_minute: float | None = None
+    tokens_per_minute: float | None = None
+    retries: int = 8
+    timeout: float = 600.0
+    cost_limit: Annotated[
+        float | None, typer.Option("--cost-limit", metavar="USD", help="Stop before spending more.")
+    ] = None
+    prices: Annotated[
+        str | None, typer.Option("--prices", metavar="ID", help="Price list, or none. Default: 2025-06-02.")
+    ] = None
+
+    _in_file: dict[str, Any] = PrivateAttr(default_factory=dict)
+
+    @property
+    def in_file(self) -> dict[str, Any]:
+        """What the file says and no option of the command line overrides."""
+        return self._in_file
+
+    def file_notes(self) -> list[str]:
+        """Sentences on what the file says; none without a file."""
+        values = ", ".join(f"{name} = {json.dumps(value)}" for name, value in self._in_file.items())
+        return [f"From the settings file: {values}."] if values else []
+
+    def limits(self, samples_per_request: int | None = None) -> Limits:
+        """How much may be asked of a server."""
+        return Limits(
+            self.concurrency,
+            self.requests_per_minute,
+            self.tokens_per_minute,
+            samples_per_request,
+            self.timeout,
+            self.retries,
+        )
+
+
+def settings_options(
+    model: type[AskingSettings], removed: Collection[str] = ()
+) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Give a command --settings and the options of a model; it gets an instance as `settings`.
+
+    Args:
+        model: its own fields come before inherited ones in the help.
+        removed: fields that were options once and are now for files only.
+    """
+    names = [name for kind in model.__mro__ for name in inspect.get_annotations(kind)]
+    fields = {name: model.model_fields[name] for name in names if name in model.model_fields}
+    parameters = [
+        keyword(name, Annotated[field.annotation | None, option], None)  # type: ignore[operator]  # it is a type
+        for name, field in fields.items()
+        for option in field.metadata
+        if isinstance(option, OptionInfo)
+    ]
+    option = typer.Option("--settings", metavar="FILE", help=_SETTINGS_HELP)
+    parameters.append(keyword("settings", Annotated[Path | None, option], None))
+    hidden = {f"removed_{name}": name for name in removed}
+    for parameter, name in hidden.items():
+        is_flag = fields[name].annotation is bool
+        spelling = f"{_option(name)}/--no-{_option(name)[2:]}" if is_flag else _option(name)
+        kind = bool | None if is_flag else str | None
+        parameters.append(keyword(parameter, Annotated[kind, typer.Option(spelling, hidden=True)], None))
+
+    def build(values: dict[str, Any]) -> AskingSettings:
+        for parameter, name in hidden.items():
+            if values.pop(parameter) is not None:
+                raise UsageError(f"{_option(name)} is now `{name} = ...` in a file for --settings.")
+        path = values.pop("settings")
+        given = {fields[name].alias or name: value for name, value in values.items() if value is not None}
+        return _read(model, path, given)
+
+    return expanded("settings", parameters, build)
+
+
+def _option(name: str) -> str:
+    return f"--{name.replace('_', '-')}"
+
+
+def _read(model: type[AskingSettings], path: Path | None, given: dict[str, Any]) -> AskingSettings:
+    """Settings of a file and of the command line, which comes first. Paths in the file start from its folder."""
+    content = {} if path is None else _content(path)
+    in_file = {name: value for name, value in content.items() if name not in given}
+    values = content | given
+    for name, field in model.model_fields.items():
+        key = field.alias or name
+        if field.is_required() and key not in values:
+            raise UsageError(f"{_option(key)} is missing; give it, or `{key} = ...` in a file for --settings.")
+        value = in_file.get(key)
+        if (
+            path is not None
+            and isinstance(value, str)
+            and FilePath in get_args(field.annotation)
+            and not is_address(value)
+        ):
+            values[key] = str(path.parent / value)
+    settings = model.parse("The command" if path is None else f"The settings file {path}", values)
+    settings.in_file.update(in_file)
+    return settings
+
+
+def _content(path: Path) -> dict[str, Any]:
+    try:
+        return tomllib.loads(path.read_text("utf-8"))
+    except OSError as error:
+        raise UsageError(f"The settings file {path} cannot be read: {error.strerror or error}.") from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise UsageError(
+            f"The settings file {path} is not valid TOML: {error}. Write lines such as `retries = 3`."
+        ) from error
+
+
+def _json_values(values: dict[str, Any]) -> dict[str, Any]:
+    try:
+        json.dumps(values, allow_nan=False)
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"it cannot be sent as JSON: {error}") from error
+    return values
+
+
+class RecordSettings(AskingSettings):
+    """What `feval record` is told. A field without an option is set in a file only."""
+
+    dataset: Annotated[str, typer.Option("--dataset", metavar="ID", help="Required. See `feval ls datasets`.")]
+    llm: Annotated[
+        str,
+        typer.Option("--llm", metavar="NAME", help="Required. Its name in the recording, such as gpt-4o-mini@t=0.8."),
+    ]
+    backend: Annotated[
+        str | None,
+        typer.Option("--backend", metavar="NAME", help="openai, tiny or transformers. Default: by --llm."),
+    ] = None
     model: Annotated[
-        str | None, _who_option("--model", metavar="NAME", help="The provider's name of it. Default: --llm before '@'.")
-    ] = None,
+        str | None,
+        typer.Option("--model", metavar="NAME", help="The provider's name of it. Default: --llm before '@'."),
+    ] = None
     questions: Annotated[
-        Path | None, _prompt_option("--questions", metavar="FILE", help="JSON Lines. Default: from the Hub.")
-    ] = None,
-    first: Annotated[int | None, _prompt_option("--first", metavar="N", help="Only the first N questions.")] = None,
+        FilePath | None, typer.Option("--questions", metavar="FILE", help="JSON Lines. Default: from the Hub.")
+    ] = None
+    first: Annotated[int | None, typer.Option("--first", metavar="N", help="Only the first N questions.")] = None
     samples: Annotated[
-        int | None, _prompt_option("--samples", metavar="N", help="CoTs per question. Default: 40; 3 if reasoning.")
-    ] = None,
+        int | None,
+        typer.Option("--samples", metavar="N", help="CoTs per question. Default: 40; 3 if reasoning."),
+    ] = None
     prompt: Annotated[
         str | None,
-        _prompt_option("--prompt", metavar="CARD", help="Such as gsm8k@1, or none. Default: the dataset's latest."),
-    ] = None,
-    exemplars: Annotated[str, _prompt_option("--exemplars", metavar="SOURCE", help="card, or train (split).")] = "card",
-    train_rows: Annotated[
-        Path | None,
-        _prompt_option("--train-rows", metavar="FILE", help="Rows of the train split. Default: from the Hub."),
-    ] = None,
-    exemplar_count: Annotated[
-        int | None,
-        _prompt_option("--exemplar-count", metavar="N", help="Number of train exemplars. Default: as in the card."),
-    ] = None,
+        typer.Option("--prompt", metavar="CARD", help="Such as gsm8k@1, or none. Default: the dataset's latest."),
+    ] = None
+    exemplars: str = "card"
+    train_rows: FilePath | None = None
+    exemplar_count: int | None = None
     reasoning: Annotated[
-        bool | None, _prompt_option("--reasoning/--no-reasoning", help="Zero-shot. Default: by the LLM's card.")
-    ] = None,
-    system_role: Annotated[
-        bool, _prompt_option("--system-role/--no-system-role", help="Whether it takes system messages.")
-    ] = True,
+        bool | None, typer.Option("--reasoning/--no-reasoning", help="Zero-shot. Default: by the LLM's card.")
+    ] = None
+    system_role: bool = True
     answer_kind: Annotated[
-        str | None, _prompt_option("--answer-kind", metavar="KIND", help="Default: the dataset card's.")
-    ] = None,
-    equality: Equality = None,
-    tolerance: Tolerance = None,
+        str | None, typer.Option("--answer-kind", metavar="KIND", help="Default: the dataset card's.")
+    ] = None
+    equality: str | None = None
+    tolerance: float | str | None = None
     temperature: Annotated[
         float | None,
-        _decoding_option(
-            "--temperature", metavar="T", min=0, help="Default: the card's, or 0.7; not sent if reasoning."
-        ),
-    ] = None,
-    top_p: Annotated[
-        float | None, _decoding_option("--top-p", metavar="P", min=0, max=1, help="Nucleus sampling.")
-    ] = None,
+        typer.Option("--temperature", metavar="T", min=0, help="Default: the card's, or 0.7; not sent if reasoning."),
+    ] = None
+    top_p: float | None = None
     max_tokens: Annotated[
         int | None,
-        _decoding_option("--max-tokens", metavar="N", min=1, help="Default: the card's, or 2048; 32768 if reasoning."),
-    ] = None,
-    stop: Annotated[
-        list[str] | None, _decoding_option("--stop", metavar="TEXT", help="Ends a CoT; repeat for several.")
-    ] = None,
-    seed: Annotated[
-        int | None, _decoding_option("--seed", metavar="S", help="Sample i is requested with seed S + i.")
-    ] = None,
-    coupled: Annotated[
-        bool, _decoding_option("--coupled", help="Share noise with other LLMs (local models only).")
-    ] = False,
-    noise_seed: Annotated[
-        int | None, _decoding_option("--noise-seed", metavar="S", min=0, help="Seed of that noise. Default: 0.")
-    ] = None,
+        typer.Option("--max-tokens", metavar="N", min=1, help="Default: the card's, or 2048; 32768 if reasoning."),
+    ] = None
+    stop: list[str] | None = None
+    seed: Annotated[int | None, typer.Option("--seed", metavar="S", help="Sample i is requested with seed S + i.")] = (
+        None
+    )
+    coupled: Annotated[bool, typer.Option("--coupled", help="Share noise with other LLMs (local models only).")] = False
+    noise_seed: int | None = None
     logprobs: Annotated[
-        int | None, _decoding_option("--logprobs", metavar="K", min=0, help="Keep log-probabilities of the top K.")
-    ] = None,
-    extra_body: Annotated[
-        str | None,
-        _decoding_option("--extra-body", metavar="JSON", help="More fields of the request, sent as they are."),
-    ] = None,
-    concurrency: Annotated[int, _limits_option("--concurrency", metavar="N", help="Most requests in flight.")] = 64,
-    requests_per_minute: Annotated[float | None, _limits_option("--requests-per-minute", metavar="N")] = None,
-    tokens_per_minute: Annotated[float | None, _limits_option("--tokens-per-minute", metavar="N")] = None,
-    samples_per_request: Annotated[
-        int | None, _limits_option("--samples-per-request", metavar="N", help="Default: as many as the server gives.")
-    ] = None,
-    retries: Annotated[int, _limits_option("--retries", metavar="N", help="Attempts after a temporary failure.")] = 8,
-    timeout: Annotated[
-        float, _limits_option("--timeout", metavar="SECONDS", help="Longest wait for one reply.")
-    ] = 600.0,
-    cost_limit: Annotated[
-        float | None, _limits_option("--cost-limit", metavar="USD", help="Stop before spending more.")
-    ] = None,
-    prices: Annotated[
-        str | None, _limits_option("--prices", metavar="ID", help="Price list, or none. Default: 2025-06-02.")
-    ] = None,
-    counter: Annotated[
-        str, _limits_option("--counter", metavar="NAME", help="usage (the provider's), words, tiktoken:ENCODING.")
-    ] = "usage",
-    mode: Annotated[
-        str, _journal_option("--mode", metavar="MODE", help="new_episodes (top up), once, all or none.")
-    ] = "new_episodes",
-    partial: Annotated[
-        bool, _journal_option("--partial", help="Seal what there is if not everything can be had.")
-    ] = False,
-    keep_journal: Annotated[bool, _journal_option("--keep-journal", help="Keep it beside the recording.")] = False,
+        int | None, typer.Option("--logprobs", metavar="K", min=0, help="Keep log-probabilities of the top K.")
+    ] = None
+    extra_body: Annotated[dict[str, Any], AfterValidator(_json_values)] | None = None
+    samples_per_request: int | None = None
+    counter: str = "usage"
+    mode: str = "new_episodes"
+    partial: Annotated[bool, typer.Option("--partial", help="Seal what there is if not everything can be had.")] = False
+    keep_journal: bool = False
     start: Annotated[
-        Path | None,
-        _journal_option("--from", metavar="RECORDING", help="Start with its CoTs; ask only for what it lacks."),
-    ] = None,
+        FilePath | None,
+        Field(alias="from"),
+        typer.Option("--from", metavar="RECORDING", help="Start with its CoTs; ask only for what it lacks."),
+    ] = None
     into: Annotated[
-        str | None, _journal_option("--into", metavar="ADDRESS", help="Top up hf://NAMESPACE/NAME by a pull request.")
-    ] = None,
-    refuse_drift: Annotated[
-        bool, _journal_option("--refuse-drift", help="With --into: offer nothing if new CoTs differ.")
-    ] = False,
+        str | None,
+        typer.Option("--into", metavar="ADDRESS", help="Top up hf://NAMESPACE/NAME by a pull request."),
+    ] = None
+    refuse_drift: bool = False
+
+    def decoding(self) -> Decoding:
+        """The decoding, with the defaults of the LLM."""
+        default = default_decoding(self.llm, reasoning=self.reasoning)
+        if self.noise_seed is not None and not self.coupled:
+            raise UsageError(
+                f"The noise seed {self.noise_seed} is for coupled samples; add --coupled, or leave noise_seed out."
+            )
+        return Decoding(
+            temperature=default.temperature if self.temperature is None else self.temperature,
+            top_p=self.top_p,
+            max_tokens=default.max_tokens if self.max_tokens is None else self.max_tokens,
+            stop=tuple(self.stop or ()),
+            seed=self.seed,
+            logprobs=self.logprobs,
+            extra_body=self.extra_body or {},
+            noise_seed=(self.noise_seed or 0) if self.coupled else None,
+        )
+
+    def task(self) -> RecordingTask:
+        """What is to be recorded, checked."""
+        work = RecordingSettings(
+            self.dataset, self.llm, self.model, self.samples, self.prompt, self.reasoning, self.system_role,
+            self.answer_kind, self.decoding(), self.exemplars, self.train_rows, self.exemplar_count,
+            equality_name(self.equality, None if self.tolerance is None else str(self.tolerance)),
+        )  # fmt: skip
+        return make_task(work, load_questions(self.dataset, self.questions, self.first, answer_kind=self.answer_kind))
+
+
+FILE_ONLY = (
+    "exemplars", "train_rows", "exemplar_count", "system_role", "equality", "tolerance", "top_p", "stop", "noise_seed",
+    "extra_body", "requests_per_minute", "tokens_per_minute", "samples_per_request", "retries", "timeout", "counter", "mode",
+    "keep_journal", "refuse_drift",
+)  # fmt: skip
+"""Settings that were options of the command line once."""
+
+
+@settings_options(RecordSettings, removed=FILE_ONLY)
+def record(
+    out: NewFolder,
+    *,
+    settings: RecordSettings,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Print calls, tokens and dollars to come; ask nothing.")
     ] = False,
@@ -182,64 +317,54 @@ def record(
     Example: feval record --dataset gsm8k --llm gpt-4o-mini --out my-recording --dry-run
     """
     show = Output(as_json=as_json, quiet=quiet)
-    default = default_decoding(llm, reasoning=reasoning)
-    decoding = Decoding(
-        temperature=default.temperature if temperature is None else temperature,
-        top_p=top_p,
-        max_tokens=default.max_tokens if max_tokens is None else max_tokens,
-        stop=tuple(stop or ()),
-        seed=seed,
-        logprobs=logprobs,
-        extra_body=_extra_body(extra_body),
-        noise_seed=_noise_seed(noise_seed, coupled=coupled),
-    )
-    limits = Limits(concurrency, requests_per_minute, tokens_per_minute, samples_per_request, timeout, retries)
-    settings = RecordingSettings(
-        dataset, llm, model, samples, prompt, reasoning, system_role, answer_kind, decoding, exemplars, train_rows,
-        exemplar_count, equality_name(equality, tolerance),
-    )  # fmt: skip
-    task = make_task(settings, load_questions(dataset, questions, first, answer_kind=answer_kind))
-    prices = prices or default_prices(llm)
-    base = _hub_recording(show, task, into, start, refuse_drift=refuse_drift)
-    source = start if base is None else base.start(task)
+    task, limits = settings.task(), settings.limits(settings.samples_per_request)
+    prices = settings.prices or default_prices(settings.llm)
+    base = _hub_recording(show, task, settings)
     if dry_run:
-        _note(show, task.notes)
-        place = out if base is None else _recorded(out)
-        estimate = estimate_dataset(task, place, mode=mode, limits=limits, prices=prices, start=source)
-        _show_estimate(show, estimate, prices, task.prompt_version)
+        _note(show, [*settings.file_notes(), *task.notes])
+        estimate = estimate_dataset(
+            task,
+            out if base is None else recorded_folder(out),
+            mode=settings.mode,
+            limits=limits,
+            prices=prices,
+            start=settings.start if base is None else base.start(task),
+        )
+        _show_estimate(show, estimate, prices, {"prompt": task.prompt_version, "settings": settings.in_file})
         return
     notes: list[str] = []
-    made = make_backend(
-        backend or default_backend(llm), base_url=base_url, key_variable=api_key_env, timeout_s=timeout, model=model,
+    backend = make_backend(
+        settings.backend or default_backend(settings.llm),
+        base_url=settings.base_url,
+        key_variable=settings.api_key_env,
+        timeout_s=settings.timeout,
+        model=settings.model,
         notes=notes,
-    )  # fmt: skip
+    )
     printed = _note(show, [*task.notes, *notes])
     options: dict[str, Any] = {
-        "mode": mode, "limits": limits, "prices": prices, "cost_limit_usd": cost_limit, "counter": counter, "partial": partial,
-        "keep_journal": keep_journal, "backend_notes": notes,
+        "mode": settings.mode, "limits": limits, "prices": prices, "cost_limit_usd": settings.cost_limit,
+        "counter": settings.counter, "partial": settings.partial, "keep_journal": settings.keep_journal, "backend_notes": notes,
     }  # fmt: skip
     if base is not None:
-        _top_up(show, base, task, made, out, options, refuse_drift=refuse_drift)
+        _top_up(show, base, task, backend, out, options, refuse_drift=settings.refuse_drift)
         return
-    with show.progress(f"recording {llm} on {dataset}") as bar:
-        display = RunDisplay(bar, show, f"{llm} on {dataset}")
-        record_dataset(task, made, out, start=start, progress=display, **options)
+    with show.progress(f"recording {task.llm_name} on {task.dataset}") as bar:
+        display = RunDisplay(bar, show, f"{task.llm_name} on {task.dataset}")
+        record_dataset(task, backend, out, start=settings.start, progress=display, **options)
     show_recording(show, out, printed | display.printed)
 
 
-def _hub_recording(
-    show: Output, task: RecordingTask, into: str | None, start: Path | None, *, refuse_drift: bool
-) -> HubRecording | None:
+def _hub_recording(show: Output, task: RecordingTask, settings: RecordSettings) -> HubRecording | None:
     """Return the recording to top up, if one is named, checked before anything is asked."""
+    into = settings.into
     if into is None:
-        if refuse_drift:
-            raise UsageError(
-                "--refuse-drift compares with the recording that is topped up; add --into, or leave it out."
-            )
+        if settings.refuse_drift:
+            raise UsageError("refuse_drift compares with the recording that is topped up; add --into, or leave it out.")
         return None
-    if start is not None:
+    if settings.start is not None:
         raise UsageError(
-            f"--into starts with the CoTs of {into}, and --from with those of {start}; leave one of them out."
+            f"--into starts with the CoTs of {into}, and --from with those of {settings.start}; leave one of them out."
         )
 
     with show.progress(f"fetching what {into} holds of {task.llm_name} on {task.dataset}"):
@@ -248,16 +373,10 @@ def _hub_recording(
     return base
 
 
-def _recorded(out: Path) -> Path:
-
-    return recorded_folder(out)
-
-
 def _top_up(
     show: Output, base: HubRecording, task: RecordingTask, backend: Backend, out: Path, options: dict[str, Any], *,
     refuse_drift: bool,
 ) -> None:  # fmt: skip
-
     repo_id = base.seen.repo_id
     quiet_matplotlib()
     with show.progress(f"recording {task.llm_name} on {task.dataset}") as bar:
@@ -267,7 +386,7 @@ def _top_up(
             show.note(warning)
         if result.warnings and refuse_drift:
             raise ConflictError(
-                f"Nothing was offered to {repo_id}, since the new CoTs differ (--refuse-drift). They are in {out}; to offer them "
+                f"Nothing was offered to {repo_id}, since the new CoTs differ (refuse_drift). They are in {out}; to offer them "
                 f"all the same: feval push {out} {repo_id} --create-pr."
             )
         bar.describe(f"offering {counted(result.new, 'CoT')} to {repo_id}")
@@ -304,36 +423,14 @@ def _note(show: Output, sentences: Iterable[str]) -> frozenset[str]:
     return frozenset(distinct)
 
 
-def _noise_seed(seed: int | None, *, coupled: bool) -> int | None:
-    if seed is not None and not coupled:
-        raise UsageError(f"The noise seed {seed} is for coupled samples; add --coupled, or leave --noise-seed out.")
-    return (seed or 0) if coupled else None
-
-
-def _refuse_constant(name: str) -> None:
-    raise ValueError(f"{name} is not JSON")
-
-
-def _extra_body(text: str | None) -> dict[str, Any]:
-    if text is None:
-        return {}
-    try:
-        value = json.loads(text, parse_constant=_refuse_constant)
-    except ValueError as error:
-        raise UsageError(f"--extra-body takes a JSON object; {text!r:.80} is not JSON ({error}).") from error
-    if not isinstance(value, dict):
-        raise UsageError(f'--extra-body takes a JSON object, such as {{"top_k": 20}}; {text!r:.80} was given.')
-    return value
-
-
-def _show_estimate(show: Output, estimate: CostEstimate, prices: str, prompt: str) -> None:
+def _show_estimate(show: Output, estimate: CostEstimate, prices: str, facts: dict[str, Any]) -> None:
     most = "at most " if estimate.at_most else "about "
     output = "an unknown number of" if estimate.output_tokens is None else f"{most}{estimate.output_tokens:,}"
     show.result(
-        dataclasses.asdict(estimate) | {"prompt": prompt},
+        dataclasses.asdict(estimate) | facts,
         f"To come: {counted(estimate.cots, 'CoT')} in {counted(estimate.calls, 'call')} (if the server gives several at once), "
         f"{counted(estimate.prompt_tokens or 0, 'prompt token')} and {output} output tokens; {estimated_usd(estimate, prices)}.",
-        f"Lengths are from {estimate.basis}. Prompt: {prompt}. Nothing was asked.",
+        f"Lengths are from {estimate.basis}. Prompt: {facts['prompt']}. Nothing was asked.",
     )
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -11,11 +10,10 @@ import typer
 
 from feval.cli.options import JsonFlag, NewFolder, QuietFlag, RecordingFolder, whole_folder
 from feval.cli.output import Output
-from feval.cli.record import RunDisplay, estimated_usd
+from feval.cli.record import AskingSettings, RunDisplay, estimated_usd, settings_options
 from feval.errors import UsageError
 from feval.recording import open_recording
 from feval.report.tables.info import info_headline
-from recorders.asking.pace import Limits
 from recorders.scoring.missing_scores import estimate_scoring, run_scoring
 from recorders.scoring.pairwise import PairwiseComparison
 from recorders.scoring.scorers import LOCAL, make_scorer
@@ -28,61 +26,56 @@ if TYPE_CHECKING:
     from recorders.scoring.pairwise import PairwiseResult
     from recorders.scoring.scorer import Scorer
 
-__all__: list[str] = []
 
-_who_option, _pairs_option, _limits_option = (
-    partial(typer.Option, rich_help_panel=panel) for panel in ("Scorer", "Pairwise comparison", "Limits and cost")
-)
+class ScoreSettings(AskingSettings):
+    """What `feval score` is told. A field without an option is set in a file only."""
 
-
-def score(
-    recording: RecordingFolder,
     scorer: Annotated[
         str,
         typer.Option(
             "--scorer",
             metavar="SPEC",
-            help="python:MODULE:FUNCTION, judge:MODEL, verbal:MODEL, p-true:MODEL, http:URL, vllm-score:MODEL or "
+            help="Required. python:MODULE:FUNCTION, judge:MODEL, verbal:MODEL, p-true:MODEL, http:URL, vllm-score:MODEL or "
             "transformers:FOLDER.",
         ),
-    ],
-    out: NewFolder,
+    ]
     name: Annotated[
         str | None, typer.Option("--name", metavar="NAME", help="Name of the scores in the recording. Default: SPEC.")
-    ] = None,
+    ] = None
     dataset: Annotated[
         list[str] | None, typer.Option("--dataset", metavar="ID", help="Score only this; repeat for more.")
-    ] = None,
+    ] = None
     llm: Annotated[
         list[str] | None, typer.Option("--llm", metavar="NAME", help="Score only its CoTs; repeat for more.")
-    ] = None,
-    base_url: Annotated[
-        str | None, _who_option("--base-url", metavar="URL", help="Endpoint. Default: OPENAI_BASE_URL, or OpenAI.")
-    ] = None,
-    key_variable: Annotated[
-        str | None,
-        _who_option("--api-key-env", metavar="VARIABLE", help="Variable with the API key. Default: OPENAI_API_KEY."),
-    ] = None,
-    concurrency: Annotated[int, _limits_option("--concurrency", metavar="N", help="Most requests in flight.")] = 64,
-    timeout: Annotated[
-        float, _limits_option("--timeout", metavar="SECONDS", help="Longest wait for one reply.")
-    ] = 600.0,
-    cost_limit: Annotated[
-        float | None, _limits_option("--cost-limit", metavar="USD", help="Stop before spending more.")
-    ] = None,
-    prices: Annotated[
-        str | None, _limits_option("--prices", metavar="ID", help="Price list, or none. Default: 2025-06-02.")
-    ] = None,
+    ] = None
     retry_refused: Annotated[
         bool, typer.Option("--retry-refused", help="Ask again about CoTs that the scorer refused; keep other scores.")
-    ] = False,
-    pairwise: Annotated[bool, _pairs_option("--pairwise", help="Have the judge compare CoTs of two LLMs.")] = False,
+    ] = False
+    pairwise: Annotated[bool, typer.Option("--pairwise", help="Have the judge compare CoTs of two LLMs.")] = False
     calls: Annotated[
-        str, _pairs_option("--calls", metavar="WHICH", help="Calls of LLMs that share noise: same, next or both.")
-    ] = "both",
+        str, typer.Option("--calls", metavar="WHICH", help="Calls of LLMs that share noise: same, next or both.")
+    ] = "both"
     orders: Annotated[
-        str, _pairs_option("--orders", metavar="WHICH", help="Ask in both orders, or in a random one.")
-    ] = "both",
+        str, typer.Option("--orders", metavar="WHICH", help="Ask in both orders, or in a random one.")
+    ] = "both"
+
+    def task(self, recording: Path, scorer: Scorer) -> ScoringTask[Any]:
+        """What is to be scored, checked."""
+        if not self.pairwise and (self.calls, self.orders) != ("both", "both"):
+            raise UsageError("--calls and --orders are for --pairwise, which was not given.")
+        which: dict[str, Any] = {"datasets": self.dataset, "llms": self.llm}
+        which["retry_refused"] = self.retry_refused
+        if self.pairwise:
+            return PairwiseComparison.of(recording, scorer, calls=self.calls, orders=self.orders, **which)
+        return CoTScoring.of(recording, scorer, **which)
+
+
+@settings_options(ScoreSettings, removed=("timeout",))
+def score(
+    recording: RecordingFolder,
+    out: NewFolder,
+    *,
+    settings: ScoreSettings,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Print calls, tokens and dollars to come; ask nothing.")
     ] = False,
@@ -98,31 +91,34 @@ def score(
     """
     show = Output(as_json=as_json, quiet=quiet)
     recording = whole_folder(show, recording)
-    made = make_scorer(
-        scorer, name=name, base_url=base_url, key_variable=key_variable, timeout_s=timeout, asks=not dry_run,
-        pairwise=pairwise,
-    )  # fmt: skip
-    prices = prices or default_prices(made.request_cost.model if made.request_cost else "")
-    if not pairwise and (calls, orders) != ("both", "both"):
-        raise UsageError("--calls and --orders are for --pairwise, which was not given.")
-    which: dict[str, Any] = {"datasets": dataset or None, "llms": llm or None, "retry_refused": retry_refused}
-    task: ScoringTask[Any] = (
-        PairwiseComparison.of(recording, made, calls=calls, orders=orders, **which)
-        if pairwise
-        else CoTScoring.of(recording, made, **which)
+    scorer = make_scorer(
+        settings.scorer,
+        name=settings.name,
+        base_url=settings.base_url,
+        key_variable=settings.api_key_env,
+        timeout_s=settings.timeout,
+        asks=not dry_run,
+        pairwise=settings.pairwise,
     )
+    prices = settings.prices or default_prices(scorer.request_cost.model if scorer.request_cost else "")
+    task = settings.task(recording, scorer)
     if dry_run:
-        _show_estimate(show, estimate_scoring(task, out, prices), made, prices, task.unit)
+        _show_estimate(show, estimate_scoring(task, out, prices), scorer, prices, task.unit, settings)
         return
-    limits = Limits(concurrency=concurrency, timeout_s=timeout)
     with show.progress(f"scoring {recording.name}") as bar:
         display = RunDisplay(bar, show, recording.name)
-        result = run_scoring(task, out, limits=limits, prices=prices, cost_limit_usd=cost_limit, progress=display)
+        result = run_scoring(
+            task,
+            out,
+            limits=settings.limits(),
+            prices=prices,
+            cost_limit_usd=settings.cost_limit,
+            progress=display,
+        )
     _show_result(show, result, out)
 
 
 def _show_result(show: Output, result: ScoringResult | PairwiseResult, out: Path) -> None:
-
     for sentence in result.notes:
         show.note(sentence)
     if isinstance(result, ScoringResult):
@@ -140,8 +136,11 @@ def _show_result(show: Output, result: ScoringResult | PairwiseResult, out: Path
     show.result(dataclasses.asdict(result) | {"path": str(out)}, info_headline(open_recording(out)), summary)
 
 
-def _show_estimate(show: Output, estimate: CostEstimate, scorer: Scorer, prices: str, unit: str) -> None:
-
+def _show_estimate(
+    show: Output, estimate: CostEstimate, scorer: Scorer, prices: str, unit: str, settings: ScoreSettings
+) -> None:
+    for note in settings.file_notes():
+        show.note(note)
     name, is_local = scorer.info.name, scorer.info.kind in LOCAL
     prompt, output = estimate.prompt_tokens, estimate.output_tokens
     sentence = f"To come: {estimate.cots:,} {unit} in {estimate.calls:,} calls of {name}"
@@ -155,5 +154,5 @@ def _show_estimate(show: Output, estimate: CostEstimate, scorer: Scorer, prices:
             f", about {prompt:,} prompt tokens and {most} {output:,} output tokens; {estimated_usd(estimate, prices)}."
         )
     lengths = "" if prompt is None else f"Lengths are from {estimate.basis}. "
-    account = {"scorer": name, "local": is_local, **dataclasses.asdict(estimate)}
+    account = {"scorer": name, "local": is_local, **dataclasses.asdict(estimate), "settings": settings.in_file}
     show.result(account, sentence, f"{lengths}Nothing was asked.")

@@ -91,7 +91,8 @@ def train_rows(dataset_id: str, *, source: Path | None = None) -> list[Row]:
     card = dataset_card(dataset_id)
     if card.hub is None:
         raise CardError(
-            f"The dataset {card.id!r} is not on the Hub. Pass a file with the rows of its train split, --train-rows FILE."
+            f"The dataset {card.id!r} is not on the Hub. Pass a file with the rows of its train split: train_rows = ... "
+            "in a file for --settings."
         )
     train = card.hub.model_copy(update={"split": "train", "files": None})
     return [row for file in question_files(train, train=True) for row in _rows(file.path, file.data)]

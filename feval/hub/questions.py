@@ -51,7 +51,7 @@ class QuestionFile:
 
 
 _QUESTIONS_FILE = "pass a file with the questions, --questions FILE"
-_ROWS_FILE = "pass a file with the rows of the train split, --train-rows FILE"
+_ROWS_FILE = "pass a file with the rows of the train split, train_rows = ... in a file for --settings"
 
 
 def question_files(source: HubSource, *, train: bool = False) -> list[QuestionFile]:

@@ -22,7 +22,7 @@ from recorders.request import Completion, note_on_number
 _SURROGATES = re.compile("[\ud800-\udfff]")
 _SPLIT = (
     "The server counts the output tokens of all choices of a reply together: they are split by length of text, and only the sum "
-    "is exact. Ask for one sample per request (--samples-per-request 1) to get exact counts."
+    "is exact. Ask for one sample per request (samples_per_request = 1) to get exact counts."
 )
 _SPLIT_EVENLY = " Hidden reasoning is split evenly, since no text shows whose it is."
 _VERY_UNLIKELY = -9999.0  # OpenAI's stand-in for a log-probability of minus infinity

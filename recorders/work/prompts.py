@@ -331,7 +331,7 @@ def with_train_exemplars(
         known = ", ".join(name for name in prompt_names() if prompt_card(name).train_form is not None)
         raise UsageError(
             f"The prompt {card.name} cannot take its exemplars from a train split: no split of {card.dataset!r} with rationales "
-            f"is known. Use the exemplars of the card (--exemplars card). Prompts that can: {known}."
+            f"is known. Leave out exemplars = 'train'. Prompts that can: {known}."
         )
     if count < 1:
         raise OutOfRangeError(f"{count} exemplars were asked for; a few-shot prompt has at least 1.")

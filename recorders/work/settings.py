@@ -219,12 +219,12 @@ def _prompt(
     if settings.exemplars not in EXEMPLARS:
         raise UnknownNameError.of("source of exemplars", settings.exemplars, EXEMPLARS)
     if settings.exemplars == "card" and (settings.train_rows is not None or settings.exemplar_count is not None):
-        raise UsageError("Rows and numbers of train exemplars were given, but not --exemplars train; add it.")
+        raise UsageError('Rows and numbers of train exemplars were given, but not exemplars = "train"; add it.')
     # The built-in models were trained on bare questions and read nothing else.
     bare = settings.llm.startswith(_TINY) and find_card("prompts", settings.dataset) is None
     if settings.prompt == "none" or (settings.prompt is None and bare):
         if settings.exemplars == "train":
-            raise UsageError("A bare question has no exemplars; leave out --exemplars train, or name a prompt card.")
+            raise UsageError('A bare question has no exemplars; leave out exemplars = "train", or name a prompt card.')
         return "none", _bare
 
     card = prompt_card(settings.prompt or settings.dataset)

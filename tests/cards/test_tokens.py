@@ -25,6 +25,7 @@ from feval.cards.tokens import COUNTERS, count_words, token_counter
 from feval.cli import app
 from feval.errors import TokenCounterError, UnknownNameError
 from feval.serving import replay_http_client
+from tests.support.settings_files import settings_file
 
 
 def golden(shared: Path, name: str) -> Any:
@@ -286,16 +287,17 @@ def test_a_recording_fetches_before_it_asks_anything(
     encodings: Path, storage: Storage, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     arguments = ["record", "--dataset", "tiny_sums", "--llm", "feval/tiny-30k", "--first", "2", "--samples", "2"]
-    arguments += ["--out", str(tmp_path / "recording"), "--counter"]
-    refused = CliRunner().invoke(app, [*arguments, "tiktoken:gone"])
+    arguments += ["--out", str(tmp_path / "recording"), *settings_file(tmp_path, 'counter = "tiktoken:gone"')]
+    refused = CliRunner().invoke(app, arguments)
     assert (refused.exit_code, "which it keeps as" in refused.output) == (1, True)
-    assert sorted(file.name for file in tmp_path.iterdir()) == ["tiny.tiktoken"]
-    assert CliRunner().invoke(app, [*arguments, "tiktoken:remote"]).exit_code == 0
+    assert sorted(file.name for file in tmp_path.iterdir()) == ["settings.toml", "tiny.tiktoken"]
+    settings_file(tmp_path, 'counter = "tiktoken:remote"')
+    assert CliRunner().invoke(app, arguments).exit_code == 0
     assert storage.requests == 2
     # Sealed: there is nothing left to count, so nothing is fetched.
     shutil.rmtree(encodings)
     forget(monkeypatch)
-    assert CliRunner().invoke(app, [*arguments, "tiktoken:remote"]).exit_code == 0
+    assert CliRunner().invoke(app, arguments).exit_code == 0
     assert storage.requests == 2
 
 

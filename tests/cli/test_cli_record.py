@@ -12,11 +12,12 @@ from typer.testing import CliRunner, Result
 
 from feval.cli import app
 from feval.cli.output import Output
-from feval.cli.record import RunDisplay
+from feval.cli.record import FILE_ONLY, RecordSettings, RunDisplay
 from feval.recording import open_recording, verify_recording
 from recorders.asking.engine import Progress
 from recorders.errors import Fatal
 from recorders.work.settings import RecordingSettings, load_questions, make_task
+from tests.support.settings_files import settings_file
 
 TINY = ("--dataset", "tiny_sums", "--llm", "feval/tiny-30k", "--temperature", "1", "--max-tokens", "100")
 
@@ -49,7 +50,7 @@ def test_the_same_seed_gives_the_same_recording(tmp_path: Path) -> None:
 
 
 def test_what_shaped_the_cots_is_in_the_recording(tmp_path: Path) -> None:
-    assert record(tmp_path / "r", "--top-p", "0.9", "--logprobs", "2", "--quiet").exit_code == 0
+    assert record(tmp_path / "r", "--logprobs", "2", "--quiet", *settings_file(tmp_path, "top_p = 0.9")).exit_code == 0
     recording = open_recording(tmp_path / "r")
     info = recording.llm_info("feval/tiny-30k")
     assert (info.temperature, info.max_tokens, info.decoding["top_p"]) == (1.0, 100, 0.9)
@@ -112,17 +113,12 @@ def test_a_method_runs_on_what_was_recorded(tmp_path: Path) -> None:
         (["--backend", "telepathy"], 2, "There is no backend 'telepathy'"),
         (["--first", "201"], 2, "tiny_sums has 200 questions"),
         (["--samples", "0"], 2, "at least 1 CoT"),
-        (["--extra-body", "{"], 2, "is not JSON"),
-        (["--extra-body", "[1]"], 2, "takes a JSON object"),
         (["--base-url", "http://127.0.0.1:1"], 2, "asks no server"),
         (["--prompt", "nobody"], 2, "nobody"),
         (["--concurrency", "0"], 2, "concurrency"),
-        (["--mode", "sometimes"], 2, "sometimes"),
-        (["--counter", "abacus"], 2, "abacus"),
         (["--prices", "1999"], 2, "There is no price list"),
         (["--backend", "openai", "--api-key-env", "NO_SUCH_KEY"], 2, "NO_SUCH_KEY"),
         (["--backend", "transformers"], 2, "--model"),
-        (["--mode", "none"], 1, "asks for nothing"),
     ],
 )
 def test_what_cannot_work_is_said(tmp_path: Path, options: list[str], code: int, words: str) -> None:
@@ -145,6 +141,9 @@ def test_an_unknown_model_is_said_before_anything_is_written(tmp_path: Path) -> 
 GSM8K = ("--dataset", "gsm8k", "--llm", "feval/tiny-30k", "--first", "1", "--samples", "1", "--max-tokens", "8")
 
 
+ROWS = 'train_rows = "train.jsonl"'
+
+
 def train_file(folder: Path) -> Path:
     rows = [
         {
@@ -164,7 +163,7 @@ def gsm8k_file(shared: Path) -> tuple[str, Path]:
 
 def test_exemplars_can_come_from_the_train_split(tmp_path: Path, shared: Path) -> None:
     rows = train_file(tmp_path)
-    train = ("--exemplars", "train", "--train-rows", rows, "--exemplar-count", "3")
+    train = settings_file(tmp_path, 'exemplars = "train"', f'train_rows = "{rows.name}"', "exemplar_count = 3")
     result = feval("record", *GSM8K, *gsm8k_file(shared), *train, "--out", tmp_path / "r", "--dry-run", "--json")
     assert result.exit_code == 0, result.output
     told = json.loads(result.stdout)
@@ -180,18 +179,18 @@ def test_exemplars_can_come_from_the_train_split(tmp_path: Path, shared: Path) -
 
 
 @pytest.mark.parametrize(
-    ("options", "words"),
+    ("lines", "words"),
     [
-        (["--exemplars", "tests"], "There is no source of exemplars 'tests'"),
-        (["--exemplar-count", "3"], "not --exemplars train"),
-        (["--exemplars", "train", "--exemplar-count", "0"], "at least 1"),
-        (["--exemplars", "train", "--prompt", "none"], "no exemplars"),
-        (["--exemplars", "train", "--prompt", "bbh_snarks"], "no split"),
+        (['exemplars = "tests"'], "There is no source of exemplars 'tests'"),
+        (["exemplar_count = 3", ROWS], 'not exemplars = "train"'),
+        (['exemplars = "train"', "exemplar_count = 0", ROWS], "at least 1"),
+        (['exemplars = "train"', 'prompt = "none"', ROWS], "no exemplars"),
+        (['exemplars = "train"', 'prompt = "bbh_snarks"', ROWS], "no split"),
     ],
 )
-def test_exemplars_that_cannot_be_had_are_said(tmp_path: Path, shared: Path, options: list[str], words: str) -> None:
-    rows = [] if options == ["--exemplars", "tests"] else ["--train-rows", train_file(tmp_path)]
-    result = feval("record", *GSM8K, *gsm8k_file(shared), *options, *rows, "--out", tmp_path / "r")
+def test_exemplars_that_cannot_be_had_are_said(tmp_path: Path, shared: Path, lines: list[str], words: str) -> None:
+    train_file(tmp_path)
+    result = feval("record", *GSM8K, *gsm8k_file(shared), *settings_file(tmp_path, *lines), "--out", tmp_path / "r")
     assert result.exit_code == 2, result.output
     assert words in result.stderr
     assert not (tmp_path / "r").exists()
@@ -238,8 +237,6 @@ def test_a_sealed_recording_is_topped_up_into_another(tmp_path: Path) -> None:
         (["--samples", "3000000000"], "1 to 1,048,576 CoTs per question; 3,000,000,000 were asked for"),
         (["--max-tokens", "99999999999999999999999"], "max_tokens must be 1 to 2^63 - 1"),
         (["--seed", "99999999999999999999999"], "seed must be 0 to"),
-        (["--top-p", "0"], "top_p must be a number above 0 and at most 1; 0.0 was given"),
-        (["--extra-body", '{"a": NaN}'], "is not JSON"),
         (["--llm", ""], "LLM names have 1 to"),
         (["--first", "0"], "Ask for 1 to 200"),
     ],
@@ -279,8 +276,79 @@ def test_the_first_failure_is_said_while_it_is_tried_again(tmp_path: Path) -> No
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))  # bound and not listening: every connection is refused
         address = f"http://127.0.0.1:{taken.getsockname()[1]}/v1"
-        result = record(tmp_path / "r", "--backend", "openai", "--base-url", address, "--retries", "1")
+        result = record(
+            tmp_path / "r", "--backend", "openai", "--base-url", address, *settings_file(tmp_path, "retries = 1")
+        )
     assert result.exit_code == 1
     assert result.stderr.count("note: A request failed and is sent again: the connection to 127.0.0.1:") == 1
     assert "nothing is recorded yet" in result.stderr
-    assert list(tmp_path.iterdir()) == []
+    assert [path.name for path in tmp_path.iterdir()] == ["settings.toml"]
+
+
+# --- settings in a file ------------------------------------------------------------------------------------------------
+
+
+def test_a_file_says_what_the_command_line_leaves_open(tmp_path: Path) -> None:
+    lines = ['dataset = "tiny_sums"', 'llm = "feval/tiny-30k"', "first = 2", "samples = 2", "retries = 3", "seed = 5"]
+    command = ("record", *settings_file(tmp_path, *lines), "--samples", "3", "--out", tmp_path / "r")
+    shown = feval(*command, "--dry-run", "--json")
+    assert json.loads(shown.stdout)["cots"] == 6
+    assert json.loads(shown.stdout)["settings"] == {
+        "dataset": "tiny_sums", "llm": "feval/tiny-30k", "first": 2, "retries": 3, "seed": 5,
+    }  # fmt: skip
+    assert "first = 2, retries = 3, seed = 5" in shown.stderr
+    assert feval(*command, "--quiet").exit_code == 0
+    named = ("--dataset", "tiny_sums", "--llm", "feval/tiny-30k", "--first", "2", "--samples", "3", "--seed", "5")
+    assert feval("record", *named, "--out", tmp_path / "s", "--quiet").exit_code == 0
+    assert (
+        open_recording(tmp_path / "r").manifest.raw["operation"]
+        == open_recording(tmp_path / "s").manifest.raw["operation"]
+    )
+
+
+def test_paths_in_a_file_start_from_its_folder(tmp_path: Path) -> None:
+    assert record(tmp_path / "three", "--quiet").exit_code == 0
+    estimate = record(tmp_path / "r", "--dry-run", "--json", *settings_file(tmp_path, 'from = "three"'))
+    assert json.loads(estimate.stdout)["cots"] == 0
+
+
+@pytest.mark.parametrize(
+    ("line", "code", "words"),
+    [
+        ("retris = 3", 2, "There is no field of the settings file"),
+        ("retris = 3", 2, "Did you mean 'retries'?"),
+        ('retries = "3"', 2, "has '3' in the field 'retries' (input should be a valid integer)"),
+        ("retries", 2, "is not valid TOML"),
+        ("retries = -1", 2, "retries must be at least 0"),
+        ("top_p = inf", 2, "finite number"),
+        ("extra_body = [1]", 2, "in the field 'extra_body'"),
+        ("extra_body = { a = nan }", 2, "it cannot be sent as JSON"),
+        ("extra_body = { a = 2026-01-01 }", 2, "it cannot be sent as JSON"),
+        ("top_p = 0", 2, "top_p must be a number above 0 and at most 1; 0.0 was given"),
+        ("noise_seed = 1", 2, "add --coupled"),
+        ('mode = "sometimes"', 2, "sometimes"),
+        ('mode = "none"', 1, "asks for nothing"),
+        ('counter = "abacus"', 2, "abacus"),
+    ],
+)
+def test_a_file_that_cannot_be_used_is_said(tmp_path: Path, line: str, code: int, words: str) -> None:
+    result = record(tmp_path / "r", *settings_file(tmp_path, line))
+    assert result.exit_code == code, result.output
+    assert result.stderr.startswith("error: ")
+    assert words in result.stderr
+    assert [path.name for path in tmp_path.iterdir()] == ["settings.toml"]
+
+
+def test_a_file_that_is_not_there_and_a_dataset_that_is_not_named_are_said(tmp_path: Path) -> None:
+    assert "cannot be read: No such file" in record(tmp_path / "r", "--settings", tmp_path / "none.toml").stderr
+    result = feval("record", "--llm", "feval/tiny-30k", "--out", tmp_path / "r")
+    assert (result.exit_code, "--dataset is missing" in result.stderr) == (2, True)
+
+
+@pytest.mark.parametrize("name", FILE_ONLY)
+def test_options_of_earlier_versions_name_the_file(tmp_path: Path, name: str) -> None:
+    option = f"--{name.replace('_', '-')}"
+    value = () if RecordSettings.model_fields[name].annotation is bool else ("1",)
+    result = record(tmp_path / "r", option, *value)
+    assert result.exit_code == 2
+    assert result.stderr == f"error: {option} is now `{name} = ...` in a file for --settings.\n"

@@ -32,6 +32,7 @@ from recorders.request import Completion, Decoding, Message, Request
 from recorders.work.record import record_dataset
 from recorders.work.task import RecordingTask
 from recorders.work.topup import TopUp, check_top_up, hub_recording, offer, recorded_folder, top_up
+from tests.support.settings_files import settings_file
 
 pytestmark = pytest.mark.slow
 
@@ -148,7 +149,6 @@ def test_what_is_there_is_refused_before_anything_is_asked(hub: HubDouble, tmp_p
         (["--into", f"hf://{REPO}@main/part"], 2, "a whole repository"),
         (["--into", "somewhere"], 2, "hf://namespace/name"),
         (["--into", f"hf://{REPO}", "--from", "x"], 2, "leave one of them out"),
-        (["--refuse-drift"], 2, "add --into"),
     ],
 )
 def test_what_cannot_be_is_a_sentence(
@@ -158,6 +158,12 @@ def test_what_cannot_be_is_a_sentence(
     assert result.exit_code == code, result.output
     assert words in result.stderr
     assert not (tmp_path / "new").exists()
+
+
+def test_drift_is_refused_only_where_something_is_topped_up(tmp_path: Path) -> None:
+    refusing = settings_file(tmp_path, "refuse_drift = true")
+    result = feval("record", *TINY, "--first", "2", "--out", tmp_path / "new", *refusing)
+    assert (result.exit_code, "add --into" in result.stderr) == (2, True)
 
 
 # --- what grows -------------------------------------------------------------------------------------------------------------
@@ -273,14 +279,14 @@ def test_drift_can_be_refused_and_nothing_paid_is_lost(
     assert feval("push", tmp_path / "old", REPO).exit_code == 0
     backend = llm(shift=2)
     more = (*own, "--samples", "20", "--into", f"hf://{REPO}", "--out", tmp_path / "new")
-    refused = feval(*more, "--refuse-drift")
+    refused = feval(*more, *settings_file(tmp_path, "refuse_drift = true"))
     assert refused.exit_code == 1
     assert "note: Drift: new CoTs of alpha on mine answer differently" in refused.stderr
     assert "Nothing was offered" in refused.stderr
     assert PR not in hub.datasets[REPO].refs
     assert [len(pool.answers) for pool in pools(tmp_path / "new", dataset="mine").values()] == [20] * 8
     calls = len(backend.calls)
-    again = feval(*more, "--json")  # without --refuse-drift; nothing is asked again
+    again = feval(*more, "--json")  # drift is not refused; nothing is asked again
     assert again.exit_code == 0, again.output
     assert len(backend.calls) == calls
     assert json.loads(again.stdout)["new_cots"] == 80

@@ -29,6 +29,7 @@ from recorders.backends.tiny import Tiny
 from recorders.backends.transformers_local import TransformersLocal
 from recorders.request import Completion, Decoding, Message, Request
 from recorders.shared_noise import END_OF_ANSWER, TokenNoise, question_noise, shared_tokens, token_texts
+from tests.support.settings_files import settings_file
 
 
 def questions(count: int) -> list[str]:
@@ -197,7 +198,7 @@ def texts_of(recording: Recording) -> list[list[str]]:
 
 
 def test_noise_goes_on_where_a_recording_is_topped_up_and_stays_with_what_is_made_of_it(tmp_path: Path) -> None:
-    coupled = ("--coupled", "--noise-seed", "7")
+    coupled = ("--coupled", *settings_file(tmp_path, "noise_seed = 7"))
     whole = recorded(tmp_path / "whole", "feval/tiny-30k", "--first", "4", "--samples", "6", *coupled)
     part = recorded(tmp_path / "part", "feval/tiny-30k", "--first", "2", "--samples", "3", *coupled)
     assert texts_of(part) == [texts[:3] for texts in texts_of(whole)[:2]]

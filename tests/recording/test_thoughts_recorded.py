@@ -425,7 +425,7 @@ def test_hidden_reasoning_is_not_split_by_visible_text() -> None:
     assert [completion.output_tokens for completion in reading.completions] == [59, 51]
     assert all(completion.tokens_split for completion in reading.completions)
     assert "split evenly" in reading.notes[0]
-    assert "--samples-per-request 1" in reading.notes[0]
+    assert "samples_per_request = 1" in reading.notes[0]
     shown = read([{"content": "a", "reasoning": "r" * 3}, {"content": "a", "reasoning": "r"}], usage)
     assert [completion.reasoning_tokens for completion in shown.completions] == [75, 25]
     assert "evenly" not in shown.notes[0]

@@ -30,6 +30,7 @@ from typer.testing import CliRunner
 import feval
 from feval.cli import app
 from feval.recording import open_recording, select, verify_recording
+from tests.support.settings_files import settings_file
 
 pytest.importorskip("openai", reason="the official client (extra `record`) is not installed")
 
@@ -195,7 +196,7 @@ def record_through_kills(folder: Path, questions: int, kills: Sequence[float]) -
     with Urns(questions) as server:
         named = ["--dataset", DATASET, "--llm", LLM, "--questions", str(source), "--answer-kind", "number"]
         asking = ["--backend", "openai", "--base-url", server.url, "--prompt", "none", "--prices", "none"]
-        pace = ["--samples-per-request", str(AT_ONCE), "--concurrency", str(CONCURRENCY)]
+        pace = [*settings_file(folder, f"samples_per_request = {AT_ONCE}"), "--concurrency", str(CONCURRENCY)]
         command = [
             sys.executable,
             "-m",

@@ -1,4 +1,4 @@
-"""`feval record --exemplars train` with the train split from the Hub: the real client against a Hub on loopback."""
+"""`feval record` with exemplars and the train split from the Hub: the real client against a Hub on loopback."""
 
 from __future__ import annotations
 
@@ -22,6 +22,7 @@ from feval.hub import client
 from feval.recording import open_recording, verify_recording
 from recorders.work.record import record_dataset
 from recorders.work.settings import RecordingSettings, load_questions, make_task
+from tests.support.settings_files import settings_file
 
 TRAIN = "main/train-00000-of-00001.parquet"
 ROWS = [
@@ -58,12 +59,12 @@ def parquet(rows: list[dict[str, str]]) -> bytes:
     return file.getvalue()
 
 
-def command(shared: Path, out: Path, *more: str) -> Result:
+def command(shared: Path, out: Path) -> Result:
     """`feval record`, of which only the prompt is made: the network is closed but for the Hub."""
     asked = ["record", "--dataset", "gsm8k", "--llm", "gpt-4o-mini", "--first", "2", "--out", str(out), "--dry-run"]
-    worked = ["--exemplars", "train", "--exemplar-count", "3"]
+    worked = settings_file(out.parent, 'exemplars = "train"', "exemplar_count = 3")
     file = ["--questions", str(shared / "real" / "questions" / "gsm8k.jsonl")]
-    return CliRunner().invoke(app, [*asked, *worked, *file, *more], prog_name="feval")
+    return CliRunner().invoke(app, [*asked, *worked, *file], prog_name="feval")
 
 
 def record(shared: Path, out: Path) -> Path:
@@ -111,7 +112,7 @@ def test_offline_without_a_copy_says_what_to_do(
     result = command(shared, tmp_path / "r")
     assert result.exit_code == 1, result.output
     assert "HF_HUB_OFFLINE" in result.stderr
-    assert "--train-rows FILE" in result.stderr
+    assert "train_rows = ..." in result.stderr
     assert hub.requests == []
 
 
@@ -122,4 +123,4 @@ def test_a_repository_without_a_train_split_says_so(tmp_path: Path, shared: Path
     result = command(shared, tmp_path / "r")
     assert result.exit_code == 1, result.output
     assert "train" in result.stderr
-    assert "--train-rows FILE" in result.stderr
+    assert "train_rows = ..." in result.stderr
