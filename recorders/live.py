@@ -71,12 +71,7 @@ class LiveCoT:
 
 @dataclass(frozen=True, slots=True)
 class LiveResponse:
-    """The CoTs of one `sample`.
-
-    Attributes:
-        cots: in the order of arrival.
-        request: what was sent.
-    """
+    """The CoTs of one `sample`, in the order of arrival, and the request that was sent."""
 
     cots: list[LiveCoT]
     request: LLMRequest
@@ -169,11 +164,7 @@ class _Loop:
 
 
 class LiveLLM:
-    """A live LLM; `ask` gives it a question. Use it as a context manager, or call `close`.
-
-    Attributes:
-        name: the LLM's name.
-    """
+    """A live LLM; `ask` gives it a question. Use it as a context manager, or call `close`."""
 
     def __init__(self, name: str, terms: _Terms) -> None:
         self.name = name
@@ -309,16 +300,7 @@ class MeteredLiveLLM:
         return own + float(usd(self._terms.price, self.auxiliary_prompt_tokens, self.auxiliary_output_tokens))
 
     def dollars(self, rounds: int, cots: int, output_tokens: int) -> float:
-        """Return the USD of some requests for this question.
-
-        Args:
-            rounds: number of requests.
-            cots: number of CoTs that came back.
-            output_tokens: of those CoTs.
-
-        Raises:
-            PriceNotFoundError: the price list has no such LLM.
-        """
+        """Return the USD of some requests for this question and the CoTs that came back."""
         if self._terms.price is None:
             raise PriceNotFoundError(f"There is no price for {self.name}; name a price list that has it.")
         prompts = int(billed_prompts(self._terms.billing, rounds, cots))

@@ -19,11 +19,7 @@ _ENOUGH_REPEATS = 3
 
 
 class ReplyChecks:
-    """Counts oddities among the CoTs of one LLM on one dataset.
-
-    Args:
-        decoding: as requested.
-    """
+    """Counts oddities among the CoTs of one LLM on one dataset."""
 
     def __init__(self, decoding: Decoding) -> None:
         self._decoding = decoding
@@ -31,13 +27,7 @@ class ReplyChecks:
         self._seen: Counter[str] = Counter()
 
     def see(self, key: str, completion: Completion, *, refused: bool = False) -> None:
-        """Look at one CoT.
-
-        Args:
-            key: tells questions apart.
-            completion: the CoT.
-            refused: whether it is the placeholder of a refused request.
-        """
+        """Look at one CoT of a question's `key`; `refused` marks the placeholder of a refused request."""
         seen = self._seen
         if refused:
             seen["refused"] += 1
@@ -89,13 +79,7 @@ class ReplyChecks:
 
 
 class LimitWatch:
-    """Warns early if more than 5 % of the first replies end at the limit on output tokens.
-
-    Args:
-        decoding: as requested.
-        thoughts: how the LLM marks its thoughts; `None` for any family.
-        total: number of CoTs to come.
-    """
+    """Warns early if more than 5 % of the first replies end at the limit on output tokens."""
 
     def __init__(self, decoding: Decoding, thoughts: Thoughts | None, total: int) -> None:
         self._limit, self._thoughts = decoding.max_tokens, thoughts

@@ -46,22 +46,10 @@ async def ask(
     control: Control | None = None,
     clock: Clock | None = None,
 ) -> Outcome:
-    """Ask for everything that an assignment lacks.
+    """Ask for everything that an assignment lacks; the outcome's `error` says why the run ended early, if it did.
 
-    Args:
-        assignment: what is wanted.
-        limits: how fast.
-        progress: called with where the run is, at most ten times a second.
-        acknowledged: called with the keys of items once they are on the disk.
-        control: to stop the run from outside.
-        clock: for tests.
-
-    Returns:
-        The outcome; its `error` says why the run ended early, if it did.
-
-    Raises:
-        StorageError: the journal could not be written.
-        RecorderError: what an assignment raises besides `BackendError` ends the run and is raised as it is.
+    `progress` is called at most ten times a second, `acknowledged` with the keys of items once they are on the disk. A
+    `StorageError` of the journal, and what an assignment raises besides `BackendError`, end the run and are raised as they are.
     """
     run = _Run(assignment, limits or Limits(), progress, acknowledged, clock or LoopClock())
     (control or Control()).attach(run)

@@ -47,17 +47,7 @@ class Progress:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """How a run ended.
-
-    Attributes:
-        done: in the journal.
-        total: wanted.
-        new: acknowledged in this run.
-        requests: sent in this run, failed ones included.
-        usd: paid so far, earlier runs included; `None` without a price.
-        notes: what was unusual, in sentences.
-        error: why it ended before everything was there; `None` if everything is.
-    """
+    """How a run ended, with an `error` if before everything was there. `done` and `usd` include earlier runs."""
 
     done: int
     total: int

@@ -89,21 +89,7 @@ class OpenAICompatible:
         return f"OpenAICompatible({self._endpoint.url!r})"
 
     async def complete(self, request: Request, samples: Sequence[int]) -> list[Completion]:
-        """Ask once for several samples of a request.
-
-        Args:
-            request: what to send.
-            samples: their indices.
-
-        Returns:
-            Between one completion and one per sample, for the first samples.
-
-        Raises:
-            RateLimited: the server limits the rate.
-            Transient: it may work next time: a timeout, a broken connection, a 5xx, a reply that cannot be read.
-            Refused: this request will never work.
-            Fatal: no request will.
-        """
+        """Ask once; return between one completion and one per sample, for the first samples."""
         _check(request.decoding)
         while True:
             asked = samples[:1] if request.decoding.seed is not None or not self._takes_n else samples
@@ -116,15 +102,7 @@ class OpenAICompatible:
                 raise of_answer(answer, self._endpoint, request.model)
 
     async def chat(self, body: Mapping[str, Any], max_tokens: int) -> Mapping[str, Any]:
-        """Ask once with a body of one's own, and return the reply's JSON object.
-
-        Args:
-            body: without the limit on output tokens, which servers spell in two ways.
-            max_tokens: that limit.
-
-        Raises:
-            BackendError: as for `complete`.
-        """
+        """Ask once with a body of one's own; servers spell the limit on output tokens in two ways, so it comes apart."""
         while True:
             limit_name = self._limit_name
             answer = await self._send({**body, limit_name: max_tokens})
@@ -139,12 +117,7 @@ class OpenAICompatible:
         self._endpoint.redaction.leave_logs()
 
     async def _send(self, body: dict[str, Any]) -> bytes | Answer:
-        """Send one request; return the reply's bytes, or the HTTP error that came instead.
-
-        Raises:
-            Transient: neither came.
-            Refused: the request cannot be written as JSON in UTF-8.
-        """
+        """Return the reply's bytes, or the HTTP error that came instead; a `BackendError` says why neither came."""
         openai: Any = _official_client()
         try:
             with self._clients.one() as client:

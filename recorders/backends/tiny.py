@@ -26,13 +26,10 @@ def _ignore(_note: str) -> None:
 
 
 class Tiny:
-    """A backend that samples from the model that a request names, such as "feval/tiny-45k".
+    """A backend that samples from the model that a request names, such as "feval/tiny-42k".
 
-    Sample i is the model's sample number `seed + i` (without a seed, number i): a pure function of model, question, decoding and
-    that number.
-
-    Args:
-        note: called once if part of a request has no effect.
+    Sample i is the model's sample number `seed + i` (without a seed, number i): a pure function of model, question, decoding
+    and that number. `note` is called once if part of a request has no effect.
     """
 
     name = "tiny"
@@ -46,19 +43,7 @@ class Tiny:
         self._thread = ThreadPoolExecutor(1, "tiny")
 
     async def complete(self, request: Request, samples: Sequence[int]) -> list[Completion]:
-        """Draw samples.
-
-        Args:
-            request: the question is its last user message.
-            samples: their indices.
-
-        Returns:
-            One completion per sample.
-
-        Raises:
-            Refused: the question is too long for the model, or missing.
-            Fatal: no such model, or an unsupported decoding.
-        """
+        """Draw one completion per sample; the question is the request's last user message."""
         if len(request.messages) > 1 and not self._noted:
             self._noted = True
             self._note(_ALONE)

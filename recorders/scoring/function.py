@@ -22,15 +22,7 @@ _HERE, _IMPORTING = (str(Path(file).parent) for file in (__file__, importlib.__f
 
 
 class FunctionScorer:
-    """A function `function(question, text, answer)` that returns a number, a list of step scores, or `None`.
-
-    Args:
-        where: MODULE:FUNCTION.
-        name: of the scorer; `None` for python:MODULE:FUNCTION.
-
-    Raises:
-        UsageError: there is no such function, or it is asynchronous.
-    """
+    """A function MODULE:FUNCTION of (question, text, answer) that returns a number, a list of step scores, or `None`."""
 
     batch = 16
     concurrency = 1

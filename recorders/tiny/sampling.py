@@ -132,28 +132,14 @@ def sample(
 
 
 def most_likely(log_probabilities: Floats, count: int) -> Ints:
-    """Return the likeliest tokens at each position, likeliest first, the lower number first among equals.
-
-    Args:
-        log_probabilities: [..., vocabulary].
-        count: how many.
-
-    Returns:
-        [..., count].
-    """
+    """Return the numbers of the likeliest tokens at each position, likeliest first, the lower number first among equals."""
     return np.argsort(-log_probabilities, axis=-1, kind="stable")[..., :count]
 
 
 def exponentials(keys: npt.NDArray[np.uint64], position: int, tokens: int) -> Floats:
-    """Return the exponential random numbers of one position.
+    """Return the random numbers [rows, tokens] of one position, for keys [rows] of samples; never 0 nor infinite.
 
-    Args:
-        keys: [rows], of the samples.
-        position: of the token in the answer, from 0.
-        tokens: size of the vocabulary, at most 65,536.
-
-    Returns:
-        [rows, tokens], never 0 nor infinite: of the 64 bits, the upper 52 and a half make a number inside (0, 1).
+    Of the 64 bits, the upper 52 and a half make a number inside (0, 1). There are at most 65,536 tokens.
     """
     counters = (np.arange(1, tokens + 1, dtype=np.uint64) + np.uint64(position << 16)) * _GOLDEN
     bits = mixed(keys[:, None] + counters)
@@ -162,12 +148,7 @@ def exponentials(keys: npt.NDArray[np.uint64], position: int, tokens: int) -> Fl
 
 
 def stopped(completion: Completion, stops: Sequence[str]) -> tuple[int, str]:
-    """Return how many tokens it takes to reach the first stop text, and the text before it; everything if none is reached.
-
-    Args:
-        completion: of `sample`.
-        stops: texts that end an answer.
-    """
+    """Return how many tokens it takes to reach the first stop text, and the text before it; all if none is reached."""
     if not any(stop in completion.text for stop in stops):
         return len(completion.tokens), completion.text
     decode, tokens = tokenizer().decode, completion.tokens.tolist()

@@ -31,12 +31,7 @@ _POOL = 8  # batches cut from one pool of problems, sorted by length: hardly any
 
 
 def initial_weights(shape: Shape, seed: int) -> Weights:
-    """Return random weights under the names of Hugging Face's Llama, so that it can load them.
-
-    Args:
-        shape: of the model.
-        seed: of the random numbers.
-    """
+    """Return random weights under the names of Hugging Face's Llama, so that it can load them."""
     source = torch.Generator().manual_seed(seed)
     return {name: _initial(shape, name, size, source) for name, size in shape.arrays.items()}
 
@@ -53,16 +48,7 @@ def _initial(shape: Shape, name: str, size: tuple[int, ...], source: torch.Gener
 
 
 def logits(weights: Weights, shape: Shape, tokens: torch.Tensor) -> torch.Tensor:
-    """Return the logits of every next token.
-
-    Args:
-        weights: as `initial_weights` names them.
-        shape: of the model.
-        tokens: int64 [batch, length].
-
-    Returns:
-        float32 [batch, length, vocabulary].
-    """
+    """Return the logits [batch, length, vocabulary] of every next token, for tokens [batch, length]."""
     embedding = weights["model.embed_tokens.weight"]
     rotation = _rotation(shape, tokens.shape[1])
     x = embedding[tokens]
@@ -113,16 +99,10 @@ def _feed_forward(x: torch.Tensor, own: Weights) -> torch.Tensor:
 
 
 def train(recipe: Recipe, out: Path, every: int = 500, resume: Path | None = None) -> Weights:
-    """Train a model, saving checkpoints at regular intervals and at the end of every stage.
+    """Train a model, and return its weights after the last update.
 
-    Args:
-        recipe: shape, seeds, stages.
-        out: the folder for the checkpoints, `00500.npz` and so on; created if missing.
-        every: updates between two checkpoints.
-        resume: the checkpoint at the end of a stage, to continue with the next one; `None` starts over.
-
-    Returns:
-        The weights after the last update.
+    Checkpoints, `00500.npz` and so on, are saved at regular intervals and at the end of every stage, from which training can
+    resume.
     """
     out.mkdir(parents=True, exist_ok=True)
     weights = read(resume) if resume else initial_weights(recipe.shape, recipe.seed)
@@ -162,11 +142,7 @@ def _stage(recipe: Recipe, weights: Weights, updates: range, out: Path, every: i
 
 
 def read(path: Path) -> Weights:
-    """Return the weights of a checkpoint, widened to float32.
-
-    Args:
-        path: a file that `save` wrote.
-    """
+    """Return the weights of a checkpoint, widened to float32."""
     with np.load(path, allow_pickle=False) as file:
         return {name: torch.from_numpy(file[name].astype(np.float32)) for name in file.files}
 

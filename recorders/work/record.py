@@ -170,11 +170,6 @@ def estimate_dataset(
     """Return what `record_dataset` would ask for and cost, without asking.
 
     Args as for `record_dataset`, and `output_tokens_per_cot`: mean length from an earlier recording, if the journal has none.
-
-    Raises:
-        JournalError: the journal is damaged, locked or of something else.
-        StorageError: `out` is another recording.
-        UsageError: a name that cannot task.
     """
     _check_mode(mode)
     if is_sealed(Path(out), task.identity(), task.questions, task.samples, mode):
