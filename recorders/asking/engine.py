@@ -188,8 +188,6 @@ class _Run(Generic[Batch, Reply]):
         """How often a request is sent before it is given up, in words."""
         return f"{self._limits.retries + 1} times each" if self._limits.retries else "once each"
 
-    # --- the queue
-
     async def _dispatch(self) -> None:
         while not self._is_stopping:
             self._changed.clear()
@@ -238,8 +236,6 @@ class _Run(Generic[Batch, Reply]):
         """Send nothing more, because of our own files or somebody's code; the error is raised at the end."""
         self._failure = self._failure or error
         self._stop(RecorderError(str(error)))
-
-    # --- one job
 
     async def _work(self, job: _Job[Batch]) -> None:
         while True:
@@ -299,8 +295,6 @@ class _Run(Generic[Batch, Reply]):
         self._unsettled -= 1
         self._dirty.set()
 
-    # --- failures
-
     def _wait_before_retry(self, job: _Job[Batch], error: RateLimited | Transient) -> float | None:
         """Return the seconds until the request is sent again; `None` if it is given up."""
         if isinstance(error, RateLimited) and self._replies > job.replies_then:
@@ -344,8 +338,6 @@ class _Run(Generic[Batch, Reply]):
             return
         for job, error in refusals:
             self._refuse(job, error)
-
-    # --- the disk
 
     async def _committed(self) -> None:
         """Wait until everything journalled so far is on the disk."""

@@ -61,10 +61,7 @@ class Endpoint:
 
     @classmethod
     def from_environment(
-        cls,
-        base_url: str | None = None,
-        key_variable: str | None = None,
-        environment: Mapping[str, str] | None = None,
+        cls, base_url: str | None = None, key_variable: str | None = None, environment: Mapping[str, str] | None = None
     ) -> Endpoint:
         """Return the endpoint and key that the official client would use.
 

@@ -262,11 +262,7 @@ class _Usage:
 
 
 def _thoughts_apart(
-    usage: Mapping[str, Any],
-    prompt: int | None,
-    output: int | None,
-    reasoning: int | None,
-    cached: int | None,
+    usage: Mapping[str, Any], prompt: int | None, output: int | None, reasoning: int | None, cached: int | None
 ) -> int | None:
     """Return reasoning tokens that are not among the completion's: Gemini's own count, or the rest of the total.
 

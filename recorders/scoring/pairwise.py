@@ -339,9 +339,6 @@ def _check_pools(match: _Match, one: PoolRows | None, two: PoolRows | None) -> N
         )
 
 
-# --- verdicts
-
-
 def _combined(replies: Mapping[str, Score]) -> tuple[Score, str]:
     """Return the verdict of a comparison from its replies by order (each rates what was shown first), and how it came about."""
     verdict = "\n---\n".join(reply.verdict or "" for reply in replies.values())

@@ -123,9 +123,6 @@ def prompt_version(card: PromptCard, *, reasoning: bool = False, system_role: bo
     return f"{card.dataset}/{card.version}{kind}#{hashlib.sha256(content.encode('ascii')).hexdigest()[:16]}"
 
 
-# --- cards
-
-
 class _Facts(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
 
@@ -222,13 +219,7 @@ def _read(path: Path) -> PromptCard:
         for each in facts.exemplars
     )
     return PromptCard(
-        facts.dataset,
-        facts.version,
-        facts.system,
-        facts.zero_shot,
-        facts.answer_sentence,
-        exemplars,
-        facts.train_form,
+        facts.dataset, facts.version, facts.system, facts.zero_shot, facts.answer_sentence, exemplars, facts.train_form
     )
 
 
@@ -265,9 +256,6 @@ def _read_back(card: PromptCard, exemplar: Exemplar, kind: str) -> str | None:
 
 def _folded(text: str, choices: Choices) -> str:
     return " ".join(_rendered(text, choices).casefold().split())
-
-
-# --- exemplars from a train split
 
 
 def with_train_exemplars(

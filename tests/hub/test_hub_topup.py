@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from hub_double import HubDouble
 from recording_doubles import FakeBackend
+from settings_files import settings_file
 from typer.testing import CliRunner, Result
 
 from feval.cli import app
@@ -32,7 +33,6 @@ from recorders.request import Completion, Decoding, Message, Request
 from recorders.work.record import record_dataset
 from recorders.work.task import RecordingTask
 from recorders.work.topup import TopUp, check_top_up, hub_recording, offer, recorded_folder, top_up
-from tests.support.settings_files import settings_file
 
 pytestmark = pytest.mark.slow
 

@@ -7,14 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from scoring_doubles import (
-    KEY,
-    Server,
-    chat,
-    needs_client,
-    run,
-    token,
-)
+from scoring_doubles import KEY, Server, chat, needs_client, run, token
 
 from feval.recording import Question, open_recording
 from recorders.errors import Fatal

@@ -121,9 +121,6 @@ def coupled(folder: Path, judge: str = "some/model", apart: bool = False) -> Cou
     return couple(dataset, own, others, judge=judge, resamples=400)
 
 
-# --- what is asked, and what is read ----------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
@@ -165,9 +162,6 @@ def test_the_judge_sees_question_and_both_texts_and_no_names(three: Path, tmp_pa
         judged(three, tmp_path / "out", server)
         bodies = [body for _, _, body in server.seen]
     assert {(body["model"], body["temperature"]) for body in bodies} == {("some/model", 0.0)}
-
-
-# --- verdicts -------------------------------------------------------------------------------------------------------------
 
 
 def test_every_comparison_is_asked_in_both_orders_and_kept(three: Path, tmp_path: Path) -> None:
@@ -320,9 +314,6 @@ def test_independent_recordings_are_compared_call_by_call(tmp_path: Path) -> Non
         coupled(tmp_path / "out")
 
 
-# --- stopping, going on, what it costs ------------------------------------------------------------------------------------
-
-
 def test_a_run_goes_on_where_it_stopped_and_asks_nothing_twice(three: Path, tmp_path: Path) -> None:
     out, answered = tmp_path / "out", Counter[str]()
     failing = {"after": 17}
@@ -367,16 +358,7 @@ def test_the_command_with_a_limit_a_dry_run_and_an_end(
     monkeypatch.setenv("OPENAI_API_KEY", "sk-x")
     out = tmp_path / "out"
     with serving(fair) as server:
-        asked: list[str | Path] = [
-            three,
-            "--scorer",
-            "judge:some/model",
-            "--pairwise",
-            "--base-url",
-            f"{server.url}/v1",
-            "--out",
-            out,
-        ]
+        asked = (three, "--scorer", "judge:some/model", "--pairwise", "--base-url", f"{server.url}/v1", "--out", out)
         dry = json.loads(command(*asked, "--dry-run", "--json", "--prices", prices).stdout)
         assert (dry["calls"], dry["output_tokens"]) == (48, 48 * 1024)
         assert "To come: 48 requests in 48 calls" in command(*asked, "--dry-run").stdout
@@ -412,9 +394,6 @@ def test_an_llm_that_comes_later_is_compared_with_the_others(three: Path, tmp_pa
     assert [entry.winrate for entry in coupled(tmp_path / "out").ranking[:3]] == pytest.approx([0.5, 0.25, 0.625])
 
 
-# --- what cannot be compared ----------------------------------------------------------------------------------------------
-
-
 def test_what_cannot_be_compared_is_refused(three: Path, tmp_path: Path) -> None:
     made = make_scorer("judge:some/model", asks=False, pairwise=True)
 
@@ -443,9 +422,6 @@ def test_what_cannot_be_compared_is_refused(three: Path, tmp_path: Path) -> None
     dataset, llms = load("toy", None, three, prices="none")
     with pytest.raises(UsageError, match="both were given"):
         couple(dataset, llms, judge="m", scorer="n")
-
-
-# --- cycles ---------------------------------------------------------------------------------------------------------------
 
 
 def margins(questions: int, *wins: tuple[int, int], llms: int = 3) -> np.ndarray[Any, np.dtype[np.float64]]:

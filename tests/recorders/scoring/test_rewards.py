@@ -9,13 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from scoring_doubles import (
-    KEY,
-    Server,
-    rewards,
-    run,
-    score,
-)
+from scoring_doubles import KEY, Server, rewards, run, score
 
 from feval.errors import FevalError, UsageError
 from feval.recording import open_recording
@@ -59,12 +53,7 @@ def test_rewards_may_be_steps_null_or_nonsense(toy: Path, tmp_path: Path) -> Non
 @pytest.mark.parametrize(
     ("status", "value", "error", "message"),
     [
-        (
-            200,
-            {"scores": [1.0] * 99},
-            Fatal,
-            r"did not answer with one score for each CoT: .* received 99 for \d CoTs",
-        ),
+        (200, {"scores": [1.0] * 99}, Fatal, r"did not answer with one score for each CoT: .* received 99 for \d CoTs"),
         (200, [1.0], Fatal, "expected a list `scores` in a JSON object, received none"),
         (404, {"detail": "Not Found"}, Fatal, r"404: Not Found\. Check the URL \(http"),
         (200, b"<html>", Transient, "no valid JSON"),

@@ -13,13 +13,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from scoring_doubles import (
-    FAST,
-    Server,
-    rewards,
-    run,
-    score,
-)
+from scoring_doubles import FAST, Server, rewards, run, score
 from small import pool, question, write_toy
 
 from feval.errors import NotRecordedError, StorageError

@@ -7,15 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from scoring_doubles import (
-    Server,
-    chat,
-    command,
-    judged,
-    needs_client,
-    rewards,
-    score,
-)
+from scoring_doubles import Server, chat, command, judged, needs_client, rewards, score
 
 from feval.recording import open_recording, verify_recording
 from recorders.asking.pace import Limits

@@ -66,9 +66,6 @@ def same(left: Sequence[Completion], right: Sequence[Completion]) -> bool:
     )
 
 
-# The forward pass.
-
-
 @pytest.mark.parametrize("name", NAMES)
 def test_logits_are_those_that_transformers_computed(name: str) -> None:
     with np.load(GOLDEN, allow_pickle=False) as file:
@@ -126,9 +123,6 @@ def test_more_tokens_than_the_context_holds_are_refused(random_model: TinyModel)
         sample(random_model, "9" * 300, range(2))
 
 
-# The weights.
-
-
 def test_names_tell_the_number_of_parameters() -> None:
     for name, recipe in FAMILY.items():
         assert round(recipe.shape.parameters / 1000) == pytest.approx(int(name.removeprefix("feval/tiny-")[:-1]), abs=3)
@@ -175,9 +169,6 @@ def test_weights_of_another_shape_are_refused(tmp_path: Path) -> None:
     np.savez(tmp_path / "x.npz", **random_weights(Shape(16, 2, 2, 32)))
     with pytest.raises(SourceError, match=r"model\.layers\.0\.mlp\.down_proj\.weight.*\(16, 24\).*\(16, 32\)"):
         read_model(tmp_path / "x.npz", "x", SHAPE)
-
-
-# Drawing.
 
 
 def chi_square(drawn: Sequence[int], probabilities: np.ndarray) -> float:
@@ -370,9 +361,6 @@ def test_any_text_can_be_asked() -> None:
 def test_the_models_say_for_ever_what_they_said(name: str) -> None:
     said = json.loads((DATA / "tiny_samples.json").read_text("utf-8"))[name]
     assert [sample(load_model(name), QUESTIONS[q].question, [1])[0].text for q in range(0, 200, 25)] == said
-
-
-# Training and export.
 
 
 def test_a_recipe_warms_up_and_cools_down() -> None:

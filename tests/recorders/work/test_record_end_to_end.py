@@ -25,12 +25,12 @@ from typing import Any
 import pytest
 from faulty_server import FaultyServer, Reply, Seen, error
 from places import ROOT
+from settings_files import settings_file
 from typer.testing import CliRunner
 
 import feval
 from feval.cli import app
 from feval.recording import open_recording, select, verify_recording
-from tests.support.settings_files import settings_file
 
 pytest.importorskip("openai", reason="the official client (extra `record`) is not installed")
 
@@ -39,22 +39,9 @@ BUDGETS = (1, 2, 3, 5, 10, 20, 40)
 DATASET, LLM = "urns", "some/model"
 # CoTs of 40 with the right answer, with each wrong one; the rest have no answer. Ties, hopeless and certain questions among them.
 LAWS: tuple[tuple[int, tuple[int, ...]], ...] = (
-    (40, ()),
-    (30, (5, 3)),
-    (22, (10, 4, 2)),
-    (18, (18,)),
-    (15, (12, 8, 3, 1)),
-    (12, (13, 13)),
-    (10, (20, 6)),
-    (6, (5, 5, 4, 4)),
-    (3, (1, 1)),
-    (1, (30,)),
-    (0, (25, 5)),
-    (0, ()),
-)
-
-
-# -- what is known --------------------------------------------------------------------------------------------------
+    (40, ()), (30, (5, 3)), (22, (10, 4, 2)), (18, (18,)), (15, (12, 8, 3, 1)), (12, (13, 13)), (10, (20, 6)),
+    (6, (5, 5, 4, 4)), (3, (1, 1)), (1, (30,)), (0, (25, 5)), (0, ()),
+)  # fmt: skip
 
 
 def law_of(question: int) -> tuple[int, tuple[int, ...]]:
@@ -117,9 +104,6 @@ def known_curve(questions: Sequence[int]) -> list[float]:
     often = Counter(question % len(LAWS) for question in questions)
     means = [sum(often[law] * curves[law][place] for law in often) / len(questions) for place in range(len(BUDGETS))]
     return [float(mean) for mean in means]
-
-
-# -- the server and the recorder ------------------------------------------------------------------------------------
 
 
 class Urns(FaultyServer):
@@ -241,9 +225,6 @@ def held(journal: Path) -> int:
     return sum(b'"finish_reason":' in line for line in lines)
 
 
-# -- the tests ------------------------------------------------------------------------------------------------------
-
-
 def check(folder: Path, told: Told) -> None:
     """Everything that is promised of a recording that was killed and resumed."""
     questions = len(told.asked)
@@ -299,9 +280,6 @@ def test_a_recording_of_the_size_of_gsm8k(tmp_path: Path, capsys: pytest.Capture
 
 def test_the_known_curve_is_right_where_it_can_be_counted() -> None:
     assert curve_of(18, (18,), (1, 2, 40)) == [Fraction(18, 40), Fraction(387, 780), Fraction(1, 2)]
-
-
-# -- what is sent by default ----------------------------------------------------------------------------------------
 
 
 class OfOpenAI(FaultyServer):
