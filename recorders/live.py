@@ -294,10 +294,10 @@ class MeteredLiveLLM:
         Raises:
             PriceNotFoundError: the price list has no such LLM.
         """
-        own = self.dollars(self.rounds, self.cots, self.output_tokens)
+        sampled = self.dollars(self.rounds, self.cots, self.output_tokens)
         if not self.auxiliary_calls or self._terms.price is None:
-            return own
-        return own + float(usd(self._terms.price, self.auxiliary_prompt_tokens, self.auxiliary_output_tokens))
+            return sampled
+        return sampled + float(usd(self._terms.price, self.auxiliary_prompt_tokens, self.auxiliary_output_tokens))
 
     def dollars(self, rounds: int, cots: int, output_tokens: int) -> float:
         """Return the USD of some requests for this question and the CoTs that came back."""

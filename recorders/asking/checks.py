@@ -70,10 +70,10 @@ class ReplyChecks:
         repeats = sum(texts.count - 1 for texts in several)
         if temperature == 0 or repeats < _ENOUGH_REPEATS or 2 * equal < len(several):
             return []
-        wanted = "the provider's default temperature" if temperature is None else f"the temperature {temperature:g}"
+        requested = "the provider's default temperature" if temperature is None else f"the temperature {temperature:g}"
         sentence = (
-            f"On {equal} of {len(several)} questions all CoTs are equal word for word, though {wanted} was asked for; the server "
-            "may ignore the temperature, or a cache may answer."
+            f"On {equal} of {len(several)} questions all CoTs are equal word for word, though {requested} was asked for; the "
+            "server may ignore the temperature, or a cache may answer."
         )
         return [sentence]
 

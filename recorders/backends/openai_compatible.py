@@ -92,13 +92,13 @@ class OpenAICompatible:
         """Ask once; return between one completion and one per sample, for the first samples."""
         _check(request.decoding)
         while True:
-            asked = samples[:1] if request.decoding.seed is not None or not self._takes_n else samples
+            batch = samples[:1] if request.decoding.seed is not None or not self._takes_n else samples
             limit_name = self._limit_name
-            answer = await self._send(self._body(request, asked, limit_name))
+            answer = await self._send(self._body(request, batch, limit_name))
             if isinstance(answer, bytes):
-                return self._read(answer, request, len(asked))
+                return self._read(answer, request, len(batch))
             # Each of the two adaptations changes what is sent, and happens at most once per request.
-            if not self._adapts(answer, len(asked), limit_name):
+            if not self._adapts(answer, len(batch), limit_name):
                 raise of_answer(answer, self._endpoint, request.model)
 
     async def chat(self, body: Mapping[str, Any], max_tokens: int) -> Mapping[str, Any]:
@@ -155,7 +155,7 @@ class OpenAICompatible:
         sent = {name: value for name, value in fields.items() if value is not None}
         return {"model": request.model, "messages": messages} | sent | dict(decoding.extra_body)
 
-    def _adapts(self, answer: Answer, asked: int, limit_name: str) -> bool:
+    def _adapts(self, answer: Answer, count: int, limit_name: str) -> bool:
         """Return whether the server said what to change, and adapt: then ask again."""
         if answer.status not in {400, 422}:
             return False
@@ -163,15 +163,15 @@ class OpenAICompatible:
             # Other requests may have learned it in the meantime.
             self._limit_name = "max_completion_tokens"
             return True
-        if asked > 1 and (answer.parameter == "n" or _ONLY_ONE.search(answer.message)):
+        if count > 1 and (answer.parameter == "n" or _ONLY_ONE.search(answer.message)):
             self._takes_n = False
             self._say("The server refuses n above 1: each sample is asked for in its own request.")
             return True
         return False
 
-    def _read(self, content: bytes, request: Request, asked: int) -> list[Completion]:
+    def _read(self, content: bytes, request: Request, count: int) -> list[Completion]:
         reply = self._parsed(content, request.model)
-        reading = replies.read(reply, asked, request.decoding.logprobs, self._endpoint.redaction.reply)
+        reading = replies.read(reply, count, request.decoding.logprobs, self._endpoint.redaction.reply)
         self._say(*reading.notes)
         return list(reading.completions)
 

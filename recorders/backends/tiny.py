@@ -47,14 +47,14 @@ class Tiny:
         if len(request.messages) > 1 and not self._noted:
             self._noted = True
             self._note(_ALONE)
-        return await asyncio.get_running_loop().run_in_executor(self._thread, _drawn, request, samples)
+        return await asyncio.get_running_loop().run_in_executor(self._thread, _draw, request, samples)
 
     async def aclose(self) -> None:
         """End the thread."""
         self._thread.shutdown(wait=False, cancel_futures=True)
 
 
-def _drawn(request: Request, samples: Sequence[int]) -> list[Completion]:
+def _draw(request: Request, samples: Sequence[int]) -> list[Completion]:
     questions = [message.content for message in request.messages if message.role == "user"]
     if not questions:
         raise Refused("the prompt has no user message, which is what a tiny model reads")
@@ -65,10 +65,10 @@ def _drawn(request: Request, samples: Sequence[int]) -> list[Completion]:
         raise Fatal(str(error)) from error
     first = request.decoding.seed or 0
     try:
-        drawn = tiny.sample(model, questions[-1], [first + sample for sample in samples], decoding, _shared(request))
+        answers = tiny.sample(model, questions[-1], [first + sample for sample in samples], decoding, _shared(request))
     except OutOfRangeError as error:
         raise Refused(str(error)) from error
-    return [_completion(answer, request) for answer in drawn]
+    return [_completion(answer, request) for answer in answers]
 
 
 def _shared(request: Request) -> Callable[[npt.NDArray[np.int64], int], npt.NDArray[np.float64]] | None:

@@ -120,8 +120,8 @@ def is_reserved(first: int, steps: tuple[Step, ...]) -> bool:
 def words() -> list[str]:
     """Return every word that a question or chain can contain, sorted."""
     phrases = [_FIRST, _ASKED, _START, _END, *(phrase for group in _PHRASES.values() for phrase in group)]
-    own = {word.strip(".?") for phrase in phrases for word in phrase.split()}
-    return sorted({word for word in own if "{" not in word} | {*_NAMES, *_THINGS})
+    spelled = {word.strip(".?") for phrase in phrases for word in phrase.split()}
+    return sorted({word for word in spelled if "{" not in word} | {*_NAMES, *_THINGS})
 
 
 class _Draws:

@@ -126,9 +126,9 @@ def sample(
     if any(index < 0 for index in indices):
         raise OutOfRangeError(f"Samples are numbered from 0; number {min(indices)} was asked for.")
     samples = np.asarray(indices, np.int64)
-    race = shared or _own(_start(model, question, decoding))
+    race = shared or _model_race(_start(model, question, decoding))
     parts = (samples[start : start + _ROWS] for start in range(0, len(samples), _ROWS))
-    return [completion for part in parts for completion in _drawn(model, prompt, part, decoding, race)]
+    return [completion for part in parts for completion in _draw(model, prompt, part, decoding, race)]
 
 
 def most_likely(log_probabilities: Floats, count: int) -> Ints:
@@ -192,7 +192,7 @@ class _Draft:
         )
 
 
-def _drawn(model: TinyModel, prompt: Prompt, samples: Ints, decoding: Decoding, race: _Race) -> list[Completion]:
+def _draw(model: TinyModel, prompt: Prompt, samples: Ints, decoding: Decoding, race: _Race) -> list[Completion]:
     """Draw one answer per sample, all together."""
     room = min(decoding.max_tokens, model.shape.context - prompt.length)
     draft = _Draft(len(samples), room, decoding.top_logprobs)
@@ -205,8 +205,8 @@ def _drawn(model: TinyModel, prompt: Prompt, samples: Ints, decoding: Decoding, 
         going_on = tokens != END
         if position + 1 == room or not going_on.any():
             break
-        kept = cache.keep(going_on)
-        rows, tokens = rows[kept], tokens[kept]
+        remaining = cache.keep(going_on)
+        rows, tokens = rows[remaining], tokens[remaining]
         logits = model.step(cache, tokens)
     return [draft.completion(row, prompt.length) for row in range(len(samples))]
 
@@ -248,7 +248,7 @@ def _start(model: TinyModel, question: str, decoding: Decoding) -> int:
     return int.from_bytes(sha256(name.encode()).digest()[:8], "little")
 
 
-def _own(start: int) -> _Race:
+def _model_race(start: int) -> _Race:
     """Return the random numbers of one model on one question, by token number."""
 
     def race(samples: Ints, position: int) -> Floats:

@@ -53,11 +53,11 @@ def logits(weights: Weights, shape: Shape, tokens: torch.Tensor) -> torch.Tensor
     rotation = _rotation(shape, tokens.shape[1])
     x = embedding[tokens]
     for layer in range(shape.layers):
-        own = {
+        arrays = {
             name.split(".", 3)[3]: value for name, value in weights.items() if name.startswith(f"model.layers.{layer}.")
         }
-        x = x + _attention(_normed(x, own["input_layernorm.weight"], shape), own, shape, rotation)
-        x = x + _feed_forward(_normed(x, own["post_attention_layernorm.weight"], shape), own)
+        x = x + _attention(_normed(x, arrays["input_layernorm.weight"], shape), arrays, shape, rotation)
+        x = x + _feed_forward(_normed(x, arrays["post_attention_layernorm.weight"], shape), arrays)
     return _normed(x, weights["model.norm.weight"], shape) @ embedding.T
 
 
@@ -74,13 +74,13 @@ def _rotation(shape: Shape, length: int) -> tuple[torch.Tensor, torch.Tensor]:
 
 
 def _attention(
-    x: torch.Tensor, own: Weights, shape: Shape, rotation: tuple[torch.Tensor, torch.Tensor]
+    x: torch.Tensor, arrays: Weights, shape: Shape, rotation: tuple[torch.Tensor, torch.Tensor]
 ) -> torch.Tensor:
     batch, length, width = x.shape
     cosines, sines = rotation
 
     def heads(part: str) -> torch.Tensor:
-        projected = x @ own[f"self_attn.{part}_proj.weight"].T
+        projected = x @ arrays[f"self_attn.{part}_proj.weight"].T
         return projected.view(batch, length, shape.heads, shape.head_width).transpose(1, 2)
 
     def rotated(y: torch.Tensor) -> torch.Tensor:
@@ -90,12 +90,12 @@ def _attention(
     mixed = functional.scaled_dot_product_attention(
         rotated(heads("q")), rotated(heads("k")), heads("v"), is_causal=True
     )
-    return mixed.transpose(1, 2).reshape(batch, length, width) @ own["self_attn.o_proj.weight"].T
+    return mixed.transpose(1, 2).reshape(batch, length, width) @ arrays["self_attn.o_proj.weight"].T
 
 
-def _feed_forward(x: torch.Tensor, own: Weights) -> torch.Tensor:
-    gate = functional.silu(x @ own["mlp.gate_proj.weight"].T)
-    return (gate * (x @ own["mlp.up_proj.weight"].T)) @ own["mlp.down_proj.weight"].T
+def _feed_forward(x: torch.Tensor, arrays: Weights) -> torch.Tensor:
+    gate = functional.silu(x @ arrays["mlp.gate_proj.weight"].T)
+    return (gate * (x @ arrays["mlp.up_proj.weight"].T)) @ arrays["mlp.down_proj.weight"].T
 
 
 def train(recipe: Recipe, out: Path, every: int = 500, resume: Path | None = None) -> Weights:

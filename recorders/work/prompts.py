@@ -170,7 +170,7 @@ def prompt_card(name: str) -> PromptCard:
 
     The first folder with a prompt for the dataset decides, of those in `FEVAL_CARDS` and feval's own.
     """
-    dataset, mark, wanted = name.partition("@")
+    dataset, mark, number = name.partition("@")
     files = [(path, version) for path, named, version in _prompt_files() if named == dataset]
     if not files:
         raise UnknownNameError.of("prompt card", dataset, {named for _, named, _ in _prompt_files()}, _advice(dataset))
@@ -178,7 +178,7 @@ def prompt_card(name: str) -> PromptCard:
         deciding = files[0][0].parent
         return _read([path for path, _ in files if path.parent == deciding][-1])
     for path, version in files:
-        if str(version) == wanted:
+        if str(version) == number:
             return _read(path)
     versions = {f"{dataset}@{version}" for _, version in files}
     raise UnknownNameError.of("prompt card", name, versions, f"{dataset!r} alone means the latest version.")

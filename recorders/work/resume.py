@@ -69,10 +69,10 @@ def start_from(
     if differs is not None:
         raise ConflictError(f"{place} cannot be continued: its {differs}. Ask in the same way, or start without it.")
     dataset, llm = identity["dataset"], identity["llm"]
-    wanted = {question.id: request for question, request in zip(questions, requests, strict=True)}
+    by_question = {question.id: request for question, request in zip(questions, requests, strict=True)}
     counter = str(recording.manifest.pairs[dataset, llm]["counter"])
     for number, pool in enumerate(recording.pools(dataset, llm), 1):
-        request = wanted.get(pool.question_id)
+        request = by_question.get(pool.question_id)
         if request is None or not pool.texts:
             continue
         if pool.prompt != request.prompt():

@@ -73,9 +73,9 @@ def test_questions_of_one_s_own_need_no_card(tmp_path: Path) -> None:
 
 
 def test_a_dry_run_asks_nothing(tmp_path: Path) -> None:
-    told = json.loads(record(tmp_path / "r", "--dry-run", "--json").stdout)
-    assert (told["cots"], told["calls"], told["at_most"]) == (12, 4, True)
-    assert told["usd"] > 0
+    estimate = json.loads(record(tmp_path / "r", "--dry-run", "--json").stdout)
+    assert (estimate["cots"], estimate["calls"], estimate["at_most"]) == (12, 4, True)
+    assert estimate["usd"] > 0
     assert list(tmp_path.iterdir()) == []
 
 
@@ -155,13 +155,13 @@ def test_exemplars_can_come_from_the_train_split(tmp_path: Path, shared: Path) -
     train = settings_file(tmp_path, 'exemplars = "train"', f'train_rows = "{rows.name}"', "exemplar_count = 3")
     result = feval("record", *GSM8K, *gsm8k_file(shared), *train, "--out", tmp_path / "r", "--dry-run", "--json")
     assert result.exit_code == 0, result.output
-    told = json.loads(result.stdout)
-    assert told["prompt"].startswith("gsm8k/1/train#")
+    estimate = json.loads(result.stdout)
+    assert estimate["prompt"].startswith("gsm8k/1/train#")
     asked = load_questions("gsm8k", gsm8k_file(shared)[1], 1)
     made = make_task(
         RecordingSettings("gsm8k", "gpt-4o-mini", exemplars="train", train_rows=rows, exemplar_count=3), asked
     )
-    assert made.prompt_version == told["prompt"]
+    assert made.prompt_version == estimate["prompt"]
     exemplars = [turn.content for turn in made.messages(asked[0]) if turn.role == "assistant"]
     assert len(exemplars) == 3
     assert all("The answer is" in text and "<<" not in text for text in exemplars)

@@ -87,14 +87,14 @@ class FakeBackend:
             fault = self.faults.popleft() if self.faults else None
             if isinstance(fault, Exception):
                 raise fault
-            found = [self._answer(request, sample) for sample in samples]
+            replies = [self._answer(request, sample) for sample in samples]
             if fault is not None:
-                spoilt = fault(found)
-                found = await spoilt if asyncio.iscoroutine(spoilt) else spoilt
+                spoilt = fault(replies)
+                replies = await spoilt if asyncio.iscoroutine(spoilt) else spoilt
         finally:
             self.in_flight -= 1
-        self.asked.update((request.question_id, sample) for sample in samples[: len(found)])
-        return found
+        self.asked.update((request.question_id, sample) for sample in samples[: len(replies)])
+        return replies
 
     async def aclose(self) -> None:
         pass

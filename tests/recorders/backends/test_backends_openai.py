@@ -273,8 +273,8 @@ def test_an_extra_body_does_not_contradict_what_is_recorded(server: FaultyServer
     [(429, RateLimited), ("429", RateLimited), (401, Fatal), ("busy", Transient), (None, Transient), (7, Transient)],
 )
 def test_an_error_in_the_place_of_a_reply_is_what_its_code_says(code: object, kind: type[Exception]) -> None:
-    found = of_error_in_reply({"error": {"message": "No", "code": code}}, Endpoint("https://host/v1"), "some/model")
-    assert type(found) is kind
+    result = of_error_in_reply({"error": {"message": "No", "code": code}}, Endpoint("https://host/v1"), "some/model")
+    assert type(result) is kind
     assert of_error_in_reply({"error": None, "choices": []}, Endpoint("https://host/v1"), "some/model") is None
 
 
@@ -469,8 +469,8 @@ def test_the_forms_of_a_message(message: object, text: str, reasoning: str | Non
 )
 def test_the_forms_of_usage(usage: object, counts: tuple[int | None, ...]) -> None:
     completion = read_one({"content": "a"}, usage=usage)
-    found = (completion.prompt_tokens, completion.output_tokens, completion.reasoning_tokens, completion.cached_tokens)
-    assert found == counts
+    result = (completion.prompt_tokens, completion.output_tokens, completion.reasoning_tokens, completion.cached_tokens)
+    assert result == counts
 
 
 @pytest.mark.parametrize(

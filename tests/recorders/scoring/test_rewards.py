@@ -139,8 +139,8 @@ def test_local_reward_models(toy: Path, tmp_path: Path) -> None:
         done = run(toy, tmp_path / f"out-{labels}", f"transformers:{tmp_path / kind}", name="rm")
         assert done.with_score == 7
         scores = open_recording(done.path).scores("toy", "alpha", "rm")
-        found = scores.values[0] if labels == 1 else scores.aggregated("last")[0]
-        assert np.isfinite(found).all()
+        values = scores.values[0] if labels == 1 else scores.aggregated("last")[0]
+        assert np.isfinite(values).all()
         assert len(scores.steps(0, 0)) == labels - 1
 
 

@@ -20,10 +20,10 @@ from recorders.scoring.scoring import CoTScoring
 
 def test_a_dry_run_asks_nothing_and_needs_no_key(toy: Path, tmp_path: Path, prices: str) -> None:
     before = sorted(tmp_path.iterdir())
-    told = command(
+    result = command(
         toy, "--scorer", "judge:some/model", "--out", tmp_path / "o", "--dry-run", "--prices", prices, "--json"
     )
-    account = json.loads(told.stdout)
+    account = json.loads(result.stdout)
     assert (account["cots"], account["calls"], account["output_tokens"], account["at_most"]) == (7, 7, 7 * 1024, True)
     assert account["usd"] == pytest.approx((account["prompt_tokens"] + 2 * 7 * 1024) / 1e6)
     shown = command(toy, "--scorer", "judge:some/model", "--out", tmp_path / "o", "--dry-run").stdout
@@ -78,10 +78,10 @@ def test_a_dry_run_knows_what_replies_in_the_journal_took(toy: Path, tmp_path: P
     with ScoreJournal.open(journal_folder(tmp_path / "o"), work.identity) as journal:
         journal.add([(CoTKey("toy", "alpha", "toy/0", 0), Score(0.5, None, None, 100, 7))])
         journal.commit()
-    told = command(
+    result = command(
         toy, "--scorer", "judge:some/model", "--out", tmp_path / "o", "--dry-run", "--prices", prices, "--json"
     )
-    account = json.loads(told.stdout)
+    account = json.loads(result.stdout)
     assert (account["cots"], account["prompt_tokens"], account["output_tokens"]) == (6, 600, 42)
     assert account["usd"] == pytest.approx((600 + 2 * 42) / 1e6)
     assert not account["at_most"]

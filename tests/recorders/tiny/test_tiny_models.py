@@ -70,10 +70,10 @@ def same(left: Sequence[Completion], right: Sequence[Completion]) -> bool:
 def test_logits_are_those_that_transformers_computed(name: str) -> None:
     with np.load(GOLDEN, allow_pickle=False) as file:
         rows, wanted = file["tokens"].tolist(), file[name]
-    found = np.stack(
+    computed = np.stack(
         [load_model(name).logits([row])[0, -len(logits) :] for row, logits in zip(rows, wanted, strict=True)]
     )
-    assert np.abs(found - wanted).max() < 1e-4
+    assert np.abs(computed - wanted).max() < 1e-4
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -410,8 +410,8 @@ def test_an_exported_folder_holds_the_weights_in_safetensors(tmp_path: Path) -> 
     assert set(header) == {"__metadata__", *arrays}
     for key, array in arrays.items():
         start, end = header[key]["data_offsets"]
-        found = np.frombuffer(content[8 + size + start : 8 + size + end], "<f2").reshape(header[key]["shape"])
-        assert np.array_equal(found, array)
+        computed = np.frombuffer(content[8 + size + start : 8 + size + end], "<f2").reshape(header[key]["shape"])
+        assert np.array_equal(computed, array)
     assert 8 + size + max(header[key]["data_offsets"][1] for key in arrays) == len(content)
     assert json.loads((out / "config.json").read_text("utf-8"))["num_hidden_layers"] == FAMILY[SMALLEST].shape.layers
 

@@ -68,8 +68,8 @@ def test_faults_leave_no_trace_in_the_recording(tmp_path: Path, decoding: dict[s
     with FaultyServer() as calm:
         expected = recorded(calm, tmp_path / "calm", limits, **decoding)
     with FaultyServer(some_each(PASSING, 3)) as faulty:
-        found = recorded(faulty, tmp_path / "faulty", limits, **decoding)
-    assert found == expected
+        result = recorded(faulty, tmp_path / "faulty", limits, **decoding)
+    assert result == expected
     assert set(faulty.faulted) == set(PASSING)
     assert faulty.sent == calm.sent == {question.text: SAMPLES for question in QUESTIONS}
     assert not list(tmp_path.glob("*.journal"))

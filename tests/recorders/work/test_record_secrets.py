@@ -37,8 +37,8 @@ QUICK = Limits(concurrency=2, retries=1, backoff_s=0.001, longest_backoff_s=0.00
 
 
 def assert_no_secret(text: str, where: str) -> None:
-    found = [fragment for fragment in FRAGMENTS if fragment in text]
-    assert not found, f"{where} shows the key: {text[max(0, text.index(found[0]) - 80) :][:200]!r}"
+    fragments = [fragment for fragment in FRAGMENTS if fragment in text]
+    assert not fragments, f"{where} shows the key: {text[max(0, text.index(fragments[0]) - 80) :][:200]!r}"
 
 
 def record(endpoint: Endpoint, out: Path, heard: list[str], *questions: str) -> None:
