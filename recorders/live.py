@@ -335,12 +335,9 @@ class MeteredLiveLLM:
                     ) from error
                 pause = backoff(Limits(), failures, request.key())
                 await terms.wait(pause if error.retry_after is None else error.retry_after)
-        self._count_prompt(messages, completions)
-        return completions[: len(samples)]
-
-    def _count_prompt(self, messages: Sequence[Message], completions: Sequence[Completion]) -> None:
         counted = next((c.prompt_tokens for c in completions if c.prompt_tokens is not None), None)
         self.prompt_tokens = counted if counted is not None else sum(count_words(m.content) for m in messages)
+        return completions[: len(samples)]
 
     def _cot(self, completion: Completion, sample: int) -> LiveCoT:
         (reply,), reasoning, _, (reason,), (readable,) = split_columns(

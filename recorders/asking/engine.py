@@ -373,7 +373,7 @@ class _Run(Generic[Batch, Reply]):
     def _show(self, *, final: bool = False) -> None:
         if self._progress is None or not (final or self._speed.due()):
             return
-        state, rate = self._assignment, self._speed.per_second()
+        state = self._assignment
         self._progress(
             Progress(
                 done=state.done,
@@ -381,8 +381,7 @@ class _Run(Generic[Batch, Reply]):
                 new=self._new,
                 in_flight=self._pace.in_flight,
                 concurrency=int(self._pace.window),
-                per_second=rate,
-                eta_s=(state.total - state.done) / rate if rate else None,
+                per_second=self._speed.per_second(),
                 usd=state.budget.usd,
                 waiting_s=self._pace.held_for,
                 stopping=self._is_stopping,

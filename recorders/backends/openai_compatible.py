@@ -19,35 +19,19 @@ from recorders.backends import replies
 from recorders.backends.endpoint import Endpoint
 from recorders.backends.faults import Answer, of_answer, of_error_in_reply
 from recorders.errors import BackendError, Fatal, Refused, Transient
-from recorders.request import Completion, Decoding, Request
+from recorders.request import Completion, Request, ignore_note
 
 if TYPE_CHECKING:
     import openai
 
 _CONNECT_TIMEOUT_S = 15.0
 _CONNECTIONS_PER_CLIENT = 32
-_SETTINGS = frozenset(
-    {
-        "model",
-        "messages",
-        "temperature",
-        "top_p",
-        "max_tokens",
-        "stop",
-        "seed",
-        "n",
-        "logprobs",
-        "top_logprobs",
-        "stream",
-    }
-)
+_SETTINGS = {
+    "model", "messages", "temperature", "top_p", "max_tokens", "stop", "seed", "n", "logprobs", "top_logprobs", "stream",
+}  # fmt: skip
 _ONLY_ONE = re.compile(
     r"\bn\b.{0,60}(?:must be|at most|only|supported|allowed|not)|(?:multiple|several) (?:choices|completions)"
 )
-
-
-def _ignore(_note: str) -> None:
-    pass
 
 
 class OpenAICompatible:
@@ -70,7 +54,9 @@ class OpenAICompatible:
     takes_seed = True
     shares_noise = False
 
-    def __init__(self, endpoint: Endpoint, *, timeout_s: float = 600.0, note: Callable[[str], None] = _ignore) -> None:
+    def __init__(
+        self, endpoint: Endpoint, *, timeout_s: float = 600.0, note: Callable[[str], None] = ignore_note
+    ) -> None:
         if not timeout_s > 0:
             raise OutOfRangeError(f"A request was to time out after {timeout_s} seconds; give more than 0.")
         self._endpoint = endpoint
@@ -90,7 +76,8 @@ class OpenAICompatible:
 
     async def complete(self, request: Request, samples: Sequence[int]) -> list[Completion]:
         """Ask once; return between one completion and one per sample, for the first samples."""
-        _check(request.decoding)
+        if reserved := sorted(_SETTINGS & request.decoding.extra_body.keys()):
+            raise Fatal(f"The extra body holds {reserved[0]!r}, which the recorder sets itself; leave it out there.")
         while True:
             batch = samples[:1] if request.decoding.seed is not None or not self._takes_n else samples
             limit_name = self._limit_name
@@ -228,11 +215,6 @@ class _Clients:
             http_client=self._openai.DefaultAsyncHttpxClient(timeout=timeout),
         )
         return client
-
-
-def _check(decoding: Decoding) -> None:
-    if reserved := sorted(_SETTINGS & decoding.extra_body.keys()):
-        raise Fatal(f"The extra body holds {reserved[0]!r}, which the recorder sets itself; leave it out there.")
 
 
 def _official_client() -> ModuleType:

@@ -47,18 +47,13 @@ def parse(content: bytes) -> Mapping[str, Any]:
     try:
         value = orjson.loads(content)
     except orjson.JSONDecodeError:
-        value = _parse_leniently(content)
+        try:  # what strict JSON forbids and servers send: halves of surrogate pairs, NaN, Infinity
+            value = json.loads(content)
+        except (ValueError, RecursionError) as error:
+            raise Transient(f"the reply is not valid JSON ({len(content):,} bytes, perhaps cut short)") from error
     if not isinstance(value, dict):
         raise Transient(f"the reply is JSON, but not an object (a {type(value).__name__})")
     return value
-
-
-def _parse_leniently(content: bytes) -> Any:
-    """Parse what strict JSON forbids and servers send: halves of surrogate pairs, NaN, Infinity."""
-    try:
-        return json.loads(content)
-    except (ValueError, RecursionError) as error:
-        raise Transient(f"the reply is not valid JSON ({len(content):,} bytes, perhaps cut short)") from error
 
 
 def read(reply: Mapping[str, Any], asked: int, top: int | None, clean: Callable[[str], str]) -> Reading:

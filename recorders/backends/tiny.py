@@ -14,15 +14,11 @@ import numpy.typing as npt
 from feval.errors import OutOfRangeError, SourceError, UnknownNameError
 from recorders import tiny
 from recorders.errors import Fatal, Refused
-from recorders.request import Completion, Request
+from recorders.request import Completion, Request, ignore_note
 from recorders.shared_noise import TokenNoise, question_noise, token_texts
 from recorders.tiny.tokenizer import END, SPECIAL
 
 _ALONE = "The tiny models read only the last user message: the other messages of the prompt were recorded, but have no effect."
-
-
-def _ignore(_note: str) -> None:
-    pass
 
 
 class Tiny:
@@ -36,7 +32,7 @@ class Tiny:
     takes_seed = True
     shares_noise = True
 
-    def __init__(self, *, note: Callable[[str], None] = _ignore) -> None:
+    def __init__(self, *, note: Callable[[str], None] = ignore_note) -> None:
         self._note = note
         self._noted = False
         # One thread: the models are small, and most of the time Python's lock is held.

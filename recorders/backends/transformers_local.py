@@ -20,16 +20,12 @@ from feval.answers.thoughts import mark_tokens
 from feval.errors import OutOfRangeError, SourceError, UsageError
 from recorders.backends.torch_libraries import TorchLibraries, torch_libraries
 from recorders.errors import Fatal, Refused, Transient
-from recorders.request import Completion, Decoding, Message, Request
+from recorders.request import Completion, Decoding, Message, Request, ignore_note
 from recorders.shared_noise import TokenNoise, question_noise, token_texts
 
 Tensor = Any  # torch is optional
 
 _NO_TEMPLATE = "The model has no chat template: the messages were joined with blank lines and continued as text."
-
-
-def _ignore(_note: str) -> None:
-    pass
 
 
 class TransformersLocal:
@@ -66,7 +62,7 @@ class TransformersLocal:
         dtype: str | None = None,
         batch: int = 16,
         local_files_only: bool = False,
-        note: Callable[[str], None] = _ignore,
+        note: Callable[[str], None] = ignore_note,
     ) -> None:
         if batch < 1:
             raise OutOfRangeError(f"Samples were to be drawn in batches of {batch}; the smallest batch is 1.")

@@ -95,7 +95,7 @@ class _MissingScores(Assignment[ScoreBatch, list[Score]]):
         self.timeout_s = None if task.scorer.info.kind in LOCAL else limits.timeout_s
         self.without_text = 0
         self._returned: deque[ScoreBatch] = deque()
-        self._batches = task.batches(journal, self._pass_over)
+        self._batches = task.batches(journal, self._count_without_text)
         budget.pay(journal.prompt_tokens, journal.output_tokens)
         if budget.is_limited and journal.without_usage:
             for question in task.items():
@@ -140,7 +140,7 @@ class _MissingScores(Assignment[ScoreBatch, list[Score]]):
     def refuse(self, batch: ScoreBatch, error: Refused) -> None:
         self.journal.add([(key, Score(verdict=REFUSED + error.reason, problem="refused")) for key, _ in batch])
 
-    def _pass_over(self, number: int) -> None:
+    def _count_without_text(self, number: int) -> None:
         self.without_text += number
 
     def _prompt_tokens(self, item: Item) -> float:

@@ -1,16 +1,4 @@
-"""Scorers by the way a user names them. A scorer sees the question, the CoT and its extracted answer, and never the gold.
-
-| spec | score |
-| --- | --- |
-| `python:MODULE:FUNCTION` | what `function(question, text, answer)` returns: a number, a list of step scores, or `None` |
-| `judge:MODEL` | an LLM grades the CoT from 0 to 10; a tenth of that |
-| `verbal:MODEL` | an LLM, asked after the CoT in the same chat, states its confidence from 0 to 100; a hundredth of that |
-| `p-true:MODEL` | the same, asked whether the answer is correct: P(Yes) / (P(Yes) + P(No)) at the first word of the reply |
-| `http:URL` | a reward model behind HTTP: POST `[{"question", "text", "answer"}, ...]`, reply `{"scores": [...]}` |
-| `vllm-score:MODEL` | a cross-encoder behind vLLM's `/score`: `text_1` is the question, `text_2` the CoTs |
-| `transformers:FOLDER` | a reward model on this machine (`recorders.scoring.local`) |
-
-A pairwise judge (`judge:MODEL` with `pairwise=True`) is shown two CoTs and says which it prefers: `recorders.scoring.pairwise`.
+"""Scorers by the way a user names them (docs/scoring.md). A scorer sees the question, the CoT and its answer, never the gold.
 
 Scorers ask once and retry nothing: they raise the errors of backends (`recorders.errors`), and the engine repeats.
 """

@@ -93,7 +93,11 @@ def record_dataset(
     """
     out = Path(out)
     price = _price(prices, task.llm_name)
-    _check_noise(task, backend)
+    if task.decoding.noise_seed is not None and not backend.shares_noise:
+        raise UsageError(
+            f"Coupled samples need a model that draws with feval's noise; the backend {backend.name!r} asks a server, which "
+            "draws with its own. Use the backend 'tiny' or 'transformers', or leave --coupled out."
+        )
     plan, identity = task.plan(), task.identity()
     folder = journal_folder(out) if journal is None else Path(journal)
     check_cost_limit(cost_limit_usd, price, task.llm_name, prices)
@@ -146,14 +150,6 @@ def record_dataset(
         if not keep_journal:
             opened.remove()
     return out
-
-
-def _check_noise(task: RecordingTask, backend: Backend) -> None:
-    if task.decoding.noise_seed is not None and not backend.shares_noise:
-        raise UsageError(
-            f"Coupled samples need a model that draws with feval's noise; the backend {backend.name!r} asks a server, which "
-            "draws with its own. Use the backend 'tiny' or 'transformers', or leave --coupled out."
-        )
 
 
 def estimate_dataset(

@@ -255,7 +255,7 @@ def test_the_first_ctrl_c_says_what_is_waited_for(capsys: pytest.CaptureFixture[
     work = make_task(RecordingSettings("tiny_sums", "feval/tiny-30k"), load_questions("tiny_sums", first=1))
     show = Output(as_json=False, quiet=False)
     shown = RunDisplay(show.progress("recording"), show, work.llm_name)
-    state = Progress(1, 9, 1, 3, 16, 2.0, 4.0, None, 0.0)
+    state = Progress(1, 9, 1, 3, 16, 2.0, None, 0.0)
     for each in (state, replace(state, stopping=True), replace(state, stopping=True, in_flight=1)):
         shown(each)
     assert capsys.readouterr().err == "note: Stopping: waiting for 3 requests in flight. Ctrl-C stops at once.\n"
