@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from scoring_doubles import Server, chat, command, judged, needs_client, rewards, score
+from settings_files import settings_file
 
 from feval.recording import open_recording, verify_recording
 from recorders.asking.pace import Limits
@@ -153,6 +154,18 @@ def test_the_command(toy: Path, tmp_path: Path, functions: str) -> None:
     account = json.loads(done.stdout)
     assert (account["cots"], account["with_score"]) == (4, 4)
     assert account["recording_hash"] == open_recording(tmp_path / "b").hash
+
+
+def test_options_may_stand_in_a_file(toy: Path, tmp_path: Path, functions: str) -> None:
+    lines = (f'scorer = "python:{functions}:length"', 'llm = ["alpha"]', 'name = "file"', "timeout = 9")
+    named = (toy, *settings_file(tmp_path, *lines), "--name", "mine", "--out", tmp_path / "out")
+    shown = command(*named, "--dry-run", "--json")
+    assert json.loads(shown.stdout)["settings"] == {"scorer": lines[0].split('"')[1], "llm": ["alpha"], "timeout": 9}
+    assert 'note: From the settings file: scorer = "python:' in shown.stderr
+    assert command(*named).exit_code == 0
+    recording = open_recording(tmp_path / "out")
+    assert (recording.scorers("toy", "alpha"), recording.scorers("toy", "org/beta")) == (["mine"], [])
+    assert "--timeout is now `timeout = ...` in a file" in command(*named, "--timeout", "9").stderr
 
 
 def test_the_command_says_what_is_wrong(toy: Path, tmp_path: Path) -> None:
