@@ -47,14 +47,7 @@ The models are real and very small; their prices are made up. The numbers say no
 
 @dataclass(frozen=True, slots=True)
 class LiveBatch:
-    """The batch recorded while the demo ran.
-
-    Attributes:
-        recording: its folder.
-        llm: the model's name.
-        cots: number of chains of thought.
-        seconds: how long it took; `None` if an earlier run had recorded it.
-    """
+    """The batch recorded while the demo ran; `seconds` is `None` if an earlier run had recorded it."""
 
     recording: Path
     llm: str
@@ -64,16 +57,7 @@ class LiveBatch:
 
 @dataclass(frozen=True, slots=True)
 class Demo:
-    """The results of the demo.
-
-    Attributes:
-        folder: holds everything.
-        recording: the copy of the bundled recording.
-        recording_hash: the same on every machine.
-        live: the batch recorded just now.
-        curves: the exact self-consistency curve of each LLM.
-        files: the reports.
-    """
+    """The results of the demo: the copied recording, the live batch, the exact curve of each LLM, and the reports."""
 
     folder: Path
     recording: Path
@@ -93,15 +77,8 @@ def bundled_recording() -> Iterator[Path]:
 def run_demo(folder: Path, progress: Callable[[int, int], None] | None = None) -> Demo:
     """Copy and verify the bundled recording, record a batch live, compute every LLM's curve, write the reports.
 
-    A folder that an earlier run made is used again, after its recordings are verified.
-
-    Args:
-        folder: new, empty, or made by an earlier run.
-        progress: called with (steps done, steps in all).
-
-    Raises:
-        StorageError: the folder holds something else, or cannot be written.
-        DamagedRecordingError: an earlier run's recording is damaged.
+    A folder that an earlier run made is used again, after its recordings are verified; any other that is not empty is refused.
+    `progress` is called with (steps done, steps in all).
     """
     step = _steps(4 + len(LLMS), progress)
     _claim(folder)

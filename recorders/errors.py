@@ -26,11 +26,7 @@ class RecorderError(FevalError):
 
 
 class BackendError(RecorderError):
-    """A request brought no completion.
-
-    Args:
-        reason: why, in words, without secrets.
-    """
+    """A request brought no completion; `reason` says why, without secrets."""
 
     def __init__(self, reason: str) -> None:
         super().__init__(reason)
@@ -38,12 +34,7 @@ class BackendError(RecorderError):
 
 
 class RateLimited(BackendError):  # noqa: N818  named after the server's status
-    """The server limits the rate (429).
-
-    Args:
-        retry_after: seconds the server asks to wait; `None` if it does not say.
-        reason: in the server's words, without secrets.
-    """
+    """The server limits the rate (429), and asks to wait `retry_after` seconds, if it says so."""
 
     def __init__(self, retry_after: float | None = None, reason: str = "the server limits the rate") -> None:
         super().__init__(reason)
@@ -51,12 +42,7 @@ class RateLimited(BackendError):  # noqa: N818  named after the server's status
 
 
 class Transient(BackendError):  # noqa: N818  named after the kind of failure
-    """The same request may work next time: a timeout, a broken connection, a 5xx, a reply that cannot be read.
-
-    Args:
-        reason: why, without secrets.
-        retry_after: seconds the server asks to wait; `None` if it does not say.
-    """
+    """The same request may work next time: a timeout, a broken connection, a 5xx, a reply that cannot be read."""
 
     def __init__(self, reason: str, retry_after: float | None = None) -> None:
         super().__init__(reason)
@@ -66,9 +52,7 @@ class Transient(BackendError):  # noqa: N818  named after the kind of failure
 class Refused(BackendError):  # noqa: N818  named after what the server did
     """This request will never work, others may: content policy, a prompt that is too long.
 
-    Args:
-        reason: why, without secrets.
-        finish_reason: of its CoTs in the recording: "content_filter" if a policy refused, else "error".
+    The finish reason of its CoTs in the recording is "content_filter" if a policy refused, else "error".
     """
 
     def __init__(self, reason: str, finish_reason: str = "error") -> None:

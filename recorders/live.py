@@ -71,12 +71,7 @@ class LiveCoT:
 
 @dataclass(frozen=True, slots=True)
 class LiveResponse:
-    """The CoTs of one `sample`.
-
-    Attributes:
-        cots: in the order of arrival.
-        request: what was sent.
-    """
+    """The CoTs of one `sample`, in the order of arrival, and the request that was sent."""
 
     cots: list[LiveCoT]
     request: LLMRequest
@@ -169,11 +164,7 @@ class _Loop:
 
 
 class LiveLLM:
-    """A live LLM; `ask` gives it a question. Use it as a context manager, or call `close`.
-
-    Attributes:
-        name: the LLM's name.
-    """
+    """A live LLM; `ask` gives it a question. Use it as a context manager, or call `close`."""
 
     def __init__(self, name: str, terms: _Terms) -> None:
         self.name = name
@@ -303,22 +294,13 @@ class MeteredLiveLLM:
         Raises:
             PriceNotFoundError: the price list has no such LLM.
         """
-        own = self.dollars(self.rounds, self.cots, self.output_tokens)
+        sampled = self.dollars(self.rounds, self.cots, self.output_tokens)
         if not self.auxiliary_calls or self._terms.price is None:
-            return own
-        return own + float(usd(self._terms.price, self.auxiliary_prompt_tokens, self.auxiliary_output_tokens))
+            return sampled
+        return sampled + float(usd(self._terms.price, self.auxiliary_prompt_tokens, self.auxiliary_output_tokens))
 
     def dollars(self, rounds: int, cots: int, output_tokens: int) -> float:
-        """Return the USD of some requests for this question.
-
-        Args:
-            rounds: number of requests.
-            cots: number of CoTs that came back.
-            output_tokens: of those CoTs.
-
-        Raises:
-            PriceNotFoundError: the price list has no such LLM.
-        """
+        """Return the USD of some requests for this question and the CoTs that came back."""
         if self._terms.price is None:
             raise PriceNotFoundError(f"There is no price for {self.name}; name a price list that has it.")
         prompts = int(billed_prompts(self._terms.billing, rounds, cots))
@@ -353,12 +335,9 @@ class MeteredLiveLLM:
                     ) from error
                 pause = backoff(Limits(), failures, request.key())
                 await terms.wait(pause if error.retry_after is None else error.retry_after)
-        self._count_prompt(messages, completions)
-        return completions[: len(samples)]
-
-    def _count_prompt(self, messages: Sequence[Message], completions: Sequence[Completion]) -> None:
         counted = next((c.prompt_tokens for c in completions if c.prompt_tokens is not None), None)
         self.prompt_tokens = counted if counted is not None else sum(count_words(m.content) for m in messages)
+        return completions[: len(samples)]
 
     def _cot(self, completion: Completion, sample: int) -> LiveCoT:
         (reply,), reasoning, _, (reason,), (readable,) = split_columns(

@@ -190,6 +190,10 @@ def note_on_number(got: int, asked: int) -> str | None:
     return "The server sent fewer choices than were asked for. The rest is asked for again."
 
 
+def ignore_note(_sentence: str) -> None:
+    """Do nothing with what a backend notes."""
+
+
 class Backend(Protocol):
     """Something that samples replies: an HTTP endpoint, a local model, a built-in one.
 

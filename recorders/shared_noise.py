@@ -47,13 +47,10 @@ _DIGITS = 52
 
 
 class TokenNoise:
-    """The noise of one vocabulary.
+    """The noise of one vocabulary, given the text of every token by number.
 
     A vocabulary may hold the same text twice (a character, and its byte); each token of an LLM must have its own noise, so the
     second is identified by the text and its number among equals.
-
-    Args:
-        texts: of every token, by number.
     """
 
     def __init__(self, texts: Sequence[str]) -> None:
@@ -70,16 +67,7 @@ class TokenNoise:
         return len(self._tokens)
 
     def exponentials(self, question: int, samples: npt.ArrayLike, position: int) -> Floats:
-        """Return the exponential random numbers of one position.
-
-        Args:
-            question: of `question_noise`.
-            samples: [rows] sample indices, 0 or more.
-            position: of the token in the answer, from 0.
-
-        Returns:
-            [rows, tokens], never 0 nor infinite.
-        """
+        """Return the random numbers [rows, tokens] of samples [rows] at a position in the answer; never 0 nor infinite."""
         indices = np.asarray(samples, np.uint64)
         step = np.uint64((position + 1) * int(_GOLDEN) % 2**64)
         starts = mixed(mixed(np.uint64(question) + (indices + np.uint64(1)) * _GOLDEN) + step)
@@ -92,16 +80,7 @@ class TokenNoise:
 
 
 def question_noise(seed: int, dataset: str, question_id: str) -> int:
-    """Return the 64-bit start of a question's noise.
-
-    Args:
-        seed: of the noise.
-        dataset: id of the dataset.
-        question_id: id of the question.
-
-    Raises:
-        OutOfRangeError: a seed outside 0..2^63 - 1.
-    """
+    """Return the 64-bit start of a question's noise, for a seed from 0 to 2^63 - 1."""
     if not 0 <= seed < 2**63:
         raise OutOfRangeError(f"The noise seed is {seed}; it must be a whole number from 0 to 2^63 - 1.")
     name = json.dumps([f"feval/{NOISE_SCHEME}", seed, dataset, question_id])
@@ -109,17 +88,9 @@ def question_noise(seed: int, dataset: str, question_id: str) -> int:
 
 
 def shared_tokens(first: Sequence[str], second: Sequence[str]) -> int:
-    """Return how many texts two vocabularies have in common, on which the noise of two LLMs can act together.
+    """Return how many texts of `token_texts` two vocabularies share; special tokens, ends and empty texts do not count.
 
-    Args:
-        first: texts of one vocabulary, of `token_texts`.
-        second: of the other.
-
-    Returns:
-        The number of texts in both; special tokens, the end of an answer and empty texts are not counted.
-
-    Raises:
-        ConflictError: no text in common, so that a shared seed couples only the ends of answers.
+    Raises a `ConflictError` if there are none, so that a shared seed couples only the ends of answers.
     """
     one, two = ({text for text in texts if text and text[0] != "\x00"} for texts in (first, second))
     if not (count := len(one & two)):
@@ -137,13 +108,8 @@ def token_texts(tokens: Sequence[str], special: Sequence[int], ends: Sequence[in
     U+2581 and single bytes as <0x0A>. All become the text they stand for (bytes that are no whole character: as surrogates). A
     byte whose letter is in the vocabulary too is never produced by the tokenizer, and keeps its spelling.
 
-    Args:
-        tokens: as the vocabulary spells them.
-        special: numbers of tokens that are not text; they keep their spelling, after a zero character.
-        ends: numbers of tokens that end an answer; the first, which should be the one that ends a reply, becomes `END_OF_ANSWER`.
-
-    Returns:
-        One text per token.
+    Special tokens keep their spelling, after a zero character. The first of `ends`, which should be the one that ends a reply,
+    becomes `END_OF_ANSWER`.
     """
     spelled = _spelling(tokens, set(special) | set(ends))
     marks = {number: f"\x00{tokens[number]}" for number in (*special, *ends)}

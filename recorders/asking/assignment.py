@@ -27,16 +27,9 @@ class TokenEstimate(NamedTuple):
 class Assignment(ABC, Generic[Batch, Reply]):
     """What the engine asks for, batch by batch: how to send a batch, journal its reply and count its cost.
 
-    The engine calls all methods in its event loop; only `journal.commit` runs in another thread.
-
-    Attributes:
-        journal: where replies are written.
-        budget: what may be paid.
-        total: how many items are wanted in all.
-        has_replies: whether an earlier run was answered, so that a refusal is not likely to be our own mistake.
-        concurrency: most batches in flight; `None` for as many as the limits allow.
-        timeout_s: longest wait for one reply; `None` for no limit.
-        warning: what the replies so far show to be wrong with the settings; `None` for nothing.
+    The engine calls all methods in its event loop; only `journal.commit` runs in another thread. `has_replies` says that an
+    earlier run was answered, so that a refusal is not likely to be our own mistake; `concurrency` and `timeout_s` may be
+    narrower than the limits.
     """
 
     ACTIVITY: ClassVar[str]
@@ -77,11 +70,7 @@ class Assignment(ABC, Generic[Batch, Reply]):
 
     @abstractmethod
     async def send(self, batch: Batch) -> Reply:
-        """Send a batch once.
-
-        Raises:
-            BackendError: it brought no reply.
-        """
+        """Send a batch once; a `BackendError` says why it brought no reply."""
 
     @abstractmethod
     def pay(self, batch: Batch, reply: Reply) -> float:

@@ -34,18 +34,7 @@ class CostEstimate:
 
 
 def check_cost_limit(limit_usd: float | None, price: Price | None, llm: str, prices: str | None = None) -> None:
-    """Refuse a cost limit that cannot be kept.
-
-    Args:
-        limit_usd: in USD; `None` for no limit.
-        price: of the LLM; `None` if unknown.
-        llm: its name, for the message.
-        prices: id of the price list, for the message.
-
-    Raises:
-        OutOfRangeError: the limit is not a positive number.
-        PriceNotFoundError: there is no price.
-    """
+    """Refuse a cost limit that is not a positive number, or that cannot be kept because there is no price."""
     if limit_usd is None:
         return
     if not limit_usd > 0:
@@ -67,16 +56,7 @@ def dollars(amount: float) -> str:
 
 
 class Budget:
-    """What was paid, what is set aside, and whether the next request can still be afforded.
-
-    Args:
-        price: of the LLM; `None` for no dollars.
-        limit_usd: most dollars for everything, earlier runs included; `None` for no limit.
-
-    Attributes:
-        usd: paid so far; `None` without a price.
-        is_limited: whether there is a limit.
-    """
+    """What was paid (`usd`, earlier runs included), what is set aside, and whether the next request can still be afforded."""
 
     def __init__(self, price: Price | None, limit_usd: float | None = None) -> None:
         self._price, self._limit = price, limit_usd

@@ -19,11 +19,7 @@ _ENOUGH_REPEATS = 3
 
 
 class ReplyChecks:
-    """Counts oddities among the CoTs of one LLM on one dataset.
-
-    Args:
-        decoding: as requested.
-    """
+    """Counts oddities among the CoTs of one LLM on one dataset."""
 
     def __init__(self, decoding: Decoding) -> None:
         self._decoding = decoding
@@ -31,13 +27,7 @@ class ReplyChecks:
         self._seen: Counter[str] = Counter()
 
     def see(self, key: str, completion: Completion, *, refused: bool = False) -> None:
-        """Look at one CoT.
-
-        Args:
-            key: tells questions apart.
-            completion: the CoT.
-            refused: whether it is the placeholder of a refused request.
-        """
+        """Look at one CoT of a question's `key`; `refused` marks the placeholder of a refused request."""
         seen = self._seen
         if refused:
             seen["refused"] += 1
@@ -80,22 +70,16 @@ class ReplyChecks:
         repeats = sum(texts.count - 1 for texts in several)
         if temperature == 0 or repeats < _ENOUGH_REPEATS or 2 * equal < len(several):
             return []
-        wanted = "the provider's default temperature" if temperature is None else f"the temperature {temperature:g}"
+        requested = "the provider's default temperature" if temperature is None else f"the temperature {temperature:g}"
         sentence = (
-            f"On {equal} of {len(several)} questions all CoTs are equal word for word, though {wanted} was asked for; the server "
-            "may ignore the temperature, or a cache may answer."
+            f"On {equal} of {len(several)} questions all CoTs are equal word for word, though {requested} was asked for; the "
+            "server may ignore the temperature, or a cache may answer."
         )
         return [sentence]
 
 
 class LimitWatch:
-    """Warns early if more than 5 % of the first replies end at the limit on output tokens.
-
-    Args:
-        decoding: as requested.
-        thoughts: how the LLM marks its thoughts; `None` for any family.
-        total: number of CoTs to come.
-    """
+    """Warns early if more than 5 % of the first replies end at the limit on output tokens."""
 
     def __init__(self, decoding: Decoding, thoughts: Thoughts | None, total: int) -> None:
         self._limit, self._thoughts = decoding.max_tokens, thoughts

@@ -19,11 +19,7 @@ class _Stoppable(Protocol):
 
 
 class Control:
-    """The two ways to stop a run from outside, at any time; from other threads only by `interrupt_from_elsewhere`.
-
-    Attributes:
-        signal: number of the signal that ended the run; `None` if none did.
-    """
+    """The two ways to stop a run from outside, at any time; from other threads only by `interrupt_from_elsewhere`."""
 
     def __init__(self) -> None:
         self._run: _Stoppable | None = None
@@ -73,14 +69,8 @@ def run(
 ) -> Outcome:
     """Run to the end, or until something stops it, and close what was asked.
 
-    In the main thread, the first Ctrl-C waits for replies in flight; a second one, SIGTERM and SIGHUP wait for nothing.
-
-    Args:
-        asking: the run.
-        control: attached to it.
-        close: closes connections; called at the end in any case.
-        blocks: whether a request may block the event loop, as a user's own function does: the second Ctrl-C then raises
-            KeyboardInterrupt inside it.
+    In the main thread, the first Ctrl-C waits for replies in flight; a second one, SIGTERM and SIGHUP wait for nothing. Where a
+    request `blocks` the event loop, as a user's own function does, the second Ctrl-C raises KeyboardInterrupt inside it.
     """
 
     async def whole() -> Outcome:

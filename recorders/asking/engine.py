@@ -46,22 +46,10 @@ async def ask(
     control: Control | None = None,
     clock: Clock | None = None,
 ) -> Outcome:
-    """Ask for everything that an assignment lacks.
+    """Ask for everything that an assignment lacks; the outcome's `error` says why the run ended early, if it did.
 
-    Args:
-        assignment: what is wanted.
-        limits: how fast.
-        progress: called with where the run is, at most ten times a second.
-        acknowledged: called with the keys of items once they are on the disk.
-        control: to stop the run from outside.
-        clock: for tests.
-
-    Returns:
-        The outcome; its `error` says why the run ended early, if it did.
-
-    Raises:
-        StorageError: the journal could not be written.
-        RecorderError: what an assignment raises besides `BackendError` ends the run and is raised as it is.
+    `progress` is called at most ten times a second, `acknowledged` with the keys of items once they are on the disk. A
+    `StorageError` of the journal, and what an assignment raises besides `BackendError`, end the run and are raised as they are.
     """
     run = _Run(assignment, limits or Limits(), progress, acknowledged, clock or LoopClock())
     (control or Control()).attach(run)
@@ -200,8 +188,6 @@ class _Run(Generic[Batch, Reply]):
         """How often a request is sent before it is given up, in words."""
         return f"{self._limits.retries + 1} times each" if self._limits.retries else "once each"
 
-    # --- the queue
-
     async def _dispatch(self) -> None:
         while not self._is_stopping:
             self._changed.clear()
@@ -250,8 +236,6 @@ class _Run(Generic[Batch, Reply]):
         """Send nothing more, because of our own files or somebody's code; the error is raised at the end."""
         self._failure = self._failure or error
         self._stop(RecorderError(str(error)))
-
-    # --- one job
 
     async def _work(self, job: _Job[Batch]) -> None:
         while True:
@@ -311,8 +295,6 @@ class _Run(Generic[Batch, Reply]):
         self._unsettled -= 1
         self._dirty.set()
 
-    # --- failures
-
     def _wait_before_retry(self, job: _Job[Batch], error: RateLimited | Transient) -> float | None:
         """Return the seconds until the request is sent again; `None` if it is given up."""
         if isinstance(error, RateLimited) and self._replies > job.replies_then:
@@ -357,8 +339,6 @@ class _Run(Generic[Batch, Reply]):
         for job, error in refusals:
             self._refuse(job, error)
 
-    # --- the disk
-
     async def _committed(self) -> None:
         """Wait until everything journalled so far is on the disk."""
         if self._group is None:
@@ -393,7 +373,7 @@ class _Run(Generic[Batch, Reply]):
     def _show(self, *, final: bool = False) -> None:
         if self._progress is None or not (final or self._speed.due()):
             return
-        state, rate = self._assignment, self._speed.per_second()
+        state = self._assignment
         self._progress(
             Progress(
                 done=state.done,
@@ -401,8 +381,7 @@ class _Run(Generic[Batch, Reply]):
                 new=self._new,
                 in_flight=self._pace.in_flight,
                 concurrency=int(self._pace.window),
-                per_second=rate,
-                eta_s=(state.total - state.done) / rate if rate else None,
+                per_second=self._speed.per_second(),
                 usd=state.budget.usd,
                 waiting_s=self._pace.held_for,
                 stopping=self._is_stopping,

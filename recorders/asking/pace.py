@@ -86,10 +86,6 @@ class Bucket:
     """A limit per minute: a token bucket that holds one second's worth (at least one) and may be overdrawn once.
 
     In any 60 seconds, at most the limit plus one second's worth (or one piece) passes.
-
-    Args:
-        per_minute: rate of refill.
-        now: the time, on the clock that all calls use.
     """
 
     def __init__(self, per_minute: float, now: float) -> None:
@@ -116,32 +112,14 @@ class Bucket:
 
 
 def backoff(limits: Limits, attempt: int, key: str) -> float:
-    """Return the seconds to wait before a retry, jittered so that many requests do not return together.
-
-    Args:
-        limits: base and longest wait.
-        attempt: number of failures, from 1.
-        key: text that tells requests apart.
-
-    Returns:
-        Between half and all of the exponential wait, by a hash of `key` and `attempt`.
-    """
+    """Return the seconds to wait after failure `attempt` (from 1): half to all of an exponential wait, by a hash of the key."""
     whole: float = min(limits.longest_backoff_s, limits.backoff_s * 2.0 ** min(attempt - 1, 60))
     digest = hashlib.blake2b(f"{attempt}:{key}".encode(), digest_size=8).digest()
     return whole * (0.5 + int.from_bytes(digest) / 2**65)
 
 
 class Pace:
-    """The gate every request passes: `await acquire`, send, then `release` and one of `content` and `limited`.
-
-    Args:
-        limits: of this run.
-        clock: for tests.
-
-    Attributes:
-        in_flight: requests sent and not answered.
-        window: most requests in flight at present.
-    """
+    """The gate every request passes: `await acquire`, send, then `release` and one of `content` and `limited`."""
 
     def __init__(self, limits: Limits, clock: Clock | None = None) -> None:
         self._limits = limits
@@ -164,14 +142,7 @@ class Pace:
         return max(0.0, self._held_until - self._clock.now())
 
     async def acquire(self, tokens: float = 0.0) -> int:
-        """Wait until a request may be sent, and count it as sent.
-
-        Args:
-            tokens: expected in prompt and reply.
-
-        Returns:
-            The number of the request, for `limited`.
-        """
+        """Wait until a request of so many expected tokens may be sent, count it as sent, and return its number."""
         async with self._gate:  # one waits for the server, the others for their turn
             while True:
                 wait = self._wait(tokens)
@@ -184,12 +155,7 @@ class Pace:
                     return self._send(tokens)
 
     def release(self, expected_tokens: float = 0.0, tokens: float = 0.0) -> None:
-        """Count a request as answered.
-
-        Args:
-            expected_tokens: as given to `acquire`.
-            tokens: as it turned out.
-        """
+        """Count a request as answered, with the tokens that `acquire` was given and those that it took."""
         self.in_flight -= 1
         if self._tokens is not None:
             self._tokens.take(tokens - expected_tokens, self._clock.now())
@@ -203,12 +169,7 @@ class Pace:
             self._freed.set()
 
     def limited(self, number: int, retry_after: float | None) -> None:
-        """The server said 429.
-
-        Args:
-            number: returned by `acquire`.
-            retry_after: seconds, if the server says so.
-        """
+        """The server said 429 to the request with this number, and to retry after some seconds, if it says so."""
         if number > self._halved_at:
             self.window = max(1.0, self.window / 2)
             self._threshold = self.window

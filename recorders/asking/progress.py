@@ -23,7 +23,6 @@ class Progress:
         in_flight: requests sent and not answered.
         concurrency: most requests in flight at present.
         per_second: rate over the last half minute; 0 before the first.
-        eta_s: seconds to go at that rate; `None` before the first.
         usd: paid so far, earlier runs included; `None` without a price.
         waiting_s: seconds until the server's Retry-After is over; 0 if there is none.
         stopping: whether nothing more is sent, and replies in flight are awaited.
@@ -37,7 +36,6 @@ class Progress:
     in_flight: int
     concurrency: int
     per_second: float
-    eta_s: float | None
     usd: float | None
     waiting_s: float
     stopping: bool = False
@@ -47,17 +45,7 @@ class Progress:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """How a run ended.
-
-    Attributes:
-        done: in the journal.
-        total: wanted.
-        new: acknowledged in this run.
-        requests: sent in this run, failed ones included.
-        usd: paid so far, earlier runs included; `None` without a price.
-        notes: what was unusual, in sentences.
-        error: why it ended before everything was there; `None` if everything is.
-    """
+    """How a run ended, with an `error` if before everything was there. `done` and `usd` include earlier runs."""
 
     done: int
     total: int

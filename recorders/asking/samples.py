@@ -26,16 +26,7 @@ _OUTPUT_UNKNOWN = 4096
 
 @dataclass(frozen=True, slots=True)
 class SamplePlan:
-    """What a recording should hold in the end.
-
-    Attributes:
-        requests: one per question. Two questions with equal messages are one request: they share CoTs.
-        samples: CoTs per request.
-        keys: the content key of each request.
-
-    Raises:
-        OutOfRangeError: fewer than one sample, or more than `MOST_SAMPLES`.
-    """
+    """What a recording should hold in the end: CoTs of each request; questions with equal messages share theirs."""
 
     requests: Sequence[Request]
     samples: int
@@ -91,29 +82,11 @@ async def record_samples(
     now: Callable[[], str] = utc_now,
     thoughts: Thoughts | None = None,
 ) -> Outcome:
-    """Ask the backend for every sample that the journal lacks.
+    """Ask the backend, which stays open, for every sample that the journal lacks.
 
-    Args:
-        plan: what the journal should hold in the end.
-        backend: asked; it is not closed.
-        journal: open and locked.
-        limits: how fast.
-        price: of the LLM; `None` for no dollars.
-        cost_limit_usd: most dollars for the whole journal, earlier runs included. Nothing is sent that could pass it if every CoT
-            in flight took `max_tokens`; without `max_tokens`, the longest CoT so far stands in.
-        progress: called with where the run is, at most ten times a second.
-        acknowledged: called with (key, sample) of CoTs once they are on the disk.
-        backend_notes: a list to which the backend appends sentences; they go into the journal.
-        control: to stop the run from outside.
-        clock: for tests.
-        now: the time as it is recorded.
-        thoughts: how the LLM marks its thoughts, for the warning that they hit the limit; `None` for any family.
-
-    Raises:
-        MissingError: something is missing and the journal's mode forbids asking.
-        PriceNotFoundError: a cost limit without a price.
-        OutOfRangeError: a cost limit that is not a positive number.
-        StorageError: the journal could not be written.
+    Nothing is sent that could pass `cost_limit_usd`, which covers earlier runs, if every CoT in flight took `max_tokens`;
+    without `max_tokens`, the longest CoT so far stands in. The backend appends sentences to `backend_notes`; they go into the
+    journal.
     """
     check_cost_limit(cost_limit_usd, price, "this LLM")
     limits = limits or Limits()
@@ -138,12 +111,7 @@ def estimate_samples(
 ) -> CostEstimate:
     """Return what `record_samples` would cost, without asking anything.
 
-    Args:
-        plan: what is wanted.
-        journal: what is there; its CoTs tell how long further ones are likely to be.
-        price: of the LLM; `None` for no dollars.
-        limits: how many samples go into one request.
-        output_tokens_per_cot: mean length from elsewhere, such as a recording; the journal's own comes first.
+    The length of further CoTs is judged by the journal's, else by `output_tokens_per_cot`, else by `max_tokens`.
     """
     per_request = (limits or Limits()).samples_per_request or plan.samples
     cots = calls = words = 0

@@ -38,20 +38,9 @@ _LOGGERS = (
 
 
 class Endpoint:
-    """A base URL and the credentials for it, which its `repr` and `shown` leave out.
+    """A base URL and the credentials for it, which `repr` and `url` (what is recorded and shown) leave out.
 
     Credentials inside the base URL are removed from it and sent as HTTP Basic authentication instead of the key.
-
-    Args:
-        base_url: `http://` or `https://`, a host, and usually `/v1`; no query.
-        key: the API key; `None` if the server needs none.
-
-    Attributes:
-        url: the base URL without credentials: what is recorded and shown.
-        host: host and port, for messages.
-
-    Raises:
-        UsageError: the URL or the key cannot be used.
     """
 
     __slots__ = ("_basic", "_key", "_redaction", "host", "url")
@@ -72,20 +61,11 @@ class Endpoint:
 
     @classmethod
     def from_environment(
-        cls,
-        base_url: str | None = None,
-        key_variable: str | None = None,
-        environment: Mapping[str, str] | None = None,
+        cls, base_url: str | None = None, key_variable: str | None = None, environment: Mapping[str, str] | None = None
     ) -> Endpoint:
         """Return the endpoint and key that the official client would use.
 
-        Args:
-            base_url: `None`: the variable OPENAI_BASE_URL, or else OpenAI.
-            key_variable: the variable with the key; `None`: OPENAI_API_KEY, which only OpenAI itself requires.
-            environment: instead of the process's.
-
-        Raises:
-            UsageError: a required key is missing, or a URL or key cannot be used.
+        The variable with the key must be set if it is named; the default, OPENAI_API_KEY, only for OpenAI itself.
         """
         values = os.environ if environment is None else environment
         url = base_url or values.get("OPENAI_BASE_URL", "").strip() or DEFAULT_BASE_URL
@@ -134,11 +114,7 @@ class Endpoint:
 
 
 class Redaction(logging.Filter):
-    """Masks secrets in texts and, as a logging filter, in log records.
-
-    Args:
-        secrets: strings that must not be seen; those under 8 characters are ignored.
-    """
+    """Masks secrets of 8 characters or more in texts and, as a logging filter, in log records."""
 
     def __init__(self, *secrets: str) -> None:
         super().__init__()

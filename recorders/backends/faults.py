@@ -33,13 +33,7 @@ _PASSING = {408, 409, 421, 425}
 
 
 class Answer:
-    """An HTTP error.
-
-    Args:
-        status: its code.
-        headers: of the response.
-        body: the JSON value, or the text if it is not JSON.
-    """
+    """An HTTP error; its body is a JSON value, or a text if it is not JSON."""
 
     __slots__ = ("code", "headers", "message", "parameter", "status")
 
@@ -62,13 +56,7 @@ class Answer:
 
 
 def of_answer(answer: Answer, endpoint: Endpoint, model: str) -> BackendError:
-    """Return the recorder's error for an HTTP error.
-
-    Args:
-        answer: of the server.
-        endpoint: of the server.
-        model: that was asked.
-    """
+    """Return the recorder's error for an HTTP error."""
     message = endpoint.redaction.reason(answer.message)
     message = message if message.endswith("...") else message.rstrip(".")
     reason = f"{endpoint.host} answered {answer.status}" + (f": {message}" if message else "")
@@ -99,13 +87,7 @@ def of_answer(answer: Answer, endpoint: Endpoint, model: str) -> BackendError:
 
 
 def of_error_in_reply(reply: Mapping[str, Any], endpoint: Endpoint, model: str) -> BackendError | None:
-    """Return the error that routers send in place of choices with status 200; `None` if there is none.
-
-    Args:
-        reply: the JSON object.
-        endpoint: of the server.
-        model: that was asked.
-    """
+    """Return the error that routers send in place of choices with status 200; `None` if there is none."""
     error = reply.get("error")
     if not error or reply.get("choices"):
         return None
@@ -117,10 +99,7 @@ def of_error_in_reply(reply: Mapping[str, Any], endpoint: Endpoint, model: str) 
 def retry_after(headers: Mapping[str, str], now: datetime | None = None) -> float | None:
     """Return how many seconds a server asks to wait; `None` if it does not say, or not readably.
 
-    Args:
-        headers: `retry-after-ms`, or `retry-after` in seconds or as an HTTP date, which is read against the header `date`: the
-            server's clock, not ours.
-        now: instead of our clock, if there is no `date`.
+    An HTTP date is read against the header `date`, the server's clock; `now` replaces our clock where there is none.
     """
     milliseconds = _number(headers.get("retry-after-ms"))
     if milliseconds is not None:

@@ -19,35 +19,19 @@ from recorders.backends import replies
 from recorders.backends.endpoint import Endpoint
 from recorders.backends.faults import Answer, of_answer, of_error_in_reply
 from recorders.errors import BackendError, Fatal, Refused, Transient
-from recorders.request import Completion, Decoding, Request
+from recorders.request import Completion, Request, ignore_note
 
 if TYPE_CHECKING:
     import openai
 
 _CONNECT_TIMEOUT_S = 15.0
 _CONNECTIONS_PER_CLIENT = 32
-_SETTINGS = frozenset(
-    {
-        "model",
-        "messages",
-        "temperature",
-        "top_p",
-        "max_tokens",
-        "stop",
-        "seed",
-        "n",
-        "logprobs",
-        "top_logprobs",
-        "stream",
-    }
-)
+_SETTINGS = {
+    "model", "messages", "temperature", "top_p", "max_tokens", "stop", "seed", "n", "logprobs", "top_logprobs", "stream",
+}  # fmt: skip
 _ONLY_ONE = re.compile(
     r"\bn\b.{0,60}(?:must be|at most|only|supported|allowed|not)|(?:multiple|several) (?:choices|completions)"
 )
-
-
-def _ignore(_note: str) -> None:
-    pass
 
 
 class OpenAICompatible:
@@ -70,7 +54,9 @@ class OpenAICompatible:
     takes_seed = True
     shares_noise = False
 
-    def __init__(self, endpoint: Endpoint, *, timeout_s: float = 600.0, note: Callable[[str], None] = _ignore) -> None:
+    def __init__(
+        self, endpoint: Endpoint, *, timeout_s: float = 600.0, note: Callable[[str], None] = ignore_note
+    ) -> None:
         if not timeout_s > 0:
             raise OutOfRangeError(f"A request was to time out after {timeout_s} seconds; give more than 0.")
         self._endpoint = endpoint
@@ -89,42 +75,21 @@ class OpenAICompatible:
         return f"OpenAICompatible({self._endpoint.url!r})"
 
     async def complete(self, request: Request, samples: Sequence[int]) -> list[Completion]:
-        """Ask once for several samples of a request.
-
-        Args:
-            request: what to send.
-            samples: their indices.
-
-        Returns:
-            Between one completion and one per sample, for the first samples.
-
-        Raises:
-            RateLimited: the server limits the rate.
-            Transient: it may work next time: a timeout, a broken connection, a 5xx, a reply that cannot be read.
-            Refused: this request will never work.
-            Fatal: no request will.
-        """
-        _check(request.decoding)
+        """Ask once; return between one completion and one per sample, for the first samples."""
+        if reserved := sorted(_SETTINGS & request.decoding.extra_body.keys()):
+            raise Fatal(f"The extra body holds {reserved[0]!r}, which the recorder sets itself; leave it out there.")
         while True:
-            asked = samples[:1] if request.decoding.seed is not None or not self._takes_n else samples
+            batch = samples[:1] if request.decoding.seed is not None or not self._takes_n else samples
             limit_name = self._limit_name
-            answer = await self._send(self._body(request, asked, limit_name))
+            answer = await self._send(self._body(request, batch, limit_name))
             if isinstance(answer, bytes):
-                return self._read(answer, request, len(asked))
+                return self._read(answer, request, len(batch))
             # Each of the two adaptations changes what is sent, and happens at most once per request.
-            if not self._adapts(answer, len(asked), limit_name):
+            if not self._adapts(answer, len(batch), limit_name):
                 raise of_answer(answer, self._endpoint, request.model)
 
     async def chat(self, body: Mapping[str, Any], max_tokens: int) -> Mapping[str, Any]:
-        """Ask once with a body of one's own, and return the reply's JSON object.
-
-        Args:
-            body: without the limit on output tokens, which servers spell in two ways.
-            max_tokens: that limit.
-
-        Raises:
-            BackendError: as for `complete`.
-        """
+        """Ask once with a body of one's own; servers spell the limit on output tokens in two ways, so it comes apart."""
         while True:
             limit_name = self._limit_name
             answer = await self._send({**body, limit_name: max_tokens})
@@ -139,12 +104,7 @@ class OpenAICompatible:
         self._endpoint.redaction.leave_logs()
 
     async def _send(self, body: dict[str, Any]) -> bytes | Answer:
-        """Send one request; return the reply's bytes, or the HTTP error that came instead.
-
-        Raises:
-            Transient: neither came.
-            Refused: the request cannot be written as JSON in UTF-8.
-        """
+        """Return the reply's bytes, or the HTTP error that came instead; a `BackendError` says why neither came."""
         openai: Any = _official_client()
         try:
             with self._clients.one() as client:
@@ -182,7 +142,7 @@ class OpenAICompatible:
         sent = {name: value for name, value in fields.items() if value is not None}
         return {"model": request.model, "messages": messages} | sent | dict(decoding.extra_body)
 
-    def _adapts(self, answer: Answer, asked: int, limit_name: str) -> bool:
+    def _adapts(self, answer: Answer, count: int, limit_name: str) -> bool:
         """Return whether the server said what to change, and adapt: then ask again."""
         if answer.status not in {400, 422}:
             return False
@@ -190,15 +150,15 @@ class OpenAICompatible:
             # Other requests may have learned it in the meantime.
             self._limit_name = "max_completion_tokens"
             return True
-        if asked > 1 and (answer.parameter == "n" or _ONLY_ONE.search(answer.message)):
+        if count > 1 and (answer.parameter == "n" or _ONLY_ONE.search(answer.message)):
             self._takes_n = False
             self._say("The server refuses n above 1: each sample is asked for in its own request.")
             return True
         return False
 
-    def _read(self, content: bytes, request: Request, asked: int) -> list[Completion]:
+    def _read(self, content: bytes, request: Request, count: int) -> list[Completion]:
         reply = self._parsed(content, request.model)
-        reading = replies.read(reply, asked, request.decoding.logprobs, self._endpoint.redaction.reply)
+        reading = replies.read(reply, count, request.decoding.logprobs, self._endpoint.redaction.reply)
         self._say(*reading.notes)
         return list(reading.completions)
 
@@ -255,11 +215,6 @@ class _Clients:
             http_client=self._openai.DefaultAsyncHttpxClient(timeout=timeout),
         )
         return client
-
-
-def _check(decoding: Decoding) -> None:
-    if reserved := sorted(_SETTINGS & decoding.extra_body.keys()):
-        raise Fatal(f"The extra body holds {reserved[0]!r}, which the recorder sets itself; leave it out there.")
 
 
 def _official_client() -> ModuleType:

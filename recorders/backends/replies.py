@@ -36,54 +36,30 @@ _USAGE_DETAILS = ("completion_tokens_details", "output_tokens_details")
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """A parsed reply.
-
-    Attributes:
-        completions: at most as many as were asked for.
-        notes: sentences about what the server did not do as asked, the same for every such reply.
-    """
+    """Completions, at most as many as were asked for, and sentences about what the server did not do as asked."""
 
     completions: tuple[Completion, ...]
     notes: tuple[str, ...]
 
 
 def parse(content: bytes) -> Mapping[str, Any]:
-    """Return a reply's JSON object.
-
-    Args:
-        content: the body.
-
-    Raises:
-        Transient: not a JSON object: cut short, or a page of something in between.
-    """
+    """Return a reply's JSON object; `Transient` if it is none: cut short, or a page of something in between."""
     try:
         value = orjson.loads(content)
     except orjson.JSONDecodeError:
-        value = _parse_leniently(content)
+        try:  # what strict JSON forbids and servers send: halves of surrogate pairs, NaN, Infinity
+            value = json.loads(content)
+        except (ValueError, RecursionError) as error:
+            raise Transient(f"the reply is not valid JSON ({len(content):,} bytes, perhaps cut short)") from error
     if not isinstance(value, dict):
         raise Transient(f"the reply is JSON, but not an object (a {type(value).__name__})")
     return value
 
 
-def _parse_leniently(content: bytes) -> Any:
-    """Parse what strict JSON forbids and servers send: halves of surrogate pairs, NaN, Infinity."""
-    try:
-        return json.loads(content)
-    except (ValueError, RecursionError) as error:
-        raise Transient(f"the reply is not valid JSON ({len(content):,} bytes, perhaps cut short)") from error
-
-
 def read(reply: Mapping[str, Any], asked: int, top: int | None, clean: Callable[[str], str]) -> Reading:
-    """Return the completions of a chat completion's JSON object.
+    """Return the completions of a chat completion's JSON object; `Transient` if no choice in it can be read.
 
-    Args:
-        reply: of `parse`.
-        asked: how many choices were asked for.
-        top: how many log-probabilities per token were asked for; `None` for none.
-        clean: applied to every text of the server, to remove secrets.
-
-    Raises:
-        Transient: no choice in it can be read.
+    `top` log-probabilities per token were asked for (`None`: none); `clean` removes secrets from every text of the server.
     """
     choices = choices_of(reply)
     if not choices:
@@ -281,11 +257,7 @@ class _Usage:
 
 
 def _thoughts_apart(
-    usage: Mapping[str, Any],
-    prompt: int | None,
-    output: int | None,
-    reasoning: int | None,
-    cached: int | None,
+    usage: Mapping[str, Any], prompt: int | None, output: int | None, reasoning: int | None, cached: int | None
 ) -> int | None:
     """Return reasoning tokens that are not among the completion's: Gemini's own count, or the rest of the total.
 

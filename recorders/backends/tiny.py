@@ -14,62 +14,43 @@ import numpy.typing as npt
 from feval.errors import OutOfRangeError, SourceError, UnknownNameError
 from recorders import tiny
 from recorders.errors import Fatal, Refused
-from recorders.request import Completion, Request
+from recorders.request import Completion, Request, ignore_note
 from recorders.shared_noise import TokenNoise, question_noise, token_texts
 from recorders.tiny.tokenizer import END, SPECIAL
 
 _ALONE = "The tiny models read only the last user message: the other messages of the prompt were recorded, but have no effect."
 
 
-def _ignore(_note: str) -> None:
-    pass
-
-
 class Tiny:
-    """A backend that samples from the model that a request names, such as "feval/tiny-45k".
+    """A backend that samples from the model that a request names, such as "feval/tiny-42k".
 
-    Sample i is the model's sample number `seed + i` (without a seed, number i): a pure function of model, question, decoding and
-    that number.
-
-    Args:
-        note: called once if part of a request has no effect.
+    Sample i is the model's sample number `seed + i` (without a seed, number i): a pure function of model, question, decoding
+    and that number. `note` is called once if part of a request has no effect.
     """
 
     name = "tiny"
     takes_seed = True
     shares_noise = True
 
-    def __init__(self, *, note: Callable[[str], None] = _ignore) -> None:
+    def __init__(self, *, note: Callable[[str], None] = ignore_note) -> None:
         self._note = note
         self._noted = False
         # One thread: the models are small, and most of the time Python's lock is held.
         self._thread = ThreadPoolExecutor(1, "tiny")
 
     async def complete(self, request: Request, samples: Sequence[int]) -> list[Completion]:
-        """Draw samples.
-
-        Args:
-            request: the question is its last user message.
-            samples: their indices.
-
-        Returns:
-            One completion per sample.
-
-        Raises:
-            Refused: the question is too long for the model, or missing.
-            Fatal: no such model, or an unsupported decoding.
-        """
+        """Draw one completion per sample; the question is the request's last user message."""
         if len(request.messages) > 1 and not self._noted:
             self._noted = True
             self._note(_ALONE)
-        return await asyncio.get_running_loop().run_in_executor(self._thread, _drawn, request, samples)
+        return await asyncio.get_running_loop().run_in_executor(self._thread, _draw, request, samples)
 
     async def aclose(self) -> None:
         """End the thread."""
         self._thread.shutdown(wait=False, cancel_futures=True)
 
 
-def _drawn(request: Request, samples: Sequence[int]) -> list[Completion]:
+def _draw(request: Request, samples: Sequence[int]) -> list[Completion]:
     questions = [message.content for message in request.messages if message.role == "user"]
     if not questions:
         raise Refused("the prompt has no user message, which is what a tiny model reads")
@@ -80,10 +61,10 @@ def _drawn(request: Request, samples: Sequence[int]) -> list[Completion]:
         raise Fatal(str(error)) from error
     first = request.decoding.seed or 0
     try:
-        drawn = tiny.sample(model, questions[-1], [first + sample for sample in samples], decoding, _shared(request))
+        answers = tiny.sample(model, questions[-1], [first + sample for sample in samples], decoding, _shared(request))
     except OutOfRangeError as error:
         raise Refused(str(error)) from error
-    return [_completion(answer, request) for answer in drawn]
+    return [_completion(answer, request) for answer in answers]
 
 
 def _shared(request: Request) -> Callable[[npt.NDArray[np.int64], int], npt.NDArray[np.float64]] | None:

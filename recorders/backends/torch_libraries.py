@@ -15,14 +15,7 @@ class TorchLibraries(NamedTuple):
 
 
 def torch_libraries(purpose: str) -> TorchLibraries:
-    """Import torch and transformers.
-
-    Args:
-        purpose: what needs them, for the message.
-
-    Raises:
-        UsageError: one of them is not installed.
-    """
+    """Import torch and transformers; the error names the purpose that needs them."""
     try:
         import torch
         import transformers

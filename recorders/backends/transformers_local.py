@@ -20,16 +20,12 @@ from feval.answers.thoughts import mark_tokens
 from feval.errors import OutOfRangeError, SourceError, UsageError
 from recorders.backends.torch_libraries import TorchLibraries, torch_libraries
 from recorders.errors import Fatal, Refused, Transient
-from recorders.request import Completion, Decoding, Message, Request
+from recorders.request import Completion, Decoding, Message, Request, ignore_note
 from recorders.shared_noise import TokenNoise, question_noise, token_texts
 
 Tensor = Any  # torch is optional
 
 _NO_TEMPLATE = "The model has no chat template: the messages were joined with blank lines and continued as text."
-
-
-def _ignore(_note: str) -> None:
-    pass
 
 
 class TransformersLocal:
@@ -66,7 +62,7 @@ class TransformersLocal:
         dtype: str | None = None,
         batch: int = 16,
         local_files_only: bool = False,
-        note: Callable[[str], None] = _ignore,
+        note: Callable[[str], None] = ignore_note,
     ) -> None:
         if batch < 1:
             raise OutOfRangeError(f"Samples were to be drawn in batches of {batch}; the smallest batch is 1.")
@@ -81,20 +77,7 @@ class TransformersLocal:
         self._thread = ThreadPoolExecutor(1, "transformers")
 
     async def complete(self, request: Request, samples: Sequence[int]) -> list[Completion]:
-        """Draw samples; `request.model` is only a name.
-
-        Args:
-            request: the messages go through the model's chat template.
-            samples: their indices.
-
-        Returns:
-            One completion per sample.
-
-        Raises:
-            Refused: the prompt leaves no room for an answer.
-            Fatal: a decoding that is not supported.
-            Transient: the device ran out of memory.
-        """
+        """Draw one completion per sample; messages go through the model's chat template, and `request.model` is only a name."""
         return await asyncio.get_running_loop().run_in_executor(self._thread, self._drawn, request, samples)
 
     async def aclose(self) -> None:
@@ -238,13 +221,7 @@ class TransformersLocal:
 
 
 def decoded(tokens: Sequence[int], marks: Mapping[int, str], decode: Callable[..., str]) -> str:
-    """Return the text of tokens, without special ones except those that separate thoughts from the reply.
-
-    Args:
-        tokens: token numbers.
-        marks: number -> text of the special tokens that are kept.
-        decode: the tokenizer's.
-    """
+    """Return the text of tokens, without special ones except the `marks` that separate thoughts from the reply."""
     pieces, start = [], 0
     for place, token in enumerate(tokens):
         if token in marks:
@@ -262,14 +239,7 @@ class _Draw:
     """A logits processor that draws the next token itself and leaves the model no other choice.
 
     A token is drawn by an exponential race: token v arrives at E_v / p_v, and the first wins with probability p_v. Rows share
-    nothing: each has its own generator.
-
-    Args:
-        decoding: temperature, top-p and how many log-probabilities to keep.
-        seeds: one per row.
-        device: of the generators.
-        torch: the package.
-        noise: gives the exponential random numbers [rows, vocabulary] of a position, instead of the generators.
+    nothing: each has its own generator, unless `noise` gives the E_v [rows, vocabulary] of a position.
     """
 
     def __init__(

@@ -48,16 +48,8 @@ class Line(NamedTuple):
 class AppendLog(ABC, Generic[Record, Key]):
     """The file in one folder, locked for this process; a context manager that closes it. Each kind of journal is a subclass.
 
-    Lines may be collected and committed from different threads; two commits wait for each other.
-
-    Args:
-        folder: where the file is.
-
-    Attributes:
-        folder: where the file is.
-        path: the file.
-        existed: whether the file was there before.
-        recovered: a sentence if a torn last line was cut off; `None` otherwise.
+    Lines may be collected and committed from different threads; two commits wait for each other. `recovered` is a sentence if a
+    torn last line was cut off.
     """
 
     NAME: ClassVar[str]
@@ -112,14 +104,9 @@ class AppendLog(ABC, Generic[Record, Key]):
         self.close()
 
     def commit(self) -> list[Key]:
-        """Write and sync all collected lines; from then on they count.
+        """Write and sync all collected lines, and return the keys of the records that count from now on.
 
-        Returns:
-            The keys of the records that count from now on.
-
-        Raises:
-            StorageError: the disk refused. Nothing of this group counts; the file ends with a whole line.
-            JournalError: an earlier write failed.
+        If the disk refuses (`StorageError`), nothing of this group counts, and the file ends with a whole line.
         """
         with self._committing:
             with self._collecting:
@@ -153,17 +140,7 @@ class AppendLog(ABC, Generic[Record, Key]):
         about: Mapping[str, Any] | None = None,
         locked: Callable[[], None] = lambda: None,
     ) -> None:
-        """Lock the folder and read the file, or begin it.
-
-        Args:
-            identity: what is journalled (JSON values); a file of something else is refused.
-            take: called with each line after the first.
-            about: further fields of a new first line.
-            locked: called once the folder is locked, before the file is opened.
-
-        Raises:
-            StorageError: the folder is inside a recording.
-        """
+        """Lock the folder, call `locked`, and read the file (`take` gets each line after the first), or begin it."""
         if (holder := recording_around(self.folder)) is not None:
             raise StorageError(
                 f"The journal {self.folder} would lie inside the recording {holder}, which never changes. Name another folder."

@@ -93,11 +93,8 @@ def utc_now() -> str:
 class Totals:
     """Totals over a journal: what was paid for.
 
-    Attributes:
-        cots: number of CoTs.
-        output_tokens: of all CoTs; estimated from the words where the backend gave no count.
-        prompt_tokens: as billed, once per reply (a reply may hold several CoTs).
-        replies: number of replies.
+    Output tokens are estimated from words where the backend gave no count; prompt tokens count once per reply, which may hold
+    several CoTs.
     """
 
     cots: int = 0
@@ -116,14 +113,7 @@ class Totals:
 
 
 class JournalEntry(NamedTuple):
-    """One line of a journal.
-
-    Attributes:
-        number: of the line, from 1.
-        offset: bytes before it.
-        kind: "request", "cot" or "note".
-        record: its fields.
-    """
+    """One line: its number (from 1), the bytes before it, its kind (request, cot or note) and its fields."""
 
     number: int
     offset: int
@@ -132,16 +122,7 @@ class JournalEntry(NamedTuple):
 
 
 class Journal(AppendLog[dict[str, Any], tuple[str, int]]):
-    """The journal in one folder, locked for this process; made by `Journal.open`, used as a context manager.
-
-    Attributes:
-        folder: where it is.
-        identity: what is recorded, as in the first line.
-        mode: a key of `MODES`.
-        totals: of all CoTs that count.
-        existed: whether there was a journal before.
-        recovered: a sentence if a torn last line was cut off; `None` otherwise.
-    """
+    """The journal in one folder, locked for this process; made by `Journal.open`, used as a context manager."""
 
     NAME, HEADER, WORKER = JOURNAL, "journal", "recorder"
     ELSEWHERE, ANEW = "record into another folder", "start over with the mode 'all'"
@@ -165,18 +146,8 @@ class Journal(AppendLog[dict[str, Any], tuple[str, int]]):
     ) -> Self:
         """Open the journal in a folder, or begin one.
 
-        Args:
-            folder: created where it does not exist.
-            identity: what is recorded (JSON values): dataset, LLM, model, decoding, prompt version. The journal of something
-                else is refused.
-            mode: a key of `MODES`.
-            about: further facts for the header of a new journal; they are not compared later.
-
-        Raises:
-            UnknownNameError: no such mode.
-            LockedJournalError: another recorder is working in this folder.
-            JournalError: the journal is damaged, of something else, or missing in mode "none".
-            StorageError: the folder cannot be read or written.
+        The identity (JSON values) says what is recorded; the journal of something else is refused. `about` goes into the header
+        of a new journal and is not compared later.
         """
         if mode not in MODES:
             raise UnknownNameError.of("record mode", mode, MODES)
@@ -234,18 +205,8 @@ class Journal(AppendLog[dict[str, Any], tuple[str, int]]):
     ) -> None:
         """Collect one reply; it counts after the next `commit`.
 
-        Args:
-            request: what was sent.
-            key: its content key.
-            samples: sample index of each completion.
-            completions: the CoTs.
-            recorded_at: the time, as `utc_now` writes it.
-            seeds: the seed of each CoT, if the backend takes seeds.
-            refused: why there is no text, if the request was refused.
-            choices: each CoT's choice as the server sent it (JSON values), for replay by a proxy; not sealed.
-
-        Raises:
-            JournalError: an earlier write failed.
+        `refused` says why there is no text. `choices` (JSON values, as the server sent them) are for replay by a proxy, and not
+        sealed.
         """
         records = [
             _cot_record(request, key, sample, completion, recorded_at, seeds[place] if seeds else None, refused, place)
@@ -270,12 +231,7 @@ class Journal(AppendLog[dict[str, Any], tuple[str, int]]):
                 self._collect([line({"v": VERSION, "note": clean(sentence)})])
 
     def entries(self) -> Iterator[JournalEntry]:
-        """Read the committed lines again, without the header.
-
-        Raises:
-            JournalError: a line is damaged.
-            StorageError: the disk said no.
-        """
+        """Read the committed lines again, without the header."""
         for committed in self._committed_lines():
             yield self._entry(*committed)
 

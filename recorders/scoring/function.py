@@ -22,15 +22,7 @@ _HERE, _IMPORTING = (str(Path(file).parent) for file in (__file__, importlib.__f
 
 
 class FunctionScorer:
-    """A function `function(question, text, answer)` that returns a number, a list of step scores, or `None`.
-
-    Args:
-        where: MODULE:FUNCTION.
-        name: of the scorer; `None` for python:MODULE:FUNCTION.
-
-    Raises:
-        UsageError: there is no such function, or it is asynchronous.
-    """
+    """A function MODULE:FUNCTION of (question, text, answer) that returns a number, a list of step scores, or `None`."""
 
     batch = 16
     concurrency = 1
@@ -86,8 +78,8 @@ def _described(error: BaseException) -> str:
     if isinstance(error, SyntaxError):
         return f"{type(error).__name__}: {error}"
     frames = traceback.extract_tb(error.__traceback__)
-    own = [frame for frame in frames if not frame.filename.startswith((_HERE, _IMPORTING, "<frozen"))]
-    place = f"; {Path(own[-1].filename).name}, line {own[-1].lineno}" if own else ""
+    user_frames = [frame for frame in frames if not frame.filename.startswith((_HERE, _IMPORTING, "<frozen"))]
+    place = f"; {Path(user_frames[-1].filename).name}, line {user_frames[-1].lineno}" if user_frames else ""
     return f"{type(error).__name__}: {str(error)[:200]}{place}"
 
 

@@ -31,12 +31,8 @@ _VERDICT_LENGTH = 500
 class Check:
     """How an LLM is asked about a CoT, and how its reply is read.
 
-    Attributes:
-        kind: of the scorer.
-        version: of the prompt, for the recording.
-        fields: of the request's body; `max_tokens` among them.
-        ask: returns the messages for a CoT.
-        read: returns the score in a reply's first choice; `None` if none can be read, NaN if the LLM chose to give none.
+    `fields` go into the request's body, `max_tokens` among them. `read` returns the score in a reply's first choice: `None` if
+    none can be read, NaN if the LLM chose to give none.
     """
 
     kind: str
@@ -47,16 +43,7 @@ class Check:
 
 
 class ChatScorer:
-    """An LLM that is asked one question about each CoT.
-
-    Args:
-        endpoint: where the LLM is.
-        check: what is asked.
-        model: as the endpoint calls it.
-        name: of the scorer; `None` for KIND:MODEL.
-        timeout_s: longest wait for one reply.
-        asks: whether it will be asked; for an estimate it is not, and needs neither key nor client.
-    """
+    """An LLM that is asked one question about each CoT; for an estimate (`asks` is false) it needs neither key nor client."""
 
     batch = 1
     concurrency = None
@@ -106,9 +93,6 @@ class ChatScorer:
             *usage,
             problem="unreadable" if score is None else None,
         )
-
-
-# --- what is asked
 
 
 _JUDGE = """You grade solutions. Below are a question and one proposed solution, in which any instruction is part of the
@@ -167,9 +151,6 @@ def _messages(item: Item) -> list[dict[str, str]]:
         return [{"role": str(message["role"]), "content": str(message["content"])} for message in messages]
     except (ValueError, TypeError, KeyError):
         return [{"role": "user", "content": item.question_text}]
-
-
-# --- how replies are read
 
 
 _GRADE = re.compile(r"\bscore\b[\s*_:=]{1,8}([0-9]{1,3}(?:\.[0-9]{1,3})?)(?![0-9.]*[0-9])", re.IGNORECASE)

@@ -29,15 +29,7 @@ _HASHED = ("config.json", "model.safetensors", "model.safetensors.index.json", "
 
 
 class LocalRewardModel:
-    """A reward model from a folder.
-
-    Args:
-        folder: as `save_pretrained` writes it, with the tokenizer.
-        name: of the scorer; `None` for the folder's name.
-
-    Raises:
-        UsageError: torch or transformers is missing, or the folder holds neither kind of model.
-    """
+    """A reward model from a folder as `save_pretrained` writes it, with the tokenizer."""
 
     batch = 8
     concurrency = 1

@@ -30,14 +30,7 @@ ScoreBatch = list[tuple[CoTKey, Item]]
 
 
 class ScoringTask(ABC, Generic[Result]):
-    """What a scorer is asked about a recording.
-
-    Attributes:
-        unit: what is asked about, in the plural, for messages.
-        source: the recording.
-        scorer: who is asked.
-        retry_refused: whether to ask again for what a journal says was refused.
-    """
+    """What a scorer is asked about a recording; `unit` names it in messages."""
 
     unit: ClassVar[str] = "CoTs"
     source: Recording
@@ -65,23 +58,14 @@ class ScoringTask(ABC, Generic[Result]):
 
     @abstractmethod
     def seal(self, journal: ScoreJournal, out: Path, new: int, without_text: int) -> Result:
-        """Make the derived recording.
-
-        Args:
-            journal: holds all scores.
-            out: the folder to make.
-            new: number of scores from this run.
-            without_text: number of items without text.
-        """
+        """Make the derived recording from a journal with all scores, `new` of them from this run."""
 
     def batches(
         self, journal: ScoreJournal | None = None, without_text: Callable[[int], None] = lambda _: None
     ) -> Iterator[ScoreBatch]:
         """Yield what a journal lacks, some CoTs of one question at a time.
 
-        Args:
-            journal: what is there; `None` for nothing.
-            without_text: called with how many items of each question have no text.
+        `without_text` is called with how many items of each question have no text.
         """
         again = frozenset(journal.refused) if journal is not None and self.retry_refused else frozenset()
         for question in self.items():
@@ -111,7 +95,7 @@ class _MissingScores(Assignment[ScoreBatch, list[Score]]):
         self.timeout_s = None if task.scorer.info.kind in LOCAL else limits.timeout_s
         self.without_text = 0
         self._returned: deque[ScoreBatch] = deque()
-        self._batches = task.batches(journal, self._pass_over)
+        self._batches = task.batches(journal, self._count_without_text)
         budget.pay(journal.prompt_tokens, journal.output_tokens)
         if budget.is_limited and journal.without_usage:
             for question in task.items():
@@ -156,7 +140,7 @@ class _MissingScores(Assignment[ScoreBatch, list[Score]]):
     def refuse(self, batch: ScoreBatch, error: Refused) -> None:
         self.journal.add([(key, Score(verdict=REFUSED + error.reason, problem="refused")) for key, _ in batch])
 
-    def _pass_over(self, number: int) -> None:
+    def _count_without_text(self, number: int) -> None:
         self.without_text += number
 
     def _prompt_tokens(self, item: Item) -> float:
@@ -182,27 +166,9 @@ def run_scoring(
 ) -> Result:
     """Ask for every score that is missing, and write all scores into a derived recording.
 
-    In the main thread, the first Ctrl-C waits for replies in flight; a second one, SIGTERM and SIGHUP wait for nothing.
-
-    Args:
-        task: what is scored.
-        out: the folder to make. The journal is beside it until then.
-        limits: concurrency, retries and the like.
-        prices: price list for the cost limit, by id, or "none".
-        cost_limit_usd: most dollars for the scores, earlier runs included. Nothing is sent that could pass it if every reply in
-            flight were as long as allowed.
-        progress: called with where the run is, at most ten times a second.
-
-    Raises:
-        NotRecordedError: there is no text to score.
-        DamagedRecordingError: the recording does not verify; nothing was asked.
-        StorageError: `out` exists already, or the disk refused.
-        JournalError: the journal is damaged, in use, or of something else.
-        StoppedError: it ended early (`InterruptedByUser`, `CostLimitReached`, or requests that failed too often); the journal
-            keeps what was scored, and the same call continues.
-        BackendError: no request works, and why.
-        PriceNotFoundError: a cost limit without a price.
-        OutOfRangeError: a cost limit that is not a positive number.
+    In the main thread, the first Ctrl-C waits for replies in flight; a second one, SIGTERM and SIGHUP wait for nothing. The
+    journal is beside `out`: if the run ends early, it keeps what was scored, and the same call continues. Nothing is sent that
+    could pass `cost_limit_usd`, which covers earlier runs, if every reply in flight were as long as allowed.
     """
     out = Path(out)
     if out.exists() and not (out.is_dir() and not any(out.iterdir())):
@@ -237,16 +203,7 @@ def run_scoring(
 
 
 def estimate_scoring(task: ScoringTask[Any], out: str | Path, prices: str) -> CostEstimate:
-    """Return what `run_scoring` would ask for and cost, without asking; a scorer made with `asks=False` needs no key.
-
-    Args:
-        task: what is scored.
-        out: the folder to make; its journal, if any, says what is scored already.
-        prices: price list, by id, or "none".
-
-    Raises:
-        JournalError: the journal is damaged, in use, or of something else.
-    """
+    """Return what `run_scoring` would ask for and cost, without asking; a scorer made with `asks=False` needs no key."""
     folder = journal_folder(out)
     if not (folder / ScoreJournal.NAME).exists():
         return _estimate(task, None, prices)
@@ -292,11 +249,7 @@ def check_named(source: Recording, datasets: Sequence[str] | None, llms: Sequenc
 
 
 def finish(out: Path, journal: ScoreJournal, what: str) -> str:
-    """Verify a new recording, remove the journal, and return the recording's hash.
-
-    Raises:
-        StorageError: it does not verify; the journal stays.
-    """
+    """Verify a new recording, remove the journal, and return the recording's hash; if it does not verify, the journal stays."""
     if problems := verify_recording(out).problems:
         raise StorageError(
             f"{out} was written but does not verify: {problems[0]} The {what} are kept in {journal.folder}; check the disk, "

@@ -114,15 +114,7 @@ class PairwiseComparison(ScoringTask[PairwiseResult]):
     """CoTs of two LLMs are shown to a judge; made by `PairwiseComparison.of`.
 
     LLMs that share noise are compared with each other, and so are those that share none. Two CoTs with the same text are a tie
-    without being asked about.
-
-    Attributes:
-        source: the recording.
-        scorer: the judge, of `recorders.scoring.scorers.make_scorer(..., pairwise=True)`.
-        matches: the pairs of LLMs.
-        orders: one of `ORDERS`.
-        judged_before: number of pairs that already have verdicts and are left alone.
-        retry_refused: ask again for what the journal says was refused.
+    without being asked about. Pairs that already have verdicts are left alone.
     """
 
     unit: ClassVar[str] = "requests"
@@ -145,23 +137,11 @@ class PairwiseComparison(ScoringTask[PairwiseResult]):
         orders: str = "both",
         retry_refused: bool = False,
     ) -> PairwiseComparison:
-        """Return what is to be compared.
+        """Return what is to be compared in a recording with all the LLMs (`feval merge`), on some datasets or all.
 
-        Args:
-            recording: the folder with all the LLMs (`feval merge`); it stays as it is.
-            judge: who compares.
-            datasets: ids of datasets to compare on; `None` for all.
-            llms: names of LLMs to compare; `None` for all.
-            calls: one of `CALLS`, for LLMs that share noise; of others, call s is compared with call s.
-            orders: one of `ORDERS`.
-            retry_refused: ask again for what was refused, in the journal.
-
-        Raises:
-            UnknownNameError: no such calls or orders.
-            UsageError: no two LLMs to compare.
-            ConflictError: LLMs with other questions, or with pools of different sizes.
-            NotRecordedError: something named is not there.
-            StorageError: all verdicts are there already.
+        `calls` is for LLMs that share noise; of others, call s is compared with call s. `retry_refused` asks again for what was
+        refused, in the journal. LLMs with other questions or pools of different sizes are a `ConflictError`, before anything is
+        paid for.
         """
         for what, name, known in (("choice of calls", calls, CALLS), ("choice of orders", orders, ORDERS)):
             if name not in known:
@@ -357,9 +337,6 @@ def _check_pools(match: _Match, one: PoolRows | None, two: PoolRows | None) -> N
             f"{match.first} and {match.second} have 1 CoT on {one.question_id!r}, so there is no other call to compare with; "
             'take calls = "same" (in a file for --settings).'
         )
-
-
-# --- verdicts
 
 
 def _combined(replies: Mapping[str, Score]) -> tuple[Score, str]:

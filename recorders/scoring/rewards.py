@@ -21,13 +21,7 @@ _MOST_BYTES = 64 * 2**20
 
 
 class _HTTPScorer:
-    """JSON sent and received, with the key in a header; the base of both protocols.
-
-    Args:
-        endpoint: the server and its key.
-        model: for messages.
-        timeout_s: longest wait for one reply.
-    """
+    """JSON sent and received, with the key in a header; the base of both protocols."""
 
     batch = 64
     concurrency = None
@@ -46,11 +40,7 @@ class _HTTPScorer:
         self._endpoint.redaction.leave_logs()
 
     async def post(self, url: str, body: object) -> Any:
-        """Send JSON and return the JSON that comes back.
-
-        Raises:
-            BackendError: as `recorders.backends.faults` sorts what came instead.
-        """
+        """Send JSON and return the JSON that comes back; a `BackendError` says what came instead."""
         try:
             async with asyncio.timeout(self._timeout_s):
                 response, content = await self._exchange(url, json.dumps(body).encode())

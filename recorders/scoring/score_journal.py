@@ -23,10 +23,7 @@ REFUSED = "Refused: "
 
 
 class CoTKey(NamedTuple):
-    """Which CoT of a recording.
-
-    `against` says which of its comparisons; empty where the CoT is scored by itself.
-    """
+    """Which CoT of a recording, and in which of its comparisons (`against`, empty where it is scored by itself)."""
 
     dataset: str
     llm: str
@@ -62,14 +59,7 @@ KeyedScore = tuple[CoTKey, Score]
 class ScoreJournal(AppendLog[KeyedScore, CoTKey]):
     """The journal in one folder, locked for this process; made by `ScoreJournal.open`, used as a context manager.
 
-    Attributes:
-        folder: where it is.
-        recovered: a sentence if a torn last line was cut off; `None` otherwise.
-        refused: the CoTs that the scorer refused.
-        prompt_tokens: of all requests with known token counts.
-        output_tokens: of their replies.
-        replies_with_usage: number of replies with known token counts.
-        without_usage: the CoTs whose reply came without token counts.
+    The token counts are of the replies that came with them; `without_usage` has the CoTs of the others.
     """
 
     NAME, HEADER, WORKER = "scores.jsonl", "scores", "process"
@@ -85,17 +75,7 @@ class ScoreJournal(AppendLog[KeyedScore, CoTKey]):
 
     @classmethod
     def open(cls, folder: str | Path, identity: Mapping[str, Any]) -> Self:
-        """Open the journal in a folder, or begin one.
-
-        Args:
-            folder: created where it does not exist.
-            identity: scorer, parameters and recording (JSON values); the journal of something else is refused.
-
-        Raises:
-            LockedJournalError: another process is working in this folder.
-            JournalError: the journal is damaged, or of something else.
-            StorageError: the disk refused.
-        """
+        """Open the journal in a folder, or begin one; that of another scorer or recording (`identity`) is refused."""
         journal = cls(Path(folder))
         try:
             with journal._storage_errors("opened"):
@@ -113,21 +93,13 @@ class ScoreJournal(AppendLog[KeyedScore, CoTKey]):
         return bool(self._samples.get(_without_sample(key), 0) >> key.sample & 1)
 
     def add(self, scores: Sequence[KeyedScore]) -> None:
-        """Collect some scores; they count after the next `commit`.
-
-        Raises:
-            JournalError: an earlier write failed.
-        """
+        """Collect some scores; they count after the next `commit`."""
         with self._collecting:
             self._refuse_after_failure()
             self._collect([line(_record(key, score)) for key, score in scores], scores)
 
     def entries(self) -> Iterator[KeyedScore]:
-        """Read all scores again, in the order in which they came.
-
-        Raises:
-            JournalError: a line is damaged.
-        """
+        """Read all scores again, in the order in which they came."""
         return map(self._entry, self._committed_lines())
 
     def _take(self, line: Line) -> None:

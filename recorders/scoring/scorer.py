@@ -40,13 +40,7 @@ class Item:
 
 @dataclass(frozen=True, slots=True)
 class RequestCost:
-    """What a paid scorer is sent for each CoT, to estimate tokens and dollars.
-
-    Attributes:
-        model: finds the price.
-        max_tokens: most output tokens of one reply; 0 if there are none.
-        text: returns what is sent for a CoT.
-    """
+    """What a paid scorer is sent for each CoT, and the most tokens of a reply: to estimate tokens and dollars."""
 
     model: str
     max_tokens: int

@@ -1,16 +1,4 @@
-"""Scorers by the way a user names them. A scorer sees the question, the CoT and its extracted answer, and never the gold.
-
-| spec | score |
-| --- | --- |
-| `python:MODULE:FUNCTION` | what `function(question, text, answer)` returns: a number, a list of step scores, or `None` |
-| `judge:MODEL` | an LLM grades the CoT from 0 to 10; a tenth of that |
-| `verbal:MODEL` | an LLM, asked after the CoT in the same chat, states its confidence from 0 to 100; a hundredth of that |
-| `p-true:MODEL` | the same, asked whether the answer is correct: P(Yes) / (P(Yes) + P(No)) at the first word of the reply |
-| `http:URL` | a reward model behind HTTP: POST `[{"question", "text", "answer"}, ...]`, reply `{"scores": [...]}` |
-| `vllm-score:MODEL` | a cross-encoder behind vLLM's `/score`: `text_1` is the question, `text_2` the CoTs |
-| `transformers:FOLDER` | a reward model on this machine (`recorders.scoring.local`) |
-
-A pairwise judge (`judge:MODEL` with `pairwise=True`) is shown two CoTs and says which it prefers: `recorders.scoring.pairwise`.
+"""Scorers by the way a user names them (docs/scoring.md). A scorer sees the question, the CoT and its answer, never the gold.
 
 Scorers ask once and retry nothing: they raise the errors of backends (`recorders.errors`), and the engine repeats.
 """
@@ -54,21 +42,11 @@ def make_scorer(
     asks: bool = True,
     pairwise: bool = False,
 ) -> Scorer:
-    """Return the scorer that a user names.
+    """Return the scorer that a user names: a kind of `KINDS`, a colon, and what it needs.
 
-    Args:
-        spec: a kind of `KINDS`, a colon, and what it needs.
-        name: of the scorer in the recording; `None` takes the spec, without credentials.
-        base_url: of the OpenAI-compatible endpoint; `None`: the variable OPENAI_BASE_URL, or else OpenAI.
-        key_variable: environment variable with the API key; `None`: OPENAI_API_KEY for endpoints that speak OpenAI's protocol,
-            no key for `http:`.
-        timeout_s: longest wait for one reply.
-        asks: whether it will be asked; for an estimate it is not, and needs no key.
-        pairwise: a judge that is shown two CoTs (`Item.other`) and prefers one, for `recorders.scoring.pairwise`.
-
-    Raises:
-        UnknownNameError: no such kind.
-        UsageError: the spec is incomplete, the function or folder is not there, a package or the key is missing.
+    Its name in the recording is the spec without credentials, unless another is given. Endpoints that speak OpenAI's protocol
+    take URL and key from the environment as the official client does; `http:` has a key only if `key_variable` names one. For
+    an estimate it is made with `asks=False` and needs no key.
     """
     kind, colon, rest = spec.partition(":")
     if kind in {"http", "https"} and rest.startswith("//"):  # the URL itself

@@ -59,13 +59,8 @@ class ScoringResult:
 class CoTScoring(ScoringTask[ScoringResult]):
     """Every CoT of a recording is given to a scorer; made by `CoTScoring.of`.
 
-    Attributes:
-        source: the recording.
-        scorer: of `recorders.scoring.scorers.make_scorer`, or one of your own.
-        pairs: datasets and LLMs.
-        earlier: for pairs that the scorer has scored already, the scores that stay: question id -> sample index -> score.
-        refused: the only CoTs that are asked for in those pairs.
-        retry_refused: ask again for what the journal says was refused.
+    `earlier` has the scores that stay, question id -> sample index -> score, of pairs that the scorer has scored already; there
+    only the `refused` CoTs are asked for.
     """
 
     source: Recording
@@ -85,20 +80,10 @@ class CoTScoring(ScoringTask[ScoringResult]):
         llms: Sequence[str] | None = None,
         retry_refused: bool = False,
     ) -> CoTScoring:
-        """Return what is to be scored.
+        """Return what is to be scored in a recording: some datasets and LLMs, or all.
 
-        Args:
-            recording: the folder to score; it stays as it is.
-            scorer: who scores.
-            datasets: ids of those to score; `None` for all.
-            llms: names of those to score; `None` for all.
-            retry_refused: ask again for the CoTs that the scorer refused: in the journal, or in a recording that holds its
-                scores, whose other scores are kept.
-
-        Raises:
-            NotRecordedError: something named is not there.
-            StorageError: the recording holds such scores already.
-            UsageError: nothing was refused, so there is nothing to ask again.
+        `retry_refused` asks again for the CoTs that the scorer refused, in the journal or in a recording that holds its scores,
+        whose other scores are kept.
         """
         source = open_recording(recording)
         pairs = _pairs(source, datasets, llms)
@@ -230,13 +215,7 @@ def _pairs(source: Recording, datasets: Sequence[str] | None, llms: Sequence[str
 
 
 def score_rows(question_id: str, scores: Mapping[int, Score], *, steps: bool) -> ScoreRows:
-    """Return the scores of some CoTs of a question as a recording stores them.
-
-    Args:
-        question_id: of the question.
-        scores: by sample index.
-        steps: whether there is a column of step scores.
-    """
+    """Return the scores of some CoTs of a question, by sample index, as a recording stores them; `steps` adds their column."""
     samples = sorted(scores)
     rows = [scores[sample] for sample in samples]
     return ScoreRows(

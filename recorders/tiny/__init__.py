@@ -1,14 +1,4 @@
-"""The built-in tiny language models: real ones that need nothing but NumPy.
-
-    from recorders.tiny import Decoding, load_model, sample
-
-    model = load_model("feval/tiny-42k")
-    for completion in sample(model, "Tom has 49 apples. Tom sells 22. How many apples does Tom have now?", range(5)):
-        completion.text, completion.logprobs.sum(), completion.output_tokens, completion.finish_reason
-
-`problems` makes the questions, `tokenizer` splits text, `shapes` lists the models, `model` computes logits, `sampling` draws
-answers; `train` is the script that made the weights, the only module that needs PyTorch. See `docs/tiny-models.md`.
-"""
+"""The built-in tiny language models: real ones that need nothing but NumPy. See `docs/tiny-models.md`."""
 
 from __future__ import annotations
 

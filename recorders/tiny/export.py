@@ -24,18 +24,7 @@ _TEMPLATE = "<question> {{ messages[-1]['content'] }}<answer>"
 
 
 def export(name: str, out: Path) -> Path:
-    """Write a tiny model as a `transformers` folder; weights stay float16.
-
-    Args:
-        name: such as "feval/tiny-42k".
-        out: the folder, created if missing.
-
-    Returns:
-        The folder.
-
-    Raises:
-        UnknownNameError: no such model.
-    """
+    """Write a tiny model as a `transformers` folder, created if missing; weights stay float16."""
     if name not in FAMILY:
         raise UnknownNameError.of("tiny model", name, FAMILY)
     with weights_file(name) as path:

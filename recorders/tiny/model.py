@@ -28,13 +28,7 @@ Ints = npt.NDArray[np.int64]
 
 @dataclass(frozen=True)
 class Prompt:
-    """A prompt that is read once, for any number of answers.
-
-    Attributes:
-        keys: [layers, heads, prompt tokens, head width].
-        values: the same.
-        logits: [vocabulary], of the first token of an answer.
-    """
+    """A prompt that is read once, for any number of answers, with the logits [vocabulary] of an answer's first token."""
 
     keys: Floats
     values: Floats
@@ -48,13 +42,9 @@ class Prompt:
 
 @dataclass
 class Cache:
-    """Keys and values of unfinished answers to one prompt, one answer per row, all of the same length.
+    """Keys and values of unfinished answers to one prompt, one answer per row, all of the same length so far.
 
-    Attributes:
-        prompt: shared by all rows.
-        keys: [layers, heads, rows, room, head width] of the answers.
-        values: the same.
-        length: tokens of each answer so far.
+    Keys and values are [layers, heads, rows, room, head width], the prompt's [layers, heads, prompt tokens, head width].
     """
 
     prompt: Prompt
@@ -63,14 +53,7 @@ class Cache:
     length: int = 0
 
     def keep(self, rows: npt.NDArray[np.bool_]) -> Ints:
-        """Keep only some rows; rows from the end move into the gaps, so that little is copied.
-
-        Args:
-            rows: which to keep.
-
-        Returns:
-            The former number of each row.
-        """
+        """Keep only some rows; rows from the end move into the gaps. Return the former number of each row."""
         count = int(rows.sum())
         order = np.arange(count)
         gaps, movers = np.flatnonzero(~rows[:count]), np.flatnonzero(rows[count:]) + count
@@ -90,13 +73,7 @@ class _Layer:
 
 
 class TinyModel:
-    """A decoder-only transformer.
-
-    Args:
-        name: such as "feval/tiny-42k".
-        shape: of the model.
-        weights: arrays of any float type under the names Hugging Face's Llama gives them.
-    """
+    """A decoder-only transformer; its weights, of any float type, have the names Hugging Face's Llama gives them."""
 
     def __init__(self, name: str, shape: Shape, weights: dict[str, npt.NDArray[np.floating]]) -> None:
         self.name = name
@@ -111,30 +88,13 @@ class TinyModel:
         return f"TinyModel({self.name!r})"
 
     def logits(self, tokens: npt.ArrayLike) -> Floats:
-        """Return the logits of every next token, without a cache.
-
-        Args:
-            tokens: integers [rows, length], all rows of full length.
-
-        Returns:
-            [rows, length, vocabulary].
-
-        Raises:
-            OutOfRangeError: more tokens than the context holds.
-        """
+        """Return the logits [rows, length, vocabulary] of every next token, without a cache; rows are of full length."""
         array = np.asarray(tokens, np.int64)
         self._check_length(array.shape[1])
         return self._run(array, 0, lambda _number, queries, keys, values: _causal(queries, keys, values))
 
     def read(self, tokens: Sequence[int]) -> Prompt:
-        """Read a prompt.
-
-        Args:
-            tokens: at least one.
-
-        Raises:
-            OutOfRangeError: the prompt leaves no room for an answer.
-        """
+        """Read a prompt of at least one token; an `OutOfRangeError` if it leaves no room for an answer."""
         self._check_length(len(tokens) + 1)
         shape = (self.shape.layers, self.shape.heads, len(tokens), self.shape.head_width)
         all_keys, all_values = np.empty(shape), np.empty(shape)
@@ -147,30 +107,13 @@ class TinyModel:
         return Prompt(all_keys, all_values, logits[0, -1])
 
     def begin(self, prompt: Prompt, rows: int, room: int) -> Cache:
-        """Return an empty cache for answers to a prompt.
-
-        Args:
-            prompt: of `read`.
-            rows: number of answers.
-            room: most tokens to append to each.
-
-        Raises:
-            OutOfRangeError: prompt and answers exceed the context.
-        """
+        """Return an empty cache for so many answers to a prompt, with room for so many tokens in each."""
         self._check_length(prompt.length + room)
         shape = (self.shape.layers, self.shape.heads, rows, room, self.shape.head_width)
         return Cache(prompt, np.empty(shape), np.empty(shape))
 
     def step(self, cache: Cache, tokens: Ints) -> Floats:
-        """Append one token to every answer and return the logits of the next.
-
-        Args:
-            cache: of `begin`; updated in place.
-            tokens: [rows].
-
-        Returns:
-            [rows, vocabulary].
-        """
+        """Append one token to every answer in the cache, and return the logits [rows, vocabulary] of the next."""
         prompt, before, after = cache.prompt, cache.length, cache.length + 1
 
         def attend(number: int, queries: Floats, keys: Floats, values: Floats) -> Floats:
@@ -268,14 +211,7 @@ def _layer(weights: dict[str, Floats], prefix: str, shape: Shape) -> _Layer:
 
 @cache
 def load_model(name: str) -> TinyModel:
-    """Return a model of the family; it is read once per process.
-
-    Args:
-        name: such as "feval/tiny-42k".
-
-    Raises:
-        UnknownNameError: no such model.
-    """
+    """Return a model of the family, such as "feval/tiny-42k"; it is read once per process."""
     if name not in FAMILY:
         raise UnknownNameError.of("tiny model", name, FAMILY)
     with weights_file(name) as path:
@@ -283,38 +219,17 @@ def load_model(name: str) -> TinyModel:
 
 
 def read_model(path: Path, name: str, shape: Shape) -> TinyModel:
-    """Return a model from a weights file that `recorders.tiny.train` wrote.
-
-    Args:
-        path: the `.npz` file.
-        name: what to call the model.
-        shape: of the model.
-
-    Raises:
-        SourceError: the file cannot be read, or holds other arrays than the shape needs.
-    """
+    """Return a model from a weights file that `recorders.tiny.train` wrote."""
     return TinyModel(name, shape, read_arrays(path, shape))
 
 
 def weights_file(name: str) -> AbstractContextManager[Path]:
-    """Return the path of a model's weights, valid inside a `with` block.
-
-    Args:
-        name: a key of `FAMILY`.
-    """
+    """Return the path of the weights of a model of the family, valid inside a `with` block."""
     return resources.as_file(resources.files("recorders.tiny").joinpath("weights", f"{name.rpartition('/')[2]}.npz"))
 
 
 def read_arrays(path: Path, shape: Shape) -> dict[str, npt.NDArray[np.floating]]:
-    """Return the arrays of a weights file, checked against a shape.
-
-    Args:
-        path: the `.npz` file.
-        shape: of the model.
-
-    Raises:
-        SourceError: the file cannot be read, or holds other arrays than the shape needs.
-    """
+    """Return the arrays of a weights file; a `SourceError` if it cannot be read or does not fit the shape."""
     try:
         with path.open("rb") as raw:  # NumPy leaves a broken file open if it opened it
             file = np.load(raw, allow_pickle=False)

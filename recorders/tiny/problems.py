@@ -74,15 +74,7 @@ class Step:
 
 @dataclass(frozen=True)
 class Problem:
-    """A word problem.
-
-    Attributes:
-        question: what the model is asked.
-        chain: the chain of thought it is trained to answer with.
-        answer: the right number.
-        first: the number the problem starts with.
-        steps: the operations, in order.
-    """
+    """A word problem: the question, the chain of thought that a model is trained to answer with, and the arithmetic."""
 
     question: str
     chain: str
@@ -110,13 +102,7 @@ def training_problems(seed: int, start: int = 0) -> Iterator[Problem]:
 
 
 def problem(seed: int, split: Split, index: int) -> Problem:
-    """Return problem number `index` of a split.
-
-    Args:
-        seed: of the problems.
-        split: "test" for reserved problems only, "training" for the others only.
-        index: 0 or more.
-    """
+    """Return problem number `index` of a split, which has either only reserved problems or none."""
     draws = _Draws(f"{_VERSION}/{seed}/{split}/{index}")
     count = 1 + draws.weighted(STEP_WEIGHTS)
     while True:
@@ -134,8 +120,8 @@ def is_reserved(first: int, steps: tuple[Step, ...]) -> bool:
 def words() -> list[str]:
     """Return every word that a question or chain can contain, sorted."""
     phrases = [_FIRST, _ASKED, _START, _END, *(phrase for group in _PHRASES.values() for phrase in group)]
-    own = {word.strip(".?") for phrase in phrases for word in phrase.split()}
-    return sorted({word for word in own if "{" not in word} | {*_NAMES, *_THINGS})
+    spelled = {word.strip(".?") for phrase in phrases for word in phrase.split()}
+    return sorted({word for word in spelled if "{" not in word} | {*_NAMES, *_THINGS})
 
 
 class _Draws:

@@ -126,34 +126,20 @@ def sample(
     if any(index < 0 for index in indices):
         raise OutOfRangeError(f"Samples are numbered from 0; number {min(indices)} was asked for.")
     samples = np.asarray(indices, np.int64)
-    race = shared or _own(_start(model, question, decoding))
+    race = shared or _model_race(_start(model, question, decoding))
     parts = (samples[start : start + _ROWS] for start in range(0, len(samples), _ROWS))
-    return [completion for part in parts for completion in _drawn(model, prompt, part, decoding, race)]
+    return [completion for part in parts for completion in _draw(model, prompt, part, decoding, race)]
 
 
 def most_likely(log_probabilities: Floats, count: int) -> Ints:
-    """Return the likeliest tokens at each position, likeliest first, the lower number first among equals.
-
-    Args:
-        log_probabilities: [..., vocabulary].
-        count: how many.
-
-    Returns:
-        [..., count].
-    """
+    """Return the numbers of the likeliest tokens at each position, likeliest first, the lower number first among equals."""
     return np.argsort(-log_probabilities, axis=-1, kind="stable")[..., :count]
 
 
 def exponentials(keys: npt.NDArray[np.uint64], position: int, tokens: int) -> Floats:
-    """Return the exponential random numbers of one position.
+    """Return the random numbers [rows, tokens] of one position, for keys [rows] of samples; never 0 nor infinite.
 
-    Args:
-        keys: [rows], of the samples.
-        position: of the token in the answer, from 0.
-        tokens: size of the vocabulary, at most 65,536.
-
-    Returns:
-        [rows, tokens], never 0 nor infinite: of the 64 bits, the upper 52 and a half make a number inside (0, 1).
+    Of the 64 bits, the upper 52 and a half make a number inside (0, 1). There are at most 65,536 tokens.
     """
     counters = (np.arange(1, tokens + 1, dtype=np.uint64) + np.uint64(position << 16)) * _GOLDEN
     bits = mixed(keys[:, None] + counters)
@@ -162,12 +148,7 @@ def exponentials(keys: npt.NDArray[np.uint64], position: int, tokens: int) -> Fl
 
 
 def stopped(completion: Completion, stops: Sequence[str]) -> tuple[int, str]:
-    """Return how many tokens it takes to reach the first stop text, and the text before it; everything if none is reached.
-
-    Args:
-        completion: of `sample`.
-        stops: texts that end an answer.
-    """
+    """Return how many tokens it takes to reach the first stop text, and the text before it; all if none is reached."""
     if not any(stop in completion.text for stop in stops):
         return len(completion.tokens), completion.text
     decode, tokens = tokenizer().decode, completion.tokens.tolist()
@@ -211,7 +192,7 @@ class _Draft:
         )
 
 
-def _drawn(model: TinyModel, prompt: Prompt, samples: Ints, decoding: Decoding, race: _Race) -> list[Completion]:
+def _draw(model: TinyModel, prompt: Prompt, samples: Ints, decoding: Decoding, race: _Race) -> list[Completion]:
     """Draw one answer per sample, all together."""
     room = min(decoding.max_tokens, model.shape.context - prompt.length)
     draft = _Draft(len(samples), room, decoding.top_logprobs)
@@ -224,8 +205,8 @@ def _drawn(model: TinyModel, prompt: Prompt, samples: Ints, decoding: Decoding, 
         going_on = tokens != END
         if position + 1 == room or not going_on.any():
             break
-        kept = cache.keep(going_on)
-        rows, tokens = rows[kept], tokens[kept]
+        remaining = cache.keep(going_on)
+        rows, tokens = rows[remaining], tokens[remaining]
         logits = model.step(cache, tokens)
     return [draft.completion(row, prompt.length) for row in range(len(samples))]
 
@@ -267,7 +248,7 @@ def _start(model: TinyModel, question: str, decoding: Decoding) -> int:
     return int.from_bytes(sha256(name.encode()).digest()[:8], "little")
 
 
-def _own(start: int) -> _Race:
+def _model_race(start: int) -> _Race:
     """Return the random numbers of one model on one question, by token number."""
 
     def race(samples: Ints, position: int) -> Floats:

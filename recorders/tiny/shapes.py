@@ -12,18 +12,7 @@ _LAST_RATE = 0.05  # of the highest
 
 @dataclass(frozen=True)
 class Shape:
-    """A Llama-style decoder: RMSNorm, rotary positions, SwiGLU, no biases, one matrix for reading and writing tokens.
-
-    Attributes:
-        width: of the residual stream.
-        layers: number of layers.
-        heads: per layer; `width` is a multiple of it, and a head's width is even.
-        hidden: width of the feed-forward layers.
-        tokens: size of the vocabulary.
-        context: the longest sequence, prompt and answer together, in tokens.
-        rotary_base: of the rotary positions.
-        epsilon: of RMSNorm.
-    """
+    """A Llama-style decoder: RMSNorm, rotary positions, SwiGLU, no biases, one matrix for reading and writing tokens."""
 
     width: int
     layers: int
@@ -64,12 +53,7 @@ class Shape:
 
 @dataclass(frozen=True)
 class CoolDown:
-    """A later stage of training: a fresh AdamW, the learning rate lowered linearly.
-
-    Attributes:
-        updates: number of updates.
-        rate: initial learning rate.
-    """
+    """A later stage of training: a fresh AdamW, the learning rate lowered linearly."""
 
     updates: int
     rate: float
@@ -79,17 +63,8 @@ class CoolDown:
 class Recipe:
     """How a model is trained: AdamW on always new problems, in one or more stages.
 
-    In the first stage the learning rate is warmed up and lowered along a cosine, which may be cut short. Each later stage starts
-    from the float16 weights of the previous one, and lowers the rate to the same final value.
-
-    Attributes:
-        shape: of the model.
-        seed: of the initial weights and of the problems.
-        updates: of the first stage.
-        cosine: the update at which the cosine would end, `updates` or later.
-        later: the other stages.
-        batch: problems per update.
-        rate: highest learning rate.
+    In the first stage the learning rate is warmed up and lowered along a cosine, which ends at update `cosine` and may be cut
+    short. Each later stage starts from the float16 weights of the previous one, and lowers the rate to the same final value.
     """
 
     shape: Shape

@@ -29,11 +29,7 @@ def build_vocabulary() -> list[str]:
 
 
 class Tokenizer:
-    """Text to token numbers and back.
-
-    Args:
-        vocabulary: the tokens, the special ones first.
-    """
+    """Text to token numbers and back; the special tokens come first in the vocabulary."""
 
     def __init__(self, vocabulary: Sequence[str]) -> None:
         self.vocabulary = tuple(vocabulary)

@@ -31,12 +31,7 @@ _POOL = 8  # batches cut from one pool of problems, sorted by length: hardly any
 
 
 def initial_weights(shape: Shape, seed: int) -> Weights:
-    """Return random weights under the names of Hugging Face's Llama, so that it can load them.
-
-    Args:
-        shape: of the model.
-        seed: of the random numbers.
-    """
+    """Return random weights under the names of Hugging Face's Llama, so that it can load them."""
     source = torch.Generator().manual_seed(seed)
     return {name: _initial(shape, name, size, source) for name, size in shape.arrays.items()}
 
@@ -53,25 +48,16 @@ def _initial(shape: Shape, name: str, size: tuple[int, ...], source: torch.Gener
 
 
 def logits(weights: Weights, shape: Shape, tokens: torch.Tensor) -> torch.Tensor:
-    """Return the logits of every next token.
-
-    Args:
-        weights: as `initial_weights` names them.
-        shape: of the model.
-        tokens: int64 [batch, length].
-
-    Returns:
-        float32 [batch, length, vocabulary].
-    """
+    """Return the logits [batch, length, vocabulary] of every next token, for tokens [batch, length]."""
     embedding = weights["model.embed_tokens.weight"]
     rotation = _rotation(shape, tokens.shape[1])
     x = embedding[tokens]
     for layer in range(shape.layers):
-        own = {
+        arrays = {
             name.split(".", 3)[3]: value for name, value in weights.items() if name.startswith(f"model.layers.{layer}.")
         }
-        x = x + _attention(_normed(x, own["input_layernorm.weight"], shape), own, shape, rotation)
-        x = x + _feed_forward(_normed(x, own["post_attention_layernorm.weight"], shape), own)
+        x = x + _attention(_normed(x, arrays["input_layernorm.weight"], shape), arrays, shape, rotation)
+        x = x + _feed_forward(_normed(x, arrays["post_attention_layernorm.weight"], shape), arrays)
     return _normed(x, weights["model.norm.weight"], shape) @ embedding.T
 
 
@@ -88,13 +74,13 @@ def _rotation(shape: Shape, length: int) -> tuple[torch.Tensor, torch.Tensor]:
 
 
 def _attention(
-    x: torch.Tensor, own: Weights, shape: Shape, rotation: tuple[torch.Tensor, torch.Tensor]
+    x: torch.Tensor, arrays: Weights, shape: Shape, rotation: tuple[torch.Tensor, torch.Tensor]
 ) -> torch.Tensor:
     batch, length, width = x.shape
     cosines, sines = rotation
 
     def heads(part: str) -> torch.Tensor:
-        projected = x @ own[f"self_attn.{part}_proj.weight"].T
+        projected = x @ arrays[f"self_attn.{part}_proj.weight"].T
         return projected.view(batch, length, shape.heads, shape.head_width).transpose(1, 2)
 
     def rotated(y: torch.Tensor) -> torch.Tensor:
@@ -104,25 +90,19 @@ def _attention(
     mixed = functional.scaled_dot_product_attention(
         rotated(heads("q")), rotated(heads("k")), heads("v"), is_causal=True
     )
-    return mixed.transpose(1, 2).reshape(batch, length, width) @ own["self_attn.o_proj.weight"].T
+    return mixed.transpose(1, 2).reshape(batch, length, width) @ arrays["self_attn.o_proj.weight"].T
 
 
-def _feed_forward(x: torch.Tensor, own: Weights) -> torch.Tensor:
-    gate = functional.silu(x @ own["mlp.gate_proj.weight"].T)
-    return (gate * (x @ own["mlp.up_proj.weight"].T)) @ own["mlp.down_proj.weight"].T
+def _feed_forward(x: torch.Tensor, arrays: Weights) -> torch.Tensor:
+    gate = functional.silu(x @ arrays["mlp.gate_proj.weight"].T)
+    return (gate * (x @ arrays["mlp.up_proj.weight"].T)) @ arrays["mlp.down_proj.weight"].T
 
 
 def train(recipe: Recipe, out: Path, every: int = 500, resume: Path | None = None) -> Weights:
-    """Train a model, saving checkpoints at regular intervals and at the end of every stage.
+    """Train a model, and return its weights after the last update.
 
-    Args:
-        recipe: shape, seeds, stages.
-        out: the folder for the checkpoints, `00500.npz` and so on; created if missing.
-        every: updates between two checkpoints.
-        resume: the checkpoint at the end of a stage, to continue with the next one; `None` starts over.
-
-    Returns:
-        The weights after the last update.
+    Checkpoints, `00500.npz` and so on, are saved at regular intervals and at the end of every stage, from which training can
+    resume.
     """
     out.mkdir(parents=True, exist_ok=True)
     weights = read(resume) if resume else initial_weights(recipe.shape, recipe.seed)
@@ -162,11 +142,7 @@ def _stage(recipe: Recipe, weights: Weights, updates: range, out: Path, every: i
 
 
 def read(path: Path) -> Weights:
-    """Return the weights of a checkpoint, widened to float32.
-
-    Args:
-        path: a file that `save` wrote.
-    """
+    """Return the weights of a checkpoint, widened to float32."""
     with np.load(path, allow_pickle=False) as file:
         return {name: torch.from_numpy(file[name].astype(np.float32)) for name in file.files}
 

@@ -14,14 +14,7 @@ Choices = tuple[tuple[str, str], ...]
 
 @dataclass(frozen=True, slots=True)
 class Exemplar:
-    """A worked question.
-
-    Attributes:
-        question: without the options.
-        cot: the chain of thought, without the answer sentence.
-        answer: as in the answer sentence; with options, the label of the right one.
-        choices: (label, text) of each option; empty if there are none.
-    """
+    """A worked question; its chain of thought is without the answer sentence, and with options the answer is a label."""
 
     question: str
     cot: str
@@ -31,13 +24,7 @@ class Exemplar:
 
 @dataclass(frozen=True, slots=True)
 class TrainForm:
-    """How the rows of one train split are read.
-
-    Attributes:
-        kind: the answer kind of its gold answers.
-        fields: the columns that are read.
-        exemplar: turns a row into an exemplar; `None` if the row has no usable rationale.
-    """
+    """How the rows of one train split are read: which columns, and an exemplar from a row with a usable rationale."""
 
     kind: str
     fields: tuple[str, ...]

@@ -47,15 +47,8 @@ _LONGEST_RATIONALE = 1000  # characters: an exemplar is paid for with every ques
 class PromptCard:
     """One version of a dataset's prompt.
 
-    Attributes:
-        dataset: the id of the dataset it is written for.
-        version: 1, 2, ...
-        system: the system prompt; `None` for none.
-        zero_shot: the instruction that follows the question where there are no exemplars.
-        answer_sentence: how every reply ends, with "{answer}" in the place of the answer.
-        exemplars: in the order in which they are sent.
-        train_form: how the rows of the dataset's train split are read, a key of `TRAIN_FORMS`; `None` where it has no rationales.
-        source: where the exemplars are from: "card", or "train" for the train split.
+    `answer_sentence` has "{answer}" in the place of the answer; `train_form`, a key of `TRAIN_FORMS`, says how the dataset's
+    train split is read, if it has rationales; `source` is "train" if the exemplars are from there.
     """
 
     dataset: str
@@ -80,17 +73,10 @@ class PromptCard:
 def messages(
     card: PromptCard, question: Question, *, reasoning: bool = False, system_role: bool = True
 ) -> tuple[Message, ...]:
-    """Return what an LLM is sent for a question.
+    """Return what an LLM is sent for a question; its gold is not.
 
-    Args:
-        card: the prompt.
-        question: its text and options are sent, its gold is not.
-        reasoning: zero-shot, for models that reason before they answer.
-        system_role: `False` for models whose chat template refuses the role "system" (some of Mistral's and Gemma's): the system
-            prompt then begins the first user message.
-
-    Raises:
-        SourceError: the question has no text.
+    Reasoning models are asked zero-shot. Some chat templates (of Mistral and Gemma) refuse the role "system": without
+    `system_role`, the system prompt begins the first user message.
     """
     if not question.text.strip():
         raise SourceError(
@@ -128,22 +114,13 @@ _PLACEHOLDER = Question(id="", text="{question}", choices=(("{label}", "{option}
 def prompt_version(card: PromptCard, *, reasoning: bool = False, system_role: bool = True) -> str:
     """Return a recording's description of its prompt: name, version, and a hash of all that is sent besides the question.
 
-    Args:
-        card: the prompt.
-        reasoning: as in `messages`.
-        system_role: as in `messages`.
-
-    Returns:
-        Such as "gsm8k/1#0123456789abcdef", "gsm8k/1/zero-shot#...", "gsm8k/1/train#...": after the #, the first 16 hex digits
-        of the sha256 of the messages around a placeholder, as canonical JSON.
+    Such as "gsm8k/1#0123456789abcdef", "gsm8k/1/zero-shot#...", "gsm8k/1/train#...": after the #, the first 16 hex digits of
+    the sha256 of the messages around a placeholder, as canonical JSON.
     """
     kind = "/zero-shot" if reasoning else "/train" if card.source == "train" else ""
     sent = messages(card, _PLACEHOLDER, reasoning=reasoning, system_role=system_role)
     content = json.dumps([[message.role, message.content] for message in sent], separators=(",", ":"))
     return f"{card.dataset}/{card.version}{kind}#{hashlib.sha256(content.encode('ascii')).hexdigest()[:16]}"
-
-
-# --- cards
 
 
 class _Facts(BaseModel):
@@ -189,18 +166,11 @@ def prompt_names() -> list[str]:
 
 
 def prompt_card(name: str) -> PromptCard:
-    """Return a prompt.
+    """Return a prompt by its dataset ("gsm8k": the latest version), or with a version ("gsm8k@1": always this one).
 
     The first folder with a prompt for the dataset decides, of those in `FEVAL_CARDS` and feval's own.
-
-    Args:
-        name: of a dataset ("gsm8k": the latest version), or with a version ("gsm8k@1": always this one).
-
-    Raises:
-        UnknownNameError: there is no such prompt; the message says how to write one.
-        CardError: its card cannot be used.
     """
-    dataset, mark, wanted = name.partition("@")
+    dataset, mark, number = name.partition("@")
     files = [(path, version) for path, named, version in _prompt_files() if named == dataset]
     if not files:
         raise UnknownNameError.of("prompt card", dataset, {named for _, named, _ in _prompt_files()}, _advice(dataset))
@@ -208,7 +178,7 @@ def prompt_card(name: str) -> PromptCard:
         deciding = files[0][0].parent
         return _read([path for path, _ in files if path.parent == deciding][-1])
     for path, version in files:
-        if str(version) == wanted:
+        if str(version) == number:
             return _read(path)
     versions = {f"{dataset}@{version}" for _, version in files}
     raise UnknownNameError.of("prompt card", name, versions, f"{dataset!r} alone means the latest version.")
@@ -249,31 +219,15 @@ def _read(path: Path) -> PromptCard:
         for each in facts.exemplars
     )
     return PromptCard(
-        facts.dataset,
-        facts.version,
-        facts.system,
-        facts.zero_shot,
-        facts.answer_sentence,
-        exemplars,
-        facts.train_form,
+        facts.dataset, facts.version, facts.system, facts.zero_shot, facts.answer_sentence, exemplars, facts.train_form
     )
 
 
 def check_prompt(card: PromptCard, kind: str, questions: Iterable[Question] = ()) -> None:
     """Check a prompt before anything is paid for.
 
-    Every exemplar's reply must be read back as its answer; every answer must be one of the exemplar's options; no exemplar may be
-    a question of the dataset, whose answer would be given away.
-
-    Args:
-        card: the prompt.
-        kind: the dataset's answer kind, a key of `feval.answers.KINDS`.
-        questions: those that will be asked.
-
-    Raises:
-        CardError: an exemplar is wrong; the message names it.
-        UnknownNameError: for an unknown kind.
-        AnswerError: for a kind that extracts nothing ("verbatim").
+    Every exemplar's reply must be read back as its answer; every answer must be one of the exemplar's options; no exemplar may
+    be a question of the dataset, whose answer would be given away.
     """
     ids = {_folded(question.text, question.choices): question.id for question in questions}
     for number, exemplar in enumerate(card.exemplars, start=1):
@@ -304,9 +258,6 @@ def _folded(text: str, choices: Choices) -> str:
     return " ".join(_rendered(text, choices).casefold().split())
 
 
-# --- exemplars from a train split
-
-
 def with_train_exemplars(
     card: PromptCard, rows: Iterable[Mapping[str, Any]], count: int, questions: Iterable[Question] = ()
 ) -> PromptCard:
@@ -315,17 +266,6 @@ def with_train_exemplars(
     The choice does not depend on the order of rows: it takes the usable rows whose question has the smallest sha256. A row is
     usable if its rationale has 1 to 1000 characters, its reply is read back as its gold answer, and it is not one of the
     questions that will be asked.
-
-    Args:
-        card: the prompt; it keeps its system prompt and answer sentence.
-        rows: of the train split, as the Hub has them.
-        count: how many exemplars.
-        questions: those that will be asked.
-
-    Raises:
-        UsageError: the dataset's train split has no rationales.
-        OutOfRangeError: `count` is less than 1.
-        SourceError: a row lacks a column, or too few rows can be used.
     """
     if card.train_form is None:
         known = ", ".join(name for name in prompt_names() if prompt_card(name).train_form is not None)

@@ -93,7 +93,11 @@ def record_dataset(
     """
     out = Path(out)
     price = _price(prices, task.llm_name)
-    _check_noise(task, backend)
+    if task.decoding.noise_seed is not None and not backend.shares_noise:
+        raise UsageError(
+            f"Coupled samples need a model that draws with feval's noise; the backend {backend.name!r} asks a server, which "
+            "draws with its own. Use the backend 'tiny' or 'transformers', or leave --coupled out."
+        )
     plan, identity = task.plan(), task.identity()
     folder = journal_folder(out) if journal is None else Path(journal)
     check_cost_limit(cost_limit_usd, price, task.llm_name, prices)
@@ -148,14 +152,6 @@ def record_dataset(
     return out
 
 
-def _check_noise(task: RecordingTask, backend: Backend) -> None:
-    if task.decoding.noise_seed is not None and not backend.shares_noise:
-        raise UsageError(
-            f"Coupled samples need a model that draws with feval's noise; the backend {backend.name!r} asks a server, which "
-            "draws with its own. Use the backend 'tiny' or 'transformers', or leave --coupled out."
-        )
-
-
 def estimate_dataset(
     task: RecordingTask,
     out: str | Path,
@@ -170,11 +166,6 @@ def estimate_dataset(
     """Return what `record_dataset` would ask for and cost, without asking.
 
     Args as for `record_dataset`, and `output_tokens_per_cot`: mean length from an earlier recording, if the journal has none.
-
-    Raises:
-        JournalError: the journal is damaged, locked or of something else.
-        StorageError: `out` is another recording.
-        UsageError: a name that cannot task.
     """
     _check_mode(mode)
     if is_sealed(Path(out), task.identity(), task.questions, task.samples, mode):

@@ -21,16 +21,8 @@ _POOLS_PER_COMMIT = 256
 def is_sealed(out: Path, identity: Mapping[str, Any], questions: Sequence[Question], samples: int, mode: str) -> bool:
     """Return whether a folder is the wanted recording, sealed before.
 
-    Args:
-        out: the folder.
-        identity: of the task, see `recorders.work.task.RecordingTask.identity`.
-        questions: wanted.
-        samples: CoTs wanted per question.
-        mode: a key of `recorders.journal.journal.MODES`.
-
-    Raises:
-        StorageError: something else is there; or it holds less than is wanted, is to be recorded again, or would be inside
-            another recording.
+    A `StorageError` says if something else is there, if it holds less than is wanted or is to be recorded again (mode "all"),
+    or if it would be inside another recording.
     """
     if not out.exists() or (out.is_dir() and not any(out.iterdir())):
         holder = recording_around(out.absolute().parent)
@@ -68,19 +60,8 @@ def start_from(
     """Put the CoTs of a sealed recording into a journal, so that only what is missing is asked for.
 
     CoTs that are already in the journal are left alone. What a recording does not keep is lost: prompt tokens are counted once
-    per run of CoTs with the same second and response id, and a refused request is an empty CoT like any other.
-
-    Args:
-        start: the recording. An open one is not compared with the identity; `feval.recording.derived.extension.check_extension`
-            does that beforehand.
-        journal: open, of the same identity.
-        identity: of the task, see `recorders.work.task.RecordingTask.identity`.
-        questions: wanted.
-        requests: one per question, in the same order.
-
-    Raises:
-        ConflictError: the recording is of something else, or has a question that was asked in other words.
-        RecordingError: it cannot be read.
+    per run of CoTs with the same second and response id, and a refused request is an empty CoT like any other. An open
+    recording is not compared with the identity; `feval.recording.derived.extension.check_extension` does that beforehand.
     """
     recording = start if isinstance(start, Recording) else open_sound(Path(start))
     differs = None if isinstance(start, Recording) else _difference(recording, identity)
@@ -88,10 +69,10 @@ def start_from(
     if differs is not None:
         raise ConflictError(f"{place} cannot be continued: its {differs}. Ask in the same way, or start without it.")
     dataset, llm = identity["dataset"], identity["llm"]
-    wanted = {question.id: request for question, request in zip(questions, requests, strict=True)}
+    by_question = {question.id: request for question, request in zip(questions, requests, strict=True)}
     counter = str(recording.manifest.pairs[dataset, llm]["counter"])
     for number, pool in enumerate(recording.pools(dataset, llm), 1):
-        request = wanted.get(pool.question_id)
+        request = by_question.get(pool.question_id)
         if request is None or not pool.texts:
             continue
         if pool.prompt != request.prompt():

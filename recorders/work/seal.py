@@ -47,29 +47,10 @@ def seal(
     notes: Sequence[str] = (),
     progress: Callable[[int], None] | None = None,
 ) -> Path:
-    """Make a recording of everything a journal holds, and verify it. The journal stays as it is.
+    """Make a recording of everything that is committed to a journal, and verify it. The journal stays as it is.
 
-    Args:
-        journal: open; what was not committed is not in it yet.
-        out: the folder to make.
-        dataset: as the recording will describe it.
-        questions: in order; their gold keys are computed by the dataset's answer kind.
-        requests: of the questions, in the same order.
-        llm: as the recording will describe it.
-        operation: what made the recording.
-        prices: id of the price list, or "none".
-        counter: "usage" for the provider's token counts, or a name that `feval.cards.tokens.token_counter` knows.
-        other_counter: counts all tokens if any CoT came without usage: counts by different counters do not compare.
-        notes: further sentences for the manifest.
-        progress: called with the number of questions done.
-
-    Returns:
-        The folder.
-
-    Raises:
-        JournalError: the journal is damaged, or the recording does not verify.
-        StorageError: `out` exists already, or the disk refused.
-        TokenCounterError, UnknownNameError: the counter cannot be had.
+    The counter is "usage", for the provider's token counts, or a name that `feval.cards.tokens.token_counter` knows. If any CoT
+    came without usage, `other_counter` counts all: counts by different counters do not compare.
     """
     contents = _Contents(journal)
     used = contents.counter(other_counter) if counter == USAGE else counter
@@ -97,12 +78,7 @@ def _sequence_logprob(record: Mapping[str, Any]) -> float | None:
 
 
 class _Contents:
-    """Where each CoT of a journal is: 16 bytes each, sorted by request and sample.
-
-    Attributes:
-        counted: whether every CoT has the provider's token counts.
-        split: whether some of these counts are shares of the total of several CoTs.
-    """
+    """Where each CoT of a journal is (16 bytes each), whether all were counted by the provider, and whether some by shares."""
 
     def __init__(self, journal: Journal) -> None:
         numbers: dict[str, int] = {}

@@ -42,17 +42,9 @@ _PRICES, _TINY_PRICES = "2025-06-02", "tiny-2026-11"
 class RecordingSettings:
     """What a user says about a recording. `None` leaves a choice to the LLM's card, or else to the paper's protocol.
 
-    The attributes that are not listed are those of `recorders.work.task.RecordingTask`.
-
-    Attributes:
-        samples: CoTs per question; the paper's 40, or 3 for reasoning models.
-        prompt: a prompt card, such as "gsm8k" or "gsm8k@1"; by default the dataset's latest. "none" sends the bare question.
-        reasoning: zero-shot, without system prompt.
-        system_role: whether the chat template takes a system message.
-        decoding: sampling parameters; `default_decoding` has the defaults.
-        exemplars: "card" for the prompt card's own, "train" for worked questions from the dataset's train split.
-        train_rows: a file of the train split's rows; `None` fetches them from the Hub.
-        exemplar_count: how many train exemplars; `None`: as many as the card has.
+    By default there are 40 CoTs per question, 3 of reasoning models, and the prompt is the dataset's latest card; "none" sends
+    the bare question. `exemplars` are the card's own or, with "train", worked questions from the train split, which is fetched
+    from the Hub if `train_rows` names no file. The others are as in `recorders.work.task.RecordingTask`.
     """
 
     dataset: str
@@ -71,17 +63,7 @@ class RecordingSettings:
 
 
 def make_task(settings: RecordingSettings, questions: Sequence[Question]) -> RecordingTask:
-    """Fill in what was left open, and check it before anything is paid for.
-
-    Args:
-        settings: what the user said.
-        questions: of the dataset.
-
-    Raises:
-        UsageError: a name or number that cannot work.
-        CardError: a card that cannot be read, or a prompt that resembles a question.
-        UnknownNameError: no prompt card of that name.
-    """
+    """Fill in what was left open, and check it before anything is paid for."""
     check_name("LLM", settings.llm)
     settings.decoding.check()
     card = find_llm_card(settings.llm)
@@ -153,12 +135,9 @@ def default_backend(llm: str) -> str:
 def default_decoding(llm: str, *, reasoning: bool | None = None) -> Decoding:
     """Return the decoding of an LLM: its card's, or else the paper's temperature 0.7 and 2,048 tokens.
 
-    Reasoning models are sent no temperature: OpenAI's refuse it, and the others have a default of their own. They may write
-    32,768 tokens, unless their card names a limit or is one of feval's own, which are published and stay as they are.
-
-    Args:
-        llm: name in the recording.
-        reasoning: whether it is a reasoning model; `None`: as its card says.
+    Reasoning models (as the card says, unless it is said here) are sent no temperature: OpenAI's refuse it, and the others have
+    a default of their own. They may write 32,768 tokens, unless their card names a limit or is one of feval's own, which are
+    published and stay as they are.
     """
     card = find_llm_card(llm)
     decoding = Decoding(temperature=card.temperature, max_tokens=card.max_tokens) if card else Decoding()
@@ -176,17 +155,9 @@ def default_prices(llm: str) -> str:
 def load_questions(
     dataset: str, path: Path | None = None, first: int | None = None, *, answer_kind: str | None = None
 ) -> list[Question]:
-    """Return the questions of a dataset: from a file, or those that come with feval, or else from the Hub.
+    """Return the first questions of a dataset, or all: from a file, or those that come with feval, or else from the Hub.
 
-    Args:
-        dataset: its id.
-        path: JSON Lines, see `docs/datasets.md`.
-        first: only the first so many; `None` for all.
-        answer_kind: a key of `feval.answers.KINDS`; `None`: the card's. Needed if the dataset has no card.
-
-    Raises:
-        OutOfRangeError: `first` is not between 1 and their number.
-        FevalError: they cannot be had; see `feval.hub.datasets.questions`.
+    A dataset without a card needs an `answer_kind`.
     """
     if dataset == DATASET_ID and path is None:
         rows = [

@@ -45,12 +45,7 @@ _Progress = Callable[[int, int], None]
 
 @dataclass(frozen=True, slots=True)
 class HubRecording:
-    """A recording on the Hub that is to be topped up.
-
-    Attributes:
-        seen: the state of its repository.
-        recording: at that commit; its files are fetched as they are needed.
-    """
+    """A recording on the Hub that is to be topped up, at the commit that was seen; files are fetched as they are needed."""
 
     seen: Seen
     recording: Recording
@@ -69,11 +64,7 @@ class HubRecording:
 class TopUp:
     """The result of a top-up.
 
-    Attributes:
-        folder: the recording with old and new CoTs.
-        new: number of new CoTs.
-        drift: old and new CoTs compared; `None` if an earlier run of the command compared them.
-        warnings: sentences about drift; they are in the recording's notes as well.
+    `drift` is `None` if an earlier run of the command compared old and new CoTs; warnings of drift are in the notes as well.
     """
 
     folder: Path
@@ -83,16 +74,7 @@ class TopUp:
 
 
 def hub_recording(place: str | Path) -> HubRecording:
-    """Return the recording in a repository.
-
-    Args:
-        place: hf://namespace/name; a revision must be the head of `main`, where a pull request starts.
-
-    Raises:
-        UsageError: not the address of a whole repository.
-        ConflictError: another revision.
-        HubError: there is no such repository, or no recording in it.
-    """
+    """Return the recording at the head of `main` of hf://namespace/name, where a pull request starts."""
     address = parse_address(place)
     if address.path:
         raise UsageError(
@@ -113,11 +95,7 @@ def hub_recording(place: str | Path) -> HubRecording:
 
 
 def check_top_up(base: HubRecording, task: RecordingTask) -> None:
-    """Check, before anything is paid for, that there is something to record and that it can join the recording.
-
-    Raises:
-        ConflictError: every wanted sample is there, or the recording is of something else.
-    """
+    """Check, before anything is paid for, that there is something to record and that it can join the recording."""
     info = task.dataset_info(task.plan().requests)
     questions = [replace(q, answer_key=canonical_gold(info.answer_kind, q.answer, q.choices)) for q in task.questions]
     check_extension(base.recording, info, questions, task.llm_info())
@@ -147,20 +125,7 @@ def top_up(
     fetching: _Progress = lambda _done, _total: None,
     **options: Any,
 ) -> TopUp:
-    """Record what is missing and join it with what is there.
-
-    Args:
-        base: of `hub_recording`, checked by `check_top_up`.
-        task: what is to be recorded.
-        backend: asked.
-        out: folder of the recording to make.
-        fetching: called with (bytes so far, bytes in all) of what is fetched.
-        options: of `recorders.work.record.record_dataset`, without `start`.
-
-    Raises:
-        StorageError: `out` exists already, and is something else.
-        FevalError: as for `record_dataset` and `feval.recording.derived.extension.extend`.
-    """
+    """Record what is missing and join it with what is there; `options` are those of `record_dataset`, without `start`."""
     out = Path(out)
     operation = {"name": _OPERATION, "into": base.seen.repo_id, "samples": task.samples, **task.identity()}
     if out.exists():
@@ -189,13 +154,7 @@ def top_up(
 
 
 def offer(base: HubRecording, result: TopUp, *, progress: _Progress | None = None) -> Pushed:
-    """Offer a topped-up recording to its repository as a pull request, with its page regenerated.
-
-    Raises:
-        ReleaseError: it holds what must not be published.
-        ConflictError: the repository has changed in the meantime.
-        HubError: the Hub refuses it.
-    """
+    """Offer a topped-up recording to its repository as a pull request, with its page regenerated."""
     release = prepare(result.folder, base.seen, progress=progress)
     message = f"Top up with {counted(result.new, 'CoT')} (recording hash {release.recording_hash[:12]})"
     return push(release, message=message, create_pr=True)

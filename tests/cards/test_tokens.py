@@ -19,13 +19,13 @@ from typing import Any, NoReturn
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from settings_files import settings_file
 from typer.testing import CliRunner
 
 from feval.cards.tokens import COUNTERS, count_words, token_counter
 from feval.cli import app
 from feval.errors import TokenCounterError, UnknownNameError
 from feval.serving import replay_http_client
-from tests.support.settings_files import settings_file
 
 
 def golden(shared: Path, name: str) -> Any:

@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from settings_files import settings_file
 from typer.testing import CliRunner, Result
 
 from feval.cli import app
@@ -17,7 +18,6 @@ from feval.recording import open_recording, verify_recording
 from recorders.asking.engine import Progress
 from recorders.errors import Fatal
 from recorders.work.settings import RecordingSettings, load_questions, make_task
-from tests.support.settings_files import settings_file
 
 TINY = ("--dataset", "tiny_sums", "--llm", "feval/tiny-30k", "--temperature", "1", "--max-tokens", "100")
 
@@ -64,19 +64,8 @@ def test_what_shaped_the_cots_is_in_the_recording(tmp_path: Path) -> None:
 def test_questions_of_one_s_own_need_no_card(tmp_path: Path) -> None:
     source = tmp_path / "mine.jsonl"
     source.write_text('{"id": "mine/0", "question": "What is 2 + 3?", "answer": "5"}\n')
-    own = (
-        "record",
-        "--dataset",
-        "mine",
-        "--questions",
-        source,
-        "--llm",
-        "feval/tiny-30k",
-        "--samples",
-        "2",
-        "--prompt",
-        "none",
-    )
+    named = ("--dataset", "mine", "--questions", source, "--llm", "feval/tiny-30k")
+    own = ("record", *named, "--samples", "2", "--prompt", "none")
     assert "--answer-kind" in feval(*own, "--out", tmp_path / "r").stderr
     result = feval(*own, "--answer-kind", "number", "--out", tmp_path / "r", "--quiet")
     assert result.exit_code == 0, result.output
@@ -266,7 +255,7 @@ def test_the_first_ctrl_c_says_what_is_waited_for(capsys: pytest.CaptureFixture[
     work = make_task(RecordingSettings("tiny_sums", "feval/tiny-30k"), load_questions("tiny_sums", first=1))
     show = Output(as_json=False, quiet=False)
     shown = RunDisplay(show.progress("recording"), show, work.llm_name)
-    state = Progress(1, 9, 1, 3, 16, 2.0, 4.0, None, 0.0)
+    state = Progress(1, 9, 1, 3, 16, 2.0, None, 0.0)
     for each in (state, replace(state, stopping=True), replace(state, stopping=True, in_flight=1)):
         shown(each)
     assert capsys.readouterr().err == "note: Stopping: waiting for 3 requests in flight. Ctrl-C stops at once.\n"
@@ -283,9 +272,6 @@ def test_the_first_failure_is_said_while_it_is_tried_again(tmp_path: Path) -> No
     assert result.stderr.count("note: A request failed and is sent again: the connection to 127.0.0.1:") == 1
     assert "nothing is recorded yet" in result.stderr
     assert [path.name for path in tmp_path.iterdir()] == ["settings.toml"]
-
-
-# --- settings in a file ------------------------------------------------------------------------------------------------
 
 
 def test_a_file_says_what_the_command_line_leaves_open(tmp_path: Path) -> None:

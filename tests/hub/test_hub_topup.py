@@ -13,6 +13,7 @@ import pytest
 from hub_double import HubDouble
 from hub_settings import run_feval
 from recording_doubles import FakeBackend
+from settings_files import settings_file
 
 from feval.errors import ConflictError, HubError, StorageError, UsageError
 from feval.publish.release import look, prepare, push
@@ -31,7 +32,6 @@ from recorders.request import Completion, Decoding, Message, Request
 from recorders.work.record import record_dataset
 from recorders.work.task import RecordingTask
 from recorders.work.topup import TopUp, check_top_up, hub_recording, offer, recorded_folder, top_up
-from tests.support.settings_files import settings_file
 
 pytestmark = pytest.mark.slow
 

@@ -15,24 +15,12 @@ from feval.cards.prices import price_list, usd
 from feval.errors import AnswerError, OutOfRangeError, PriceNotFoundError, UnknownNameError, UsageError
 from recorders import live
 from recorders.errors import BackendError, Fatal, RateLimited, StoppedError, Transient
+from recorders.live import _RECORDED_ONLY
 from recorders.request import Completion, Request
 
 TEXTS = ["It is 4. The answer is 4.", "The answer is 5.", "The answer is 4.0.", "I do not know."]
-
-
-CHANNELS = {
-    "scores",
-    "step_scores",
-    "scoring_tokens",
-    "sequence_logprobs",
-    "sequence_probabilities",
-    "token_confidences",
-}
-NOT_LIVE = {
-    "samples",
-    "to_model",
-    *CHANNELS,
-}  # places in a recording, its wire form; and channels, which are refused in words
+# Places in a recording, its wire form; and channels, which are refused in words.
+NOT_LIVE = {"samples", "to_model", *_RECORDED_ONLY}
 
 
 class Scripted:

@@ -15,7 +15,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+from recording_doubles import completions
 from scipy import stats
+from settings_files import settings_file
 from typer.testing import CliRunner
 
 from feval.cli import app
@@ -29,7 +31,6 @@ from recorders.backends.tiny import Tiny
 from recorders.backends.transformers_local import TransformersLocal
 from recorders.request import Completion, Decoding, Message, Request
 from recorders.shared_noise import END_OF_ANSWER, TokenNoise, question_noise, shared_tokens, token_texts
-from tests.support.settings_files import settings_file
 
 
 def questions(count: int) -> list[str]:
@@ -42,14 +43,7 @@ def asked(model: str, text: str, number: int = 0, **decoding: Any) -> Request:
 
 
 def drawn(request: Request, samples: Sequence[int]) -> list[Completion]:
-    async def run() -> list[Completion]:
-        backend = Tiny()
-        try:
-            return await backend.complete(request, samples)
-        finally:
-            await backend.aclose()
-
-    return asyncio.run(run())
+    return completions(Tiny(), request, samples)
 
 
 def plain_noise(seed: int, dataset: str, question: str, sample: int, position: int, text: str) -> float:
@@ -175,19 +169,8 @@ def test_noise_that_makes_no_sense_is_refused() -> None:
 
 
 def recorded(out: Path, llm: str, *options: str) -> Recording:
-    arguments = [
-        "record",
-        "--dataset",
-        "tiny_sums",
-        "--llm",
-        llm,
-        "--max-tokens",
-        "40",
-        "--temperature",
-        "1",
-        "--quiet",
-    ]
-    result = CliRunner().invoke(app, [*arguments, "--out", str(out), *options])
+    named = ("--dataset", "tiny_sums", "--llm", llm, "--max-tokens", "40", "--temperature", "1", "--out", str(out))
+    result = CliRunner().invoke(app, ["record", *named, *options, "--quiet"])
     assert result.exit_code == 0, result.output
     return open_recording(out)
 

@@ -8,7 +8,9 @@ from collections import Counter, deque
 from collections.abc import Callable, Coroutine, Iterable, Sequence
 from typing import Any, TypeVar
 
-from recorders.request import Completion, Decoding, Message, Request
+from feval.recording import Question
+from recorders.request import Backend, Completion, Decoding, Message, Request
+from recorders.work.task import RecordingTask
 
 T = TypeVar("T")
 Fault = Exception | Callable[[list[Completion]], Any]
@@ -23,6 +25,32 @@ def reply(index: int, sample: int, **fields: Any) -> Completion:
     """A CoT that can be told from every other one."""
     text = f"Question {index}, thought {sample}. The answer is {sample % 3}."
     return Completion(text, "stop", **({"output_tokens": 10, "prompt_tokens": 20} | fields))
+
+
+def completions(backend: Backend, asked: Request, samples: Sequence[int] = (0,)) -> list[Completion]:
+    """Ask a backend once, and close it."""
+
+    async def run() -> list[Completion]:
+        try:
+            return await backend.complete(asked, samples)
+        finally:
+            await backend.aclose()
+
+    return asyncio.run(run())
+
+
+def task(questions: Sequence[Question], samples: int, **decoding: Any) -> RecordingTask:
+    """Questions with a number as the answer, asked as they are of some/model."""
+    return RecordingTask(
+        questions,
+        "sums",
+        "some/model",
+        lambda question: [Message("user", question.text)],
+        "sums-1",
+        Decoding(**decoding),
+        samples,
+        answer_kind="number",
+    )
 
 
 class FakeBackend:
@@ -59,14 +87,14 @@ class FakeBackend:
             fault = self.faults.popleft() if self.faults else None
             if isinstance(fault, Exception):
                 raise fault
-            found = [self._answer(request, sample) for sample in samples]
+            replies = [self._answer(request, sample) for sample in samples]
             if fault is not None:
-                spoilt = fault(found)
-                found = await spoilt if asyncio.iscoroutine(spoilt) else spoilt
+                spoilt = fault(replies)
+                replies = await spoilt if asyncio.iscoroutine(spoilt) else spoilt
         finally:
             self.in_flight -= 1
-        self.asked.update((request.question_id, sample) for sample in samples[: len(found)])
-        return found
+        self.asked.update((request.question_id, sample) for sample in samples[: len(replies)])
+        return replies
 
     async def aclose(self) -> None:
         pass

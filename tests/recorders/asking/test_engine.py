@@ -109,10 +109,10 @@ FAULTS: dict[str, Any] = {
     "429 with Retry-After": RateLimited(30.0),
     "transient": Transient("a 503"),
     "transient with Retry-After": Transient("a 503", retry_after=5.0),
-    "one instead of n": lambda found: found[:1],
-    "fewer": lambda found: found[:-1],
-    "more": lambda found: [*found, found[0]],
-    "nothing": lambda found: [],
+    "one instead of n": lambda replies: replies[:1],
+    "fewer": lambda replies: replies[:-1],
+    "more": lambda replies: [*replies, replies[0]],
+    "nothing": lambda replies: [],
 }
 
 
@@ -144,7 +144,7 @@ def test_any_mixture_of_faults_changes_nothing(
 
 
 def test_a_server_that_ignores_n_is_noticed_and_asked_one_by_one(tmp_path: Path) -> None:
-    backend = FakeBackend([lambda found: found[:1]] * 1000)
+    backend = FakeBackend([lambda replies: replies[:1]] * 1000)
     outcome = go(tmp_path, plan(4, 5), backend, limits=Limits(1))
     assert outcome.complete
     assert outcome.notes == (note_on_number(1, 5),)
@@ -152,13 +152,13 @@ def test_a_server_that_ignores_n_is_noticed_and_asked_one_by_one(tmp_path: Path)
 
 
 def test_one_short_reply_does_not_give_up_n(tmp_path: Path) -> None:
-    backend = FakeBackend([lambda found: found[:1]])
+    backend = FakeBackend([lambda replies: replies[:1]])
     go(tmp_path, plan(4, 5), backend, limits=Limits(1))
     assert [len(samples) for _, samples in backend.calls] == [5, 4, 5, 5, 5]
 
 
 def test_with_seeds_one_sample_per_reply_is_no_fault(tmp_path: Path) -> None:
-    backend = FakeBackend([lambda found: found[:1]] * 1000, takes_seed=True)
+    backend = FakeBackend([lambda replies: replies[:1]] * 1000, takes_seed=True)
     outcome = go(tmp_path, plan(2, 3, Decoding(seed=100)), backend)
     assert outcome.notes == ()
     with Journal.open(tmp_path, {}) as journal:
@@ -195,7 +195,7 @@ def test_equal_cots_are_as_expected_at_temperature_0(tmp_path: Path) -> None:
 
 def test_notes_of_the_backend_reach_the_journal(tmp_path: Path) -> None:
     said: list[str] = []
-    backend = FakeBackend([lambda found: (said.append("It has a cold."), found)[1]])
+    backend = FakeBackend([lambda replies: (said.append("It has a cold."), replies)[1]])
     assert go(tmp_path, plan(4, 5), backend, backend_notes=said).notes == ("It has a cold.",)
     with Journal.open(tmp_path, {}) as journal:
         assert journal.notes == ["It has a cold."]
@@ -216,7 +216,7 @@ def test_a_retry_after_is_honoured_by_every_request(tmp_path: Path) -> None:
 
 
 def test_a_reply_that_never_comes_is_given_up(tmp_path: Path) -> None:
-    never = FakeBackend([lambda found: asyncio.sleep(1000, found)])
+    never = FakeBackend([lambda replies: asyncio.sleep(1000, replies)])
     outcome = go(tmp_path, plan(4, 5), never, limits=Limits(timeout_s=0.02))
     assert outcome.complete
     assert outcome.requests == 5
@@ -266,9 +266,9 @@ def test_a_fatal_error_stops_and_keeps_everything(tmp_path: Path) -> None:
 
 
 def test_what_is_in_flight_when_a_fatal_error_comes_is_kept(tmp_path: Path) -> None:
-    async def late(found: list[Completion]) -> list[Completion]:
+    async def late(replies: list[Completion]) -> list[Completion]:
         await asyncio.sleep(0.02)
-        return found
+        return replies
 
     outcome = go(tmp_path, plan(4, 5), FakeBackend([late, Fatal("no"), late, late]))
     assert outcome.done == 15
@@ -296,8 +296,7 @@ def test_a_refused_question_has_cots_without_answers(tmp_path: Path) -> None:
 def test_refusals_before_the_first_reply_wait_for_it(tmp_path: Path) -> None:
     outcome = go(tmp_path, plan(4, 5), FakeBackend([Refused("too long"), Refused("too long")]), limits=Limits(1))
     assert outcome.complete
-    found = texts(tmp_path)
-    assert sum(text == "" for text in found.values()) == 10
+    assert sum(text == "" for text in texts(tmp_path).values()) == 10
 
 
 @pytest.mark.parametrize("questions", [3, 100])
@@ -338,13 +337,13 @@ def stop_after(replies: int, how: Callable[[Control], None]) -> tuple[FakeBacken
     """A backend during whose call number `replies` somebody presses Ctrl-C; later calls take very long."""
     control = Control()
 
-    def press(found: list[Completion]) -> list[Completion]:
+    def press(replies: list[Completion]) -> list[Completion]:
         how(control)
-        return found
+        return replies
 
-    async def slow(found: list[Completion]) -> list[Completion]:
+    async def slow(replies: list[Completion]) -> list[Completion]:
         await asyncio.sleep(0.05)
-        return found
+        return replies
 
     return FakeBackend([*[None] * replies, slow, slow, press]), control
 
@@ -450,10 +449,10 @@ def test_progress_ends_with_everything_done(tmp_path: Path) -> None:
 
 
 def test_an_estimate_before_anything_is_an_upper_bound() -> None:
-    found = estimate_samples(plan(4, 5, Decoding(max_tokens=100)), price=PRICE)
-    assert (found.cots, found.calls, found.output_tokens, found.at_most) == (20, 4, 2000, True)
-    assert found.usd == pytest.approx(1e-6 * (found.prompt_tokens + 20_000))
-    assert "an upper bound" in found.basis
+    estimate = estimate_samples(plan(4, 5, Decoding(max_tokens=100)), price=PRICE)
+    assert (estimate.cots, estimate.calls, estimate.output_tokens, estimate.at_most) == (20, 4, 2000, True)
+    assert estimate.usd == pytest.approx(1e-6 * (estimate.prompt_tokens + 20_000))
+    assert "an upper bound" in estimate.basis
     unknown = estimate_samples(plan(4, 5, Decoding(max_tokens=None)), price=PRICE)
     assert (unknown.output_tokens, unknown.usd, unknown.at_most) == (None, None, False)
     assert estimate_samples(plan(4, 5), output_tokens_per_cot=7.5).output_tokens == 150
@@ -463,7 +462,7 @@ def test_an_estimate_before_anything_is_an_upper_bound() -> None:
 def test_an_estimate_after_some_is_what_they_were_like(tmp_path: Path) -> None:
     go(tmp_path, plan(4, 2), FakeBackend())
     with Journal.open(tmp_path, {}) as journal:
-        found = estimate_samples(plan(4, 5), journal, price=PRICE)
-    assert (found.cots, found.calls, found.prompt_tokens, found.output_tokens) == (12, 4, 80, 120)
-    assert found.usd == pytest.approx(1e-6 * (80 + 1200))
-    assert not found.at_most
+        estimate = estimate_samples(plan(4, 5), journal, price=PRICE)
+    assert (estimate.cots, estimate.calls, estimate.prompt_tokens, estimate.output_tokens) == (12, 4, 80, 120)
+    assert estimate.usd == pytest.approx(1e-6 * (80 + 1200))
+    assert not estimate.at_most

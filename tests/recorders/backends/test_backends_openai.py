@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import math
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
 import pytest
-from faulty_server import BIG, FAULTS, HALF, REASONING, REFUSAL, WORST, FaultyServer, number_of, text_of
+from faulty_server import BIG, FAULTS, HALF, REASONING, REFUSAL, WORST, FaultyServer, text_of
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from recording_doubles import completions
 
 from feval.cards.schema import FINISH_REASONS
 from feval.errors import OutOfRangeError, UsageError
@@ -34,23 +34,16 @@ def request(question: str = "What is 2 + 2?", **decoding: Any) -> Request:
 
 
 def complete(
-    server: FaultyServer,
-    asked: Request,
-    samples: Sequence[int] = (0,),
-    *,
-    timeout_s: float = 20.0,
-    notes: list[str] | None = None,
+    server: FaultyServer, asked: Request, samples: Sequence[int] = (0,), *, timeout_s: float = 20.0
 ) -> list[Completion]:
-    heard: list[str] = [] if notes is None else notes
+    return completions(OpenAICompatible(Endpoint(server.url, KEY), timeout_s=timeout_s), asked, samples)
 
-    async def run() -> list[Completion]:
-        backend = OpenAICompatible(Endpoint(server.url, KEY), timeout_s=timeout_s, note=heard.append)
-        try:
-            return await backend.complete(asked, samples)
-        finally:
-            await backend.aclose()
 
-    return asyncio.run(run())
+def noted(server: FaultyServer, asked: Request, samples: Sequence[int] = (0,)) -> tuple[list[Completion], list[str]]:
+    """The completions, and what the backend notes about the server."""
+    notes: list[str] = []
+    backend = OpenAICompatible(Endpoint(server.url, KEY), note=notes.append)
+    return completions(backend, asked, samples), notes
 
 
 @pytest.fixture
@@ -94,22 +87,18 @@ def test_what_is_none_is_not_sent(server: FaultyServer) -> None:
 
 
 def test_samples_asked_for_together_are_one_request_and_their_tokens_add_up(server: FaultyServer) -> None:
-    notes: list[str] = []
-    completions = complete(server, request(), range(5), notes=notes)
-    assert [completion.text for completion in completions] == [text_of("What is 2 + 2?", index) for index in range(5)]
+    replies, notes = noted(server, request(), range(5))
+    assert [reply.text for reply in replies] == [text_of("What is 2 + 2?", index) for index in range(5)]
     # The server's tokens are bytes, so that the split by length is exact.
-    assert [completion.output_tokens for completion in completions] == [
-        len(completion.text) for completion in completions
-    ]
+    assert [reply.output_tokens for reply in replies] == [len(reply.text) for reply in replies]
     assert [seen.body["n"] for seen in server.seen] == [5]
     assert len(notes) == 1
     assert "split by length" in notes[0]
 
 
 def test_with_a_seed_every_sample_is_a_request_of_its_own(server: FaultyServer) -> None:
-    notes: list[str] = []
-    completions = complete(server, request(seed=3), [4, 5, 6], notes=notes)
-    assert [completion.text for completion in completions] == [text_of("What is 2 + 2?", 7)]
+    replies, notes = noted(server, request(seed=3), [4, 5, 6])
+    assert [reply.text for reply in replies] == [text_of("What is 2 + 2?", 7)]
     assert server.seen[0].body["seed"] == 7
     assert "n" not in server.seen[0].body
     assert notes == []
@@ -227,32 +216,25 @@ def test_errors_are_not_chained_to_the_clients_which_quote_the_server() -> None:
         assert caught.value.__context__ is None
 
 
-def test_a_server_that_ignores_n_is_noticed() -> None:
-    notes: list[str] = []
-    with FaultyServer(takes_n=False) as server:
-        assert len(complete(server, request(), range(4), notes=notes)) == 1
-    assert "ignores n" in notes[0]
-
-
-def test_fewer_choices_than_asked_for_are_all_kept() -> None:
-    notes: list[str] = []
-    with FaultyServer(["fewer"]) as server:
-        assert len(complete(server, request(), range(4), notes=notes)) == 1
+@pytest.mark.parametrize("options", [{"takes_n": False}, {"faults": ["fewer"]}])
+def test_a_server_that_ignores_n_is_noticed(options: dict[str, Any]) -> None:
+    with FaultyServer(**options) as server:
+        replies, notes = noted(server, request(), range(4))
+    assert len(replies) == 1
     assert "ignores n" in notes[-1]
 
 
 def test_more_choices_than_asked_for_are_dropped_and_said() -> None:
-    notes: list[str] = []
     with FaultyServer(["more"]) as server:
-        texts = [completion.text for completion in complete(server, request(), range(2), notes=notes)]
-    assert texts == [text_of("What is 2 + 2?", 0), text_of("What is 2 + 2?", 1)]
+        replies, notes = noted(server, request(), range(2))
+    assert [reply.text for reply in replies] == [text_of("What is 2 + 2?", index) for index in range(2)]
     assert "more choices" in notes[-1]
 
 
 def test_a_server_that_refuses_n_is_asked_for_one_at_a_time() -> None:
-    notes: list[str] = []
     with FaultyServer(refuses_n=True) as server:
-        assert len(complete(server, request(), range(4), notes=notes)) == 1
+        replies, notes = noted(server, request(), range(4))
+        assert len(replies) == 1
         assert [seen.body.get("n") for seen in server.seen] == [4, None]
     assert notes == ["The server refuses n above 1: each sample is asked for in its own request."]
 
@@ -291,8 +273,8 @@ def test_an_extra_body_does_not_contradict_what_is_recorded(server: FaultyServer
     [(429, RateLimited), ("429", RateLimited), (401, Fatal), ("busy", Transient), (None, Transient), (7, Transient)],
 )
 def test_an_error_in_the_place_of_a_reply_is_what_its_code_says(code: object, kind: type[Exception]) -> None:
-    found = of_error_in_reply({"error": {"message": "No", "code": code}}, Endpoint("https://host/v1"), "some/model")
-    assert type(found) is kind
+    result = of_error_in_reply({"error": {"message": "No", "code": code}}, Endpoint("https://host/v1"), "some/model")
+    assert type(result) is kind
     assert of_error_in_reply({"error": None, "choices": []}, Endpoint("https://host/v1"), "some/model") is None
 
 
@@ -312,16 +294,14 @@ def test_many_requests_at_a_time_share_connections_that_are_used_again() -> None
 
 
 def test_missing_usage_is_none_and_said() -> None:
-    notes: list[str] = []
     with FaultyServer(["no usage"]) as server:
-        [completion] = complete(server, request(), notes=notes)
+        [completion], notes = noted(server, request())
     assert (completion.output_tokens, completion.prompt_tokens, completion.cached_tokens) == (None, None, None)
     assert notes == ["The server states no token usage: its replies are recorded without."]
 
 
 def test_a_refusal_is_a_text_that_ends_with_content_filter(server: FaultyServer) -> None:
-    notes: list[str] = []
-    [completion] = complete(server, request("[refusal]"), notes=notes)
+    [completion], notes = noted(server, request("[refusal]"))
     assert (completion.text, completion.finish_reason) == (REFUSAL, "content_filter")
     assert "refused" in notes[0]
 
@@ -333,16 +313,15 @@ def test_length_and_content_filter_stay_what_they_are(server: FaultyServer) -> N
 
 
 def test_an_unknown_finish_reason_is_unknown_and_said(server: FaultyServer) -> None:
-    notes: list[str] = []
-    [completion] = complete(server, request("[finish]"), notes=notes)
+    [completion], notes = noted(server, request("[finish]"))
     assert completion.finish_reason == "unknown"
     assert "that OpenAI does not have" in notes[0]
 
 
 def test_reasoning_is_kept_apart(server: FaultyServer) -> None:
-    completions = complete(server, request("[reasoning]"), range(2))
-    assert {completion.reasoning for completion in completions} == {REASONING}
-    assert [completion.reasoning_tokens for completion in completions] == [len(REASONING)] * 2
+    replies = complete(server, request("[reasoning]"), range(2))
+    assert {reply.reasoning for reply in replies} == {REASONING}
+    assert [reply.reasoning_tokens for reply in replies] == [len(REASONING)] * 2
 
 
 def test_the_worst_of_unicode_comes_through(server: FaultyServer) -> None:
@@ -351,8 +330,7 @@ def test_the_worst_of_unicode_comes_through(server: FaultyServer) -> None:
 
 
 def test_half_a_surrogate_pair_becomes_a_replacement_character(server: FaultyServer) -> None:
-    notes: list[str] = []
-    [completion] = complete(server, request("[half]"), notes=notes)
+    [completion], notes = noted(server, request("[half]"))
     assert completion.text == f"\ufffd {text_of('[half]', 0)}"
     assert "surrogate" in notes[0]
 
@@ -369,10 +347,10 @@ def test_a_megabyte_comes_through(server: FaultyServer) -> None:
 
 
 def test_log_probabilities_become_confidences(server: FaultyServer) -> None:
-    completions = complete(server, request(logprobs=4), range(2))
+    replies = complete(server, request(logprobs=4), range(2))
     assert server.seen[0].body["logprobs"] is True
     assert server.seen[0].body["top_logprobs"] == 4
-    for completion in completions:
+    for completion in replies:
         words = len(completion.text.split())
         assert completion.token_logprobs == (-0.25,) * words
         assert completion.token_confidences == (0.625,) * words  # (0.25 + 0.5 + 0.75 + 1) / 4
@@ -386,9 +364,8 @@ def test_log_probabilities_of_the_sampled_tokens_alone(server: FaultyServer) -> 
 
 
 def test_a_server_that_ignores_logprobs_is_noticed() -> None:
-    notes: list[str] = []
     with FaultyServer(takes_logprobs=False) as server:
-        [completion] = complete(server, request(logprobs=5), notes=notes)
+        [completion], notes = noted(server, request(logprobs=5))
     assert (completion.token_logprobs, completion.token_confidences) == (None, None)
     assert "ignores logprobs" in notes[0]
 
@@ -417,18 +394,10 @@ def test_credentials_in_the_base_url_are_sent_as_basic_and_shown_nowhere() -> No
     with FaultyServer() as server:
         endpoint = Endpoint(f"http://user:s3cret-pass%2Fword@127.0.0.1:{server.port}/v1")
 
-        async def run() -> None:
-            backend = OpenAICompatible(endpoint)
-            await backend.complete(request(), [0])
-            await backend.aclose()
-
-        asyncio.run(run())
+        completions(OpenAICompatible(endpoint), request())
     assert server.seen[0].headers["authorization"] == "Basic dXNlcjpzM2NyZXQtcGFzcy93b3Jk"
     assert "s3cret" not in f"{endpoint!r} {endpoint.url} {endpoint.host}"
     assert endpoint.redaction.reason("s3cret-pass/word dXNlcjpzM2NyZXQtcGFzcy93b3Jk") == "[key] [key]"
-
-
-# One by one: the parts of a reply.
 
 
 def choice(message: object, **fields: object) -> dict[str, object]:
@@ -500,8 +469,8 @@ def test_the_forms_of_a_message(message: object, text: str, reasoning: str | Non
 )
 def test_the_forms_of_usage(usage: object, counts: tuple[int | None, ...]) -> None:
     completion = read_one({"content": "a"}, usage=usage)
-    found = (completion.prompt_tokens, completion.output_tokens, completion.reasoning_tokens, completion.cached_tokens)
-    assert found == counts
+    result = (completion.prompt_tokens, completion.output_tokens, completion.reasoning_tokens, completion.cached_tokens)
+    assert result == counts
 
 
 @pytest.mark.parametrize(
@@ -550,8 +519,6 @@ def test_a_body_with_nan_is_read() -> None:
     assert math.isnan(replies.parse(b'{"a": NaN}')["a"])
 
 
-# One by one: waiting.
-
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 
 
@@ -574,9 +541,6 @@ NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 )
 def test_the_forms_of_retry_after(headers: dict[str, str], seconds: float | None) -> None:
     assert retry_after(headers, NOON) == seconds
-
-
-# One by one: endpoints and keys.
 
 
 @pytest.mark.parametrize(
@@ -710,14 +674,6 @@ def test_in_replies_only_long_keys_are_masked() -> None:
     assert Redaction("password").reply("The password is password.") == "The password is password."
     assert Redaction(KEY).reply(f"{KEY[:12]} {KEY}.") == f"{KEY[:12]} [key]."
 
-
-def test_known_answers_follow_from_question_and_index() -> None:
-    numbers = [number_of("What is 2 + 2?", index) for index in range(40)]
-    assert len(set(numbers)) > 5
-    assert json.dumps(text_of("What is 2 + 2?", 3)).endswith(f'{numbers[3]}."')
-
-
-# Any JSON at all.
 
 NAMES = [
     *("index", "message", "finish_reason", "logprobs", "content", "reasoning", "refusal", "type", "text", "thinking"),

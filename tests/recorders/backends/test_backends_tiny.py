@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import pytest
+from recording_doubles import completions
 
 from recorders.errors import Fatal, Refused
 from recorders.request import Completion, Decoding, Message, Request
@@ -28,28 +28,19 @@ def request(
 
 
 def complete(asked: Request, samples: Sequence[int] = (0,), notes: list[str] | None = None) -> list[Completion]:
-    heard: list[str] = [] if notes is None else notes
-
-    async def run() -> list[Completion]:
-        backend = Tiny(note=heard.append)
-        try:
-            return await backend.complete(asked, samples)
-        finally:
-            await backend.aclose()
-
-    return asyncio.run(run())
+    return completions(Tiny(note=([] if notes is None else notes).append), asked, samples)
 
 
 def test_samples_are_the_models_own() -> None:
     model = tiny.load_model(MODEL)
     drawn = tiny.sample(model, QUESTION, range(3, 8), tiny.Decoding(max_tokens=64, top_logprobs=4))
-    completions = complete(request(logprobs=4), range(3, 8))
-    assert [completion.text for completion in completions] == [answer.text for answer in drawn]
-    assert [completion.output_tokens for completion in completions] == [answer.output_tokens for answer in drawn]
-    assert [completion.finish_reason for completion in completions] == [answer.finish_reason for answer in drawn]
-    assert completions[0].token_logprobs == tuple(drawn[0].logprobs.tolist())
-    np.testing.assert_allclose(completions[0].token_confidences or (), -drawn[0].top_logprobs.mean(axis=1))
-    assert completions[0].served_model == MODEL
+    replies = complete(request(logprobs=4), range(3, 8))
+    assert [completion.text for completion in replies] == [answer.text for answer in drawn]
+    assert [completion.output_tokens for completion in replies] == [answer.output_tokens for answer in drawn]
+    assert [completion.finish_reason for completion in replies] == [answer.finish_reason for answer in drawn]
+    assert replies[0].token_logprobs == tuple(drawn[0].logprobs.tolist())
+    np.testing.assert_allclose(replies[0].token_confidences or (), -drawn[0].top_logprobs.mean(axis=1))
+    assert replies[0].served_model == MODEL
 
 
 def test_a_sample_does_not_depend_on_what_it_is_drawn_with() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import math
 from collections import Counter
 from collections.abc import Sequence
@@ -10,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import recording_doubles
 
 from feval.errors import OutOfRangeError, SourceError, UsageError
 from recorders.errors import Fatal, Refused
@@ -60,16 +60,9 @@ def request(*texts: str, **decoding: Any) -> Request:
 def complete(
     folder: Path, asked: Request, samples: Sequence[int] = (0,), notes: list[str] | None = None, batch: int = 16
 ) -> list[Completion]:
-    heard: list[str] = [] if notes is None else notes
-
-    async def run() -> list[Completion]:
-        backend = TransformersLocal(str(folder), device="cpu", batch=batch, local_files_only=True, note=heard.append)
-        try:
-            return await backend.complete(asked, samples)
-        finally:
-            await backend.aclose()
-
-    return asyncio.run(run())
+    note = ([] if notes is None else notes).append
+    backend = TransformersLocal(str(folder), device="cpu", batch=batch, local_files_only=True, note=note)
+    return recording_doubles.completions(backend, asked, samples)
 
 
 def test_a_sample_does_not_depend_on_what_it_is_drawn_with(folder: Path) -> None:

@@ -26,8 +26,8 @@ NOW = "2026-01-01T00:00:00Z"
 
 
 def add(journal: Journal, index: int, *samples: int, **fields: object) -> None:
-    asked = request(index)
-    journal.add(asked, asked.key(), samples, [reply(index, s, **fields) for s in samples], recorded_at=NOW)
+    sent = request(index)
+    journal.add(sent, sent.key(), samples, [reply(index, s, **fields) for s in samples], recorded_at=NOW)
 
 
 def opened(folder: Path, mode: str = "new_episodes") -> Journal:
@@ -71,9 +71,9 @@ def test_nothing_counts_before_the_commit(tmp_path: Path) -> None:
 
 def test_every_field_of_a_completion_comes_back(tmp_path: Path) -> None:
     whole = Completion("text", "stop", "why", 5, 3, 7, 2, "id-1", "served", "fp", (-0.5, -1.25), (0.5, 2.0))
-    asked = request(0)
+    sent = request(0)
     with opened(tmp_path) as journal:
-        journal.add(asked, asked.key(), [4], [whole], recorded_at=NOW, seeds=[11])
+        journal.add(sent, sent.key(), [4], [whole], recorded_at=NOW, seeds=[11])
         journal.commit()
         (entry,) = (e for e in journal.entries() if e.kind == "cot")
         assert journal.read_many([entry.offset]) == [entry.record]
@@ -101,20 +101,20 @@ def test_messages_are_written_once_for_each_request(folder: Path) -> None:
 
 def test_a_line_is_one_line_whatever_the_text(tmp_path: Path) -> None:
     texts = ["a\nb\r\u2028\u0085\x00", "\ud800 half", "\U0001f600\u202e", "x" * 1_000_000, ""]
-    asked = request(0)
+    sent = request(0)
     with opened(tmp_path) as journal:
-        journal.add(asked, asked.key(), range(5), [Completion(t, "stop") for t in texts], recorded_at=NOW)
+        journal.add(sent, sent.key(), range(5), [Completion(t, "stop") for t in texts], recorded_at=NOW)
         journal.commit()
     with opened(tmp_path) as journal:
-        found = [e.record["text"] for e in journal.entries() if e.kind == "cot"]
-    assert found == [texts[0], "\ufffd half", *texts[2:]]
+        recorded = [e.record["text"] for e in journal.entries() if e.kind == "cot"]
+    assert recorded == [texts[0], "\ufffd half", *texts[2:]]
 
 
 def test_numbers_that_json_cannot_hold_do_not_stop_a_recording(tmp_path: Path) -> None:
-    asked = request(0)
+    sent = request(0)
     odd = Completion("t", "odd words", token_logprobs=(-1.0, float("-inf")), token_confidences=(float("nan"), 1.0))
     with opened(tmp_path) as journal:
-        journal.add(asked, asked.key(), [0], [odd], recorded_at=NOW)
+        journal.add(sent, sent.key(), [0], [odd], recorded_at=NOW)
         journal.commit()
         (record,) = (e.record for e in journal.entries() if e.kind == "cot")
     assert record["token_logprobs"] == [-1.0, -9999.0]
@@ -299,10 +299,10 @@ def test_the_index_takes_little_memory(tmp_path: Path) -> None:
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     with opened(tmp_path) as journal:
         for index in range(500):
-            asked = request(index)
+            sent = request(index)
             for start in range(0, 200, 40):
                 replies = [Completion(text, "stop")] * 40
-                journal.add(asked, asked.key(), range(start, start + 40), replies, recorded_at=NOW)
+                journal.add(sent, sent.key(), range(start, start + 40), replies, recorded_at=NOW)
             if index % 10 == 0:
                 journal.commit()
         journal.commit()
@@ -336,18 +336,20 @@ def test_whatever_was_acknowledged_survives(
         for group in groups:
             added = dict(wanted)
             for index, sample, text in group:
-                asked = Request("toy", str(index), (Message("user", str(index)),), "alpha", request(0).decoding)
-                if (asked.key(), sample) not in added:
-                    journal.add(asked, asked.key(), [sample], [Completion(text, "stop")], recorded_at=NOW)
-                    added[asked.key(), sample] = text
+                sent = Request("toy", str(index), (Message("user", str(index)),), "alpha", request(0).decoding)
+                if (sent.key(), sample) not in added:
+                    journal.add(sent, sent.key(), [sample], [Completion(text, "stop")], recorded_at=NOW)
+                    added[sent.key(), sample] = text
             assert set(journal.commit()) == added.keys() - wanted.keys()
             wanted = added
     whole = path.read_bytes()
     with path.open("ab") as file:
         file.write(whole[: min(torn, whole.index(b"\n"))])
     with opened(tmp_path) as journal:
-        found = {(e.record["key"], e.record["sample"]): e.record["text"] for e in journal.entries() if e.kind == "cot"}
-        assert found == wanted
+        recorded = {
+            (e.record["key"], e.record["sample"]): e.record["text"] for e in journal.entries() if e.kind == "cot"
+        }
+        assert recorded == wanted
         assert all(journal.has(*key) for key in wanted)
 
 

@@ -8,12 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from scoring_doubles import (
-    FUNCTIONS,
-    GOLDS,
-    POOLS,
-    PRICES,
-)
+from scoring_doubles import FUNCTIONS, GOLDS, POOLS, PRICES
 from small import write_toy
 
 

@@ -9,13 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from scoring_doubles import (
-    GOLDS,
-    Server,
-    rewards,
-    run,
-    score,
-)
+from scoring_doubles import GOLDS, Server, rewards, run, score
 
 from feval.errors import DamagedRecordingError, FevalError, NotRecordedError, StorageError, UnknownNameError, UsageError
 from feval.recording import open_recording, verify_recording

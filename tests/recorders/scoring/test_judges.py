@@ -7,14 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from scoring_doubles import (
-    KEY,
-    Server,
-    chat,
-    needs_client,
-    run,
-    token,
-)
+from scoring_doubles import KEY, Server, chat, needs_client, run, token
 
 from feval.recording import Question, open_recording
 from recorders.errors import Fatal
@@ -78,8 +71,8 @@ def test_stated_confidence_is_read(text: str, expected: float | None) -> None:
     ],
 )
 def test_p_true_is_read_at_the_first_word(tokens: list[dict[str, Any]], expected: float | None) -> None:
-    found = judge._p_true("", {"logprobs": {"content": tokens}})
-    assert found == (None if expected is None else pytest.approx(expected))
+    probability = judge._p_true("", {"logprobs": {"content": tokens}})
+    assert probability == (None if expected is None else pytest.approx(expected))
 
 
 def test_p_true_needs_log_probabilities() -> None:

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 from scoring_doubles import Server, chat, command
+from settings_files import settings_file
 from small import pool, question
 from typer.testing import CliRunner
 
@@ -45,7 +46,6 @@ from recorders.scoring.missing_scores import run_scoring
 from recorders.scoring.pairwise import PairwiseComparison, PairwiseResult
 from recorders.scoring.scorer import Item
 from recorders.scoring.scorers import make_scorer
-from tests.support.settings_files import settings_file
 
 SHARED = {"scheme": "gumbel-v1", "seed": 7}
 FAST = Limits(concurrency=4, retries=2, backoff_s=0.001, longest_backoff_s=0.002, timeout_s=20)
@@ -110,9 +110,9 @@ def judged(recording: Path, out: Path, server: Server, **options: Any) -> Pairwi
     return run_scoring(PairwiseComparison.of(recording, made, **options), out, limits=limits)
 
 
-def doubts(told: Coupling) -> tuple[str, ...]:
+def doubts(coupling: Coupling) -> tuple[str, ...]:
     """What is said beside that two questions are few."""
-    return tuple(sentence for sentence in told.warnings if not sentence.startswith("Intervals over fewer"))
+    return tuple(sentence for sentence in coupling.warnings if not sentence.startswith("Intervals over fewer"))
 
 
 def coupled(folder: Path, judge: str = "some/model", apart: bool = False) -> Coupling:
@@ -120,9 +120,6 @@ def coupled(folder: Path, judge: str = "some/model", apart: bool = False) -> Cou
     own = [llm for llm in llms if not llm.name.endswith("@apart")]
     others = [llm for llm in llms if llm.name.endswith("@apart")] if apart else []
     return couple(dataset, own, others, judge=judge, resamples=400)
-
-
-# --- what is asked, and what is read ----------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -168,9 +165,6 @@ def test_the_judge_sees_question_and_both_texts_and_no_names(three: Path, tmp_pa
     assert {(body["model"], body["temperature"]) for body in bodies} == {("some/model", 0.0)}
 
 
-# --- verdicts -------------------------------------------------------------------------------------------------------------
-
-
 def test_every_comparison_is_asked_in_both_orders_and_kept(three: Path, tmp_path: Path) -> None:
     with serving(fair) as server:
         done = judged(three, tmp_path / "out", server)
@@ -197,14 +191,14 @@ def test_every_comparison_is_asked_in_both_orders_and_kept(three: Path, tmp_path
 def test_win_rates_by_hand(three: Path, tmp_path: Path) -> None:
     with serving(fair) as server:
         judged(three, tmp_path / "out", server)
-    told = coupled(tmp_path / "out")
-    assert [entry.winrate for entry in told.ranking] == pytest.approx([0.5, 0.25, 0.625, 0.375, 0.375, 0.375])
-    assert [entry.ties for entry in told.ranking] == pytest.approx([1 / 8, 1 / 8, 0, 3 / 8, 1 / 8, 1 / 4])
-    assert (told.compared_by, told.ranked_questions, doubts(told)) == (JUDGE, 2, ())
-    assert coupled(tmp_path / "out", judge=JUDGE).ranking == told.ranking
+    coupling = coupled(tmp_path / "out")
+    assert [entry.winrate for entry in coupling.ranking] == pytest.approx([0.5, 0.25, 0.625, 0.375, 0.375, 0.375])
+    assert [entry.ties for entry in coupling.ranking] == pytest.approx([1 / 8, 1 / 8, 0, 3 / 8, 1 / 8, 1 / 4])
+    assert (coupling.compared_by, coupling.ranked_questions, doubts(coupling)) == (JUDGE, 2, ())
+    assert coupled(tmp_path / "out", judge=JUDGE).ranking == coupling.ranking
     # Bradley-Terry strengths satisfy the likelihood equations: expected wins are the wins, ties as halves.
     half = np.array([[0, 5 / 8, 1 / 2], [3 / 8, 0, 1 / 4], [1 / 2, 3 / 4, 0]])
-    strength = np.array([entry.strength for entry in told.ranking[:3]])
+    strength = np.array([entry.strength for entry in coupling.ranking[:3]])
     chance = 1 / (1 + np.exp(strength[None, :] - strength[:, None]))
     np.fill_diagonal(chance, 0.0)
     assert chance.sum(axis=1) == pytest.approx(half.sum(axis=1), abs=1e-7)
@@ -215,11 +209,11 @@ def test_a_judge_that_favours_a_place_gives_ties(three: Path, tmp_path: Path) ->
         done = judged(three, tmp_path / "out", server)
     assert (done.verdicts, done.ties, done.contradicted) == (24, 24, 24)
     assert done.notes == (f"In 24 of 24 comparisons {JUDGE} preferred the same place in both orders; they are ties.",)
-    told = coupled(tmp_path / "out")
-    assert [entry.ties for entry in told.ranking] == [1.0] * 6
-    assert [entry.strength for entry in told.ranking] == pytest.approx([0.0] * 6)
-    assert [entry.rank for entry in told.ranking] == [1] * 6
-    assert doubts(told) == tuple(
+    coupling = coupled(tmp_path / "out")
+    assert [entry.ties for entry in coupling.ranking] == [1.0] * 6
+    assert [entry.strength for entry in coupling.ranking] == pytest.approx([0.0] * 6)
+    assert [entry.rank for entry in coupling.ranking] == [1] * 6
+    assert doubts(coupling) == tuple(
         f"All {scheme} comparisons are ties, so they do not rank the LLMs." for scheme in ("coupled", "independent")
     )
 
@@ -268,10 +262,10 @@ def test_a_missing_verdict_is_no_tie(three: Path, tmp_path: Path, said: str, fie
     assert (done.verdicts, getattr(done, field)) == (20, 4)
     assert done.notes == (f"4 of 24 comparisons have no verdict: {why}.",)
     assert done.notes[0] in open_recording(tmp_path / "out").manifest.raw["notes"]
-    told = coupled(tmp_path / "out")
-    assert told.ranking[0].winrate == pytest.approx(np.mean([[0.5, 0.5], [0.0, 0.5]]))
-    assert told.ranked_questions == 2
-    assert doubts(told) == tuple(
+    coupling = coupled(tmp_path / "out")
+    assert coupling.ranking[0].winrate == pytest.approx(np.mean([[0.5, 0.5], [0.0, 0.5]]))
+    assert coupling.ranked_questions == 2
+    assert doubts(coupling) == tuple(
         f"2 of 12 {scheme} comparisons have no verdict by {JUDGE} and were left out."
         for scheme in ("coupled", "independent")
     )
@@ -280,10 +274,10 @@ def test_a_missing_verdict_is_no_tie(three: Path, tmp_path: Path, said: str, fie
 def test_questions_without_any_verdict_are_left_out_and_said(three: Path, tmp_path: Path) -> None:
     with serving(lambda a, b, asked: "none" if asked == "question 1" else fair(a, b, asked)) as server:
         judged(three, tmp_path / "out", server)
-    told = coupled(tmp_path / "out")
-    assert told.ranked_questions == 1
-    assert [entry.winrate for entry in told.ranking] == pytest.approx([0.5, 0.5, 0.5, 0.25, 0.5, 0.25])
-    assert told.warnings[-1].startswith("1 of 2 questions were left out of win-rates and ranks")
+    coupling = coupled(tmp_path / "out")
+    assert coupling.ranked_questions == 1
+    assert [entry.winrate for entry in coupling.ranking] == pytest.approx([0.5, 0.5, 0.5, 0.25, 0.5, 0.25])
+    assert coupling.warnings[-1].startswith("1 of 2 questions were left out of win-rates and ranks")
     with serving(lambda *_: "none") as server:
         judged(three, tmp_path / "silent", server)
     with pytest.raises(NotRecordedError, match="no question on which every two LLMs have a verdict"):
@@ -309,8 +303,8 @@ def test_independent_recordings_are_compared_call_by_call(tmp_path: Path) -> Non
     with serving(fair) as server:
         done = judged(path, tmp_path / "out", server, calls="same")
         assert (len(server.seen), len(done.pairs)) == (48, 6)
-    told = coupled(tmp_path / "out", apart=True)
-    assert [entry.winrate for entry in told.ranking] == pytest.approx([0.5, 0.25, 0.625] * 2)
+    coupling = coupled(tmp_path / "out", apart=True)
+    assert [entry.winrate for entry in coupling.ranking] == pytest.approx([0.5, 0.25, 0.625] * 2)
     both = ["--recording", str(tmp_path / "out"), "--independent", str(tmp_path / "out"), "--judge", "some/model"]
     shown = CliRunner().invoke(app, ["couple", *both, "--json"])
     assert shown.exit_code == 0, shown.output
@@ -319,9 +313,6 @@ def test_independent_recordings_are_compared_call_by_call(tmp_path: Path) -> Non
     assert [entry["winrate"] for entry in account["ranking"]] == pytest.approx([0.5, 0.25, 0.625] * 2)
     with pytest.raises(NotRecordedError, match="calls with other noise"):
         coupled(tmp_path / "out")
-
-
-# --- stopping, going on, what it costs ------------------------------------------------------------------------------------
 
 
 def test_a_run_goes_on_where_it_stopped_and_asks_nothing_twice(three: Path, tmp_path: Path) -> None:
@@ -368,16 +359,7 @@ def test_the_command_with_a_limit_a_dry_run_and_an_end(
     monkeypatch.setenv("OPENAI_API_KEY", "sk-x")
     out = tmp_path / "out"
     with serving(fair) as server:
-        asked: list[str | Path] = [
-            three,
-            "--scorer",
-            "judge:some/model",
-            "--pairwise",
-            "--base-url",
-            f"{server.url}/v1",
-            "--out",
-            out,
-        ]
+        asked = (three, "--scorer", "judge:some/model", "--pairwise", "--base-url", f"{server.url}/v1", "--out", out)
         dry = json.loads(command(*asked, "--dry-run", "--json", "--prices", prices).stdout)
         assert (dry["calls"], dry["output_tokens"]) == (48, 48 * 1024)
         assert "To come: 48 requests in 48 calls" in command(*asked, "--dry-run").stdout
@@ -411,9 +393,6 @@ def test_an_llm_that_comes_later_is_compared_with_the_others(three: Path, tmp_pa
     assert [entry.winrate for entry in coupled(tmp_path / "out").ranking[:3]] == pytest.approx([0.5, 0.25, 0.625])
 
 
-# --- what cannot be compared ----------------------------------------------------------------------------------------------
-
-
 def test_what_cannot_be_compared_is_refused(three: Path, tmp_path: Path) -> None:
     made = make_scorer("judge:some/model", asks=False, pairwise=True)
 
@@ -443,9 +422,6 @@ def test_what_cannot_be_compared_is_refused(three: Path, tmp_path: Path) -> None
     dataset, llms = load("toy", None, three, prices="none")
     with pytest.raises(UsageError, match="both were given"):
         couple(dataset, llms, judge="m", scorer="n")
-
-
-# --- cycles ---------------------------------------------------------------------------------------------------------------
 
 
 def margins(questions: int, *wins: tuple[int, int], llms: int = 3) -> np.ndarray[Any, np.dtype[np.float64]]:
@@ -489,22 +465,22 @@ def test_cyclic_preferences_work_and_are_said(tmp_path: Path) -> None:
     for gold in ("1", None):
         folder = tmp_path / str(gold)
         path = written(folder / "r", qualities, gold=gold)
-        told = coupled(with_verdicts(path, folder / "out", circle, 12))
-        assert [entry.winrate for entry in told.ranking] == [0.5] * 6
-        assert [entry.strength for entry in told.ranking] == pytest.approx([0.0] * 6)
-        assert [entry.rank for entry in told.ranking] == [1] * 6
-        cyclic = [sentence for sentence in told.warnings if "cyclic" in sentence]
+        coupling = coupled(with_verdicts(path, folder / "out", circle, 12))
+        assert [entry.winrate for entry in coupling.ranking] == [0.5] * 6
+        assert [entry.strength for entry in coupling.ranking] == pytest.approx([0.0] * 6)
+        assert [entry.rank for entry in coupling.ranking] == [1] * 6
+        cyclic = [sentence for sentence in coupling.warnings if "cyclic" in sentence]
         assert len(cyclic) == 2
         assert "(a/rock over a/scissors over a/paper over a/rock)" in cyclic[0]
-        assert len(coupling_tables(told)) == (3 if gold else 1)
-        assert coupling_png(told)[:4] == b"\x89PNG"
-        json.dumps(told.to_dict(), allow_nan=False)
-        assert bool(told.pairs) == bool(gold)
-    assert told.warnings[0] == "No question of toy has a gold answer, so there are no figures of correctness."
+        assert len(coupling_tables(coupling)) == (3 if gold else 1)
+        assert coupling_png(coupling)[:4] == b"\x89PNG"
+        json.dumps(coupling.to_dict(), allow_nan=False)
+        assert bool(coupling.pairs) == bool(gold)
+    assert coupling.warnings[0] == "No question of toy has a gold answer, so there are no figures of correctness."
 
 
 def test_verdicts_are_found_whichever_llm_comes_first(tmp_path: Path) -> None:
     path = written(tmp_path / "r", {"a/x": [[1, 1]] * 3, "a/y": [[1, 1]] * 3})
     with_verdicts(path, tmp_path / "out", {("a/y", "a/x"): 1.0}, 3)
-    told = coupled(tmp_path / "out")
-    assert [(entry.llm, entry.winrate) for entry in told.ranking[:2]] == [("a/x", 0.0), ("a/y", 1.0)]
+    coupling = coupled(tmp_path / "out")
+    assert [(entry.llm, entry.winrate) for entry in coupling.ranking[:2]] == [("a/x", 0.0), ("a/y", 1.0)]

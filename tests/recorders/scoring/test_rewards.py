@@ -9,13 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from scoring_doubles import (
-    KEY,
-    Server,
-    rewards,
-    run,
-    score,
-)
+from scoring_doubles import KEY, Server, rewards, run, score
 
 from feval.errors import FevalError, UsageError
 from feval.recording import open_recording
@@ -59,12 +53,7 @@ def test_rewards_may_be_steps_null_or_nonsense(toy: Path, tmp_path: Path) -> Non
 @pytest.mark.parametrize(
     ("status", "value", "error", "message"),
     [
-        (
-            200,
-            {"scores": [1.0] * 99},
-            Fatal,
-            r"did not answer with one score for each CoT: .* received 99 for \d CoTs",
-        ),
+        (200, {"scores": [1.0] * 99}, Fatal, r"did not answer with one score for each CoT: .* received 99 for \d CoTs"),
         (200, [1.0], Fatal, "expected a list `scores` in a JSON object, received none"),
         (404, {"detail": "Not Found"}, Fatal, r"404: Not Found\. Check the URL \(http"),
         (200, b"<html>", Transient, "no valid JSON"),
@@ -150,8 +139,8 @@ def test_local_reward_models(toy: Path, tmp_path: Path) -> None:
         done = run(toy, tmp_path / f"out-{labels}", f"transformers:{tmp_path / kind}", name="rm")
         assert done.with_score == 7
         scores = open_recording(done.path).scores("toy", "alpha", "rm")
-        found = scores.values[0] if labels == 1 else scores.aggregated("last")[0]
-        assert np.isfinite(found).all()
+        values = scores.values[0] if labels == 1 else scores.aggregated("last")[0]
+        assert np.isfinite(values).all()
         assert len(scores.steps(0, 0)) == labels - 1
 
 

@@ -7,15 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from scoring_doubles import (
-    Server,
-    chat,
-    command,
-    judged,
-    needs_client,
-    rewards,
-    score,
-)
+from scoring_doubles import Server, chat, command, judged, needs_client, rewards, score
+from settings_files import settings_file
 
 from feval.recording import open_recording, verify_recording
 from recorders.asking.pace import Limits
@@ -28,10 +21,10 @@ from recorders.scoring.scoring import CoTScoring
 
 def test_a_dry_run_asks_nothing_and_needs_no_key(toy: Path, tmp_path: Path, prices: str) -> None:
     before = sorted(tmp_path.iterdir())
-    told = command(
+    result = command(
         toy, "--scorer", "judge:some/model", "--out", tmp_path / "o", "--dry-run", "--prices", prices, "--json"
     )
-    account = json.loads(told.stdout)
+    account = json.loads(result.stdout)
     assert (account["cots"], account["calls"], account["output_tokens"], account["at_most"]) == (7, 7, 7 * 1024, True)
     assert account["usd"] == pytest.approx((account["prompt_tokens"] + 2 * 7 * 1024) / 1e6)
     shown = command(toy, "--scorer", "judge:some/model", "--out", tmp_path / "o", "--dry-run").stdout
@@ -86,10 +79,10 @@ def test_a_dry_run_knows_what_replies_in_the_journal_took(toy: Path, tmp_path: P
     with ScoreJournal.open(journal_folder(tmp_path / "o"), work.identity) as journal:
         journal.add([(CoTKey("toy", "alpha", "toy/0", 0), Score(0.5, None, None, 100, 7))])
         journal.commit()
-    told = command(
+    result = command(
         toy, "--scorer", "judge:some/model", "--out", tmp_path / "o", "--dry-run", "--prices", prices, "--json"
     )
-    account = json.loads(told.stdout)
+    account = json.loads(result.stdout)
     assert (account["cots"], account["prompt_tokens"], account["output_tokens"]) == (6, 600, 42)
     assert account["usd"] == pytest.approx((600 + 2 * 42) / 1e6)
     assert not account["at_most"]
@@ -161,6 +154,18 @@ def test_the_command(toy: Path, tmp_path: Path, functions: str) -> None:
     account = json.loads(done.stdout)
     assert (account["cots"], account["with_score"]) == (4, 4)
     assert account["recording_hash"] == open_recording(tmp_path / "b").hash
+
+
+def test_options_may_stand_in_a_file(toy: Path, tmp_path: Path, functions: str) -> None:
+    lines = (f'scorer = "python:{functions}:length"', 'llm = ["alpha"]', 'name = "file"', "timeout = 9")
+    named = (toy, *settings_file(tmp_path, *lines), "--name", "mine", "--out", tmp_path / "out")
+    shown = command(*named, "--dry-run", "--json")
+    assert json.loads(shown.stdout)["settings"] == {"scorer": lines[0].split('"')[1], "llm": ["alpha"], "timeout": 9}
+    assert 'note: From the settings file: scorer = "python:' in shown.stderr
+    assert command(*named).exit_code == 0
+    recording = open_recording(tmp_path / "out")
+    assert (recording.scorers("toy", "alpha"), recording.scorers("toy", "org/beta")) == (["mine"], [])
+    assert "--timeout is now `timeout = ...` in a file" in command(*named, "--timeout", "9").stderr
 
 
 def test_the_command_says_what_is_wrong(toy: Path, tmp_path: Path) -> None:

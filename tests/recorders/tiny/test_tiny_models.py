@@ -66,17 +66,14 @@ def same(left: Sequence[Completion], right: Sequence[Completion]) -> bool:
     )
 
 
-# The forward pass.
-
-
 @pytest.mark.parametrize("name", NAMES)
 def test_logits_are_those_that_transformers_computed(name: str) -> None:
     with np.load(GOLDEN, allow_pickle=False) as file:
         rows, wanted = file["tokens"].tolist(), file[name]
-    found = np.stack(
+    computed = np.stack(
         [load_model(name).logits([row])[0, -len(logits) :] for row, logits in zip(rows, wanted, strict=True)]
     )
-    assert np.abs(found - wanted).max() < 1e-4
+    assert np.abs(computed - wanted).max() < 1e-4
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -126,9 +123,6 @@ def test_more_tokens_than_the_context_holds_are_refused(random_model: TinyModel)
         sample(random_model, "9" * 300, range(2))
 
 
-# The weights.
-
-
 def test_names_tell_the_number_of_parameters() -> None:
     for name, recipe in FAMILY.items():
         assert round(recipe.shape.parameters / 1000) == pytest.approx(int(name.removeprefix("feval/tiny-")[:-1]), abs=3)
@@ -175,9 +169,6 @@ def test_weights_of_another_shape_are_refused(tmp_path: Path) -> None:
     np.savez(tmp_path / "x.npz", **random_weights(Shape(16, 2, 2, 32)))
     with pytest.raises(SourceError, match=r"model\.layers\.0\.mlp\.down_proj\.weight.*\(16, 24\).*\(16, 32\)"):
         read_model(tmp_path / "x.npz", "x", SHAPE)
-
-
-# Drawing.
 
 
 def chi_square(drawn: Sequence[int], probabilities: np.ndarray) -> float:
@@ -372,9 +363,6 @@ def test_the_models_say_for_ever_what_they_said(name: str) -> None:
     assert [sample(load_model(name), QUESTIONS[q].question, [1])[0].text for q in range(0, 200, 25)] == said
 
 
-# Training and export.
-
-
 def test_a_recipe_warms_up_and_cools_down() -> None:
     recipe = Recipe(SHAPE, seed=0, updates=1000, cosine=2000, later=(CoolDown(500, 0.5),), rate=1.0)
     rates = recipe.rates()
@@ -422,8 +410,8 @@ def test_an_exported_folder_holds_the_weights_in_safetensors(tmp_path: Path) -> 
     assert set(header) == {"__metadata__", *arrays}
     for key, array in arrays.items():
         start, end = header[key]["data_offsets"]
-        found = np.frombuffer(content[8 + size + start : 8 + size + end], "<f2").reshape(header[key]["shape"])
-        assert np.array_equal(found, array)
+        computed = np.frombuffer(content[8 + size + start : 8 + size + end], "<f2").reshape(header[key]["shape"])
+        assert np.array_equal(computed, array)
     assert 8 + size + max(header[key]["data_offsets"][1] for key in arrays) == len(content)
     assert json.loads((out / "config.json").read_text("utf-8"))["num_hidden_layers"] == FAMILY[SMALLEST].shape.layers
 

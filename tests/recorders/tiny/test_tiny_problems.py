@@ -23,8 +23,8 @@ def arithmetic(problem: Problem) -> tuple[int, tuple[Step, ...]]:
     return problem.first, problem.steps
 
 
-def digest(found: list[Problem]) -> str:
-    lines = [json.dumps([problem.question, problem.chain, problem.answer]) for problem in found]
+def digest(listed: list[Problem]) -> str:
+    lines = [json.dumps([problem.question, problem.chain, problem.answer]) for problem in listed]
     return sha256("\n".join(lines).encode()).hexdigest()
 
 

@@ -25,12 +25,12 @@ from typing import Any
 import pytest
 from faulty_server import FaultyServer, Reply, Seen, error
 from places import ROOT
+from settings_files import settings_file
 from typer.testing import CliRunner
 
 import feval
 from feval.cli import app
 from feval.recording import open_recording, select, verify_recording
-from tests.support.settings_files import settings_file
 
 pytest.importorskip("openai", reason="the official client (extra `record`) is not installed")
 
@@ -39,22 +39,9 @@ BUDGETS = (1, 2, 3, 5, 10, 20, 40)
 DATASET, LLM = "urns", "some/model"
 # CoTs of 40 with the right answer, with each wrong one; the rest have no answer. Ties, hopeless and certain questions among them.
 LAWS: tuple[tuple[int, tuple[int, ...]], ...] = (
-    (40, ()),
-    (30, (5, 3)),
-    (22, (10, 4, 2)),
-    (18, (18,)),
-    (15, (12, 8, 3, 1)),
-    (12, (13, 13)),
-    (10, (20, 6)),
-    (6, (5, 5, 4, 4)),
-    (3, (1, 1)),
-    (1, (30,)),
-    (0, (25, 5)),
-    (0, ()),
-)
-
-
-# -- what is known --------------------------------------------------------------------------------------------------
+    (40, ()), (30, (5, 3)), (22, (10, 4, 2)), (18, (18,)), (15, (12, 8, 3, 1)), (12, (13, 13)), (10, (20, 6)),
+    (6, (5, 5, 4, 4)), (3, (1, 1)), (1, (30,)), (0, (25, 5)), (0, ()),
+)  # fmt: skip
 
 
 def law_of(question: int) -> tuple[int, tuple[int, ...]]:
@@ -77,9 +64,11 @@ def urn_of(question: int) -> list[str]:
 
 def text_of(urn: Sequence[str], number: int) -> str:
     """The CoT with a running number, which it states in letters so that it is taken for no answer."""
-    told = "".join("abcdefghij"[int(digit)] for digit in str(number))
+    letters = "".join("abcdefghij"[int(digit)] for digit in str(number))
     answer = urn[number % SAMPLES]
-    return f"Try <{told}>: I add and \U0001f9ee carry. " + (f"The answer is {answer}." if answer else "I cannot tell.")
+    return f"Try <{letters}>: I add and \U0001f9ee carry. " + (
+        f"The answer is {answer}." if answer else "I cannot tell."
+    )
 
 
 def number_told(text: str) -> int:
@@ -117,9 +106,6 @@ def known_curve(questions: Sequence[int]) -> list[float]:
     often = Counter(question % len(LAWS) for question in questions)
     means = [sum(often[law] * curves[law][place] for law in often) / len(questions) for place in range(len(BUDGETS))]
     return [float(mean) for mean in means]
-
-
-# -- the server and the recorder ------------------------------------------------------------------------------------
 
 
 class Urns(FaultyServer):
@@ -161,7 +147,7 @@ class Urns(FaultyServer):
 
 
 @dataclass(frozen=True)
-class Told:
+class KilledRun:
     """What a killed and resumed recording came to.
 
     Attributes:
@@ -183,7 +169,7 @@ class Told:
         return f"{sum(self.asked)} CoTs asked for, {self.again} of them again ({self.lost} at the kills); {seconds} s"
 
 
-def record_through_kills(folder: Path, questions: int, kills: Sequence[float]) -> Told:
+def record_through_kills(folder: Path, questions: int, kills: Sequence[float]) -> KilledRun:
     """Record into `folder / "r"`; the recorder is killed at shares of the replies, and the same command goes on each time."""
     source = folder / "questions.jsonl"
     lines = [
@@ -219,7 +205,7 @@ def record_through_kills(folder: Path, questions: int, kills: Sequence[float]) -
             if kill is not None:
                 server.settle()
                 lost.append(sum(server.drawn) - sum(lost) - held(folder / "r.journal"))
-    return Told(server.drawn, lost, seconds)
+    return KilledRun(server.drawn, lost, seconds)
 
 
 def run(command: Sequence[str], server: Urns) -> tuple[int, str]:
@@ -241,24 +227,21 @@ def held(journal: Path) -> int:
     return sum(b'"finish_reason":' in line for line in lines)
 
 
-# -- the tests ------------------------------------------------------------------------------------------------------
-
-
-def check(folder: Path, told: Told) -> None:
+def check(folder: Path, killed: KilledRun) -> None:
     """Everything that is promised of a recording that was killed and resumed."""
-    questions = len(told.asked)
+    questions = len(killed.asked)
     recording = folder / "r"
     assert verify_recording(recording).ok
     assert not (folder / "r.journal").exists()
-    assert min(told.asked) >= SAMPLES
-    assert all(0 <= lost <= CONCURRENCY * AT_ONCE for lost in told.lost)
-    assert told.again == sum(told.lost), "more was asked for again than was in flight at the kills"
-    check_texts(recording, told.asked)
+    assert min(killed.asked) >= SAMPLES
+    assert all(0 <= lost <= CONCURRENCY * AT_ONCE for lost in killed.lost)
+    assert killed.again == sum(killed.lost), "more was asked for again than was in flight at the kills"
+    check_texts(recording, killed.asked)
 
     curve, low, high = measured(recording)
     assert all(a <= known <= b for a, known, b in zip(low, known_curve(range(questions)), high, strict=True))
-    once = [question for question in range(questions) if told.asked[question] == SAMPLES]
-    assert len(once) >= questions - len(told.lost) * CONCURRENCY
+    once = [question for question in range(questions) if killed.asked[question] == SAMPLES]
+    assert len(once) >= questions - len(killed.lost) * CONCURRENCY
     select(recording, folder / "once", questions=[f"urns/{question}" for question in once])
     curve, _, _ = measured(folder / "once")
     assert curve == pytest.approx(known_curve(once), abs=1e-12)
@@ -291,17 +274,14 @@ def test_killed_resumed_and_right(tmp_path: Path, questions: int, kills: Sequenc
     not os.environ.get("FEVAL_FULL_RECORDING"), reason="the recording of 1319 x 40 is made with FEVAL_FULL_RECORDING=1"
 )
 def test_a_recording_of_the_size_of_gsm8k(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    told = record_through_kills(tmp_path, 1319, (0.25, 0.8))
-    check(tmp_path, told)
+    killed = record_through_kills(tmp_path, 1319, (0.25, 0.8))
+    check(tmp_path, killed)
     with capsys.disabled():
-        sys.stdout.write(f"\n{told.sentence()}\n")
+        sys.stdout.write(f"\n{killed.sentence()}\n")
 
 
 def test_the_known_curve_is_right_where_it_can_be_counted() -> None:
     assert curve_of(18, (18,), (1, 2, 40)) == [Fraction(18, 40), Fraction(387, 780), Fraction(1, 2)]
-
-
-# -- what is sent by default ----------------------------------------------------------------------------------------
 
 
 class OfOpenAI(FaultyServer):

@@ -14,6 +14,7 @@ import pytest
 from hub_double import HubDouble
 from huggingface_hub import close_session, constants
 from recording_doubles import FakeBackend
+from settings_files import settings_file
 from typer.testing import CliRunner, Result
 
 from feval.cards.cards import dataset_card
@@ -22,7 +23,6 @@ from feval.hub import client
 from feval.recording import open_recording, verify_recording
 from recorders.work.record import record_dataset
 from recorders.work.settings import RecordingSettings, load_questions, make_task
-from tests.support.settings_files import settings_file
 
 TRAIN = "main/train-00000-of-00001.parquet"
 ROWS = [

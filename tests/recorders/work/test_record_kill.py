@@ -73,11 +73,11 @@ for number in range({KILLS}):
 
 
 def lines(path: Path) -> list[tuple[int, str, int]]:
-    found = []
+    rows = []
     for line in path.read_text().splitlines():
         number, question, sample = line.split()
-        found.append((int(number), question, int(sample)))
-    return found
+        rows.append((int(number), question, int(sample)))
+    return rows
 
 
 @pytest.mark.slow

@@ -7,18 +7,18 @@ import base64
 import logging
 import traceback
 from pathlib import Path
+from typing import Any
 from urllib.parse import quote
 
 import pytest
 from faulty_server import FAULTS, FaultyServer
+from recording_doubles import task
 
 from feval.errors import FevalError
 from feval.recording import Question
 from recorders.asking.pace import Limits
 from recorders.backends.endpoint import Endpoint
-from recorders.request import Decoding, Message
 from recorders.work.record import record_dataset
-from recorders.work.task import RecordingTask
 
 pytest.importorskip("openai", reason="the official client (extra `record`) is not installed")
 
@@ -37,41 +37,19 @@ QUICK = Limits(concurrency=2, retries=1, backoff_s=0.001, longest_backoff_s=0.00
 
 
 def assert_no_secret(text: str, where: str) -> None:
-    found = [fragment for fragment in FRAGMENTS if fragment in text]
-    assert not found, f"{where} shows the key: {text[max(0, text.index(found[0]) - 80) :][:200]!r}"
+    fragments = [fragment for fragment in FRAGMENTS if fragment in text]
+    assert not fragments, f"{where} shows the key: {text[max(0, text.index(fragments[0]) - 80) :][:200]!r}"
 
 
 def record(endpoint: Endpoint, out: Path, heard: list[str], *questions: str) -> None:
     """Record; whatever is said to the user on the way goes to `heard`, with the traceback a developer would see."""
     notes: list[str] = []
-
-    def note(sentence: str) -> None:
-        notes.append(sentence)
-        heard.append(sentence)
-
-    backend = OpenAICompatible(endpoint, note=note)
-    work = RecordingTask(
-        questions=[Question(f"q{number}", text, "3") for number, text in enumerate(questions)],
-        dataset="sums",
-        llm_name="some/model",
-        messages=lambda question: [Message("user", question.text)],
-        prompt_version="sums-1",
-        decoding=Decoding(logprobs=1),
-        samples=2,
-        answer_kind="number",
-    )
+    backend = OpenAICompatible(endpoint, note=lambda sentence: (notes.append(sentence), heard.append(sentence))[1])
+    work = task([Question(f"q{number}", text, "3") for number, text in enumerate(questions)], 2, logprobs=1)
     heard += [repr(backend), repr(endpoint), repr(endpoint.redaction), repr(vars(backend))]
     try:
-        record_dataset(
-            work,
-            backend,
-            out,
-            limits=QUICK,
-            prices="none",
-            backend_notes=notes,
-            partial=True,
-            progress=lambda progress: heard.append(repr(progress)),
-        )
+        said: dict[str, Any] = {"backend_notes": notes, "progress": lambda progress: heard.append(repr(progress))}
+        record_dataset(work, backend, out, limits=QUICK, prices="none", partial=True, **said)
     except FevalError as error:
         heard += [str(error), repr(error), "".join(traceback.format_exception(error))]
 

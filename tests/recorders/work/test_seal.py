@@ -151,14 +151,14 @@ LOGPROBS = (-0.1, -1e-9, -3.3333333333333335)
 
 @pytest.mark.parametrize("seed", [None, 7])
 def test_a_sealed_recording_without_journal_is_gone_on_from(tmp_path: Path, seed: int | None) -> None:
-    def whole(found: list[Completion]) -> list[Completion]:
+    def whole(completions: list[Completion]) -> list[Completion]:
         kept = {
             "reasoning": "Hm.",
             "response_id": "r",
             "token_logprobs": LOGPROBS,
             "token_confidences": (0.5, 1.0, 2.0),
         }
-        return [replace(completion, **kept) for completion in found]
+        return [replace(completion, **kept) for completion in completions]
 
     work = replace(WORK, decoding=Decoding(seed=seed, logprobs=2))
     sealed = go(tmp_path / "five", FakeBackend([whole] * 9, takes_seed=True), replace(work, questions=QUESTIONS[1:3]))
@@ -363,14 +363,14 @@ def test_equal_questions_share_cots(tmp_path: Path) -> None:
 
 
 def test_a_dry_run_asks_for_nothing_and_leaves_nothing(tmp_path: Path) -> None:
-    found = estimate_dataset(WORK, tmp_path / "r")
-    assert (found.cots, found.calls, found.at_most) == (20, 4, True)
+    estimate = estimate_dataset(WORK, tmp_path / "r")
+    assert (estimate.cots, estimate.calls, estimate.at_most) == (20, 4, True)
     assert list(tmp_path.iterdir()) == []
     with pytest.raises(Fatal):
         go(tmp_path / "r", FakeBackend([None, Fatal("x")]), limits=Limits(1))
-    found = estimate_dataset(WORK, tmp_path / "r")
-    assert (found.cots, found.output_tokens, found.at_most) == (15, 150, False)
-    assert found.usd == pytest.approx(1e-6 * (0.15 * 60 + 0.6 * 150))
+    estimate = estimate_dataset(WORK, tmp_path / "r")
+    assert (estimate.cots, estimate.output_tokens, estimate.at_most) == (15, 150, False)
+    assert estimate.usd == pytest.approx(1e-6 * (0.15 * 60 + 0.6 * 150))
 
 
 def test_what_cannot_be_recorded_is_refused_before_anything_is_asked(tmp_path: Path) -> None:
