@@ -30,15 +30,7 @@ _TABLES_BYTES = 1 << 26  # most memory for a circle's cached tables
 
 
 def circles(votes: Int64, most: int | None = None) -> list[Circle]:
-    """Circles that together serve some numbers of votes, one per window.
-
-    Args:
-        votes: [D] M, at least one, in any order.
-        most: most votes of an answer that are tabulated; half of a circle's largest M by default.
-
-    Returns:
-        Circles, ascending in M.
-    """
+    """Circles that together serve the votes M, one per window, ascending; `most` tabulated votes of an answer (None: M / 2)."""
     remaining = np.unique(votes)
     windows = []
     while len(remaining):
@@ -54,9 +46,7 @@ class Circle:
     Attributes:
         votes: [D] M of this window, ascending.
         rate: lambda.
-        points: N.
-        most: most votes of an answer that are tabulated; floor(max(M) / 2) is enough for a plurality, since more than
-            that wins.
+        most: most votes of an answer that are tabulated; floor(max(M) / 2) is enough for a plurality, since more than that wins.
         roots: [most + 1, J] w^(jk), for k votes.
     """
 

@@ -23,30 +23,15 @@ TIES = ("uniform", "strict", "lenient")
 
 
 def check_ties(ties: str) -> None:
-    """Refuse an unknown tie rule.
-
-    Args:
-        ties: a name.
-
-    Raises:
-        UnknownNameError: not one of `TIES`.
-    """
+    """Raise UnknownNameError unless the name is one of `TIES`."""
     if ties not in TIES:
         raise UnknownNameError.of("rule for ties", str(ties), TIES)
 
 
 def tie_nodes(rivals: int, ties: str = "uniform") -> tuple[Floats, Floats]:
-    """Quadrature nodes and weights for the credit of a tie, exact for polynomials of this degree.
+    """Quadrature nodes and weights for the credit of a tie with up to so many rivals, the degree of the polynomial in y.
 
-    Args:
-        rivals: rivals that may share the lead, the degree of the polynomial in y.
-        ties: one of `TIES`.
-
-    Returns:
-        Nodes and weights, floor(rivals / 2) + 1 of them for uniform ties (Gauss-Legendre), one otherwise.
-
-    Raises:
-        UnknownNameError: not one of `TIES`.
+    floor(rivals / 2) + 1 of them for uniform ties (Gauss-Legendre), one otherwise; exact.
     """
     check_ties(ties)
     if ties == "uniform":

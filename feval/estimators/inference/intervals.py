@@ -27,12 +27,7 @@ _PSEUDO_QUESTIONS = 2.0
 
 @dataclass(frozen=True, eq=False)
 class Interval:
-    """Lower and upper ends.
-
-    Attributes:
-        low: [C].
-        high: [C].
-    """
+    """Lower and upper ends [C]."""
 
     low: Floats
     high: Floats
@@ -152,17 +147,7 @@ def _student_quantile(confidence: float, degrees: int) -> float:
 
 
 def checked_values(values: PerQuestion | npt.NDArray[Any]) -> PerQuestion:
-    """Check that values per question are finite, for one question or more.
-
-    Args:
-        values: [Q, C] values per question, or the result of an exact estimator.
-
-    Returns:
-        The same values.
-
-    Raises:
-        OutOfRangeError: no questions, another shape, or NaN or infinite values; the message names the place.
-    """
+    """Return values per question [Q, C] as `PerQuestion`; OutOfRangeError for none, another shape, or NaN or infinity."""
     if not isinstance(values, PerQuestion):
         array = np.asarray(values, np.float64)
         if array.ndim != 2:

@@ -43,12 +43,9 @@ _STREAM = (0, 0, 0, 1)  # counter of Philox: far from the bootstrap's draws of t
 
 @dataclass(frozen=True, eq=False)
 class SignFlipTest:
-    """Tests of K mean differences against 0.
+    """Tests of K mean differences against 0: two-sided p-values [K] and the ends [K] of confidence intervals.
 
-    Attributes:
-        p_value: [K] two-sided, above 0 and at most 1.
-        low: [K] lower ends of the confidence intervals of the mean differences; -infinity if too few questions exclude anything.
-        high: [K] upper ends.
+    The ends are infinite if too few questions exclude anything.
     """
 
     p_value: Floats

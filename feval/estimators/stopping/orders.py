@@ -3,9 +3,8 @@
 A rule's table of ends (`ends`) is built once; then every pool's counts are walked candidate by candidate (`over_orders`).
 Candidates that are recorded equally often are merged (their counts fall, with the number of their arrangements as a weight), and
 counts whose two largest cannot belong to an end are dropped. Every term is positive, so nothing cancels. For small budgets, which
-leave most of a pool undrawn, `by_partition` merges counts instead. Feval's own; assumes only that a question's recorded samples
-are
-exchangeable: every order of them is equally likely.
+leave most of a pool undrawn, `by_partition` merges counts instead. Feval's own; assumes only that every order of a question's
+samples is equally likely.
 """
 
 from __future__ import annotations
@@ -30,13 +29,7 @@ _BLOCK = 1 << 16  # states walked at once
 
 @dataclass(frozen=True, eq=False)
 class OverOrders:
-    """Means over all orders of Q pools.
-
-    Attributes:
-        right: [Q] probability that the plurality at the end is the gold; ties uniform.
-        samples: [Q] expected samples.
-        output_tokens: [Q] expected tokens of those.
-    """
+    """Means [Q] over all orders: probability that the gold wins the plurality (ties uniform), samples, and their tokens."""
 
     right: Floats
     samples: Floats
@@ -52,21 +45,14 @@ def over_orders(
     *,
     most_states: int = MOST_STATES,
 ) -> OverOrders:
-    """Expected accuracy, samples and tokens of a rule: sum over v of P[end at v] times the value at v.
+    """Expected accuracy, samples and tokens [Q] of a rule: sum over v of P[end at v] times the value at v.
 
     Args:
         pools: counts of Q pools.
-        gold_tokens: [Q] total output tokens of the samples with the gold answer.
-        rival_tokens: [Q, K] total of each other candidate, in the order of `pools.rivals`.
-        none_tokens: [Q] total of the samples without an answer.
+        gold_tokens, rival_tokens, none_tokens: [Q], [Q, K] and [Q] total output tokens of the samples with the gold answer, with
+            each other one, in the order of `pools.rivals`, and without one.
         ends: the rule's table.
-        most_states: most counts to visit for pools with equally many rivals.
-
-    Returns:
-        [Q] means for each question.
-
-    Raises:
-        UsageError: pools with too many different counts.
+        most_states: most counts to visit for pools with equally many rivals; UsageError beyond.
     """
     first, rows = distinct((pools.gold, pools.none, *pools.rivals.T))
     unique = pools.rows(first)
@@ -84,15 +70,7 @@ def over_orders(
 
 
 def mean_tokens(tokens: Integers, counts: Integers) -> Floats:
-    """Mean tokens per sample, 0 where there are none.
-
-    Args:
-        tokens: [...] total tokens.
-        counts: [...] samples.
-
-    Returns:
-        [...] means.
-    """
+    """[...] mean tokens per sample, 0 where there are none."""
     mean: Floats = tokens / np.maximum(counts, 1)
     return mean
 

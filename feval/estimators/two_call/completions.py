@@ -1,8 +1,7 @@
 """Two distributions of Q that match mu and nu, and the vote curves V_n and V_inf they imply.
 
 - `maxent_completion`: the distribution of greatest entropy, with density exp(lambda q - kappa q (1 - q)) on [0, 1] (arXiv
-2605.03379,
-  Prop. 5.1).
+  2605.03379, Prop. 5.1).
 - `ldgp_completion`: latent difficulty, Gaussian, probit link: Q = Phi(eta - gamma Z), Z standard normal (Prop. 5.2).
 
 Both are models, not guarantees: mu and nu do not determine the distribution, and [L_n, U_n] says how far others may be. Both
@@ -47,11 +46,9 @@ class MaxEntCompletion:
     """The distribution of greatest entropy and its vote curve, over a table of moments.
 
     Attributes:
-        budgets: the n of the curve.
-        votes: [..., len(budgets)] V_n.
+        budgets, votes: the n of the curve, and [..., len(budgets)] V_n.
         infinite_votes: [...] V_inf, the mass above 1/2.
-        lam: [...] lambda; NaN without a density.
-        kap: [...] kappa; NaN without a density.
+        lam, kap: [...] lambda and kappa; NaN without a density.
         entropy: [...] -int f ln f; -inf without a density.
         degenerate: [...] nu = mu^2 or nu = mu, where there is no density; the curve is for the only distribution: Q = mu, or
             Q = 1 with probability mu and else 0.
@@ -76,8 +73,7 @@ class LatentDifficultyCompletion:
     """The latent-difficulty Gaussian-probit distribution and its vote curve, over a table of moments.
 
     Attributes:
-        budgets: the n of the curve.
-        votes: [..., len(budgets)] V_n.
+        budgets, votes: the n of the curve, and [..., len(budgets)] V_n.
         infinite_votes: [...] V_inf = Phi(eta / gamma).
         eta: [...] ability; infinite with the sign of mu - 1/2 where nu = mu, NaN there at mu = 1/2.
         gamma: [...] spread of difficulty: 0 where nu = mu^2, infinite where nu = mu.

@@ -41,10 +41,9 @@ class MixtureCurve:
     """Moments and vote curves of one mixture or a table of them.
 
     Attributes:
-        budgets: the n of the curve.
+        budgets, votes: the n of the curve, and [..., len(budgets)] V_n.
         mu: [...] one-call accuracy.
         nu: [...] probability that two calls on one question are both right; NaN from a single call.
-        votes: [..., len(budgets)] V_n.
     """
 
     budgets: tuple[int, ...]
@@ -60,16 +59,10 @@ class MixtureCurve:
 
 @dataclass(frozen=True, eq=False)
 class BestMixture:
-    """The best mixture found.
+    """The best mixture found: policies with their weights, its V_n, its V_n - mu and its mu.
 
-    Attributes:
-        policies: indices of its components.
-        weights: [len(policies)] selector weights.
-        votes: its V_n.
-        gain: its V_n - mu.
-        mu: its one-call accuracy.
-        tried: number of mixtures evaluated. The maximum of many noisy estimates is optimistic: evaluate the winner on other
-            questions.
+    `tried` is the number of mixtures evaluated. The maximum of many noisy estimates is optimistic: evaluate the winner on other
+    questions.
     """
 
     policies: tuple[int, ...]
@@ -86,10 +79,8 @@ class Overtaking:
 
     Attributes:
         pairs: [P, 2] overtaking and overtaken policy; largest lead first.
-        before: [P] V_0 of the first minus V_0 of the second, negative.
-        after: [P] V_n of the first minus V_n of the second, positive.
-        se_before: [P] standard error, from differences per question.
-        se_after: [P] likewise. NaN for a single question.
+        before, after: [P] V_0 and V_n of the first minus those of the second; negative and positive.
+        se_before, se_after: [P] standard errors, from differences per question. NaN for a single question.
     """
 
     pairs: Int64
@@ -114,7 +105,7 @@ def mixture_from_probabilities(
     Args:
         q: [J, Q] probability that a call of policy j on question i is right.
         weights: [..., J] selector weights, each mixture's sum 1.
-        budgets: the n wanted.
+        budgets: the n of the curve.
 
     Returns:
         Means over the questions.
@@ -145,7 +136,7 @@ def mixture_from_counts(
         counts: [Q, J] right calls of policy j on question i.
         size: K, recorded calls per question and policy.
         weights: [..., J] selector weights, each mixture's sum 1.
-        budgets: the n wanted, 2n + 1 at most K; by default all of these.
+        budgets: the n of the curve, 2n + 1 at most K; by default all of these.
 
     Returns:
         Means over the questions. nu is NaN for K = 1.
@@ -188,8 +179,7 @@ def best_mixture(
     arXiv 2605.03379, section 6.3.
 
     Args:
-        counts: [Q, J] right calls.
-        size: K, recorded calls per question and policy.
+        counts, size: [Q, J] right calls, of K recorded ones per question and policy.
         votes: an odd number up to K, five in the paper's tables 4 and 5.
         objective: "accuracy" for V_n, "gain" for V_n - mu.
         components: most policies per mixture.
@@ -232,11 +222,8 @@ def best_mixture(
 def overtaking_pairs(counts: npt.ArrayLike, size: int, votes: int = 5) -> Overtaking:
     """Pairs of policies whose order at one call is reversed by voting (arXiv 2605.03379, appendix E.2).
 
-    Standard errors come from the differences per question, since all policies answered the same questions.
-
     Args:
-        counts: [Q, J] right calls.
-        size: K, recorded calls per question and policy.
+        counts, size: [Q, J] right calls, of K recorded ones per question and policy.
         votes: an odd number up to K.
 
     Returns:

@@ -34,16 +34,9 @@ _FINEST_UNIT = 900  # 2^-900: finer ones would not fit a double
 
 
 def least_distances(quadratic: Floats, polynomial: UnitPolynomial, sign: int, slack: float) -> Floats:
-    """Proven lower bounds of sign x (a + b q + c q^2 - g(q)) on [0, 1], one per entry of a table.
+    """[...] proven lower bounds of sign x (a + b q + c q^2 - g(q)) on [0, 1], one per entry of a table of quadratics [..., 3].
 
-    Args:
-        quadratic: [..., 3] a, b, c, finite.
-        polynomial: g.
-        sign: 1, or -1 for the distance of quadratics below g.
-        slack: largest distance from the minimum; more where coefficients exceed about 1e17 / d of it, or the minimum 1e15 of it.
-
-    Returns:
-        [...] bounds.
+    They are within `slack` of the minimum, or more where coefficients exceed about 1e17 / d of it, or the minimum 1e15 of it.
     """
     flat = np.asarray(quadratic, np.float64).reshape(-1, 3)
     goal = polynomial.elevated(2)

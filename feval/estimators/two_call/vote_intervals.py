@@ -38,12 +38,7 @@ _ROUNDING = 8 * float(np.finfo(np.float64).eps)  # of decimal moments: 0.8 - 0.7
 
 @dataclass(frozen=True, eq=False)
 class Range:
-    """Lower and upper ends over a table.
-
-    Attributes:
-        low: [...].
-        high: [...].
-    """
+    """Lower and upper ends over a table [...]."""
 
     low: Floats
     high: Floats
@@ -51,12 +46,7 @@ class Range:
 
 @dataclass(frozen=True, eq=False)
 class VoteInterval:
-    """[L_n, U_n] over a table of moments, each end with its certificate.
-
-    Attributes:
-        lower: L_n.
-        upper: U_n.
-    """
+    """[L_n, U_n] over a table of moments, each end with its certificate."""
 
     lower: QuadraticBound
     upper: QuadraticBound
@@ -74,12 +64,7 @@ class VoteInterval:
 
 @dataclass(frozen=True, eq=False)
 class CertifiedGain:
-    """Whether two calls prove that three votes beat one.
-
-    Attributes:
-        certified: [...] whether V_1 > mu for every distribution with these moments.
-        gain: [...] L_1 - mu, the least possible V_1 - V_0.
-    """
+    """Whether V_1 > mu for every distribution with these moments, and L_1 - mu, the least possible V_1 - V_0; both [...]."""
 
     certified: Bools
     gain: Floats
@@ -104,19 +89,7 @@ def vote_interval(n: int, moments: Moments) -> VoteInterval:
 
 
 def vote_bound(n: int, moments: Moments, side: Literal["lower", "upper"]) -> QuadraticBound:
-    """One end of `vote_interval` (arXiv 2605.03379, Theorem 4.1): U_n, or L_n(mu, nu) = 1 - U_n(1 - mu, 1 - 2 mu + nu).
-
-    Args:
-        n: index of the budget: 0 one call, 1 three votes, 2 five.
-        moments: [...] the table of (mu, nu).
-        side: "lower" for L_n, "upper" for U_n.
-
-    Returns:
-        The end with distributions that attain it and quadratics that prove it.
-
-    Raises:
-        OutOfRangeError: an n that is not a budget index. Even budgets: see `budget_index`.
-    """
+    """One end of `vote_interval`: U_n, or L_n(mu, nu) = 1 - U_n(1 - mu, 1 - 2 mu + nu)."""
     check_budget(n)
     room = ROOM + _ROOM_PER_BUDGET * int(n)
     if side == "upper":

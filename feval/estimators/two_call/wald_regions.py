@@ -47,8 +47,7 @@ class _Arc:
 
     Attributes:
         points: (rows [R] of the table, parameters [R, A]) -> mu and nu [R, A] and which of them count.
-        start: [T] lower end of the parameter.
-        stop: [T] upper end.
+        start, stop: [T] ends of the parameter.
     """
 
     points: Callable[[Rows, Floats], tuple[Floats, Floats, Bools]]
@@ -73,13 +72,7 @@ _HALVINGS = 56  # from 2 to below the spacing of doubles
 
 @dataclass(frozen=True, eq=False)
 class ProjectedInterval:
-    """Interval hulls over a table.
-
-    Attributes:
-        low: [...] lower end; NaN where the region holds no feasible moments.
-        high: [...] upper end, likewise.
-        empty: [...] whether it holds none (rho clearly below 0).
-    """
+    """Interval hulls over a table; NaN where the region holds no feasible moments (`empty`, rho clearly below 0)."""
 
     low: Floats
     high: Floats
@@ -134,9 +127,7 @@ def likelihood_projection(table: PairTable, n: float, level: float = 0.95) -> Pr
     empty, and claims no certainty where a cell is empty. Feval's own; the paper has Wald regions only.
 
     Args:
-        table: [...] pair tables.
-        n: index of the budget, or `math.inf` for the infinite-vote endpoint.
-        level: coverage for large N, between 0 and 1.
+        table, n, level: as for `wald_projection`.
 
     Returns:
         The interval for each table; none is empty.
@@ -169,8 +160,7 @@ def simultaneous_gains(
     normal means.
 
     Args:
-        right: [Q] right calls of each question.
-        size: [Q] calls of each, at least 2.
+        right, size: [Q] right calls of each question, and calls of each, at least 2.
         budgets: budget indices n.
         level: joint coverage of all gains, between 0 and 1.
 
@@ -179,8 +169,7 @@ def simultaneous_gains(
         feasible moments, or if the data show no spread in some direction (an empty cell): nothing is certified then.
 
     Raises:
-        OutOfRangeError: an n that is not a budget index, fewer than 3 questions, counts that do not fit, or a level outside (0,
-            1).
+        OutOfRangeError: an n that is not a budget index, fewer than 3 questions, counts that do not fit, or a bad level.
     """
     require_confidence(level)
     for n in budgets:

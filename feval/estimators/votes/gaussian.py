@@ -18,9 +18,9 @@ Three modes, because the formula as printed has absurd values:
     paircov     literal, with the multinomial's covariance -M p* p_y of the two counts in s_y^2: + 2 p* p_y. Not in
                 the paper
 
-The remaining error is the model's. Counts are not independent: the difference varies more than s_y says, and the events
-"more votes than y" are positively dependent. The two errors have opposite signs, and with many rivals the second is
-larger: p* = 0.2 and eight rivals with 0.1, M = 10, gives 0.087 where 0.329 is exact. Use `multinomial`, which is exact.
+Counts are not independent: the difference varies more than s_y says, and the events "more votes than y" are positively
+dependent. The two errors have opposite signs; with many rivals the second is larger: p* = 0.2 and eight rivals with 0.1,
+M = 10, gives 0.087 where 0.329 is exact. Use `multinomial`, which is exact.
 """
 
 from __future__ import annotations
@@ -45,15 +45,13 @@ _CHUNK_NUMBERS = 1 << 18
 def gaussian_estimate(
     correct: Floats, rivals: Floats, votes: Sequence[int] | Integers, *, mode: str = "guarded"
 ) -> PerQuestion:
-    """The Gaussian estimate of p*(M) for many M. See the module for formula, modes and errors.
+    """The Gaussian estimate of p*(M) for many M (eqs. (8)-(10)). See the module for formula, modes and errors.
 
-    Eqs. (8)-(10) of "Compute-efficient evaluation of LLM voting accuracy". Assumes calls that are independent given
-    the question, each with the same probabilities.
+    Assumes calls that are independent given the question, each with the same probabilities.
 
     Args:
-        correct: [Q] probability of the gold answer, usually its estimate c / G.
-        rivals: [Q, K] probability of each listed rival, in any order. With "literal" and "paircov" zeros count, including
-            padding.
+        correct, rivals: [Q] and [Q, K] probabilities of the gold answer and of each listed rival, usually c / G. With "literal"
+            and "paircov" zeros count, including padding.
         votes: D numbers of votes M.
         mode: one of `MODES`.
 
@@ -61,8 +59,7 @@ def gaussian_estimate(
         D estimates per question, in the order of `votes`.
 
     Raises:
-        OutOfRangeError: shapes that do not match, values that are not probabilities or sum to more than 1, or an M out of
-            range.
+        OutOfRangeError: shapes that do not match, values that are not probabilities or sum to more than 1, or an M out of range.
         UnknownNameError: an unknown mode.
     """
     if mode not in MODES:

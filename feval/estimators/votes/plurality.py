@@ -57,14 +57,12 @@ def subset_plurality_accuracy(
     """Probability that the plurality of n samples, drawn without replacement, is the gold answer; for many n at once.
 
     Unbiased for the accuracy of n fresh samples, for every n up to the pool's size: the mean over all subsets, which the
-    empirical estimator (eqs. 5-6 of "Compute-efficient evaluation of LLM voting accuracy") samples. See the module for formula
-    and method.
+    empirical estimator (eqs. 5-6 of CEV) samples. See the module for formula and method.
 
     Args:
-        gold: [Q] samples with the gold answer; 0 where there is no gold.
-        rivals: [Q, K] samples of each other candidate, in any order; zeros are ignored. Pools may differ in size.
-        no_answer: [Q] samples without an answer, which cast no vote. To reproduce papers that let them vote, pass them as
-            another column of `rivals`.
+        gold, rivals, no_answer: [Q], [Q, K] and [Q] samples with the gold answer (0 where there is no gold), with each other
+            one, in any order, and without one, which cast no vote. To reproduce papers that let them vote, pass them as another
+            column of `rivals`. Pools may differ in size.
         draws: D numbers of samples n, each from 1 to the smallest pool.
         ties: credit of a tie for the lead, see `ties`.
 
@@ -95,8 +93,7 @@ def pass_at_k(gold: Integers, size: Integers, draws: Sequence[int] | Integers) -
     (Chen et al., arXiv 2107.03374, with c = g). It is the ceiling of every method that chooses among the samples.
 
     Args:
-        gold: [Q] samples with the gold answer.
-        size: [Q] recorded samples.
+        gold, size: [Q] samples with the gold answer, and all recorded ones.
         draws: D numbers of samples n, each from 1 to the smallest pool.
 
     Returns:
@@ -185,8 +182,7 @@ class Bands:
     Attributes:
         question: [N] the band's question.
         rank: [N] b, number of rivals that can reach the votes of this band.
-        low: [N] the band is low < k <= high.
-        high: [N] at most the gold count and the largest n.
+        low, high: [N] the band is low < k <= high, with high at most the gold count and the largest n.
         rest: [N] m_b, samples of the smaller rivals and without an answer.
     """
 
@@ -248,17 +244,10 @@ def _add_contested(
 
 
 def _rival_product(k: Int64, rivals: Integers, choose: Floats, length: int, ties: str) -> Floats:
-    """int_0^1 prod_j ( sum_{i < k} C(c_j, i) x^i + y C(c_j, k) x^k ) dy for N tuples of rivals at once.
+    """[degree + 1, N] coefficients of int_0^1 prod_j ( sum_{i < k} C(c_j, i) x^i + y C(c_j, k) x^k ) dy for N tuples of rivals.
 
-    Args:
-        k: [N] the gold answer's votes, largest first.
-        rivals: [b, N] samples of the rivals, each at least k.
-        choose: binomials, see `binomials`.
-        length: number of relevant coefficients.
-        ties: tie rule; the integral over y is for uniform ties.
-
-    Returns:
-        [degree + 1, N] coefficients.
+    `k` [N] is the gold answer's votes, largest first; `rivals` [b, N] their samples, each at least k; `length` the number of
+    relevant coefficients.
     """
     nodes, weights = tie_nodes(len(rivals), ties)
     powers = np.arange(int(k[0]) + 1)
@@ -308,13 +297,7 @@ def _runs(ordered: Int64) -> Iterator[tuple[int, slice]]:
 
 
 def binomials(most: int, length: int, kind: type[np.floating[Any]] = np.float64) -> npt.NDArray[Any]:
-    """Return C(m, i) by Pascal's rule [most + 1, length]: exact up to m = 56 in doubles, correctly rounded sums beyond.
-
-    Args:
-        most: the largest m.
-        length: columns, i = 0 .. length - 1.
-        kind: floating-point type of the result.
-    """
+    """[most + 1, length] C(m, i) by Pascal's rule: exact up to m = 56 in doubles, correctly rounded sums beyond."""
     choose = np.zeros((most + 1, length), kind)
     choose[:, 0] = 1.0
     for m in range(1, most + 1):
