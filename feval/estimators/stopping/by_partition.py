@@ -25,7 +25,7 @@ import numpy as np
 import numpy.typing as npt
 
 from feval.estimators.arrays import Floats, Int64, Integers
-from feval.estimators.stopping.ends import Ends, PoolCounts, count_codes, no_answer_codes
+from feval.estimators.stopping.ends import Ends, AnswerCounts, count_codes, no_answer_codes
 from feval.estimators.stopping.orders import OverOrders, mean_tokens
 from feval.estimators.votes.plurality import binomials
 
@@ -45,7 +45,7 @@ def number_of_partitions(budget: int) -> int:
 
 
 def over_partitions(
-    pools: PoolCounts, gold_tokens: Integers, rival_tokens: Integers, none_tokens: Integers, ends: Ends
+    pools: AnswerCounts, gold_tokens: Integers, rival_tokens: Integers, none_tokens: Integers, ends: Ends
 ) -> OverOrders:
     """Expected accuracy, samples and tokens [Q] of a rule; arguments as for `orders.over_orders`."""
     partitions = _Partitions(ends.budget)
@@ -164,7 +164,7 @@ class _Stops:
         return cls(partition, own, silents, drawn, chance, won, ends.budget)
 
     def sums(
-        self, ways: tuple[Floats, Floats], pools: PoolCounts, none_mean: Floats, gold_mean: Floats, choose: Floats
+        self, ways: tuple[Floats, Floats], pools: AnswerCounts, none_mean: Floats, gold_mean: Floats, choose: Floats
     ) -> Floats:
         """[3, N] probability of the gold answer, expected samples and tokens."""
         result = np.zeros((3, len(pools.gold)))

@@ -32,7 +32,7 @@ _GOLDEN = 0x9E3779B97F4A7C15
 
 
 @dataclass(frozen=True, eq=False)
-class PoolCounts:
+class AnswerCounts:
     """The counts of Q pools.
 
     Attributes:
@@ -46,7 +46,7 @@ class PoolCounts:
     none: Int64
 
     @classmethod
-    def of(cls, gold: Integers, rivals: Integers, none: Integers) -> PoolCounts:
+    def of(cls, gold: Integers, rivals: Integers, none: Integers) -> AnswerCounts:
         """Make it from counts in any order."""
         ordered = -np.sort(-rivals.astype(np.int64), axis=1)
         return cls(gold.astype(np.int64), ordered[:, ordered.any(axis=0)], none.astype(np.int64))
@@ -63,9 +63,9 @@ class PoolCounts:
         widest = -np.sort(-counts, axis=1)
         return np.concatenate([[self.none.max(initial=0)], widest.max(axis=0, initial=0)])
 
-    def rows(self, rows: npt.NDArray[np.intp]) -> PoolCounts:
+    def rows(self, rows: npt.NDArray[np.intp]) -> AnswerCounts:
         """Select questions."""
-        return PoolCounts(self.gold[rows], self.rivals[rows], self.none[rows])
+        return AnswerCounts(self.gold[rows], self.rivals[rows], self.none[rows])
 
 
 @dataclass(frozen=True, eq=False)

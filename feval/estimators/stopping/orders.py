@@ -18,7 +18,7 @@ import numpy.typing as npt
 from feval.errors import UsageError
 from feval.estimators.arrays import Floats, Int16, Int64, Integers, UInt64
 from feval.estimators.per_question import distinct
-from feval.estimators.stopping.ends import Ends, PoolCounts, count_codes, no_answer_codes
+from feval.estimators.stopping.ends import Ends, AnswerCounts, count_codes, no_answer_codes
 from feval.estimators.votes.plurality import binomials
 
 MOST_STATES = 400_000_000
@@ -37,7 +37,7 @@ class OverOrders:
 
 
 def over_orders(
-    pools: PoolCounts,
+    pools: AnswerCounts,
     gold_tokens: Integers,
     rival_tokens: Integers,
     none_tokens: Integers,
@@ -116,7 +116,7 @@ class _Walk:
         votes: [Q, 2 + K] expected samples without an answer, with the gold, and of each rival.
     """
 
-    def __init__(self, pools: PoolCounts, rivals: int, ends: Ends, most_states: int) -> None:
+    def __init__(self, pools: AnswerCounts, rivals: int, ends: Ends, most_states: int) -> None:
         self.ends, self.rivals, self.most_states = ends, rivals, most_states
         self.counts = np.column_stack([pools.none, pools.gold, pools.rivals[:, :rivals]]).astype(np.int16)
         self.to_come = pools.none[:, None] + np.cumsum(self.counts[:, :0:-1], axis=1)[:, ::-1]  # from a column on
