@@ -62,5 +62,5 @@ def relative_benefit_per_cost(
         OutOfRangeError: a negative cost.
     """
     base = float(incremental_benefit_per_cost(*large, *small))
-    own = incremental_benefit_per_cost(performance, cost, *small)
-    return 100 * (own - base) / base if base > 0 else np.full(own.shape, np.nan)
+    benefit = incremental_benefit_per_cost(performance, cost, *small)
+    return 100 * (benefit - base) / base if base > 0 else np.full(benefit.shape, np.nan)

@@ -17,7 +17,7 @@ def missing_reasons(*causes: tuple[Any, str]) -> Texts:
     """Join the sentences that hold for each entry; a cause is ([...] where it holds, its sentence). "" where none holds."""
     texts: npt.NDArray[Any] = np.array("", dtype=np.str_)
     for where, sentence in causes:
-        own = np.where(where, sentence, "")
+        sentences = np.where(where, sentence, "")
         gap = np.where((np.char.str_len(texts) > 0) & np.asarray(where), " ", "")
-        texts = np.char.add(np.char.add(texts, gap), own)
+        texts = np.char.add(np.char.add(texts, gap), sentences)
     return np.asarray(texts, np.str_)

@@ -21,7 +21,8 @@ from feval.estimators.per_question import distinct
 MOST_VOTES = 10_000
 """Most votes per question that estimates are computed for."""
 
-_NORMALISED = 1e-9  # by which probabilities may miss a sum of 1
+NORMALISED = 1e-9
+"""By how much probabilities may miss a sum of 1."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,15 +48,10 @@ def signatures_of_probabilities(correct: Floats, rivals: Floats, no_answer: Floa
         correct, rivals, no_answer = (np.asarray(array, np.float64) for array in (correct, rivals, no_answer))
     except (TypeError, ValueError) as error:
         raise OutOfRangeError(f"Answer probabilities are numbers in rows of equal length: {error}.") from error
-    _check_shapes("Answer probabilities", "correct", correct, rivals, no_answer)
-    for name, array in (("correct", correct), ("rivals", rivals), ("no_answer", no_answer)):
-        if len(wrong := np.argwhere(~((array >= 0.0) & (array <= 1.0 + _NORMALISED)))):
-            place = tuple(wrong[0].tolist())
-            raise OutOfRangeError(
-                f"Probabilities lie in [0, 1]; question {place[0]} has {array[place]} in {name}. Give p = count / samples."
-            )
+    require_shapes("Answer probabilities", "correct", correct, rivals, no_answer)
+    require_shares(correct=correct, rivals=rivals, no_answer=no_answer)
     total = correct + rivals.sum(axis=1) + no_answer
-    if len(off := np.flatnonzero(np.abs(total - 1.0) > _NORMALISED)):
+    if len(off := np.flatnonzero(np.abs(total - 1.0) > NORMALISED)):
         raise OutOfRangeError(
             f"The probabilities of a question sum to 1, no answer included; those of question {off[0]} sum to "
             f"{float(total[off[0]])!r}. Put what is missing into no_answer, or divide by the sum."
@@ -73,7 +69,7 @@ def signatures_of_counts(gold: Integers, rivals: Integers, no_answer: Integers) 
     OutOfRangeError: shapes that do not match, counts that are not integers from 0, or a question without samples.
     """
     gold, rivals, no_answer = np.asarray(gold), np.asarray(rivals), np.asarray(no_answer)
-    _check_shapes("Counts of samples", "gold", gold, rivals, no_answer)
+    require_shapes("Counts of samples", "gold", gold, rivals, no_answer)
     require_counts("A plug-in estimate", gold=gold, rivals=rivals, no_answer=no_answer)
     ordered = _ordered(rivals.astype(np.int64))
     size = gold.astype(np.int64) + ordered.sum(axis=1) + no_answer.astype(np.int64)
@@ -82,6 +78,28 @@ def signatures_of_counts(gold: Integers, rivals: Integers, no_answer: Integers) 
     first, rows = distinct((gold.astype(np.int64), no_answer.astype(np.int64), *ordered.T))
     scale = size[first].astype(np.float64)
     return Signatures(gold[first] / scale, ordered[first] / scale[:, None], no_answer[first] / scale, rows)
+
+
+def require_shapes(what: str, first: str, correct: Any, rivals: Any, no_answer: Any) -> None:
+    """Raise OutOfRangeError unless gold, rivals and no answer have the shapes [Q], [Q, K] and [Q]."""
+    one_each = (
+        correct.ndim == no_answer.ndim == 1 and rivals.ndim == 2 and len(correct) == len(rivals) == len(no_answer)
+    )
+    if not one_each:
+        raise OutOfRangeError(
+            f"{what} are {first} [questions], rivals [questions, candidates] and no_answer [questions]; the shapes are "
+            f"{correct.shape}, {rivals.shape} and {no_answer.shape}."
+        )
+
+
+def require_shares(**arrays: Floats) -> None:
+    """Raise OutOfRangeError, with the question, unless the arrays [questions, ...] hold numbers from 0 to 1, up to rounding."""
+    for name, array in arrays.items():
+        if len(wrong := np.argwhere(~((array >= 0.0) & (array <= 1.0 + NORMALISED)))):
+            place = tuple(wrong[0].tolist())
+            raise OutOfRangeError(
+                f"Probabilities lie in [0, 1]; question {place[0]} has {array[place]} in {name}. Give p = count / samples."
+            )
 
 
 def checked_votes(votes: Sequence[int] | Integers) -> Int64:
@@ -105,17 +123,6 @@ def compositions(total: int, parts: int) -> Int64:
         parts_so_far = np.column_stack([np.repeat(parts_so_far, ways, axis=0), head])
         left = np.repeat(left, ways) - head
     return np.column_stack([parts_so_far, left])
-
-
-def _check_shapes(what: str, first: str, correct: Any, rivals: Any, no_answer: Any) -> None:
-    one_each = (
-        correct.ndim == no_answer.ndim == 1 and rivals.ndim == 2 and len(correct) == len(rivals) == len(no_answer)
-    )
-    if not one_each:
-        raise OutOfRangeError(
-            f"{what} are {first} [questions], rivals [questions, candidates] and no_answer [questions]; the shapes are "
-            f"{correct.shape}, {rivals.shape} and {no_answer.shape}."
-        )
 
 
 def _ordered(rivals: Any) -> Any:

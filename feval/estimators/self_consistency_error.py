@@ -38,9 +38,6 @@ MOST_CALLS = 100_000
 _BLOCK_NUMBERS = 1 << 18  # complex numbers of generating functions held at once
 
 
-# -- the error and its plug-in --------------------------------------------------------------------------------------
-
-
 def self_consistency_error(p: float | Floats) -> Floats:
     """E(x) = min(p, 1 - p): the probability that a call disagrees with the more probable of two answers.
 
@@ -146,9 +143,6 @@ def multiclass_plugin_error(counts: Integers) -> Floats:
         raise OutOfRangeError(f"The question{where} has no calls, so no shares; leave it out.")
     errors: Floats = (n - k.max(axis=-1)) / n
     return errors
-
-
-# -- bias and mean squared error ------------------------------------------------------------------------------------
 
 
 def self_consistency_bias(p: float | Floats, n: int | Integers) -> Floats:
@@ -279,9 +273,6 @@ def _at_most(most: int, n: int, share: Floats) -> Floats:
         return np.full_like(share, float(most >= 0))
     below: Floats = scipy.special.betainc(n - most, most + 1.0, 1.0 - share)
     return below
-
-
-# -- checks ---------------------------------------------------------------------------------------------------------
 
 
 def _weights(weights: Floats | None, questions: int) -> Floats:

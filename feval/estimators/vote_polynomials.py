@@ -113,9 +113,6 @@ def _scale(n: int) -> float:
     return (2 * n + 1) * comb(2 * n, n) / (1 << 2 * n)
 
 
-# -- polynomials on [0, 1] ------------------------------------------------------------------------------------------
-
-
 @dataclass(frozen=True)
 class UnitPolynomial:
     """A polynomial on [0, 1], sum_l coefficients[l] C(d, l) q^l (1 - q)^(d - l), with exact Bernstein coefficients.
@@ -250,9 +247,6 @@ def _halves(coefficients: npt.NDArray[Any], degree: int) -> tuple[npt.NDArray[An
         left[level], right[degree - level] = rows[0] << (degree - level), rows[-1] << (degree - level)
         rows = rows[:-1] + rows[1:]
     return left, right
-
-
-# -- checks ---------------------------------------------------------------------------------------------------------
 
 
 def check_budget(n: float) -> None:

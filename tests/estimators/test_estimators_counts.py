@@ -71,9 +71,6 @@ def test_codes_that_cannot_be_are_refused(codes: Codes, gold: Codes, words: str)
         vote_counts(codes, gold)
 
 
-# -- tokens ---------------------------------------------------------------------------------------------------------
-
-
 def test_mean_tokens_are_over_the_recorded_samples() -> None:
     tokens = np.array([[10, 20, 60], [65_535, 65_535, 0]], np.uint16)
     assert mean_output_tokens(tokens, np.array([3, 2])).tolist() == [30.0, 65_535.0]
@@ -84,9 +81,6 @@ def test_a_question_without_samples_has_no_mean_tokens() -> None:
         mean_output_tokens(np.zeros((2, 3), int), np.array([3, 0]))
     with pytest.raises(OutOfRangeError, match="shapes are"):
         mean_output_tokens(np.zeros((2, 3), int), np.array([3]))
-
-
-# -- values per question --------------------------------------------------------------------------------------------
 
 
 def test_values_are_written_out_and_averaged() -> None:

@@ -305,7 +305,7 @@ def test_a_change_of_ranking_is_found_only_where_both_orders_are_certain() -> No
         (lambda: average_winrates([[0.5]]), "two LLMs"),
         (lambda: ranked_winrates([[0.5]]), "two LLMs"),
         (lambda: scored_winrates([1.0], [1.0], [np.inf]), "finite score"),
-        (lambda: two_token_winrates([0.5, 0.5], [0.1, 0.2, 0.3]), "same prompts"),
+        (lambda: two_token_winrates([0.5, 0.5], [0.1, 0.2, 0.3]), "shapes of a, b do not match"),
     ],
 )
 def test_what_makes_no_sense_is_refused(call: Any, told: str) -> None:

@@ -105,9 +105,6 @@ def test_values_that_are_no_accuracies_are_refused(values: Floats) -> None:
         accuracy_interval(values)
 
 
-# -- Wilson ---------------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("confidence", [0.5, 0.95, 0.999])
 def test_wilson_equals_scipy(confidence: float) -> None:
     from scipy.stats import binomtest

@@ -22,9 +22,6 @@ SHARES = st.integers(0, 20).map(lambda x: x / 20)
 POINTS = st.lists(st.tuples(st.integers(1, 12).map(float), SHARES), min_size=1, max_size=8)
 
 
-# -- equal cost ---------------------------------------------------------------------------------------------------------
-
-
 def test_between_two_points_accuracy_is_linear_in_the_logarithm_of_the_cost() -> None:
     costs, accuracy = np.array([1.0, 4.0, 64.0]), np.array([0.2, 0.6, 0.8])
     assert accuracy_at(2.0, costs, accuracy) == pytest.approx(0.4)  # half way from log 1 to log 4
@@ -59,9 +56,6 @@ def test_a_paired_difference_is_the_interval_of_the_differences_per_question() -
     means = bootstrap_means(np.hstack([a, b]), resamples=2000)
     resampled = accuracy_at(4.0, costs_a, means[:, :3]) - accuracy_at(4.0, costs_b, means[:, 3:])
     assert percentiles(resampled, 0.95) == pytest.approx((referee.low[0], referee.high[0]), abs=1e-10)
-
-
-# -- equal accuracy -----------------------------------------------------------------------------------------------------
 
 
 def test_cost_to_reach_by_hand() -> None:
@@ -109,9 +103,6 @@ def test_percentiles_are_numpys(values: list[float], confidence: float) -> None:
     np.testing.assert_allclose(percentiles(np.array(values), confidence), referee, rtol=1e-9, atol=1e-6)
 
 
-# -- how sure -----------------------------------------------------------------------------------------------------------
-
-
 def test_flips_are_counts() -> None:
     resampled = np.array([0.2, 0.1, 0.0, -0.1, 0.3])
     assert flip_probability(0.1, resampled) == pytest.approx(1.5 / 5)
@@ -133,9 +124,6 @@ def test_holm_is_the_closed_test_of_bonferroni(p_values: list[float]) -> None:
         for i in range(m)
     ]
     np.testing.assert_allclose(holm(p_values), referee)
-
-
-# -- frontier and area --------------------------------------------------------------------------------------------------
 
 
 @given(
@@ -189,9 +177,6 @@ def test_the_hull_is_qhulls(ticks: list[int], seed: int, extra: int) -> None:
     nodes = np.unique(np.concatenate([costs, [high]]))
     referee = [np.trapezoid(top(row, nodes), nodes) / (high - low) for row in accuracy]
     np.testing.assert_allclose(hull_area(costs, accuracy, low, high), referee, atol=1e-9)
-
-
-# -- ranking ------------------------------------------------------------------------------------------------------------
 
 
 def test_wins_count_ties_half_however_two_methods_depend_on_each_other() -> None:

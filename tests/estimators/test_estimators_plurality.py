@@ -221,9 +221,6 @@ def test_small_integer_types_do_not_overflow() -> None:
     assert subset_plurality_accuracy(*counts, [1, 300, 600]).per_question() == pytest.approx(wide, rel=1e-15)
 
 
-# -- reference values -----------------------------------------------------------------------------------------------
-
-
 def mean_accuracy(shared: Path, name: str, n: int, *, no_answer_votes: bool = False) -> float:
     counts = vote_counts(*real_codes(shared, name))
     rivals, no_answer = counts.rivals, counts.no_answer
@@ -261,9 +258,6 @@ def test_reference_values_of_single_questions(shared: Path) -> None:
         values = accuracies(pool["count_correct"], pool["count_rivals"], pool["count_none"])
         measured = values if pool["N"] is None else values[pool["N"] - 1]
         assert measured == pytest.approx(case["expected"], abs=float(case["tol"])), case["id"]
-
-
-# -- pass@k ---------------------------------------------------------------------------------------------------------
 
 
 @given(st.integers(0, 12), st.integers(1, 12))

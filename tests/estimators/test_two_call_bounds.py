@@ -31,8 +31,6 @@ from feval.estimators.vote_polynomials import (
     majority_polynomial,
 )
 
-# -- sharp intervals ------------------------------------------------------------------------------------------------
-
 
 @pytest.mark.parametrize("n", [0, 1, 2, 3, 4, 5, 10, 50, 100, 500])
 def test_every_interval_brings_certificates_that_hold_on_all_of_the_unit_interval(n: int) -> None:
@@ -336,9 +334,6 @@ def test_an_n_that_is_no_budget_is_refused() -> None:
     for n in (-1, 1.5, True, 50_001):
         with pytest.raises(OutOfRangeError, match="whole n from 0"):
             vote_interval(n, Moments.of(0.5, 0.3))  # type: ignore[arg-type]
-
-
-# -- polynomial objectives ------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("n", [1, 2, 5, 20])

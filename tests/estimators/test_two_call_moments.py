@@ -38,8 +38,6 @@ from feval.estimators.vote_polynomials import (
 )
 from feval.estimators.votes.empirical_votes import empirical_vote_accuracy, hypergeometric_majority
 
-# -- reference values -----------------------------------------------------------------------------------------------
-
 
 def compare(found: Any, expected: Any, tolerance: float, part: str) -> None:
     if isinstance(expected, dict):
@@ -117,9 +115,6 @@ def test_the_other_intervals_of_table_3_are_reproduced_as_printed(
     for n, printed in ((1, three), (2, five)):
         result = wald_projection(PairTable.of(*cells), n)
         assert [percent(result.low), percent(result.high)] == printed
-
-
-# -- vote polynomials and recorded calls ----------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("n", [0, 1, 2, 5])
@@ -228,9 +223,6 @@ def test_more_votes_than_calls_and_strange_bits_are_refused_with_their_place() -
         empirical_vote_accuracy([[0, 2, 1]])
 
 
-# -- moments and pair tables ----------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     ("mu", "nu", "words"),
     [
@@ -292,9 +284,6 @@ def test_moments_of_a_table_are_those_of_its_fractions() -> None:
     exact = Moments.of(Fraction(2 * 5946 + 1247, 2 * 8192), Fraction(5946, 8192))
     for name, value in vars(table.moments()).items():
         assert float(value) == pytest.approx(float(getattr(exact, name)), rel=1e-15)
-
-
-# -- reasons --------------------------------------------------------------------------------------------------------
 
 
 def test_every_missing_value_has_its_reason_and_no_other_value_has_one() -> None:

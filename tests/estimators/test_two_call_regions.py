@@ -31,8 +31,6 @@ from feval.estimators.vote_polynomials import (
 )
 from feval.estimators.votes.empirical_votes import empirical_vote_accuracy
 
-# -- confidence regions ---------------------------------------------------------------------------------------------
-
 
 @pytest.mark.parametrize("cells", [(5946, 1247, 999), (40, 30, 10), (12, 9, 11), (9, 3, 60), (9, 22, 9)])
 @pytest.mark.parametrize("n", [1, 2, 5])
@@ -113,9 +111,6 @@ def test_regions_ask_for_two_questions_and_a_level() -> None:
         wald_projection(PairTable.of(1, 0, 0), 1)
     with pytest.raises(OutOfRangeError, match="between 0 and 1"):
         wald_projection(PairTable.of(3, 4, 5), 1, 1.0)
-
-
-# -- completions ----------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("complete", [maxent_completion, ldgp_completion])
@@ -223,9 +218,6 @@ def test_entropy_is_the_greatest_among_laws_with_these_moments() -> None:
         law = beta(a, b)
         result = maxent_completion(Moments.of(law.mean(), law.var() + law.mean() ** 2), [1])
         assert float(result.entropy) > law.entropy()
-
-
-# -- mixtures -------------------------------------------------------------------------------------------------------
 
 
 def brute_force_mixture(counts: list[list[int]], size: int, weights: list[float], votes: int) -> float:

@@ -210,25 +210,19 @@ def _absolute_error(plus: int, minus: int, total: int, size: int) -> float:
     if size == total or plus + minus == 0:
         return 0.0
     mean = (plus - minus) / total
-    ones = _likely(total, plus, size)
+    ones, others = _likely(total, plus, size), _likely(total, minus, size)
     chance_of_ones = _hypergeometric(total, plus, size, ones)
-    lowest, highest = _range(total, minus, size)
-    others = np.arange(lowest, highest + 1)
     chance = _hypergeometric(total - plus, minus, (size - ones)[:, None], others[None, :])
     off = np.abs((ones[:, None] - others[None, :]) / size - mean)
     return float(chance_of_ones @ (chance * off).sum(axis=1))
 
 
-def _range(total: int, marked: int, size: int) -> tuple[int, int]:
+def _likely(total: int, marked: int, size: int) -> Int64:
     """Counts of marked items among `size` of `total` within `_TAIL` standard deviations, for any number of ones."""
     share = marked / total
     spread = _TAIL * np.sqrt(size * share * (1.0 - share)) + _TAIL**2 / 2.0
     low = max(0, size - (total - marked), int(np.floor(size * share - spread)))
-    return low, min(marked, size, int(np.ceil(size * share + spread)))
-
-
-def _likely(total: int, marked: int, size: int) -> Int64:
-    low, high = _range(total, marked, size)
+    high = min(marked, size, int(np.ceil(size * share + spread)))
     return np.arange(low, high + 1, dtype=np.int64)
 
 

@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from feval.errors import OutOfRangeError
 from feval.estimators.arrays import Bools, Floats, Int64
-from feval.estimators.checks import checked_probabilities
+from feval.estimators.checks import broadcast, checked_probabilities
 from feval.estimators.coupling.gumbel_coupling import gumbel_coupling_joint
 from feval.estimators.inference.intervals import accuracy_interval
 from feval.estimators.inference.paired import holm
@@ -90,7 +90,7 @@ def two_token_winrates(a: npt.ArrayLike, b: npt.ArrayLike) -> PairWinRates:
     Raises:
         OutOfRangeError: a value that is not a probability, or shapes that do not match.
     """
-    first, second = _together(checked_probabilities(a, "a"), checked_probabilities(b, "b"))
+    first, second = broadcast(a=checked_probabilities(a, "a"), b=checked_probabilities(b, "b"))
     gain = first - second
     coupled = (np.maximum(gain, 0.0), np.maximum(-gain, 0.0), 1.0 - np.abs(gain))
     win, lose = first * (1.0 - second), second * (1.0 - first)
@@ -335,16 +335,6 @@ def _outcomes(joint: Floats, order: Floats) -> Floats:
 def _ranking(rates: Floats) -> Int64:
     """LLMs, best first; rates that differ only by rounding keep their order."""
     return np.argsort(-np.round(rates / _EQUAL) * _EQUAL, kind="stable")
-
-
-def _together(a: Floats, b: Floats) -> tuple[Floats, Floats]:
-    try:
-        first, second = np.broadcast_arrays(a, b)
-    except ValueError as error:
-        raise OutOfRangeError(
-            f"Two LLMs are compared on the same prompts; a has shape {a.shape} and b {b.shape}."
-        ) from error
-    return first, second
 
 
 def _rates(wins: npt.ArrayLike) -> Floats:

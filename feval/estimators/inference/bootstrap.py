@@ -86,9 +86,6 @@ def bootstrap_means(values: PerQuestion | npt.NDArray[Any], *, resamples: int = 
     return _resampled_means(checked_values(values), resamples, seed).T
 
 
-# -- resampling -----------------------------------------------------------------------------------------------------
-
-
 def _resampled_means(distinct: PerQuestion, resamples: int, seed: int) -> Floats:
     """[C, R] means of the resamples."""
     if not 0 <= seed < 1 << 128 or resamples < 1:
@@ -102,11 +99,11 @@ def _resampled_means(distinct: PerQuestion, resamples: int, seed: int) -> Floats
     means = np.empty((grid.shape[1], resamples))
     step = max(1, _CHUNK_DRAWS // len(rows))
     for start in range(0, resamples, step):
-        some = min(step, resamples - start)
-        drawn = rows[_draws(bits, some, len(rows))]
-        drawn += np.arange(some)[:, None] * len(grid)
-        weights = np.bincount(drawn.ravel(), minlength=some * len(grid)).reshape(some, len(grid)).astype(np.float64)
-        means[:, start : start + some] = (weights @ grid / (weights @ sizes)[:, None]).T
+        count = min(step, resamples - start)
+        places = rows[_draws(bits, count, len(rows))]
+        places += np.arange(count)[:, None] * len(grid)
+        weights = np.bincount(places.ravel(), minlength=count * len(grid)).reshape(count, len(grid)).astype(np.float64)
+        means[:, start : start + count] = (weights @ grid / (weights @ sizes)[:, None]).T
     means *= unit[:, None]
     return means
 

@@ -177,12 +177,12 @@ def _sampled(strata: list[_Stratum], resamples: int, seed: int) -> Floats:
         size, news = len(stratum.new), int(stratum.new.sum())
         step = max(1, _CHUNK // size)
         for start in range(0, resamples, step):
-            some = min(step, resamples - start)
-            keys = bits.random_raw(some * size).reshape(some, size)
+            count = min(step, resamples - start)
+            keys = bits.random_raw(count * size).reshape(count, size)
             smallest = np.argpartition(keys, news - 1, axis=1)[:, :news]
-            labels = np.zeros((some, size), dtype=np.bool_)
-            labels[np.arange(some)[:, None], smallest] = True
-            sums[start : start + some] += stratum.statistics(labels)
+            labels = np.zeros((count, size), dtype=np.bool_)
+            labels[np.arange(count)[:, None], smallest] = True
+            sums[start : start + count] += stratum.statistics(labels)
     return sums
 
 

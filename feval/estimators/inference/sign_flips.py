@@ -145,10 +145,10 @@ def _random_halves(bits: np.random.Philox, splits: int, table: Floats) -> Floats
     words, halves = -(-len(table) // 64), np.empty((splits, table.shape[1]))
     step = max(1, _CHUNK // len(table))
     for start in range(0, splits, step):
-        some = min(step, splits - start)
-        raw = bits.random_raw(some * words).astype("<u8", copy=False).reshape(some, words)
+        count = min(step, splits - start)
+        raw = bits.random_raw(count * words).astype("<u8", copy=False).reshape(count, words)
         sides = np.unpackbits(raw.view(np.uint8), axis=1, count=len(table), bitorder="little")
-        halves[start : start + some] = sides.astype(np.float64) @ table
+        halves[start : start + count] = sides.astype(np.float64) @ table
     return halves
 
 

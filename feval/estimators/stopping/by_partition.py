@@ -25,7 +25,7 @@ import numpy as np
 import numpy.typing as npt
 
 from feval.estimators.arrays import Floats, Int64, Integers
-from feval.estimators.stopping.ends import Ends, AnswerCounts, count_codes, no_answer_codes
+from feval.estimators.stopping.ends import AnswerCounts, Ends, count_codes, no_answer_codes
 from feval.estimators.stopping.orders import OverOrders, mean_tokens
 from feval.estimators.votes.plurality import binomials
 
@@ -160,8 +160,8 @@ class _Stops:
                 parts.append([
                     room, np.full(len(room), gold), np.full(len(room), none), drawn, chance, leads / (1 + tied)
                 ])  # fmt: skip
-        partition, own, silents, drawn, chance, won = (np.concatenate(column) for column in zip(*parts, strict=True))
-        return cls(partition, own, silents, drawn, chance, won, ends.budget)
+        partition, golds, silents, drawn, chance, won = (np.concatenate(column) for column in zip(*parts, strict=True))
+        return cls(partition, golds, silents, drawn, chance, won, ends.budget)
 
     def sums(
         self, ways: tuple[Floats, Floats], pools: AnswerCounts, none_mean: Floats, gold_mean: Floats, choose: Floats
@@ -187,8 +187,8 @@ class _Stops:
             result[2, questions] = (tokens + sums[3] * gold_mean[questions, None]).sum(axis=1)
         return result
 
-    def _table(self, kept: npt.NDArray[np.intp], weight: Floats, partitions: int) -> Floats:
+    def _table(self, ends: npt.NDArray[np.intp], weight: Floats, partitions: int) -> Floats:
         """[partitions, budget + 1] weights of some ends, by partition and gold samples."""
-        place = self.partition[kept] * (self.budget + 1) + self.gold[kept]
+        place = self.partition[ends] * (self.budget + 1) + self.gold[ends]
         sums = np.bincount(place, weight, minlength=partitions * (self.budget + 1)).astype(np.float64)
         return sums.reshape(partitions, self.budget + 1)

@@ -124,8 +124,8 @@ def crp_confidence(votes: Votes, to_come: int, concentration: Fraction) -> Fract
         left = to_come - more
         product = _new_answers(concentration, first + more, left)
         for rival in rivals:
-            own = [_rising(Fraction(rival), j) / factorial(j) for j in range(min(left, first + more - rival) + 1)]
-            product = _product(product, own, left)
+            factor = [_rising(Fraction(rival), j) / factorial(j) for j in range(min(left, first + more - rival) + 1)]
+            product = _product(product, factor, left)
         total += _rising(Fraction(first), more) / factorial(more) * product[left]
     return total * factorial(to_come) / _rising(sum(votes) + concentration, to_come)
 
@@ -294,8 +294,8 @@ def _crp_float(votes: Votes, to_come: int, concentration: float) -> float:
         left = to_come - more
         product = np.array(_new_answers_float(concentration, first + more, left))
         for rival in rivals:
-            own = _repeats(rival, left)[: first + more - rival + 1]
-            product = np.convolve(product, own)[: left + 1]
+            factor = _repeats(rival, left)[: first + more - rival + 1]
+            product = np.convolve(product, factor)[: left + 1]
         total += _repeats(first, to_come)[more] * product[left]
     return float(total / _repeats(sum(votes) + concentration, to_come)[to_come])
 

@@ -139,10 +139,10 @@ class _Sum:
     def _last(self, unanimous: Numbers, size: Integers) -> tuple[Int64, Numbers]:
         """[G] the window after which hardly any order continues (else L), and the probability of those that do."""
         t = np.arange(self.windows + 1)
-        given = unanimous * self._factorials()[t][:, None] / self._falling(size)[self.window * t]
+        all_unanimous = unanimous * self._factorials()[t][:, None] / self._falling(size)[self.window * t]
         subsets = np.array([[comb(j, i) for i in t.tolist()] for j in t.tolist()], self.ways.dtype)
-        none = (subsets * np.where(t % 2, -1, 1)) @ given
-        error = _ROUNDINGS * np.finfo(self.ways.dtype).eps * (subsets @ given)
+        none = (subsets * np.where(t % 2, -1, 1)) @ all_unanimous
+        error = _ROUNDINGS * np.finfo(self.ways.dtype).eps * (subsets @ all_unanimous)
         few = none <= _LEFT
         few[0], few[-1] = False, True
         last = few.argmax(axis=0)
@@ -180,10 +180,10 @@ class _Sum:
             degrees = min(length, len(product) + votes), min(self.windows + 1, product.shape[1] + most_given)
             longer = np.zeros((*degrees, *product.shape[2:]), self.ways.dtype)
             for v in range(min(votes, degrees[0] - 1) + 1):
-                some = product[: degrees[0] - v] * choices[v]
+                terms = product[: degrees[0] - v] * choices[v]
                 for t in range(min(v // self.window, self.windows) + 1):
                     wide = min(product.shape[1], degrees[1] - t)
-                    longer[v : v + len(some), t : t + wide] += self.ways[v, t] * some[:, :wide]
+                    longer[v : v + len(terms), t : t + wide] += self.ways[v, t] * terms[:, :wide]
             product = longer
         integral: Numbers = product[:, :, 0] if len(nodes) == 1 else np.tensordot(weights, product, (0, 2))
         return integral

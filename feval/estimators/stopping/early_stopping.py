@@ -127,14 +127,14 @@ def _closed_form(
         orders = _number(np.ones(windows + 1, np.int64), kind)
         for t in range(1, windows + 1):
             orders[t] = orders[t - 1] * t
-        own = [falling[window * t] / orders[t] for t in range(windows + 1)]
+        factor = [falling[window * t] / orders[t] for t in range(windows + 1)]
         more = [falling[window * (t + 1)] / orders[t] * is_gold[:, column] for t in range(windows)]
         mean = _number(spent[:, column], kind) / np.maximum(n, 1)
         extra = [mean * falling[window * t + 1] / orders[t] for t in range(windows)]
         # The extra gold window or sample belongs to this candidate or to an earlier one.
-        marked = _times(marked, own) + _times(plain, more)
-        weighted = _times(weighted, own) + _times(plain, extra)
-        plain = _times(plain, own)
+        marked = _times(marked, factor) + _times(plain, more)
+        weighted = _times(weighted, factor) + _times(plain, extra)
+        plain = _times(plain, factor)
     below = _falling(_number(size, kind), window * windows + 1)
     return _summed(plain, marked, weighted, below, window, windows)
 

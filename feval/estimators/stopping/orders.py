@@ -18,7 +18,7 @@ import numpy.typing as npt
 from feval.errors import UsageError
 from feval.estimators.arrays import Floats, Int16, Int64, Integers, UInt64
 from feval.estimators.per_question import distinct
-from feval.estimators.stopping.ends import Ends, AnswerCounts, count_codes, no_answer_codes
+from feval.estimators.stopping.ends import AnswerCounts, Ends, count_codes, no_answer_codes
 from feval.estimators.votes.plurality import binomials
 
 MOST_STATES = 400_000_000

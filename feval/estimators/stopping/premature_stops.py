@@ -102,10 +102,10 @@ class _States:
         """[P, Z] probability to end at a partition and a number of draws without an answer, on another answer than the gold."""
         gold = drawn - self.totals[:, None] - none
         row, column = np.nonzero((gold >= 0) & (self.largest[:, None] >= np.maximum(gold, 1)))
-        own, silent, largest = gold[row, column], none[column], self.largest[row]
-        leaders = self.repeated[row] + (own == largest) + (none_votes & (silent == largest))
-        keys = self.keys[row] + self.codes[own] + (self.codes if none_votes else self.silent)[silent]
-        leads = (silent <= largest) | (not none_votes)
+        votes, missing, largest = gold[row, column], none[column], self.largest[row]
+        leaders = self.repeated[row] + (votes == largest) + (none_votes & (missing == largest))
+        keys = self.keys[row] + self.codes[votes] + (self.codes if none_votes else self.silent)[missing]
+        leads = (missing <= largest) | (not none_votes)
         chance = np.zeros(gold.shape)
         chance[row, column] = ends(keys, drawn) * leads * self.repeated[row] / leaders
         return chance

@@ -193,8 +193,6 @@ def _limits(moments: Moments, where: Bools, budgets: tuple[int, ...]) -> tuple[F
     return votes.reshape(len(budgets), mu.size).T, np.where(certain, np.heaviside(mu - 0.5, 0.5), mu)
 
 
-# -- maximum entropy ------------------------------------------------------------------------------------------------
-
 _Solved = tuple[Floats, Floats, Floats]
 """V_n [T, N]; V_inf, lambda, kappa and entropy [T, 4]; by how much the moments are missed [T]."""
 
@@ -202,19 +200,20 @@ _Solved = tuple[Floats, Floats, Floats]
 def _maxent(moments: Moments, budgets: tuple[int, ...]) -> _Solved:
     """Solve each row of a flat table for mu up to 1/2, since floats are dense near 0, not near 1."""
     flipped = moments.mu > moments.wrong
-    own = moments.reflected(flipped)
-    narrow = own.variance < np.minimum(_NARROW, 0.01 * own.mu**2)
-    split = ~narrow & (own.unsteady < _SPLIT)
-    split[split] &= own.rho[split] > np.minimum(2.0 * own.mu[split], 0.5)
-    votes, parameters, off = np.empty((own.mu.size, len(budgets))), np.empty((own.mu.size, 4)), np.zeros(own.mu.size)
-    votes[narrow], parameters[narrow] = _narrow_limit(own.take(narrow), budgets)
-    votes[split], parameters[split] = _split_limit(own.take(split), budgets)
+    table = moments.reflected(flipped)
+    narrow = table.variance < np.minimum(_NARROW, 0.01 * table.mu**2)
+    split = ~narrow & (table.unsteady < _SPLIT)
+    split[split] &= table.rho[split] > np.minimum(2.0 * table.mu[split], 0.5)
+    count = table.mu.size
+    votes, parameters, off = np.empty((count, len(budgets))), np.empty((count, 4)), np.zeros(count)
+    votes[narrow], parameters[narrow] = _narrow_limit(table.take(narrow), budgets)
+    votes[split], parameters[split] = _split_limit(table.take(split), budgets)
     inner = np.flatnonzero(~narrow & ~split)
-    panels = _panels(own.take(inner), max(budgets, default=0))
+    panels = _panels(table.take(inner), max(budgets, default=0))
     inner = inner[np.argsort((np.diff(panels) > 0).sum(1), kind="stable")]  # groups rows with similar numbers of nodes
     for start in range(0, len(inner), _CHUNK):
-        some = inner[start : start + _CHUNK]
-        votes[some], parameters[some], off[some] = _densities(own.take(some), budgets)
+        rows = inner[start : start + _CHUNK]
+        votes[rows], parameters[rows], off[rows] = _densities(table.take(rows), budgets)
     votes[flipped] = 1.0 - votes[flipped]
     parameters[flipped, 0] = 1.0 - parameters[flipped, 0]
     parameters[flipped, 1] *= -1.0
@@ -406,9 +405,6 @@ def _dual(at: Floats, statistics: Floats, weights: Floats) -> tuple[Floats, Floa
     mass = weights * np.exp(exponent - top[:, None])
     total = mass.sum(1)
     return top + np.log(total), mass / total[:, None]
-
-
-# -- latent difficulty ----------------------------------------------------------------------------------------------
 
 
 def _normal_quantile(moments: Moments) -> Floats:

@@ -203,11 +203,12 @@ def best_mixture(
     best: tuple[float, tuple[int, ...], Floats, float] = (-np.inf, (0,), np.ones(1), 0.0)
     for chosen in combinations(range(right.shape[1]), min(components, right.shape[1])):
         table = _Table.of(right[:, chosen], size, votes)
-        own = one_call[list(chosen)]
-        grid = _simplex_grid(len(chosen), max(1, round(1.0 / step)))
+        accuracies = one_call[list(chosen)]
+        steps = max(1, round(1.0 / step))
+        grid = compositions(steps, len(chosen)) / steps
         for width in (step, step / 10, step / 100, step / 1000):
             accuracy = table.accuracy(grid)
-            score = accuracy - grid @ own if objective == "gain" else accuracy
+            score = accuracy - grid @ accuracies if objective == "gain" else accuracy
             tried, top = tried + len(grid), int(score.argmax())
             if score[top] > best[0] + 1e-15:
                 best = float(score[top]), chosen, grid[top], float(accuracy[top])
@@ -250,9 +251,6 @@ def overtaking_pairs(counts: npt.ArrayLike, size: int, votes: int = 5) -> Overta
     )
 
 
-# -- the table A(k) -------------------------------------------------------------------------------------------------
-
-
 @dataclass(frozen=True, eq=False)
 class _Table:
     """Compositions [C, J] of m and, for each, m! / prod k_j! x A(k)."""
@@ -269,17 +267,17 @@ class _Table:
         first, rows = distinct(tuple(right.T))
         share = np.bincount(rows, minlength=len(first)) / len(right)
         unique = right[first]
-        drawn = compositions(votes, right.shape[1])
+        splits = compositions(votes, right.shape[1])
         hits = _hits(size, votes)
-        coefficients = np.empty(len(drawn))
-        for row, parts in enumerate(drawn.tolist()):
+        coefficients = np.empty(len(splits))
+        for row, parts in enumerate(splits.tolist()):
             ways = factorial(votes)
             chance = np.ones((len(unique), 1))
             for policy, k in enumerate(parts):
                 ways //= factorial(k)
                 chance = _convolved(chance, hits[k][unique[:, policy]])
             coefficients[row] = ways * float(share @ chance[:, votes // 2 + 1 :].sum(1))
-        return cls(drawn, coefficients)
+        return cls(splits, coefficients)
 
     def accuracy(self, weights: Floats) -> Floats:
         """[...] V_n for weights [..., J]."""
@@ -304,10 +302,6 @@ def _convolved(a: Floats, b: Floats) -> Floats:
     return out
 
 
-def _simplex_grid(parts: int, steps: int) -> Floats:
-    return compositions(steps, parts) / steps
-
-
 def _around(centre: Floats, width: float) -> Floats:
     """A point of the simplex and a grid of step `width` / 10 around it (coarser for many parts)."""
     if len(centre) == 1:
@@ -327,9 +321,6 @@ def _standard_error(differences: Floats) -> Floats:
         return np.full(differences.shape[1], np.nan)
     error: Floats = differences.std(0, ddof=1) / np.sqrt(questions)
     return error
-
-
-# -- checks ---------------------------------------------------------------------------------------------------------
 
 
 def _weights(weights: npt.ArrayLike) -> Floats:

@@ -15,15 +15,12 @@ import numpy.typing as npt
 from feval.errors import OutOfRangeError
 from feval.estimators.arrays import Bools, Floats, Int64
 from feval.estimators.checks import at_index, broadcast
-from feval.estimators.missing import Texts, missing_reasons
+from feval.estimators.missing import ONE_QUESTION, Texts, missing_reasons
 from feval.estimators.two_call.moments import NO_CORRELATION, Moments
 from feval.estimators.votes.empirical_votes import checked_bits
 
 SPARSE_CELL = 5
 """Counts below this make normal approximations to the table, such as Wald regions, unreliable."""
-
-ONE_QUESTION = "A single question shows no spread, so there is no standard error; label two or more."
-"""Why a standard error is NaN."""
 
 _MOST_QUESTIONS = 1_000_000_000  # four times the square of it fits 64 bits
 

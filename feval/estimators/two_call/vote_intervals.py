@@ -186,9 +186,6 @@ def one_call_envelope(mu: npt.ArrayLike, n: int = 1) -> Range:
     return Range(1.0 - upper(1.0 - right), upper(right))
 
 
-# -- the upper end --------------------------------------------------------------------------------------------------
-
-
 @dataclass(frozen=True)
 class _Points:
     """Points of one n where the kinds of extremal distributions meet: xo, x*, and the tangent from (0, 0)."""
@@ -242,8 +239,8 @@ def _upper(n: int, moments: Moments, flat: Moments) -> QuadraticBound:
     kinds = ((from_origin, _origin_edge), (to_one, _one_edge), (pair, _pair_edge), (triangle, _triangle))
     for where, solve in kinds:
         if where.any():
-            own = flat.take(where)
-            value[where], atoms[where], weights[where], quadratic[where] = solve(n, own, x0[where], x1[where])
+            part = flat.take(where)
+            value[where], atoms[where], weights[where], quadratic[where] = solve(n, part, x0[where], x1[where])
     certain = flat.variance == 0
     atoms[certain], weights[certain] = flat.mu[certain, None], (1.0, 0.0, 0.0)
     value[certain] = majority_accuracy(n, flat.mu[certain])
@@ -340,16 +337,16 @@ def _distance_below(n: int, mu: Floats, variance: Floats) -> Floats:
     low, high = np.log(low), np.log(np.maximum(high, low))
     at, active = 0.5 * (low + high), np.arange(len(mu))
     for _ in range(200):
-        own = at[active]
-        value, rise = _double_contact(n, mu[active], variance[active], np.exp(own))
-        low[active] = np.where(value > 0, own, low[active])
-        high[active] = np.where(value > 0, high[active], own)
-        step = np.divide(-value, rise, out=np.full_like(own, np.inf), where=rise != 0)
-        settled = (value == 0) | (np.abs(step) <= 4e-16 * (1.0 + np.abs(own)))
-        after = own + step
+        place = at[active]
+        value, rise = _double_contact(n, mu[active], variance[active], np.exp(place))
+        low[active] = np.where(value > 0, place, low[active])
+        high[active] = np.where(value > 0, high[active], place)
+        step = np.divide(-value, rise, out=np.full_like(place, np.inf), where=rise != 0)
+        settled = (value == 0) | (np.abs(step) <= 4e-16 * (1.0 + np.abs(place)))
+        after = place + step
         inside = (after > low[active]) & (after < high[active])
-        at[active] = np.where(settled, own, np.where(inside, after, 0.5 * (low[active] + high[active])))
-        active = active[~settled & (high[active] - low[active] > 4e-16 * (1.0 + np.abs(own)))]
+        at[active] = np.where(settled, place, np.where(inside, after, 0.5 * (low[active] + high[active])))
+        active = active[~settled & (high[active] - low[active] > 4e-16 * (1.0 + np.abs(place)))]
         if not len(active):
             break
     return np.exp(at)

@@ -162,15 +162,15 @@ def strata_summary(
     """
     questions = _Diagnostics.of(gold, rivals, no_answer)
     stratum = difficulty_strata(questions.accuracy, upper)
-    chosen = [np.flatnonzero(stratum == t) for t in range(len(upper))]
+    members = [np.flatnonzero(stratum == t) for t in range(len(upper))]
     return Strata(
         upper=np.asarray(upper, np.float64),
-        questions=np.array([len(rows) for rows in chosen]),
-        accuracy=_means(questions.accuracy, chosen),
-        no_answer=_means(questions.no_answer, chosen),
-        candidates=_means(questions.candidates, chosen),
-        entropy=_means(questions.entropy, chosen),
-        mass=_means(questions.mass, chosen),
+        questions=np.array([len(rows) for rows in members]),
+        accuracy=_means(questions.accuracy, members),
+        no_answer=_means(questions.no_answer, members),
+        candidates=_means(questions.candidates, members),
+        entropy=_means(questions.entropy, members),
+        mass=_means(questions.mass, members),
     )
 
 
@@ -202,22 +202,15 @@ def strata_difference(
             f"Recordings are compared on the same questions; they have {len(before.accuracy)} and {len(after.accuracy)}."
         )
     stratum = difficulty_strata(before.accuracy, upper)
-    chosen = [np.flatnonzero(stratum == t) for t in range(len(upper))]
+    members = [np.flatnonzero(stratum == t) for t in range(len(upper))]
     ranks = max(before.mass.shape[1], after.mass.shape[1])
-    mass = _widened(after.mass, ranks) - _widened(before.mass, ranks)
-    accuracy, candidates = after.accuracy - before.accuracy, after.candidates - before.candidates
-    entropy = after.entropy - before.entropy
+    changes = {name: getattr(after, name) - getattr(before, name) for name in ("accuracy", "candidates", "entropy")}
+    changes["mass"] = _widened(after.mass, ranks) - _widened(before.mass, ranks)
     return StrataDifference(
         upper=np.asarray(upper, np.float64),
-        questions=np.array([len(rows) for rows in chosen]),
-        accuracy=_means(accuracy, chosen),
-        accuracy_se=_standard_errors(accuracy, chosen),
-        candidates=_means(candidates, chosen),
-        candidates_se=_standard_errors(candidates, chosen),
-        entropy=_means(entropy, chosen),
-        entropy_se=_standard_errors(entropy, chosen),
-        mass=_means(mass, chosen),
-        mass_se=_standard_errors(mass, chosen),
+        questions=np.array([len(rows) for rows in members]),
+        **{name: _means(change, members) for name, change in changes.items()},
+        **{f"{name}_se": _standard_errors(change, members) for name, change in changes.items()},
     )
 
 
@@ -242,14 +235,14 @@ class _Diagnostics:
         )
 
 
-def _means(values: Floats, chosen: list[npt.NDArray[np.intp]]) -> Floats:
+def _means(values: Floats, members: list[npt.NDArray[np.intp]]) -> Floats:
     empty = np.full(values.shape[1:], np.nan)
-    return np.array([values[rows].mean(axis=0) if len(rows) else empty for rows in chosen])
+    return np.array([values[rows].mean(axis=0) if len(rows) else empty for rows in members])
 
 
-def _standard_errors(values: Floats, chosen: list[npt.NDArray[np.intp]]) -> Floats:
+def _standard_errors(values: Floats, members: list[npt.NDArray[np.intp]]) -> Floats:
     unknown = np.full(values.shape[1:], np.nan)
-    spread = [values[rows].std(axis=0, ddof=1) / len(rows) ** 0.5 if len(rows) > 1 else unknown for rows in chosen]
+    spread = [values[rows].std(axis=0, ddof=1) / len(rows) ** 0.5 if len(rows) > 1 else unknown for rows in members]
     return np.array(spread)
 
 

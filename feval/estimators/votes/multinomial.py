@@ -169,7 +169,7 @@ def _accuracy(circle: Circle, batch: list[_Contest], ties: str) -> Floats:
     """
     correct = np.array([p for contest in batch for p in contest.correct])
     circle.tabulate(np.concatenate([correct, *(contest.rivals for contest in batch)]))
-    own = np.array([circle.probabilities(p) for p in correct.tolist()])
+    chances = np.array([circle.probabilities(p) for p in correct.tolist()])
     won, contested = circle.everything(correct), np.zeros((len(correct), circle.roots.shape[1]), np.complex128)
     start = 0
     for contest in batch:
@@ -183,7 +183,7 @@ def _accuracy(circle: Circle, batch: list[_Contest], ties: str) -> Floats:
             product = _rival_product(circle, contest, near, low, high, ties)
             product *= circle.roots[low : high + 1]
             np.multiply(
-                own[rows, low : high + 1] @ product, circle.everything(contest.no_answer + far), out=contested[rows]
+                chances[rows, low : high + 1] @ product, circle.everything(contest.no_answer + far), out=contested[rows]
             )
     return circle.coefficients(won * circle.everything(1.0 - correct) + contested)
 
@@ -191,20 +191,20 @@ def _accuracy(circle: Circle, batch: list[_Contest], ties: str) -> Floats:
 def _contested(circle: Circle, contest: _Contest) -> tuple[int, int]:
     """Smallest and largest k of the gold answer for which the rivals matter; none if the first is larger."""
     fewest, most = circle.reach(contest.rivals[0])
-    own = [circle.reach(p) for p in contest.correct]
-    low = max(1, fewest, min(reach[0] for reach in own))
-    high = min(circle.most, most, max(reach[1] for reach in own))
+    reaches = [circle.reach(p) for p in contest.correct]
+    low = max(1, fewest, min(reach[0] for reach in reaches))
+    high = min(circle.most, most, max(reach[1] for reach in reaches))
     return low, high
 
 
 def _rival_product(circle: Circle, contest: _Contest, near: list[bool], low: int, high: int, ties: str) -> Complex:
     """[high - low + 1, J] int_0^1 prod_y ( at most k - 1 votes + z exactly k votes ) dz over near rivals, for k = low..high."""
-    chosen = [(circle.terms(p), n) for p, n, yes in zip(contest.rivals, contest.powers, near, strict=True) if yes]
-    nodes, weights = tie_nodes(sum(n for _, n in chosen), ties)
+    tables = [(circle.terms(p), n) for p, n, yes in zip(contest.rivals, contest.powers, near, strict=True) if yes]
+    nodes, weights = tie_nodes(sum(n for _, n in tables), ties)
     total = np.zeros((high - low + 1, circle.roots.shape[1]), np.complex128)
     for node, weight in zip(nodes.tolist(), weights.tolist(), strict=True):
         product: Any = weight
-        for (exactly, at_most), power in chosen:
+        for (exactly, at_most), power in tables:
             factor = exactly[low : high + 1] * node
             factor += at_most[low - 1 : high]
             product = _power(factor, power) * product

@@ -82,8 +82,8 @@ def unbiased_plurality_accuracy(
     for pool in np.unique(size).tolist():
         rows, columns = np.flatnonzero(size == pool), np.flatnonzero(numbers <= pool)
         if len(columns):
-            own = subset_plurality_accuracy(gold[rows], rivals[rows], no_answer[rows], numbers[columns], ties=ties)
-            values[np.ix_(rows, columns)] = own.per_question()
+            subsets = subset_plurality_accuracy(gold[rows], rivals[rows], no_answer[rows], numbers[columns], ties=ties)
+            values[np.ix_(rows, columns)] = subsets.per_question()
     return Unbiased(PerQuestion(values, np.arange(len(size))), tuple(_reason(m, size) for m in numbers.tolist()))
 
 
@@ -130,11 +130,11 @@ def plugin_expectation(
     patterns, which = np.unique(shares > 0.0, axis=0, return_inverse=True)
     values = np.empty((len(shares), len(numbers)))
     for pattern, possible in enumerate(patterns):  # which answers are possible: few patterns, as rivals are sorted
-        own = np.flatnonzero(which.ravel() == pattern)
+        questions = np.flatnonzero(which.ravel() == pattern)
         outcomes = np.zeros((comb(calls + int(possible.sum()) - 1, calls), shares.shape[1]), np.int64)
         outcomes[:, possible] = compositions(calls, int(possible.sum()))
         estimates = plugin_plurality_accuracy(outcomes[:, 0], outcomes[:, 2:], outcomes[:, 1], numbers, ties=ties)
-        values[own] = _expected(estimates, outcomes[:, possible], shares[np.ix_(own, possible)])
+        values[questions] = _expected(estimates, outcomes[:, possible], shares[np.ix_(questions, possible)])
     return PerQuestion(values, signatures.rows)
 
 

@@ -38,6 +38,7 @@ from feval.errors import OutOfRangeError, ShortPoolError
 from feval.estimators.arrays import Floats, Int64, Integers
 from feval.estimators.checks import require_counts
 from feval.estimators.per_question import PerQuestion, distinct
+from feval.estimators.probabilities import require_shapes
 from feval.estimators.ties import check_ties, tie_nodes
 
 LARGEST_POOL = 1000
@@ -116,12 +117,9 @@ def pass_at_k(gold: Integers, size: Integers, draws: Sequence[int] | Integers) -
     numbers = _checked_draws(draws, size)
     first, rows = distinct((gold, size))
     g, s = gold[first, None].astype(np.int64), size[first, None].astype(np.int64)
-    drawn = np.arange(int(numbers.max()))
-    missed = np.cumprod(np.maximum(s - g - drawn, 0) / (s - drawn), axis=1)
+    i = np.arange(int(numbers.max()))
+    missed = np.cumprod(np.maximum(s - g - i, 0) / (s - i), axis=1)
     return PerQuestion(1.0 - missed[:, numbers - 1], rows)
-
-
-# -- the counts of distinct questions -------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, eq=False)
@@ -136,12 +134,7 @@ class Counts:
     def of(cls, gold: Integers, rivals: Integers, no_answer: Integers) -> Counts:
         """Check the arrays that a caller gave."""
         gold, rivals, no_answer = np.asarray(gold), np.asarray(rivals), np.asarray(no_answer)
-        one_each = gold.ndim == no_answer.ndim == 1 and rivals.ndim == 2 and len(gold) == len(rivals) == len(no_answer)
-        if not one_each:
-            raise OutOfRangeError(
-                "Plurality accuracy takes gold [questions], rivals [questions, candidates] and no_answer [questions]; the "
-                f"shapes are {gold.shape}, {rivals.shape} and {no_answer.shape}."
-            )
+        require_shapes("Counts of samples", "gold", gold, rivals, no_answer)
         require_counts("Plurality accuracy", gold=gold, rivals=rivals, no_answer=no_answer)
         size = rivals.sum(axis=1, dtype=np.int64) + gold + no_answer
         if (largest := int(size.max(initial=0))) > LARGEST_POOL:
@@ -156,8 +149,8 @@ class Counts:
 
     def of_questions(self, questions: npt.NDArray[np.intp]) -> Counts:
         """Select questions, in integers that do not overflow."""
-        picked = [array[..., questions].astype(np.int64) for array in (self.gold, self.size, self.rivals)]
-        return Counts(*picked)
+        selected = [array[..., questions].astype(np.int64) for array in (self.gold, self.size, self.rivals)]
+        return Counts(*selected)
 
 
 def _checked_draws(draws: Sequence[int] | Integers, size: Integers) -> Int64:
@@ -170,9 +163,6 @@ def _checked_draws(draws: Sequence[int] | Integers, size: Integers) -> Int64:
             f"Ask for {smallest} or fewer, or leave the question out."
         )
     return numbers.astype(np.int64)
-
-
-# -- the sum over bands ---------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, eq=False)
@@ -234,13 +224,13 @@ def _add_contested(
     band, k = band[order], k[order]
     step = max(1, _CHUNK_NUMBERS // (length * (rank // 2 + 1)))
     for start in range(0, len(k), step):
-        own_band, own_k = band[start : start + step], k[start : start + step]
-        question = bands.question[own_band]
-        product = _rival_product(own_k, counts.rivals[:rank, question], choose, length, ties)
-        product *= choose[counts.gold[question], own_k]
-        for votes, same in _runs(own_k):  # within a run of equal k no band comes twice
+        rows, votes_of_rows = band[start : start + step], k[start : start + step]
+        question = bands.question[rows]
+        product = _rival_product(votes_of_rows, counts.rivals[:rank, question], choose, length, ties)
+        product *= choose[counts.gold[question], votes_of_rows]
+        for votes, same in _runs(votes_of_rows):  # within a run of equal k no band comes twice
             degrees = min(len(product), rank * votes + 1, length - votes)
-            polynomials[own_band[same], votes : votes + degrees] += product[:degrees, same].T
+            polynomials[rows[same], votes : votes + degrees] += product[:degrees, same].T
 
 
 def _rival_product(k: Int64, rivals: Integers, choose: Floats, length: int, ties: str) -> Floats:
@@ -257,9 +247,9 @@ def _rival_product(k: Int64, rivals: Integers, choose: Floats, length: int, ties
     for rival in rivals[1:]:
         factor = _factor(rival, share, choose)
         longer = np.zeros((min(length, len(product) + len(powers) - 1), *product.shape[1:]))
-        for i, some in enumerate(reaching[: len(longer)]):
+        for i, wide in enumerate(reaching[: len(longer)]):
             degrees = min(len(product), len(longer) - i)
-            longer[i : i + degrees, :, :some] += factor[i, :, :some] * product[:degrees, :, :some]
+            longer[i : i + degrees, :, :wide] += factor[i, :, :wide] * product[:degrees, :, :wide]
         product = longer
     if len(weights) == 1:
         return product[:, 0]
