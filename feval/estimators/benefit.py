@@ -42,11 +42,7 @@ def incremental_benefit_per_cost(
 
 
 def relative_benefit_per_cost(
-    performance: npt.ArrayLike,
-    cost: npt.ArrayLike,
-    *,
-    small: tuple[float, float],
-    large: tuple[float, float],
+    performance: npt.ArrayLike, cost: npt.ArrayLike, *, small: tuple[float, float], large: tuple[float, float]
 ) -> Floats:
     """Delta IBC: by how many percent a cascade's benefit per cost exceeds the large LLM's, 100 (IBC - IBC_LLM) / IBC_LLM.
 

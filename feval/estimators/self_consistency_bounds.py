@@ -145,8 +145,8 @@ def high_probability_bound(
     Args:
         m, n: questions, independent draws from the weighting; calls per question, independent given it.
         confidence: between 0 and 1.
-        variance: v, a bound on the variance of E(x) over questions, known beforehand; 1/16 always holds. An estimate
-            from the same data is no such bound.
+        variance: v, a bound on the variance of E(x) over questions, known beforehand; 1/16 always holds. Not an estimate
+            from the same data.
         strategy: "union" or "differences".
 
     Returns:

@@ -43,6 +43,6 @@ def tie_nodes(rivals: int, ties: str = "uniform") -> tuple[Floats, Floats]:
 def _gauss_legendre(count: int) -> tuple[Floats, Floats]:
     """Nodes and weights on [0, 1], exact to degree 2 count - 1 (Golub and Welsch 1969: eigenvalues of the Jacobi matrix)."""
     i = np.arange(1, count)
-    beside = i / np.sqrt(4.0 * i * i - 1.0)
-    nodes, vectors = np.linalg.eigh(np.diag(beside, 1) + np.diag(beside, -1))
+    off_diagonal = i / np.sqrt(4.0 * i * i - 1.0)
+    nodes, vectors = np.linalg.eigh(np.diag(off_diagonal, 1) + np.diag(off_diagonal, -1))
     return (nodes + 1.0) / 2.0, vectors[0] ** 2

@@ -235,18 +235,9 @@ def test_probabilities_next_to_zero_and_one_lose_nothing(shares: list[float], an
     if answers:
         shares, rest = [*shares, rest], 0.0
     votes = np.array([1, 2, 3, 10, 31, 100, 1001])
-    wins = np.array(
-        [
-            plurality_accuracy(
-                np.array([p]),
-                np.array([shares[:i] + shares[i + 1 :]]).reshape(1, -1),
-                np.array([rest]),
-                votes,
-                ties=ties,
-            ).per_question()[0]
-            for i, p in enumerate(shares)
-        ]
-    )
+    others = [np.array([shares[:i] + shares[i + 1 :]]).reshape(1, -1) for i in range(len(shares))]
+    laws = [(np.array([p]), rivals, np.array([rest])) for p, rivals in zip(shares, others, strict=True)]
+    wins = np.array([plurality_accuracy(*law, votes, ties=ties).per_question()[0] for law in laws])
     assert (wins >= 0).all()
     assert (wins <= 1).all()
     if ties == "uniform":

@@ -24,11 +24,7 @@ from feval.estimators.two_call.vote_intervals import (
     three_vote_interval,
     vote_interval,
 )
-from feval.estimators.vote_polynomials import (
-    UnitPolynomial,
-    majority_accuracy,
-    majority_polynomial,
-)
+from feval.estimators.vote_polynomials import UnitPolynomial, majority_accuracy, majority_polynomial
 
 
 @pytest.mark.parametrize("n", [0, 1, 2, 3, 4, 5, 10, 50, 100, 500])

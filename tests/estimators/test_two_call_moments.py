@@ -17,9 +17,7 @@ from hypothesis import strategies as st
 from two_call_cases import PROBABILITY
 
 from feval.estimators.two_call.completions import ldgp_completion, maxent_completion
-from feval.estimators.two_call.mixtures import (
-    mixture_from_counts,
-)
+from feval.estimators.two_call.mixtures import mixture_from_counts
 from feval.estimators.two_call.moments import Moments
 from feval.estimators.two_call.pair_table import PairTable, pair_table, pair_table_summary
 from feval.estimators.two_call.polynomial_minima import least_distances
@@ -125,9 +123,7 @@ def test_the_least_value_of_a_polynomial_is_enclosed(coefficients: list[int]) ->
 
 
 COEFFICIENT = st.one_of(
-    st.floats(-1e6, 1e6),
-    st.floats(-1e-9, 1e-9),
-    st.sampled_from([0.0, 5e-324, -1e-300, 1e200, -1e200, 1 / 3]),
+    st.floats(-1e6, 1e6), st.floats(-1e-9, 1e-9), st.sampled_from([0.0, 5e-324, -1e-300, 1e200, -1e200, 1 / 3])
 )
 
 

@@ -20,14 +20,9 @@ from feval.estimators.two_call.mixtures import (
 )
 from feval.estimators.two_call.moments import Moments
 from feval.estimators.two_call.pair_table import PairTable, pair_table_summary
-from feval.estimators.two_call.vote_intervals import (
-    infinite_vote_interval,
-    vote_interval,
-)
+from feval.estimators.two_call.vote_intervals import infinite_vote_interval, vote_interval
 from feval.estimators.two_call.wald_regions import likelihood_projection, simultaneous_gains, wald_projection
-from feval.estimators.vote_polynomials import (
-    majority_accuracy,
-)
+from feval.estimators.vote_polynomials import majority_accuracy
 from feval.estimators.votes.empirical_votes import empirical_vote_accuracy
 
 

@@ -87,7 +87,7 @@ def laws_of_counts(counts: npt.ArrayLike) -> Floats:
     total = answers.sum(axis=-1, keepdims=True)
     if len(empty := np.argwhere(total[..., 0] == 0)):
         raise OutOfRangeError(
-            f"The counts{at_index(tuple(empty[0].tolist()))} are all 0, so there is no law; leave that question out."
+            f"The counts{at_index(tuple(empty[0].tolist()))} are all 0, so they have no distribution; leave that question out."
         )
     shares: Floats = answers / total
     return shares
@@ -158,12 +158,12 @@ def coupled_correctness(p: npt.ArrayLike, p_prime: npt.ArrayLike, correct: npt.A
     first, second = _laws(p, p_prime)
     right = _mask(correct, first.shape)
     race = _Race.of(first, second)
-    alone, beside = (np.clip((law * right).sum(axis=-1), 0.0, 1.0) for law in (first, second))
-    both = np.minimum(race.within(first * right, second * right, right), np.minimum(alone, beside))
-    covariance = np.maximum(both - alone * beside, 0.0)  # below 0 by rounding only
-    independent = alone * (1.0 - alone) + beside * (1.0 - beside)
+    right_first, right_second = (np.clip((law * right).sum(axis=-1), 0.0, 1.0) for law in (first, second))
+    both = np.minimum(race.within(first * right, second * right, right), np.minimum(right_first, right_second))
+    covariance = np.maximum(both - right_first * right_second, 0.0)  # below 0 by rounding only
+    independent = right_first * (1.0 - right_first) + right_second * (1.0 - right_second)
     coupled = np.maximum(independent - 2.0 * covariance, 0.0)
-    return CoupledCorrectness(alone, beside, both, race.same.sum(axis=-1), covariance, coupled, independent)
+    return CoupledCorrectness(right_first, right_second, both, race.same.sum(axis=-1), covariance, coupled, independent)
 
 
 def score_difference_variance(

@@ -193,12 +193,7 @@ def average_winrates(table: npt.ArrayLike) -> AverageWinRates:
 
 
 def ranked_winrates(
-    wins: npt.ArrayLike,
-    *,
-    confidence: float = 0.95,
-    resamples: int = 10_000,
-    seed: int = 0,
-    paired: bool = False,
+    wins: npt.ArrayLike, *, confidence: float = 0.95, resamples: int = 10_000, seed: int = 0, paired: bool = False
 ) -> RankedWinRates:
     """Average win-rates with intervals over questions, and ranks with ties (arXiv 2502.01754, Table 1).
 

@@ -43,11 +43,7 @@ _CHUNK_DRAWS = 1 << 16  # question draws worked on at once
 
 
 def bootstrap_interval(
-    values: PerQuestion | npt.NDArray[Any],
-    *,
-    confidence: float = 0.95,
-    resamples: int = 10_000,
-    seed: int = 0,
+    values: PerQuestion | npt.NDArray[Any], *, confidence: float = 0.95, resamples: int = 10_000, seed: int = 0
 ) -> Interval:
     """Interval for the mean over questions of each column: percentiles of the means of resampled questions.
 

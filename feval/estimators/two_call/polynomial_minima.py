@@ -89,7 +89,7 @@ class _Pieces:
         above: Floats = np.nextafter(np.ldexp(ends, -self.unit), np.inf)
         return above
 
-    def some(self, which: Bools) -> _Pieces:
+    def take(self, which: Bools) -> _Pieces:
         """Select pieces."""
         return _Pieces(self.bounds[:, which], self.unit[which], self.error[which], self.entry[which])
 
@@ -135,5 +135,5 @@ def _enclosed(pieces: _Pieces, slack: float) -> Floats:
         np.minimum.at(least, pieces.entry[done], lowest[done])
         if done.all():
             break
-        pieces = pieces.some(~done).halved()
+        pieces = pieces.take(~done).halved()
     return least

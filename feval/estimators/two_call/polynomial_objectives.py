@@ -322,9 +322,7 @@ def _polish(
         pad = 3 - x.shape[1]
         better[rows] = ok
         for target, source in zip(
-            result,
-            (np.pad(x, ((0, 0), (0, pad)), mode="edge"), np.pad(w, ((0, 0), (0, pad))), abc),
-            strict=True,
+            result, (np.pad(x, ((0, 0), (0, pad)), mode="edge"), np.pad(w, ((0, 0), (0, pad))), abc), strict=True
         ):
             target[rows[ok]] = source[ok]
     return better, result
@@ -371,13 +369,7 @@ def _solved(jacobian: Floats, residual: Floats) -> Floats:
 
 
 def _conditions(
-    problem: _Objective,
-    moments: Moments,
-    x: Floats,
-    w: Floats,
-    abc: Floats,
-    inner: npt.NDArray[np.intp],
-    size: int,
+    problem: _Objective, moments: Moments, x: Floats, w: Floats, abc: Floats, inner: npt.NDArray[np.intp], size: int
 ) -> tuple[Floats, Floats]:
     """Jacobian [T, S, S] and residual [T, S]: values, slopes at inner atoms, moments; by a, b, c, inner atoms, weights."""
     rows, count, many = len(x), x.shape[1], len(inner)

@@ -39,12 +39,7 @@ import numpy.typing as npt
 from feval.estimators.arrays import Complex, Floats, Integers
 from feval.estimators.per_question import PerQuestion
 from feval.estimators.poissonised import Circle, circles
-from feval.estimators.probabilities import (
-    Signatures,
-    checked_votes,
-    signatures_of_counts,
-    signatures_of_probabilities,
-)
+from feval.estimators.probabilities import Signatures, checked_votes, signatures_of_counts, signatures_of_probabilities
 from feval.estimators.ties import check_ties, tie_nodes
 
 _BATCH_NUMBERS = 1 << 20  # complex numbers of generating functions held at once

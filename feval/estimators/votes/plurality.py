@@ -48,12 +48,7 @@ _CHUNK_NUMBERS = 1 << 18  # numbers in the larger arrays of one chunk of questio
 
 
 def subset_plurality_accuracy(
-    gold: Integers,
-    rivals: Integers,
-    no_answer: Integers,
-    draws: Sequence[int] | Integers,
-    *,
-    ties: str = "uniform",
+    gold: Integers, rivals: Integers, no_answer: Integers, draws: Sequence[int] | Integers, *, ties: str = "uniform"
 ) -> PerQuestion:
     """Probability that the plurality of n samples, drawn without replacement, is the gold answer; for many n at once.
 
