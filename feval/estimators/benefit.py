@@ -4,9 +4,7 @@
 
 with performance P and mean cost C of the cascade M and of the small LLM alone; IBC_BASE is that of the large LLM alone. A
 positive delta means that the cascade buys more per dollar than answering everything with the large LLM. Assumes nothing about
-the calls.
-
-Aggarwal, Madaan et al., arXiv 2310.12963, section 4. https://arxiv.org/abs/2310.12963
+the calls. Aggarwal, Madaan et al., section 4, https://arxiv.org/abs/2310.12963
 """
 
 from __future__ import annotations
@@ -21,15 +19,11 @@ from feval.estimators.arrays import Floats
 def incremental_benefit_per_cost(
     performance: npt.ArrayLike, cost: npt.ArrayLike, small_performance: npt.ArrayLike, small_cost: npt.ArrayLike
 ) -> Floats:
-    """IBC: performance gained over the small LLM per unit of extra cost.
-
-    (P - P_SLM) / (C - C_SLM), arXiv 2310.12963, section 4.
+    """IBC: performance gained over the small LLM per unit of extra cost, (P - P_SLM) / (C - C_SLM).
 
     Args:
-        performance: of the cascades, any shape; accuracy, or any score where more is better.
-        cost: of the cascades, mean per question, in any unit.
-        small_performance: of the small LLM alone; broadcast against the cascades.
-        small_cost: of the small LLM alone, in the unit of `cost`.
+        performance, cost: accuracy (or any score where more is better) and mean cost per question of the cascades, any shape.
+        small_performance, small_cost: the same of the small LLM alone; broadcast against the cascades.
 
     Returns:
         One number per cascade; NaN where it costs no more than the small LLM, which leaves IBC undefined.
@@ -48,21 +42,13 @@ def incremental_benefit_per_cost(
 
 
 def relative_benefit_per_cost(
-    performance: npt.ArrayLike,
-    cost: npt.ArrayLike,
-    *,
-    small: tuple[float, float],
-    large: tuple[float, float],
+    performance: npt.ArrayLike, cost: npt.ArrayLike, *, small: tuple[float, float], large: tuple[float, float]
 ) -> Floats:
-    """Delta IBC: by how many percent a cascade's benefit per cost exceeds the large LLM's.
-
-    100 (IBC - IBC_LLM) / IBC_LLM, arXiv 2310.12963, section 4.
+    """Delta IBC: by how many percent a cascade's benefit per cost exceeds the large LLM's, 100 (IBC - IBC_LLM) / IBC_LLM.
 
     Args:
-        performance: of the cascades, any shape.
-        cost: of the cascades, mean per question.
-        small: performance and cost of the small LLM alone.
-        large: performance and cost of the large LLM alone.
+        performance, cost: of the cascades, any shape; cost per question.
+        small, large: performance and cost of the small and of the large LLM alone.
 
     Returns:
         One number per cascade, in percent; NaN where the large LLM is not both better and dearer than the small one, and for
@@ -72,5 +58,5 @@ def relative_benefit_per_cost(
         OutOfRangeError: a negative cost.
     """
     base = float(incremental_benefit_per_cost(*large, *small))
-    own = incremental_benefit_per_cost(performance, cost, *small)
-    return 100 * (own - base) / base if base > 0 else np.full(own.shape, np.nan)
+    benefit = incremental_benefit_per_cost(performance, cost, *small)
+    return 100 * (benefit - base) / base if base > 0 else np.full(benefit.shape, np.nan)

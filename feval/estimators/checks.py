@@ -14,32 +14,17 @@ _SUM_TOLERANCE = 1e-9
 
 
 def is_whole(number: object) -> bool:
-    """Return whether a number is an integer (Python's or NumPy's) and not a bool.
-
-    Args:
-        number: anything.
-    """
+    """Return whether a number is an integer (Python's or NumPy's) and not a bool."""
     return isinstance(number, int | np.integer) and not isinstance(number, bool)
 
 
 def at_index(place: tuple[int, ...]) -> str:
-    """Return an index for an error message, such as " at index [3]"; "" for a scalar.
-
-    Args:
-        place: the index.
-    """
+    """Return an index for an error message, such as " at index [3]"; "" for a scalar."""
     return f" at index {[int(i) for i in place]}" if place else ""
 
 
 def broadcast(**arrays: npt.ArrayLike) -> tuple[npt.NDArray[Any], ...]:
-    """Broadcast arrays to a common shape.
-
-    Args:
-        arrays: by the names used in error messages.
-
-    Raises:
-        OutOfRangeError: ragged rows, or shapes that do not match.
-    """
+    """Broadcast arrays to a common shape; OutOfRangeError names them if their rows are ragged or their shapes do not match."""
     try:
         return np.broadcast_arrays(*(np.asarray(array) for array in arrays.values()))
     except ValueError as error:
@@ -47,15 +32,7 @@ def broadcast(**arrays: npt.ArrayLike) -> tuple[npt.NDArray[Any], ...]:
 
 
 def checked_probabilities(values: npt.ArrayLike, name: str = "q") -> Floats:
-    """Return probabilities as floats.
-
-    Args:
-        values: [...] numbers or fractions.
-        name: of the argument, for error messages.
-
-    Raises:
-        OutOfRangeError: a value outside [0, 1] or NaN; the message has its index.
-    """
+    """Return probabilities as floats; OutOfRangeError names the first value outside [0, 1] or NaN, with its index."""
     try:
         checked: Floats = np.asarray(values, np.float64)
     except (TypeError, ValueError) as error:
@@ -70,15 +47,7 @@ def checked_probabilities(values: npt.ArrayLike, name: str = "q") -> Floats:
 
 
 def checked_distribution(values: npt.ArrayLike, name: str = "p") -> Floats:
-    """Return probability distributions along the last axis, divided by their sums.
-
-    Args:
-        values: [..., K] probabilities that sum to 1 within 1e-9.
-        name: of the argument, for error messages.
-
-    Raises:
-        OutOfRangeError: a scalar, no answers, a value outside [0, 1], or a sum that is not 1.
-    """
+    """Return distributions [..., K] divided by their sums; OutOfRangeError without answers, or for sums off by more than 1e-9."""
     shares = checked_probabilities(values, name)
     if not shares.ndim or not shares.shape[-1]:
         raise OutOfRangeError(
@@ -96,15 +65,7 @@ def checked_distribution(values: npt.ArrayLike, name: str = "p") -> Floats:
 
 
 def require_counts(what: str, **arrays: npt.NDArray[Any]) -> None:
-    """Refuse arrays over questions that do not hold integers from 0.
-
-    Args:
-        what: what takes the counts, for error messages.
-        arrays: [questions, ...] by name.
-
-    Raises:
-        OutOfRangeError: another type, or a negative count; the message has the question.
-    """
+    """Raise OutOfRangeError, with the question, unless the arrays [questions, ...] hold integers from 0."""
     for name, array in arrays.items():
         if array.size and array.dtype.kind not in "iu":
             raise OutOfRangeError(f"{what} takes counts of samples, which are integers; {name} holds {array.dtype}.")
@@ -116,13 +77,6 @@ def require_counts(what: str, **arrays: npt.NDArray[Any]) -> None:
 
 
 def require_confidence(confidence: float) -> None:
-    """Refuse a confidence that does not lie between 0 and 1.
-
-    Args:
-        confidence: coverage.
-
-    Raises:
-        OutOfRangeError: 0 or less, 1 or more, or NaN.
-    """
+    """Raise OutOfRangeError unless a confidence lies between 0 and 1."""
     if not 0.0 < confidence < 1.0:
         raise OutOfRangeError(f"A confidence lies between 0 and 1, such as 0.95; {confidence} was given.")

@@ -12,9 +12,8 @@ def mean_output_tokens(output_tokens: Integers, size: Integers) -> Floats:
     """Mean output tokens of a question's recorded samples.
 
     Every sample is equally likely to stand at every place of a random draw without replacement, so n draws cost n times
-    this in expectation, exactly (eq. (1) of FEval-TTC, arXiv 2511.01203, is linear in the tokens).
-
-    Assumes only that a question's recorded samples are exchangeable: every order of them is equally likely.
+    this in expectation, exactly (eq. (1) of FEval-TTC, arXiv 2511.01203, is linear in the tokens). Assumes only that every order
+    of a question's samples is equally likely.
 
     Args:
         output_tokens: [Q, S] tokens of each sample, 0 where no sample was recorded.

@@ -1,7 +1,4 @@
-"""Count votes: how often each candidate of a question was answered.
-
-Feval's own; assumes nothing about the calls.
-"""
+"""Count votes: how often each candidate of a question was answered. Feval's own; assumes nothing about the calls."""
 
 from __future__ import annotations
 
@@ -39,16 +36,13 @@ class VoteCounts:
 
 
 def vote_counts(codes: Integers, gold: Integers) -> VoteCounts:
-    """Count the votes of each question's pool.
+    """Count the votes of each question's pool: c_a = #{samples with answer a}, C_M in eq. (2) of CEV (docs/estimators.md).
 
-    Cost: one pass over the codes per candidate, in blocks; memory beyond the result does not grow with Q.
-
-    c_a = #{samples with answer a}, the counts C_M of eq. (2) of "Compute-efficient evaluation of LLM voting accuracy".
+    One pass over the codes per candidate, in blocks; memory beyond the result does not grow with Q.
 
     Args:
         codes: [Q, S] which candidate each sample answers, per question from 0; -1 no answer, -2 no such sample.
-        gold: [Q] code of the gold answer. Negative where there is none, or where no sample can have it: then every candidate is
-            a rival.
+        gold: [Q] code of the gold answer; negative where there is none or no sample can have it: then all candidates are rivals.
 
     Returns:
         Counts as uint8 where S allows, as uint16 otherwise.

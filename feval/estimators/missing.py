@@ -1,8 +1,4 @@
-"""Why values are missing: every result that can hold NaN has `reasons`, sentences beside its values.
-
-A reason is "" where all values of an entry are known, otherwise one sentence per cause. Feval's own; assumes nothing
-about the calls.
-"""
+"""Why values are missing: every result that can hold NaN has `reasons`, sentences beside its values."""
 
 from __future__ import annotations
 
@@ -18,17 +14,10 @@ ONE_QUESTION = "A single question shows no spread, so there is no standard error
 
 
 def missing_reasons(*causes: tuple[Any, str]) -> Texts:
-    """Join the sentences that hold for each entry.
-
-    Args:
-        causes: for each cause, [...] where it holds, and its sentence.
-
-    Returns:
-        [...] sentences, "" where no cause holds.
-    """
+    """Join the sentences that hold for each entry; a cause is ([...] where it holds, its sentence). "" where none holds."""
     texts: npt.NDArray[Any] = np.array("", dtype=np.str_)
     for where, sentence in causes:
-        own = np.where(where, sentence, "")
+        sentences = np.where(where, sentence, "")
         gap = np.where((np.char.str_len(texts) > 0) & np.asarray(where), " ", "")
-        texts = np.char.add(np.char.add(texts, gap), own)
+        texts = np.char.add(np.char.add(texts, gap), sentences)
     return np.asarray(texts, np.str_)

@@ -33,11 +33,7 @@ class PerQuestion:
         return len(self.rows)
 
     def mean(self) -> Floats:
-        """[C] mean over the questions.
-
-        Raises:
-            OutOfRangeError: there are no questions.
-        """
+        """[C] mean over the questions; OutOfRangeError without questions."""
         if not len(self.rows):
             raise OutOfRangeError("There are no questions to take the mean over; give at least one.")
         multiplicities = np.bincount(self.rows, minlength=len(self.values)).astype(np.float64)
@@ -50,17 +46,7 @@ class PerQuestion:
         return values
 
     def beside(self, other: PerQuestion) -> PerQuestion:
-        """Join the columns of two tables over the same questions.
-
-        Args:
-            other: D values for each of the same Q questions.
-
-        Returns:
-            C + D values per question.
-
-        Raises:
-            OutOfRangeError: the numbers of questions differ.
-        """
+        """Join the columns of two tables over the same questions; OutOfRangeError if their numbers of questions differ."""
         if len(self) != len(other):
             raise OutOfRangeError(
                 f"Columns for {len(self)} and for {len(other)} questions cannot be joined; estimate both on the same questions."

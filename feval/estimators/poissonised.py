@@ -30,15 +30,7 @@ _TABLES_BYTES = 1 << 26  # most memory for a circle's cached tables
 
 
 def circles(votes: Int64, most: int | None = None) -> list[Circle]:
-    """Circles that together serve some numbers of votes, one per window.
-
-    Args:
-        votes: [D] M, at least one, in any order.
-        most: most votes of an answer that are tabulated; half of a circle's largest M by default.
-
-    Returns:
-        Circles, ascending in M.
-    """
+    """Circles that together serve the votes M, one per window, ascending; `most` tabulated votes of an answer (None: M / 2)."""
     remaining = np.unique(votes)
     windows = []
     while len(remaining):
@@ -54,9 +46,7 @@ class Circle:
     Attributes:
         votes: [D] M of this window, ascending.
         rate: lambda.
-        points: N.
-        most: most votes of an answer that are tabulated; floor(max(M) / 2) is enough for a plurality, since more than
-            that wins.
+        most: most votes of an answer that are tabulated; floor(max(M) / 2) is enough for a plurality, since more than that wins.
         roots: [most + 1, J] w^(jk), for k votes.
     """
 
@@ -100,8 +90,8 @@ class Circle:
         self._reach.update(zip(new.tolist(), reach, strict=True))
         step = max(1, _TABLES_BYTES // (32 * (self.most + 60)))
         for start in range(0, len(new), step):
-            some = new[start : start + step]
-            self._probabilities.update(zip(some.tolist(), _poisson(self.rate * some, self.most + 1), strict=True))
+            block = new[start : start + step]
+            self._probabilities.update(zip(block.tolist(), _poisson(self.rate * block, self.most + 1), strict=True))
 
     def terms(self, share: float) -> tuple[Complex, Complex]:
         """[most + 1, J] generating functions of an answer with exactly, and with at most, k votes."""
@@ -149,11 +139,13 @@ def _poisson(mean: float | Floats, length: int) -> Floats:
 
     Where the mass is, errors stay near 1e-16; log-factorials would lose three digits at a mean of 1,000.
     """
-    own = np.asarray(mean, np.float64)[..., None]
-    k = np.arange(max(int(own.max(initial=0.0) + 10.0 * own.max(initial=0.0) ** 0.5) + 31, length))
-    mode = np.floor(own)
-    above = np.cumprod(np.divide(own, k, out=np.ones(np.broadcast_shapes(own.shape, k.shape)), where=k > mode), axis=-1)
-    down = np.divide(k + 1.0, own, out=np.ones_like(above), where=k < mode)
+    rate = np.asarray(mean, np.float64)[..., None]
+    k = np.arange(max(int(rate.max(initial=0.0) + 10.0 * rate.max(initial=0.0) ** 0.5) + 31, length))
+    mode = np.floor(rate)
+    above = np.cumprod(
+        np.divide(rate, k, out=np.ones(np.broadcast_shapes(rate.shape, k.shape)), where=k > mode), axis=-1
+    )
+    down = np.divide(k + 1.0, rate, out=np.ones_like(above), where=k < mode)
     whole = above * np.cumprod(down[..., ::-1], axis=-1)[..., ::-1]
     probabilities: Floats = whole[..., :length] / whole.sum(axis=-1, keepdims=True)
     return probabilities

@@ -1,8 +1,7 @@
 """Answer probabilities of questions: checked once, and stored once for questions that cannot differ. Feval's own.
 
-Every estimator that takes probabilities assumes conditionally i.i.d. calls: given the question, the calls are independent
-and each gives answer y with probability p_y. Caches, shared seeds and prompts that change
-between calls break it.
+Every estimator that takes probabilities assumes conditionally i.i.d. calls: given the question, the calls are independent and
+each gives answer y with probability p_y. Caches, shared seeds and prompts that change between calls break it.
 """
 
 from __future__ import annotations
@@ -22,18 +21,15 @@ from feval.estimators.per_question import distinct
 MOST_VOTES = 10_000
 """Most votes per question that estimates are computed for."""
 
-_NORMALISED = 1e-9  # by which probabilities may miss a sum of 1
+NORMALISED = 1e-9
+"""By how much probabilities may miss a sum of 1."""
 
 
 @dataclass(frozen=True, eq=False)
 class Signatures:
-    """Answer probabilities of the distinct questions among Q; rivals are sorted, not named.
+    """Answer probabilities of the distinct questions: gold [G], rivals [G, K] descending without columns of zeros, no answer [G].
 
-    Attributes:
-        correct: [G] probability of the gold answer.
-        rivals: [G, K] probabilities of the rivals, descending; no column of zeros only.
-        no_answer: [G] probability of no answer.
-        rows: [Q] each question's index among the G.
+    `rows` [Q] is each question's index among the G.
     """
 
     correct: Floats
@@ -43,32 +39,19 @@ class Signatures:
 
 
 def signatures_of_probabilities(correct: Floats, rivals: Floats, no_answer: Floats) -> Signatures:
-    """Check probabilities and find the distinct questions.
+    """Check probabilities and find the distinct questions; rivals may come in any order, and zeros are ignored.
 
-    Args:
-        correct: [Q] of the gold answer.
-        rivals: [Q, K] of each rival, in any order; zeros are ignored.
-        no_answer: [Q] of no answer.
-
-    Returns:
-        Probabilities divided by their sum, which differs from 1 by rounding only.
-
-    Raises:
-        OutOfRangeError: shapes that do not match, values that are not probabilities, or sums off 1 by more than 1e-9.
+    They are divided by their sum, which may be off 1 by 1e-9; OutOfRangeError beyond, for values that are not probabilities, and
+    for shapes that do not match.
     """
     try:
         correct, rivals, no_answer = (np.asarray(array, np.float64) for array in (correct, rivals, no_answer))
     except (TypeError, ValueError) as error:
         raise OutOfRangeError(f"Answer probabilities are numbers in rows of equal length: {error}.") from error
-    _check_shapes("Answer probabilities", "correct", correct, rivals, no_answer)
-    for name, array in (("correct", correct), ("rivals", rivals), ("no_answer", no_answer)):
-        if len(wrong := np.argwhere(~((array >= 0.0) & (array <= 1.0 + _NORMALISED)))):
-            place = tuple(wrong[0].tolist())
-            raise OutOfRangeError(
-                f"Probabilities lie in [0, 1]; question {place[0]} has {array[place]} in {name}. Give p = count / samples."
-            )
+    require_shapes("Answer probabilities", "correct", correct, rivals, no_answer)
+    require_shares(correct=correct, rivals=rivals, no_answer=no_answer)
     total = correct + rivals.sum(axis=1) + no_answer
-    if len(off := np.flatnonzero(np.abs(total - 1.0) > _NORMALISED)):
+    if len(off := np.flatnonzero(np.abs(total - 1.0) > NORMALISED)):
         raise OutOfRangeError(
             f"The probabilities of a question sum to 1, no answer included; those of question {off[0]} sum to "
             f"{float(total[off[0]])!r}. Put what is missing into no_answer, or divide by the sum."
@@ -81,23 +64,12 @@ def signatures_of_probabilities(correct: Floats, rivals: Floats, no_answer: Floa
 
 
 def signatures_of_counts(gold: Integers, rivals: Integers, no_answer: Integers) -> Signatures:
-    """Plug-in probabilities c / G of counted votes, G being each question's number of samples.
+    """Plug-in probabilities c / G of counted votes, G being each question's number of samples (CEV, section 4.1).
 
-    "Compute-efficient evaluation of LLM voting accuracy", section 4.1.
-
-    Args:
-        gold: [Q] samples with the gold answer.
-        rivals: [Q, K] samples of each rival, in any order; zeros are ignored.
-        no_answer: [Q] samples without an answer.
-
-    Returns:
-        Probabilities of the questions whose counts differ.
-
-    Raises:
-        OutOfRangeError: shapes that do not match, counts that are not integers from 0, or a question without samples.
+    OutOfRangeError: shapes that do not match, counts that are not integers from 0, or a question without samples.
     """
     gold, rivals, no_answer = np.asarray(gold), np.asarray(rivals), np.asarray(no_answer)
-    _check_shapes("Counts of samples", "gold", gold, rivals, no_answer)
+    require_shapes("Counts of samples", "gold", gold, rivals, no_answer)
     require_counts("A plug-in estimate", gold=gold, rivals=rivals, no_answer=no_answer)
     ordered = _ordered(rivals.astype(np.int64))
     size = gold.astype(np.int64) + ordered.sum(axis=1) + no_answer.astype(np.int64)
@@ -108,18 +80,30 @@ def signatures_of_counts(gold: Integers, rivals: Integers, no_answer: Integers) 
     return Signatures(gold[first] / scale, ordered[first] / scale[:, None], no_answer[first] / scale, rows)
 
 
+def require_shapes(what: str, first: str, correct: Any, rivals: Any, no_answer: Any) -> None:
+    """Raise OutOfRangeError unless gold, rivals and no answer have the shapes [Q], [Q, K] and [Q]."""
+    one_each = (
+        correct.ndim == no_answer.ndim == 1 and rivals.ndim == 2 and len(correct) == len(rivals) == len(no_answer)
+    )
+    if not one_each:
+        raise OutOfRangeError(
+            f"{what} are {first} [questions], rivals [questions, candidates] and no_answer [questions]; the shapes are "
+            f"{correct.shape}, {rivals.shape} and {no_answer.shape}."
+        )
+
+
+def require_shares(**arrays: Floats) -> None:
+    """Raise OutOfRangeError, with the question, unless the arrays [questions, ...] hold numbers from 0 to 1, up to rounding."""
+    for name, array in arrays.items():
+        if len(wrong := np.argwhere(~((array >= 0.0) & (array <= 1.0 + NORMALISED)))):
+            place = tuple(wrong[0].tolist())
+            raise OutOfRangeError(
+                f"Probabilities lie in [0, 1]; question {place[0]} has {array[place]} in {name}. Give p = count / samples."
+            )
+
+
 def checked_votes(votes: Sequence[int] | Integers) -> Int64:
-    """Check numbers of votes and return them as an array.
-
-    Args:
-        votes: D numbers of votes.
-
-    Returns:
-        [D] integers.
-
-    Raises:
-        OutOfRangeError: no numbers, or one that is not an integer from 1 to `MOST_VOTES`.
-    """
+    """Return numbers of votes as an array [D]; OutOfRangeError unless they are integers from 1 to `MOST_VOTES`."""
     numbers = np.asarray(votes)
     if numbers.ndim != 1 or not numbers.size or numbers.dtype.kind not in "iu":
         raise OutOfRangeError(f"Numbers of votes are integers from 1, in a list such as [1, 5, 20]; not {votes}.")
@@ -131,15 +115,7 @@ def checked_votes(votes: Sequence[int] | Integers) -> Int64:
 
 
 def compositions(total: int, parts: int) -> Int64:
-    """All ways to write a number as an ordered sum, in lexicographic order.
-
-    Args:
-        total: the number, from 0.
-        parts: summands, from 1; each from 0.
-
-    Returns:
-        [N, parts], N = C(total + parts - 1, total).
-    """
+    """[N, parts] all ordered sums of parts from 0 that make the total, lexicographically; N = C(total + parts - 1, total)."""
     parts_so_far, left = np.empty((1, 0), np.int64), np.array([total])
     for _ in range(parts - 1):
         ways = left + 1
@@ -147,17 +123,6 @@ def compositions(total: int, parts: int) -> Int64:
         parts_so_far = np.column_stack([np.repeat(parts_so_far, ways, axis=0), head])
         left = np.repeat(left, ways) - head
     return np.column_stack([parts_so_far, left])
-
-
-def _check_shapes(what: str, first: str, correct: Any, rivals: Any, no_answer: Any) -> None:
-    one_each = (
-        correct.ndim == no_answer.ndim == 1 and rivals.ndim == 2 and len(correct) == len(rivals) == len(no_answer)
-    )
-    if not one_each:
-        raise OutOfRangeError(
-            f"{what} are {first} [questions], rivals [questions, candidates] and no_answer [questions]; the shapes are "
-            f"{correct.shape}, {rivals.shape} and {no_answer.shape}."
-        )
 
 
 def _ordered(rivals: Any) -> Any:

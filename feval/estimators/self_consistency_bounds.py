@@ -1,12 +1,10 @@
 """Bounds on the error of an estimated self-consistency error, and how to split a budget between questions and calls.
 
-Theorem 1 of R. Nowak, Estimating the Self-Consistency of LLMs (arXiv 2509.19489), and its first and third extension. The
-quantities are those of `self_consistency_error`; everything here assumes independent questions and calls that are
-independent given the question, unless an intraclass correlation is given.
+Theorem 1 of R. Nowak, Estimating the Self-Consistency of LLMs (arXiv 2509.19489), and its first and third extension. Assumes
+independent questions and calls that are independent given the question, unless an intraclass correlation is given.
 
 * m* and n* minimise the first two terms of the bound on m n = B, where the third is the constant 1 / (2 B). Rounding both can
-  exceed the budget (B = 7: 2 x 4) and is often not the best pair of integers (B = 50: 5 x 10, not 4 x 11); see
-  `best_integer_split`.
+  exceed the budget (B = 7: 2 x 4) and is often not the best pair of integers (B = 50: 5 x 10, not 4 x 11).
 * The paper gives no formula for the intraclass correlation (its third extension). Here calls of one question agree more than
   p explains: Var(k / n) = p (1 - p) / n (1 + (n - 1) icc), the design effect of cluster samples.
 """
@@ -29,13 +27,7 @@ _STRATEGIES = ("union", "differences")
 
 @dataclass(frozen=True)
 class BudgetSplit:
-    """A budget of calls, split into questions and calls per question.
-
-    Attributes:
-        m: questions.
-        n: calls per question.
-        bound: Theorem 1's bound on the mean squared error at m and n.
-    """
+    """m questions with n calls each, and Theorem 1's bound on the mean squared error there."""
 
     m: float
     n: float
@@ -46,12 +38,11 @@ def self_consistency_bound(m: float | Floats, n: float | Floats, icc: float = 0.
     """Theorem 1: E[(E - plug-in average)^2] <= 1 / (8 m) + 1 / (pi n) + 1 / (2 n m).
 
     With an intraclass correlation the third term, that of the calls' variance, becomes (1 + (n - 1) icc) / (2 n m).
-    The second, the bias term, is **not** valid then: calls that share a latent p do not average it out, however many there
-    are. With icc > 0 the value bounds the error against the error at that latent p, not against E.
+    The second, the bias term, is **not** valid then: calls that share a latent p do not average it out. With icc > 0 the value
+    bounds the error against the error at that latent p, not against E.
 
     Args:
-        m: [...] questions.
-        n: [...] calls per question.
+        m, n: [...] questions and calls per question.
         icc: intraclass correlation of the calls of one question, 0 to 1.
 
     Returns:
@@ -81,8 +72,7 @@ def budget_split(budget: float, icc: float = 0.0) -> BudgetSplit:
     """The real m and n with m n = B that minimise Theorem 1's bound: m* = sqrt(pi B / 8), n* = sqrt(8 B / pi).
 
     With an intraclass correlation, m* = sqrt(pi B (1 + 4 icc) / 8) and n* = B / m*: calls that repeat each other are
-    worth less, so more questions are better. See `self_consistency_bound` for what the bound then means, and
-    `best_integer_split` for integers.
+    worth less, so more questions are better. See `self_consistency_bound` for what the bound then means.
 
     Args:
         budget: B, calls in all, more than 0.
@@ -109,14 +99,14 @@ def best_integer_split(budget: int, icc: float = 0.0) -> BudgetSplit:
     n = B / m, which is convex in m, already exceeds the best found. All of the interval is tried.
 
     Args:
-        budget: B, calls in all, at least 1.
+        budget: B, calls in all, 1 to 10^12.
         icc: intraclass correlation of the calls of one question, 0 to 1.
 
     Returns:
         m, n and the bound.
 
     Raises:
-        OutOfRangeError: a budget that is not an integer from 1 to 10^12, or an icc outside [0, 1].
+        OutOfRangeError: a budget that is not a whole number in its range, or an icc outside [0, 1].
     """
     _check_icc(icc)
     if not is_whole(budget) or not 1 <= budget <= 10**12:
@@ -150,23 +140,20 @@ def high_probability_bound(
         union         |k/n - p| <= sqrt(log(4 m / delta) / (2 n)) for all m questions at once (Hoeffding, and a union over m), and
                       min(p, 1-p) moves no more than p; the paper's sketch
         differences   one call moves the plug-in average by at most 1 / (n m), so it is within sqrt(log(4 / delta) /
-                      (2 n m)) of its expectation (McDiarmid), which is off by at most the bias at p = 1/2. The
-                      bound is nearly always smaller
+                      (2 n m)) of its expectation (McDiarmid), which is off by at most the bias at p = 1/2. Nearly always smaller
 
     Args:
-        m: questions, independent draws from the weighting.
-        n: calls per question, independent given it.
+        m, n: questions, independent draws from the weighting; calls per question, independent given it.
         confidence: between 0 and 1.
-        variance: v, a bound on the variance of E(x) over questions, known beforehand; 1/16 always holds. An estimate
-            from the same data is no such bound.
+        variance: v, a bound on the variance of E(x) over questions, known beforehand; 1/16 always holds. Not an estimate
+            from the same data.
         strategy: "union" or "differences".
 
     Returns:
         The bound on the absolute error.
 
     Raises:
-        OutOfRangeError: m or n below 1, a confidence outside (0, 1), a variance outside [0, 1/16], or an unknown
-            strategy.
+        OutOfRangeError: m or n below 1, a confidence or variance out of range, or an unknown strategy.
     """
     allowed = 0.0 < confidence < 1.0 and 0.0 <= variance <= 1.0 / 16.0 and strategy in _STRATEGIES
     if not allowed or not is_whole(m) or not is_whole(n) or m < 1 or n < 1:
@@ -188,7 +175,7 @@ def icc_variance_phat(p: float | Floats, n: int, icc: float) -> Floats:
     """Var(k / n) = p (1 - p) / n (1 + (n - 1) icc) for n exchangeable calls with that correlation between any two.
 
     n calls are worth n / (1 + (n - 1) icc) independent ones, never more than 1 / icc: the design effect of cluster samples
-    (Kish, Survey Sampling, 1965, chapter 5). At icc = 1 all calls are one call. Assumes exchangeable, not independent, calls.
+    (Kish, Survey Sampling, 1965, chapter 5). Assumes exchangeable, not independent, calls.
 
     Args:
         p: [...] probability of one of the answers.
@@ -199,7 +186,7 @@ def icc_variance_phat(p: float | Floats, n: int, icc: float) -> Floats:
         [...] variances.
 
     Raises:
-        OutOfRangeError: a p outside [0, 1], an n below 1, or an icc outside [0, 1].
+        OutOfRangeError: p or icc outside [0, 1], or n below 1.
     """
     shares = checked_probabilities(p, "p")
     _check_icc(icc)

@@ -6,10 +6,8 @@ probability of one of them,
     E(x) = min(p, 1 - p),       E = sum_x q(x) E(x)       (q uniform, or given weights)
 
 and with more answers E(x) = 1 - max_c p_c (the paper's second extension). From n calls per question on m questions
-drawn from q, the plug-in replaces p by the shares k / n. No gold answers are needed. Everything here assumes that the n
-calls are independent given the question, each with the same probability (conditionally i.i.d. calls), and that the m
-questions are independent draws from q. Bounds on the error, and how to split a budget between questions and calls, are
-in `self_consistency_bounds`.
+drawn from q, the plug-in replaces p by the shares k / n. No gold answers are needed. Assumes that the n calls are
+independent given the question, each with the same probability, and that the m questions are independent draws from q.
 
 Two points where the paper's text needs care:
 
@@ -40,9 +38,6 @@ MOST_CALLS = 100_000
 _BLOCK_NUMBERS = 1 << 18  # complex numbers of generating functions held at once
 
 
-# -- the error and its plug-in --------------------------------------------------------------------------------------
-
-
 def self_consistency_error(p: float | Floats) -> Floats:
     """E(x) = min(p, 1 - p): the probability that a call disagrees with the more probable of two answers.
 
@@ -60,9 +55,7 @@ def self_consistency_error(p: float | Floats) -> Floats:
 
 
 def multiclass_error(p: Floats) -> Floats:
-    """E(x) = 1 - max_c p_c for any number of answers; min(p, 1 - p) for two.
-
-    The second extension of arXiv 2509.19489.
+    """E(x) = 1 - max_c p_c for any number of answers (the second extension); min(p, 1 - p) for two.
 
     Args:
         p: [..., C] probabilities of the answers, which sum to 1.
@@ -88,8 +81,7 @@ def average_error(errors: Floats, weights: Floats | None = None) -> float:
         The average.
 
     Raises:
-        OutOfRangeError: no questions, errors that are not finite, shapes that do not match, or weights that are
-            negative or all zero.
+        OutOfRangeError: no questions, errors that are not finite, shapes that do not match, or negative or all-zero weights.
     """
     values = np.asarray(errors, np.float64)
     if values.ndim != 1 or not len(values):
@@ -107,8 +99,7 @@ def plugin_error(positive: Integers, calls: int | Integers) -> Floats:
     Biased downward (see `self_consistency_bias`): the shares always side with one answer, even where p is near 1/2.
 
     Args:
-        positive: [...] k.
-        calls: n, one for all or [...].
+        positive, calls: [...] k and n; n may be one for all.
 
     Returns:
         [...] estimates.
@@ -130,9 +121,7 @@ def plugin_error(positive: Integers, calls: int | Integers) -> Floats:
 
 
 def multiclass_plugin_error(counts: Integers) -> Floats:
-    """The plug-in estimate 1 - max_c k_c / n from the counts of each answer.
-
-    The second extension of arXiv 2509.19489.
+    """The plug-in estimate 1 - max_c k_c / n from the counts of each answer (the second extension).
 
     Args:
         counts: [..., C] calls with each answer; n is their sum.
@@ -154,9 +143,6 @@ def multiclass_plugin_error(counts: Integers) -> Floats:
         raise OutOfRangeError(f"The question{where} has no calls, so no shares; leave it out.")
     errors: Floats = (n - k.max(axis=-1)) / n
     return errors
-
-
-# -- bias and mean squared error ------------------------------------------------------------------------------------
 
 
 def self_consistency_bias(p: float | Floats, n: int | Integers) -> Floats:
@@ -207,7 +193,7 @@ def multiclass_plugin_expectation(p: Floats, n: int) -> Floats:
         [...] expectations; `multiclass_error` minus them is the bias. Absolute error below 1e-12.
 
     Raises:
-        OutOfRangeError: a value outside [0, 1], a sum off 1 by more than 1e-9, or an n out of range.
+        OutOfRangeError: values that are no probabilities, a sum off 1 by more than 1e-9, or an n out of range.
     """
     shares = checked_distribution(p)
     if not is_whole(n) or not 1 <= n <= MOST_VOTES:
@@ -246,9 +232,8 @@ def self_consistency_mse_exact(p: Floats, weights: Floats | None, m: int, n: int
 
     Args:
         p: [Q] probability of one of the two answers, for every question of the population.
-        weights: [Q] q(x), divided by their sum; `None` for uniform. Questions are drawn with replacement.
-        m: questions drawn, at least 1.
-        n: calls per question, 1 to 100,000.
+        weights: [Q] q(x), in any unit; `None` for uniform.
+        m, n: questions drawn, with replacement, from 1; calls per question, 1 to 100,000.
 
     Returns:
         The mean squared error.
@@ -288,9 +273,6 @@ def _at_most(most: int, n: int, share: Floats) -> Floats:
         return np.full_like(share, float(most >= 0))
     below: Floats = scipy.special.betainc(n - most, most + 1.0, 1.0 - share)
     return below
-
-
-# -- checks ---------------------------------------------------------------------------------------------------------
 
 
 def _weights(weights: Floats | None, questions: int) -> Floats:

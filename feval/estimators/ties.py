@@ -23,30 +23,15 @@ TIES = ("uniform", "strict", "lenient")
 
 
 def check_ties(ties: str) -> None:
-    """Refuse an unknown tie rule.
-
-    Args:
-        ties: a name.
-
-    Raises:
-        UnknownNameError: not one of `TIES`.
-    """
+    """Raise UnknownNameError unless the name is one of `TIES`."""
     if ties not in TIES:
         raise UnknownNameError.of("rule for ties", str(ties), TIES)
 
 
 def tie_nodes(rivals: int, ties: str = "uniform") -> tuple[Floats, Floats]:
-    """Quadrature nodes and weights for the credit of a tie, exact for polynomials of this degree.
+    """Quadrature nodes and weights for the credit of a tie with up to so many rivals, the degree of the polynomial in y.
 
-    Args:
-        rivals: rivals that may share the lead, the degree of the polynomial in y.
-        ties: one of `TIES`.
-
-    Returns:
-        Nodes and weights, floor(rivals / 2) + 1 of them for uniform ties (Gauss-Legendre), one otherwise.
-
-    Raises:
-        UnknownNameError: not one of `TIES`.
+    floor(rivals / 2) + 1 of them for uniform ties (Gauss-Legendre), one otherwise; exact.
     """
     check_ties(ties)
     if ties == "uniform":
@@ -58,6 +43,6 @@ def tie_nodes(rivals: int, ties: str = "uniform") -> tuple[Floats, Floats]:
 def _gauss_legendre(count: int) -> tuple[Floats, Floats]:
     """Nodes and weights on [0, 1], exact to degree 2 count - 1 (Golub and Welsch 1969: eigenvalues of the Jacobi matrix)."""
     i = np.arange(1, count)
-    beside = i / np.sqrt(4.0 * i * i - 1.0)
-    nodes, vectors = np.linalg.eigh(np.diag(beside, 1) + np.diag(beside, -1))
+    off_diagonal = i / np.sqrt(4.0 * i * i - 1.0)
+    nodes, vectors = np.linalg.eigh(np.diag(off_diagonal, 1) + np.diag(off_diagonal, -1))
     return (nodes + 1.0) / 2.0, vectors[0] ** 2

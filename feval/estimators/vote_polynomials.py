@@ -7,8 +7,7 @@ as accurate as 2n - 1 (appendix A.1), so `even_vote_accuracy` is P_{n-1}. Assume
 each right with probability q.
 
 `UnitPolynomial` holds any polynomial on [0, 1] by its Bernstein coefficients, as exact fractions. P_n has n + 1 zeros and then
-n + 1 ones, and a coefficient of the elevated P_n is the probability of a majority among draws without replacement. The
-coefficients give lower bounds that are proofs (`least_value`), unlike samples on a grid.
+n + 1 ones. The coefficients give lower bounds that are proofs (`least_value`), unlike samples on a grid.
 """
 
 from __future__ import annotations
@@ -74,17 +73,7 @@ def even_vote_accuracy(votes: int, q: npt.ArrayLike) -> Floats:
 
 
 def budget_index(votes: int) -> int:
-    """The n of an odd number of votes 2n + 1.
-
-    Args:
-        votes: an odd number from 1.
-
-    Returns:
-        n = (votes - 1) / 2.
-
-    Raises:
-        OutOfRangeError: an even number of votes, or none. The message names the equivalent odd budget.
-    """
+    """Return the n of an odd number of votes 2n + 1; OutOfRangeError for none or an even number, with the equivalent odd one."""
     if not is_whole(votes) or votes < 1:
         raise OutOfRangeError(f"A vote needs 1 call or more, a whole number; {votes!r} were asked for.")
     if votes % 2 == 0:
@@ -96,29 +85,13 @@ def budget_index(votes: int) -> int:
 
 
 def majority_slope(n: int, q: Floats) -> Floats:
-    """P_n'(q) = (2n + 1) C(2n, n) (q (1 - q))^n.
-
-    Args:
-        n: index of the budget.
-        q: [...] probabilities in [0, 1], not checked.
-
-    Returns:
-        [...] slopes; relative error about n x 1e-16.
-    """
+    """P_n'(q) = (2n + 1) C(2n, n) (q (1 - q))^n, with a relative error of about n x 1e-16; q is not checked."""
     u = 1.0 - 2.0 * q
     return _scale(n) * _power(u, n)
 
 
 def majority_curvature(n: int, q: Floats) -> Floats:
-    """P_n''(q) = n (1 - 2q) (2n + 1) C(2n, n) (q (1 - q))^(n - 1).
-
-    Args:
-        n: index of the budget.
-        q: [...] probabilities in [0, 1], not checked.
-
-    Returns:
-        [...] second derivatives.
-    """
+    """P_n''(q) = n (1 - 2q) (2n + 1) C(2n, n) (q (1 - q))^(n - 1); q is not checked."""
     u = 1.0 - 2.0 * q
     if n == 0:
         return np.zeros_like(u)
@@ -140,18 +113,12 @@ def _scale(n: int) -> float:
     return (2 * n + 1) * comb(2 * n, n) / (1 << 2 * n)
 
 
-# -- polynomials on [0, 1] ------------------------------------------------------------------------------------------
-
-
 @dataclass(frozen=True)
 class UnitPolynomial:
-    """A polynomial on [0, 1], sum_l coefficients[l] C(d, l) q^l (1 - q)^(d - l).
+    """A polynomial on [0, 1], sum_l coefficients[l] C(d, l) q^l (1 - q)^(d - l), with exact Bernstein coefficients.
 
     Sums, differences and multiples are exact: `majority_polynomial(3) - majority_polynomial(1)` is the gain of seven votes over
     three.
-
-    Attributes:
-        coefficients: d + 1 Bernstein coefficients, exact.
     """
 
     coefficients: tuple[Fraction, ...]
@@ -183,11 +150,7 @@ class UnitPolynomial:
         return len(self.coefficients) - 1
 
     def elevated(self, degree: int) -> UnitPolynomial:
-        """The same polynomial, written in a higher degree.
-
-        Args:
-            degree: at least the current one.
-        """
+        """The same polynomial, written in a degree that is no lower."""
         raised = list(self.coefficients)
         for d in range(self.degree + 1, degree + 1):
             inner = [(raised[at - 1] * at + raised[at] * (d - at)) / d for at in range(1, d)]
@@ -237,13 +200,13 @@ def majority_polynomial(n: int) -> UnitPolynomial:
     """P_n with exact coefficients: n + 1 zeros, then n + 1 ones.
 
     Args:
-        n: index of the budget.
+        n: index of the budget, 0 to 50,000.
 
     Returns:
         The polynomial, of degree 2n + 1.
 
     Raises:
-        OutOfRangeError: n outside 0..50,000.
+        OutOfRangeError: an n out of range.
     """
     check_budget(n)
     return UnitPolynomial((Fraction(0),) * (n + 1) + (Fraction(1),) * (n + 1))
@@ -254,18 +217,7 @@ def least_value(polynomial: UnitPolynomial, slack: float = 1e-13, most_pieces: i
 
     On any piece of [0, 1] a polynomial lies above the least of its Bernstein coefficients there. Pieces are halved, the lowest
     first, until that bound is within `slack` of a value the polynomial takes. All arithmetic is on integers, so the bound is a
-    proof without rounding. Feval's own.
-
-    Args:
-        polynomial: any.
-        slack: largest distance of the bound from the minimum.
-        most_pieces: halvings after which to give up.
-
-    Returns:
-        The bound, at most `slack` below the minimum.
-
-    Raises:
-        OutOfRangeError: `slack` is not positive, or was not reached within `most_pieces` halvings.
+    proof without rounding. OutOfRangeError if `slack` is not reached within `most_pieces` halvings. Feval's own.
     """
     if not slack > 0:
         raise OutOfRangeError(f"The minimum of a polynomial is enclosed to a slack above 0; {slack!r} was given.")
@@ -297,18 +249,8 @@ def _halves(coefficients: npt.NDArray[Any], degree: int) -> tuple[npt.NDArray[An
     return left, right
 
 
-# -- checks ---------------------------------------------------------------------------------------------------------
-
-
 def check_budget(n: float) -> None:
-    """Refuse a number that is not a budget index.
-
-    Args:
-        n: a whole number from 0 to 50,000.
-
-    Raises:
-        OutOfRangeError: anything else.
-    """
+    """Raise OutOfRangeError unless n is a whole number from 0 to 50,000."""
     if not is_whole(n) or not 0 <= n <= LARGEST_BUDGET:
         raise OutOfRangeError(
             f"A budget of 2n + 1 votes has a whole n from 0 to {LARGEST_BUDGET:,}; n = {n!r} was given. For more votes ask for "

@@ -10,7 +10,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from feval.errors import OutOfRangeError, UnknownNameError
 from feval.estimators.votes.gaussian import MODES, gaussian_estimate
 from feval.estimators.votes.multinomial import plurality_accuracy
 
@@ -72,16 +71,3 @@ def test_it_is_exact_where_voting_is_a_coin_and_fails_with_many_rivals() -> None
     assert estimate(0.2, [0.1] * 8, 10) == pytest.approx(0.087, abs=5e-4)
     law = np.array([0.2]), np.array([[0.1] * 8]), np.array([0.0])
     assert plurality_accuracy(*law, [10]).per_question()[0, 0] == pytest.approx(0.329, abs=5e-4)
-
-
-def test_what_is_no_law_is_refused_with_question_and_value() -> None:
-    with pytest.raises(OutOfRangeError, match=r"question 1 has -0\.1 in correct"):
-        gaussian_estimate(np.array([0.1, -0.1]), np.zeros((2, 1)), [1])
-    with pytest.raises(OutOfRangeError, match=r"question 0 sum to 1\.5"):
-        gaussian_estimate(np.array([0.5]), np.array([[0.5, 0.5]]), [1])
-    with pytest.raises(OutOfRangeError, match="shapes"):
-        gaussian_estimate(np.array([0.5]), np.array([0.5]), [1])
-    with pytest.raises(UnknownNameError, match="'exact'"):
-        estimate(0.5, [0.5], 1, "exact")
-    with pytest.raises(OutOfRangeError, match="from 1"):
-        gaussian_estimate(np.array([0.5]), np.array([[0.5]]), [0])

@@ -6,7 +6,6 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from feval.errors import OutOfRangeError
 from feval.estimators.inference.intervals import accuracy_interval, wilson_interval
 from feval.estimators.per_question import PerQuestion
 
@@ -99,15 +98,6 @@ def test_rows_that_no_question_has_make_no_difference() -> None:
     assert accuracy_interval(values).low[0] == wilson_interval(2.0, 4).low[0]
 
 
-@pytest.mark.parametrize("values", [np.zeros((0, 1)), np.array([[0.5], [-0.5]]), np.array([[np.nan]]), np.zeros(3)])
-def test_values_that_are_no_accuracies_are_refused(values: Floats) -> None:
-    with pytest.raises(OutOfRangeError):
-        accuracy_interval(values)
-
-
-# -- Wilson ---------------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("confidence", [0.5, 0.95, 0.999])
 def test_wilson_equals_scipy(confidence: float) -> None:
     from scipy.stats import binomtest
@@ -119,16 +109,12 @@ def test_wilson_equals_scipy(confidence: float) -> None:
         assert interval.high[0] == pytest.approx(expected.high, abs=1e-12)
 
 
-def test_wilson_refuses_what_cannot_be() -> None:
-    for successes, trials in ((3.0, 2), (-1.0, 2), (0.0, 0), (float("nan"), 3)):
-        with pytest.raises(OutOfRangeError, match="1 trial or more"):
-            wilson_interval(successes, trials)
-
-
 @pytest.mark.parametrize("trials", [1, 7, 30, 200, 1626])
 def test_wilson_stays_in_range_and_around_the_share_whatever_rounds(trials: int) -> None:
     shares = np.array([0.0, 5e-324, 1e-17, 3e-13, 1e-9, 0.07, 0.5, 1 - 1e-9, 1 - 3e-16, 1 - 1.2e-16, 1.0])
     for confidence in (1e-17, 0.5, 0.95, 0.999999, 1 - 2.0**-53):
         interval = wilson_interval(shares * trials, trials, confidence)
-        given = shares * trials / trials
-        assert ((interval.low >= 0) & (interval.low <= given) & (given <= interval.high) & (interval.high <= 1)).all()
+        rounded = shares * trials / trials
+        assert (
+            (interval.low >= 0) & (interval.low <= rounded) & (rounded <= interval.high) & (interval.high <= 1)
+        ).all()

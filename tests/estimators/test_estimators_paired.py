@@ -12,7 +12,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import interpolate, optimize, spatial
 
-from feval.errors import OutOfRangeError
 from feval.estimators.inference.bootstrap import bootstrap_interval, bootstrap_means
 from feval.estimators.inference.bradley_terry import MAX_STRENGTH, bradley_terry, pairwise_wins
 from feval.estimators.inference.frontier import hull_area, pareto
@@ -22,15 +21,12 @@ SHARES = st.integers(0, 20).map(lambda x: x / 20)
 POINTS = st.lists(st.tuples(st.integers(1, 12).map(float), SHARES), min_size=1, max_size=8)
 
 
-# -- equal cost ---------------------------------------------------------------------------------------------------------
-
-
 def test_between_two_points_accuracy_is_linear_in_the_logarithm_of_the_cost() -> None:
     costs, accuracy = np.array([1.0, 4.0, 64.0]), np.array([0.2, 0.6, 0.8])
     assert accuracy_at(2.0, costs, accuracy) == pytest.approx(0.4)  # half way from log 1 to log 4
     assert accuracy_at(16.0, costs, accuracy) == pytest.approx(0.7)
-    for cost, own in zip(costs, accuracy, strict=True):
-        assert accuracy_at(cost, costs, accuracy) == own
+    for cost, height in zip(costs, accuracy, strict=True):
+        assert accuracy_at(cost, costs, accuracy) == height
 
 
 @given(st.lists(st.integers(1, 1000), min_size=2, max_size=6, unique=True), st.floats(0, 1), st.integers(0, 9))
@@ -42,14 +38,6 @@ def test_accuracy_at_is_scipys_interpolation(ticks: list[int], share: float, see
     np.testing.assert_allclose(accuracy_at(cost, costs, accuracy), referee, atol=1e-9)
 
 
-@pytest.mark.parametrize("cost", [0.5, 70.0])
-def test_a_curve_says_nothing_outside_its_points(cost: float) -> None:
-    with pytest.raises(OutOfRangeError, match="between its ends"):
-        accuracy_at(cost, np.array([1.0, 64.0]), np.zeros(2))
-    with pytest.raises(OutOfRangeError):
-        accuracy_at(0.5, np.array([0.0, 64.0]), np.zeros(2))
-
-
 def test_a_paired_difference_is_the_interval_of_the_differences_per_question() -> None:
     rng = np.random.default_rng(3)
     a, b = rng.random((200, 3)), rng.random((200, 2))
@@ -59,9 +47,6 @@ def test_a_paired_difference_is_the_interval_of_the_differences_per_question() -
     means = bootstrap_means(np.hstack([a, b]), resamples=2000)
     resampled = accuracy_at(4.0, costs_a, means[:, :3]) - accuracy_at(4.0, costs_b, means[:, 3:])
     assert percentiles(resampled, 0.95) == pytest.approx((referee.low[0], referee.high[0]), abs=1e-10)
-
-
-# -- equal accuracy -----------------------------------------------------------------------------------------------------
 
 
 def test_cost_to_reach_by_hand() -> None:
@@ -109,9 +94,6 @@ def test_percentiles_are_numpys(values: list[float], confidence: float) -> None:
     np.testing.assert_allclose(percentiles(np.array(values), confidence), referee, rtol=1e-9, atol=1e-6)
 
 
-# -- how sure -----------------------------------------------------------------------------------------------------------
-
-
 def test_flips_are_counts() -> None:
     resampled = np.array([0.2, 0.1, 0.0, -0.1, 0.3])
     assert flip_probability(0.1, resampled) == pytest.approx(1.5 / 5)
@@ -125,17 +107,14 @@ def test_holm_is_the_closed_test_of_bonferroni(p_values: list[float]) -> None:
     m = len(p_values)
     referee = [
         max(
-            min(1.0, len(chosen) * min(p_values[j] for j in chosen))
+            min(1.0, len(subset) * min(p_values[j] for j in subset))
             for size in range(1, m + 1)
-            for chosen in combinations(range(m), size)
-            if i in chosen
+            for subset in combinations(range(m), size)
+            if i in subset
         )
         for i in range(m)
     ]
     np.testing.assert_allclose(holm(p_values), referee)
-
-
-# -- frontier and area --------------------------------------------------------------------------------------------------
 
 
 @given(
@@ -144,7 +123,7 @@ def test_holm_is_the_closed_test_of_bonferroni(p_values: list[float]) -> None:
 def test_the_frontier_is_what_nothing_dominates(rows: list[list[tuple[int, int]]]) -> None:
     costs, accuracy = np.array(rows, np.float64)[:, :, 0], np.array(rows, np.float64)[:, :, 1]
     referee = [
-        [not any((c <= own and a >= right) and (c < own or a > right) for c, a in row) for own, right in row]
+        [not any((c <= cost and a >= right) and (c < cost or a > right) for c, a in row) for cost, right in row]
         for row in rows
     ]
     np.testing.assert_array_equal(pareto(costs, accuracy), referee)
@@ -165,10 +144,6 @@ def test_area_by_hand() -> None:
     np.testing.assert_allclose(hull_area(costs, accuracy, 1.0, 5.0), by_hand)
     np.testing.assert_allclose(hull_area(costs, accuracy[:1], 2.0, 7.0), [(0.6 + 4 * 0.8) / 5])
     np.testing.assert_allclose(hull_area(np.array([2.0]), np.array([[0.3]]), 2.0, 9.0), [0.3])
-    with pytest.raises(OutOfRangeError, match="cheapest"):
-        hull_area(costs, accuracy, 0.5, 5.0)
-    with pytest.raises(OutOfRangeError, match="width"):
-        hull_area(costs, accuracy, 5.0, 5.0)
 
 
 @settings(deadline=None)
@@ -189,9 +164,6 @@ def test_the_hull_is_qhulls(ticks: list[int], seed: int, extra: int) -> None:
     nodes = np.unique(np.concatenate([costs, [high]]))
     referee = [np.trapezoid(top(row, nodes), nodes) / (high - low) for row in accuracy]
     np.testing.assert_allclose(hull_area(costs, accuracy, low, high), referee, atol=1e-9)
-
-
-# -- ranking ------------------------------------------------------------------------------------------------------------
 
 
 def test_wins_count_ties_half_however_two_methods_depend_on_each_other() -> None:
@@ -226,12 +198,10 @@ def test_strengths_are_the_maximum_of_the_likelihood(count: int, seed: int) -> N
 def test_somebody_who_never_lost_ends_at_the_limit() -> None:
     strengths = bradley_terry(np.array([[[0.0, 5.0], [0.0, 0.0]]]))[0]
     assert strengths[0] - strengths[1] == pytest.approx(MAX_STRENGTH)
-    with pytest.raises(OutOfRangeError, match="two methods"):
-        bradley_terry(np.ones((1, 1, 1)))
 
 
 def test_resamples_are_ranked_one_by_one() -> None:
     wins = np.random.default_rng(1).integers(1, 9, (4, 3, 3)).astype(np.float64)
     together = bradley_terry(wins)
-    for row, own in zip(together, wins, strict=True):
-        np.testing.assert_allclose(row, bradley_terry(own[None])[0], atol=1e-7)
+    for row, table in zip(together, wins, strict=True):
+        np.testing.assert_allclose(row, bradley_terry(table[None])[0], atol=1e-7)

@@ -1,4 +1,4 @@
-"""Reference values of the vote estimators, through the table of `golden_estimators`."""
+"""Reference values of the vote estimators, by the calls of `golden_plurality`, `golden_two_call` and `golden_coupling`."""
 
 from __future__ import annotations
 
@@ -7,10 +7,13 @@ import re
 from pathlib import Path
 from typing import Any
 
+import golden_coupling
+import golden_plurality
+import golden_two_call
 import pytest
-from golden_estimators import CALLS
 from places import SHARED
 
+CALLS = golden_plurality.CALLS | golden_two_call.CALLS | golden_coupling.CALLS
 FILE = SHARED / "golden" / "estimators.json"
 ENTRIES: list[dict[str, Any]] = json.loads(FILE.read_text("utf-8"))["cases"] if FILE.exists() else []
 
@@ -32,21 +35,21 @@ def tolerance(entry: dict[str, Any], part: str) -> dict[str, float]:
     return {"abs": 0.0, "rel": stated} if entry["tol_kind"] == "relative" else {"abs": stated, "rel": 0.0}
 
 
-def same(found: Any, expected: Any, entry: dict[str, Any], part: str = "") -> None:
-    """Every part of what is expected is found: numbers within the tolerance, everything else exactly."""
+def same(result: Any, expected: Any, entry: dict[str, Any], part: str = "") -> None:
+    """Every expected part is there: numbers within the tolerance, everything else exactly."""
     where = f"{entry['id']} {part}"
     if isinstance(expected, dict):
         for key, value in expected.items():
-            assert key in found, f"{where} lacks {key}"
-            same(found[key], value, entry, part if isinstance(value, float) and key.isdigit() else key)
+            assert key in result, f"{where} lacks {key}"
+            same(result[key], value, entry, part if isinstance(value, float) and key.isdigit() else key)
     elif isinstance(expected, list):
-        assert len(found) == len(expected), where
-        for pair in zip(found, expected, strict=True):
+        assert len(result) == len(expected), where
+        for pair in zip(result, expected, strict=True):
             same(*pair, entry, part)
-    elif isinstance(expected, float) or (isinstance(expected, int) and isinstance(found, float)):
-        assert found == pytest.approx(expected, **tolerance(entry, part)), where
+    elif isinstance(expected, float) or (isinstance(expected, int) and isinstance(result, float)):
+        assert result == pytest.approx(expected, **tolerance(entry, part)), where
     else:
-        assert found == expected, where
+        assert result == expected, where
 
 
 @pytest.mark.parametrize("entry", [pytest.param(entry, id=entry["id"]) for entry in CLAIMED])

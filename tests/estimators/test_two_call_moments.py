@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
-import re
 from fractions import Fraction
 from itertools import combinations, product
 from math import comb
@@ -13,16 +11,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-from golden_two_call import CALLS, objective
+from golden_two_call import objective
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from two_call_cases import PROBABILITY
 
-from feval.errors import OutOfRangeError, ShortPoolError
 from feval.estimators.two_call.completions import ldgp_completion, maxent_completion
-from feval.estimators.two_call.mixtures import (
-    mixture_from_counts,
-)
+from feval.estimators.two_call.mixtures import mixture_from_counts
 from feval.estimators.two_call.moments import Moments
 from feval.estimators.two_call.pair_table import PairTable, pair_table, pair_table_summary
 from feval.estimators.two_call.polynomial_minima import least_distances
@@ -36,29 +31,7 @@ from feval.estimators.vote_polynomials import (
     majority_accuracy,
     majority_polynomial,
 )
-from feval.estimators.votes.empirical_votes import empirical_vote_accuracy, hypergeometric_majority
-
-# -- reference values -----------------------------------------------------------------------------------------------
-
-
-def compare(found: Any, expected: Any, tolerance: float, part: str) -> None:
-    if isinstance(expected, dict):
-        for name, value in expected.items():
-            compare(found[name], value, tolerance, name)
-    elif expected is None or isinstance(expected, bool):
-        assert found is expected
-    elif re.fullmatch(r"[LU]_(atoms|weights)|lam|kap|eta|gamma", part):  # notes of the entries allow them less digits
-        assert found == pytest.approx(expected, rel=1e-6, abs=1e-7)
-    else:
-        assert found == pytest.approx(expected, rel=0.0, abs=tolerance)
-
-
-def test_every_two_call_function_matches_its_reference_values(shared: Path) -> None:
-    entries = json.loads((shared / "golden" / "estimators.json").read_text("utf-8"))["cases"]
-    assert set(CALLS) <= {entry["fn"] for entry in entries}
-    for entry in entries:
-        if entry["fn"] in CALLS:
-            compare(CALLS[entry["fn"]](entry["inputs"]), entry["expected"], entry["tol"], entry["id"])
+from feval.estimators.votes.empirical_votes import hypergeometric_majority
 
 
 @pytest.fixture(scope="module")
@@ -119,9 +92,6 @@ def test_the_other_intervals_of_table_3_are_reproduced_as_printed(
         assert [percent(result.low), percent(result.high)] == printed
 
 
-# -- vote polynomials and recorded calls ----------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("n", [0, 1, 2, 5])
 def test_majorities_are_sums_of_binomial_terms(n: int) -> None:
     for q in (Fraction(0), Fraction(3, 10), Fraction(1, 2), Fraction(99, 100), Fraction(1)):
@@ -138,9 +108,7 @@ def test_an_even_vote_with_fair_ties_equals_the_odd_one_below(votes: int, q: flo
     assert even_vote_accuracy(votes, q) == pytest.approx(with_ties, abs=1e-13)
 
 
-def test_an_even_budget_is_refused_with_the_budget_it_equals() -> None:
-    with pytest.raises(OutOfRangeError, match=r"as accurate as 5: ask for 5 votes, n = 2"):
-        budget_index(6)
+def test_odd_budgets_have_an_index() -> None:
     assert [budget_index(votes) for votes in (1, 3, 1001)] == [0, 1, 500]
 
 
@@ -155,9 +123,7 @@ def test_the_least_value_of_a_polynomial_is_enclosed(coefficients: list[int]) ->
 
 
 COEFFICIENT = st.one_of(
-    st.floats(-1e6, 1e6),
-    st.floats(-1e-9, 1e-9),
-    st.sampled_from([0.0, 5e-324, -1e-300, 1e200, -1e200, 1 / 3]),
+    st.floats(-1e6, 1e6), st.floats(-1e-9, 1e-9), st.sampled_from([0.0, 5e-324, -1e-300, 1e200, -1e200, 1 / 3])
 )
 
 
@@ -172,9 +138,11 @@ def test_distances_of_a_table_lie_below_the_exact_minima_by_no_more_than_the_sla
     quadratics: list[tuple[float, float, float]], coefficients: list[int], sign: int, slack: float
 ) -> None:
     goal = UnitPolynomial.of_powers(coefficients)
-    for own, result in zip(quadratics, least_distances(np.array(quadratics), goal, sign, slack).tolist(), strict=True):
-        fine = Fraction(max(20, *map(abs, own))) / 10**14
-        bound = least_value(sign * (UnitPolynomial.of_powers(own) - goal), float(fine))
+    for quadratic, result in zip(
+        quadratics, least_distances(np.array(quadratics), goal, sign, slack).tolist(), strict=True
+    ):
+        fine = Fraction(max(20, *map(abs, quadratic))) / 10**14
+        bound = least_value(sign * (UnitPolynomial.of_powers(quadratic) - goal), float(fine))
         assert Fraction(result) <= bound + fine
         assert Fraction(result) >= bound - Fraction(slack) - 20 * fine
 
@@ -200,8 +168,8 @@ def test_margins_of_thousands_of_entries_are_proven_together_and_a_crossing_show
 def test_hypergeometric_majorities_match_enumeration_with_fair_ties(size: int) -> None:
     for right, votes in product(range(size + 1), range(1, size + 1)):
         bits = [1] * right + [0] * (size - right)
-        drawn = [2 * sum(some) - votes for some in combinations(bits, votes)]
-        expected = sum((d > 0) + (d == 0) / 2 for d in drawn) / len(drawn)
+        margins = [2 * sum(subset) - votes for subset in combinations(bits, votes)]
+        expected = sum((d > 0) + (d == 0) / 2 for d in margins) / len(margins)
         assert hypergeometric_majority(right, size, votes) == pytest.approx(expected, abs=1e-15)
 
 
@@ -217,33 +185,6 @@ def test_empirical_votes_are_unbiased_for_the_vote_polynomials() -> None:
     for n in range(4):
         mean = np.dot(chances, hypergeometric_majority(np.arange(size + 1), size, 2 * n + 1))
         assert mean == pytest.approx(float(majority_accuracy(n, q)), abs=1e-14)
-
-
-def test_more_votes_than_calls_and_strange_bits_are_refused_with_their_place() -> None:
-    with pytest.raises(ShortPoolError, match=r"5 votes were asked for, and 3 calls are recorded at index \[1\]"):
-        hypergeometric_majority([1, 1], [6, 3], 5)
-    with pytest.raises(OutOfRangeError, match=r"4 of 3 calls are right at index \[2\]"):
-        hypergeometric_majority([0, 1, 4], 3, 1)
-    with pytest.raises(OutOfRangeError, match=r"bits\[0, 1\] is 2"):
-        empirical_vote_accuracy([[0, 2, 1]])
-
-
-# -- moments and pair tables ----------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("mu", "nu", "words"),
-    [
-        ([0.5, 0.5], [0.3, 0.2], r"nu = 0.2 at index \[1\]: nu < mu\^2"),
-        ([0.5], [0.6], r"mu = 0.5 and nu = 0.6 at index \[0\]: nu > mu"),
-        ([1.5], [0.6], r"mu is 1\.5 at index \[0\]"),
-        ([math.nan], [0.6], r"mu is nan at index \[0\]"),
-        (Fraction(1, 2), Fraction(1, 5), r"nu < mu\^2"),
-    ],
-)
-def test_moments_that_no_law_has_are_refused_with_index_and_value(mu: Any, nu: Any, words: str) -> None:
-    with pytest.raises(OutOfRangeError, match=words):
-        Moments.of(mu, nu)
 
 
 def test_rounded_moments_on_the_boundary_pass() -> None:
@@ -271,30 +212,11 @@ def test_the_summary_is_the_sample_covariance_of_the_pairs(bits: list[tuple[bool
     assert result == pytest.approx([covariance[0, 0], covariance[0, 1], covariance[1, 1]], abs=1e-14)
 
 
-def test_counts_that_cannot_be_are_refused_with_their_place() -> None:
-    with pytest.raises(OutOfRangeError, match=r"disagree is -2 at index \[1\]"):
-        PairTable.of([1, 1], [3, -2], [1, 1])
-    with pytest.raises(OutOfRangeError, match="both_right has the type float64"):
-        PairTable.of(1.5, 2, 3)
-    with pytest.raises(OutOfRangeError, match="0 were found"):
-        PairTable.of(0, 0, 0)
-    with pytest.raises(OutOfRangeError, match="there is one"):
-        pair_table([[1], [0]])
-
-
-def test_a_table_whose_calls_disagree_too_often_has_no_moments() -> None:
-    with pytest.raises(OutOfRangeError, match=r"2/9/1 at index \[1\] has nu < mu\^2"):
-        PairTable.of([5, 2], [1, 9], [5, 1]).moments()
-
-
 def test_moments_of_a_table_are_those_of_its_fractions() -> None:
     table = PairTable.of(5946, 1247, 999)
     exact = Moments.of(Fraction(2 * 5946 + 1247, 2 * 8192), Fraction(5946, 8192))
     for name, value in vars(table.moments()).items():
         assert float(value) == pytest.approx(float(getattr(exact, name)), rel=1e-15)
-
-
-# -- reasons --------------------------------------------------------------------------------------------------------
 
 
 def test_every_missing_value_has_its_reason_and_no_other_value_has_one() -> None:

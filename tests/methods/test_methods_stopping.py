@@ -25,8 +25,7 @@ from feval.estimators.stopping.criteria import (
 )
 from feval.estimators.stopping.early_plurality import early_plurality
 from feval.estimators.stopping.early_stopping import early_stops, expected_samples
-from feval.estimators.stopping.ends import PoolCounts as VoteTable
-from feval.estimators.stopping.ends import ends_of_rule, partitions
+from feval.estimators.stopping.ends import AnswerCounts, ends_of_rule, partitions
 from feval.estimators.stopping.orders import over_orders
 from feval.methods import AdaptiveConsistency, EarlyStopping, SelfConsistency
 from feval.methods.stopping.pool_counts import PoolCounts
@@ -424,7 +423,7 @@ def test_partitions_are_all_of_them_once() -> None:
         if w + a + b + c == 5 and a >= b >= c
     ]  # fmt: skip
     assert sorted(map(tuple, result.tolist())) == sorted(brute)
-    pools = VoteTable.of(np.array([2]), np.array([[0, 3, 1]]), np.array([1]))
+    pools = AnswerCounts.of(np.array([2]), np.array([[0, 3, 1]]), np.array([1]))
     assert pools.bounds().tolist() == [1, 3, 2, 1]
 
 

@@ -105,8 +105,8 @@ def votes_of(value: Any) -> list[int]:
     return [integer(v) for v in value] if isinstance(value, list) else [integer(value)]
 
 
-def one_or_all(asked: Any, values: Floats) -> object:
-    return values.tolist() if isinstance(asked, list) else float(values[0])
+def one_or_all(numbers_of_votes: Any, values: Floats) -> object:
+    return values.tolist() if isinstance(numbers_of_votes, list) else float(values[0])
 
 
 CALLS: dict[str, Callable[[Inputs], object]] = {

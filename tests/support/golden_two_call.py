@@ -104,9 +104,9 @@ def completion(complete: Callable[..., Any]) -> Callable[[Inputs], dict[str, obj
     return call
 
 
-def mixture(found: MixtureCurve) -> dict[str, float]:
-    curve = {f"V{n}": float(v) for n, v in zip(found.budgets, found.votes, strict=True)}
-    return {"mu": float(found.mu), "nu": float(found.nu)} | curve
+def mixture(result: MixtureCurve) -> dict[str, float]:
+    curve = {f"V{n}": float(v) for n, v in zip(result.budgets, result.votes, strict=True)}
+    return {"mu": float(result.mu), "nu": float(result.nu)} | curve
 
 
 def fractions(values: Any) -> Any:

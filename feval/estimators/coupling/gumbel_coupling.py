@@ -36,13 +36,10 @@ class CoupledCorrectness:
     """Correctness of two LLMs on the same questions, with and without shared noise.
 
     Attributes:
-        first: [...] probability that the first LLM is right.
-        second: [...] probability that the second is.
-        both: [...] probability that both are, coupled.
-        agreement: [...] probability of the same answer, coupled.
+        first, second: [...] probability that each LLM is right.
+        both, agreement: [...] probabilities that both are right, and that both give the same answer, coupled.
         covariance: [...] covariance of correctness, coupled; never negative. It is 0 without shared noise.
-        variance_coupled: [...] variance of the difference in correctness (1, 0 or -1), coupled.
-        variance_independent: [...] the same without shared noise.
+        variance_coupled, variance_independent: [...] variance of the difference in correctness (1, 0 or -1).
     """
 
     first: Floats
@@ -59,11 +56,9 @@ class ScoreDifferenceVariance:
     """The difference of two LLMs' scores over prompts and noise (arXiv 2502.01754, Proposition 1).
 
     Attributes:
-        independent: its variance when each LLM has noise of its own.
-        coupled: its variance under shared noise; `independent - coupled = 2 * within_covariance`.
+        independent, coupled: its variance with noise of their own, and under shared noise; they differ by 2 `within_covariance`.
         within_covariance: mean over prompts of the covariance on a prompt, under shared noise.
-        total_covariance: covariance over prompts and shared noise: that plus the covariance of the two accuracies between
-            prompts, which exists without coupling too.
+        total_covariance: that plus the covariance of the two accuracies between prompts, which exists without coupling too.
     """
 
     independent: float
@@ -73,9 +68,7 @@ class ScoreDifferenceVariance:
 
 
 def laws_of_counts(counts: npt.ArrayLike) -> Floats:
-    """The empirical distribution c_k / n of counted answers.
-
-    Feval's own.
+    """The empirical distribution c_k / n of counted answers. Feval's own.
 
     Args:
         counts: [..., K] counts of each answer, including no answer where it is a state of its own.
@@ -94,7 +87,7 @@ def laws_of_counts(counts: npt.ArrayLike) -> Floats:
     total = answers.sum(axis=-1, keepdims=True)
     if len(empty := np.argwhere(total[..., 0] == 0)):
         raise OutOfRangeError(
-            f"The counts{at_index(tuple(empty[0].tolist()))} are all 0, so there is no law; leave that question out."
+            f"The counts{at_index(tuple(empty[0].tolist()))} are all 0, so they have no distribution; leave that question out."
         )
     shares: Floats = answers / total
     return shares
@@ -107,8 +100,7 @@ def gumbel_coupling_joint(p: npt.ArrayLike, p_prime: npt.ArrayLike) -> Floats:
     that became relatively less likely (counterfactual stability; arXiv 2502.01754, sections 2 and 3).
 
     Args:
-        p: [..., K] distribution of the first LLM.
-        p_prime: [..., K] distribution of the second, over the same answers.
+        p, p_prime: [..., K] distributions of the two LLMs over the same answers.
 
     Returns:
         [..., K, K] probability that the first answers i and the second j.
@@ -132,8 +124,7 @@ def gumbel_agreement(p: npt.ArrayLike, p_prime: npt.ArrayLike) -> Floats:
     least as many ties as in independent calls, whether the LLMs are close (arXiv 2502.01754, Proposition 5) or not.
 
     Args:
-        p: [..., K] distribution of the first LLM.
-        p_prime: [..., K] distribution of the second.
+        p, p_prime: [..., K] distributions of the two LLMs.
 
     Returns:
         [...] probabilities.
@@ -155,8 +146,7 @@ def coupled_correctness(p: npt.ArrayLike, p_prime: npt.ArrayLike, correct: npt.A
     case of two answers.
 
     Args:
-        p: [..., K] distribution of the first LLM.
-        p_prime: [..., K] distribution of the second.
+        p, p_prime: [..., K] distributions of the two LLMs.
         correct: [..., K] or [K] booleans: which answers are right.
 
     Returns:
@@ -168,12 +158,12 @@ def coupled_correctness(p: npt.ArrayLike, p_prime: npt.ArrayLike, correct: npt.A
     first, second = _laws(p, p_prime)
     right = _mask(correct, first.shape)
     race = _Race.of(first, second)
-    alone, beside = (np.clip((law * right).sum(axis=-1), 0.0, 1.0) for law in (first, second))
-    both = np.minimum(race.within(first * right, second * right, right), np.minimum(alone, beside))
-    covariance = np.maximum(both - alone * beside, 0.0)  # below 0 by rounding only
-    independent = alone * (1.0 - alone) + beside * (1.0 - beside)
+    right_first, right_second = (np.clip((law * right).sum(axis=-1), 0.0, 1.0) for law in (first, second))
+    both = np.minimum(race.within(first * right, second * right, right), np.minimum(right_first, right_second))
+    covariance = np.maximum(both - right_first * right_second, 0.0)  # below 0 by rounding only
+    independent = right_first * (1.0 - right_first) + right_second * (1.0 - right_second)
     coupled = np.maximum(independent - 2.0 * covariance, 0.0)
-    return CoupledCorrectness(alone, beside, both, race.same.sum(axis=-1), covariance, coupled, independent)
+    return CoupledCorrectness(right_first, right_second, both, race.same.sum(axis=-1), covariance, coupled, independent)
 
 
 def score_difference_variance(
@@ -187,8 +177,7 @@ def score_difference_variance(
     drawn by their weights.
 
     Args:
-        p: [Q, K] distributions of the first LLM, one row per prompt.
-        p_prime: [Q, K] distributions of the second.
+        p, p_prime: [Q, K] distributions of the two LLMs, one row per prompt.
         correct: [Q, K] booleans: which answers are right.
         weights: [Q] weights of the prompts, summing to 1; equal by default.
 
@@ -196,8 +185,7 @@ def score_difference_variance(
         The two variances and the two covariances.
 
     Raises:
-        OutOfRangeError: distributions as for `coupled_correctness`, no prompts, or weights that are not a distribution over the
-            prompts.
+        OutOfRangeError: as for `coupled_correctness`, no prompts, or weights that are not a distribution over them.
     """
     correctness = coupled_correctness(p, p_prime, correct)
     if correctness.first.ndim != 1 or not len(correctness.first):
@@ -229,13 +217,7 @@ def score_difference_variance(
 
 @dataclass(frozen=True, eq=False)
 class _Race:
-    """The race of the module, on sorted t.
-
-    Attributes:
-        order: [..., K] answers by t.
-        spent: [..., K] H(t_k).
-        same: [..., K] Pr(k, k).
-    """
+    """The race of the module: answers [..., K] by t, H(t_k) and Pr(k, k)."""
 
     order: npt.NDArray[np.intp]
     spent: Floats

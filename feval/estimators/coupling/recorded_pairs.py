@@ -32,8 +32,7 @@ class CoupledStatistics:
         variance_independent: [Q] the same for calls that share no noise: the sum of the two variances.
         between: variance over questions of the expected difference, part of both totals: the variance of the means minus the
             share due to calls, which is unbiased; 0 where that is negative, and for a single question.
-        total_coupled: variance of the difference over questions and noise, `variance_coupled.mean() + between`.
-        total_independent: the same without shared noise.
+        total_coupled, total_independent: variances of the difference over questions and noise, mean variance + `between`.
     """
 
     covariance: Floats
@@ -49,12 +48,10 @@ class EqualError:
     """How many coupled pairs are worth a number of independent ones.
 
     Attributes:
-        independent: the number of independent pairs.
-        error: their mean absolute error.
+        independent, error: the number of independent pairs and their mean absolute error.
         coupled: the smallest number of coupled pairs whose mean absolute error is no larger.
         ratio: coupled / independent where the coupled error, interpolated linearly, equals the independent one.
-        low: lower end of the ratio's interval; NaN for a single question.
-        high: upper end.
+        low, high: ends of the ratio's interval; NaN for a single question.
     """
 
     independent: int
@@ -74,8 +71,7 @@ def coupled_statistics(first: npt.ArrayLike, second: npt.ArrayLike) -> CoupledSt
     distributions alone, and with pairing. Calls recorded without shared noise have a covariance near 0.
 
     Args:
-        first: [Q, S] scores of one LLM.
-        second: [Q, S] scores of the other; call s of both shares its noise.
+        first, second: [Q, S] scores of the two LLMs; call s of both shares its noise.
 
     Returns:
         Values per question, and totals.
@@ -148,12 +144,10 @@ def equal_error_samples(
     poorly determined, and coverage was 0.5 to 0.75. Assumes, for the interval, questions that are independent draws.
 
     Args:
-        coupled: [Q, S] differences of scores of pairs that share noise: 1, 0 or -1.
-        independent: [Q, S] differences of pairs that do not, on the same questions.
+        coupled, independent: [Q, S] differences of scores, 1, 0 or -1, of pairs that share noise and of pairs that do not.
         samples: n, number of independent pairs.
         confidence: coverage of the interval.
-        resamples: resamples of the bootstrap.
-        seed: seed of the bootstrap.
+        resamples, seed: of the bootstrap.
 
     Returns:
         The number of coupled pairs, its ratio to n and the ratio's interval.
@@ -216,25 +210,19 @@ def _absolute_error(plus: int, minus: int, total: int, size: int) -> float:
     if size == total or plus + minus == 0:
         return 0.0
     mean = (plus - minus) / total
-    ones = _likely(total, plus, size)
+    ones, others = _likely(total, plus, size), _likely(total, minus, size)
     chance_of_ones = _hypergeometric(total, plus, size, ones)
-    lowest, highest = _range(total, minus, size)
-    others = np.arange(lowest, highest + 1)
     chance = _hypergeometric(total - plus, minus, (size - ones)[:, None], others[None, :])
     off = np.abs((ones[:, None] - others[None, :]) / size - mean)
     return float(chance_of_ones @ (chance * off).sum(axis=1))
 
 
-def _range(total: int, marked: int, size: int) -> tuple[int, int]:
+def _likely(total: int, marked: int, size: int) -> Int64:
     """Counts of marked items among `size` of `total` within `_TAIL` standard deviations, for any number of ones."""
     share = marked / total
     spread = _TAIL * np.sqrt(size * share * (1.0 - share)) + _TAIL**2 / 2.0
     low = max(0, size - (total - marked), int(np.floor(size * share - spread)))
-    return low, min(marked, size, int(np.ceil(size * share + spread)))
-
-
-def _likely(total: int, marked: int, size: int) -> Int64:
-    low, high = _range(total, marked, size)
+    high = min(marked, size, int(np.ceil(size * share + spread)))
     return np.arange(low, high + 1, dtype=np.int64)
 
 

@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from feval.errors import OutOfRangeError
 from feval.estimators.arrays import Bools, Floats, Int64
-from feval.estimators.checks import checked_probabilities
+from feval.estimators.checks import broadcast, checked_probabilities
 from feval.estimators.coupling.gumbel_coupling import gumbel_coupling_joint
 from feval.estimators.inference.intervals import accuracy_interval
 from feval.estimators.inference.paired import holm
@@ -27,12 +27,7 @@ _EQUAL = 1e-12  # rounding error of rates
 
 @dataclass(frozen=True, eq=False)
 class PairWinRates:
-    """One LLM against another, per prompt.
-
-    Attributes:
-        coupled: [..., 3] probability that the first wins, loses, ties, under shared noise.
-        independent: [..., 3] the same with noise of their own.
-    """
+    """Probabilities [..., 3] that the first LLM wins, loses and ties, with and without shared noise."""
 
     coupled: Floats
     independent: Floats
@@ -40,14 +35,7 @@ class PairWinRates:
 
 @dataclass(frozen=True, eq=False)
 class AverageWinRates:
-    """Average win-rates of L LLMs over prompts and opponents.
-
-    Attributes:
-        coupled: [L] under shared noise.
-        independent: [L] with noise of their own.
-        ranking_coupled: [L] LLMs, best first; of equal ones the first given.
-        ranking_independent: [L] the same for independent generation.
-    """
+    """Average win-rates [L] of LLMs over prompts and opponents, and their rankings, best first; of equal ones the first given."""
 
     coupled: Floats
     independent: Floats
@@ -60,9 +48,7 @@ class RankedWinRates:
     """Average win-rates of L LLMs with intervals, and ranks that account for them.
 
     Attributes:
-        rates: [L] average win-rate.
-        low: [L] lower end of its interval.
-        high: [L] upper end.
+        rates, low, high: [L] average win-rate and the ends of its interval.
         rank: [L] 1 + the number of significantly better LLMs; indistinguishable ones share a rank.
         worst_rank: [L] L - the number of significantly worse LLMs; `rank`..`worst_rank` is the interval of the rank.
     """
@@ -80,8 +66,7 @@ class RankingChange:
 
     Attributes:
         pairs: [P, 2] every pair of LLMs.
-        coupled: [P] difference of average win-rates, first minus second, under shared noise.
-        independent: [P] with noise of their own.
+        coupled, independent: [P] difference of average win-rates, first minus second, with and without shared noise.
         p_values: [P] p-values of the same order (or a tie) under both, Holm-adjusted over the pairs.
     """
 
@@ -94,13 +79,10 @@ class RankingChange:
 def two_token_winrates(a: npt.ArrayLike, b: npt.ArrayLike) -> PairWinRates:
     """Win-rates where a prompt has two possible answers, one of them preferred (arXiv 2502.01754, Proposition 4).
 
-    With probability a the first LLM gives the preferred one, with b the second:
-
         coupled: win (a - b)_+, lose (b - a)_+;     independent: win a (1 - b), lose b (1 - a).
 
     Args:
-        a: [...] probabilities of the first.
-        b: [...] probabilities of the second.
+        a, b: [...] probability that the first and that the second LLM gives the preferred answer.
 
     Returns:
         [..., 3] win, lose, tie for both.
@@ -108,7 +90,7 @@ def two_token_winrates(a: npt.ArrayLike, b: npt.ArrayLike) -> PairWinRates:
     Raises:
         OutOfRangeError: a value that is not a probability, or shapes that do not match.
     """
-    first, second = _together(checked_probabilities(a, "a"), checked_probabilities(b, "b"))
+    first, second = broadcast(a=checked_probabilities(a, "a"), b=checked_probabilities(b, "b"))
     gain = first - second
     coupled = (np.maximum(gain, 0.0), np.maximum(-gain, 0.0), 1.0 - np.abs(gain))
     win, lose = first * (1.0 - second), second * (1.0 - first)
@@ -121,8 +103,7 @@ def scored_winrates(p: npt.ArrayLike, p_prime: npt.ArrayLike, score: npt.ArrayLi
     Coupled by `gumbel_coupling_joint`, independent by the product of the two distributions. Equal scores tie.
 
     Args:
-        p: [..., K] distribution of the first LLM over answers.
-        p_prime: [..., K] distribution of the second.
+        p, p_prime: [..., K] distributions of the two LLMs over answers.
         score: [..., K] or [K] score of each answer.
 
     Returns:
@@ -150,8 +131,7 @@ def sampled_winrates(first: npt.ArrayLike, second: npt.ArrayLike, calls: Literal
     Calls that share noise estimate coupled generation, other calls independent generation (arXiv 2502.01754, eqs. 24 and 31).
 
     Args:
-        first: [Q, S] scores of one LLM's calls; higher is better, equal is a tie.
-        second: [Q, S'] scores of the other's calls.
+        first, second: [Q, S] and [Q, S'] scores of the two LLMs' calls; higher is better, equal is a tie.
         calls: "same": call s with call s, which share noise in a coupled recording; "other": call s with all but call s; "all":
             all with all, for recordings with noise of their own.
 
@@ -213,12 +193,7 @@ def average_winrates(table: npt.ArrayLike) -> AverageWinRates:
 
 
 def ranked_winrates(
-    wins: npt.ArrayLike,
-    *,
-    confidence: float = 0.95,
-    resamples: int = 10_000,
-    seed: int = 0,
-    paired: bool = False,
+    wins: npt.ArrayLike, *, confidence: float = 0.95, resamples: int = 10_000, seed: int = 0, paired: bool = False
 ) -> RankedWinRates:
     """Average win-rates with intervals over questions, and ranks with ties (arXiv 2502.01754, Table 1).
 
@@ -229,8 +204,7 @@ def ranked_winrates(
     Args:
         wins: [Q, L] average over its opponents of each LLM's win-rate on each question.
         confidence: coverage of the intervals.
-        resamples: random sign flips of the questions' differences, for `paired`.
-        seed: seed of those.
+        resamples, seed: random sign flips of the questions' differences, for `paired`.
         paired: compare LLMs by their difference.
 
     Returns:
@@ -267,10 +241,8 @@ def ranking_change(
     larger of the two one-sided ones, each half the two-sided one of `sign_flip_test`. Holm's adjustment covers all pairs.
 
     Args:
-        coupled: [Q, L] average win-rate of each LLM on each question under shared noise.
-        independent: [Q, L] with noise of their own, on the same questions.
-        resamples: random sign flips of the questions' differences.
-        seed: seed of those.
+        coupled, independent: [Q, L] average win-rate of each LLM on each question, with and without shared noise.
+        resamples, seed: random sign flips of the questions' differences.
 
     Returns:
         Differences and p-values per pair; 1 where the signs agree.
@@ -307,8 +279,7 @@ def preference_cycle(
     Args:
         margins: [Q, L, L] share of comparisons that i wins over j minus the share that it loses.
         confidence: 1 minus the level of the test.
-        resamples: random sign flips of the questions' margins.
-        seed: seed of those.
+        resamples, seed: random sign flips of the questions' margins.
 
     Returns:
         LLMs, each preferred to the next, and the last to the first.
@@ -359,16 +330,6 @@ def _outcomes(joint: Floats, order: Floats) -> Floats:
 def _ranking(rates: Floats) -> Int64:
     """LLMs, best first; rates that differ only by rounding keep their order."""
     return np.argsort(-np.round(rates / _EQUAL) * _EQUAL, kind="stable")
-
-
-def _together(a: Floats, b: Floats) -> tuple[Floats, Floats]:
-    try:
-        first, second = np.broadcast_arrays(a, b)
-    except ValueError as error:
-        raise OutOfRangeError(
-            f"Two LLMs are compared on the same prompts; a has shape {a.shape} and b {b.shape}."
-        ) from error
-    return first, second
 
 
 def _rates(wins: npt.ArrayLike) -> Floats:

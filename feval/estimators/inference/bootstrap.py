@@ -43,17 +43,12 @@ _CHUNK_DRAWS = 1 << 16  # question draws worked on at once
 
 
 def bootstrap_interval(
-    values: PerQuestion | npt.NDArray[Any],
-    *,
-    confidence: float = 0.95,
-    resamples: int = 10_000,
-    seed: int = 0,
+    values: PerQuestion | npt.NDArray[Any], *, confidence: float = 0.95, resamples: int = 10_000, seed: int = 0
 ) -> Interval:
     """Interval for the mean over questions of each column: percentiles of the means of resampled questions.
 
-    A column with the same value for all questions has a point as interval; for accuracies use `accuracy_interval`.
-
-    The percentile bootstrap (Efron and Tibshirani, An Introduction to the Bootstrap, 1993, chapter 13).
+    A column with the same value for all questions has a point as interval; for accuracies use `accuracy_interval`. The
+    percentile bootstrap (Efron and Tibshirani, 1993, chapter 13).
 
     Args:
         values: [Q, C] values per question, or the result of an exact estimator. For a paired difference give the differences
@@ -75,26 +70,16 @@ def bootstrap_interval(
 
 
 def bootstrap_means(values: PerQuestion | npt.NDArray[Any], *, resamples: int = 10_000, seed: int = 0) -> Floats:
-    """Resampled means, for statistics such as ratios, crossings or the best of several.
-
-    Efron and Tibshirani, 1993, chapter 6.
+    """Resampled means, for statistics such as ratios, crossings or the best of several (Efron and Tibshirani, 1993, chapter 6).
 
     Args:
-        values: [Q, C] values per question, or the result of an exact estimator.
-        resamples: R, at least 1.
-        seed: 0 to 2^128 - 1.
+        values, resamples, seed: as for `bootstrap_interval`, which raises the same errors.
 
     Returns:
         [R, C] mean over the questions of resample r. Row r uses the same questions in every column, and in every call with the
         same seed and Q.
-
-    Raises:
-        OutOfRangeError: no questions, NaN or infinite values, or a seed or number of resamples out of range.
     """
     return _resampled_means(checked_values(values), resamples, seed).T
-
-
-# -- resampling -----------------------------------------------------------------------------------------------------
 
 
 def _resampled_means(distinct: PerQuestion, resamples: int, seed: int) -> Floats:
@@ -110,24 +95,19 @@ def _resampled_means(distinct: PerQuestion, resamples: int, seed: int) -> Floats
     means = np.empty((grid.shape[1], resamples))
     step = max(1, _CHUNK_DRAWS // len(rows))
     for start in range(0, resamples, step):
-        some = min(step, resamples - start)
-        drawn = rows[_draws(bits, some, len(rows))]
-        drawn += np.arange(some)[:, None] * len(grid)
-        weights = np.bincount(drawn.ravel(), minlength=some * len(grid)).reshape(some, len(grid)).astype(np.float64)
-        means[:, start : start + some] = (weights @ grid / (weights @ sizes)[:, None]).T
+        count = min(step, resamples - start)
+        places = rows[_draws(bits, count, len(rows))]
+        places += np.arange(count)[:, None] * len(grid)
+        weights = np.bincount(places.ravel(), minlength=count * len(grid)).reshape(count, len(grid)).astype(np.float64)
+        means[:, start : start + count] = (weights @ grid / (weights @ sizes)[:, None]).T
     means *= unit[:, None]
     return means
 
 
 def clusters(distinct: PerQuestion, bits: np.random.Philox) -> tuple[Floats, Floats, npt.NDArray[np.intp]]:
-    """The units to resample: questions, or clusters of them if there are more than `MOST_QUESTIONS`.
+    """The units to resample: questions, or random clusters of them if there are more than `MOST_QUESTIONS`.
 
-    Args:
-        distinct: C values for each of Q questions.
-        bits: random source for the clusters.
-
-    Returns:
-        Sums [G, C] and numbers of questions [G] of distinct clusters, and the index of each cluster among them.
+    Sums [G, C] and numbers of questions [G] of distinct clusters, and the index of each cluster among them.
     """
     questions = len(distinct)
     if questions <= MOST_QUESTIONS:
@@ -142,14 +122,7 @@ def clusters(distinct: PerQuestion, bits: np.random.Philox) -> tuple[Floats, Flo
 
 
 def on_grid(values: Floats) -> tuple[Floats, Floats]:
-    """Round values to whole numbers of a unit, so that sums are exact in any order.
-
-    Args:
-        values: [G, C].
-
-    Returns:
-        Whole numbers [G, C] and units [C], a power of two per column, with values = numbers x units up to rounding.
-    """
+    """Round values [G, C] to whole numbers of a unit [C], a power of two per column, so that sums are exact in any order."""
     _, exponent = np.frexp(np.abs(values).max(axis=0, initial=0.0))
     unit = np.ldexp(1.0, np.maximum(exponent, -900) - _GRID_BITS)  # columns of zeros and denormals keep a unit above 0
     return np.rint(values / unit), unit

@@ -53,8 +53,8 @@ def bradley_terry(wins: Floats) -> Floats:
     off = ~np.eye(count, dtype=bool)
     if count < 2 or not ((wins + wins.transpose(0, 2, 1))[:, off] > 0).all():
         raise OutOfRangeError(f"A ranking needs two methods that are compared with each other; {count} were given.")
-    own = np.where(off, wins, 0.0)
-    games, total = own + own.transpose(0, 2, 1), own.sum(axis=2)
+    shares = np.where(off, wins, 0.0)
+    games, total = shares + shares.transpose(0, 2, 1), shares.sum(axis=2)
     least = np.exp(-MAX_STRENGTH)
     p = np.ones(total.shape)
     for _ in range(_STEPS):

@@ -29,13 +29,7 @@ _NO_PAIR = "No question has both old and new CoTs, so there is nothing to compar
 
 @dataclass(frozen=True)
 class DriftTest:
-    """Result of one test.
-
-    Attributes:
-        statistic: observed value; NaN if nothing can be compared.
-        p_value: p-value of no change; NaN likewise.
-        p_holm: adjusted for the two tests.
-    """
+    """Observed statistic, p-value of no change, and that adjusted for the two tests; NaN if nothing can be compared."""
 
     statistic: float
     p_value: float
@@ -44,18 +38,16 @@ class DriftTest:
 
 @dataclass(frozen=True)
 class Drift:
-    """Old and new CoTs compared.
+    """Old and new CoTs compared, over the questions that have both.
 
     Attributes:
         answers: test of the summed chi-square statistic over the answers.
         lengths: test of van Elteren's statistic of the output tokens; above 0 if new CoTs are longer.
-        questions: number of questions with both old and new CoTs; all numbers are over those.
-        arrangements: number of arrangements of labels used.
-        exact: whether those are all.
+        questions: number of those questions.
+        arrangements, exact: number of arrangements of labels used, and whether those are all.
         distance: mean over questions of the total-variation distance between old and new answers.
         expected_distance: its mean over the arrangements, which is above 0 for pools of finite size.
-        old_tokens: mean over questions of the mean length of old CoTs.
-        new_tokens: the same of new ones.
+        old_tokens, new_tokens: means over questions of the mean length of old and of new CoTs.
         reasons: sentences on what is missing.
     """
 
@@ -86,13 +78,11 @@ def drift(
     van Elteren's statistic (P. van Elteren 1960, On the combination of independent two-sample tests of Wilcoxon, Bulletin of the
     ISI 37), with weights 1 / (n_q + 1). The two p-values are adjusted together by Holm.
 
-    Assumes that CoTs of one question are exchangeable when nothing changed: independent samples of one distribution. The tests
-    are valid for any numbers of CoTs, though few CoTs have little power.
+    Assumes that CoTs of one question are exchangeable when nothing changed. The tests are valid for any numbers of CoTs, though
+    few CoTs have little power.
 
     Args:
-        question: [N] number of the question of each CoT.
-        answer: [N] code of its answer within the question; -1 for no answer.
-        tokens: [N] output tokens.
+        question, answer, tokens: [N] of each CoT its question's number, its answer's code (-1 for none) and its output tokens.
         new: [N] whether it is new.
         resamples: B, at least 1.
         seed: 0 to 2^128 - 1. The same seed and CoTs give the same numbers.
@@ -129,14 +119,7 @@ def drift(
 
 @dataclass(frozen=True, eq=False)
 class _Stratum:
-    """The CoTs of one question.
-
-    Attributes:
-        answers: [n, K] 1 where a CoT has an answer.
-        ranks: [n] mid-ranks of the lengths.
-        tokens: [n].
-        new: [n].
-    """
+    """The CoTs of one question: answers [n, K] one-hot, mid-ranks of the lengths [n], tokens [n] and which are new [n]."""
 
     answers: Floats
     ranks: Floats
@@ -194,12 +177,12 @@ def _sampled(strata: list[_Stratum], resamples: int, seed: int) -> Floats:
         size, news = len(stratum.new), int(stratum.new.sum())
         step = max(1, _CHUNK // size)
         for start in range(0, resamples, step):
-            some = min(step, resamples - start)
-            keys = bits.random_raw(some * size).reshape(some, size)
+            count = min(step, resamples - start)
+            keys = bits.random_raw(count * size).reshape(count, size)
             smallest = np.argpartition(keys, news - 1, axis=1)[:, :news]
-            labels = np.zeros((some, size), dtype=np.bool_)
-            labels[np.arange(some)[:, None], smallest] = True
-            sums[start : start + some] += stratum.statistics(labels)
+            labels = np.zeros((count, size), dtype=np.bool_)
+            labels[np.arange(count)[:, None], smallest] = True
+            sums[start : start + count] += stratum.statistics(labels)
     return sums
 
 

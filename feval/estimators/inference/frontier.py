@@ -73,9 +73,9 @@ def hull_area(costs: Floats, accuracy: Floats, low: float, high: float) -> Float
     area = np.zeros(len(accuracy))
     walking = np.arange(len(accuracy))
     while len(walking):
-        own, here = accuracy[walking], costs[at][:, None]
-        height = own[np.arange(len(at)), at]
-        run, rise = costs - here, own - height[:, None]
+        heights, here = accuracy[walking], costs[at][:, None]
+        height = heights[np.arange(len(at)), at]
+        run, rise = costs - here, heights - height[:, None]
         slopes = np.where((run > 0) & (rise > _EQUAL), rise / np.where(run > 0, run, 1.0), 0.0)
         to = np.argmax(slopes, axis=1)
         slope = slopes[np.arange(len(to)), to]

@@ -19,6 +19,7 @@ import numpy.typing as npt
 
 from feval.errors import OutOfRangeError
 from feval.estimators.arrays import Floats
+from feval.estimators.checks import require_confidence
 from feval.estimators.per_question import PerQuestion
 
 _EQUAL = 1e-12  # rounding that exact estimates may carry
@@ -27,12 +28,7 @@ _PSEUDO_QUESTIONS = 2.0
 
 @dataclass(frozen=True, eq=False)
 class Interval:
-    """Lower and upper ends.
-
-    Attributes:
-        low: [C].
-        high: [C].
-    """
+    """Lower and upper ends [C]."""
 
     low: Floats
     high: Floats
@@ -73,15 +69,15 @@ def accuracy_interval(values: PerQuestion | npt.NDArray[Any], confidence: float 
     present = distinct.values[weights > 0]
     right_or_wrong = (np.minimum(np.abs(present), np.abs(1.0 - present)) <= _EQUAL).all(axis=0)
     width = np.full(len(mean), _normal_quantile(confidence) ** 2 / questions)
-    some = np.flatnonzero(~right_or_wrong)
-    if questions > 1 and len(some):
-        squares = weights[weights > 0] @ (present[:, some] - mean[some]) ** 2
-        share = squares / (mean[some] * (1.0 - mean[some]))
+    fractional = np.flatnonzero(~right_or_wrong)
+    if questions > 1 and len(fractional):
+        squares = weights[weights > 0] @ (present[:, fractional] - mean[fractional]) ** 2
+        share = squares / (mean[fractional] * (1.0 - mean[fractional]))
         shrunk = (share + _PSEUDO_QUESTIONS) / (questions + _PSEUDO_QUESTIONS)
-        width[some] = _student_quantile(confidence, questions - 1) ** 2 * shrunk / questions
+        width[fractional] = _student_quantile(confidence, questions - 1) ** 2 * shrunk / questions
     ends = _score(mean, width)
     if questions == 1:
-        ends.low[some], ends.high[some] = 0.0, 1.0
+        ends.low[fractional], ends.high[fractional] = 0.0, 1.0
     return ends
 
 
@@ -152,17 +148,7 @@ def _student_quantile(confidence: float, degrees: int) -> float:
 
 
 def checked_values(values: PerQuestion | npt.NDArray[Any]) -> PerQuestion:
-    """Check that values per question are finite, for one question or more.
-
-    Args:
-        values: [Q, C] values per question, or the result of an exact estimator.
-
-    Returns:
-        The same values.
-
-    Raises:
-        OutOfRangeError: no questions, another shape, or NaN or infinite values; the message names the place.
-    """
+    """Return values per question [Q, C] as `PerQuestion`; OutOfRangeError for none, another shape, or NaN or infinity."""
     if not isinstance(values, PerQuestion):
         array = np.asarray(values, np.float64)
         if array.ndim != 2:
@@ -178,18 +164,3 @@ def checked_values(values: PerQuestion | npt.NDArray[Any]) -> PerQuestion:
             "column first."
         )
     return values
-
-
-def require_confidence(confidence: float) -> None:
-    """Refuse a confidence that is none.
-
-    Feval's own check; assumes nothing of the calls.
-
-    Args:
-        confidence: coverage.
-
-    Raises:
-        OutOfRangeError: it does not lie between 0 and 1.
-    """
-    if not 0.0 < confidence < 1.0:
-        raise OutOfRangeError(f"A confidence lies between 0 and 1, such as 0.95; {confidence} was given.")

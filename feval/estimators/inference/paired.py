@@ -54,8 +54,7 @@ def cost_to_reach(target: float, costs: Floats, accuracy: Floats) -> Floats:
 
     Args:
         target: accuracy.
-        costs: [R, P] mean costs of each resample, positive.
-        accuracy: [R, P] mean accuracies.
+        costs, accuracy: [R, P] mean costs of each resample, positive, and mean accuracies.
 
     Returns:
         [R] costs; infinite where the target is never reached, the cheapest point's where that point reaches it already.
@@ -75,17 +74,10 @@ def cost_to_reach(target: float, costs: Floats, accuracy: Floats) -> Floats:
 
 
 def percentiles(values: Floats, confidence: float) -> tuple[float, float]:
-    """Ends of the percentile interval of resampled values, ignoring NaN but not infinity.
+    """Ends of the percentile interval of resampled values [R], ignoring NaN but not infinity (Efron and Tibshirani, chapter 13).
 
-    Efron and Tibshirani, 1993, chapter 13.
-
-    Args:
-        values: [R].
-        confidence: coverage, between 0 and 1.
-
-    Returns:
-        The (1 - confidence) / 2 quantile and its mirror, linear between order statistics; NaN if no value is defined. An end
-        between a finite and an infinite value is infinite.
+    The (1 - confidence) / 2 quantile and its mirror, linear between order statistics; NaN if no value is defined. An end
+    between a finite and an infinite value is infinite.
     """
     known = np.sort(values[~np.isnan(values)])
     if not len(known):
@@ -104,14 +96,9 @@ def _quantile(ordered: Floats, share: float) -> float:
 
 
 def flip_probability(observed: float, resampled: Floats) -> float:
-    """Share of resamples with the opposite sign, ties counting half: #{d* on the other side} / R + #{d* = 0} / (2 R).
+    """Share of resamples [R] with the opposite sign, ties counting half: #{d* on the other side} / R + #{d* = 0} / (2 R).
 
-    Args:
-        observed: the difference; 0 counts as positive.
-        resampled: [R] differences.
-
-    Returns:
-        The share, 0 to 1.
+    An observed difference of 0 counts as positive.
     """
     sign = -1.0 if observed < -_EQUAL else 1.0
     ahead = sign * resampled

@@ -43,12 +43,9 @@ _STREAM = (0, 0, 0, 1)  # counter of Philox: far from the bootstrap's draws of t
 
 @dataclass(frozen=True, eq=False)
 class SignFlipTest:
-    """Tests of K mean differences against 0.
+    """Tests of K mean differences against 0: two-sided p-values [K] and the ends [K] of confidence intervals.
 
-    Attributes:
-        p_value: [K] two-sided, above 0 and at most 1.
-        low: [K] lower ends of the confidence intervals of the mean differences; -infinity if too few questions exclude anything.
-        high: [K] upper ends.
+    The ends are infinite if too few questions exclude anything.
     """
 
     p_value: Floats
@@ -148,10 +145,10 @@ def _random_halves(bits: np.random.Philox, splits: int, table: Floats) -> Floats
     words, halves = -(-len(table) // 64), np.empty((splits, table.shape[1]))
     step = max(1, _CHUNK // len(table))
     for start in range(0, splits, step):
-        some = min(step, splits - start)
-        raw = bits.random_raw(some * words).astype("<u8", copy=False).reshape(some, words)
+        count = min(step, splits - start)
+        raw = bits.random_raw(count * words).astype("<u8", copy=False).reshape(count, words)
         sides = np.unpackbits(raw.view(np.uint8), axis=1, count=len(table), bitorder="little")
-        halves[start : start + some] = sides.astype(np.float64) @ table
+        halves[start : start + count] = sides.astype(np.float64) @ table
     return halves
 
 

@@ -11,8 +11,8 @@ and with g samples of the gold answer, z without an answer, and s of all togethe
 
 A second sum carries sum_a v_a m_a, with the mean tokens m_a of each rival. All questions share the partitions: a step is a few
 operations on an array [partitions, questions]. There are 2,714 partitions of up to 20 samples, but 215,308 of up to 40: beyond
-`MOST_PARTITIONS` the walk of `orders` is faster. Every term is positive. Feval's own; assumes only that a question's recorded
-samples are exchangeable: every order of them is equally likely.
+`MOST_PARTITIONS` the walk of `orders` is faster. Every term is positive. Feval's own; assumes only that every order of a
+question's samples is equally likely.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ import numpy as np
 import numpy.typing as npt
 
 from feval.estimators.arrays import Floats, Int64, Integers
-from feval.estimators.stopping.ends import Ends, PoolCounts, count_codes, no_answer_codes
+from feval.estimators.stopping.ends import AnswerCounts, Ends, count_codes, no_answer_codes
 from feval.estimators.stopping.orders import OverOrders, mean_tokens
 from feval.estimators.votes.plurality import binomials
 
@@ -36,14 +36,7 @@ _QUESTIONS = 128  # per block
 
 
 def number_of_partitions(budget: int) -> int:
-    """Count the multisets of counts that sum to at most the budget: sum_(s <= budget) p(s), by Euler's product.
-
-    Args:
-        budget: largest number of draws.
-
-    Returns:
-        The number of partitions.
-    """
+    """Count the multisets of counts that sum to at most the budget: sum_(s <= budget) p(s), by Euler's product."""
     ways = [1] + [0] * budget
     for part in range(1, budget + 1):
         for total in range(part, budget + 1):
@@ -52,20 +45,9 @@ def number_of_partitions(budget: int) -> int:
 
 
 def over_partitions(
-    pools: PoolCounts, gold_tokens: Integers, rival_tokens: Integers, none_tokens: Integers, ends: Ends
+    pools: AnswerCounts, gold_tokens: Integers, rival_tokens: Integers, none_tokens: Integers, ends: Ends
 ) -> OverOrders:
-    """Expected accuracy, samples and tokens of a rule, as `orders.over_orders`.
-
-    Args:
-        pools: counts of Q pools.
-        gold_tokens: [Q] total output tokens of the samples with the gold answer.
-        rival_tokens: [Q, K] total of each other candidate, in the order of `pools.rivals`.
-        none_tokens: [Q] total of the samples without an answer.
-        ends: the rule's table.
-
-    Returns:
-        [Q] means for each question.
-    """
+    """Expected accuracy, samples and tokens [Q] of a rule; arguments as for `orders.over_orders`."""
     partitions = _Partitions(ends.budget)
     stops = _Stops.of(partitions, ends, int(min(pools.none.max(initial=0), ends.budget)))
     choose = binomials(int(pools.size.max(initial=0)), ends.budget + 1)
@@ -90,10 +72,8 @@ class _Partitions:
 
     Attributes:
         codes: [budget + 1] codes of counts, see `ends`.
-        keys: [P] sums of the parts' codes.
-        totals: [P] sums of the parts.
-        largest: [P] largest parts, 0 for the empty partition.
-        repeated: [P] multiplicity of the largest part.
+        keys, totals: [P] sums of the parts' codes and of the parts.
+        largest, repeated: [P] largest parts, 0 for the empty partition, and their multiplicity.
         within: [budget + 1] number of partitions with no part above each count.
     """
 
@@ -151,13 +131,9 @@ class _Stops:
     """E ends of a rule by partition of the rivals, gold samples and samples without an answer.
 
     Attributes:
-        partition: [E] the rivals' partition.
-        gold: [E] samples with the gold answer.
-        none: [E] samples without an answer.
-        drawn: [E] all samples.
+        partition, gold, none, drawn: [E] the rivals' partition; samples with the gold answer, without an answer, and in all.
         chance: [E] probability that draws with these counts end there and no earlier.
         won: [E] the gold answer's share of the lead.
-        budget: largest number of samples.
     """
 
     partition: Int64
@@ -184,11 +160,11 @@ class _Stops:
                 parts.append([
                     room, np.full(len(room), gold), np.full(len(room), none), drawn, chance, leads / (1 + tied)
                 ])  # fmt: skip
-        partition, own, silents, drawn, chance, won = (np.concatenate(column) for column in zip(*parts, strict=True))
-        return cls(partition, own, silents, drawn, chance, won, ends.budget)
+        partition, golds, silents, drawn, chance, won = (np.concatenate(column) for column in zip(*parts, strict=True))
+        return cls(partition, golds, silents, drawn, chance, won, ends.budget)
 
     def sums(
-        self, ways: tuple[Floats, Floats], pools: PoolCounts, none_mean: Floats, gold_mean: Floats, choose: Floats
+        self, ways: tuple[Floats, Floats], pools: AnswerCounts, none_mean: Floats, gold_mean: Floats, choose: Floats
     ) -> Floats:
         """[3, N] probability of the gold answer, expected samples and tokens."""
         result = np.zeros((3, len(pools.gold)))
@@ -211,8 +187,8 @@ class _Stops:
             result[2, questions] = (tokens + sums[3] * gold_mean[questions, None]).sum(axis=1)
         return result
 
-    def _table(self, kept: npt.NDArray[np.intp], weight: Floats, partitions: int) -> Floats:
+    def _table(self, ends: npt.NDArray[np.intp], weight: Floats, partitions: int) -> Floats:
         """[partitions, budget + 1] weights of some ends, by partition and gold samples."""
-        place = self.partition[kept] * (self.budget + 1) + self.gold[kept]
+        place = self.partition[ends] * (self.budget + 1) + self.gold[ends]
         sums = np.bincount(place, weight, minlength=partitions * (self.budget + 1)).astype(np.float64)
         return sums.reshape(partitions, self.budget + 1)

@@ -50,8 +50,7 @@ def majority_share(votes: Votes, drawn: int) -> Fraction:
     """v_1 / n: draws without an answer stay in the denominator.
 
     Args:
-        votes: votes of every answer, descending.
-        drawn: n, all draws.
+        votes, drawn: votes of every answer, descending, and n, all draws.
 
     Returns:
         The exact share.
@@ -86,13 +85,10 @@ def _entropy_at_most(votes: Votes, threshold: Fraction) -> bool:
 
 @lru_cache(maxsize=1 << 14)
 def dirichlet_confidence(votes: Votes) -> Fraction:
-    """P[p_1 > max_{i > 1} p_i] for p ~ Dirichlet(v + 1), as a rational number.
+    """P[p_1 > max_{i > 1} p_i] for p ~ Dirichlet(v + 1), as a rational number; a single answer gets a rival without votes.
 
     With independent p_i ~ Gamma(v_i + 1), P[p_i < x] = 1 - e^{-x} sum_{j <= v_i} x^j / j!. Multiplied out over the rivals, every
     term is x^d e^{-(k + 1) x} with k rivals in it, whose integral is d! / (k + 1)^{d + 1}.
-
-    Args:
-        votes: votes of every answer, descending. A single answer is compared with a rival without votes.
     """
     first, *rivals = votes if len(votes) > 1 else (*votes, 0)
     terms: dict[int, dict[int, Fraction]] = {0: {0: Fraction(1)}}  # k -> degree -> coefficient
@@ -120,12 +116,7 @@ def crp_confidence(votes: Votes, to_come: int, concentration: Fraction) -> Fract
 
     The next draw repeats answer i with probability v_i / (N + alpha) and is new with alpha / (N + alpha), N votes so far. With
     (v)_j rising factorials, j more votes for answer i have the weight (v_i)_j / j!, and new answers of up to L votes each have
-    the generating function exp(alpha sum_{k <= L} x^k / k).
-
-    Args:
-        votes: votes of every answer, descending.
-        to_come: remaining draws.
-        concentration: alpha, above 0.
+    the generating function exp(alpha sum_{k <= L} x^k / k). `concentration` is alpha, above 0.
     """
     first, *rivals = votes
     total = Fraction(0)
@@ -133,8 +124,8 @@ def crp_confidence(votes: Votes, to_come: int, concentration: Fraction) -> Fract
         left = to_come - more
         product = _new_answers(concentration, first + more, left)
         for rival in rivals:
-            own = [_rising(Fraction(rival), j) / factorial(j) for j in range(min(left, first + more - rival) + 1)]
-            product = _product(product, own, left)
+            factor = [_rising(Fraction(rival), j) / factorial(j) for j in range(min(left, first + more - rival) + 1)]
+            product = _product(product, factor, left)
         total += _rising(Fraction(first), more) / factorial(more) * product[left]
     return total * factorial(to_come) / _rising(sum(votes) + concentration, to_come)
 
@@ -164,14 +155,9 @@ def _product(one: list[Fraction], other: list[Fraction], length: int) -> list[Fr
 
 @dataclass(frozen=True)
 class Criterion:
-    """A criterion with its threshold.
+    """A criterion ("beta", "dirichlet", "entropy", "majority" or "crp") with its threshold C and the largest number of draws.
 
-    Attributes:
-        name: "beta", "dirichlet", "entropy", "majority" or "crp".
-        threshold: C.
-        budget: largest number of draws.
-        top: number of largest counts that "dirichlet" looks at; `None` for all.
-        concentration: alpha of "crp".
+    `top` is the number of largest counts that "dirichlet" looks at, `None` for all; `concentration` is the alpha of "crp".
     """
 
     name: str
@@ -181,12 +167,7 @@ class Criterion:
     concentration: Fraction = Fraction(1)
 
     def stops(self, votes: Votes, drawn: int) -> bool:
-        """Whether to stop after some draws, exactly.
-
-        Args:
-            votes: votes of every answer, descending.
-            drawn: draws so far, including those without an answer.
-        """
+        """Whether to stop after some draws, those without an answer included, with descending votes; exactly."""
         if not votes or (drawn < 2 and self.name in ("entropy", "majority")):
             return False
         match self.name:
@@ -224,15 +205,7 @@ class Criterion:
         return {"beta": 2, "majority": 1, "dirichlet": self.top}.get(self.name)
 
     def stop_mask(self, votes: Integers, drawn: int) -> Bools:
-        """Decide for many counts at once.
-
-        Args:
-            votes: [N, K] votes of every answer, descending; zeros pad rows.
-            drawn: draws so far.
-
-        Returns:
-            [N] whether to stop.
-        """
+        """[N] whether to stop at each of the votes [N, K], which descend along a row; zeros pad rows."""
         if not votes.shape[1] or (drawn < 2 and self.name in ("entropy", "majority")):
             return np.zeros(len(votes), np.bool_)
         if self.name in ("beta", "majority"):
@@ -321,8 +294,8 @@ def _crp_float(votes: Votes, to_come: int, concentration: float) -> float:
         left = to_come - more
         product = np.array(_new_answers_float(concentration, first + more, left))
         for rival in rivals:
-            own = _repeats(rival, left)[: first + more - rival + 1]
-            product = np.convolve(product, own)[: left + 1]
+            factor = _repeats(rival, left)[: first + more - rival + 1]
+            product = np.convolve(product, factor)[: left + 1]
         total += _repeats(first, to_come)[more] * product[left]
     return float(total / _repeats(sum(votes) + concentration, to_come)[to_come])
 

@@ -50,12 +50,7 @@ _MOST_SAMPLES_IN_DOUBLES = 160  # (160)_160 fits a double easily
 
 @dataclass(frozen=True, eq=False)
 class EarlyPlurality:
-    """Accuracy of ESC's vote over all orders of Q pools.
-
-    Attributes:
-        right: [Q] probability that the plurality is the gold answer.
-        error: [Q] bound of its absolute error; infinite on overflow.
-    """
+    """Accuracy [Q] of ESC's vote over all orders of Q pools, with a bound of its absolute error, infinite on overflow."""
 
     right: Floats
     error: Floats
@@ -64,18 +59,9 @@ class EarlyPlurality:
 def early_plurality(
     gold: Integers, rivals: Integers, size: Integers, *, window: int, windows: int, only_unstopped: bool = False
 ) -> EarlyPlurality:
-    """Evaluate the module's sum, once per distinct question.
+    """[Q] the module's sum, once per distinct question; with `only_unstopped` over orders without a unanimous window.
 
-    Args:
-        gold: [Q] samples with the gold answer.
-        rivals: [Q, K] samples of each other candidate, in any order.
-        size: [Q] recorded samples, windows * window or more.
-        window: samples per window, w.
-        windows: largest number of windows, L.
-        only_unstopped: only orders without a unanimous window: sum_i (-1)^i C(L, i) G(L, i).
-
-    Returns:
-        [Q] accuracies with error bounds.
+    The latter is sum_i (-1)^i C(L, i) G(L, i). Rivals [Q, K] may come in any order; pools have windows * window samples or more.
     """
     if size.size and int(size.max()) > LARGEST_POOL:
         return EarlyPlurality(np.zeros(len(size)), np.full(len(size), np.inf))
@@ -95,15 +81,7 @@ def early_plurality(
 
 @dataclass(frozen=True, eq=False)
 class _Sum:
-    """The sum for one window size and number of windows.
-
-    Attributes:
-        window: w.
-        windows: L.
-        only_unstopped: see `early_plurality`.
-        ways: [S + 1, L + 1] (n)_{wt} / t!.
-        choose: [S + 1, wL + 1] C(n, v).
-    """
+    """The sum for one window w and number of windows L: `ways` [S + 1, L + 1] (n)_{wt} / t!, `choose` [S + 1, wL + 1] C(n, v)."""
 
     window: int
     windows: int
@@ -161,10 +139,10 @@ class _Sum:
     def _last(self, unanimous: Numbers, size: Integers) -> tuple[Int64, Numbers]:
         """[G] the window after which hardly any order continues (else L), and the probability of those that do."""
         t = np.arange(self.windows + 1)
-        given = unanimous * self._factorials()[t][:, None] / self._falling(size)[self.window * t]
+        all_unanimous = unanimous * self._factorials()[t][:, None] / self._falling(size)[self.window * t]
         subsets = np.array([[comb(j, i) for i in t.tolist()] for j in t.tolist()], self.ways.dtype)
-        none = (subsets * np.where(t % 2, -1, 1)) @ given
-        error = _ROUNDINGS * np.finfo(self.ways.dtype).eps * (subsets @ given)
+        none = (subsets * np.where(t % 2, -1, 1)) @ all_unanimous
+        error = _ROUNDINGS * np.finfo(self.ways.dtype).eps * (subsets @ all_unanimous)
         few = none <= _LEFT
         few[0], few[-1] = False, True
         last = few.argmax(axis=0)
@@ -189,8 +167,7 @@ class _Sum:
     def _rival_product(self, votes: int, rivals: Integers) -> Numbers:
         """int_0^1 prod_a ( sum_{v < k} A(n_a, v) x^v + y A(n_a, k) x^k ) dy for N tuples of rivals with k samples or more.
 
-        Returns:
-            [degree of x + 1, degree of u + 1, N] coefficients.
+        [degree of x + 1, degree of u + 1, N] coefficients.
         """
         if not len(rivals):
             return np.ones((1, 1, rivals.shape[1]), self.ways.dtype)
@@ -203,21 +180,18 @@ class _Sum:
             degrees = min(length, len(product) + votes), min(self.windows + 1, product.shape[1] + most_given)
             longer = np.zeros((*degrees, *product.shape[2:]), self.ways.dtype)
             for v in range(min(votes, degrees[0] - 1) + 1):
-                some = product[: degrees[0] - v] * choices[v]
+                terms = product[: degrees[0] - v] * choices[v]
                 for t in range(min(v // self.window, self.windows) + 1):
                     wide = min(product.shape[1], degrees[1] - t)
-                    longer[v : v + len(some), t : t + wide] += self.ways[v, t] * some[:, :wide]
+                    longer[v : v + len(terms), t : t + wide] += self.ways[v, t] * terms[:, :wide]
             product = longer
         integral: Numbers = product[:, :, 0] if len(nodes) == 1 else np.tensordot(weights, product, (0, 2))
         return integral
 
     def _functional(self, rest: int, size: int, last: int) -> Numbers:
-        """[2 (L + 1), (wL + 1) (L + 1)] weight of each coefficient of W and of R, signed and unsigned.
+        """[2 (L + 1), (wL + 1) (L + 1)] weight of each coefficient of W and of R, signed and unsigned, for `last` windows.
 
-        Args:
-            rest: samples of the merged rivals and without an answer.
-            size: S.
-            last: number of windows in the sum.
+        `rest` is the number of samples of the merged rivals and without an answer.
         """
         signed = self._signs(last) * self._orders(size)
         both = np.stack([signed, np.abs(signed)])

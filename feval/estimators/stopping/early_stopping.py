@@ -55,8 +55,7 @@ class EarlyStops:
     Attributes:
         gold_window: [Q] probability to stop at a window that is unanimous for the gold.
         no_stop: [Q] probability that no window is unanimous.
-        windows: [Q] expected number of windows.
-        output_tokens: [Q] expected tokens of their samples.
+        windows, output_tokens: [Q] expected number of windows, and tokens of their samples.
     """
 
     gold_window: Floats
@@ -75,22 +74,13 @@ def early_stops(
     window: int,
     windows: int,
 ) -> EarlyStops:
-    """Evaluate the module's closed forms.
+    """Evaluate the module's closed forms; OutOfRangeError for a pool smaller than the windows.
 
     Args:
-        counts: [Q, K] samples of every candidate.
+        counts, tokens: [Q, K] samples of every candidate, and their total output tokens.
         gold: [Q] column of the gold candidate, -1 where there is none.
-        size: [Q] recorded samples, at least windows * window.
-        tokens: [Q, K] total output tokens of each candidate.
-        all_tokens: [Q] total output tokens, samples without an answer included.
-        window: samples per window, w.
-        windows: largest number of windows, I.
-
-    Returns:
-        Expectations per question.
-
-    Raises:
-        OutOfRangeError: a pool smaller than the windows.
+        size, all_tokens: [Q] recorded samples and their total output tokens, those without an answer included.
+        window, windows: samples per window, w, and largest number of windows, I.
     """
     if size.size and int(size.min()) < window * windows:
         raise OutOfRangeError(
@@ -137,35 +127,24 @@ def _closed_form(
         orders = _number(np.ones(windows + 1, np.int64), kind)
         for t in range(1, windows + 1):
             orders[t] = orders[t - 1] * t
-        own = [falling[window * t] / orders[t] for t in range(windows + 1)]
+        factor = [falling[window * t] / orders[t] for t in range(windows + 1)]
         more = [falling[window * (t + 1)] / orders[t] * is_gold[:, column] for t in range(windows)]
         mean = _number(spent[:, column], kind) / np.maximum(n, 1)
         extra = [mean * falling[window * t + 1] / orders[t] for t in range(windows)]
         # The extra gold window or sample belongs to this candidate or to an earlier one.
-        marked = _times(marked, own) + _times(plain, more)
-        weighted = _times(weighted, own) + _times(plain, extra)
-        plain = _times(plain, own)
+        marked = _times(marked, factor) + _times(plain, more)
+        weighted = _times(weighted, factor) + _times(plain, extra)
+        plain = _times(plain, factor)
     below = _falling(_number(size, kind), window * windows + 1)
     return _summed(plain, marked, weighted, below, window, windows)
 
 
 def window_ends(bounds: Int64, *, window: int, windows: int, only_unstopped: bool) -> Ends:
-    """Table of ends of ESC, for pools on which `early_plurality` is not accurate enough.
+    """Table of ends of ESC, for pools on which `early_plurality` is not accurate enough; UsageError for a budget above 300.
 
     Given the counts v after j windows, every order is equally likely, so f(i) of the module with v for n and jw for S gives the
-    probability that none of the j windows is unanimous, and that only the last is.
-
-    Args:
-        bounds: see `ends.PoolCounts.bounds`.
-        window: samples per window.
-        windows: largest number of windows.
-        only_unstopped: leave out ends at a unanimous window.
-
-    Returns:
-        The table.
-
-    Raises:
-        UsageError: a budget above 300.
+    probability that none of the j windows is unanimous, and that only the last is. `bounds` are those of `ends.AnswerCounts`;
+    `only_unstopped` leaves out ends at a unanimous window.
     """
     require_budget(window * windows)
     ended, chances = [], []
@@ -278,12 +257,11 @@ def expected_samples(first: Integers, *, window: int, budget: int) -> Floats:
 
         E = w ( sum_{i < M - 1} q (1 - q)^i (i + 1) + (1 - q)^{M - 1} M ),      M = floor(budget / w)
 
-    arXiv 2401.10480, section 3, its control scheme. Assumes calls that are independent given the question.
+    arXiv 2401.10480, section 3. Assumes calls that are independent given the question.
 
     Args:
         first: [Q, K] counts of each answer among the first samples of a question, without a column for no answer.
-        window: samples per window, w.
-        budget: largest number of samples.
+        window, budget: samples per window, w, and largest number of samples.
 
     Returns:
         [Q] expected samples.

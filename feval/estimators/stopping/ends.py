@@ -9,7 +9,7 @@ probability that a rule ends exactly there depends on the counts alone, not on t
 
 A rule that treats candidates alike has the same `ends` for all orders of the counts, so one table over partitions serves all
 pools. `ends_of_rule` builds it; `orders` and `by_partition` apply it to pools. Every term is positive, so nothing cancels.
-Feval's own; assumes only that a question's recorded samples are exchangeable: every order of them is equally likely.
+Feval's own; assumes only that every order of a question's samples is equally likely.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _GOLDEN = 0x9E3779B97F4A7C15
 
 
 @dataclass(frozen=True, eq=False)
-class PoolCounts:
+class AnswerCounts:
     """The counts of Q pools.
 
     Attributes:
@@ -46,7 +46,7 @@ class PoolCounts:
     none: Int64
 
     @classmethod
-    def of(cls, gold: Integers, rivals: Integers, none: Integers) -> PoolCounts:
+    def of(cls, gold: Integers, rivals: Integers, none: Integers) -> AnswerCounts:
         """Make it from counts in any order."""
         ordered = -np.sort(-rivals.astype(np.int64), axis=1)
         return cls(gold.astype(np.int64), ordered[:, ordered.any(axis=0)], none.astype(np.int64))
@@ -63,9 +63,9 @@ class PoolCounts:
         widest = -np.sort(-counts, axis=1)
         return np.concatenate([[self.none.max(initial=0)], widest.max(axis=0, initial=0)])
 
-    def rows(self, rows: npt.NDArray[np.intp]) -> PoolCounts:
+    def rows(self, rows: npt.NDArray[np.intp]) -> AnswerCounts:
         """Select questions."""
-        return PoolCounts(self.gold[rows], self.rivals[rows], self.none[rows])
+        return AnswerCounts(self.gold[rows], self.rivals[rows], self.none[rows])
 
 
 @dataclass(frozen=True, eq=False)
@@ -108,13 +108,10 @@ class Ends:
         return chance
 
     def possible(self, first: Int16, second: Int16, largest_to_come: Int16, within_reach: Int16) -> Bools:
-        """Whether counts can still belong to an end.
+        """[N] whether counts can still belong to an end.
 
-        Args:
-            first: [N] largest count so far.
-            second: [N] second largest so far.
-            largest_to_come: [N] upper bound of the remaining counts.
-            within_reach: [N] samples so far and all that can still be drawn.
+        They come with the largest and second largest count so far, an upper bound of the remaining counts, and the samples so far
+        and all that can still be drawn.
         """
         most = np.maximum(second, np.minimum(largest_to_come, first))
         known: Bools = self.smallest[first, second, most] <= within_reach
@@ -122,14 +119,7 @@ class Ends:
 
 
 def count_codes(part: npt.NDArray[Any]) -> UInt64:
-    """64-bit codes of counts, by the finalizer of SplitMix64; their sum is the key of a multiset of counts.
-
-    Args:
-        part: [...] counts from 0.
-
-    Returns:
-        [...] codes, 0 for a count of 0.
-    """
+    """64-bit codes of counts, by the finalizer of SplitMix64, 0 for 0; their sum is the key of a multiset of counts."""
     x = part.astype(np.uint64) * np.uint64(_GOLDEN)
     x ^= x >> np.uint64(30)
     x *= np.uint64(0xBF58476D1CE4E5B9)
@@ -139,14 +129,7 @@ def count_codes(part: npt.NDArray[Any]) -> UInt64:
 
 
 def no_answer_codes(count: npt.NDArray[Any]) -> UInt64:
-    """Codes for counts of samples without an answer, different from those of candidates.
-
-    Args:
-        count: [...] counts from 0.
-
-    Returns:
-        [...] codes.
-    """
+    """Codes for counts of samples without an answer, different from those of candidates."""
     return count_codes(count.astype(np.uint64) << np.uint64(32))
 
 
@@ -161,14 +144,7 @@ def _keys(counts: Integers) -> UInt64:
 
 
 def require_budget(budget: int) -> None:
-    """Refuse a budget whose table of ends would be too large.
-
-    Args:
-        budget: largest number of draws.
-
-    Raises:
-        UsageError: a budget above 300.
-    """
+    """Raise UsageError for a budget above 300, whose table of ends would be too large."""
     if budget > LARGEST_BUDGET:
         raise UsageError(
             f"The exact expectation over all orders reaches budgets of {LARGEST_BUDGET} samples; {budget} were asked for. "
@@ -181,17 +157,8 @@ def ends_of_rule(
 ) -> Ends:
     """The table of ends of a rule that looks at the counts after every draw, by the module's recursion.
 
-    Args:
-        stops: (counts of candidates [N, K] with the largest first, draws so far) -> [N] whether it stops there.
-        bounds: see `PoolCounts.bounds`.
-        budget: largest number of draws.
-        only_last: leave out the ends before the budget.
-
-    Returns:
-        The table.
-
-    Raises:
-        UsageError: a budget above 300.
+    `stops` maps counts of candidates [N, K], the largest first, and the draws so far to [N] whether it stops there. `only_last`
+    leaves out the ends before the budget. UsageError for a budget above 300.
     """
     ended: list[Integers] = [np.zeros((0, len(bounds)), np.int16)]
     chances = [np.zeros(0)]
@@ -239,15 +206,7 @@ def _one_more(counts: Integers, reach: Floats, bounds: Int64, drawn: int) -> tup
 
 
 def partitions(bounds: Int64, drawn: int) -> Integers:
-    """Enumerate the counts of s draws within the bounds: samples without an answer, then candidates in descending order.
-
-    Args:
-        bounds: see `PoolCounts.bounds`.
-        drawn: s, the draws.
-
-    Returns:
-        [N, 1 + K] counts, each row's sum s.
-    """
+    """[N, 1 + K] counts of s draws within the bounds: samples without an answer, then candidates in descending order."""
     counts = np.arange(min(int(bounds[0]), drawn) + 1, dtype=np.int16)[:, None]
     for place, bound in enumerate(bounds[1:].tolist(), 1):
         left = drawn - counts.sum(axis=1, dtype=np.int64)
@@ -265,15 +224,7 @@ def partitions(bounds: Int64, drawn: int) -> Integers:
 
 
 def number_of_counts(bounds: Int64, drawn: int) -> float:
-    """Count the rows of `partitions` without enumerating them.
-
-    Args:
-        bounds: see `partitions`.
-        drawn: s, the draws.
-
-    Returns:
-        The number, as a float: it may exceed every integer type.
-    """
+    """Count the rows of `partitions` without enumerating them; a float, since it may exceed every integer type."""
     ways = np.zeros((drawn + 1, drawn + 1))  # by the last count, and the draws so far
     ways[drawn, : min(int(bounds[0]), drawn) + 1] = 1.0
     for bound in bounds[1:].tolist():

@@ -3,9 +3,8 @@
 A rule's table of ends (`ends`) is built once; then every pool's counts are walked candidate by candidate (`over_orders`).
 Candidates that are recorded equally often are merged (their counts fall, with the number of their arrangements as a weight), and
 counts whose two largest cannot belong to an end are dropped. Every term is positive, so nothing cancels. For small budgets, which
-leave most of a pool undrawn, `by_partition` merges counts instead. Feval's own; assumes only that a question's recorded samples
-are
-exchangeable: every order of them is equally likely.
+leave most of a pool undrawn, `by_partition` merges counts instead. Feval's own; assumes only that every order of a question's
+samples is equally likely.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ import numpy.typing as npt
 from feval.errors import UsageError
 from feval.estimators.arrays import Floats, Int16, Int64, Integers, UInt64
 from feval.estimators.per_question import distinct
-from feval.estimators.stopping.ends import Ends, PoolCounts, count_codes, no_answer_codes
+from feval.estimators.stopping.ends import AnswerCounts, Ends, count_codes, no_answer_codes
 from feval.estimators.votes.plurality import binomials
 
 MOST_STATES = 400_000_000
@@ -30,13 +29,7 @@ _BLOCK = 1 << 16  # states walked at once
 
 @dataclass(frozen=True, eq=False)
 class OverOrders:
-    """Means over all orders of Q pools.
-
-    Attributes:
-        right: [Q] probability that the plurality at the end is the gold; ties uniform.
-        samples: [Q] expected samples.
-        output_tokens: [Q] expected tokens of those.
-    """
+    """Means [Q] over all orders: probability that the gold wins the plurality (ties uniform), samples, and their tokens."""
 
     right: Floats
     samples: Floats
@@ -44,7 +37,7 @@ class OverOrders:
 
 
 def over_orders(
-    pools: PoolCounts,
+    pools: AnswerCounts,
     gold_tokens: Integers,
     rival_tokens: Integers,
     none_tokens: Integers,
@@ -52,21 +45,14 @@ def over_orders(
     *,
     most_states: int = MOST_STATES,
 ) -> OverOrders:
-    """Expected accuracy, samples and tokens of a rule: sum over v of P[end at v] times the value at v.
+    """Expected accuracy, samples and tokens [Q] of a rule: sum over v of P[end at v] times the value at v.
 
     Args:
         pools: counts of Q pools.
-        gold_tokens: [Q] total output tokens of the samples with the gold answer.
-        rival_tokens: [Q, K] total of each other candidate, in the order of `pools.rivals`.
-        none_tokens: [Q] total of the samples without an answer.
+        gold_tokens, rival_tokens, none_tokens: [Q], [Q, K] and [Q] total output tokens of the samples with the gold answer, with
+            each other one, in the order of `pools.rivals`, and without one.
         ends: the rule's table.
-        most_states: most counts to visit for pools with equally many rivals.
-
-    Returns:
-        [Q] means for each question.
-
-    Raises:
-        UsageError: pools with too many different counts.
+        most_states: most counts to visit for pools with equally many rivals; UsageError beyond.
     """
     first, rows = distinct((pools.gold, pools.none, *pools.rivals.T))
     unique = pools.rows(first)
@@ -84,15 +70,7 @@ def over_orders(
 
 
 def mean_tokens(tokens: Integers, counts: Integers) -> Floats:
-    """Mean tokens per sample, 0 where there are none.
-
-    Args:
-        tokens: [...] total tokens.
-        counts: [...] samples.
-
-    Returns:
-        [...] means.
-    """
+    """[...] mean tokens per sample, 0 where there are none."""
     mean: Floats = tokens / np.maximum(counts, 1)
     return mean
 
@@ -138,7 +116,7 @@ class _Walk:
         votes: [Q, 2 + K] expected samples without an answer, with the gold, and of each rival.
     """
 
-    def __init__(self, pools: PoolCounts, rivals: int, ends: Ends, most_states: int) -> None:
+    def __init__(self, pools: AnswerCounts, rivals: int, ends: Ends, most_states: int) -> None:
         self.ends, self.rivals, self.most_states = ends, rivals, most_states
         self.counts = np.column_stack([pools.none, pools.gold, pools.rivals[:, :rivals]]).astype(np.int16)
         self.to_come = pools.none[:, None] + np.cumsum(self.counts[:, :0:-1], axis=1)[:, ::-1]  # from a column on

@@ -25,22 +25,14 @@ from feval.estimators.stopping.ends import count_codes, no_answer_codes, number_
 
 
 def premature_stop_states(bounds: Int64, budget: int) -> float:
-    """Count the states that `wrong_stops` visits per draw.
-
-    Args:
-        bounds: bounds of the whole budget's counts, see `ends.PoolCounts.bounds`.
-        budget: B.
-
-    Returns:
-        The number, as a float: it may exceed every integer type.
-    """
+    """Count the states that `wrong_stops` visits per draw; a float, since it may exceed every integer type."""
     return number_of_counts(_of_others(bounds, budget), budget) * (min(int(bounds[0]), budget) + 1)
 
 
 def wrong_stops(
     whole: Integers, budget: int, ends: Callable[[UInt64, int], Floats], *, none_votes: bool = False
 ) -> Floats:
-    """Probability to stop before the budget on another answer than the gold: G(V) of the module.
+    """[N] probability to stop before the budget on another answer than the gold: G(V) of the module.
 
     Args:
         whole: [N, 1 + K] counts of the budget's draws: those without an answer, then the candidates in descending order, the
@@ -49,9 +41,6 @@ def wrong_stops(
         ends: (keys of counts, see `ends.Ends`, draws) -> probability that draws with these counts end there and no earlier; not
             called at the budget.
         none_votes: no answer is a candidate, also in the counts of `ends`; stopping on it does not count as wrong.
-
-    Returns:
-        [N] probabilities.
     """
     states = _States(whole.max(axis=0, initial=0).astype(np.int64), budget)
     chance = np.zeros((len(states.keys), int(whole[:, 0].max(initial=0)) + 1))
@@ -113,10 +102,10 @@ class _States:
         """[P, Z] probability to end at a partition and a number of draws without an answer, on another answer than the gold."""
         gold = drawn - self.totals[:, None] - none
         row, column = np.nonzero((gold >= 0) & (self.largest[:, None] >= np.maximum(gold, 1)))
-        own, silent, largest = gold[row, column], none[column], self.largest[row]
-        leaders = self.repeated[row] + (own == largest) + (none_votes & (silent == largest))
-        keys = self.keys[row] + self.codes[own] + (self.codes if none_votes else self.silent)[silent]
-        leads = (silent <= largest) | (not none_votes)
+        votes, missing, largest = gold[row, column], none[column], self.largest[row]
+        leaders = self.repeated[row] + (votes == largest) + (none_votes & (missing == largest))
+        keys = self.keys[row] + self.codes[votes] + (self.codes if none_votes else self.silent)[missing]
+        leads = (missing <= largest) | (not none_votes)
         chance = np.zeros(gold.shape)
         chance[row, column] = ends(keys, drawn) * leads * self.repeated[row] / leaders
         return chance

@@ -20,17 +20,10 @@ MEASURES = ("mean", "tail", "lowest-group", "bottom-10%")
 
 
 def trace_confidences(tokens: npt.NDArray[Any], lengths: Int64, measure: str, group: int, tail: int) -> Floats:
-    """The confidence of each trace.
+    """[S] the confidence of each trace by one of `MEASURES`; NaN for a trace without tokens.
 
-    Args:
-        tokens: token confidences of all traces, concatenated.
-        lengths: [S] tokens of each trace.
-        measure: one of `MEASURES`.
-        group: tokens in a sliding group. A shorter trace is one group.
-        tail: number of last tokens for "tail".
-
-    Returns:
-        [S]; NaN for a trace without tokens.
+    `tokens` holds the token confidences of all traces one after another, `lengths` [S] their numbers. `group` is the tokens in a
+    sliding group (a shorter trace is one group), `tail` the number of last tokens for "tail".
     """
     sums = _running_sums(tokens, lengths)
     confidences = np.full(len(lengths), np.nan)
@@ -87,15 +80,7 @@ class LowGroups:
 
 
 def low_groups(questions: Sequence[tuple[npt.NDArray[Any], Int64]], group: int) -> LowGroups:
-    """Find the record lows of the group confidence (C_t - C_(t-g)) / g of all traces.
-
-    Args:
-        questions: per question, token confidences of its traces, concatenated, and the tokens of each trace.
-        group: tokens in a sliding group.
-
-    Returns:
-        The record lows of all traces.
-    """
+    """Find the record lows of the group confidence (C_t - C_(t-g)) / g of all traces, given per question."""
     means, ends, counts = [np.empty(0)], [np.empty(0, np.int64)], [np.zeros(1, np.int64)]
     for tokens, lengths in questions:
         counts.append(np.zeros(len(lengths), np.int64))
@@ -114,16 +99,7 @@ def low_groups(questions: Sequence[tuple[npt.NDArray[Any], Int64]], group: int) 
 
 
 def tokens_until_below(low: LowGroups, traces: Integers, bars: Floats) -> Int64:
-    """Tokens of a trace when its first group below a bar is complete, by bisection in its record lows.
-
-    Args:
-        low: record lows of all traces.
-        traces: [N] indices of traces.
-        bars: [N] one bar each.
-
-    Returns:
-        [N]; 2^62 where no group is below the bar.
-    """
+    """[N] tokens of a trace when its first group below a bar is complete, by bisection in its record lows; 2^62 without one."""
     first, last = low.offsets[traces], low.offsets[np.asarray(traces) + 1]
     stop = last.copy()
     for _ in range(int((last - first).max(initial=0)).bit_length()):
@@ -136,15 +112,7 @@ def tokens_until_below(low: LowGroups, traces: Integers, bars: Floats) -> Int64:
 
 
 def known_percentiles(values: Floats, percent: float) -> Floats:
-    """Percentiles along the last axis, with linear interpolation as in `numpy.percentile`, ignoring NaN.
-
-    Args:
-        values: [..., n].
-        percent: 0 to 100.
-
-    Returns:
-        [...]; minus infinity where all values are NaN, a bar that everything passes.
-    """
+    """Percentiles along the last axis, as `numpy.percentile` but ignoring NaN; -infinity, a bar all pass, where all are NaN."""
     ordered = np.sort(values, axis=-1)  # NaN comes last
     known = (~np.isnan(values)).sum(axis=-1)
     place = np.maximum(known - 1, 0) * (percent / 100)

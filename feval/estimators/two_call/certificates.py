@@ -55,11 +55,7 @@ class CertificateCheck:
     dual_margin: Floats
 
     def holds(self, tolerance: float = 1e-11) -> bool:
-        """Whether every certificate of the table is valid.
-
-        Args:
-            tolerance: allowed rounding error.
-        """
+        """Whether every certificate of the table is valid up to rounding."""
         errors = np.maximum(np.maximum(self.moment_error, self.gap), -self.dual_margin)
         return bool((errors <= tolerance).all())
 
@@ -71,10 +67,9 @@ class QuadraticBound:
     Attributes:
         side: "lower" or "upper".
         objective: g as the n of P_n, or as a polynomial.
-        moments: the table of (mu, nu).
-        value: [...] the bound.
-        atoms: [..., 3] support of an extremal distribution, ascending; unused places repeat an atom with weight 0.
-        weights: [..., 3] its probabilities.
+        moments, value: [...] the table of (mu, nu), and the bounds.
+        atoms, weights: [..., 3] support of an extremal distribution, ascending, and its probabilities; unused places repeat an
+            atom with weight 0.
         quadratic: [..., 3] a, b, c: on its side of g on all of [0, 1], for these floats taken literally. (b, c) is also the
             gradient of the bound in (mu, nu).
     """
@@ -100,11 +95,7 @@ class QuadraticBound:
         return proven
 
     def law(self, index: int | tuple[int, ...] = ()) -> tuple[Floats, Floats]:
-        """Atoms and weights of one extremal distribution, without weights of 0.
-
-        Args:
-            index: entry of the table.
-        """
+        """Atoms and weights of one extremal distribution, without weights of 0, at an index of the table."""
         used = self.weights[index] > 0
         return self.atoms[index][used], self.weights[index][used]
 
@@ -128,19 +119,10 @@ class QuadraticBound:
         return CertificateCheck(moment_error, gap, self._dual_margin())
 
     def proven_margin(self, index: int | tuple[int, ...] = (), slack: float = 1e-13) -> Fraction:
-        """A proven lower bound of quadratic minus g (g minus quadratic for a lower bound) on [0, 1], in exact arithmetic.
+        """A proven lower bound of quadratic minus g (g minus quadratic for a lower bound) on [0, 1], within `slack` of the least.
 
         a + b mu + c nu minus this number is a bound without rounding. Takes milliseconds at n = 2, about a second at n = 50.
-
-        Args:
-            index: entry of the table.
-            slack: largest distance from the minimum.
-
-        Returns:
-            The bound, at most `slack` below the minimum.
-
-        Raises:
-            OutOfRangeError: the slack was not reached.
+        OutOfRangeError if the slack was not reached.
         """
         objective = majority_polynomial(self.objective) if isinstance(self.objective, int) else self.objective
         residual = UnitPolynomial.of_powers(self.quadratic[index].tolist()) - objective

@@ -1,8 +1,7 @@
 """Two distributions of Q that match mu and nu, and the vote curves V_n and V_inf they imply.
 
 - `maxent_completion`: the distribution of greatest entropy, with density exp(lambda q - kappa q (1 - q)) on [0, 1] (arXiv
-2605.03379,
-  Prop. 5.1).
+  2605.03379, Prop. 5.1).
 - `ldgp_completion`: latent difficulty, Gaussian, probit link: Q = Phi(eta - gamma Z), Z standard normal (Prop. 5.2).
 
 Both are models, not guarantees: mu and nu do not determine the distribution, and [L_n, U_n] says how far others may be. Both
@@ -47,11 +46,9 @@ class MaxEntCompletion:
     """The distribution of greatest entropy and its vote curve, over a table of moments.
 
     Attributes:
-        budgets: the n of the curve.
-        votes: [..., len(budgets)] V_n.
+        budgets, votes: the n of the curve, and [..., len(budgets)] V_n.
         infinite_votes: [...] V_inf, the mass above 1/2.
-        lam: [...] lambda; NaN without a density.
-        kap: [...] kappa; NaN without a density.
+        lam, kap: [...] lambda and kappa; NaN without a density.
         entropy: [...] -int f ln f; -inf without a density.
         degenerate: [...] nu = mu^2 or nu = mu, where there is no density; the curve is for the only distribution: Q = mu, or
             Q = 1 with probability mu and else 0.
@@ -76,8 +73,7 @@ class LatentDifficultyCompletion:
     """The latent-difficulty Gaussian-probit distribution and its vote curve, over a table of moments.
 
     Attributes:
-        budgets: the n of the curve.
-        votes: [..., len(budgets)] V_n.
+        budgets, votes: the n of the curve, and [..., len(budgets)] V_n.
         infinite_votes: [...] V_inf = Phi(eta / gamma).
         eta: [...] ability; infinite with the sign of mu - 1/2 where nu = mu, NaN there at mu = 1/2.
         gamma: [...] spread of difficulty: 0 where nu = mu^2, infinite where nu = mu.
@@ -197,8 +193,6 @@ def _limits(moments: Moments, where: Bools, budgets: tuple[int, ...]) -> tuple[F
     return votes.reshape(len(budgets), mu.size).T, np.where(certain, np.heaviside(mu - 0.5, 0.5), mu)
 
 
-# -- maximum entropy ------------------------------------------------------------------------------------------------
-
 _Solved = tuple[Floats, Floats, Floats]
 """V_n [T, N]; V_inf, lambda, kappa and entropy [T, 4]; by how much the moments are missed [T]."""
 
@@ -206,19 +200,20 @@ _Solved = tuple[Floats, Floats, Floats]
 def _maxent(moments: Moments, budgets: tuple[int, ...]) -> _Solved:
     """Solve each row of a flat table for mu up to 1/2, since floats are dense near 0, not near 1."""
     flipped = moments.mu > moments.wrong
-    own = moments.reflected(flipped)
-    narrow = own.variance < np.minimum(_NARROW, 0.01 * own.mu**2)
-    split = ~narrow & (own.unsteady < _SPLIT)
-    split[split] &= own.rho[split] > np.minimum(2.0 * own.mu[split], 0.5)
-    votes, parameters, off = np.empty((own.mu.size, len(budgets))), np.empty((own.mu.size, 4)), np.zeros(own.mu.size)
-    votes[narrow], parameters[narrow] = _narrow_limit(own.take(narrow), budgets)
-    votes[split], parameters[split] = _split_limit(own.take(split), budgets)
+    table = moments.reflected(flipped)
+    narrow = table.variance < np.minimum(_NARROW, 0.01 * table.mu**2)
+    split = ~narrow & (table.unsteady < _SPLIT)
+    split[split] &= table.rho[split] > np.minimum(2.0 * table.mu[split], 0.5)
+    count = table.mu.size
+    votes, parameters, off = np.empty((count, len(budgets))), np.empty((count, 4)), np.zeros(count)
+    votes[narrow], parameters[narrow] = _narrow_limit(table.take(narrow), budgets)
+    votes[split], parameters[split] = _split_limit(table.take(split), budgets)
     inner = np.flatnonzero(~narrow & ~split)
-    panels = _panels(own.take(inner), max(budgets, default=0))
+    panels = _panels(table.take(inner), max(budgets, default=0))
     inner = inner[np.argsort((np.diff(panels) > 0).sum(1), kind="stable")]  # groups rows with similar numbers of nodes
     for start in range(0, len(inner), _CHUNK):
-        some = inner[start : start + _CHUNK]
-        votes[some], parameters[some], off[some] = _densities(own.take(some), budgets)
+        rows = inner[start : start + _CHUNK]
+        votes[rows], parameters[rows], off[rows] = _densities(table.take(rows), budgets)
     votes[flipped] = 1.0 - votes[flipped]
     parameters[flipped, 0] = 1.0 - parameters[flipped, 0]
     parameters[flipped, 1] *= -1.0
@@ -410,9 +405,6 @@ def _dual(at: Floats, statistics: Floats, weights: Floats) -> tuple[Floats, Floa
     mass = weights * np.exp(exponent - top[:, None])
     total = mass.sum(1)
     return top + np.log(total), mass / total[:, None]
-
-
-# -- latent difficulty ----------------------------------------------------------------------------------------------
 
 
 def _normal_quantile(moments: Moments) -> Floats:

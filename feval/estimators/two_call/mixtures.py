@@ -41,10 +41,9 @@ class MixtureCurve:
     """Moments and vote curves of one mixture or a table of them.
 
     Attributes:
-        budgets: the n of the curve.
+        budgets, votes: the n of the curve, and [..., len(budgets)] V_n.
         mu: [...] one-call accuracy.
         nu: [...] probability that two calls on one question are both right; NaN from a single call.
-        votes: [..., len(budgets)] V_n.
     """
 
     budgets: tuple[int, ...]
@@ -60,16 +59,10 @@ class MixtureCurve:
 
 @dataclass(frozen=True, eq=False)
 class BestMixture:
-    """The best mixture found.
+    """The best mixture found: policies with their weights, its V_n, its V_n - mu and its mu.
 
-    Attributes:
-        policies: indices of its components.
-        weights: [len(policies)] selector weights.
-        votes: its V_n.
-        gain: its V_n - mu.
-        mu: its one-call accuracy.
-        tried: number of mixtures evaluated. The maximum of many noisy estimates is optimistic: evaluate the winner on other
-            questions.
+    `tried` is the number of mixtures evaluated. The maximum of many noisy estimates is optimistic: evaluate the winner on other
+    questions.
     """
 
     policies: tuple[int, ...]
@@ -86,10 +79,8 @@ class Overtaking:
 
     Attributes:
         pairs: [P, 2] overtaking and overtaken policy; largest lead first.
-        before: [P] V_0 of the first minus V_0 of the second, negative.
-        after: [P] V_n of the first minus V_n of the second, positive.
-        se_before: [P] standard error, from differences per question.
-        se_after: [P] likewise. NaN for a single question.
+        before, after: [P] V_0 and V_n of the first minus those of the second; negative and positive.
+        se_before, se_after: [P] standard errors, from differences per question. NaN for a single question.
     """
 
     pairs: Int64
@@ -114,7 +105,7 @@ def mixture_from_probabilities(
     Args:
         q: [J, Q] probability that a call of policy j on question i is right.
         weights: [..., J] selector weights, each mixture's sum 1.
-        budgets: the n wanted.
+        budgets: the n of the curve.
 
     Returns:
         Means over the questions.
@@ -145,7 +136,7 @@ def mixture_from_counts(
         counts: [Q, J] right calls of policy j on question i.
         size: K, recorded calls per question and policy.
         weights: [..., J] selector weights, each mixture's sum 1.
-        budgets: the n wanted, 2n + 1 at most K; by default all of these.
+        budgets: the n of the curve, 2n + 1 at most K; by default all of these.
 
     Returns:
         Means over the questions. nu is NaN for K = 1.
@@ -188,8 +179,7 @@ def best_mixture(
     arXiv 2605.03379, section 6.3.
 
     Args:
-        counts: [Q, J] right calls.
-        size: K, recorded calls per question and policy.
+        counts, size: [Q, J] right calls, of K recorded ones per question and policy.
         votes: an odd number up to K, five in the paper's tables 4 and 5.
         objective: "accuracy" for V_n, "gain" for V_n - mu.
         components: most policies per mixture.
@@ -213,11 +203,12 @@ def best_mixture(
     best: tuple[float, tuple[int, ...], Floats, float] = (-np.inf, (0,), np.ones(1), 0.0)
     for chosen in combinations(range(right.shape[1]), min(components, right.shape[1])):
         table = _Table.of(right[:, chosen], size, votes)
-        own = one_call[list(chosen)]
-        grid = _simplex_grid(len(chosen), max(1, round(1.0 / step)))
+        accuracies = one_call[list(chosen)]
+        steps = max(1, round(1.0 / step))
+        grid = compositions(steps, len(chosen)) / steps
         for width in (step, step / 10, step / 100, step / 1000):
             accuracy = table.accuracy(grid)
-            score = accuracy - grid @ own if objective == "gain" else accuracy
+            score = accuracy - grid @ accuracies if objective == "gain" else accuracy
             tried, top = tried + len(grid), int(score.argmax())
             if score[top] > best[0] + 1e-15:
                 best = float(score[top]), chosen, grid[top], float(accuracy[top])
@@ -232,11 +223,8 @@ def best_mixture(
 def overtaking_pairs(counts: npt.ArrayLike, size: int, votes: int = 5) -> Overtaking:
     """Pairs of policies whose order at one call is reversed by voting (arXiv 2605.03379, appendix E.2).
 
-    Standard errors come from the differences per question, since all policies answered the same questions.
-
     Args:
-        counts: [Q, J] right calls.
-        size: K, recorded calls per question and policy.
+        counts, size: [Q, J] right calls, of K recorded ones per question and policy.
         votes: an odd number up to K.
 
     Returns:
@@ -263,9 +251,6 @@ def overtaking_pairs(counts: npt.ArrayLike, size: int, votes: int = 5) -> Overta
     )
 
 
-# -- the table A(k) -------------------------------------------------------------------------------------------------
-
-
 @dataclass(frozen=True, eq=False)
 class _Table:
     """Compositions [C, J] of m and, for each, m! / prod k_j! x A(k)."""
@@ -282,17 +267,17 @@ class _Table:
         first, rows = distinct(tuple(right.T))
         share = np.bincount(rows, minlength=len(first)) / len(right)
         unique = right[first]
-        drawn = compositions(votes, right.shape[1])
+        splits = compositions(votes, right.shape[1])
         hits = _hits(size, votes)
-        coefficients = np.empty(len(drawn))
-        for row, parts in enumerate(drawn.tolist()):
+        coefficients = np.empty(len(splits))
+        for row, parts in enumerate(splits.tolist()):
             ways = factorial(votes)
             chance = np.ones((len(unique), 1))
             for policy, k in enumerate(parts):
                 ways //= factorial(k)
                 chance = _convolved(chance, hits[k][unique[:, policy]])
             coefficients[row] = ways * float(share @ chance[:, votes // 2 + 1 :].sum(1))
-        return cls(drawn, coefficients)
+        return cls(splits, coefficients)
 
     def accuracy(self, weights: Floats) -> Floats:
         """[...] V_n for weights [..., J]."""
@@ -317,10 +302,6 @@ def _convolved(a: Floats, b: Floats) -> Floats:
     return out
 
 
-def _simplex_grid(parts: int, steps: int) -> Floats:
-    return compositions(steps, parts) / steps
-
-
 def _around(centre: Floats, width: float) -> Floats:
     """A point of the simplex and a grid of step `width` / 10 around it (coarser for many parts)."""
     if len(centre) == 1:
@@ -340,9 +321,6 @@ def _standard_error(differences: Floats) -> Floats:
         return np.full(differences.shape[1], np.nan)
     error: Floats = differences.std(0, ddof=1) / np.sqrt(questions)
     return error
-
-
-# -- checks ---------------------------------------------------------------------------------------------------------
 
 
 def _weights(weights: npt.ArrayLike) -> Floats:

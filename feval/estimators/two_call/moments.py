@@ -119,20 +119,12 @@ class Moments:
         return missing_reasons((self.mu * self.wrong <= 0, NO_CORRELATION))
 
     def reflected(self, where: Bools | bool = True) -> Moments:
-        """The moments of 1 - Q (right and wrong exchanged).
-
-        Args:
-            where: [...] entries to change.
-        """
+        """The moments of 1 - Q (right and wrong exchanged), for the entries [...] to change."""
         other = self.wrong, self.both_wrong, self.mu, self.nu, self.unsteady, self.variance
         return Moments(*(np.where(where, *pair) for pair in zip(other, self._parts(), strict=True)))
 
     def take(self, index: Any) -> Moments:
-        """Select entries of the table.
-
-        Args:
-            index: as for an array.
-        """
+        """Select entries of the table, by an index as for an array."""
         return Moments(*(np.asarray(part[index]) for part in self._parts()))
 
     def flat(self) -> Moments:

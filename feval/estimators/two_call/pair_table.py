@@ -15,28 +15,19 @@ import numpy.typing as npt
 from feval.errors import OutOfRangeError
 from feval.estimators.arrays import Bools, Floats, Int64
 from feval.estimators.checks import at_index, broadcast
-from feval.estimators.missing import Texts, missing_reasons
+from feval.estimators.missing import ONE_QUESTION, Texts, missing_reasons
 from feval.estimators.two_call.moments import NO_CORRELATION, Moments
 from feval.estimators.votes.empirical_votes import checked_bits
 
 SPARSE_CELL = 5
 """Counts below this make normal approximations to the table, such as Wald regions, unreliable."""
 
-ONE_QUESTION = "A single question shows no spread, so there is no standard error; label two or more."
-"""Why a standard error is NaN."""
-
 _MOST_QUESTIONS = 1_000_000_000  # four times the square of it fits 64 bits
 
 
 @dataclass(frozen=True, eq=False)
 class PairTable:
-    """Counts of questions, for one policy or a table of policies.
-
-    Attributes:
-        both_right: [...] n11.
-        disagree: [...] n10 + n01.
-        both_wrong: [...] n00.
-    """
+    """Counts of questions, n11 both right, n10 + n01 disagreeing and n00 both wrong; for one policy or a table of them."""
 
     both_right: Int64
     disagree: Int64
@@ -44,12 +35,7 @@ class PairTable:
 
     @classmethod
     def of(cls, both_right: npt.ArrayLike, disagree: npt.ArrayLike, both_wrong: npt.ArrayLike) -> PairTable:
-        """Make it from counts, broadcast against each other.
-
-        Args:
-            both_right: [...] n11.
-            disagree: [...] n10 + n01.
-            both_wrong: [...] n00.
+        """Make it from counts [...], broadcast against each other.
 
         Raises:
             OutOfRangeError: counts that are negative or not integers, no questions, or more than 10^9.
@@ -107,14 +93,10 @@ class PairSummary:
     """Estimates and their sampling error (arXiv 2605.03379, section 4.4 and appendix B).
 
     Attributes:
-        mu: [...] one-call accuracy.
-        nu: [...] share with both calls right.
+        mu, nu: [...] one-call accuracy, and share with both calls right.
         rho: [...] correlation of the two calls, possibly negative in a sample; NaN where mu is 0 or 1.
-        var_x1: [...] sample variance (ddof 1) of X1 = (B1 + B2) / 2; NaN for a single question.
-        cov_x12: [...] of X1 and X2 = B1 B2.
-        var_x2: [...] of X2.
-        se_mu: [...] standard error, sqrt(var_x1 / N).
-        se_nu: [...] standard error.
+        var_x1, cov_x12, var_x2: [...] sample covariance (ddof 1) of X1 = (B1 + B2) / 2 and X2 = B1 B2; NaN for a single question.
+        se_mu, se_nu: [...] standard errors, such as sqrt(var_x1 / N).
         se_rho: [...] standard error by the delta method; NaN where rho is.
     """
 

@@ -34,16 +34,9 @@ _FINEST_UNIT = 900  # 2^-900: finer ones would not fit a double
 
 
 def least_distances(quadratic: Floats, polynomial: UnitPolynomial, sign: int, slack: float) -> Floats:
-    """Proven lower bounds of sign x (a + b q + c q^2 - g(q)) on [0, 1], one per entry of a table.
+    """[...] proven lower bounds of sign x (a + b q + c q^2 - g(q)) on [0, 1], one per entry of a table of quadratics [..., 3].
 
-    Args:
-        quadratic: [..., 3] a, b, c, finite.
-        polynomial: g.
-        sign: 1, or -1 for the distance of quadratics below g.
-        slack: largest distance from the minimum; more where coefficients exceed about 1e17 / d of it, or the minimum 1e15 of it.
-
-    Returns:
-        [...] bounds.
+    They are within `slack` of the minimum, or more where coefficients exceed about 1e17 / d of it, or the minimum 1e15 of it.
     """
     flat = np.asarray(quadratic, np.float64).reshape(-1, 3)
     goal = polynomial.elevated(2)
@@ -96,7 +89,7 @@ class _Pieces:
         above: Floats = np.nextafter(np.ldexp(ends, -self.unit), np.inf)
         return above
 
-    def some(self, which: Bools) -> _Pieces:
+    def take(self, which: Bools) -> _Pieces:
         """Select pieces."""
         return _Pieces(self.bounds[:, which], self.unit[which], self.error[which], self.entry[which])
 
@@ -142,5 +135,5 @@ def _enclosed(pieces: _Pieces, slack: float) -> Floats:
         np.minimum.at(least, pieces.entry[done], lowest[done])
         if done.all():
             break
-        pieces = pieces.some(~done).halved()
+        pieces = pieces.take(~done).halved()
     return least

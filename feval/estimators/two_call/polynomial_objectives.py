@@ -106,8 +106,8 @@ def _upper(objective: UnitPolynomial, moments: Moments) -> QuadraticBound:
     scale = problem.scale
     atoms, weights, quadratic = np.empty((3, flat.mu.size, 3))
     for start in range(0, flat.mu.size, _CHUNK):
-        some = np.arange(start, min(start + _CHUNK, flat.mu.size))
-        low, high = some[flat.mu[some] <= 0.5], some[flat.mu[some] > 0.5]
+        rows = np.arange(start, min(start + _CHUNK, flat.mu.size))
+        low, high = rows[flat.mu[rows] <= 0.5], rows[flat.mu[rows] > 0.5]
         atoms[low], weights[low], quadratic[low] = _solve(problem, flat.take(low))
         # Near 1 the differences from 1 matter, so the distribution of 1 - Q is computed.
         atoms[high], weights[high], quadratic[high] = _mirrored(*_solve(mirrored, flat.take(high).reflected()))
@@ -148,8 +148,8 @@ def _solve(problem: _Objective, moments: Moments) -> tuple[Floats, Floats, Float
         if rows.any():
             atoms[rows], weights[rows], quadratic[rows] = find(problem, moments.mu[rows])
     if inner.any():
-        own = moments.take(inner)
-        atoms[inner], weights[inner], quadratic[inner] = _inner(problem, own)
+        part = moments.take(inner)
+        atoms[inner], weights[inner], quadratic[inner] = _inner(problem, part)
     return atoms, weights, quadratic
 
 
@@ -189,8 +189,8 @@ def _inner(problem: _Objective, moments: Moments) -> tuple[Floats, Floats, Float
     weights, quadratic = np.empty((2, *atoms.shape))
     rows = np.arange(len(atoms))
     for goal in _GOALS:
-        own = moments.take(rows)
-        basis, shares, quadratics = _simplex(problem, own, atoms[rows], goal)
+        table = moments.take(rows)
+        basis, shares, quadratics = _simplex(problem, table, atoms[rows], goal)
         atoms[rows], weights[rows], quadratic[rows] = basis, shares, quadratics
         excess = _violation(problem, quadratics, basis)  # below 0 where close atoms lost the contact
         solved = np.abs(excess) <= _FINE * problem.scale
@@ -198,7 +198,7 @@ def _inner(problem: _Objective, moments: Moments) -> tuple[Floats, Floats, Float
             left = np.flatnonzero(~solved)
             if not len(left):
                 break
-            part = own.take(left)
+            part = table.take(left)
             better, polished = _polish(problem, part, basis[left], shares[left], quadratics[left], crowd)
             for target, source in zip((atoms, weights, quadratic), polished, strict=True):
                 target[rows[left[better]]] = source[better]
@@ -220,24 +220,21 @@ def _lawful(weights: Floats) -> Floats:
     return shares
 
 
-# -- 1. the simplex method ------------------------------------------------------------------------------------------
-
-
 def _simplex(problem: _Objective, moments: Moments, atoms: Floats, goal: float) -> tuple[Floats, Floats, Floats]:
     """Improve a feasible basis of three atoms to a violation of about `goal` times the scale."""
     atoms = atoms.copy()
     heights = problem.g(atoms)
     active = np.arange(len(atoms))
     for _ in range(_PIVOTS):
-        own = atoms[active]
-        quadratic = _through(own, heights[active])
-        entering, excess = _highest(problem, quadratic, own)
+        basis = atoms[active]
+        quadratic = _through(basis, heights[active])
+        entering, excess = _highest(problem, quadratic, basis)
         going = excess > goal * problem.scale
-        active, own, entering = active[going], own[going], entering[going]
+        active, basis, entering = active[going], basis[going], entering[going]
         if not len(active):
             break
-        weights = _weights(own, moments.mu[active], moments.nu[active])
-        direction = _weights(own, entering, entering * entering)
+        weights = _weights(basis, moments.mu[active], moments.nu[active])
+        direction = _weights(basis, entering, entering * entering)
         with np.errstate(divide="ignore", invalid="ignore"):
             ratio = np.where(direction > 1e-14, weights / direction, np.inf)
         leaving = ratio.argmin(-1)
@@ -299,9 +296,6 @@ def _violation(problem: _Objective, quadratic: Floats, atoms: Floats) -> Floats:
     return _highest(problem, quadratic, atoms)[1] if len(quadratic) else np.empty(0)
 
 
-# -- 2. Newton's method on the optimality conditions ----------------------------------------------------------------
-
-
 def _polish(
     problem: _Objective, moments: Moments, atoms: Floats, weights: Floats, quadratic: Floats, crowd: float
 ) -> tuple[Bools, tuple[Floats, Floats, Floats]]:
@@ -318,26 +312,20 @@ def _polish(
         groups = {0: ((0,), (1,), (2,)), 1: ((0,), (1, 2)), 2: ((0, 1), (2,)), 3: ((0, 1, 2),)}[int(pattern) // 4]
         if len(groups) == 1:
             continue  # a single atom has no variance: `crowd` is too wide
-        starts = _merged(places[rows], shares[rows], groups)
+        merged = np.stack([places[rows][:, list(group)].mean(1) for group in groups], -1)
+        summed = np.stack([shares[rows][:, list(group)].sum(1) for group in groups], -1)
         at_zero = bool(pattern & 2) and len(groups[0]) == 1
         at_one = bool(pattern & 1) and len(groups[-1]) == 1
-        own = moments.take(rows)
-        ok, x, w, abc = _newton(problem, own, *starts, quadratic[rows], at_zero, at_one)
+        part = moments.take(rows)
+        ok, x, w, abc = _newton(problem, part, merged, summed, quadratic[rows], at_zero, at_one)
         ok &= _violation(problem, abc, x) <= 10.0 * _FINE * problem.scale
         pad = 3 - x.shape[1]
         better[rows] = ok
         for target, source in zip(
-            result,
-            (np.pad(x, ((0, 0), (0, pad)), mode="edge"), np.pad(w, ((0, 0), (0, pad))), abc),
-            strict=True,
+            result, (np.pad(x, ((0, 0), (0, pad)), mode="edge"), np.pad(w, ((0, 0), (0, pad))), abc), strict=True
         ):
             target[rows[ok]] = source[ok]
     return better, result
-
-
-def _merged(places: Floats, shares: Floats, groups: tuple[tuple[int, ...], ...]) -> tuple[Floats, Floats]:
-    x = np.stack([places[:, list(group)].mean(1) for group in groups], -1)
-    return x, np.stack([shares[:, list(group)].sum(1) for group in groups], -1)
 
 
 def _newton(
@@ -381,13 +369,7 @@ def _solved(jacobian: Floats, residual: Floats) -> Floats:
 
 
 def _conditions(
-    problem: _Objective,
-    moments: Moments,
-    x: Floats,
-    w: Floats,
-    abc: Floats,
-    inner: npt.NDArray[np.intp],
-    size: int,
+    problem: _Objective, moments: Moments, x: Floats, w: Floats, abc: Floats, inner: npt.NDArray[np.intp], size: int
 ) -> tuple[Floats, Floats]:
     """Jacobian [T, S, S] and residual [T, S]: values, slopes at inner atoms, moments; by a, b, c, inner atoms, weights."""
     rows, count, many = len(x), x.shape[1], len(inner)
@@ -397,10 +379,10 @@ def _conditions(
     jacobian, residual = np.zeros((rows, size, size)), np.zeros((rows, size))
     jacobian[:, :count, :3] = powers
     residual[:, :count] = a + x * (b + c * x) - problem.g(x)
-    y, own = x[:, inner], np.arange(many)
-    jacobian[:, inner, 3 + own] = slopes[:, inner]
-    jacobian[:, count + own, 1], jacobian[:, count + own, 2] = 1.0, 2.0 * y
-    jacobian[:, count + own, 3 + own] = 2.0 * c - problem.curvature(y)
+    y, columns = x[:, inner], np.arange(many)
+    jacobian[:, inner, 3 + columns] = slopes[:, inner]
+    jacobian[:, count + columns, 1], jacobian[:, count + columns, 2] = 1.0, 2.0 * y
+    jacobian[:, count + columns, 3 + columns] = 2.0 * c - problem.curvature(y)
     residual[:, count : count + many] = slopes[:, inner]
     last = count + many
     jacobian[:, last + 1, 3 : 3 + many] = w[:, inner]

@@ -38,12 +38,7 @@ _ROUNDING = 8 * float(np.finfo(np.float64).eps)  # of decimal moments: 0.8 - 0.7
 
 @dataclass(frozen=True, eq=False)
 class Range:
-    """Lower and upper ends over a table.
-
-    Attributes:
-        low: [...].
-        high: [...].
-    """
+    """Lower and upper ends over a table [...]."""
 
     low: Floats
     high: Floats
@@ -51,12 +46,7 @@ class Range:
 
 @dataclass(frozen=True, eq=False)
 class VoteInterval:
-    """[L_n, U_n] over a table of moments, each end with its certificate.
-
-    Attributes:
-        lower: L_n.
-        upper: U_n.
-    """
+    """[L_n, U_n] over a table of moments, each end with its certificate."""
 
     lower: QuadraticBound
     upper: QuadraticBound
@@ -74,12 +64,7 @@ class VoteInterval:
 
 @dataclass(frozen=True, eq=False)
 class CertifiedGain:
-    """Whether two calls prove that three votes beat one.
-
-    Attributes:
-        certified: [...] whether V_1 > mu for every distribution with these moments.
-        gain: [...] L_1 - mu, the least possible V_1 - V_0.
-    """
+    """Whether V_1 > mu for every distribution with these moments, and L_1 - mu, the least possible V_1 - V_0; both [...]."""
 
     certified: Bools
     gain: Floats
@@ -104,19 +89,7 @@ def vote_interval(n: int, moments: Moments) -> VoteInterval:
 
 
 def vote_bound(n: int, moments: Moments, side: Literal["lower", "upper"]) -> QuadraticBound:
-    """One end of `vote_interval` (arXiv 2605.03379, Theorem 4.1): U_n, or L_n(mu, nu) = 1 - U_n(1 - mu, 1 - 2 mu + nu).
-
-    Args:
-        n: index of the budget: 0 one call, 1 three votes, 2 five.
-        moments: [...] the table of (mu, nu).
-        side: "lower" for L_n, "upper" for U_n.
-
-    Returns:
-        The end with distributions that attain it and quadratics that prove it.
-
-    Raises:
-        OutOfRangeError: an n that is not a budget index. Even budgets: see `budget_index`.
-    """
+    """One end of `vote_interval`: U_n, or L_n(mu, nu) = 1 - U_n(1 - mu, 1 - 2 mu + nu)."""
     check_budget(n)
     room = ROOM + _ROOM_PER_BUDGET * int(n)
     if side == "upper":
@@ -213,9 +186,6 @@ def one_call_envelope(mu: npt.ArrayLike, n: int = 1) -> Range:
     return Range(1.0 - upper(1.0 - right), upper(right))
 
 
-# -- the upper end --------------------------------------------------------------------------------------------------
-
-
 @dataclass(frozen=True)
 class _Points:
     """Points of one n where the kinds of extremal distributions meet: xo, x*, and the tangent from (0, 0)."""
@@ -269,8 +239,8 @@ def _upper(n: int, moments: Moments, flat: Moments) -> QuadraticBound:
     kinds = ((from_origin, _origin_edge), (to_one, _one_edge), (pair, _pair_edge), (triangle, _triangle))
     for where, solve in kinds:
         if where.any():
-            own = flat.take(where)
-            value[where], atoms[where], weights[where], quadratic[where] = solve(n, own, x0[where], x1[where])
+            part = flat.take(where)
+            value[where], atoms[where], weights[where], quadratic[where] = solve(n, part, x0[where], x1[where])
     certain = flat.variance == 0
     atoms[certain], weights[certain] = flat.mu[certain, None], (1.0, 0.0, 0.0)
     value[certain] = majority_accuracy(n, flat.mu[certain])
@@ -367,16 +337,16 @@ def _distance_below(n: int, mu: Floats, variance: Floats) -> Floats:
     low, high = np.log(low), np.log(np.maximum(high, low))
     at, active = 0.5 * (low + high), np.arange(len(mu))
     for _ in range(200):
-        own = at[active]
-        value, rise = _double_contact(n, mu[active], variance[active], np.exp(own))
-        low[active] = np.where(value > 0, own, low[active])
-        high[active] = np.where(value > 0, high[active], own)
-        step = np.divide(-value, rise, out=np.full_like(own, np.inf), where=rise != 0)
-        settled = (value == 0) | (np.abs(step) <= 4e-16 * (1.0 + np.abs(own)))
-        after = own + step
+        place = at[active]
+        value, rise = _double_contact(n, mu[active], variance[active], np.exp(place))
+        low[active] = np.where(value > 0, place, low[active])
+        high[active] = np.where(value > 0, high[active], place)
+        step = np.divide(-value, rise, out=np.full_like(place, np.inf), where=rise != 0)
+        settled = (value == 0) | (np.abs(step) <= 4e-16 * (1.0 + np.abs(place)))
+        after = place + step
         inside = (after > low[active]) & (after < high[active])
-        at[active] = np.where(settled, own, np.where(inside, after, 0.5 * (low[active] + high[active])))
-        active = active[~settled & (high[active] - low[active] > 4e-16 * (1.0 + np.abs(own)))]
+        at[active] = np.where(settled, place, np.where(inside, after, 0.5 * (low[active] + high[active])))
+        active = active[~settled & (high[active] - low[active] > 4e-16 * (1.0 + np.abs(place)))]
         if not len(active):
             break
     return np.exp(at)

@@ -47,8 +47,7 @@ class _Arc:
 
     Attributes:
         points: (rows [R] of the table, parameters [R, A]) -> mu and nu [R, A] and which of them count.
-        start: [T] lower end of the parameter.
-        stop: [T] upper end.
+        start, stop: [T] ends of the parameter.
     """
 
     points: Callable[[Rows, Floats], tuple[Floats, Floats, Bools]]
@@ -73,13 +72,7 @@ _HALVINGS = 56  # from 2 to below the spacing of doubles
 
 @dataclass(frozen=True, eq=False)
 class ProjectedInterval:
-    """Interval hulls over a table.
-
-    Attributes:
-        low: [...] lower end; NaN where the region holds no feasible moments.
-        high: [...] upper end, likewise.
-        empty: [...] whether it holds none (rho clearly below 0).
-    """
+    """Interval hulls over a table; NaN where the region holds no feasible moments (`empty`, rho clearly below 0)."""
 
     low: Floats
     high: Floats
@@ -134,9 +127,7 @@ def likelihood_projection(table: PairTable, n: float, level: float = 0.95) -> Pr
     empty, and claims no certainty where a cell is empty. Feval's own; the paper has Wald regions only.
 
     Args:
-        table: [...] pair tables.
-        n: index of the budget, or `math.inf` for the infinite-vote endpoint.
-        level: coverage for large N, between 0 and 1.
+        table, n, level: as for `wald_projection`.
 
     Returns:
         The interval for each table; none is empty.
@@ -148,8 +139,8 @@ def likelihood_projection(table: PairTable, n: float, level: float = 0.95) -> Pr
     counts = np.stack([table.both_right, table.disagree, table.both_wrong], -1).reshape(-1, 3).astype(np.float64)
     hull = np.empty((len(counts), 2))
     for start in range(0, len(counts), _CHUNK):
-        some = slice(start, start + _CHUNK)
-        hull[some] = _likelihood_hulls(counts[some], quantile, end)
+        rows = slice(start, start + _CHUNK)
+        hull[rows] = _likelihood_hulls(counts[rows], quantile, end)
     return _projected(hull, table.questions.shape)
 
 
@@ -169,8 +160,7 @@ def simultaneous_gains(
     normal means.
 
     Args:
-        right: [Q] right calls of each question.
-        size: [Q] calls of each, at least 2.
+        right, size: [Q] right calls of each question, and calls of each, at least 2.
         budgets: budget indices n.
         level: joint coverage of all gains, between 0 and 1.
 
@@ -179,8 +169,7 @@ def simultaneous_gains(
         feasible moments, or if the data show no spread in some direction (an empty cell): nothing is certified then.
 
     Raises:
-        OutOfRangeError: an n that is not a budget index, fewer than 3 questions, counts that do not fit, or a level outside (0,
-            1).
+        OutOfRangeError: an n that is not a budget index, fewer than 3 questions, counts that do not fit, or a bad level.
     """
     require_confidence(level)
     for n in budgets:
@@ -241,9 +230,6 @@ def _chi2_quantile(level: float) -> float:
     return -2.0 * log1p(-level)
 
 
-# -- Wald regions ---------------------------------------------------------------------------------------------------
-
-
 def _segments(cells: Int64, mu: Floats, reach: Floats) -> Floats:
     """[T, 2] intervals where a cell is empty: all feasible points of the segment have V_n = mu, as nu = mu there."""
     both_right, disagree, both_wrong = cells.T
@@ -262,9 +248,9 @@ def _ellipses(centre: Floats, covariance: Floats, n: float, end: _End) -> Floats
         hull = np.stack([_fixed_points(centre, covariance, int(n), side) for side in _SIDES], -1)
     left = np.flatnonzero(np.isnan(hull).any(1))
     for start in range(0, len(left), _CHUNK):
-        some = left[start : start + _CHUNK]
-        searched = _extremes(_ellipse_arcs(centre[some], covariance[some]), end, len(some))
-        hull[some] = np.where(np.isnan(hull[some]), searched, hull[some])
+        rows = left[start : start + _CHUNK]
+        searched = _extremes(_ellipse_arcs(centre[rows], covariance[rows]), end, len(rows))
+        hull[rows] = np.where(np.isnan(hull[rows]), searched, hull[rows])
     return hull
 
 
@@ -298,16 +284,16 @@ def _ellipse_arcs(centre: Floats, covariance: Floats) -> tuple[_Arc, ...]:
     low, high = np.maximum(0.0, centre[:, 0] - reach), np.minimum(1.0, centre[:, 0] + reach)
 
     def ellipse(rows: Rows, angle: Floats) -> tuple[Floats, Floats, Bools]:
-        x, y, own = np.cos(angle), np.sin(angle), root[rows][..., None]
-        mu = centre[rows, 0, None] + own[:, 0, 0] * x
-        nu = centre[rows, 1, None] + own[:, 1, 0] * x + own[:, 1, 1] * y
+        x, y, factor = np.cos(angle), np.sin(angle), root[rows][..., None]
+        mu = centre[rows, 0, None] + factor[:, 0, 0] * x
+        nu = centre[rows, 1, None] + factor[:, 1, 0] * x + factor[:, 1, 1] * y
         return mu, nu, np.ones(mu.shape, bool)
 
     def edge(power: int) -> Callable[[Rows, Floats], tuple[Floats, Floats, Bools]]:
         def along(rows: Rows, mu: Floats) -> tuple[Floats, Floats, Bools]:
-            nu, own = mu**power, inverse[rows][..., None]
+            nu, factor = mu**power, inverse[rows][..., None]
             dx, dy = mu - centre[rows, 0, None], nu - centre[rows, 1, None]
-            return mu, nu, (own[:, 0, 0] * dx) ** 2 + (own[:, 1, 0] * dx + own[:, 1, 1] * dy) ** 2 <= 1.0
+            return mu, nu, (factor[:, 0, 0] * dx) ** 2 + (factor[:, 1, 0] * dx + factor[:, 1, 1] * dy) ** 2 <= 1.0
 
         return along
 
@@ -346,9 +332,6 @@ def _along(arc: _Arc, end: _End, side: Side) -> Floats:
     return ends
 
 
-# -- likelihood regions ---------------------------------------------------------------------------------------------
-
-
 def _likelihood_hulls(counts: Floats, quantile: float, end: _End) -> Floats:
     """[T, 2] intervals over likelihood regions, which are star-shaped about the maximum-likelihood point."""
     total = counts.sum(1)
@@ -357,12 +340,12 @@ def _likelihood_hulls(counts: Floats, quantile: float, end: _End) -> Floats:
     least = _log_likelihood(counts[:, None], mu[:, None], nu[:, None]) - quantile / 2.0
 
     def edge(rows: Rows, angle: Floats) -> tuple[Floats, Floats, Bools]:
-        x, y, own = np.cos(angle), np.sin(angle), counts[rows, None]
+        x, y, cells = np.cos(angle), np.sin(angle), counts[rows, None]
         low, high = np.zeros_like(angle), np.full_like(angle, 2.0)
         for _ in range(_HALVINGS):
             middle = 0.5 * (low + high)
             m, v = mu[rows, None] + middle * x, nu[rows, None] + middle * y
-            within = (m >= 0) & (m <= 1) & (m * m <= v) & (v <= m) & (_log_likelihood(own, m, v) >= least[rows])
+            within = (m >= 0) & (m <= 1) & (m * m <= v) & (v <= m) & (_log_likelihood(cells, m, v) >= least[rows])
             low, high = np.where(within, middle, low), np.where(within, high, middle)
         m, v = mu[rows, None] + low * x, nu[rows, None] + low * y
         return m, v, np.ones(m.shape, bool)

@@ -1,4 +1,4 @@
-"""The exact expectation of best-of-n over all draws of n CoTs without replacement."""
+"""Accuracy of best-of-n over all draws of n CoTs without replacement, in closed form."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ def subset_best_accuracy(scores: Floats, right: Bools, sizes: npt.NDArray[Any], 
     Let H(v) be the CoTs with score v or higher, m of them with exactly v. The best of a draw has score v with probability
     [C(T - |H(v)| + m, n) - C(T - |H(v)|, n)] / C(T, n), and the first drawn of the m is each of them equally often.
 
-    Feval's own closed form. Assumes only that a question's recorded samples are exchangeable: every order is equally likely.
-    Unbiased for n fresh calls if calls are independent given the question.
+    Feval's own closed form. Assumes only that every order of a question's samples is equally likely; unbiased for n fresh calls
+    if calls are independent given the question.
 
     Args:
         scores: [Q, S] NaN for CoTs that cannot be chosen.

@@ -3,11 +3,10 @@
 "Compute-efficient evaluation of LLM voting accuracy" (section 5.3) assumes that on every question most of the
 probability lies on a few candidates, so that G calls see them. Its Figure 3 shows the mean share by rank and the entropy,
 also for the questions the LLM finds difficult (accuracy at most 0.25); its Figure 4 how both change with the temperature.
-This module computes those numbers.
 
 Shares keep samples without an answer in the denominator, and the entropy counts "no answer" as one outcome. Both are
 plug-in values from finite samples: the share of rank 1 is biased upward and the entropy downward, by about (outcomes
-- 1) / (2 G) nats. Assumes samples that are independent given the question.
+- 1) / (2 G) nats. Assumes samples that are independent given the question. Counts are gold [Q], rivals [Q, K] and no_answer [Q].
 """
 
 from __future__ import annotations
@@ -34,12 +33,9 @@ class Strata:
     """Means over the questions of each of T strata; NaN in a stratum without questions.
 
     Attributes:
-        upper: [T] largest accuracy of each stratum.
-        questions: [T] number of questions.
-        accuracy: [T] mean share of samples with the gold answer.
-        no_answer: [T] mean share of samples without an answer.
-        candidates: [T] mean number of distinct answers.
-        entropy: [T] mean entropy of the outcomes, nats.
+        upper, questions: [T] largest accuracy of each stratum, and its number of questions.
+        accuracy, no_answer: [T] mean shares of samples with the gold answer and without an answer.
+        candidates, entropy: [T] mean number of distinct answers, and mean entropy of the outcomes in nats.
         mass: [T, R] mean share by rank of the answer, most frequent first (Figure 3).
     """
 
@@ -65,16 +61,9 @@ class Strata:
 
 @dataclass(frozen=True, eq=False)
 class StrataDifference:
-    """Second recording minus first, on the same questions, by strata of the first.
+    """Second recording minus first, on the same questions, by strata of the first's accuracy; fields as in `Strata`.
 
-    Standard errors are those of paired differences.
-
-    Attributes:
-        upper: [T] largest accuracy (in the first recording) of each stratum.
-        questions: [T] number of questions.
-        accuracy, candidates, entropy: [T] mean differences.
-        accuracy_se, candidates_se, entropy_se: [T] their standard errors over questions; NaN below 2 questions.
-        mass, mass_se: [T, R] the same for the shares by rank.
+    Fields that end in `_se` are standard errors of paired differences over questions; NaN below 2 questions.
     """
 
     upper: Floats
@@ -98,9 +87,7 @@ def mass_by_rank(gold: Integers, rivals: Integers, no_answer: Integers) -> Float
     """Shares of a question's answers, most frequent first, right or wrong: share_r = c_(r) / S, c_(1) >= c_(2) >= ...
 
     Args:
-        gold: [Q] samples with the gold answer.
-        rivals: [Q, K] samples of each other candidate.
-        no_answer: [Q] samples without an answer, which count in the denominator only.
+        gold, rivals, no_answer: counts; samples without an answer count in the denominator only.
 
     Returns:
         [Q, R] shares, R the largest number of answers of a question; zeros pad rows.
@@ -119,15 +106,13 @@ def answer_entropy(gold: Integers, rivals: Integers, no_answer: Integers) -> Flo
     """Plug-in entropy of a question's outcomes, -sum p ln p, in nats; no answer is one outcome.
 
     Args:
-        gold: [Q] samples with the gold answer.
-        rivals: [Q, K] samples of each other candidate.
-        no_answer: [Q] samples without an answer.
+        gold, rivals, no_answer: counts.
 
     Returns:
         [Q] entropies, 0 where all samples agree.
 
     Raises:
-        OutOfRangeError: shapes that do not match, counts that are not integers from 0, or a question without samples.
+        OutOfRangeError: as `mass_by_rank`.
     """
     signatures = signatures_of_counts(gold, rivals, no_answer)
     shares = np.column_stack([signatures.correct, signatures.rivals, signatures.no_answer])
@@ -166,9 +151,7 @@ def strata_summary(
     """Mass by rank, entropy, accuracy and number of candidates by strata of accuracy (Figure 3).
 
     Args:
-        gold: [Q] samples with the gold answer.
-        rivals: [Q, K] samples of each other candidate.
-        no_answer: [Q] samples without an answer.
+        gold, rivals, no_answer: counts.
         upper: [T] upper ends of the strata of the accuracy.
 
     Returns:
@@ -179,15 +162,15 @@ def strata_summary(
     """
     questions = _Diagnostics.of(gold, rivals, no_answer)
     stratum = difficulty_strata(questions.accuracy, upper)
-    chosen = [np.flatnonzero(stratum == t) for t in range(len(upper))]
+    members = [np.flatnonzero(stratum == t) for t in range(len(upper))]
     return Strata(
         upper=np.asarray(upper, np.float64),
-        questions=np.array([len(rows) for rows in chosen]),
-        accuracy=_means(questions.accuracy, chosen),
-        no_answer=_means(questions.no_answer, chosen),
-        candidates=_means(questions.candidates, chosen),
-        entropy=_means(questions.entropy, chosen),
-        mass=_means(questions.mass, chosen),
+        questions=np.array([len(rows) for rows in members]),
+        accuracy=_means(questions.accuracy, members),
+        no_answer=_means(questions.no_answer, members),
+        candidates=_means(questions.candidates, members),
+        entropy=_means(questions.entropy, members),
+        mass=_means(questions.mass, members),
     )
 
 
@@ -204,8 +187,7 @@ def strata_difference(
     independent draws.
 
     Args:
-        first: gold [Q], rivals [Q, K], no_answer [Q] of the one recording.
-        second: the same of the other; its K may differ.
+        first, second: gold, rivals and no_answer of each recording; their K may differ.
         upper: [T] upper ends of the strata of the first's accuracy.
 
     Returns:
@@ -220,29 +202,20 @@ def strata_difference(
             f"Recordings are compared on the same questions; they have {len(before.accuracy)} and {len(after.accuracy)}."
         )
     stratum = difficulty_strata(before.accuracy, upper)
-    chosen = [np.flatnonzero(stratum == t) for t in range(len(upper))]
+    members = [np.flatnonzero(stratum == t) for t in range(len(upper))]
     ranks = max(before.mass.shape[1], after.mass.shape[1])
-    mass = _widened(after.mass, ranks) - _widened(before.mass, ranks)
-    accuracy, candidates = after.accuracy - before.accuracy, after.candidates - before.candidates
-    entropy = after.entropy - before.entropy
+    changes = {name: getattr(after, name) - getattr(before, name) for name in ("accuracy", "candidates", "entropy")}
+    changes["mass"] = _widened(after.mass, ranks) - _widened(before.mass, ranks)
     return StrataDifference(
         upper=np.asarray(upper, np.float64),
-        questions=np.array([len(rows) for rows in chosen]),
-        accuracy=_means(accuracy, chosen),
-        accuracy_se=_standard_errors(accuracy, chosen),
-        candidates=_means(candidates, chosen),
-        candidates_se=_standard_errors(candidates, chosen),
-        entropy=_means(entropy, chosen),
-        entropy_se=_standard_errors(entropy, chosen),
-        mass=_means(mass, chosen),
-        mass_se=_standard_errors(mass, chosen),
+        questions=np.array([len(rows) for rows in members]),
+        **{name: _means(change, members) for name, change in changes.items()},
+        **{f"{name}_se": _standard_errors(change, members) for name, change in changes.items()},
     )
 
 
 @dataclass(frozen=True, eq=False)
 class _Diagnostics:
-    """Diagnostics of each question."""
-
     accuracy: Floats
     no_answer: Floats
     candidates: Floats
@@ -262,14 +235,14 @@ class _Diagnostics:
         )
 
 
-def _means(values: Floats, chosen: list[npt.NDArray[np.intp]]) -> Floats:
+def _means(values: Floats, members: list[npt.NDArray[np.intp]]) -> Floats:
     empty = np.full(values.shape[1:], np.nan)
-    return np.array([values[rows].mean(axis=0) if len(rows) else empty for rows in chosen])
+    return np.array([values[rows].mean(axis=0) if len(rows) else empty for rows in members])
 
 
-def _standard_errors(values: Floats, chosen: list[npt.NDArray[np.intp]]) -> Floats:
+def _standard_errors(values: Floats, members: list[npt.NDArray[np.intp]]) -> Floats:
     unknown = np.full(values.shape[1:], np.nan)
-    spread = [values[rows].std(axis=0, ddof=1) / len(rows) ** 0.5 if len(rows) > 1 else unknown for rows in chosen]
+    spread = [values[rows].std(axis=0, ddof=1) / len(rows) ** 0.5 if len(rows) > 1 else unknown for rows in members]
     return np.array(spread)
 
 

@@ -29,8 +29,7 @@ def hypergeometric_majority(right: npt.ArrayLike, size: npt.ArrayLike, votes: in
     values for all c are partial sums of positive integers, divided once. An even m with fair ties equals m - 1.
 
     Args:
-        right: [...] c, right calls.
-        size: [...] K, recorded calls; one number or one for each c.
+        right, size: [...] c right of K recorded calls; K may be one number for all.
         votes: m, from 1 to the smallest K.
 
     Returns:
@@ -94,14 +93,7 @@ def _table(calls: int, votes: int) -> Floats:
 
 
 def checked_bits(bits: npt.ArrayLike) -> Integers:
-    """Return checked right/wrong bits as integers [Q, K].
-
-    Args:
-        bits: booleans or zeros and ones.
-
-    Raises:
-        OutOfRangeError: another shape, no calls, or another value; the message has its index.
-    """
+    """Return right/wrong bits as integers [Q, K]; OutOfRangeError for another shape, no calls, or another value."""
     [recorded] = broadcast(bits=bits)
     if recorded.ndim != 2 or not recorded.shape[1]:
         raise OutOfRangeError(

@@ -18,9 +18,9 @@ Three modes, because the formula as printed has absurd values:
     paircov     literal, with the multinomial's covariance -M p* p_y of the two counts in s_y^2: + 2 p* p_y. Not in
                 the paper
 
-The remaining error is the model's. Counts are not independent: the difference varies more than s_y says, and the events
-"more votes than y" are positively dependent. The two errors have opposite signs, and with many rivals the second is
-larger: p* = 0.2 and eight rivals with 0.1, M = 10, gives 0.087 where 0.329 is exact. Use `multinomial`, which is exact.
+Counts are not independent: the difference varies more than s_y says, and the events "more votes than y" are positively
+dependent. The two errors have opposite signs; with many rivals the second is larger: p* = 0.2 and eight rivals with 0.1,
+M = 10, gives 0.087 where 0.329 is exact. Use `multinomial`, which is exact.
 """
 
 from __future__ import annotations
@@ -33,27 +33,24 @@ import scipy
 from feval.errors import OutOfRangeError, UnknownNameError
 from feval.estimators.arrays import Floats, Int64, Integers
 from feval.estimators.per_question import PerQuestion, distinct
-from feval.estimators.probabilities import checked_votes
+from feval.estimators.probabilities import NORMALISED, checked_votes, require_shares
 
 MODES = ("literal", "guarded", "paircov")
 """Readings of eq. (9)."""
 
-_NORMALISED = 1e-9
 _CHUNK_NUMBERS = 1 << 18
 
 
 def gaussian_estimate(
     correct: Floats, rivals: Floats, votes: Sequence[int] | Integers, *, mode: str = "guarded"
 ) -> PerQuestion:
-    """The Gaussian estimate of p*(M) for many M. See the module for formula, modes and errors.
+    """The Gaussian estimate of p*(M) for many M (eqs. (8)-(10)). See the module for formula, modes and errors.
 
-    Eqs. (8)-(10) of "Compute-efficient evaluation of LLM voting accuracy". Assumes calls that are independent given
-    the question, each with the same probabilities.
+    Assumes calls that are independent given the question, each with the same probabilities.
 
     Args:
-        correct: [Q] probability of the gold answer, usually its estimate c / G.
-        rivals: [Q, K] probability of each listed rival, in any order. With "literal" and "paircov" zeros count, including
-            padding.
+        correct, rivals: [Q] and [Q, K] probabilities of the gold answer and of each listed rival, usually c / G. With "literal"
+            and "paircov" zeros count, including padding.
         votes: D numbers of votes M.
         mode: one of `MODES`.
 
@@ -61,8 +58,7 @@ def gaussian_estimate(
         D estimates per question, in the order of `votes`.
 
     Raises:
-        OutOfRangeError: shapes that do not match, values that are not probabilities or sum to more than 1, or an M out of
-            range.
+        OutOfRangeError: shapes that do not match, values that are not probabilities or sum to more than 1, or an M out of range.
         UnknownNameError: an unknown mode.
     """
     if mode not in MODES:
@@ -83,14 +79,14 @@ def gaussian_estimate(
 
 def _estimate(correct: Floats, rivals: Floats, votes: Int64, mode: str) -> Floats:
     """[G, D] the products."""
-    own, theirs = correct[:, None], rivals
-    variance = own * (1.0 - own) + theirs * (1.0 - theirs)
+    gold, theirs = correct[:, None], rivals
+    variance = gold * (1.0 - gold) + theirs * (1.0 - theirs)
     if mode == "paircov":
-        variance = variance + 2.0 * own * theirs
+        variance = variance + 2.0 * gold * theirs
     certain = variance <= 0.0
-    slope = np.where(certain, 0.0, own - theirs) / np.sqrt(np.where(certain, 1.0, variance))
+    slope = np.where(certain, 0.0, gold - theirs) / np.sqrt(np.where(certain, 1.0, variance))
     beaten: Floats = scipy.special.ndtr(slope[:, :, None] * np.sqrt(votes.astype(np.float64)))
-    beaten[certain] = (own > theirs)[certain][:, None]
+    beaten[certain] = (gold > theirs)[certain][:, None]
     if mode == "guarded":
         beaten[theirs == 0.0] = 1.0
     values: Floats = beaten.prod(axis=1)
@@ -107,14 +103,9 @@ def _checked(correct: Floats, rivals: Floats) -> tuple[Floats, Floats]:
             "The Gaussian estimator takes correct [questions] and rivals [questions, candidates]; the shapes are "
             f"{right.shape} and {others.shape}."
         )
-    for name, array in (("correct", right), ("rivals", others)):
-        if len(wrong := np.argwhere(~((array >= 0.0) & (array <= 1.0 + _NORMALISED)))):
-            place = tuple(wrong[0].tolist())
-            raise OutOfRangeError(
-                f"Probabilities lie in [0, 1]; question {place[0]} has {array[place]} in {name}. Give p = count / samples."
-            )
+    require_shares(correct=right, rivals=others)
     total = right + others.sum(axis=1)
-    if len(over := np.flatnonzero(total > 1.0 + _NORMALISED)):
+    if len(over := np.flatnonzero(total > 1.0 + NORMALISED)):
         raise OutOfRangeError(
             f"The probabilities of a question sum to at most 1; those of question {over[0]} sum to "
             f"{float(total[over[0]])!r}. Divide the counts by the number of samples."

@@ -15,8 +15,7 @@ wrong. The formula is feval's own, checked against enumeration in the tests. How
    (`poissonised`). The e_{k-1} of all k are running sums over k.
 2. A k above M / 2 wins, and so does a k that no rival reaches; both are the whole generating function minus a running
    sum. Rivals that reach the smallest relevant k with probability below 1e-18 are treated like no answer.
-3. The product over the rivals does not depend on p*: questions with the same rivals share it, and equal rivals are a
-   power.
+3. The product over the rivals does not depend on p*: questions with the same rivals share it, and equal rivals are a power.
 4. Questions with the same (p*, sorted p_y, p_0) are solved once: 5,000 questions with G = 10 have about two hundred.
 5. The probabilities of all answers of a batch of questions are tabulated at once. The remaining loop is over distinct sets of
    rivals, each with its own window of k, powers and nodes; padding them to one shape costs more than it saves.
@@ -40,16 +39,8 @@ import numpy.typing as npt
 from feval.estimators.arrays import Complex, Floats, Integers
 from feval.estimators.per_question import PerQuestion
 from feval.estimators.poissonised import Circle, circles
-from feval.estimators.probabilities import (
-    MOST_VOTES,
-    Signatures,
-    checked_votes,
-    signatures_of_counts,
-    signatures_of_probabilities,
-)
+from feval.estimators.probabilities import Signatures, checked_votes, signatures_of_counts, signatures_of_probabilities
 from feval.estimators.ties import check_ties, tie_nodes
-
-__all__ = ["MOST_VOTES", "plugin_plurality_accuracy", "plurality_accuracy", "plurality_accuracy_of"]
 
 _BATCH_NUMBERS = 1 << 20  # complex numbers of generating functions held at once
 
@@ -59,12 +50,11 @@ def plurality_accuracy(
 ) -> PerQuestion:
     """Probability that the plurality of M independent calls is the gold answer, for many M.
 
-    Eqs. (2), (3) and (7) of "Compute-efficient evaluation of LLM voting accuracy", without simulation; see the module.
+    Eqs. (2), (3) and (7) of the paper, without simulation; see the module.
 
     Args:
-        correct: [Q] probability of the gold answer.
-        rivals: [Q, K] probability of each other answer, in any order; zeros are ignored.
-        no_answer: [Q] probability of no answer, which casts no vote.
+        correct, rivals, no_answer: [Q], [Q, K] and [Q] probabilities of the gold answer, of each other answer, in any order, and
+            of no answer, which casts no vote.
         votes: D numbers of votes M, each from 1 to 10,000. All of 1..100 cost little more than a few.
         ties: credit of a tie for the lead: "uniform", "strict" or "lenient", see `ties`.
 
@@ -72,11 +62,10 @@ def plurality_accuracy(
         D probabilities per question, in the order of `votes`. Absolute error below 1e-12.
 
     Raises:
-        OutOfRangeError: shapes that do not match, values that are not probabilities or do not sum to 1, or an M out of
-            range.
+        OutOfRangeError: shapes that do not match, values that are not probabilities or do not sum to 1, or an M out of range.
         UnknownNameError: an unknown rule for ties.
     """
-    return plurality_accuracy_of(signatures_of_probabilities(correct, rivals, no_answer), votes, ties=ties)
+    return _of_signatures(signatures_of_probabilities(correct, rivals, no_answer), votes, ties=ties)
 
 
 def plugin_plurality_accuracy(
@@ -84,14 +73,12 @@ def plugin_plurality_accuracy(
 ) -> PerQuestion:
     """The plug-in estimate of p*(M) from G calls: `plurality_accuracy` at the shares c / G.
 
-    It is the Monte-Carlo estimator of "Compute-efficient evaluation of LLM voting accuracy", section 4.1, with K ->
-    infinity. Unbiased for M = 1, biased for all others, and saturating: as M grows it tends to the accuracy of G votes.
-    Beyond M = G no function of G calls is unbiased, see `plugin`.
+    It is the Monte-Carlo estimator of section 4.1 with K -> infinity. Unbiased for M = 1, biased for all others, and saturating:
+    as M grows it tends to the accuracy of G votes. Beyond M = G no function of G calls is unbiased, see `plugin`.
 
     Args:
-        gold: [Q] samples with the gold answer.
-        rivals: [Q, K] samples of each other candidate, in any order.
-        no_answer: [Q] samples without an answer. G is the sum of all and may differ between questions.
+        gold, rivals, no_answer: [Q], [Q, K] and [Q] samples with the gold answer, with each other one, in any order, and without
+            one. G is their sum and may differ between questions.
         votes: D numbers of votes M, each from 1 to 10,000.
         ties: credit of a tie for the lead.
 
@@ -99,30 +86,15 @@ def plugin_plurality_accuracy(
         D probabilities per question, in the order of `votes`.
 
     Raises:
-        OutOfRangeError: shapes that do not match, counts that are not integers from 0, a question without samples, or an M
-            out of range.
+        OutOfRangeError: shapes that do not match, counts that are not integers from 0, a question without samples, or an M out
+            of range.
         UnknownNameError: an unknown rule for ties.
     """
-    return plurality_accuracy_of(signatures_of_counts(gold, rivals, no_answer), votes, ties=ties)
+    return _of_signatures(signatures_of_counts(gold, rivals, no_answer), votes, ties=ties)
 
 
-def plurality_accuracy_of(
-    signatures: Signatures, votes: Sequence[int] | Integers, *, ties: str = "uniform"
-) -> PerQuestion:
-    """`plurality_accuracy` of questions whose probabilities are already checked and deduplicated.
-
-    Args:
-        signatures: from `probabilities`.
-        votes: D numbers of votes M, each from 1 to 10,000.
-        ties: credit of a tie for the lead.
-
-    Returns:
-        D probabilities per question.
-
-    Raises:
-        OutOfRangeError: an M out of range.
-        UnknownNameError: an unknown rule for ties.
-    """
+def _of_signatures(signatures: Signatures, votes: Sequence[int] | Integers, *, ties: str = "uniform") -> PerQuestion:
+    """`plurality_accuracy` of questions whose probabilities are already checked and deduplicated."""
     check_ties(ties)
     numbers = checked_votes(votes)
     values = np.zeros((len(signatures.correct), len(numbers)))
@@ -146,8 +118,6 @@ class _Contest:
 
     Attributes:
         questions: [g] indices of their signatures.
-        correct: [g] probability of the gold answer, above 0.
-        no_answer: [g] probability of no answer.
         rivals: distinct probabilities above 0, descending.
         powers: number of rivals with each.
     """
@@ -194,7 +164,7 @@ def _accuracy(circle: Circle, batch: list[_Contest], ties: str) -> Floats:
     """
     correct = np.array([p for contest in batch for p in contest.correct])
     circle.tabulate(np.concatenate([correct, *(contest.rivals for contest in batch)]))
-    own = np.array([circle.probabilities(p) for p in correct.tolist()])
+    chances = np.array([circle.probabilities(p) for p in correct.tolist()])
     won, contested = circle.everything(correct), np.zeros((len(correct), circle.roots.shape[1]), np.complex128)
     start = 0
     for contest in batch:
@@ -208,7 +178,7 @@ def _accuracy(circle: Circle, batch: list[_Contest], ties: str) -> Floats:
             product = _rival_product(circle, contest, near, low, high, ties)
             product *= circle.roots[low : high + 1]
             np.multiply(
-                own[rows, low : high + 1] @ product, circle.everything(contest.no_answer + far), out=contested[rows]
+                chances[rows, low : high + 1] @ product, circle.everything(contest.no_answer + far), out=contested[rows]
             )
     return circle.coefficients(won * circle.everything(1.0 - correct) + contested)
 
@@ -216,29 +186,20 @@ def _accuracy(circle: Circle, batch: list[_Contest], ties: str) -> Floats:
 def _contested(circle: Circle, contest: _Contest) -> tuple[int, int]:
     """Smallest and largest k of the gold answer for which the rivals matter; none if the first is larger."""
     fewest, most = circle.reach(contest.rivals[0])
-    own = [circle.reach(p) for p in contest.correct]
-    low = max(1, fewest, min(reach[0] for reach in own))
-    high = min(circle.most, most, max(reach[1] for reach in own))
+    reaches = [circle.reach(p) for p in contest.correct]
+    low = max(1, fewest, min(reach[0] for reach in reaches))
+    high = min(circle.most, most, max(reach[1] for reach in reaches))
     return low, high
 
 
 def _rival_product(circle: Circle, contest: _Contest, near: list[bool], low: int, high: int, ties: str) -> Complex:
-    """[high - low + 1, J] int_0^1 prod_y ( at most k - 1 votes + z exactly k votes ) dz, for k = low..high.
-
-    Args:
-        circle: the points.
-        contest: has the rivals.
-        near: which rivals are in the product.
-        low: fewest votes of the gold answer.
-        high: most votes of the gold answer.
-        ties: tie rule.
-    """
-    chosen = [(circle.terms(p), n) for p, n, yes in zip(contest.rivals, contest.powers, near, strict=True) if yes]
-    nodes, weights = tie_nodes(sum(n for _, n in chosen), ties)
+    """[high - low + 1, J] int_0^1 prod_y ( at most k - 1 votes + z exactly k votes ) dz over near rivals, for k = low..high."""
+    tables = [(circle.terms(p), n) for p, n, yes in zip(contest.rivals, contest.powers, near, strict=True) if yes]
+    nodes, weights = tie_nodes(sum(n for _, n in tables), ties)
     total = np.zeros((high - low + 1, circle.roots.shape[1]), np.complex128)
     for node, weight in zip(nodes.tolist(), weights.tolist(), strict=True):
         product: Any = weight
-        for (exactly, at_most), power in chosen:
+        for (exactly, at_most), power in tables:
             factor = exactly[low : high + 1] * node
             factor += at_most[low - 1 : high]
             product = _power(factor, power) * product

@@ -49,12 +49,7 @@ _BLOCK_NUMBERS = 1 << 20  # chances of outcomes held at once
 
 @dataclass(frozen=True, eq=False)
 class Unbiased:
-    """Unbiased estimates where they exist.
-
-    Attributes:
-        values: D values per question; NaN where no unbiased estimate exists.
-        reasons: [D] why a column holds NaN; "" where it holds none.
-    """
+    """D unbiased estimates per question; NaN where none exists, with a reason [D] for each such column ("" for others)."""
 
     values: PerQuestion
     reasons: tuple[str, ...]
@@ -65,12 +60,9 @@ def unbiased_plurality_accuracy(
 ) -> Unbiased:
     """Unbiased estimates of p*(M) from G calls: `subset_plurality_accuracy` for M <= G, NaN beyond.
 
-    Feval's own correction of the estimate of "Compute-efficient evaluation of LLM voting accuracy", section 4.1.
-
     Args:
-        gold: [Q] samples with the gold answer.
-        rivals: [Q, K] samples of each other candidate.
-        no_answer: [Q] samples without an answer. G is the sum of all and may differ between questions.
+        gold, rivals, no_answer: [Q], [Q, K] and [Q] samples with the gold answer, with each other one and without one. G is
+            their sum and may differ between questions.
         votes: D numbers of votes M.
         ties: credit of a tie for the lead.
 
@@ -90,8 +82,8 @@ def unbiased_plurality_accuracy(
     for pool in np.unique(size).tolist():
         rows, columns = np.flatnonzero(size == pool), np.flatnonzero(numbers <= pool)
         if len(columns):
-            own = subset_plurality_accuracy(gold[rows], rivals[rows], no_answer[rows], numbers[columns], ties=ties)
-            values[np.ix_(rows, columns)] = own.per_question()
+            subsets = subset_plurality_accuracy(gold[rows], rivals[rows], no_answer[rows], numbers[columns], ties=ties)
+            values[np.ix_(rows, columns)] = subsets.per_question()
     return Unbiased(PerQuestion(values, np.arange(len(size))), tuple(_reason(m, size) for m in numbers.tolist()))
 
 
@@ -116,13 +108,10 @@ def plugin_expectation(
 ) -> PerQuestion:
     """E[plug-in estimate of p*(M)] over the G calls it is made from, exactly.
 
-    sum_c Pr{c} p*(M; c / G) over all counts c of G calls, Pr the multinomial with the true probabilities. Feval's own; the
-    estimate is that of "Compute-efficient evaluation of LLM voting accuracy", section 4.1.
+    sum_c Pr{c} p*(M; c / G) over all counts c of G calls, Pr the multinomial with the true probabilities.
 
     Args:
-        correct: [Q] true probability of the gold answer.
-        rivals: [Q, K] true probabilities of the rivals.
-        no_answer: [Q] true probability of no answer.
+        correct, rivals, no_answer: [Q], [Q, K] and [Q] true probabilities of the gold answer, of the rivals and of no answer.
         calls: G, at least 1.
         votes: D numbers of votes M.
         ties: credit of a tie for the lead.
@@ -141,11 +130,11 @@ def plugin_expectation(
     patterns, which = np.unique(shares > 0.0, axis=0, return_inverse=True)
     values = np.empty((len(shares), len(numbers)))
     for pattern, possible in enumerate(patterns):  # which answers are possible: few patterns, as rivals are sorted
-        own = np.flatnonzero(which.ravel() == pattern)
+        questions = np.flatnonzero(which.ravel() == pattern)
         outcomes = np.zeros((comb(calls + int(possible.sum()) - 1, calls), shares.shape[1]), np.int64)
         outcomes[:, possible] = compositions(calls, int(possible.sum()))
         estimates = plugin_plurality_accuracy(outcomes[:, 0], outcomes[:, 2:], outcomes[:, 1], numbers, ties=ties)
-        values[own] = _expected(estimates, outcomes[:, possible], shares[np.ix_(own, possible)])
+        values[questions] = _expected(estimates, outcomes[:, possible], shares[np.ix_(questions, possible)])
     return PerQuestion(values, signatures.rows)
 
 
@@ -161,19 +150,10 @@ def plugin_bias(
     """The plug-in's bias E[estimate] - p*(M) from G calls: `plugin_expectation` minus `plurality_accuracy`.
 
     Args:
-        correct: [Q] true probability of the gold answer.
-        rivals: [Q, K] true probabilities of the rivals.
-        no_answer: [Q] true probability of no answer.
-        calls: G, at least 1.
-        votes: D numbers of votes M.
-        ties: credit of a tie for the lead.
+        correct, rivals, no_answer, calls, votes, ties: as for `plugin_expectation`, whose errors it raises.
 
     Returns:
         D biases per question.
-
-    Raises:
-        OutOfRangeError: as `plugin_expectation`.
-        UnknownNameError: an unknown rule for ties.
     """
     expected = plugin_expectation(correct, rivals, no_answer, calls, votes, ties=ties)
     true = plurality_accuracy(correct, rivals, no_answer, votes, ties=ties)

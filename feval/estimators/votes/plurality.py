@@ -38,6 +38,7 @@ from feval.errors import OutOfRangeError, ShortPoolError
 from feval.estimators.arrays import Floats, Int64, Integers
 from feval.estimators.checks import require_counts
 from feval.estimators.per_question import PerQuestion, distinct
+from feval.estimators.probabilities import require_shapes
 from feval.estimators.ties import check_ties, tie_nodes
 
 LARGEST_POOL = 1000
@@ -47,24 +48,17 @@ _CHUNK_NUMBERS = 1 << 18  # numbers in the larger arrays of one chunk of questio
 
 
 def subset_plurality_accuracy(
-    gold: Integers,
-    rivals: Integers,
-    no_answer: Integers,
-    draws: Sequence[int] | Integers,
-    *,
-    ties: str = "uniform",
+    gold: Integers, rivals: Integers, no_answer: Integers, draws: Sequence[int] | Integers, *, ties: str = "uniform"
 ) -> PerQuestion:
     """Probability that the plurality of n samples, drawn without replacement, is the gold answer; for many n at once.
 
     Unbiased for the accuracy of n fresh samples, for every n up to the pool's size: the mean over all subsets, which the
-    empirical estimator (eqs. 5-6 of "Compute-efficient evaluation of LLM voting accuracy") samples. See the module for formula
-    and method.
+    empirical estimator (eqs. 5-6 of CEV) samples. See the module for formula and method.
 
     Args:
-        gold: [Q] samples with the gold answer; 0 where there is no gold.
-        rivals: [Q, K] samples of each other candidate, in any order; zeros are ignored. Pools may differ in size.
-        no_answer: [Q] samples without an answer, which cast no vote. To reproduce papers that let them vote, pass them as
-            another column of `rivals`.
+        gold, rivals, no_answer: [Q], [Q, K] and [Q] samples with the gold answer (0 where there is no gold), with each other
+            one, in any order, and without one, which cast no vote. To reproduce papers that let them vote, pass them as another
+            column of `rivals`. Pools may differ in size.
         draws: D numbers of samples n, each from 1 to the smallest pool.
         ties: credit of a tie for the lead, see `ties`.
 
@@ -95,8 +89,7 @@ def pass_at_k(gold: Integers, size: Integers, draws: Sequence[int] | Integers) -
     (Chen et al., arXiv 2107.03374, with c = g). It is the ceiling of every method that chooses among the samples.
 
     Args:
-        gold: [Q] samples with the gold answer.
-        size: [Q] recorded samples.
+        gold, size: [Q] samples with the gold answer, and all recorded ones.
         draws: D numbers of samples n, each from 1 to the smallest pool.
 
     Returns:
@@ -119,12 +112,9 @@ def pass_at_k(gold: Integers, size: Integers, draws: Sequence[int] | Integers) -
     numbers = _checked_draws(draws, size)
     first, rows = distinct((gold, size))
     g, s = gold[first, None].astype(np.int64), size[first, None].astype(np.int64)
-    drawn = np.arange(int(numbers.max()))
-    missed = np.cumprod(np.maximum(s - g - drawn, 0) / (s - drawn), axis=1)
+    i = np.arange(int(numbers.max()))
+    missed = np.cumprod(np.maximum(s - g - i, 0) / (s - i), axis=1)
     return PerQuestion(1.0 - missed[:, numbers - 1], rows)
-
-
-# -- the counts of distinct questions -------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, eq=False)
@@ -139,12 +129,7 @@ class Counts:
     def of(cls, gold: Integers, rivals: Integers, no_answer: Integers) -> Counts:
         """Check the arrays that a caller gave."""
         gold, rivals, no_answer = np.asarray(gold), np.asarray(rivals), np.asarray(no_answer)
-        one_each = gold.ndim == no_answer.ndim == 1 and rivals.ndim == 2 and len(gold) == len(rivals) == len(no_answer)
-        if not one_each:
-            raise OutOfRangeError(
-                "Plurality accuracy takes gold [questions], rivals [questions, candidates] and no_answer [questions]; the "
-                f"shapes are {gold.shape}, {rivals.shape} and {no_answer.shape}."
-            )
+        require_shapes("Counts of samples", "gold", gold, rivals, no_answer)
         require_counts("Plurality accuracy", gold=gold, rivals=rivals, no_answer=no_answer)
         size = rivals.sum(axis=1, dtype=np.int64) + gold + no_answer
         if (largest := int(size.max(initial=0))) > LARGEST_POOL:
@@ -159,8 +144,8 @@ class Counts:
 
     def of_questions(self, questions: npt.NDArray[np.intp]) -> Counts:
         """Select questions, in integers that do not overflow."""
-        picked = [array[..., questions].astype(np.int64) for array in (self.gold, self.size, self.rivals)]
-        return Counts(*picked)
+        selected = [array[..., questions].astype(np.int64) for array in (self.gold, self.size, self.rivals)]
+        return Counts(*selected)
 
 
 def _checked_draws(draws: Sequence[int] | Integers, size: Integers) -> Int64:
@@ -175,9 +160,6 @@ def _checked_draws(draws: Sequence[int] | Integers, size: Integers) -> Int64:
     return numbers.astype(np.int64)
 
 
-# -- the sum over bands ---------------------------------------------------------------------------------------------
-
-
 @dataclass(frozen=True, eq=False)
 class Bands:
     """The N non-empty bands of all questions, sorted by `rest`.
@@ -185,8 +167,7 @@ class Bands:
     Attributes:
         question: [N] the band's question.
         rank: [N] b, number of rivals that can reach the votes of this band.
-        low: [N] the band is low < k <= high.
-        high: [N] at most the gold count and the largest n.
+        low, high: [N] the band is low < k <= high, with high at most the gold count and the largest n.
         rest: [N] m_b, samples of the smaller rivals and without an answer.
     """
 
@@ -238,27 +219,20 @@ def _add_contested(
     band, k = band[order], k[order]
     step = max(1, _CHUNK_NUMBERS // (length * (rank // 2 + 1)))
     for start in range(0, len(k), step):
-        own_band, own_k = band[start : start + step], k[start : start + step]
-        question = bands.question[own_band]
-        product = _rival_product(own_k, counts.rivals[:rank, question], choose, length, ties)
-        product *= choose[counts.gold[question], own_k]
-        for votes, same in _runs(own_k):  # within a run of equal k no band comes twice
+        rows, votes_of_rows = band[start : start + step], k[start : start + step]
+        question = bands.question[rows]
+        product = _rival_product(votes_of_rows, counts.rivals[:rank, question], choose, length, ties)
+        product *= choose[counts.gold[question], votes_of_rows]
+        for votes, same in _runs(votes_of_rows):  # within a run of equal k no band comes twice
             degrees = min(len(product), rank * votes + 1, length - votes)
-            polynomials[own_band[same], votes : votes + degrees] += product[:degrees, same].T
+            polynomials[rows[same], votes : votes + degrees] += product[:degrees, same].T
 
 
 def _rival_product(k: Int64, rivals: Integers, choose: Floats, length: int, ties: str) -> Floats:
-    """int_0^1 prod_j ( sum_{i < k} C(c_j, i) x^i + y C(c_j, k) x^k ) dy for N tuples of rivals at once.
+    """[degree + 1, N] coefficients of int_0^1 prod_j ( sum_{i < k} C(c_j, i) x^i + y C(c_j, k) x^k ) dy for N tuples of rivals.
 
-    Args:
-        k: [N] the gold answer's votes, largest first.
-        rivals: [b, N] samples of the rivals, each at least k.
-        choose: binomials, see `binomials`.
-        length: number of relevant coefficients.
-        ties: tie rule; the integral over y is for uniform ties.
-
-    Returns:
-        [degree + 1, N] coefficients.
+    `k` [N] is the gold answer's votes, largest first; `rivals` [b, N] their samples, each at least k; `length` the number of
+    relevant coefficients.
     """
     nodes, weights = tie_nodes(len(rivals), ties)
     powers = np.arange(int(k[0]) + 1)
@@ -268,9 +242,9 @@ def _rival_product(k: Int64, rivals: Integers, choose: Floats, length: int, ties
     for rival in rivals[1:]:
         factor = _factor(rival, share, choose)
         longer = np.zeros((min(length, len(product) + len(powers) - 1), *product.shape[1:]))
-        for i, some in enumerate(reaching[: len(longer)]):
+        for i, wide in enumerate(reaching[: len(longer)]):
             degrees = min(len(product), len(longer) - i)
-            longer[i : i + degrees, :, :some] += factor[i, :, :some] * product[:degrees, :, :some]
+            longer[i : i + degrees, :, :wide] += factor[i, :, :wide] * product[:degrees, :, :wide]
         product = longer
     if len(weights) == 1:
         return product[:, 0]
@@ -308,13 +282,7 @@ def _runs(ordered: Int64) -> Iterator[tuple[int, slice]]:
 
 
 def binomials(most: int, length: int, kind: type[np.floating[Any]] = np.float64) -> npt.NDArray[Any]:
-    """Return C(m, i) by Pascal's rule [most + 1, length]: exact up to m = 56 in doubles, correctly rounded sums beyond.
-
-    Args:
-        most: the largest m.
-        length: columns, i = 0 .. length - 1.
-        kind: floating-point type of the result.
-    """
+    """[most + 1, length] C(m, i) by Pascal's rule: exact up to m = 56 in doubles, correctly rounded sums beyond."""
     choose = np.zeros((most + 1, length), kind)
     choose[:, 0] = 1.0
     for m in range(1, most + 1):

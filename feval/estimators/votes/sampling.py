@@ -26,11 +26,9 @@ from feval.estimators.ties import check_ties
 
 @dataclass(frozen=True, eq=False)
 class Empirical:
-    """Accuracies of recorded ensembles.
+    """Shares [Q, D] of a question's disjoint ensembles of M calls that were right (eq. 6), and their numbers K [D].
 
-    Attributes:
-        values: [Q, D] share of the ensembles that were right (eq. 6). Their mean over questions is eq. 5.
-        ensembles: [D] K, number of disjoint ensembles of M calls.
+    The mean over questions is eq. 5.
     """
 
     values: Floats
@@ -40,13 +38,11 @@ class Empirical:
 def plurality_credit(gold: Integers, rivals: Integers, *, ties: str = "uniform") -> Floats:
     """Credit of a vote: 1 if the gold answer leads alone, 0 if it does not lead, otherwise the credit of a tie.
 
-    Eq. (3) of "Compute-efficient evaluation of LLM voting accuracy", with ties by `ties`; eq. (7) is the strict rule.
+    Eq. (3), with ties by `ties`; eq. (7) is the strict rule.
 
     Args:
-        gold: [N] votes of the gold answer.
-        rivals: [N, K] votes of the rivals; zeros pad rows.
-        ties: what a tie for the lead with t rivals is worth: 1 / (t + 1) for "uniform", 0 for "strict", 1 for
-            "lenient".
+        gold, rivals: [N] and [N, K] votes of the gold answer and of the rivals; zeros pad rows.
+        ties: what a tie for the lead with t rivals is worth: 1 / (t + 1) for "uniform", 0 for "strict", 1 for "lenient".
 
     Returns:
         [N] credits; 0 for an empty vote.
@@ -66,9 +62,8 @@ def empirical_plurality_accuracy(
 ) -> Empirical:
     """The empirical estimator: K = floor(S / M) disjoint ensembles of M recorded calls, in recorded order (eqs. 5-6).
 
-    Unbiased for p*(M) if the calls are independent and identically distributed given the question; its standard
-    deviation per question is sqrt(p*(M) (1 - p*(M)) / K). The mean over all subsets, `subset_plurality_accuracy`, is
-    unbiased too and varies less.
+    Unbiased for p*(M); its standard deviation per question is sqrt(p*(M) (1 - p*(M)) / K). The mean over all subsets,
+    `subset_plurality_accuracy`, is unbiased too and varies less.
 
     Args:
         codes: [Q, S] which candidate each call answered, per question from 0; -1 no answer. Every question needs all S.
@@ -119,7 +114,7 @@ def monte_carlo_plurality_accuracy(
     keys: Integers | None = None,
     ties: str = "uniform",
 ) -> PerQuestion:
-    """The Monte-Carlo estimator: the share of K simulated votes of M calls that the gold answer wins.
+    """The Monte-Carlo estimator (section 4.1): the share of K simulated votes of M calls that the gold answer wins.
 
     Given the probabilities it is unbiased for `plurality_accuracy`, with a standard deviation per question of at most
     sqrt(p*(M) (1 - p*(M)) / K). The exact value costs less. One sequence of calls serves all M, as in a vote that is
@@ -129,17 +124,11 @@ def monte_carlo_plurality_accuracy(
     key), two 32-bit halves each; a half is compared with 2^32 times the running sum of the probabilities. So a question's
     votes do not depend on the other questions.
 
-    "Compute-efficient evaluation of LLM voting accuracy", section 4.1.
-
     Args:
-        correct: [Q] probability of the gold answer.
-        rivals: [Q, K] probability of each rival.
-        no_answer: [Q] probability of no answer.
-        votes: D numbers of votes M.
+        correct, rivals, no_answer, votes, ties: as for `plurality_accuracy`.
         replicates: K, at least 1.
         seed: 0 to 2^64 - 1.
         keys: [Q] numbers from 0 that identify the questions; their positions by default.
-        ties: credit of a tie for the lead.
 
     Returns:
         D estimates per question, in the order of `votes`.

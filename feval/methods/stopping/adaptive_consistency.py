@@ -15,8 +15,7 @@ from feval.errors import UsageError
 from feval.estimators.cost import mean_output_tokens
 from feval.estimators.counts import vote_counts
 from feval.estimators.stopping.criteria import Criterion
-from feval.estimators.stopping.ends import PoolCounts as Pools
-from feval.estimators.stopping.ends import ends_of_rule
+from feval.estimators.stopping.ends import AnswerCounts, ends_of_rule
 from feval.estimators.stopping.orders import OverOrders
 from feval.estimators.stopping.premature_stops import wrong_stops
 from feval.estimators.votes.plurality import subset_plurality_accuracy
@@ -223,10 +222,10 @@ class _Stops:
     def stops_at_most(self) -> int:
         return self.method.budget
 
-    def early_of_whole_pool(self, pools: Pools, wrong: Floats) -> Floats:
+    def early_of_whole_pool(self, pools: AnswerCounts, wrong: Floats) -> Floats:
         return early_votes_of_whole_pool(pools, wrong, self._right_at_budget)
 
-    def _right_at_budget(self, pools: Pools) -> Floats:
+    def _right_at_budget(self, pools: AnswerCounts) -> Floats:
         counts = PoolCounts.of_counts(pools, self.method.no_answer)
         if self.method.criterion == "random":
             return gold_share_of_lead(counts.pools) * float(_coin_stops(self.method)[-1])
@@ -239,7 +238,7 @@ class _Stops:
             return wrong_stops(
                 counts, method.budget, lambda keys, draws: np.full(len(keys), share[draws - 1]), none_votes=none_votes
             )
-        pools = Pools(*(column.astype(np.int64) for column in (counts[:, 1], counts[:, 2:], counts[:, 0])))
+        pools = AnswerCounts(*(column.astype(np.int64) for column in (counts[:, 1], counts[:, 2:], counts[:, 0])))
         bounds = PoolCounts.of_counts(pools, method.no_answer).pools.bounds()
         ends = ends_of_rule(method.rule.stop_mask, bounds, method.budget)
         return wrong_stops(counts, method.budget, lambda keys, _: ends.at(keys), none_votes=none_votes)

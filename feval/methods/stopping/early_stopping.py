@@ -12,7 +12,7 @@ import numpy.typing as npt
 from feval.errors import OutOfRangeError, UsageError
 from feval.estimators.stopping.early_plurality import early_plurality
 from feval.estimators.stopping.early_stopping import MOST_WINDOWS_IN_FLOATS, EarlyStops, early_stops, window_ends
-from feval.estimators.stopping.ends import PoolCounts as Pools
+from feval.estimators.stopping.ends import AnswerCounts
 from feval.estimators.stopping.orders import over_orders
 from feval.estimators.stopping.premature_stops import wrong_stops
 from feval.methods.decisions import Decisions, Ledger
@@ -175,7 +175,7 @@ class _Stops:
         """Whether a stop answers with its window; a window of one is the only vote."""
         return self.method.answer == "window" or self.method.window == 1
 
-    def early_of_whole_pool(self, pools: Pools, wrong: Floats) -> Floats:
+    def early_of_whole_pool(self, pools: AnswerCounts, wrong: Floats) -> Floats:
         if self._answers_window:
             return gold_share_of_lead(pools) * self._wrong_windows(pools)
         return early_votes_of_whole_pool(
@@ -183,20 +183,20 @@ class _Stops:
         )
 
     def wrong_before_budget(self, counts: Integers) -> Floats:
-        pools = Pools(*(column.astype(np.int64) for column in (counts[:, 1], counts[:, 2:], counts[:, 0])))
+        pools = AnswerCounts(*(column.astype(np.int64) for column in (counts[:, 1], counts[:, 2:], counts[:, 0])))
         if self._answers_window:
             return self._wrong_windows(pools)
         window, windows = self.method.window, self.method.windows
         ends = window_ends(pools.bounds(), window=window, windows=windows, only_unstopped=False)
         return wrong_stops(counts, window * windows, lambda keys, _: ends.at(keys))
 
-    def _wrong_windows(self, pools: Pools) -> Floats:
+    def _wrong_windows(self, pools: AnswerCounts) -> Floats:
         """[Q] probability of stopping at a window with another answer than the gold, before the last window."""
         stops = self._before_last(pools)
         wrong: Floats = np.maximum(1.0 - stops.no_stop - stops.gold_window, 0.0)
         return wrong
 
-    def _before_last(self, pools: Pools) -> EarlyStops:
+    def _before_last(self, pools: AnswerCounts) -> EarlyStops:
         """Where the windows before the last one stop."""
         counts, first = np.column_stack([pools.gold, pools.rivals]), np.zeros(len(pools.gold), np.intp)
         shape = {"window": self.method.window, "windows": self.method.windows - 1}

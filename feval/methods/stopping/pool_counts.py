@@ -9,8 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from feval.estimators.stopping.by_partition import MOST_PARTITIONS, number_of_partitions, over_partitions
-from feval.estimators.stopping.ends import Ends
-from feval.estimators.stopping.ends import PoolCounts as Pools
+from feval.estimators.stopping.ends import AnswerCounts, Ends
 from feval.estimators.stopping.orders import MOST_STATES, OverOrders, over_orders
 
 if TYPE_CHECKING:
@@ -31,17 +30,17 @@ class PoolCounts:
         none_tokens: [Q] of those without an answer.
     """
 
-    pools: Pools
+    pools: AnswerCounts
     gold_tokens: Integers
     rival_tokens: Integers
     none_tokens: Integers
 
     @classmethod
-    def of_counts(cls, pools: Pools, no_answer: str) -> PoolCounts:
+    def of_counts(cls, pools: AnswerCounts, no_answer: str) -> PoolCounts:
         """Without tokens; if `no_answer` is "vote", no answer is one more rival."""
         free = np.zeros_like(pools.none)
         if no_answer == "vote":
-            pools = Pools.of(pools.gold, np.column_stack([pools.rivals, pools.none]), free)
+            pools = AnswerCounts.of(pools.gold, np.column_stack([pools.rivals, pools.none]), free)
         return cls(pools, free, np.zeros_like(pools.rivals), free)
 
     @classmethod
@@ -61,7 +60,7 @@ class PoolCounts:
             own[rows] = table[rows, gold[rows] + 2]
             table[rows, gold[rows] + 2] = 0
         columns = np.argsort(-counts[:, 2:], axis=1, kind="stable")
-        pools = Pools.of(of_gold[0], counts[:, 2:], counts[:, 1])
+        pools = AnswerCounts.of(of_gold[0], counts[:, 2:], counts[:, 1])
         rival_tokens = np.take_along_axis(tokens[:, 2:], columns, axis=1)[:, : pools.rivals.shape[1]]
         return cls(pools, of_gold[1], rival_tokens.astype(np.int64), tokens[:, 1].astype(np.int64))
 
@@ -80,7 +79,7 @@ def mean_over_orders(counts: PoolCounts, ends: Ends, most_states: int = MOST_STA
     return over_orders(*own, most_states=most_states)
 
 
-def gold_share_of_lead(pools: Pools) -> Floats:
+def gold_share_of_lead(pools: AnswerCounts) -> Floats:
     """[Q] the gold answer's share of the lead when all recorded CoTs vote: 1/m if it is one of m leaders, 0 if it is none."""
     most = np.maximum(pools.gold, pools.rivals.max(axis=1, initial=0))
     leaders = 1 + (pools.rivals == most[:, None]).sum(axis=1)

@@ -19,8 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from feval.errors import UsageError
-from feval.estimators.stopping.ends import LARGEST_BUDGET, Ends, partitions
-from feval.estimators.stopping.ends import PoolCounts as Pools
+from feval.estimators.stopping.ends import LARGEST_BUDGET, AnswerCounts, Ends, partitions
 from feval.estimators.stopping.premature_stops import premature_stop_states as hasty_states
 from feval.methods.error_shares import ErrorShares, MonteCarloPart, split_errors
 from feval.methods.stopping.pool_counts import PoolCounts, gold_share_of_lead, mean_over_orders
@@ -52,7 +51,7 @@ class StopModel(Protocol):
     def fraction_windows(self) -> int:
         """Number of windows where its sums are taken in fractions, which takes far longer; 0 where they are not."""
 
-    def early_of_whole_pool(self, pools: Pools, wrong: Floats) -> Floats:
+    def early_of_whole_pool(self, pools: AnswerCounts, wrong: Floats) -> Floats:
         """[Q] probability of being stopped too early where the budget is the whole pool, given [Q] that of being wrong."""
 
     def wrong_before_budget(self, counts: Integers) -> Floats:
@@ -111,7 +110,9 @@ def _stopped_early(
     return early, replace(estimate, standard_error=estimate.standard_error * len(part) / len(early))
 
 
-def early_votes_of_whole_pool(pools: Pools, wrong: Floats, right_at_budget: Callable[[Pools], Floats]) -> Floats:
+def early_votes_of_whole_pool(
+    pools: AnswerCounts, wrong: Floats, right_at_budget: Callable[[AnswerCounts], Floats]
+) -> Floats:
     """[Q] probability of being stopped too early where the budget is the whole pool, for a method that votes wherever it stops.
 
     Args:
@@ -128,7 +129,7 @@ def early_votes_of_whole_pool(pools: Pools, wrong: Floats, right_at_budget: Call
     return early
 
 
-def _early_of_part(model: StopModel, budget: int, pools: Pools) -> Floats | None:
+def _early_of_part(model: StopModel, budget: int, pools: AnswerCounts) -> Floats | None:
     """[Q] the same where the budget is a part of the pool, over all its counts; `None` where these are too many."""
     bounds = pools.bounds()
     if budget > LARGEST_BUDGET or _takes_long(model, budget, bounds):
