@@ -13,7 +13,6 @@ from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import numpy.typing as npt
 
 from feval.cards.prices import billed_prompts, usd
 from feval.errors import OutOfRangeError, UnknownNameError, UsageError
@@ -28,19 +27,18 @@ from feval.evaluation.method_names import field_names, make_method
 from feval.evaluation.oracle import Oracle
 from feval.evaluation.question_set import NONE_LEFT_OUT, LeftOut, question_set
 from feval.evaluation.replicates import drawn_orders
+from feval.methods.arrays import Floats, Integers
 from feval.methods.protocol import drawn
 from feval.methods.voting.self_consistency import SelfConsistency
 from feval.replay.draws import ORDERS
 
 if TYPE_CHECKING:
     from feval.evaluation.evaluation import Evaluation
+    from feval.methods.decisions import Orders
     from feval.replay import LLM, Dataset
     from feval.replay.pools import Pool
 
 _BUDGET_FIELDS = ("n", "samples", "budget")
-
-Floats = npt.NDArray[np.float64]
-Integers = npt.NDArray[np.integer[Any]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -316,7 +314,7 @@ def _exact(gold: Integers, pool: Pool, budgets: Sequence[int]) -> _Values:
     return _Values(right, any_right, np.array(budgets) * tokens)
 
 
-def _drawn(gold: Integers, pool: Pool, batches: Iterable[npt.NDArray[np.uint16]], budgets: Sequence[int]) -> _Values:
+def _drawn(gold: Integers, pool: Pool, batches: Iterable[Orders], budgets: Sequence[int]) -> _Values:
     """Return means over the draws of every question: one in recorded order, or seeded replicates."""
     right, any_right = np.zeros((2, len(gold), len(budgets)))
     tokens = np.zeros(len(budgets))

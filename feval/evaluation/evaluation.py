@@ -31,6 +31,7 @@ from feval.evaluation.question_set import NONE_LEFT_OUT, LeftOut, question_set
 from feval.evaluation.replicates import replicate_sums
 from feval.evaluation.training import fit, train_test_rows
 from feval.evaluation.user_methods import TIME_LIMIT, MethodFile, learns, require_arguments
+from feval.methods.arrays import Floats, Rows
 from feval.methods.protocol import BatchMethod, has_exact_form
 from feval.replay import LLM
 from feval.replay.draws import ORDERS
@@ -40,8 +41,6 @@ if TYPE_CHECKING:
     from feval.methods.protocol import ExactMethod, Method
     from feval.replay import Dataset
 
-Floats = npt.NDArray[np.float64]
-Rows = npt.NDArray[np.intp]
 
 ERRORS = ("no_answer", "wrong_vote", "stopped_early", "routed_wrong")
 """How a wrong answer came about."""

@@ -7,10 +7,10 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import numpy.typing as npt
 
 from feval.evaluation.means import QuestionMeans
 from feval.evaluation.replicates import drawn_orders
+from feval.methods.arrays import Floats, Rows
 from feval.methods.error_shares import ErrorShares
 from feval.methods.protocol import has_exact_errors
 
@@ -18,9 +18,6 @@ if TYPE_CHECKING:
     from feval.methods.decisions import Orders
     from feval.methods.expectation import Expectation
     from feval.replay import LLM, Dataset
-
-Floats = npt.NDArray[np.float64]
-Rows = npt.NDArray[np.intp]
 
 
 def exact_means(method: Any, dataset: Dataset, llms: Sequence[LLM], rows: Rows) -> QuestionMeans:

@@ -11,13 +11,13 @@ import numpy as np
 import numpy.typing as npt
 
 from feval.cards.prices import billed_prompts
+from feval.methods.arrays import Bools, Floats
 from feval.methods.decisions import LEDGER_FIELDS
 from feval.methods.error_shares import ErrorShares
 
 if TYPE_CHECKING:
     from feval.methods.decisions import Decisions
 
-Floats = npt.NDArray[np.float64]
 Int64 = npt.NDArray[np.int64]
 
 
@@ -83,7 +83,7 @@ class ReplicateSums:
         whole = {name: np.concatenate([getattr(part, name) for part in parts], axis=-1) for name in names}
         return cls(**whole, split=parts[0].split)
 
-    def add(self, decisions: Decisions, right: npt.NDArray[np.bool_], billing: str) -> None:
+    def add(self, decisions: Decisions, right: Bools, billing: str) -> None:
         """Count some replicates.
 
         Args:

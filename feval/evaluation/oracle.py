@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
-
-import numpy as np
-import numpy.typing as npt
+from typing import TYPE_CHECKING
 
 from feval.errors import UsageError
 from feval.estimators.counts import vote_counts
 from feval.estimators.votes.plurality import pass_at_k
+from feval.methods.arrays import Floats, Integers
 from feval.methods.error_shares import ErrorShares, no_answer_probability
 from feval.methods.expectation import Expectation
 from feval.methods.fields import Count, frozen_method
@@ -17,9 +15,6 @@ from feval.methods.fields import Count, frozen_method
 if TYPE_CHECKING:
     from feval.methods.protocol import DrawOrders
     from feval.replay.pools import Pool
-
-Floats = npt.NDArray[np.float64]
-Integers = npt.NDArray[np.integer[Any]]
 
 
 @frozen_method

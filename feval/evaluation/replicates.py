@@ -7,12 +7,12 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import numpy.typing as npt
 
 from feval import methods
 from feval.errors import OutOfRangeError
 from feval.evaluation.means import ReplicateSums
 from feval.evaluation.user_methods import TIME_LIMIT, MethodFile, answers
+from feval.methods.arrays import Rows
 from feval.methods.decisions import LEDGER_FIELDS, Decisions, Ledger
 from feval.methods.error_shares import split_errors
 from feval.methods.protocol import BatchMethod
@@ -24,14 +24,13 @@ if TYPE_CHECKING:
     from feval.replay import Dataset
     from feval.replay.pools import Pool
 
-Rows = npt.NDArray[np.intp]
 
 _CHUNK_CODES = 1 << 22
 
 
 def drawn_orders(
     llm: LLM, order: str, replicates: int, draws: int, rows: Rows | None = None, *, chunk: int | None = None
-) -> Iterator[npt.NDArray[np.uint16]]:
+) -> Iterator[Orders]:
     """The draws of an LLM, some replicates at a time so that memory stays bounded.
 
     Args:

@@ -6,16 +6,14 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import numpy.typing as npt
 
 from feval.errors import OutOfRangeError
 from feval.evaluation.user_methods import TIME_LIMIT, MethodFile
+from feval.methods.arrays import Rows
 from feval.replay.draws import ABSENT_SAMPLE, uniforms
 
 if TYPE_CHECKING:
     from feval.replay import LLM, Dataset
-
-Rows = npt.NDArray[np.intp]
 
 
 def train_test_rows(

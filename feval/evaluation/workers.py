@@ -12,17 +12,14 @@ from multiprocessing import get_context
 from multiprocessing.reduction import ForkingPickler
 from typing import TYPE_CHECKING, TypeVar
 
-import numpy as np
-import numpy.typing as npt
-
 from feval.errors import UsageError
+from feval.methods.arrays import Rows
 from feval.replay.loading import LoadRecipe
 
 if TYPE_CHECKING:
     from feval.replay.dataset import Dataset
     from feval.replay.llm import LLM
 
-Rows = npt.NDArray[np.intp]
 _T = TypeVar("_T")
 
 

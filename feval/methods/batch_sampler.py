@@ -4,19 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
-import numpy.typing as npt
 
+from feval.methods.arrays import Integers, Rows
 from feval.methods.decisions import Ledger, Orders
 from feval.methods.protocol import BatchMethod, require_draws
 
 if TYPE_CHECKING:
     from feval.replay.pools import Pool
 
-Integers = npt.NDArray[np.integer[Any]]
-Places = npt.NDArray[np.intp]
 
 _BLOCK = 1 << 17  # codes worked on at once: they stay in a core's own cache
 
@@ -30,7 +28,7 @@ class Samples:
         codes: [n, N] answer codes.
     """
 
-    cells: npt.NDArray[np.intp]
+    cells: Rows
     codes: Integers
 
 
@@ -49,7 +47,7 @@ class BatchSampler:
         self._asked = np.zeros(len(self._order), np.bool_)
         self._tokens = np.zeros(len(self._order), np.int64)
 
-    def sample(self, places: Places) -> Samples:
+    def sample(self, places: Rows) -> Samples:
         """The CoTs at some places, which go into the ledger."""
         first = places % max(len(self._pool.codes), 1) * self._pool.codes.shape[1]
         cells = self._order[places, : self._draws].T + first
@@ -72,7 +70,7 @@ def samplers(method: BatchMethod, pools: Sequence[Pool], orders: Sequence[Orders
     return [BatchSampler(*each) for each in zip(pools, orders, require_draws(method, pools, orders), strict=True)]
 
 
-def blocks(places: int, draws: int) -> Iterator[Places]:
+def blocks(places: int, draws: int) -> Iterator[Rows]:
     """Split places into blocks that are decided together, for this many draws each."""
     step = max(1, _BLOCK // draws)
     yield from (np.arange(start, min(start + step, places)) for start in range(0, places, step))

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from feval.methods.arrays import Rows
 from feval.methods.decisions import Orders
 
 _BLOCK = 1 << 17  # draws
@@ -24,7 +25,7 @@ class Batch:
     """
 
     where: tuple[slice, slice]
-    places: npt.NDArray[np.intp]
+    places: Rows
 
     def drawn(self, values: npt.NDArray[Any]) -> npt.NDArray[Any]:
         """[R', Q', n] the values [Q, S] of the drawn CoTs, of the same type."""

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from feval.methods.arrays import Bools, Integers
+
 Orders = npt.NDArray[np.uint16]
 """[R, Q, draws] recorded places of CoTs, in draw order."""
-
-Integers = npt.NDArray[np.integer[Any]]
 
 
 @dataclass(frozen=True, eq=False)
@@ -35,7 +34,7 @@ class Ledger:
     auxiliary_output_tokens: Integers | None = None
 
     @classmethod
-    def one_round(cls, asked: npt.NDArray[np.bool_], cots: int | Integers, output_tokens: Integers) -> Ledger:
+    def one_round(cls, asked: Bools, cots: int | Integers, output_tokens: Integers) -> Ledger:
         """The ledger of an LLM that gives all its CoTs in one request, where it is asked at all.
 
         Args:

@@ -11,21 +11,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
-import numpy.typing as npt
 
 from feval.estimators.votes.plurality import pass_at_k
+from feval.methods.arrays import Bools, Floats, Integers
 from feval.methods.vote import share_of_lead
 
 if TYPE_CHECKING:
     from feval.methods.decisions import Decisions, Orders
     from feval.replay.pools import Pool
-
-Floats = npt.NDArray[np.float64]
-Integers = npt.NDArray[np.integer[Any]]
-Bools = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True)

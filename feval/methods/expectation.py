@@ -6,14 +6,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
-import numpy.typing as npt
 
 from feval.estimators.cost import mean_output_tokens
+from feval.methods.arrays import Floats
 
 if TYPE_CHECKING:
     from feval.replay.pools import Pool
-
-Floats = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True, eq=False)

@@ -20,6 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from feval.errors import ShortPoolError, UsageError
+from feval.methods.arrays import Bools, Floats, Integers, Rows
 from feval.methods.decisions import Orders
 
 if TYPE_CHECKING:
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
     from feval.methods.expectation import Expectation
     from feval.replay.pools import Pool
 
-DrawOrders = Callable[[npt.NDArray[np.intp], int], Iterator[Orders]]
+DrawOrders = Callable[[Rows, int], Iterator[Orders]]
 """(rows of questions, replicates) -> seeded orders of these questions, some replicates at a time."""
 
 
@@ -136,7 +137,7 @@ class ExactMethod(Protocol):
     def draws(self, llms: int) -> tuple[int, ...]:
         """As for `BatchMethod`."""
 
-    def exact(self, pool: Pool, gold: npt.NDArray[np.integer[Any]]) -> Expectation:
+    def exact(self, pool: Pool, gold: Integers) -> Expectation:
         """The expectation over all draws.
 
         Args:
@@ -155,8 +156,8 @@ class ExactErrorsMethod(ExactMethod, Protocol):
     def exact_errors(
         self,
         pool: Pool,
-        gold: npt.NDArray[np.integer[Any]],
-        right: npt.NDArray[np.float64],
+        gold: Integers,
+        right: Floats,
         draw: DrawOrders,
     ) -> ErrorShares:
         """What `error_shares.split_errors` tends to with ever more replicates.
@@ -189,7 +190,7 @@ class Learner(Protocol):
     def fitted(self) -> bool:
         """Whether it can decide: `evaluate` fits only methods that are not fitted."""
 
-    def fit(self, pools: Sequence[Pool], gold: npt.NDArray[np.integer[Any]]) -> Self:
+    def fit(self, pools: Sequence[Pool], gold: Integers) -> Self:
         """The method fitted on training questions.
 
         Args:
@@ -213,7 +214,7 @@ def drawn(values: npt.NDArray[Any], orders: Orders) -> npt.NDArray[Any]:
     return by_draw
 
 
-def seen_tokens(tokens: npt.NDArray[Any], seen: npt.NDArray[np.bool_]) -> npt.NDArray[np.int64]:
+def seen_tokens(tokens: npt.NDArray[Any], seen: Bools) -> npt.NDArray[np.int64]:
     """[R, Q] the tokens of the CoTs that a method drew.
 
     Args:

@@ -9,20 +9,17 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from math import prod
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
-import numpy.typing as npt
 
 from feval.estimators.counts import vote_counts
 from feval.estimators.votes.plurality import subset_plurality_accuracy
+from feval.methods.arrays import Floats, Integers
 
 if TYPE_CHECKING:
     from feval.replay.pools import Pool
 
-Integers = npt.NDArray[np.integer[Any]]
-
-Floats = npt.NDArray[np.float64]
 
 _TIE = 1e-12  # relative: sums of weights that are equal on paper may differ by their rounding
 _BLOCK = 1 << 17  # codes worked on at once: they stay in a core's own cache

@@ -11,10 +11,8 @@ from pathlib import Path
 from traceback import walk_tb
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-import numpy as np
-import numpy.typing as npt
-
 from feval.errors import FevalError, MethodError, UsageError
+from feval.methods.arrays import Rows
 from feval.methods.decisions import LEDGER_FIELDS
 from feval.replay.loading import LoadRecipe
 from feval.replay.meter import close_ledger
@@ -53,7 +51,7 @@ def answers(
     name: str,
     dataset: Dataset,
     llms: Sequence[LLM],
-    rows: npt.NDArray[np.intp] | Sequence[int],
+    rows: Rows | Sequence[int],
     replicate: int | None,
 ) -> Iterator[MethodAnswer]:
     """Ask a method some questions, one after the other.

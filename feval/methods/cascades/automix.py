@@ -7,9 +7,9 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
-import numpy.typing as npt
 
 from feval.errors import NotRecordedError, UsageError
+from feval.methods.arrays import Integers
 from feval.methods.batch_sampler import samplers
 from feval.methods.decisions import Decisions, Orders
 from feval.methods.fields import Aggregate, Share, as_fraction, frozen_method
@@ -17,8 +17,6 @@ from feval.methods.protocol import RecordedResponse, RecordedSampler, Sampler
 
 if TYPE_CHECKING:
     from feval.replay.pools import Pool
-
-Integers = npt.NDArray[np.integer[Any]]
 
 
 @frozen_method

@@ -10,10 +10,10 @@ from math import ceil, floor
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
 
 import numpy as np
-import numpy.typing as npt
 from pydantic import BeforeValidator, Field
 
 from feval.errors import NotRecordedError, OutOfRangeError, UsageError
+from feval.methods.arrays import Bools, Floats, Integers
 from feval.methods.batch_sampler import BatchSampler, Samples, blocks, samplers
 from feval.methods.cascades.cascade_search import Choice, Stage, bars, best_choice, written
 from feval.methods.decisions import Decisions, Orders
@@ -36,8 +36,6 @@ from feval.methods.vote import plurality, plurality_codes
 if TYPE_CHECKING:
     from feval.replay.pools import Pool
 
-Floats = npt.NDArray[np.float64]
-Integers = npt.NDArray[np.integer[Any]]
 Prices = Annotated[
     tuple[Annotated[tuple[Cost, Cost], BeforeValidator(tuple_of_list)], ...],
     BeforeValidator(tuple_of_list),
@@ -148,9 +146,9 @@ class Cascade:
             answer[left] = plurality_codes(llms[last].sample(left).codes.T)
         return Decisions(answer.reshape(shape), tuple(llm.ledger() for llm in llms))
 
-    def _trusted(self, pool: Pool, samples: Samples, leader: Integers, delta: Fraction) -> npt.NDArray[np.bool_]:
+    def _trusted(self, pool: Pool, samples: Samples, leader: Integers, delta: Fraction) -> Bools:
         """[N] whether the leaders' scores pass."""
-        passed: npt.NDArray[np.bool_]
+        passed: Bools
         if self.score == "vote-share":
             passed = (samples.codes == leader).sum(axis=0) >= self._votes_needed(len(samples.codes), delta)
         else:

@@ -13,10 +13,9 @@ import numpy as np
 import numpy.typing as npt
 
 from feval.errors import OutOfRangeError
+from feval.methods.arrays import Bools, Floats, Rows
 
 _MOST_CELLS = 1 << 22  # of the table of all combinations
-
-Floats = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True, eq=False)
@@ -29,7 +28,7 @@ class Bars:
     """
 
     values: list[Fraction]
-    first: npt.NDArray[np.intp]
+    first: Rows
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,7 +41,7 @@ class Stage:
         bars: which bars accept its answers.
     """
 
-    right: npt.NDArray[np.bool_]
+    right: Bools
     cost: Floats
     bars: Bars
 
@@ -125,9 +124,7 @@ def best_choice(stages: Sequence[Stage], *, budget: float | None, non_decreasing
     return Choice(round(most), float(cheapest[best]), tuple(int(level) for level in best))
 
 
-def _sums(
-    rejecting: Sequence[npt.NDArray[np.intp]], accepting: npt.NDArray[np.intp] | None, values: Any, levels: int
-) -> Floats:
+def _sums(rejecting: Sequence[Rows], accepting: Rows | None, values: Any, levels: int) -> Floats:
     """Sums of [N] values over the answers that all earlier stages reject and this one accepts, for every choice of bars.
 
     Args:

@@ -7,9 +7,9 @@ from math import ceil, floor
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
-import numpy.typing as npt
 
 from feval.errors import UsageError
+from feval.methods.arrays import Bools, Integers
 from feval.methods.batch_sampler import blocks, samplers
 from feval.methods.decisions import Decisions, Orders
 from feval.methods.fields import Count, CountPerLLM, Share, as_fraction, frozen_method, per_llm
@@ -21,8 +21,6 @@ if TYPE_CHECKING:
 
 # The paper's budgets: 20 samples of one prompt; of two prompts 7 each, since the second prompt costs what 6 samples do.
 _SAMPLES = {1: 20, 2: 7}
-
-Integers = npt.NDArray[np.integer[Any]]
 
 
 @frozen_method
@@ -113,12 +111,12 @@ class MixtureOfThoughts:
             answer[rejected] = plurality_codes(strong.sample(rejected).codes.T, no_answer=self.no_answer)
         return Decisions(answer.reshape(shape), tuple(llm.ledger() for llm in (*weak, strong)))
 
-    def _verified(self, codes: Sequence[Integers]) -> tuple[npt.NDArray[np.bool_], Integers]:
+    def _verified(self, codes: Sequence[Integers]) -> tuple[Bools, Integers]:
         """[N] whether the pluralities of both prompts [n, N] are the same, and the first one."""
         one, other = (plurality_codes(own.T, no_answer=self.no_answer) for own in codes)
         return (one == other) & (one >= 0), one
 
-    def _voted(self, codes: Sequence[Integers]) -> tuple[npt.NDArray[np.bool_], Integers]:
+    def _voted(self, codes: Sequence[Integers]) -> tuple[Bools, Integers]:
         """[N] whether the leader of all votes has enough of them, and that leader."""
         votes = np.concatenate(codes)
         leader = plurality_codes(votes.T, no_answer=self.no_answer)

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Sequence
 from math import log
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
-import numpy.typing as npt
 
 from feval.errors import UsageError
+from feval.methods.arrays import Floats, Integers, Rows
 from feval.methods.batch_sampler import BatchSampler, blocks, samplers
 from feval.methods.decisions import Decisions, Orders
 from feval.methods.fields import Cost, CountPerLLM, ListOf, frozen_method, per_llm
@@ -19,9 +19,6 @@ from feval.methods.vote import weighted_plurality, weighted_plurality_codes
 
 if TYPE_CHECKING:
     from feval.replay.pools import Pool
-
-Floats = npt.NDArray[np.float64]
-Integers = npt.NDArray[np.integer[Any]]
 
 
 def consistency_weight(counts: Collection[int], normaliser: str = "distinct") -> float:
@@ -96,9 +93,7 @@ class ModelSwitch:
             answer[left] = weighted_plurality_codes(votes.T, weights.T)
         return Decisions(answer.reshape(shape), tuple(llm.ledger() for llm in llms))
 
-    def _undecided(
-        self, llms: Sequence[BatchSampler], places: npt.NDArray[np.intp], answer: Integers
-    ) -> tuple[npt.NDArray[np.intp], Integers, Floats]:
+    def _undecided(self, llms: Sequence[BatchSampler], places: Rows, answer: Integers) -> tuple[Rows, Integers, Floats]:
         """Store the answers at the places where an LLM decides; return the others [N], with votes and weights [draws, N]."""
         votes, weights = np.empty((0, len(places)), answer.dtype), np.empty((0, len(places)))
         for llm, external in zip(llms, self._external(len(llms)), strict=True):

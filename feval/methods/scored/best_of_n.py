@@ -7,13 +7,13 @@ scores of equal answers are added up); Wang et al. 2023 (Math-Shepherd), arXiv 2
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
-import numpy.typing as npt
 
 from feval.errors import UsageError
 from feval.estimators.votes.best_of_n import subset_best_accuracy
+from feval.methods.arrays import Floats, Integers
 from feval.methods.batches import batches
 from feval.methods.decisions import Decisions, Ledger, Orders
 from feval.methods.error_shares import ErrorShares, no_answer_probability
@@ -24,9 +24,6 @@ from feval.methods.vote import weighted_plurality, weighted_plurality_codes
 
 if TYPE_CHECKING:
     from feval.replay.pools import Pool
-
-Floats = npt.NDArray[np.float64]
-Integers = npt.NDArray[np.integer[Any]]
 
 
 @frozen_method

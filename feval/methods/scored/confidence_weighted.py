@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
+from typing import TYPE_CHECKING, ClassVar, Literal, Self
 
 import numpy as np
-import numpy.typing as npt
 
 from feval.errors import UsageError
+from feval.methods.arrays import Floats, Integers
 from feval.methods.batches import batches
 from feval.methods.decisions import Decisions, Ledger, Orders
 from feval.methods.fields import Count, Positive, frozen_method
@@ -21,7 +21,6 @@ from feval.replay.draws import pool_key
 if TYPE_CHECKING:
     from feval.replay.pools import Pool, ScoringTokens
 
-Floats = npt.NDArray[np.float64]
 
 SEQUENCE_PROBABILITY = "sequence-probability"
 """The confidence that needs no further call: the CoT's own probability, length-normalised."""
@@ -90,7 +89,7 @@ class ConfidenceWeighted:
         """Whether it has a temperature."""
         return self.temperature is not None
 
-    def fit(self, pools: Sequence[Pool], gold: npt.NDArray[np.integer[Any]]) -> Self:
+    def fit(self, pools: Sequence[Pool], gold: Integers) -> Self:
         """The method with the temperature from `TEMPERATURES` that is right most often on training questions.
 
         Of several, the largest wins, as it is closest to self-consistency. Each is judged on the same 32 draws of n CoTs.

@@ -16,6 +16,7 @@ from feval.estimators.stopping.traces import (
     tokens_until_below,
     trace_confidences,
 )
+from feval.methods.arrays import Floats
 from feval.methods.batches import Batch, batches
 from feval.methods.decisions import Decisions, Ledger, Orders
 from feval.methods.fields import Count, ExactNumber, Share, as_fraction, frozen_method
@@ -25,7 +26,6 @@ from feval.methods.vote import weighted_plurality, weighted_plurality_codes
 if TYPE_CHECKING:
     from feval.replay.pools import Pool
 
-Floats = npt.NDArray[np.float64]
 Int64 = npt.NDArray[np.int64]
 Votes = list[tuple[str, float]]
 

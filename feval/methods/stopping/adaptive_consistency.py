@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Annotated, Any, Literal, Protocol
+from typing import TYPE_CHECKING, Annotated, Literal, Protocol
 
 import numpy as np
-import numpy.typing as npt
 from pydantic import Field
 
 from feval.errors import UsageError
@@ -20,7 +19,8 @@ from feval.estimators.stopping.ends import ends_of_rule
 from feval.estimators.stopping.orders import OverOrders
 from feval.estimators.stopping.premature_stops import wrong_stops
 from feval.estimators.votes.plurality import subset_plurality_accuracy
-from feval.methods.decisions import Decisions, Ledger
+from feval.methods.arrays import Floats, Integers
+from feval.methods.decisions import Decisions, Ledger, Orders
 from feval.methods.error_shares import ErrorShares, no_answer_probability
 from feval.methods.expectation import Expectation
 from feval.methods.fields import Count, ExactNumber, Whole, as_fraction, frozen_method
@@ -44,10 +44,6 @@ THRESHOLDS = {
 """Criterion -> the threshold of the authors' code; "crp" is named only in its documentation, and takes beta's."""
 
 _DROPPED_FROM = 16
-
-Integers = npt.NDArray[np.int64]
-Bools = npt.NDArray[np.bool_]
-Floats = npt.NDArray[np.float64]
 
 
 class _Coin(Protocol):
@@ -125,7 +121,7 @@ class AdaptiveConsistency:
         votes = Counter(answer for answer in answers if answer is not None or self.no_answer == "vote")
         return rule.stops(tuple(sorted(votes.values(), reverse=True)), len(answers))
 
-    def decide(self, pools: Sequence[Pool], orders: Sequence[npt.NDArray[np.uint16]]) -> Decisions:
+    def decide(self, pools: Sequence[Pool], orders: Sequence[Orders]) -> Decisions:
         """The same for all questions and many replicates; see `BatchMethod.decide`."""
         require_draws(self, pools, orders)
         pool, order = pools[0], orders[0][:, :, : self.budget]
@@ -137,7 +133,7 @@ class AdaptiveConsistency:
         tokens = seen_tokens(drawn(pool.output_tokens, order), seen)
         return Decisions(answer, (Ledger(cots, cots, tokens),))
 
-    def stops(self, pool: Pool, order: npt.NDArray[np.uint16], codes: npt.NDArray[np.integer]) -> Integers:
+    def stops(self, pool: Pool, order: Orders, codes: Integers) -> Integers:
         """[R, Q] CoTs drawn until the stop.
 
         Args:
@@ -159,22 +155,20 @@ class AdaptiveConsistency:
 
     # -- over all draws -----------------------------------------------------------------------------------------------
 
-    def exact(self, pool: Pool, gold: npt.NDArray[np.integer[Any]]) -> Expectation:
+    def exact(self, pool: Pool, gold: Integers) -> Expectation:
         """The expectation over all draws; see `ExactMethod.exact`."""
         if self.criterion == "random":
             return self._exact_random(pool, gold)
         means = _mean_over_orders(self, PoolCounts.of(pool, gold, self.no_answer))
         return Expectation(means.right, means.samples, means.samples, means.output_tokens)
 
-    def exact_errors(
-        self, pool: Pool, gold: npt.NDArray[np.integer[Any]], right: Floats, draw: DrawOrders
-    ) -> ErrorShares:
+    def exact_errors(self, pool: Pool, gold: Integers, right: Floats, draw: DrawOrders) -> ErrorShares:
         """How wrong answers come about over all draws; see `ExactErrorsMethod.exact_errors`."""
         none = self._no_answer(pool)
         wrong = np.maximum(1.0 - right - none, 0.0)
         return split_of_stops(self, _Stops(self), pool, gold, wrong, none, draw)
 
-    def _exact_random(self, pool: Pool, gold: npt.NDArray[np.integer[Any]]) -> Expectation:
+    def _exact_random(self, pool: Pool, gold: Integers) -> Expectation:
         """The coin does not look at the answers: a mixture of self-consistency over numbers of CoTs."""
         codes = pool.codes if self.no_answer == "drop" else pool.with_no_answer_as_vote().codes
         counts, n = vote_counts(codes, gold), np.arange(1, self.budget + 1)
@@ -232,7 +226,7 @@ class _Stops:
             return gold_share_of_lead(counts.pools) * float(_coin_stops(self.method)[-1])
         return _mean_over_orders(self.method, counts, only_last=True).right
 
-    def wrong_before_budget(self, counts: npt.NDArray[np.integer[Any]]) -> Floats:
+    def wrong_before_budget(self, counts: Integers) -> Floats:
         method, none_votes = self.method, self.method.no_answer == "vote"
         if method.criterion == "random":
             share = _coin_stops(method)
@@ -245,7 +239,7 @@ class _Stops:
         return wrong_stops(counts, method.budget, lambda keys, _: ends.at(keys), none_votes=none_votes)
 
 
-def _coins(pool: Pool, order: npt.NDArray[np.uint16], seed: int) -> Floats:
+def _coins(pool: Pool, order: Orders, seed: int) -> Floats:
     """[R, Q, n] uniform numbers, one per draw."""
     if pool.question_keys is None:
         raise UsageError(
@@ -254,7 +248,7 @@ def _coins(pool: Pool, order: npt.NDArray[np.uint16], seed: int) -> Floats:
     return uniforms(pool.question_keys, order, seed)
 
 
-def _first_two(rule: Criterion, codes: npt.NDArray[np.integer]) -> Integers:
+def _first_two(rule: Criterion, codes: Integers) -> Integers:
     """[N] CoTs drawn until each of N orders [budget, N] stops, by a criterion that looks only at the two largest counts.
 
     One pass over the draws that keeps the two largest counts and drops orders that have stopped. A count that passes the largest
@@ -293,7 +287,7 @@ def _first_two(rule: Criterion, codes: npt.NDArray[np.integer]) -> Integers:
     return stopped
 
 
-def _all_counts(rule: Criterion, codes: npt.NDArray[np.integer]) -> Integers:
+def _all_counts(rule: Criterion, codes: Integers) -> Integers:
     """[N] the same for a criterion that looks at all counts; each distinct set of counts is judged once."""
     stopped = np.full(codes.shape[1], rule.budget)
     rows = np.arange(codes.shape[1])

@@ -10,12 +10,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from math import comb
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 
 import numpy as np
-import numpy.typing as npt
 
 from feval.errors import NotRecordedError, OutOfRangeError, UsageError
+from feval.methods.arrays import Bools, Integers, Rows
 from feval.methods.decisions import Decisions, Ledger, Orders
 from feval.methods.fields import Count, ExactNumber, as_fraction, frozen_method
 from feval.methods.protocol import drawn, require_draws
@@ -23,9 +23,6 @@ from feval.methods.vote import plurality_codes
 
 if TYPE_CHECKING:
     from feval.replay.pools import Pool
-
-Integers = npt.NDArray[np.integer[Any]]
-Booleans = npt.NDArray[np.bool_]
 
 
 @frozen_method
@@ -105,7 +102,7 @@ class DifficultyAdaptive:
         spent = np.take_along_axis(tokens, (size - 1)[..., None], axis=-1)[..., 0]
         return Decisions(answer, (Ledger(rounds, size, spent, *plan.ranking_calls),))
 
-    def plan(self, pools: Sequence[Pool], orders: Sequence[Orders]) -> tuple[Booleans, Integers]:
+    def plan(self, pools: Sequence[Pool], orders: Sequence[Orders]) -> tuple[Bools, Integers]:
         """The outcome of steps 2 and 3, for inspection.
 
         Args:
@@ -133,7 +130,7 @@ class DifficultyAdaptive:
         place[ranked] = np.arange(len(ranked))
         return _Plan(codes, confident, easy[:, place], first[:, place], ranking_calls)
 
-    def _ranked(self, pool: Pool, shape: tuple[int, int]) -> tuple[npt.NDArray[np.intp], list[Integers]]:
+    def _ranked(self, pool: Pool, shape: tuple[int, int]) -> tuple[Rows, list[Integers]]:
         """[Q] rows from easy to hard, and the calls and tokens of ranking them."""
         if self.ranking == "prompt-length":
             if len(pool.sizes) and int(pool.prompt_tokens.min()) < 0:
@@ -151,7 +148,7 @@ class DifficultyAdaptive:
         calls = (scores.prompt_tokens >= 0).sum(axis=1)
         return np.argsort(difficulty, kind="stable"), [np.broadcast_to(a, shape) for a in (calls, *spent)]
 
-    def _easy(self, unanimous: Booleans) -> Booleans:
+    def _easy(self, unanimous: Bools) -> Bools:
         """[R, Q] by rank: which questions are easy. From the hard end, k unanimous ones in a row make all easier ones easy."""
         easy = np.zeros_like(unanimous)
         run, past_border = np.zeros(len(unanimous), np.int64), np.zeros(len(unanimous), np.bool_)
@@ -164,7 +161,7 @@ class DifficultyAdaptive:
             past_border |= at_border
         return easy
 
-    def _first_draws(self, true_size: Integers, unanimous: Booleans, easy: Booleans) -> Integers:
+    def _first_draws(self, true_size: Integers, unanimous: Bools, easy: Bools) -> Integers:
         """[R, Q] by rank: CoTs of the first request of each question that is allocated for; p for the others."""
         first = np.full(true_size.shape, self.window, np.int64)
         if not self.preallocate:
@@ -189,7 +186,7 @@ class DifficultyAdaptive:
         first[replicate, rank] = np.where(unanimous[replicate, rank], self.window, guess)
         return first
 
-    def _sizes(self, confident: Booleans, first: Integers) -> Integers:
+    def _sizes(self, confident: Bools, first: Integers) -> Integers:
         """[R, Q] CoTs of a hard question: its first draw, then a window at a time until the criterion or the budget."""
         size = np.minimum(first, self.budget)
         going = np.ones(size.shape, np.bool_)
@@ -210,8 +207,8 @@ class DifficultyAdaptive:
 @dataclass(frozen=True, eq=False)
 class _Plan:
     codes: Integers
-    confident: Booleans
-    easy: Booleans
+    confident: Bools
+    easy: Bools
     first: Integers
     ranking_calls: list[Integers]
 
@@ -227,7 +224,7 @@ def _needed(budget: int, threshold: Fraction) -> Integers:
     return np.array(needed)
 
 
-def _confident(codes: Integers, needed: Integers) -> Booleans:
+def _confident(codes: Integers, needed: Integers) -> Bools:
     """[R, Q, N] whether the Beta criterion holds for the first n draws, n = 1..N."""
     replicates, questions, draws = np.shape(codes)
     counts = np.zeros((replicates, questions, max(int(codes.max(initial=0)), 0) + 2), np.int16)

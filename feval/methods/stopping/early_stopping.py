@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
-import numpy.typing as npt
 
 from feval.errors import OutOfRangeError, UsageError
 from feval.estimators.stopping.early_plurality import early_plurality
@@ -15,7 +14,8 @@ from feval.estimators.stopping.early_stopping import MOST_WINDOWS_IN_FLOATS, Ear
 from feval.estimators.stopping.ends import PoolCounts as Pools
 from feval.estimators.stopping.orders import over_orders
 from feval.estimators.stopping.premature_stops import wrong_stops
-from feval.methods.decisions import Decisions, Ledger
+from feval.methods.arrays import Floats, Integers
+from feval.methods.decisions import Decisions, Ledger, Orders
 from feval.methods.error_shares import ErrorShares, no_answer_probability
 from feval.methods.expectation import Expectation
 from feval.methods.fields import Count, frozen_method
@@ -28,9 +28,6 @@ if TYPE_CHECKING:
     from feval.replay.pools import Pool
 
 _TOLERANCE = 1e-10  # most that rounding may change a probability
-
-Floats = npt.NDArray[np.float64]
-Integers = npt.NDArray[np.integer[Any]]
 
 
 @frozen_method
@@ -86,7 +83,7 @@ class EarlyStopping:
                 return window[0] if self.answer == "window" else plurality(seen)
         return plurality(seen)
 
-    def decide(self, pools: Sequence[Pool], orders: Sequence[npt.NDArray[np.uint16]]) -> Decisions:
+    def decide(self, pools: Sequence[Pool], orders: Sequence[Orders]) -> Decisions:
         """The same for all questions and many replicates; see `BatchMethod.decide`."""
         [draws] = require_draws(self, pools, orders)
         pool, order = pools[0], orders[0][:, :, :draws]

@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
-import numpy.typing as npt
 
 from feval.estimators.stopping.by_partition import MOST_PARTITIONS, number_of_partitions, over_partitions
 from feval.estimators.stopping.ends import Ends
 from feval.estimators.stopping.ends import PoolCounts as Pools
 from feval.estimators.stopping.orders import MOST_STATES, OverOrders, over_orders
+from feval.methods.arrays import Floats, Integers
 
 if TYPE_CHECKING:
     from feval.replay.pools import Pool
-
-Floats = npt.NDArray[np.float64]
-Integers = npt.NDArray[np.integer[Any]]
 
 
 @dataclass(frozen=True, eq=False)

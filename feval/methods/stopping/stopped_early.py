@@ -13,15 +13,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
-import numpy.typing as npt
 
 from feval.errors import UsageError
 from feval.estimators.stopping.ends import LARGEST_BUDGET, Ends, partitions
 from feval.estimators.stopping.ends import PoolCounts as Pools
 from feval.estimators.stopping.premature_stops import premature_stop_states as hasty_states
+from feval.methods.arrays import Floats, Integers, Rows
 from feval.methods.error_shares import ErrorShares, MonteCarloPart, split_errors
 from feval.methods.stopping.pool_counts import PoolCounts, gold_share_of_lead, mean_over_orders
 
@@ -29,9 +29,6 @@ if TYPE_CHECKING:
     from feval.methods.protocol import BatchMethod, DrawOrders
     from feval.replay.pools import Pool
 
-Floats = npt.NDArray[np.float64]
-Integers = npt.NDArray[np.integer[Any]]
-Rows = npt.NDArray[np.intp]
 
 # Each of these limits is a few seconds of work.
 _MOST_STEPS = 40_000_000  # states times draws of `hasty`

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
-import numpy.typing as npt
 
 from feval.errors import UsageError
 from feval.estimators.counts import vote_counts
 from feval.estimators.votes.plurality import subset_plurality_accuracy
+from feval.methods.arrays import Floats, Integers
 from feval.methods.batches import batches
 from feval.methods.decisions import Decisions, Ledger, Orders
 from feval.methods.error_shares import ErrorShares, no_answer_probability
@@ -21,9 +21,6 @@ from feval.methods.vote import NoAnswerRule, no_answer_wins, plurality, pluralit
 
 if TYPE_CHECKING:
     from feval.replay.pools import Pool
-
-Floats = npt.NDArray[np.float64]
-Integers = npt.NDArray[np.integer[Any]]
 
 
 @frozen_method

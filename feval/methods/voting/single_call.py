@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
-import numpy.typing as npt
 
 from feval.errors import UsageError
+from feval.methods.arrays import Floats, Integers
 from feval.methods.decisions import Decisions, Ledger, Orders
 from feval.methods.error_shares import ErrorShares
 from feval.methods.expectation import Expectation
@@ -18,10 +18,6 @@ from feval.methods.voting.self_consistency import SelfConsistency
 
 if TYPE_CHECKING:
     from feval.replay.pools import Pool
-
-
-Floats = npt.NDArray[np.float64]
-Integers = npt.NDArray[np.integer[Any]]
 
 
 @frozen_method
