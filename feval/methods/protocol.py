@@ -215,14 +215,20 @@ def drawn(values: npt.NDArray[Any], orders: Orders) -> npt.NDArray[Any]:
 
 
 def seen_tokens(tokens: npt.NDArray[Any], seen: Bools) -> npt.NDArray[np.int64]:
-    """[R, Q] the tokens of the CoTs that a method drew.
-
-    Args:
-        tokens: [R, Q, n] of each CoT.
-        seen: [R, Q, n] whether it was drawn.
-    """
+    """[R, Q] the tokens [R, Q, n] of the CoTs that a method drew, by a mask [R, Q, n]."""
     total: npt.NDArray[np.int64] = np.einsum("rqn,rqn->rq", tokens, seen, dtype=np.int64, casting="unsafe")
     return total
+
+
+def one_llm(draws: int, llms: int, rule: str) -> tuple[int]:
+    """The draws of a method of one LLM.
+
+    Raises:
+        UsageError: another number of LLMs; the message begins with the method's rule.
+    """
+    if llms != 1:
+        raise UsageError(f"{rule}; {llms} were given.")
+    return (draws,)
 
 
 def require_draws(method: BatchMethod, pools: Sequence[Pool], orders: Sequence[Orders]) -> tuple[int, ...]:
@@ -248,11 +254,7 @@ def require_draws(method: BatchMethod, pools: Sequence[Pool], orders: Sequence[O
 
 
 def require_pool(method: object, pool: Pool, draws: int) -> None:
-    """Check that a pool has enough CoTs for a method.
-
-    Raises:
-        ShortPoolError: it has fewer.
-    """
+    """Raise `ShortPoolError` if a pool has fewer CoTs than a method needs."""
     if len(pool.sizes) and pool.smallest < draws:
         raise ShortPoolError(
             f"{pool.llm} has {pool.smallest} recorded CoTs on the question in row {int(pool.sizes.argmin())}; "

@@ -10,7 +10,7 @@ import numpy as np
 
 from feval.errors import NotRecordedError, UsageError
 from feval.methods.arrays import Integers
-from feval.methods.batch_sampler import samplers
+from feval.methods.batches import samplers
 from feval.methods.decisions import Decisions, Orders
 from feval.methods.fields import Aggregate, Share, as_fraction, frozen_method
 from feval.methods.protocol import RecordedResponse, RecordedSampler, Sampler

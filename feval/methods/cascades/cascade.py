@@ -14,7 +14,7 @@ from pydantic import BeforeValidator, Field
 
 from feval.errors import NotRecordedError, OutOfRangeError, UsageError
 from feval.methods.arrays import Bools, Floats, Integers
-from feval.methods.batch_sampler import BatchSampler, Samples, blocks, samplers
+from feval.methods.batches import BatchSampler, Samples, blocks, samplers
 from feval.methods.cascades.cascade_search import Choice, Stage, bars, best_choice, written
 from feval.methods.decisions import Decisions, Orders
 from feval.methods.fields import (

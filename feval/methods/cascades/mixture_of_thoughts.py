@@ -10,7 +10,7 @@ import numpy as np
 
 from feval.errors import UsageError
 from feval.methods.arrays import Bools, Integers
-from feval.methods.batch_sampler import blocks, samplers
+from feval.methods.batches import blocks, samplers
 from feval.methods.decisions import Decisions, Orders
 from feval.methods.fields import Count, CountPerLLM, Share, as_fraction, frozen_method, per_llm
 from feval.methods.protocol import Sampler

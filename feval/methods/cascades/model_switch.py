@@ -11,7 +11,7 @@ import numpy as np
 
 from feval.errors import UsageError
 from feval.methods.arrays import Floats, Integers, Rows
-from feval.methods.batch_sampler import BatchSampler, blocks, samplers
+from feval.methods.batches import BatchSampler, blocks, samplers
 from feval.methods.decisions import Decisions, Orders
 from feval.methods.fields import Cost, CountPerLLM, ListOf, frozen_method, per_llm
 from feval.methods.protocol import Sampler

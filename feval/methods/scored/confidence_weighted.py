@@ -13,7 +13,7 @@ from feval.methods.arrays import Floats, Integers
 from feval.methods.batches import batches
 from feval.methods.decisions import Decisions, Ledger, Orders
 from feval.methods.fields import Count, Positive, frozen_method
-from feval.methods.protocol import RecordedResponse, RecordedSampler, require_draws
+from feval.methods.protocol import RecordedResponse, RecordedSampler, one_llm, require_draws
 from feval.methods.vote import weighted_plurality, weighted_plurality_codes
 from feval.replay.draws import orders as seeded_orders
 from feval.replay.draws import pool_key
@@ -80,9 +80,7 @@ class ConfidenceWeighted:
 
     def draws(self, llms: int) -> tuple[int, ...]:
         """CoTs drawn from the one LLM."""
-        if llms != 1:
-            raise UsageError(f"CISC votes over the CoTs of one LLM; {llms} were given.")
-        return (self.n,)
+        return one_llm(self.n, llms, "CISC votes over the CoTs of one LLM")
 
     @property
     def fitted(self) -> bool:
@@ -119,15 +117,7 @@ class ConfidenceWeighted:
         return replace(self, temperature=best)
 
     def __call__(self, question: str, llm: RecordedSampler) -> str | None:  # noqa: ARG002  a replayed LLM already has its question
-        """The answer to one question.
-
-        Args:
-            question: the text.
-            llm: a recorded LLM: its responses have `sequence_probabilities` or `scores`.
-
-        Raises:
-            UsageError: no temperature was given or learnt.
-        """
+        """The answer to one question; raises `UsageError` where no temperature was given or learnt."""
         temperature = self._temperature()
         response = llm.sample(self.n)
         confidences = self._confidences(response)
@@ -140,11 +130,7 @@ class ConfidenceWeighted:
         return weighted_plurality([answer for answer, _ in votes], weights.tolist())
 
     def decide(self, pools: Sequence[Pool], orders: Sequence[Orders]) -> Decisions:
-        """The same for all questions and many replicates; see `BatchMethod.decide`.
-
-        Raises:
-            UsageError: no temperature was given or learnt.
-        """
+        """The same for all questions and many replicates; see `BatchMethod.decide`."""
         temperature = self._temperature()
         require_draws(self, pools, orders)
         [pool], [order] = pools, orders

@@ -20,7 +20,7 @@ from feval.methods.arrays import Floats
 from feval.methods.batches import Batch, batches
 from feval.methods.decisions import Decisions, Ledger, Orders
 from feval.methods.fields import Count, ExactNumber, Share, as_fraction, frozen_method
-from feval.methods.protocol import RecordedSampler, require_draws
+from feval.methods.protocol import RecordedSampler, one_llm, require_draws
 from feval.methods.vote import weighted_plurality, weighted_plurality_codes
 
 if TYPE_CHECKING:
@@ -84,9 +84,7 @@ class DeepConfidence:
 
     def draws(self, llms: int) -> tuple[int, ...]:
         """The most traces drawn from the one LLM."""
-        if llms != 1:
-            raise UsageError(f"DeepConf votes over the traces of one LLM; {llms} were given.")
-        return (self.n,)
+        return one_llm(self.n, llms, "DeepConf votes over the traces of one LLM")
 
     def confidences(self, pool: Pool) -> Floats:
         """[Q, S] confidence of each trace; NaN where no token confidences were recorded."""
@@ -100,12 +98,7 @@ class DeepConfidence:
     # -- the readable form --------------------------------------------------------------------------------------------
 
     def __call__(self, question: str, llm: RecordedSampler) -> str | None:  # noqa: ARG002  a replayed LLM already has its question
-        """The answer to one question.
-
-        Args:
-            question: the text.
-            llm: a recorded LLM: its responses have `token_confidences`.
-        """
+        """The answer to one question; `None` if no CoT has one."""
         votes = self._online(llm) if self.mode == "online" else self._offline(llm)
         return weighted_plurality([answer for answer, _ in votes], [self._weight(c) for _, c in votes])
 

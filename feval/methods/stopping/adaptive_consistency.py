@@ -24,7 +24,7 @@ from feval.methods.decisions import Decisions, Ledger, Orders
 from feval.methods.error_shares import ErrorShares, no_answer_probability
 from feval.methods.expectation import Expectation
 from feval.methods.fields import Count, ExactNumber, Whole, as_fraction, frozen_method
-from feval.methods.protocol import DrawOrders, Response, drawn, require_draws, seen_tokens
+from feval.methods.protocol import DrawOrders, Response, drawn, one_llm, require_draws, seen_tokens
 from feval.methods.stopping.pool_counts import PoolCounts, gold_share_of_lead, mean_over_orders
 from feval.methods.stopping.stopped_early import early_votes_of_whole_pool, split_of_stops
 from feval.methods.vote import NoAnswerRule, no_answer_wins, plurality, plurality_codes
@@ -96,17 +96,10 @@ class AdaptiveConsistency:
 
     def draws(self, llms: int) -> tuple[int, ...]:
         """The most CoTs drawn from the one LLM."""
-        if llms != 1:
-            raise UsageError(f"Adaptive-Consistency draws CoTs of one LLM; {llms} were given.")
-        return (self.budget,)
+        return one_llm(self.budget, llms, "Adaptive-Consistency draws CoTs of one LLM")
 
     def __call__(self, question: str, llm: _Coin) -> str | None:  # noqa: ARG002  a replayed LLM already has its question
-        """The answer to one question; `None` if no CoT has one.
-
-        Args:
-            question: the text.
-            llm: anything with `sample(k)`, recorded or live, and for "random" with `uniform()`.
-        """
+        """The answer to one question; `None` if no CoT has one. For "random", the LLM also has `uniform()`."""
         answers: list[str | None] = []
         for _ in range(self.budget):
             answers += llm.sample(1).answers
@@ -134,13 +127,7 @@ class AdaptiveConsistency:
         return Decisions(answer, (Ledger(cots, cots, tokens),))
 
     def stops(self, pool: Pool, order: Orders, codes: Integers) -> Integers:
-        """[R, Q] CoTs drawn until the stop.
-
-        Args:
-            pool: of Q questions.
-            order: [R, Q, budget] recorded places, in draw order.
-            codes: [R, Q, budget] the answer codes there.
-        """
+        """[R, Q] CoTs drawn until the stop, in orders [R, Q, budget] that have these answer codes."""
         rule = self.rule
         if rule.name == "random":
             stops = _coins(pool, order, self.seed) < float(rule.threshold)

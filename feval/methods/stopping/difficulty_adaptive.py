@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 
 import numpy as np
 
-from feval.errors import NotRecordedError, OutOfRangeError, UsageError
+from feval.errors import NotRecordedError, OutOfRangeError
 from feval.methods.arrays import Bools, Integers, Rows
 from feval.methods.decisions import Decisions, Ledger, Orders
 from feval.methods.fields import Count, ExactNumber, as_fraction, frozen_method
-from feval.methods.protocol import drawn, require_draws
+from feval.methods.protocol import drawn, one_llm, require_draws
 from feval.methods.vote import plurality_codes
 
 if TYPE_CHECKING:
@@ -79,20 +79,10 @@ class DifficultyAdaptive:
 
     def draws(self, llms: int) -> tuple[int, ...]:
         """The budget, of one LLM."""
-        if llms != 1:
-            raise UsageError(f"DSC draws CoTs of one LLM; {llms} were given.")
-        return (self.budget,)
+        return one_llm(self.budget, llms, "DSC draws CoTs of one LLM")
 
     def decide(self, pools: Sequence[Pool], orders: Sequence[Orders]) -> Decisions:
-        """Answers and ledgers [R, Q].
-
-        Args:
-            pools: one, of the whole set of questions.
-            orders: one array [R, Q, budget or more].
-
-        Raises:
-            NotRecordedError: there are no scores to rank by.
-        """
+        """Answers and ledgers [R, Q] of the whole set of questions; see `BatchMethod.decide`."""
         plan = self._plan(pools, orders)
         codes, easy, first = plan.codes, plan.easy, plan.first
         size = np.where(easy, 1, self._sizes(plan.confident, first))

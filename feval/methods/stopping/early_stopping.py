@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
-from feval.errors import OutOfRangeError, UsageError
+from feval.errors import OutOfRangeError
 from feval.estimators.stopping.early_plurality import early_plurality
 from feval.estimators.stopping.early_stopping import MOST_WINDOWS_IN_FLOATS, EarlyStops, early_stops, window_ends
 from feval.estimators.stopping.ends import PoolCounts as Pools
@@ -19,7 +19,7 @@ from feval.methods.decisions import Decisions, Ledger, Orders
 from feval.methods.error_shares import ErrorShares, no_answer_probability
 from feval.methods.expectation import Expectation
 from feval.methods.fields import Count, frozen_method
-from feval.methods.protocol import DrawOrders, Sampler, drawn, require_draws, seen_tokens
+from feval.methods.protocol import DrawOrders, Sampler, drawn, one_llm, require_draws, seen_tokens
 from feval.methods.stopping.pool_counts import PoolCounts, gold_share_of_lead
 from feval.methods.stopping.stopped_early import early_votes_of_whole_pool, split_of_stops
 from feval.methods.vote import plurality, plurality_codes
@@ -64,17 +64,10 @@ class EarlyStopping:
 
     def draws(self, llms: int) -> tuple[int, ...]:
         """The most CoTs drawn from the one LLM."""
-        if llms != 1:
-            raise UsageError(f"Early stopping draws windows of one LLM; {llms} were given.")
-        return (self.windows * self.window,)
+        return one_llm(self.windows * self.window, llms, "Early stopping draws windows of one LLM")
 
     def __call__(self, question: str, llm: Sampler) -> str | None:  # noqa: ARG002  a replayed LLM already has its question
-        """The answer to one question; `None` if no CoT has one.
-
-        Args:
-            question: the text.
-            llm: anything with `sample(k)`, recorded or live.
-        """
+        """The answer to one question; `None` if no CoT has one."""
         seen: list[str | None] = []
         for _ in range(self.windows):
             window = llm.sample(self.window).answers
