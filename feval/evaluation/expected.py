@@ -21,14 +21,7 @@ if TYPE_CHECKING:
 
 
 def exact_means(method: Any, dataset: Dataset, llms: Sequence[LLM], rows: Rows) -> QuestionMeans:
-    """The means over all draws.
-
-    Args:
-        method: with an exact form, see `feval.methods.protocol.ExactMethod`.
-        dataset: from `load`.
-        llms: one, from the same `load`.
-        rows: which questions, by row.
-    """
+    """The means over all draws, of a method with an exact form (`feval.methods.protocol.ExactMethod`)."""
     [draws] = method.draws(len(llms))
     [llm] = llms
     llm.require(rows, draws)

@@ -84,13 +84,7 @@ class ReplicateSums:
         return cls(**whole, split=parts[0].split)
 
     def add(self, decisions: Decisions, right: Bools, billing: str) -> None:
-        """Count some replicates.
-
-        Args:
-            decisions: answers and ledgers [R, Q].
-            right: [R, Q] whether the answer is the gold.
-            billing: how prompts are charged.
-        """
+        """Count some replicates, from their decisions and a mask [R, Q] of the right ones."""
         self.right += right.sum(axis=0)
         self.none += (decisions.answer < 0).sum(axis=0)
         for llm, ledger in enumerate(decisions.ledgers):
@@ -106,12 +100,7 @@ class ReplicateSums:
         self.routed += np.rint(routed * _WHOLE).astype(np.int64).sum(axis=0)
 
     def means(self, replicates: int, prompt_tokens: Sequence[npt.NDArray[Any]]) -> QuestionMeans:
-        """Divide by the number of replicates.
-
-        Args:
-            replicates: how many were counted.
-            prompt_tokens: [Q] of one prompt, per LLM.
-        """
+        """Divide by the number of replicates; `prompt_tokens` are [Q] of one prompt, per LLM."""
         own = {name: self.ledgers[:, place] for place, name in enumerate(LEDGER_FIELDS)}
         billed, per_round = (
             [p * t + a for p, t, a in zip(prompts, prompt_tokens, own["auxiliary_prompt_tokens"], strict=True)]

@@ -31,7 +31,7 @@ _CHUNK_CODES = 1 << 22
 def drawn_orders(
     llm: LLM, order: str, replicates: int, draws: int, rows: Rows | None = None, *, chunk: int | None = None
 ) -> Iterator[Orders]:
-    """The draws of an LLM, some replicates at a time so that memory stays bounded.
+    """Yield the draws [R, Q, draws] of an LLM, some replicates at a time so that memory stays bounded.
 
     Args:
         llm: a recorded LLM.
@@ -40,9 +40,6 @@ def drawn_orders(
         draws: CoTs per draw, at most the smallest pool.
         rows: which questions, by row; `None` for all.
         chunk: how many replicates at a time; `None` for as many as fit some megabytes.
-
-    Yields:
-        [R, Q, draws] recorded places.
 
     Raises:
         OutOfRangeError: more than `MAX_REPLICATES`.
@@ -83,18 +80,7 @@ def _pools_and_orders(
 def decisions(
     method: BatchMethod, llms: Sequence[LLM], *, order: str, replicates: int = 1, rows: Rows | None = None
 ) -> Iterator[Decisions]:
-    """The decisions of a method with a batch form, some replicates at a time so that memory stays bounded.
-
-    Args:
-        method: a method with a batch form.
-        llms: from one `load`, in the order the method wants them.
-        order: "recorded" (one replicate) or "seeded".
-        replicates: how many, for "seeded".
-        rows: which questions, by row; `None` for all.
-
-    Yields:
-        Answers and ledgers [R', Q]; the R' add up to the replicates.
-    """
+    """Yield the decisions [R', Q] of a method with a batch form, some replicates at a time; arguments as for `drawn_orders`."""
     pools, batches = _pools_and_orders(method, llms, order, replicates, rows)
     for orders in batches:
         yield method.decide(pools, orders)
@@ -108,18 +94,7 @@ def called(
     replicate: int | None,
     time_limit: float | None = TIME_LIMIT,
 ) -> Decisions:
-    """The decisions of a plain callable in one replicate.
-
-    Args:
-        method: any callable `(question, *llms) -> answer`.
-        dataset: from `load`; its golds are not looked at.
-        llms: from the same `load`, in the order the method wants them.
-        rows: which questions, by row.
-        replicate: of the draws; `None` hands CoTs out in recorded order.
-        time_limit: seconds on one question for a method from a file; `None` for no limit.
-
-    Returns:
-        Answers and ledgers [1, Q]. An answer that no CoT gave has a code beyond the candidates.
+    """The decisions [1, Q] of a plain callable in one replicate; an answer that no CoT gave has a code beyond the candidates.
 
     Raises:
         MethodError: the method failed; the message names it and the question.
@@ -155,7 +130,7 @@ def replicate_sums(
     order: str,
     replicates: int,
     time_limit: float | None,
-    workers: int,
+    workers: int = 1,
 ) -> ReplicateSums:
     """Run a method over some questions and count what happens.
 
@@ -169,28 +144,15 @@ def replicate_sums(
         time_limit: seconds that a method from a file may take on one question; `None` for no limit.
         workers: processes that share the questions.
     """
-    work = partial(_block, method, order=order, replicates=replicates, time_limit=time_limit)
-    if workers == 1 or len(rows) < 2 or getattr(method, "whole_set", False):
-        return work(dataset, llms, rows)
-    if isinstance(method, BatchMethod):
-        for llm, draws in zip(llms, method.draws(len(llms)), strict=True):
-            llm.require(rows, draws)  # so that the message does not depend on the workers
-    from feval.evaluation.workers import map_blocks  # most evaluations need no processes
+    if workers > 1 and len(rows) > 1 and not getattr(method, "whole_set", False):
+        if isinstance(method, BatchMethod):
+            for llm, draws in zip(llms, method.draws(len(llms)), strict=True):
+                llm.require(rows, draws)  # so that the message does not depend on the workers
+        from feval.evaluation.workers import map_blocks  # most evaluations need no processes
 
-    return ReplicateSums.joined(map_blocks(work, dataset, llms, np.array_split(rows, min(workers, len(rows))), workers))
-
-
-def _block(
-    method: Any,
-    dataset: Dataset,
-    llms: Sequence[LLM],
-    rows: Rows,
-    *,
-    order: str,
-    replicates: int,
-    time_limit: float | None,
-) -> ReplicateSums:
-    """Run a method over some questions in this process."""
+        work = partial(replicate_sums, method, order=order, replicates=replicates, time_limit=time_limit)
+        blocks = np.array_split(rows, min(workers, len(rows)))
+        return ReplicateSums.joined(map_blocks(work, dataset, llms, blocks, workers))
     gold = dataset.gold[rows]
     sums = ReplicateSums.zeros(len(llms), len(rows))
     if not isinstance(method, BatchMethod):

@@ -30,17 +30,7 @@ def map_blocks(
     blocks: Sequence[Rows],
     workers: int,
 ) -> list[_T]:
-    """Apply a function to blocks of questions, in processes.
-
-    Args:
-        work: a picklable function of dataset, LLMs and rows.
-        dataset: from `load`.
-        llms: from the same `load`.
-        blocks: rows of questions.
-        workers: most processes.
-
-    Returns:
-        The result of each block, in order.
+    """Apply a picklable function to blocks of questions in processes, and return its results in their order.
 
     Raises:
         UsageError: the work cannot be sent to another process: a method defined inside a function, for example.

@@ -35,13 +35,7 @@ class Ledger:
 
     @classmethod
     def one_round(cls, asked: Bools, cots: int | Integers, output_tokens: Integers) -> Ledger:
-        """The ledger of an LLM that gives all its CoTs in one request, where it is asked at all.
-
-        Args:
-            asked: [R, Q] whether it is asked.
-            cots: CoTs of that request.
-            output_tokens: [R, Q] their tokens, counted only where it is asked.
-        """
+        """The ledger of an LLM that gives all its CoTs, with their tokens [R, Q], in one request where it is asked [R, Q]."""
         rounds = asked.astype(np.int32)
         return cls(rounds, rounds * cots, np.where(asked, output_tokens, 0))
 

@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 _TIE = 1e-12  # relative: sums of weights that are equal on paper may differ by their rounding
 _BLOCK = 1 << 17  # codes worked on at once: they stay in a core's own cache
 
-
 NoAnswerRule = Literal["drop", "vote"]
 """What a CoT without an answer does in a vote: casts none, or votes for no answer, which is never right."""
 
@@ -53,13 +52,22 @@ def plurality_codes(codes: Integers, *, no_answer: str = "drop") -> Integers:
     if no_answer == "vote":
         shifted: Integers = plurality_codes(codes.astype(np.int32) + 1) - 1
         return shifted.astype(codes.dtype)
+    return _elected(codes)
+
+
+def _elected(codes: Integers, weights: Floats | None = None) -> Integers:
+    """[...] winners of draws [..., n], some rows at a time."""
     rows = codes.reshape(prod(codes.shape[:-1]), codes.shape[-1])
     winners = np.full(len(rows), -1, codes.dtype)
     if rows.size:
         candidates = int(codes.max(initial=-1)) + 1
         step = max(1, _BLOCK // rows.shape[1])
         for start in range(0, len(rows), step):
-            winners[start : start + step] = _winners(rows[start : start + step], candidates)
+            block = slice(start, start + step)
+            if weights is None:
+                winners[block] = _winners(rows[block], candidates)
+            else:
+                winners[block] = _weighted_winners(rows[block], weights.reshape(rows.shape)[block], candidates)
     return winners.reshape(codes.shape[:-1])
 
 
@@ -83,14 +91,11 @@ def _winners(rows: Integers, candidates: int) -> Integers:
 
 
 def share_of_lead(codes: Integers, answer: Integers) -> Floats:
-    """An answer's share of the lead in a vote: 1/m if it is one of m that lead. No answer does not vote.
+    """[N] an answer's share of the lead in votes [N, n]: 1/m if it is one of m that lead, else 0. No answer does not vote.
 
     Args:
         codes: [N, n] answer codes, negative ones for no answer.
         answer: [N] the code of an answer, from 0.
-
-    Returns:
-        [N] shares, 0 where others lead.
     """
     share = np.zeros(len(codes))
     candidates = max(int(codes.max(initial=-1)), int(answer.max(initial=-1))) + 1
@@ -107,12 +112,7 @@ def share_of_lead(codes: Integers, answer: Integers) -> Floats:
 
 
 def no_answer_wins(pool: Pool, n: Integers) -> Floats:
-    """[Q, N] probability, over all draws, that no answer wins the vote of n CoTs in which it takes part.
-
-    Args:
-        pool: of Q questions.
-        n: [N] numbers of CoTs.
-    """
+    """[Q, N] probability, over all draws, that no answer wins the vote of N numbers n of CoTs in which it takes part."""
     counts = vote_counts(pool.codes, np.full(len(pool.codes), -1))
     nobody = np.zeros_like(counts.no_answer)
     return subset_plurality_accuracy(counts.no_answer, counts.rivals, nobody, n).per_question()
@@ -134,25 +134,12 @@ def weighted_plurality(answers: Sequence[str | None], weights: Sequence[float]) 
 
 
 def weighted_plurality_codes(codes: Integers, weights: Floats) -> Integers:
-    """The same weighted vote over answer codes, for any number of draws at once.
-
-    Args:
-        codes: [..., n] answer codes in draw order, equal codes for equal answers; negative ones do not vote.
-        weights: [..., n] of each draw.
+    """The same weighted vote over answer codes [..., n], with weights of the same shape.
 
     Returns:
         [...] the winning codes, -1 where there is no vote; of the type of `codes`.
     """
-    rows = codes.reshape(prod(codes.shape[:-1]), codes.shape[-1])
-    row_weights = weights.reshape(rows.shape)
-    winners = np.full(len(rows), -1, codes.dtype)
-    if rows.size:
-        candidates = int(codes.max(initial=-1)) + 1
-        step = max(1, _BLOCK // rows.shape[1])
-        for start in range(0, len(rows), step):
-            block = slice(start, start + step)
-            winners[block] = _weighted_winners(rows[block], row_weights[block], candidates)
-    return winners.reshape(codes.shape[:-1])
+    return _elected(codes, weights)
 
 
 def _weighted_winners(rows: Integers, weights: Floats, candidates: int) -> Integers:

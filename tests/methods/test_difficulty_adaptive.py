@@ -144,9 +144,9 @@ def test_first_draws_are_allocated_over_the_hard_questions_or_all(
     pool = ranked(pool_of(codes), [0.0, 1.0, 2.0, 3.0, 4.0])
     orders = np.arange(12, dtype=np.uint16)[None, None].repeat(5, axis=1)
     method = DifficultyAdaptive(judged=1, neighbours=2, budget=12, **fields)
-    easy, planned = method.plan([pool], [orders])
-    assert easy.tolist() == [[True, True, False, False, False]]
-    assert planned.tolist() == [first]
+    allocation = method.allocation([pool], [orders])
+    assert allocation.easy.tolist() == [[True, True, False, False, False]]
+    assert allocation.first.tolist() == [first]
     [ledger] = method.decide([pool], [orders]).ledgers
     assert ledger.cots.tolist() == [[1, 1, 8, 12, 12]]
     assert ledger.rounds.tolist() == [rounds]

@@ -78,13 +78,7 @@ def answers(
 
 
 def call_method(method: Callable[..., Any], where: str, question: str, llms: Sequence[Any]) -> str | None:
-    """Return the answer of a method to one question.
-
-    Args:
-        method: the callable.
-        where: names the method and the question; messages begin with it.
-        question: the text.
-        llms: metered.
+    """Return the answer of a method to one question; messages begin with `where`, which names both.
 
     Raises:
         MethodError: it raised, asked for more CoTs than there are, or returned something that is neither text nor `None`.
@@ -108,11 +102,7 @@ def encoded(message: Mapping[str, Any]) -> bytes:
 
 
 def require_arguments(method: Callable[..., Any], name: str, llms: int) -> None:
-    """Check that a method can be called with a question and so many LLMs.
-
-    Raises:
-        UsageError: it takes more, or fewer.
-    """
+    """Raise `UsageError` unless a method can be called with a question and so many LLMs."""
     try:
         signature = inspect.signature(method)
     except (TypeError, ValueError):
@@ -128,14 +118,7 @@ def require_arguments(method: Callable[..., Any], name: str, llms: int) -> None:
 
 @contextmanager
 def contained(where: str) -> Iterator[None]:
-    """Run a user's code so that every exception but Ctrl-C becomes a sentence.
-
-    Args:
-        where: what runs; the sentence begins with it.
-
-    Raises:
-        MethodError: the code raised, or tried to exit.
-    """
+    """Run a user's code so that every exception but Ctrl-C becomes a `MethodError`; its sentence begins with `where`."""
     try:
         yield
     except KeyboardInterrupt:

@@ -182,22 +182,16 @@ class Cascade:
             )
         return [as_fraction(threshold) for threshold in self.thresholds]
 
-    # -- choosing thresholds ----------------------------------------------------------------------------------------
-
     @property
     def fitted(self) -> bool:
         """Whether it has thresholds."""
         return self.thresholds is not None
 
     def fit(self, pools: Sequence[Pool], gold: Integers) -> Self:
-        """The cascade with the thresholds, and the order, that are best on training questions.
+        """The cascade with the thresholds, and the order, that are best on training questions; see `Learner.fit`.
 
         Each question is asked as often as its recorded CoTs allow: CoTs 0 to n - 1, then n to 2n - 1, and so on. Of equally
         accurate choices the cheapest wins.
-
-        Args:
-            pools: one per LLM, of the training questions.
-            gold: [Q] code of each one's gold answer, -1 where there is none.
 
         Raises:
             OutOfRangeError: no choice stays within the budget, or the grid is too fine for so many LLMs.

@@ -92,9 +92,6 @@ def best_choice(stages: Sequence[Stage], *, budget: float | None, non_decreasing
         budget: largest mean cost; `None` for no limit.
         non_decreasing: whether a later stage's bar must be at least as far down its list as an earlier stage's.
 
-    Returns:
-        `None` if nothing is within the budget.
-
     Raises:
         OutOfRangeError: too many combinations.
     """
@@ -127,14 +124,8 @@ def best_choice(stages: Sequence[Stage], *, budget: float | None, non_decreasing
 def _sums(rejecting: Sequence[Rows], accepting: Rows | None, values: Any, levels: int) -> Floats:
     """Sums of [N] values over the answers that all earlier stages reject and this one accepts, for every choice of bars.
 
-    Args:
-        rejecting: `first` of each earlier stage.
-        accepting: `first` of this stage; `None` where it does not matter whether it accepts.
-        values: [N].
-        levels: number of bars of each stage.
-
-    Returns:
-        One axis of length `levels` per stage that matters.
+    `rejecting` has `first` of each earlier stage, `accepting` that of this one, or `None` where it does not matter whether it
+    accepts. The result has one axis of length `levels` per stage that matters.
     """
     axes = [*rejecting] if accepting is None else [*rejecting, accepting]
     shape = (levels + 1,) * len(axes)

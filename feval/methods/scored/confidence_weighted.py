@@ -88,13 +88,9 @@ class ConfidenceWeighted:
         return self.temperature is not None
 
     def fit(self, pools: Sequence[Pool], gold: Integers) -> Self:
-        """The method with the temperature from `TEMPERATURES` that is right most often on training questions.
+        """The method with the temperature from `TEMPERATURES` that is right most often on training questions; see `Learner.fit`.
 
         Of several, the largest wins, as it is closest to self-consistency. Each is judged on the same 32 draws of n CoTs.
-
-        Args:
-            pools: one, of the training questions.
-            gold: [Q] code of each one's gold answer, -1 where there is none.
 
         Raises:
             UsageError: no training question.

@@ -95,8 +95,6 @@ class DeepConfidence:
             ),
         )
 
-    # -- the readable form --------------------------------------------------------------------------------------------
-
     def __call__(self, question: str, llm: RecordedSampler) -> str | None:  # noqa: ARG002  a replayed LLM already has its question
         """The answer to one question; `None` if no CoT has one."""
         votes = self._online(llm) if self.mode == "online" else self._offline(llm)
@@ -158,8 +156,6 @@ class DeepConfidence:
     @property
     def _eta(self) -> float:
         return float(as_fraction(_KEEP.get(self.keep, self.keep)))
-
-    # -- the batch form -----------------------------------------------------------------------------------------------
 
     def decide(self, pools: Sequence[Pool], orders: Sequence[Orders]) -> Decisions:
         """The same for all questions and many replicates; see `BatchMethod.decide`."""

@@ -140,8 +140,6 @@ class AdaptiveConsistency:
         stopped = _first_two(rule, voting) if rule.columns in (1, 2) else _all_counts(rule, voting)
         return stopped.reshape(codes.shape[:2])
 
-    # -- over all draws -----------------------------------------------------------------------------------------------
-
     def exact(self, pool: Pool, gold: Integers) -> Expectation:
         """The expectation over all draws; see `ExactMethod.exact`."""
         if self.criterion == "random":

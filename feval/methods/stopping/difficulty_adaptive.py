@@ -83,30 +83,17 @@ class DifficultyAdaptive:
 
     def decide(self, pools: Sequence[Pool], orders: Sequence[Orders]) -> Decisions:
         """Answers and ledgers [R, Q] of the whole set of questions; see `BatchMethod.decide`."""
-        plan = self._plan(pools, orders)
-        codes, easy, first = plan.codes, plan.easy, plan.first
-        size = np.where(easy, 1, self._sizes(plan.confident, first))
+        allocation = self.allocation(pools, orders)
+        easy, first = allocation.easy, allocation.first
+        size = np.where(easy, 1, self._sizes(allocation.confident, first))
         rounds = np.where(easy, 1, self._requests(size, first))
-        answer = plurality_codes(np.where(np.arange(self.budget) < size[..., None], codes, -1))
+        answer = plurality_codes(np.where(np.arange(self.budget) < size[..., None], allocation.codes, -1))
         tokens = np.cumsum(drawn(pools[0].output_tokens, orders[0][:, :, : self.budget]), axis=-1, dtype=np.int64)
         spent = np.take_along_axis(tokens, (size - 1)[..., None], axis=-1)[..., 0]
-        return Decisions(answer, (Ledger(rounds, size, spent, *plan.ranking_calls),))
+        return Decisions(answer, (Ledger(rounds, size, spent, *allocation.ranking_calls),))
 
-    def plan(self, pools: Sequence[Pool], orders: Sequence[Orders]) -> tuple[Bools, Integers]:
-        """The outcome of steps 2 and 3, for inspection.
-
-        Args:
-            pools: as for `decide`.
-            orders: as for `decide`.
-
-        Returns:
-            [R, Q] which questions are easy, and [R, Q] CoTs of the first request of the others. For easy ones, which do not draw
-            them, it is p where first draws are allocated over the hard questions, else what the allocation over all gives.
-        """
-        plan = self._plan(pools, orders)
-        return plan.easy, plan.first
-
-    def _plan(self, pools: Sequence[Pool], orders: Sequence[Orders]) -> _Plan:
+    def allocation(self, pools: Sequence[Pool], orders: Sequence[Orders]) -> Allocation:
+        """The outcome of ranking, partition and pre-allocation; arguments as for `decide`."""
         require_draws(self, pools, orders)
         pool, order = pools[0], orders[0][:, :, : self.budget]
         ranked, ranking_calls = self._ranked(pool, (order.shape[0], order.shape[1]))
@@ -118,7 +105,7 @@ class DifficultyAdaptive:
         first = self._first_draws(true_size[:, ranked], unanimous[:, ranked], easy)
         place = np.empty_like(ranked)  # back from the ranking to the order of the questions
         place[ranked] = np.arange(len(ranked))
-        return _Plan(codes, confident, easy[:, place], first[:, place], ranking_calls)
+        return Allocation(codes, confident, easy[:, place], first[:, place], ranking_calls)
 
     def _ranked(self, pool: Pool, shape: tuple[int, int]) -> tuple[Rows, list[Integers]]:
         """[Q] rows from easy to hard, and the calls and tokens of ranking them."""
@@ -195,7 +182,18 @@ class DifficultyAdaptive:
 
 
 @dataclass(frozen=True, eq=False)
-class _Plan:
+class Allocation:
+    """Which of Q questions are easy in R replicates, and how the others begin.
+
+    Attributes:
+        codes: [R, Q, budget] drawn answer codes.
+        confident: [R, Q, budget] whether the Beta criterion holds after each draw.
+        easy: [R, Q] which questions are easy.
+        first: [R, Q] CoTs of the first request of the others. For easy ones, which do not draw them, it is p where first draws
+            are allocated over the hard questions, else what the allocation over all gives.
+        ranking_calls: calls, prompt tokens and output tokens of ranking, [R, Q] each; empty where it is free.
+    """
+
     codes: Integers
     confident: Bools
     easy: Bools

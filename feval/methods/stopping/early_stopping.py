@@ -94,8 +94,6 @@ class EarlyStopping:
         tokens = seen_tokens(drawn(pool.output_tokens, order), seen)
         return Decisions(answer, (Ledger(rounds, cots, tokens),))
 
-    # -- over all draws -----------------------------------------------------------------------------------------------
-
     def exact(self, pool: Pool, gold: Integers) -> Expectation:
         """The expectation over all draws; see `ExactMethod.exact`.
 

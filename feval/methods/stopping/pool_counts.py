@@ -64,13 +64,7 @@ class PoolCounts:
 
 
 def mean_over_orders(counts: PoolCounts, ends: Ends, most_states: int = MOST_STATES) -> OverOrders:
-    """The means over all orders of some pools, by the faster of two ways.
-
-    Args:
-        counts: of the pools.
-        ends: where the rule ends.
-        most_states: see `over_orders`.
-    """
+    """The means over all orders of some pools, by the faster of two ways; see `over_orders`."""
     own = (counts.pools, counts.gold_tokens, counts.rival_tokens, counts.none_tokens, ends)
     if number_of_partitions(ends.budget) <= MOST_PARTITIONS:
         return over_partitions(*own)

@@ -111,10 +111,7 @@ def _stopped_early(
 def early_votes_of_whole_pool(pools: Pools, wrong: Floats, right_at_budget: Callable[[Pools], Floats]) -> Floats:
     """[Q] probability of being stopped too early where the budget is the whole pool, for a method that votes wherever it stops.
 
-    Args:
-        pools: counts of Q pools.
-        wrong: [Q] probability of a wrong answer.
-        right_at_budget: probability, for some pools, of going on to the budget and being right there.
+    `wrong` is [Q] the probability of a wrong answer, `right_at_budget` that of going on to the budget and being right there.
     """
     share = gold_share_of_lead(pools)
     early = share * wrong
