@@ -21,9 +21,7 @@ if TYPE_CHECKING:
 Int64 = npt.NDArray[np.int64]
 
 
-_WHOLE = (
-    math.lcm(*range(1, 17)) << 20
-)  # the unit of error shares: sixteenths and all larger parts are whole numbers of it
+_WHOLE = math.lcm(*range(1, 17)) << 20  # one whole share of errors: sixteenths and all larger parts are whole numbers
 
 
 @dataclass(frozen=True, eq=False)
@@ -101,10 +99,10 @@ class ReplicateSums:
 
     def means(self, replicates: int, prompt_tokens: Sequence[npt.NDArray[Any]]) -> QuestionMeans:
         """Divide by the number of replicates; `prompt_tokens` are [Q] of one prompt, per LLM."""
-        own = {name: self.ledgers[:, place] for place, name in enumerate(LEDGER_FIELDS)}
+        sums = {name: self.ledgers[:, place] for place, name in enumerate(LEDGER_FIELDS)}
         billed, per_round = (
-            [p * t + a for p, t, a in zip(prompts, prompt_tokens, own["auxiliary_prompt_tokens"], strict=True)]
-            for prompts in (self.prompts, own["rounds"])
+            [p * t + a for p, t, a in zip(prompts, prompt_tokens, sums["auxiliary_prompt_tokens"], strict=True)]
+            for prompts in (self.prompts, sums["rounds"])
         )
         unit = replicates * _WHOLE
         split = (self.early / unit, self.routed / unit) if self.split else (None, None)
@@ -112,9 +110,9 @@ class ReplicateSums:
         return QuestionMeans(
             self.right / replicates,
             lambda: shares,
-            (own["rounds"] + own["auxiliary_calls"]).sum(axis=0) / replicates,
-            own["cots"].sum(axis=0) / replicates,
+            (sums["rounds"] + sums["auxiliary_calls"]).sum(axis=0) / replicates,
+            sums["cots"].sum(axis=0) / replicates,
             [tokens / replicates for tokens in billed],
             [tokens / replicates for tokens in per_round],
-            [tokens / replicates for tokens in own["output_tokens"] + own["auxiliary_output_tokens"]],
+            [tokens / replicates for tokens in sums["output_tokens"] + sums["auxiliary_output_tokens"]],
         )

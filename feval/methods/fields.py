@@ -148,11 +148,11 @@ def as_fraction(number: str | float | Fraction | Decimal) -> Fraction:
     return Fraction(str(number))
 
 
-def per_llm(name: str, given: int | tuple[int, ...], llms: int) -> tuple[int, ...]:
+def per_llm(name: str, value: int | tuple[int, ...], llms: int) -> tuple[int, ...]:
     """A number of CoTs for each LLM, from one number for all or one for each; `UsageError` for a tuple of another length."""
-    numbers = given if isinstance(given, tuple) else (given,) * llms
+    numbers = value if isinstance(value, tuple) else (value,) * llms
     if len(numbers) != llms:
-        raise UsageError(f"{name}={given} gives a number to each of {len(numbers)} LLMs; there are {llms}.")
+        raise UsageError(f"{name}={value} gives a number to each of {len(numbers)} LLMs; there are {llms}.")
     return numbers
 
 
@@ -164,12 +164,12 @@ def frozen_method(cls: type[_T]) -> type[_T]:
     `UnknownNameError` for a word or a field that there is not.
     """
     cls._refuse = model_validator(mode="wrap")(classmethod(_refuse))  # type: ignore[attr-defined,arg-type]
-    cls.__post_init__ = _also_for_dataclasses(cls)  # type: ignore[attr-defined]
+    cls.__post_init__ = _checking_dataclasses(cls)  # type: ignore[attr-defined]
     return cast("type[_T]", pydantic_dataclass(frozen=True, config=_CONFIG)(cls))
 
 
-def _also_for_dataclasses(cls: type[Any]) -> Callable[[Any], None]:
-    """Its `__post_init__`, which also checks subclasses made with the standard library's `@dataclass`: their `__init__` does not."""
+def _checking_dataclasses(cls: type[Any]) -> Callable[[Any], None]:
+    """Its `__post_init__`, which checks subclasses made with the standard library's `@dataclass`: their `__init__` does not."""
     own: Callable[[Any], None] | None = getattr(cls, "__post_init__", None)
 
     def post_init(self: Any) -> None:
@@ -183,23 +183,23 @@ def _also_for_dataclasses(cls: type[Any]) -> Callable[[Any], None]:
     return post_init
 
 
-def _refuse(kind: Any, given: ArgsKwargs, check: ModelWrapValidatorHandler[Any]) -> Any:
+def _refuse(kind: Any, arguments: ArgsKwargs, check: ModelWrapValidatorHandler[Any]) -> Any:
     try:
-        return check(given)
+        return check(arguments)
     except ValidationError as error:
-        raise _refusal(kind, error, given) from None
+        raise _refusal(kind, error, arguments) from None
 
 
-def _refusal(kind: Any, error: ValidationError, given: ArgsKwargs) -> UsageError:
+def _refusal(kind: Any, error: ValidationError, arguments: ArgsKwargs) -> UsageError:
     """The sentence about the first field that was refused."""
-    names, own = [field.name for field in fields(kind)], _method_name(kind)
+    names, method = [field.name for field in fields(kind)], _method_name(kind)
     place = error.errors()[0]["loc"][0]  # of a positional argument its number, else its name
     if isinstance(place, int) and place >= len(names):
-        return UsageError(f"{own} has {len(names)} fields; {len(given.args)} values were given.")
+        return UsageError(f"{method} has {len(names)} fields; {len(arguments.args)} values were given.")
     name = names[place] if isinstance(place, int) else place
     if name not in names:
-        return UnknownNameError.of("field", name, names, f"These are the fields of {own}.")
-    values = dict(zip(names, given.args, strict=False)) | (given.kwargs or {})
+        return UnknownNameError.of("field", name, names, f"These are the fields of {method}.")
+    values = dict(zip(names, arguments.args, strict=False)) | (arguments.kwargs or {})
     types = {part["type"] for part in error.errors() if part["loc"][0] == place}
     return _field_refusal(kind, name, values.get(name), types)
 
@@ -223,7 +223,7 @@ def takes(kind: Any, name: str) -> str:
     return _described(_hints(kind)[name])
 
 
-def field_value(kind: Any, name: str, readings: Sequence[Any], given: Any) -> Any:
+def field_value(kind: Any, name: str, readings: Sequence[Any], value: Any) -> Any:
     """The first of several readings of what was given that a field takes, as the type it is declared with.
 
     Raises:
@@ -235,7 +235,7 @@ def field_value(kind: Any, name: str, readings: Sequence[Any], given: Any) -> An
             return _adapter(kind, name).validate_python(reading)
         except ValidationError as error:
             types |= {part["type"] for part in error.errors()}
-    raise _field_refusal(kind, name, given, types)
+    raise _field_refusal(kind, name, value, types)
 
 
 @cache

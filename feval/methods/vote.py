@@ -84,9 +84,9 @@ def _winners(rows: Integers, candidates: int) -> Integers:
     winner: Integers = np.maximum.reduce(leads * np.arange(candidates, dtype=rows.dtype)[:, None], axis=0, initial=0)
     winner[most == 0] = -1
     tied = np.flatnonzero((leaders > 1) & (most > 0))
-    drawn = by_draw[:, tied]
-    leading = (drawn >= 0) & (leads[np.maximum(drawn, 0), tied] == 1)
-    winner[tied] = drawn[leading.argmax(axis=0), np.arange(len(tied))]
+    draws = by_draw[:, tied]
+    leading = (draws >= 0) & (leads[np.maximum(draws, 0), tied] == 1)
+    winner[tied] = draws[leading.argmax(axis=0), np.arange(len(tied))]
     return winner
 
 
@@ -101,12 +101,12 @@ def share_of_lead(codes: Integers, answer: Integers) -> Floats:
     candidates = max(int(codes.max(initial=-1)), int(answer.max(initial=-1))) + 1
     step = max(1, _BLOCK // max(candidates, 1))
     for start in range(0, len(codes), step):
-        block, own = codes[start : start + step].astype(np.intp), answer[start : start + step].astype(np.intp)
+        block, candidate = codes[start : start + step].astype(np.intp), answer[start : start + step].astype(np.intp)
         row, _ = np.nonzero(block >= 0)
         place = row * candidates + block[block >= 0]
         votes = np.bincount(place, minlength=len(block) * candidates).reshape(len(block), candidates)
         most = votes.max(axis=1, initial=0)
-        leads = (votes[np.arange(len(block)), own] == most) & (most > 0)
+        leads = (votes[np.arange(len(block)), candidate] == most) & (most > 0)
         share[start : start + step] = leads / np.maximum((votes == most[:, None]).sum(axis=1), 1)
     return share
 

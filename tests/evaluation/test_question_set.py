@@ -86,9 +86,6 @@ COMMANDS = {
 LLM = ["--llm", "gpt-3.5-turbo"]
 
 
-# -- golds ------------------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("command", COMMANDS)
 def test_questions_without_a_gold_are_refused(command: str, recordings: Path) -> None:
     done = call(*COMMANDS[command], "--recording", recordings / "some", *LLM)
@@ -163,9 +160,6 @@ def test_an_environment_rewards_nothing_without_a_gold(recordings: Path) -> None
         _, _, over, _, _ = game.step(STOP)
 
 
-# -- short pools ------------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("command", ["run", "oracle", "curve", "estimate"])
 def test_short_pools_are_refused_and_the_option_is_named(command: str, recordings: Path) -> None:
     done = call(*COMMANDS[command], "--recording", recordings / "short", *LLM)
@@ -230,8 +224,6 @@ def test_pools_of_several_llms_may_leave_nothing_together(tmp_path: Path) -> Non
     with pytest.raises(ShortPoolError, match="0 recorded CoTs"):
         question_set(dataset, [(llm, 1) for llm in llms], short_pools="drop")
 
-
-# -- comparisons and receipts -------------------------------------------------------------------------------------------
 
 PLAN = """
 dataset = "toy"
@@ -337,9 +329,6 @@ def test_the_receipt_lists_what_was_left_out_and_verifies_over_the_same_question
     (tmp_path / "receipt.json").write_text(json.dumps(read))
     with pytest.raises(UsageError, match=r"damaged receipt.*1 in the field 'unlabelled'"):
         verify_receipt(tmp_path / "receipt.json")
-
-
-# -- recordings -------------------------------------------------------------------------------------------------------
 
 
 def test_a_selection_of_questions_with_enough_cots(recordings: Path, tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import beta
 
-from feval.errors import NotRecordedError, OutOfRangeError, UnknownNameError, UsageError
+from feval.errors import NotRecordedError
 from feval.methods import DifficultyAdaptive
 from feval.methods.protocol import BatchMethod, WholeSetMethod
 from feval.replay.pools import Pool
@@ -199,9 +199,6 @@ def test_ranking_calls_are_billed_where_they_were_recorded() -> None:
     pool = replace(pool, channels=ArrayChannels({"rank": paid}))
     orders = np.arange(4, dtype=np.uint16)[None, None].repeat(3, axis=1).repeat(2, axis=0)
     [ledger] = DifficultyAdaptive(budget=4).decide([pool], [orders]).ledgers
-    assert ledger.auxiliary_calls is not None
-    assert ledger.auxiliary_prompt_tokens is not None
-    assert ledger.auxiliary_output_tokens is not None
     assert ledger.auxiliary_calls.tolist() == [[1] * 3] * 2
     assert ledger.auxiliary_prompt_tokens.tolist() == [[70, 80, 90]] * 2
     assert ledger.auxiliary_output_tokens.tolist() == [[7, 8, 9]] * 2
@@ -220,25 +217,7 @@ def test_it_says_that_it_sees_the_whole_set() -> None:
     assert not callable(DifficultyAdaptive())
 
 
-def test_nonsense_is_refused() -> None:
-    words: dict[str, Any] = {"ranking": "length", "judged_are": "lost", "allocate_over": "easy", "requests": "paid"}
-    for name, word in words.items():
-        with pytest.raises(
-            UnknownNameError, match=f"{name!r} of difficulty-adaptive takes .*{name}='{word}' was given"
-        ):
-            DifficultyAdaptive(**{name: word})
-    for fields in (
-        {"window": 0},
-        {"judged": 0},
-        {"neighbours": 0},
-        {"budget": 3},
-        {"threshold": 1.0},
-        {"threshold": "much"},
-    ):
-        with pytest.raises(OutOfRangeError):
-            DifficultyAdaptive(**fields)
-    with pytest.raises(UsageError, match="one LLM; 2"):
-        DifficultyAdaptive().draws(2)
+def test_what_ranks_must_be_recorded() -> None:
     plain = pool_of(np.zeros((2, 4), np.int8))
     orders = [np.arange(4, dtype=np.uint16)[None, None].repeat(2, axis=1)]
     with pytest.raises(NotRecordedError, match="feval score"):

@@ -60,9 +60,6 @@ def recorded(replay: tuple[Dataset, LLM]) -> tuple[Pool, np.ndarray]:
     return replay[1].pool, replay[0].gold
 
 
-# -- the contract -----------------------------------------------------------------------------------------------------
-
-
 def over_all_orders(method: BatchMethod, pool: Pool, gold: np.ndarray) -> np.ndarray:
     """[6, Q] right, requests, CoTs, tokens, no answer and stopped early: means over all orders of the six CoTs."""
     [draws] = method.draws(1)
@@ -163,9 +160,6 @@ def test_exact_and_seeded_evaluations_agree(name: str, case: Case, replay: tuple
     assert (np.abs(exact.right - seeded.right) <= 4 * spread + 1e-12).all()
     assert sum(seeded.errors().values()) == pytest.approx(1 - seeded.accuracy)
     assert sum(exact.errors().values()) == pytest.approx(1 - exact.accuracy)
-
-
-# -- a method that is added -------------------------------------------------------------------------------------------
 
 
 @frozen_method

@@ -15,7 +15,7 @@ from golden_confidence import scores_of
 from hypothesis import given
 from hypothesis import strategies as st
 
-from feval.errors import NotRecordedError, OutOfRangeError, UnknownNameError, UsageError
+from feval.errors import NotRecordedError
 from feval.estimators.votes.best_of_n import subset_best_accuracy
 from feval.methods import BestOfN, SelfConsistency, WeightedBestOfN
 from feval.replay.channels import ArrayChannels
@@ -50,24 +50,6 @@ def test_the_best_wins_and_the_sum_wins() -> None:
     for method in METHODS:
         assert answer(method(2, aggregate="score"), scored("--", [0.5, 0.5])) is None
         assert answer(method(3, aggregate="score"), scored("-ab", [1.0, None, -9.0])) == "b"
-
-
-@pytest.mark.parametrize("n", [1, 2, 3, 5])
-def test_errors_over_all_draws(n: int) -> None:
-    """Wrong for want of an answer with a score, or by its choice; nothing else."""
-    for answers, scores in (
-        ("ab-ca", [0.1, 0.3, 0.9, None, 0.2]),
-        ("--b--", [1.0, 1.0, 0.5, 0.2, None]),
-        ("-----", [0.1] * 5),
-    ):
-        pool, gold, method = scored(answers, scores), np.array([0]), BestOfN(n, aggregate="score")
-        right = method.exact(pool, gold).right
-        shares = method.exact_errors(pool, gold, right, lambda _, __: iter(()))
-        drawn = list(permutations(range(5), n))
-        silent = [all(answers[i] == "-" or scores[i] is None for i in own) for own in drawn]
-        assert shares.no_answer == pytest.approx([np.mean(silent)], abs=1e-12)
-        assert shares.stopped_early == pytest.approx([0])
-        assert shares.routed_wrong == pytest.approx([0])
 
 
 def test_aggregates_of_steps() -> None:
@@ -150,13 +132,7 @@ def test_with_equal_scores_the_sum_is_self_consistency() -> None:
 
 
 @pytest.mark.parametrize("method", METHODS)
-def test_bad_fields_and_missing_scores(method: Any) -> None:
-    with pytest.raises(OutOfRangeError, match="n=0"):
-        method(0)
-    with pytest.raises(UnknownNameError, match="prod"):
-        method(aggregate="product")
-    with pytest.raises(UsageError, match="2 were given"):
-        method().draws(2)
+def test_missing_scores(method: Any) -> None:
     [bare] = pools_of([["a", "b"]])
     with pytest.raises(NotRecordedError, match="feval score"):
         answer(method(2), bare)

@@ -161,9 +161,6 @@ def test_nothing_depends_on_how_answers_are_numbered(name: str, case: Case, repl
             assert np.array_equal(getattr(mine, field.name), getattr(theirs, field.name)), field.name
 
 
-# -- self-consistency -----------------------------------------------------------------------------------------------
-
-
 @dataclass(frozen=True)
 class Canned:
     """Stands in for a live LLM."""
@@ -208,9 +205,6 @@ def test_shortage_and_nonsense_are_refused() -> None:
 def test_no_question_needs_no_decision() -> None:
     decided = SelfConsistency(2).decide([pool_of(np.zeros((0, 4), np.int16))], [np.zeros((3, 0, 2), np.uint16)])
     assert decided.answer.shape == decided.ledgers[0].cots.shape == (3, 0)
-
-
-# -- reference values: recorded order -------------------------------------------------------------------------------
 
 
 def right_in_recorded_order(codes: Codes, gold: Codes, n: int, *, no_answer_votes: bool = False) -> int:

@@ -10,7 +10,7 @@ from dealt import assert_both_forms_agree, dealt, in_recorded_order, letters_of,
 from hypothesis import given
 from hypothesis import strategies as st
 
-from feval.errors import OutOfRangeError, UnknownNameError, UsageError
+from feval.errors import UsageError
 from feval.methods import MixtureOfThoughts
 from feval.methods.decisions import Decisions
 
@@ -111,23 +111,3 @@ def test_the_papers_budgets_are_the_defaults() -> None:
 @given(case=dealt(llms=3, samples=4))
 def test_both_forms_agree(method: MixtureOfThoughts, case: tuple[Any, Any]) -> None:
     assert_both_forms_agree(method, *case)
-
-
-@pytest.mark.parametrize(
-    ("fields", "error"),
-    [
-        ({"threshold": 1.01}, OutOfRangeError),
-        ({"threshold": "-1/9"}, OutOfRangeError),
-        ({"threshold": "half"}, OutOfRangeError),
-        ({"threshold": float("nan")}, OutOfRangeError),
-        ({"threshold": "1/0"}, OutOfRangeError),
-        ({"rule": "veto"}, UnknownNameError),
-        ({"no_answer": "keep"}, UnknownNameError),
-        ({"samples": 0}, OutOfRangeError),
-        ({"strong_samples": 0}, OutOfRangeError),
-    ],
-    ids=str,
-)
-def test_bad_fields_are_refused(fields: dict[str, Any], error: type[Exception]) -> None:
-    with pytest.raises(error):
-        MixtureOfThoughts(**fields)

@@ -40,8 +40,8 @@ _ROOT = Path(__file__).parents[3]
 class MethodProcess:
     """Runs the method of a user's file. The process starts when first needed, and anew after it had to be ended.
 
-    Only the bytes with the sha256 are run. Every method raises `UsageError` where the file cannot be read or has no such callable,
-    and `MethodError` where its code raised or did not come to an end.
+    Only the bytes with the sha256 are run. Every method raises `UsageError` where the file cannot be read or has no such
+    callable, and `MethodError` where its code raised or did not come to an end.
     """
 
     def __init__(self, path: Path, function: str, source_sha256: str) -> None:

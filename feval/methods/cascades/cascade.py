@@ -72,7 +72,6 @@ class Cascade:
     """
 
     needs: ClassVar[str] = "Its scores say how far an answer can be trusted; score='vote-share' needs none."
-    """What to record, for the sentence that says it is missing."""
 
     thresholds: ListOf[Annotated[str | float, ExactNumber()]] | None = None
     samples: CountPerLLM = 1
@@ -204,10 +203,10 @@ class Cascade:
             raise UsageError(f"{unfitted} cannot be fitted on no question; use a larger training split.")
         require_draws(unfitted, pools, [np.empty((0, len(gold), n), np.uint16) for n in needed])
         times = min(pool.smallest // n for pool, n in zip(pools, needed, strict=True))
-        given = self._chain(len(pools))
-        stages = {llm: self._stage(pools[llm], llm, needed[llm], times, gold, given) for llm in given}
+        llms = self._chain(len(pools))
+        stages = {llm: self._stage(pools[llm], llm, needed[llm], times, gold, llms) for llm in llms}
         best: Choice | None = None
-        for chain in self._candidates(given):
+        for chain in self._candidates(llms):
             choice = best_choice([stages[llm] for llm in chain], budget=self.budget, non_decreasing=self.non_decreasing)
             if choice is not None and (best is None or (choice.right, -choice.cost) > (best.right, -best.cost)):
                 best, order = choice, chain
@@ -222,21 +221,21 @@ class Cascade:
             self, thresholds=tuple(written(1 - stages[llm].bars.values[level]) for llm, level in early), order=order
         )
 
-    def _candidates(self, given: tuple[int, ...]) -> Iterator[tuple[int, ...]]:
+    def _candidates(self, llms: tuple[int, ...]) -> Iterator[tuple[int, ...]]:
         if self.chains == "given":
-            yield given
+            yield llms
             return
-        for length in [len(given)] if self.chains == "permutations" else range(1, len(given) + 1):
-            yield from permutations(given, length)
+        for length in [len(llms)] if self.chains == "permutations" else range(1, len(llms) + 1):
+            yield from permutations(llms, length)
 
-    def _stage(self, pool: Pool, llm: int, samples: int, times: int, gold: Integers, given: tuple[int, ...]) -> Stage:
+    def _stage(self, pool: Pool, llm: int, samples: int, times: int, gold: Integers, llms: tuple[int, ...]) -> Stage:
         """The answers, costs and scores of one LLM, asked several times on the training questions."""
         order = np.arange(times * samples, dtype=np.uint16).reshape(times, 1, samples)
         sampler = BatchSampler(pool, np.broadcast_to(order, (times, len(gold), samples)), samples)
         cots = sampler.sample(np.arange(times * len(gold)))
         leader = plurality_codes(cots.codes.T)
         by_votes = self.score == "vote-share"
-        if self.chains == "given" and llm == given[-1]:
+        if self.chains == "given" and llm == llms[-1]:
             score = np.full(len(leader), np.nan)  # the last LLM needs no scores
         else:
             score = (cots.codes == leader).mean(axis=0) if by_votes else self._recorded(pool, cots, leader)

@@ -131,11 +131,11 @@ def _consistency_weights(codes: Integers, normaliser: str) -> Floats:
     inverse, logarithm = np.where(np.arange(len(table)) > 0, 1 / table, 0), np.log(table)
     places = count.astype(np.intp)
     distinct = np.rint(inverse.take(places).sum(axis=0))
-    some = np.maximum(n, 1)
-    entropy = logarithm.take(some) - logarithm.take(places).sum(axis=0) / some
+    answers = np.maximum(n, 1)
+    entropy = logarithm.take(answers) - logarithm.take(places).sum(axis=0) / answers
     parties = distinct.astype(np.intp) if normaliser == "distinct" else n
     most = logarithm.take(np.maximum(parties, min(2, len(codes))))
     most[most == 0] = 1  # one answer at most: the weight does not depend on it
-    weight: Floats = 1 / some + (1 - 1 / some) * (1 - entropy / most)
+    weight: Floats = 1 / answers + (1 - 1 / answers) * (1 - entropy / most)
     weight[distinct <= 1] = distinct[distinct <= 1]
     return weight

@@ -32,7 +32,6 @@ class _ChoiceByScore:
     needs: ClassVar[str] = (
         "Its scores are those of a reward model, such as transformers:FOLDER, or of a judge (judge:MODEL)."
     )
-    """What to record, for the sentence that says it is missing."""
 
     n: Count = 20
     scorer: str | None = None

@@ -69,7 +69,6 @@ class ConfidenceWeighted:
     """
 
     needs: ClassVar[str] = "Or take recorded self-checks (`feval score --scorer p-true:MODEL`) as its confidence."
-    """What to record, for the sentence that says it is missing."""
 
     n: Count = 20
     confidence: str = SEQUENCE_PROBABILITY
@@ -130,8 +129,8 @@ class ConfidenceWeighted:
         temperature = self._temperature()
         require_draws(self, pools, orders)
         [pool], [order] = pools, orders
-        own = self.confidence == SEQUENCE_PROBABILITY
-        confidences = pool.sequence_probabilities() if own else pool.aggregated(self.confidence)
+        probabilities = self.confidence == SEQUENCE_PROBABILITY
+        confidences = pool.sequence_probabilities() if probabilities else pool.aggregated(self.confidence)
         codes = np.where(np.isnan(confidences), -1, np.maximum(pool.codes, -1))
         confidences = np.where(codes < 0, np.nan, confidences)
         checks = self._scoring_tokens(pool)

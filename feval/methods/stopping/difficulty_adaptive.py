@@ -57,7 +57,6 @@ class DifficultyAdaptive:
     whole_set: ClassVar[Literal[True]] = True
 
     needs: ClassVar[str] = "Its scores rank the questions by difficulty; ranking='prompt-length' needs none."
-    """What to record, for the sentence that says it is missing."""
 
     ranking: Literal["scorer", "prompt-length"] = "scorer"
     scorer: str | None = None

@@ -129,11 +129,11 @@ class EarlyStopping:
         inexact = np.flatnonzero(votes.error > _TOLERANCE)
         if not len(inexact):
             return votes.right
-        few = counts.pools.rows(inexact)
-        ends = window_ends(few.bounds(), only_unstopped=unstopped, **shape)
+        pools = counts.pools.rows(inexact)
+        ends = window_ends(pools.bounds(), only_unstopped=unstopped, **shape)
         tokens = (counts.gold_tokens[inexact], counts.rival_tokens[inexact], counts.none_tokens[inexact])
         right = votes.right.copy()
-        right[inexact] = over_orders(few, *tokens, ends).right
+        right[inexact] = over_orders(pools, *tokens, ends).right
         return right
 
     def exact_errors(self, pool: Pool, gold: Integers, right: Floats, draw: DrawOrders) -> ErrorShares:

@@ -54,8 +54,8 @@ class PoolCounts:
         tokens = np.bincount(place, pool.output_tokens.ravel(), minlength=shape[0] * shape[1]).reshape(shape)
         rows = np.flatnonzero((gold >= 0) & (gold < candidates))
         of_gold = np.zeros((2, len(codes)), np.int64)
-        for own, table in zip(of_gold, (counts, tokens), strict=True):
-            own[rows] = table[rows, gold[rows] + 2]
+        for column, table in zip(of_gold, (counts, tokens), strict=True):
+            column[rows] = table[rows, gold[rows] + 2]
             table[rows, gold[rows] + 2] = 0
         columns = np.argsort(-counts[:, 2:], axis=1, kind="stable")
         pools = Pools.of(of_gold[0], counts[:, 2:], counts[:, 1])
@@ -65,10 +65,10 @@ class PoolCounts:
 
 def mean_over_orders(counts: PoolCounts, ends: Ends, most_states: int = MOST_STATES) -> OverOrders:
     """The means over all orders of some pools, by the faster of two ways; see `over_orders`."""
-    own = (counts.pools, counts.gold_tokens, counts.rival_tokens, counts.none_tokens, ends)
+    arguments = (counts.pools, counts.gold_tokens, counts.rival_tokens, counts.none_tokens, ends)
     if number_of_partitions(ends.budget) <= MOST_PARTITIONS:
-        return over_partitions(*own)
-    return over_orders(*own, most_states=most_states)
+        return over_partitions(*arguments)
+    return over_orders(*arguments, most_states=most_states)
 
 
 def gold_share_of_lead(pools: Pools) -> Floats:
