@@ -79,40 +79,27 @@ def by_definition(
     return [result[q] for q in range(len(chains))]
 
 
+METHODS = st.builds(
+    DifficultyAdaptive,
+    window=st.integers(1, 3),
+    judged=st.integers(1, 4),
+    neighbours=st.integers(1, 3),
+    budget=st.just(10),
+    judged_are=st.sampled_from(["easy", "hard"]),
+    preallocate=st.booleans(),
+    allocate_over=st.sampled_from(["hard", "all"]),
+    requests=st.sampled_from(["made", "billed"]),
+)
+
+
 @settings(max_examples=60, deadline=None)
 @given(
     st.lists(st.lists(st.sampled_from([0, 0, 0, 0, 0, 1, 2, -1]), min_size=10, max_size=10), min_size=1, max_size=14),
-    st.integers(1, 3),
-    st.integers(1, 4),
-    st.integers(1, 3),
-    st.sampled_from(["easy", "hard"]),
-    st.booleans(),
-    st.sampled_from(["hard", "all"]),
-    st.sampled_from(["made", "billed"]),
+    METHODS,
     st.randoms(use_true_random=False),
 )
-def test_it_does_what_its_definition_says(
-    chains: list[Draws],
-    window: int,
-    judged: int,
-    neighbours: int,
-    fate: str,
-    preallocate: bool,
-    allocate_over: str,
-    requests: str,
-    random: Any,
-) -> None:
+def test_it_does_what_its_definition_says(chains: list[Draws], method: DifficultyAdaptive, random: Any) -> None:
     ranks = [float(random.randrange(5)) for _ in chains]
-    method = DifficultyAdaptive(
-        window=window,
-        judged=judged,
-        neighbours=neighbours,
-        budget=10,
-        judged_are=fate,
-        preallocate=preallocate,
-        allocate_over=allocate_over,
-        requests=requests,
-    )
     pool = ranked(pool_of(np.array(chains, np.int8)), ranks)
     shuffled = np.array([[random.sample(range(10), 10) for _ in chains] for _ in range(3)], np.uint16)
     decided = method.decide([pool], [shuffled])

@@ -26,6 +26,8 @@ from feval.methods.vote import plurality, plurality_codes
 from feval.replay import LLM, Dataset
 from feval.replay.pools import Pool
 
+Replay = tuple[Dataset, LLM]
+Pooled = tuple[Pool, np.ndarray]
 # Clear, tied, all different, all equal, partly and wholly without answers, and golds that nobody gave.
 POOLS: list[list[str | None]] = [
     ["a", "b", "a", "a", None, "b"],
@@ -48,7 +50,7 @@ EXACT_CASES = pytest.mark.parametrize(
 
 
 @pytest.fixture(scope="module")
-def replay(tmp_path_factory: pytest.TempPathFactory) -> tuple[Dataset, LLM]:
+def replay(tmp_path_factory: pytest.TempPathFactory) -> Replay:
     dataset, [llm] = load(
         "toy", recording=write_scored_toy(tmp_path_factory.mktemp("exact") / "toy", {"m": POOLS}, GOLDS)
     )
@@ -56,7 +58,7 @@ def replay(tmp_path_factory: pytest.TempPathFactory) -> tuple[Dataset, LLM]:
 
 
 @pytest.fixture(scope="module")
-def recorded(replay: tuple[Dataset, LLM]) -> tuple[Pool, np.ndarray]:
+def recorded(replay: Replay) -> Pooled:
     return replay[1].pool, replay[0].gold
 
 
@@ -102,12 +104,12 @@ def not_asked(rows: Any, replicates: int) -> Iterator[Any]:
 
 
 @EXACT_CASES
-def test_the_exact_form_is_the_mean_over_all_orders(name: str, case: Case, recorded: tuple[Pool, np.ndarray]) -> None:
+def test_the_exact_form_is_the_mean_over_all_orders(name: str, case: Case, recorded: Pooled) -> None:
     check_exact(METHODS[name](**case.settings), *recorded)
 
 
 @EXACT_CASES
-def test_errors_add_up(name: str, case: Case, recorded: tuple[Pool, np.ndarray]) -> None:
+def test_errors_add_up(name: str, case: Case, recorded: Pooled) -> None:
     method = METHODS[name](**case.settings)
     right = method.exact(*recorded).right
     shares = method.exact_errors(*recorded, right, not_asked)
@@ -117,7 +119,7 @@ def test_errors_add_up(name: str, case: Case, recorded: tuple[Pool, np.ndarray])
 
 
 @EXACT_CASES
-def test_the_numbering_of_answers_makes_no_difference(name: str, case: Case, recorded: tuple[Pool, np.ndarray]) -> None:
+def test_the_numbering_of_answers_makes_no_difference(name: str, case: Case, recorded: Pooled) -> None:
     method, (pool, gold) = METHODS[name](**case.settings), recorded
     last = pool.candidates - 1
     turned = replace(pool, codes=np.where(pool.codes < 0, pool.codes, last[:, None] - pool.codes))
@@ -134,7 +136,7 @@ def test_the_numbering_of_answers_makes_no_difference(name: str, case: Case, rec
 
 @EXACT_CASES
 def test_a_gold_that_nobody_gave_is_never_right_and_no_question_needs_no_answer(
-    name: str, case: Case, recorded: tuple[Pool, np.ndarray]
+    name: str, case: Case, recorded: Pooled
 ) -> None:
     method, (pool, gold) = METHODS[name](**case.settings), recorded
     for unseen in (-1, int(pool.candidates.max()), 99):
@@ -151,7 +153,7 @@ FEW = [each for each in CASES if each[1].settings.get("criterion") != "random"][
 
 
 @pytest.mark.parametrize(("name", "case"), [pytest.param(*each, id="-".join(map(str, each))) for each in FEW])
-def test_exact_and_seeded_evaluations_agree(name: str, case: Case, replay: tuple[Dataset, LLM]) -> None:
+def test_exact_and_seeded_evaluations_agree(name: str, case: Case, replay: Replay) -> None:
     """Within four standard errors; each says which it is."""
     method = METHODS[name](**case.settings)
     exact, seeded = evaluate(method, *replay), evaluate(method, *replay, order="seeded", replicates=1000)
@@ -198,9 +200,7 @@ class Unlike(TwoThenAll):
         return SelfConsistency(self.n).decide(pools, orders)
 
 
-def test_a_new_method_needs_no_more_than_its_class(
-    recorded: tuple[Pool, np.ndarray], replay: tuple[Dataset, LLM]
-) -> None:
+def test_a_new_method_needs_no_more_than_its_class(recorded: Pooled, replay: Replay) -> None:
     [case] = cases_of(TwoThenAll)
     assert (case.settings, case.llms) == ({"n": 8}, 1)
     method = TwoThenAll(**case.at_most(6).settings)
@@ -211,19 +211,19 @@ def test_a_new_method_needs_no_more_than_its_class(
     assert evaluate(method, *replay, order="seeded").accuracy == pytest.approx(evaluation.accuracy, abs=0.1)
 
 
-def test_a_wrong_expectation_is_noticed(recorded: tuple[Pool, np.ndarray], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_wrong_expectation_is_noticed(recorded: Pooled, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(TwoThenAll, "exact", lambda self, pool, gold: SelfConsistency(self.n).exact(pool, gold))
     with pytest.raises(AssertionError):
         check_exact(TwoThenAll(6), *recorded)
 
 
-def test_a_subclass_inherits_no_exact_form(replay: tuple[Dataset, LLM]) -> None:
+def test_a_subclass_inherits_no_exact_form(replay: Replay) -> None:
     assert has_exact_form(TwoThenAll)
     assert not has_exact_form(Unlike)
     assert evaluate(Unlike(6), *replay).kind == "seeded"
     assert has_exact_form(Oracle)
 
 
-def test_without_a_split_errors_are_not_known(replay: tuple[Dataset, LLM], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_a_split_errors_are_not_known(replay: Replay, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delattr(TwoThenAll, "exact_errors")
     assert set(evaluate(TwoThenAll(6), *replay).errors().values()) == {None}

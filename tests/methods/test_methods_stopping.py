@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from fractions import Fraction
 from functools import cache
@@ -276,16 +277,9 @@ def test_what_is_left_of_the_budget_is_not_drawn() -> None:
 
 def test_windows_of_one_sample_stop_at_the_first_answer() -> None:
     """With windows of one CoT it stops at the first answer: the number drawn is one more than a negative hypergeometric."""
-    none, answered = 20, 20
-    result = early_stops(
-        np.array([[answered]]),
-        np.array([0]),
-        np.array([40]),
-        np.array([[answered]]),
-        np.array([40]),
-        window=1,
-        windows=40,
-    )
+    none = answered = 20
+    counts, size = np.array([[answered]]), np.array([none + answered])
+    result = early_stops(counts, np.array([0]), size, counts, size, window=1, windows=40)
     assert result.windows == pytest.approx((none + answered + 1) / (answered + 1), abs=1e-12)
     assert result.gold_window == pytest.approx(1.0, abs=1e-12)
     assert result.output_tokens == pytest.approx(result.windows, abs=1e-12)
@@ -321,6 +315,13 @@ def vote_over_all_orders(recorded: tuple[int, ...], none: int, window: int, wind
     return after((0,) * len(recorded), 0)
 
 
+def vote_of_windows(recorded: Sequence[int], none: int, window: int, windows: int, unstopped: bool) -> Any:
+    """The same in closed form."""
+    counts, size = np.array([recorded]), np.array([sum(recorded) + none])
+    shape = {"window": window, "windows": windows}
+    return early_plurality(counts[:, 0], counts[:, 1:], size, only_unstopped=unstopped, **shape)
+
+
 @settings(max_examples=60, deadline=None)
 @given(
     st.lists(st.integers(0, 8), min_size=1, max_size=4),
@@ -332,18 +333,10 @@ def vote_over_all_orders(recorded: tuple[int, ...], none: int, window: int, wind
 def test_the_vote_of_windows_is_the_mean_over_all_orders(
     recorded: list[int], none: int, window: int, windows: int, unstopped: bool
 ) -> None:
-    size = sum(recorded) + none
-    windows = min(windows, size // window)
+    windows = min(windows, (sum(recorded) + none) // window)
     assume(windows > 0)
     exact = vote_over_all_orders(tuple(recorded), none, window, windows, unstopped)
-    result = early_plurality(
-        np.array([recorded[0]]),
-        np.array([recorded[1:]], np.int64).reshape(1, -1),
-        np.array([size]),
-        window=window,
-        windows=windows,
-        only_unstopped=unstopped,
-    )
+    result = vote_of_windows(recorded, none, window, windows, unstopped)
     assert result.error[0] < 1e-11
     assert abs(result.right[0] - float(exact)) <= min(result.error[0] + 1e-15, 1e-12)
 
@@ -353,14 +346,7 @@ def test_the_vote_of_windows_is_the_mean_over_all_orders(
 def test_twenty_windows_of_two_do_not_cancel(recorded: tuple[int, ...], unstopped: bool) -> None:
     none = 42 - sum(recorded)
     exact = vote_over_all_orders(recorded, none, 2, 20, unstopped)
-    result = early_plurality(
-        np.array(recorded[:1]),
-        np.array([recorded[1:]], np.int64).reshape(1, -1),
-        np.array([42]),
-        window=2,
-        windows=20,
-        only_unstopped=unstopped,
-    )
+    result = vote_of_windows(recorded, none, 2, 20, unstopped)
     assert abs(result.right[0] - float(exact)) <= min(result.error[0], 1e-12) + 1e-15
 
 
