@@ -69,14 +69,9 @@ def question_set(
     unlabelled: str = "refuse",
     short_pools: str = "refuse",
 ) -> QuestionSet:
-    """Return the questions to evaluate.
+    """Return the questions to evaluate, from all or some rows.
 
-    Args:
-        dataset: from `load`.
-        budgets: LLMs of the same `load`, each with the most CoTs per question that may be drawn from it.
-        rows: rows to choose from; `None` for all.
-        unlabelled: "refuse" or "drop" questions without a gold answer that can be read.
-        short_pools: "refuse" or "drop" questions with fewer CoTs of some LLM than its budget.
+    `budgets` are LLMs, each with the most CoTs per question that may be drawn from it.
 
     Raises:
         UnlabelledError: questions have no gold, with "refuse", or none has one.

@@ -31,18 +31,9 @@ _CHUNK_CODES = 1 << 22
 def drawn_orders(
     llm: LLM, order: str, replicates: int, draws: int, rows: Rows | None = None, *, chunk: int | None = None
 ) -> Iterator[Orders]:
-    """Yield the draws [R, Q, draws] of an LLM, some replicates at a time so that memory stays bounded.
+    """Yield the draws [R, Q, draws] of an LLM, some replicates (`chunk`) at a time so that memory stays bounded.
 
-    Args:
-        llm: a recorded LLM.
-        order: "recorded" (one replicate) or "seeded".
-        replicates: how many, for "seeded".
-        draws: CoTs per draw, at most the smallest pool.
-        rows: which questions, by row; `None` for all.
-        chunk: how many replicates at a time; `None` for as many as fit some megabytes.
-
-    Raises:
-        OutOfRangeError: more than `MAX_REPLICATES`.
+    The order is "recorded" (one replicate) or "seeded"; `OutOfRangeError` for more than `MAX_REPLICATES`.
     """
     questions = len(llm.pool.sizes) if rows is None else len(rows)
     if order == "recorded":
@@ -132,18 +123,7 @@ def replicate_sums(
     time_limit: float | None,
     workers: int = 1,
 ) -> ReplicateSums:
-    """Run a method over some questions and count what happens.
-
-    Args:
-        method: with a batch form, or any callable.
-        dataset: from `load`.
-        llms: from the same `load`, in the order the method wants them.
-        rows: which questions, by row.
-        order: "recorded" (one replicate) or "seeded".
-        replicates: how many, for "seeded".
-        time_limit: seconds that a method from a file may take on one question; `None` for no limit.
-        workers: processes that share the questions.
-    """
+    """Run a method, with a batch form or any callable, over some questions in one process or several, and count what happens."""
     if workers > 1 and len(rows) > 1 and not getattr(method, "whole_set", False):
         if isinstance(method, BatchMethod):
             for llm, draws in zip(llms, method.draws(len(llms)), strict=True):

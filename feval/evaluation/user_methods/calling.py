@@ -54,15 +54,7 @@ def answers(
     rows: Rows | Sequence[int],
     replicate: int | None,
 ) -> Iterator[MethodAnswer]:
-    """Ask a method some questions, one after the other.
-
-    Args:
-        method: any callable `(question, *llms) -> answer`.
-        name: its name, for messages.
-        dataset: from `load`; its golds are not looked at.
-        llms: from the same `load`, in the order the method wants them.
-        rows: of the questions.
-        replicate: of the draws; `None` hands CoTs out in recorded order.
+    """Ask a method some questions, one after the other; `None` for the replicate hands CoTs out in recorded order.
 
     Raises:
         MethodError: the method failed; the message names it and the question.

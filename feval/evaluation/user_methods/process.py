@@ -84,17 +84,9 @@ class MethodProcess:
         seconds: float | None,
         training: Training | None = None,
     ) -> Iterator[MethodAnswer]:
-        """Ask the method some questions, one after the other.
+        """Ask the method some questions (row and id of each), after it has learnt from the training questions, if any.
 
-        Args:
-            recipe: loads the dataset and the LLMs.
-            questions: row and id of each.
-            replicate: of the draws; `None` hands CoTs out in recorded order.
-            seconds: time limit per question; `None` for none.
-            training: what the method learns from before; `None` where it does not learn.
-
-        Raises:
-            MethodError: the method failed or was ended; the message names it and the question.
+        Each may take so many seconds, `None` for any time; `None` for the replicate hands CoTs out in recorded order.
         """
         with self._lock:
             if training is not None:

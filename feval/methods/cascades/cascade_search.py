@@ -62,13 +62,10 @@ class Choice:
 
 
 def bars(scores: Floats, grid: int, *, strict: bool, samples: int | None = None) -> Bars:
-    """Quantiles of scores as bars, and one bar beyond either end.
+    """`grid` quantiles of [N] scores (NaN where there is none) as bars, and one bar beyond either end.
 
-    Args:
-        scores: [N], NaN where there is none.
-        grid: number of quantiles.
-        strict: a score must exceed the bar, not only reach it.
-        samples: the number of votes where scores are shares of votes; bars are then exactly such shares.
+    A strict bar must be exceeded, not only reached. `samples` is the number of votes where scores are shares of votes; bars are
+    then exactly such shares.
     """
     known = np.sort(scores[~np.isnan(scores)])[::-1]
     if not known.size:

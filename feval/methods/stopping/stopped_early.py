@@ -69,18 +69,9 @@ def split_of_stops(
     no_answer: Floats,
     draw: DrawOrders,
 ) -> ErrorShares:
-    """How wrong answers of a method of one LLM that may stop early come about.
+    """How wrong answers of a method of one LLM that may stop early come about, from [Q] probabilities of a wrong answer and of none.
 
-    Milliseconds where the budget is the whole pool, otherwise up to some seconds.
-
-    Args:
-        method: the method.
-        model: where it stops.
-        pool: of Q questions.
-        gold: [Q] code of the gold answer, -1 where there is none.
-        wrong: [Q] probability of a wrong answer.
-        no_answer: [Q] probability of no answer.
-        draw: seeded orders, for what must be estimated.
+    Milliseconds where the budget is the whole pool, otherwise up to some seconds. `draw` is for what must be estimated.
     """
     early, estimate = _stopped_early(method, model, pool, gold, wrong, draw)
     return ErrorShares(no_answer, np.minimum(early, wrong), np.zeros(len(wrong)), estimate)
