@@ -69,7 +69,7 @@ def split_of_stops(
     no_answer: Floats,
     draw: DrawOrders,
 ) -> ErrorShares:
-    """How wrong answers of a method of one LLM that may stop early come about, from [Q] probabilities of a wrong answer and of none.
+    """How wrong answers of a method of one LLM that may stop early come about, from [Q] probabilities of a wrong one and of none.
 
     Milliseconds where the budget is the whole pool, otherwise up to some seconds. `draw` is for what must be estimated.
     """
