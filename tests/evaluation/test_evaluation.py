@@ -156,13 +156,8 @@ def test_fewer_than_ten_questions_carry_a_warning(questions: int, tmp_path: Path
     dataset, [llm] = load("toy", recording=out)
     result, curve = evaluate(SelfConsistency(1), dataset, llm), self_consistency_curve(dataset, llm, [1, 2])
     swept = method_curve(dataset, [llm], "self-consistency", "n", [1, 2])
-    for warnings in (
-        result.warnings,
-        curve.warnings,
-        swept.warnings,
-        result.to_dict()["warnings"],
-        curve.to_dict()["warnings"],
-    ):
+    texts = [each.to_dict()["warnings"] for each in (result, curve)]
+    for warnings in (result.warnings, curve.warnings, swept.warnings, *texts):
         assert len(warnings) == (questions < 10)
         assert all(sentence.startswith(f"Only {questions} question") for sentence in warnings)
 
@@ -366,7 +361,7 @@ def test_a_method_that_fails_is_named_with_its_question(method: Any, words: str,
     ],
 )
 @pytest.mark.parametrize("order", ["seeded", "recorded"])
-def test_what_a_recording_lacks_is_said_with_the_method_and_what_to_do(
+def test_what_a_recording_lacks_is_said_and_what_to_do(
     order: str, method: Any, llms: int, words: str, replay: Replay
 ) -> None:
     with pytest.raises((ShortPoolError, NotRecordedError), match=f"The method {words}"):

@@ -200,9 +200,7 @@ def test_too_many_counts_are_estimated_and_that_is_said(limit: str, monkeypatch:
     assert shares.no_answer.tolist() == known.no_answer.tolist()
 
 
-def test_an_estimated_split_is_said_in_json_tables_and_receipts(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_estimated_split_is_said_everywhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("feval.methods.stopping.stopped_early._MOST_STEPS", 1)
     with bundled_recording() as folder:
         plan = Plan.from_dict({

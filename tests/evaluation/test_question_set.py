@@ -190,7 +190,7 @@ def test_short_pools_are_left_out_once_for_all_points(recordings: Path) -> None:
 
 @pytest.mark.parametrize("command", COMMANDS)
 @pytest.mark.parametrize("order", ["exact", "seeded", "recorded"])
-def test_every_kind_of_numbers_agrees_with_a_recording_of_enough_cots(
+def test_every_kind_agrees_with_a_recording_of_enough_cots(
     command: str, order: str, recordings: Path, tmp_path: Path
 ) -> None:
     order = "exact" if command == "oracle" else order
@@ -269,7 +269,7 @@ def test_all_methods_of_a_comparison_are_over_the_same_questions(recordings: Pat
     assert verify_receipt(tmp_path / "out" / "receipt.json").equal
 
 
-def test_what_a_report_follows_was_learnt_on_the_same_questions(
+def test_a_report_follows_what_was_learnt_on_the_same_questions(
     recordings: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     entry = {
@@ -317,9 +317,7 @@ def test_a_first_plan_of_a_recording_with_an_empty_pool(recordings: Path) -> Non
 
 
 @pytest.mark.parametrize("command", COMMANDS)
-def test_the_receipt_lists_what_was_left_out_and_verifies_over_the_same_questions(
-    command: str, recordings: Path, tmp_path: Path
-) -> None:
+def test_the_receipt_lists_what_was_left_out_and_verifies(command: str, recordings: Path, tmp_path: Path) -> None:
     choices = ["--unlabelled", "drop", "--short-pools", "drop"]
     printed = success(*COMMANDS[command], *LLM, "--recording", recordings / "both", *choices, "--out", tmp_path).stdout
     assert "(left out: 2 with no readable gold)" in printed

@@ -181,9 +181,7 @@ def in_process(file: Path, name: str) -> Any:
 @pytest.mark.parametrize(
     ("order", "billing", "workers"), [("seeded", "per_round", 1), ("seeded", "once", 2), ("recorded", "once", 1)]
 )
-def test_numbers_are_those_of_the_method_in_process(
-    order: str, billing: str, workers: int, file: Path, replay: Replay
-) -> None:
+def test_numbers_are_those_in_process(order: str, billing: str, workers: int, file: Path, replay: Replay) -> None:
     loaded = load("toy", recording=replay[0].recording_paths[0], seed=5, billing=billing)
     mine = evaluate(in_process(file, "looks_at_everything"), *loaded, order=order, replicates=9)
     theirs = evaluate(make_method(f"{file}:looks_at_everything"), *loaded, order=order, replicates=9, workers=workers)

@@ -123,9 +123,7 @@ def test_it_does_what_its_definition_says(chains: list[Draws], method: Difficult
         ({"allocate_over": "all", "requests": "billed"}, [4, 4, 8, 4, 8], [1, 1, 1, 3, 1]),
     ],
 )
-def test_first_draws_are_allocated_over_the_hard_questions_or_all(
-    fields: dict[str, str], first: list[int], rounds: list[int]
-) -> None:
+def test_first_draws_look_at_hard_questions_or_all(fields: dict[str, str], first: list[int], rounds: list[int]) -> None:
     undecided = [0, 1] * 6  # needs all 12
     codes = np.array([undecided, [0] * 12, [0, 1] + [0] * 10, undecided, undecided], np.int8)  # needs 12, 4, 7, 12, 12
     pool = ranked(pool_of(codes), [0.0, 1.0, 2.0, 3.0, 4.0])
@@ -140,15 +138,15 @@ def test_first_draws_are_allocated_over_the_hard_questions_or_all(
 
 
 @pytest.mark.parametrize(
-    ("recording", "ranking", "judged", "neighbours", "easy", "cots", "made", "billed"),
+    ("recording", "ranking", "judged", "neighbours", "easy", "cots", "rounds"),
     [
-        ("last_letters_gpt35", "distinct", 32, 16, 241, 2677, 747, 630),
-        ("last_letters_gpt35", "distinct", 8, 16, 315, 2291, 711, 601),
-        ("last_letters_gpt35", "length", 8, 4, 494, 626, 516, 511),
-        ("date_cot1_40", "distinct", 32, 16, 140, 3792, 688, 467),
-        ("date_cot1_40", "distinct", 4, 16, 265, 2549, 543, 400),
-        ("date_cot1_40", "length", 32, 16, 0, 4040, 816, 576),
-        ("date_cot1_40", "length", 8, 4, 201, 2397, 596, 499),
+        ("last_letters_gpt35", "distinct", 32, 16, 241, 2677, {"made": 747, "billed": 630}),
+        ("last_letters_gpt35", "distinct", 8, 16, 315, 2291, {"made": 711, "billed": 601}),
+        ("last_letters_gpt35", "length", 8, 4, 494, 626, {"made": 516, "billed": 511}),
+        ("date_cot1_40", "distinct", 32, 16, 140, 3792, {"made": 688, "billed": 467}),
+        ("date_cot1_40", "distinct", 4, 16, 265, 2549, {"made": 543, "billed": 400}),
+        ("date_cot1_40", "length", 32, 16, 0, 4040, {"made": 816, "billed": 576}),
+        ("date_cot1_40", "length", 8, 4, 201, 2397, {"made": 596, "billed": 499}),
     ],
 )
 def test_allocated_over_all_it_draws_and_bills_what_the_authors_code_does(
@@ -159,8 +157,7 @@ def test_allocated_over_all_it_draws_and_bills_what_the_authors_code_does(
     neighbours: int,
     easy: int,
     cots: int,
-    made: int,
-    billed: int,
+    rounds: dict[str, int],
 ) -> None:
     """Figures of cmp_cal.py (WangXinglin/DSC, 4d6b9a1): split_easy_hard_greedy, allocate_window and DSC_window in recorded order.
 
@@ -169,10 +166,10 @@ def test_allocated_over_all_it_draws_and_bills_what_the_authors_code_does(
     real = Real(shared)
     [pool], _ = real.pools(recording)
     pool = ranked(pool, difficulty(real, recording, ranking))
-    for requests, rounds in (("made", made), ("billed", billed)):
+    for requests, count in rounds.items():
         method = DifficultyAdaptive(judged=judged, neighbours=neighbours, allocate_over="all", requests=requests)
         [ledger] = recorded(method, [pool]).ledgers
-        assert (int((ledger.cots == 1).sum()), int(ledger.cots.sum()), int(ledger.rounds.sum())) == (easy, cots, rounds)
+        assert (int((ledger.cots == 1).sum()), int(ledger.cots.sum()), int(ledger.rounds.sum())) == (easy, cots, count)
 
 
 def test_ranking_calls_are_billed_where_they_were_recorded() -> None:

@@ -135,7 +135,7 @@ def test_the_numbering_of_answers_makes_no_difference(name: str, case: Case, rec
 
 
 @EXACT_CASES
-def test_a_gold_that_nobody_gave_is_never_right_and_no_question_needs_no_answer(
+def test_a_gold_that_nobody_gave_is_never_right_and_no_question_is_fine(
     name: str, case: Case, recorded: Pooled
 ) -> None:
     method, (pool, gold) = METHODS[name](**case.settings), recorded

@@ -99,14 +99,13 @@ def test_it_takes_two_llms() -> None:
             AutoMix().draws(llms)
 
 
+Point = tuple[Fraction, Fraction]
 NUMBERS = st.fractions(0, 1, max_denominator=50)
 
 
 @given(st.lists(st.tuples(NUMBERS, NUMBERS), min_size=1, max_size=4), *[st.tuples(NUMBERS, NUMBERS)] * 2)
-def test_benefit_per_cost_is_the_papers(
-    cascades: list[tuple[Fraction, Fraction]], small: tuple[Fraction, Fraction], large: tuple[Fraction, Fraction]
-) -> None:
-    def benefit(one: tuple[Fraction, Fraction]) -> Fraction | None:
+def test_benefit_per_cost_is_the_papers(cascades: list[Point], small: Point, large: Point) -> None:
+    def benefit(one: Point) -> Fraction | None:
         return (one[0] - small[0]) / (one[1] - small[1]) if one[1] > small[1] else None
 
     base = benefit(large)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from fractions import Fraction
 from itertools import permutations
-from math import perm
 from typing import Any
 
 import numpy as np
@@ -79,25 +78,6 @@ def test_any_pool_in_any_order(case: tuple[str, list[int | None], list[int]]) ->
     for method, right in expected.items():
         result = assert_both_forms_agree(method(len(order), aggregate="score"), [pool], [orders])
         assert letters_of(result.answer[0]) == [right]
-
-
-@given(POOLS, st.data())
-def test_the_exact_expectation_is_the_mean_over_all_orders(
-    case: tuple[str, list[int | None], list[int]], data: st.DataObject
-) -> None:
-    answers, scores, _ = case
-    answers, scores = answers[:6], scores[:6]
-    n = data.draw(st.integers(1, len(answers)))
-    pool = scored(answers, [None if s is None else s / 10 for s in scores])
-    right = Fraction(0)
-    for drawn in permutations(range(len(answers)), n):
-        valid = [(s, i) for i in drawn if (s := scores[i]) is not None and answers[i] != "-"]
-        right += bool(valid) and answers[max(valid, key=lambda pair: pair[0])[1]] == "a"
-    exact = BestOfN(n, aggregate="score").exact(pool, np.array([0]))
-    assert exact.right[0] == pytest.approx(float(right / perm(len(answers), n)), abs=1e-12)
-    assert exact.cots[0] == n
-    assert exact.output_tokens[0] == pytest.approx(n * pool.output_tokens[0].mean())
-    assert BestOfN(n, aggregate="score").exact(pool, np.array([-1])).right[0] == 0
 
 
 def test_a_table_of_questions_with_ties_gaps_and_pools_of_any_size_is_the_mean_over_all_draws() -> None:

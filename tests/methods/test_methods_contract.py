@@ -10,6 +10,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pytest
+from dealt import assert_both_forms_agree, dealt
+from hypothesis import given
 from method_cases import Case, all_cases
 from real_files import Codes, golden, real_codes
 from recorded_pools import Recorded
@@ -17,7 +19,7 @@ from small import write_scored_toy
 
 from feval.errors import OutOfRangeError, ShortPoolError, UsageError
 from feval.evaluation.replicates import decisions
-from feval.methods import METHODS, AdaptiveConsistency, DeepConfidence, MixtureOfThoughts, SelfConsistency
+from feval.methods import METHODS, AdaptiveConsistency, DeepConfidence, MixtureOfThoughts, ModelSwitch, SelfConsistency
 from feval.methods.decisions import Decisions
 from feval.methods.scored.confidence_weighted import TEMPERATURES
 from feval.replay import LLM, Dataset, load
@@ -77,6 +79,27 @@ def test_both_forms_agree(name: str, case: Case, replay: Replay) -> None:
                     assert getattr(llm, field.name) == expected, field.name
 
 
+@pytest.mark.parametrize(
+    "method",
+    [
+        MixtureOfThoughts(0.5, samples=4),
+        MixtureOfThoughts("1/2", samples=(4, 3), strict=True),
+        MixtureOfThoughts(0, samples=2, no_answer="vote"),
+        MixtureOfThoughts(0.75, samples=4, no_answer="vote", strong_samples=4),
+        MixtureOfThoughts(rule="verify", samples=3),
+        MixtureOfThoughts(rule="verify", samples=(1, 4), no_answer="vote"),
+        ModelSwitch(4),
+        ModelSwitch((1, 2, 4)),
+        ModelSwitch(3, normaliser="samples", gate="answered"),
+        ModelSwitch(4, weights=(2.0, 0.0, 0.5)),
+    ],
+    ids=str,
+)
+@given(case=dealt(llms=3, samples=4))
+def test_both_forms_agree_on_any_pools(method: Any, case: tuple[Any, Any]) -> None:
+    assert_both_forms_agree(method, *case)
+
+
 @pytest.mark.parametrize(("name", "case"), cases())
 def test_a_method_is_a_frozen_value_that_shows_its_settings(name: str, case: Case) -> None:
     method = METHODS[name](**case.settings)
@@ -133,7 +156,7 @@ def test_numbers_behind_words_are_those_of_the_papers() -> None:
 
 
 @pytest.mark.parametrize(("name", "case"), cases())
-def test_results_do_not_depend_on_how_replicates_are_chunked(
+def test_chunks_of_replicates_do_not_show(
     name: str, case: Case, replay: Replay, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     llms = replay[1][: case.llms]

@@ -7,11 +7,10 @@ from fractions import Fraction
 from itertools import groupby
 from math import log
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
-from dealt import assert_both_forms_agree, dealt, in_recorded_order, letters_of, pools_of
+from dealt import in_recorded_order, letters_of, pools_of
 from golden_cascades import sampled_orders
 from golden_methods import Real
 from hypothesis import given
@@ -61,21 +60,6 @@ def test_external_weights_decide_between_llms() -> None:
     pools = pools_of(["aab"], ["bbc"])
     assert letters_of(in_recorded_order(ModelSwitch(3, weights=(1.0, 1.0)), pools).answer[0]) == ["b"]
     assert letters_of(in_recorded_order(ModelSwitch(3, weights=(9.0, 1.0)), pools).answer[0]) == ["a"]
-
-
-@pytest.mark.parametrize(
-    "method",
-    [
-        ModelSwitch(4),
-        ModelSwitch((1, 2, 4)),
-        ModelSwitch(3, normaliser="samples", gate="answered"),
-        ModelSwitch(4, weights=(2.0, 0.0, 0.5)),
-    ],
-    ids=str,
-)
-@given(case=dealt(llms=3, samples=4))
-def test_both_forms_agree(method: ModelSwitch, case: tuple[Any, Any]) -> None:
-    assert_both_forms_agree(method, *case)
 
 
 @given(st.lists(st.tuples(st.sampled_from(["a", "b", "c", None]), st.integers(0, 4)), min_size=1, max_size=8))

@@ -351,9 +351,7 @@ def test_twenty_windows_of_two_do_not_cancel(recorded: tuple[int, ...], unstoppe
 
 
 @pytest.mark.parametrize("answer", ["all", "window"])
-def test_the_walk_over_counts_takes_over_where_rounding_would_show(
-    answer: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_walk_takes_over_where_rounding_would_show(answer: str, monkeypatch: pytest.MonkeyPatch) -> None:
     pool = pool_of([[0] * 4 + [1] * 3 + [2] * 3 + [-1] * 2, [0] * 6 + [1] * 3 + [2] * 2 + [3], [0] * 9 + [-1] * 3])
     for method in (EarlyStopping(2, 10, answer), EarlyStopping(3, 9, answer), EarlyStopping(4, 8, answer)):
         closed = method.exact(pool, np.array([0, 1, 0])).right

@@ -27,9 +27,7 @@ from feval.methods.vote import plurality, plurality_codes, weighted_plurality, w
         (["", "", "a"], ""),
     ],
 )
-def test_the_most_frequent_answer_wins_and_of_several_the_first_seen(
-    answers: list[str | None], winner: str | None
-) -> None:
+def test_the_most_frequent_answer_wins_or_the_first_seen(answers: list[str | None], winner: str | None) -> None:
     assert plurality(answers) == winner
 
 
