@@ -17,7 +17,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from real_files import real_codes
-from recorded_pools import Recorded, pool_of
+from recorded_pools import Recorded, not_asked, pool_of
 from typer.testing import CliRunner
 
 from feval import compare, evaluate, load
@@ -104,10 +104,6 @@ def exact_split(method: Any, pools: Sequence[str], golds: Sequence[str]) -> tupl
 def split_of(method: Any, pool: Pool, gold: np.ndarray, draw: Draw | None = None) -> tuple[np.ndarray, ErrorShares]:
     right = method.exact(pool, gold).right
     return right, method.exact_errors(pool, gold, right, draw or not_asked)
-
-
-def not_asked(rows: Any, replicates: int) -> Any:
-    raise AssertionError("replicates were asked for")
 
 
 def seeded(pool: Pool, budget: int, seed: int = 0) -> Draw:

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import fields, replace
-from itertools import permutations
 from typing import Any
 
 import numpy as np
 import pytest
 from method_cases import Case, all_cases, cases_of
+from recorded_pools import not_asked, over_all_orders
 from small import write_scored_toy
 
 from feval import evaluate, load
@@ -18,10 +18,10 @@ from feval.errors import NotRecordedError
 from feval.evaluation.oracle import Oracle
 from feval.methods import METHODS, SelfConsistency
 from feval.methods.decisions import Decisions, Ledger
-from feval.methods.error_shares import ErrorShares, split_errors
+from feval.methods.error_shares import ErrorShares
 from feval.methods.expectation import Expectation
 from feval.methods.fields import Count, frozen_method
-from feval.methods.protocol import BatchMethod, drawn, has_exact_errors, has_exact_form
+from feval.methods.protocol import drawn, has_exact_errors, has_exact_form
 from feval.methods.vote import plurality, plurality_codes
 from feval.replay import LLM, Dataset
 from feval.replay.pools import Pool
@@ -40,7 +40,6 @@ POOLS: list[list[str | None]] = [
     ["a", "b", "b", "a", "c", "a"],
 ]
 GOLDS = ["a", "b", "b", "c", "z", "a", "nobody", "nobody"]
-ORDERS = np.array(list(permutations(range(6))), np.uint16)
 COINS = 40  # sets of coins that a method which tosses some is averaged over
 
 CASES = [(name, case.at_most(6)) for name, case in all_cases() if has_exact_form(METHODS[name])]
@@ -60,19 +59,6 @@ def replay(tmp_path_factory: pytest.TempPathFactory) -> Replay:
 @pytest.fixture(scope="module")
 def recorded(replay: Replay) -> Pooled:
     return replay[1].pool, replay[0].gold
-
-
-def over_all_orders(method: BatchMethod, pool: Pool, gold: np.ndarray) -> np.ndarray:
-    """[6, Q] right, requests, CoTs, tokens, no answer and stopped early: means over all orders of the six CoTs."""
-    [draws] = method.draws(1)
-    orders = np.broadcast_to(ORDERS[:, None, :draws], (len(ORDERS), len(gold), draws))
-    decisions = method.decide([pool], [orders])
-    right = (decisions.answer == gold) & (gold >= 0)
-    early, routed = split_errors(decisions, right, gold, [pool], [orders])
-    assert not routed.any()
-    [ledger] = decisions.ledgers
-    parts = (right, ledger.rounds, ledger.cots, ledger.output_tokens, decisions.answer < 0, early)
-    return np.array([part.mean(axis=0) for part in parts])
 
 
 def check_exact(method: Any, pool: Pool, gold: np.ndarray) -> None:
@@ -97,10 +83,6 @@ def check_exact(method: Any, pool: Pool, gold: np.ndarray) -> None:
     for part, mean, within in zip(own, runs.mean(axis=0), error, strict=True):
         if part is not None:
             assert (np.abs(part - mean) <= within + 1e-10).all(), (part, mean)
-
-
-def not_asked(rows: Any, replicates: int) -> Iterator[Any]:
-    raise AssertionError("replicates were asked for")
 
 
 @EXACT_CASES
