@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 
 Int64 = npt.NDArray[np.int64]
 
-
 _WHOLE = math.lcm(*range(1, 17)) << 20  # one whole share of errors: sixteenths and all larger parts are whole numbers
 
 

@@ -50,12 +50,7 @@ NONE_LEFT_OUT = LeftOut()
 
 @dataclass(frozen=True, eq=False)
 class QuestionSet:
-    """The questions that numbers are computed over.
-
-    Attributes:
-        rows: [Q] rows of the dataset.
-        left_out: ids of those that were dropped.
-    """
+    """The questions that numbers are computed over: their rows [Q], and the ids of those that were dropped."""
 
     rows: Rows
     left_out: LeftOut

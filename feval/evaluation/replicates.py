@@ -71,7 +71,7 @@ def _pools_and_orders(
 def decisions(
     method: BatchMethod, llms: Sequence[LLM], *, order: str, replicates: int = 1, rows: Rows | None = None
 ) -> Iterator[Decisions]:
-    """Yield the decisions [R', Q] of a method with a batch form, some replicates at a time; arguments as for `drawn_orders`."""
+    """Yield the decisions [R', Q] of a method with a batch form, some replicates at a time; see `drawn_orders`."""
     pools, batches = _pools_and_orders(method, llms, order, replicates, rows)
     for orders in batches:
         yield method.decide(pools, orders)
@@ -130,9 +130,9 @@ def replicate_sums(
                 llm.require(rows, draws)  # so that the message does not depend on the workers
         from feval.evaluation.workers import map_blocks  # most evaluations need no processes
 
-        work = partial(replicate_sums, method, order=order, replicates=replicates, time_limit=time_limit)
+        work = partial(replicate_sums, order=order, replicates=replicates, time_limit=time_limit)
         blocks = np.array_split(rows, min(workers, len(rows)))
-        return ReplicateSums.joined(map_blocks(work, dataset, llms, blocks, workers))
+        return ReplicateSums.joined(map_blocks(work, method, dataset, llms, blocks, workers))
     gold = dataset.gold[rows]
     sums = ReplicateSums.zeros(len(llms), len(rows))
     if not isinstance(method, BatchMethod):

@@ -123,6 +123,10 @@ def stays_behind(question, llm):
     return llm.sample(1).answers[0]
 
 
+def names_its_parent(question, llm):
+    raise RuntimeError(f"child of {os.getppid()}")
+
+
 def forks(question, llm):
     os.fork()
     return llm.sample(1).answers[0]
@@ -265,6 +269,11 @@ def test_nothing_is_left_of_the_process_and_what_it_started(file: Path, replay: 
     rows = Path(f"{file}.children").read_text().split("\n")[:-1]
     assert len({row.split()[0] for row in rows}) == 1, "one process asks all questions"
     wait_until_dead([int(pid) for row in rows for pid in row.split()])
+
+
+def test_workers_of_a_file_are_its_processes_and_no_more(file: Path, replay: Replay) -> None:
+    with pytest.raises(MethodError, match=f"child of {os.getpid()}"):
+        evaluate(make_method(f"{file}:names_its_parent"), replay[0], replay[1][0], workers=2)
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")

@@ -106,9 +106,8 @@ def test_with_equal_scores_the_sum_is_self_consistency() -> None:
     result = in_recorded_order(WeightedBestOfN(9, aggregate="score"), [pool])
     expected = in_recorded_order(SelfConsistency(9), [pool])
     assert (result.answer == expected.answer).all()
-    assert (
-        result.ledgers[0].output_tokens == expected.ledgers[0].output_tokens
-    ).all()  # best-of-N costs what voting costs
+    # Best-of-N costs what voting costs.
+    assert (result.ledgers[0].output_tokens == expected.ledgers[0].output_tokens).all()
 
 
 @pytest.mark.parametrize("method", METHODS)

@@ -29,7 +29,6 @@ LENGTH = struct.Struct("<I")
 
 _FEVAL = str(Path(__file__).parents[2])
 
-
 Training = tuple[LoadRecipe, tuple[int, ...]]
 """What a method learns from: a dataset with LLMs, and the rows of the training questions."""
 

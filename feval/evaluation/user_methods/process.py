@@ -100,6 +100,11 @@ class MethodProcess:
                 for answer, ledgers in self._exchange("ask", request, places, seconds):
                     yield MethodAnswer(answer, ledgers)
 
+    def end(self) -> None:
+        """End the process, also while another thread waits for it."""
+        if (channel := self._channel) is not None:
+            channel.end()
+
     def _start(self) -> None:
         """Start the process and run the user's file, unless that was done."""
         if self._channel is not None:
