@@ -11,7 +11,7 @@ REPLICATES = 1000
 
 MEMORY = """
 import json, sys
-from feval.evaluation import evaluate
+from feval import evaluate
 from feval.methods import SelfConsistency
 from feval.replay import load
 from benchmarks import reference

@@ -48,12 +48,7 @@ class Costs(Protocol):
 
 
 def billed_once(billing: str, named: Iterable[tuple[str, Costs]]) -> list[str]:
-    """Return a warning where a method makes several calls per question and pays the prompt once, else nothing.
-
-    Args:
-        billing: how prompts are charged.
-        named: results with their names; the warning shows the one that gains most from paying once.
-    """
+    """Return a warning about the result that gains most from paying prompts once for several calls, else nothing."""
     dearer = [(ratio, name, costs) for name, costs in named if (ratio := round_ratio(billing, costs)) is not None]
     if not dearer:
         return []

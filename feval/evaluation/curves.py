@@ -8,12 +8,11 @@ wins; in expectation over draws the two agree.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import numpy.typing as npt
 
 from feval.cards.prices import billed_prompts, usd
 from feval.errors import OutOfRangeError, UnknownNameError, UsageError
@@ -28,19 +27,18 @@ from feval.evaluation.method_names import field_names, make_method
 from feval.evaluation.oracle import Oracle
 from feval.evaluation.question_set import NONE_LEFT_OUT, LeftOut, question_set
 from feval.evaluation.replicates import drawn_orders
+from feval.methods.arrays import Floats, Integers
 from feval.methods.protocol import drawn
 from feval.methods.voting.self_consistency import SelfConsistency
 from feval.replay.draws import ORDERS
 
 if TYPE_CHECKING:
     from feval.evaluation.evaluation import Evaluation
+    from feval.methods.decisions import Orders
     from feval.replay import LLM, Dataset
     from feval.replay.pools import Pool
 
 _BUDGET_FIELDS = ("n", "samples", "budget")
-
-Floats = npt.NDArray[np.float64]
-Integers = npt.NDArray[np.integer[Any]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,9 +172,6 @@ def self_consistency_curve(
         values = _exact(dataset.gold[rows], pool, budgets)
     else:
         values = _drawn(dataset.gold[rows], pool, drawn_orders(llm, order, replicates, max(budgets), rows), budgets)
-    points = _points(values, llm, pool, budgets, order)
-    if confidence is not None:
-        points = _with_intervals(points, values.right, confidence)
     return Curve(
         method="self-consistency",
         dataset=dataset.id,
@@ -190,7 +185,7 @@ def self_consistency_curve(
         seed=llm.seed,
         replicates={"exact": None, "recorded": 1, "seeded": replicates}[order],
         confidence=confidence,
-        points=tuple(points),
+        points=tuple(_points(values, llm, pool, budgets, order, confidence)),
         left_out=questions.left_out,
     )
 
@@ -286,7 +281,6 @@ def _pass_at_n(method: Any, dataset: Dataset, llms: Sequence[LLM], evaluation: E
     """Return pass@n with all the CoTs that the method may look at, on the questions it was evaluated on."""
     if len(llms) != 1:
         return None
-
     rows = np.flatnonzero(np.isin(dataset.question_keys, evaluation.question_keys))
     return evaluate(Oracle(*method.draws(1)), dataset, llms, rows=rows, confidence=None).accuracy
 
@@ -316,7 +310,7 @@ def _exact(gold: Integers, pool: Pool, budgets: Sequence[int]) -> _Values:
     return _Values(right, any_right, np.array(budgets) * tokens)
 
 
-def _drawn(gold: Integers, pool: Pool, batches: Iterable[npt.NDArray[np.uint16]], budgets: Sequence[int]) -> _Values:
+def _drawn(gold: Integers, pool: Pool, batches: Iterable[Orders], budgets: Sequence[int]) -> _Values:
     """Return means over the draws of every question: one in recorded order, or seeded replicates."""
     right, any_right = np.zeros((2, len(gold), len(budgets)))
     tokens = np.zeros(len(budgets))
@@ -337,14 +331,19 @@ def _drawn(gold: Integers, pool: Pool, batches: Iterable[npt.NDArray[np.uint16]]
     )
 
 
-def _points(values: _Values, llm: LLM, pool: Pool, budgets: Sequence[int], kind: str) -> list[CurvePoint]:
-    accuracy, ceiling = values.right.mean(), values.any_right.mean()
-    points = []
+def _points(
+    values: _Values, llm: LLM, pool: Pool, budgets: Sequence[int], kind: str, confidence: float | None
+) -> Iterator[CurvePoint]:
+    accuracy, ceiling = values.right.mean().tolist(), values.any_right.mean().tolist()
+    low: list[float | None] = [None] * len(budgets)
+    high = low
+    if confidence is not None:
+        interval = accuracy_interval(values.right, confidence)
+        low, high = interval.low.tolist(), interval.high.tolist()
     for i, n in enumerate(budgets):
         output = float(values.output_tokens[i])
         costs, per_round = (_mean_cost(llm, pool, billing, n, output) for billing in (llm.billing, "per_round"))
-        points.append(CurvePoint(n, float(accuracy[i]), None, None, *costs, float(ceiling[i]), kind, 1.0, *per_round))
-    return points
+        yield CurvePoint(n, accuracy[i], low[i], high[i], *costs, ceiling[i], kind, 1.0, *per_round)
 
 
 def _mean_cost(llm: LLM, pool: Pool, billing: str, n: int, output_tokens: float) -> tuple[float | None, float | None]:
@@ -354,10 +353,3 @@ def _mean_cost(llm: LLM, pool: Pool, billing: str, n: int, output_tokens: float)
     prompt_tokens = float(pool.prompt_tokens.mean()) * int(billed_prompts(billing, 1, n))
     dollars = None if llm.price is None else float(usd(llm.price, prompt_tokens, output_tokens))
     return dollars, prompt_tokens + output_tokens
-
-
-def _with_intervals(points: Sequence[CurvePoint], right: PerQuestion, confidence: float) -> list[CurvePoint]:
-
-    interval = accuracy_interval(right, confidence)
-    ends = zip(points, interval.low.tolist(), interval.high.tolist(), strict=True)
-    return [replace(point, accuracy_low=low, accuracy_high=high) for point, low, high in ends]

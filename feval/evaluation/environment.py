@@ -14,10 +14,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import numpy.typing as npt
 
 from feval.errors import OutOfRangeError, UsageError
 from feval.evaluation.question_set import question_set
+from feval.methods.arrays import Rows
 from feval.methods.vote import plurality
 from feval.replay.draws import uniforms
 
@@ -27,8 +27,6 @@ if TYPE_CHECKING:
 ASK_AGAIN, NEXT_LLM, STOP = 0, 1, 2
 ACTIONS = ("ask again", "next LLM", "stop")
 """The actions: one more CoT of the current LLM, one of the next LLM, or the end of this question."""
-
-Rows = npt.NDArray[np.intp]
 
 
 @dataclass(frozen=True)

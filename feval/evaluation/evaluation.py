@@ -31,6 +31,7 @@ from feval.evaluation.question_set import NONE_LEFT_OUT, LeftOut, question_set
 from feval.evaluation.replicates import replicate_sums
 from feval.evaluation.training import fit, train_test_rows
 from feval.evaluation.user_methods import TIME_LIMIT, MethodFile, learns, require_arguments
+from feval.methods.arrays import Floats, Rows
 from feval.methods.protocol import BatchMethod, has_exact_form
 from feval.replay import LLM
 from feval.replay.draws import ORDERS
@@ -40,8 +41,6 @@ if TYPE_CHECKING:
     from feval.methods.protocol import ExactMethod, Method
     from feval.replay import Dataset
 
-Floats = npt.NDArray[np.float64]
-Rows = npt.NDArray[np.intp]
 
 ERRORS = ("no_answer", "wrong_vote", "stopped_early", "routed_wrong")
 """How a wrong answer came about."""
@@ -337,15 +336,7 @@ def _require_method(method: object) -> None:
 
 
 def budgets(method: Any, llms: Sequence[LLM]) -> list[tuple[LLM, int]]:
-    """The most CoTs per question that a method may ask each LLM for; empty for a function, which does not say.
-
-    Args:
-        method: a built-in method, any callable, or the oracle.
-        llms: in the order the method wants them.
-
-    Raises:
-        UsageError: the method cannot be called with so many LLMs.
-    """
+    """The most CoTs per question that a method may ask each LLM for; empty for a function, which does not say."""
     if isinstance(method, BatchMethod) or hasattr(method, "draws"):
         return list(zip(llms, method.draws(len(llms)), strict=True))
     if isinstance(method, MethodFile):
@@ -430,15 +421,7 @@ def _costs(llms: Sequence[LLM], prompts: list[Floats], outputs: list[Floats]) ->
 
 
 def interval_ends(right: Floats, confidence: float | None) -> tuple[float | None, float | None]:
-    """The confidence interval of an accuracy over questions.
-
-    Args:
-        right: [Q] probability of being right.
-        confidence: its level; `None` for no interval.
-
-    Returns:
-        The lower and the upper end; `None` twice where none was asked for.
-    """
+    """The ends of the confidence interval of an accuracy, from [Q] probabilities of being right; `None` twice without a level."""
     if confidence is None:
         return None, None
     interval = accuracy_interval(right[:, None], confidence)

@@ -7,10 +7,10 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import numpy.typing as npt
 
 from feval.evaluation.means import QuestionMeans
 from feval.evaluation.replicates import drawn_orders
+from feval.methods.arrays import Floats, Rows
 from feval.methods.error_shares import ErrorShares
 from feval.methods.protocol import has_exact_errors
 
@@ -19,19 +19,9 @@ if TYPE_CHECKING:
     from feval.methods.expectation import Expectation
     from feval.replay import LLM, Dataset
 
-Floats = npt.NDArray[np.float64]
-Rows = npt.NDArray[np.intp]
-
 
 def exact_means(method: Any, dataset: Dataset, llms: Sequence[LLM], rows: Rows) -> QuestionMeans:
-    """The means over all draws.
-
-    Args:
-        method: with an exact form, see `feval.methods.protocol.ExactMethod`.
-        dataset: from `load`.
-        llms: one, from the same `load`.
-        rows: which questions, by row.
-    """
+    """The means over all draws, of a method with an exact form (`feval.methods.protocol.ExactMethod`)."""
     [draws] = method.draws(len(llms))
     [llm] = llms
     llm.require(rows, draws)

@@ -11,19 +11,16 @@ import numpy as np
 import numpy.typing as npt
 
 from feval.cards.prices import billed_prompts
+from feval.methods.arrays import Bools, Floats
 from feval.methods.decisions import LEDGER_FIELDS
 from feval.methods.error_shares import ErrorShares
 
 if TYPE_CHECKING:
     from feval.methods.decisions import Decisions
 
-Floats = npt.NDArray[np.float64]
 Int64 = npt.NDArray[np.int64]
 
-
-_WHOLE = (
-    math.lcm(*range(1, 17)) << 20
-)  # the unit of error shares: sixteenths and all larger parts are whole numbers of it
+_WHOLE = math.lcm(*range(1, 17)) << 20  # one whole share of errors: sixteenths and all larger parts are whole numbers
 
 
 @dataclass(frozen=True, eq=False)
@@ -83,14 +80,8 @@ class ReplicateSums:
         whole = {name: np.concatenate([getattr(part, name) for part in parts], axis=-1) for name in names}
         return cls(**whole, split=parts[0].split)
 
-    def add(self, decisions: Decisions, right: npt.NDArray[np.bool_], billing: str) -> None:
-        """Count some replicates.
-
-        Args:
-            decisions: answers and ledgers [R, Q].
-            right: [R, Q] whether the answer is the gold.
-            billing: how prompts are charged.
-        """
+    def add(self, decisions: Decisions, right: Bools, billing: str) -> None:
+        """Count some replicates, from their decisions and a mask [R, Q] of the right ones."""
         self.right += right.sum(axis=0)
         self.none += (decisions.answer < 0).sum(axis=0)
         for llm, ledger in enumerate(decisions.ledgers):
@@ -106,16 +97,11 @@ class ReplicateSums:
         self.routed += np.rint(routed * _WHOLE).astype(np.int64).sum(axis=0)
 
     def means(self, replicates: int, prompt_tokens: Sequence[npt.NDArray[Any]]) -> QuestionMeans:
-        """Divide by the number of replicates.
-
-        Args:
-            replicates: how many were counted.
-            prompt_tokens: [Q] of one prompt, per LLM.
-        """
-        own = {name: self.ledgers[:, place] for place, name in enumerate(LEDGER_FIELDS)}
+        """Divide by the number of replicates; `prompt_tokens` are [Q] of one prompt, per LLM."""
+        sums = {name: self.ledgers[:, place] for place, name in enumerate(LEDGER_FIELDS)}
         billed, per_round = (
-            [p * t + a for p, t, a in zip(prompts, prompt_tokens, own["auxiliary_prompt_tokens"], strict=True)]
-            for prompts in (self.prompts, own["rounds"])
+            [p * t + a for p, t, a in zip(prompts, prompt_tokens, sums["auxiliary_prompt_tokens"], strict=True)]
+            for prompts in (self.prompts, sums["rounds"])
         )
         unit = replicates * _WHOLE
         split = (self.early / unit, self.routed / unit) if self.split else (None, None)
@@ -123,9 +109,9 @@ class ReplicateSums:
         return QuestionMeans(
             self.right / replicates,
             lambda: shares,
-            (own["rounds"] + own["auxiliary_calls"]).sum(axis=0) / replicates,
-            own["cots"].sum(axis=0) / replicates,
+            (sums["rounds"] + sums["auxiliary_calls"]).sum(axis=0) / replicates,
+            sums["cots"].sum(axis=0) / replicates,
             [tokens / replicates for tokens in billed],
             [tokens / replicates for tokens in per_round],
-            [tokens / replicates for tokens in own["output_tokens"] + own["auxiliary_output_tokens"]],
+            [tokens / replicates for tokens in sums["output_tokens"] + sums["auxiliary_output_tokens"]],
         )

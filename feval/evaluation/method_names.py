@@ -46,47 +46,38 @@ def make_method(name: str, settings: Mapping[str, Any] | None = None) -> Any:
             "Path-Consistency (arXiv 2409.01281) cannot be replayed: its later CoTs are generated from prefixes of earlier ones, "
             "and a recording holds CoTs that were drawn independently. Anything replayed under its name would be another method."
         )
-    if name not in (*methods.METHODS, "oracle"):
-        raise UnknownNameError.of(
-            "method", name, (*methods.METHODS, "oracle"), "A user's own is named FILE.py:FUNCTION."
-        )
-    kind = methods.METHODS.get(name, Oracle)
-    known = {f.name for f in fields(kind) if f.init}
+    kind, known = _kind(name), field_names(name)
     for setting in settings:
         if setting not in known:
             raise UnknownNameError.of("field", setting, known, f"These are the fields of {name}.")
     return kind(**{key: _fitting(kind, key, value) for key, value in settings.items()})
 
 
-def field_names(name: str) -> list[str]:
-    """Return the fields of a built-in method or of the oracle, in order.
+def _kind(name: str) -> type[Any]:
+    known: dict[str, type[Any]] = methods.METHODS | {"oracle": Oracle}
+    if name not in known:
+        raise UnknownNameError.of("method", name, known, "A user's own is named FILE.py:FUNCTION.")
+    return known[name]
 
-    Raises:
-        UnknownNameError: no such method.
-    """
-    if name not in (*methods.METHODS, "oracle"):
-        raise UnknownNameError.of("method", name, (*methods.METHODS, "oracle"))
-    return [f.name for f in fields(methods.METHODS.get(name, Oracle)) if f.init]
+
+def field_names(name: str) -> list[str]:
+    """Return the fields of a built-in method or of the oracle, in order; `UnknownNameError` for another name."""
+    return [f.name for f in fields(_kind(name)) if f.init]
 
 
 def method_fields(name: str) -> list[dict[str, Any]]:
-    """Return for each field of a built-in method its name, default, possible values and meaning.
-
-    Raises:
-        UnknownNameError: no such method.
-    """
-    names = field_names(name)
-    kind = methods.METHODS.get(name, Oracle)
+    """Return name, default, possible values and meaning of each field of a built-in method."""
+    kind = _kind(name)
     about = _attributes(getdoc(kind) or "")
-    defaults = {f.name: f.default for f in fields(kind)}
     return [
         {
-            "field": field,
-            "default": None if defaults[field] is MISSING else defaults[field],
-            "takes": takes(kind, field),
-            "about": about.get(field, ""),
+            "field": field.name,
+            "default": None if field.default is MISSING else field.default,
+            "takes": takes(kind, field.name),
+            "about": about.get(field.name, ""),
         }
-        for field in names
+        for field in fields(kind)
+        if field.init
     ]
 
 
@@ -104,11 +95,7 @@ def _attributes(documentation: str) -> dict[str, str]:
 
 
 def parse_settings(pairs: list[str]) -> dict[str, str]:
-    """Read FIELD=VALUE pairs.
-
-    Raises:
-        UsageError: not a pair, or a field comes twice.
-    """
+    """Read FIELD=VALUE pairs; `UsageError` for what is none, and for a field that comes twice."""
     settings: dict[str, str] = {}
     for pair in pairs:
         key, equals, value = pair.partition("=")

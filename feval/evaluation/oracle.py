@@ -2,24 +2,19 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-import numpy as np
-import numpy.typing as npt
-
-from feval.errors import UsageError
 from feval.estimators.counts import vote_counts
 from feval.estimators.votes.plurality import pass_at_k
+from feval.methods.arrays import Floats, Integers
 from feval.methods.error_shares import ErrorShares, no_answer_probability
 from feval.methods.expectation import Expectation
 from feval.methods.fields import Count, frozen_method
+from feval.methods.protocol import one_llm
 
 if TYPE_CHECKING:
     from feval.methods.protocol import DrawOrders
     from feval.replay.pools import Pool
-
-Floats = npt.NDArray[np.float64]
-Integers = npt.NDArray[np.integer[Any]]
 
 
 @frozen_method
@@ -34,9 +29,7 @@ class Oracle:
 
     def draws(self, llms: int) -> tuple[int, ...]:
         """CoTs drawn from the one LLM."""
-        if llms != 1:
-            raise UsageError(f"The oracle is the ceiling of one LLM; {llms} were given.")
-        return (self.n,)
+        return one_llm(self.n, llms, "The oracle is the ceiling of one LLM")
 
     def exact(self, pool: Pool, gold: Integers) -> Expectation:
         """The expectation over all draws; see `ExactMethod.exact`."""

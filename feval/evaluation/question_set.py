@@ -11,9 +11,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
-import numpy.typing as npt
 
 from feval.errors import ShortPoolError, UnknownNameError, UnlabelledError, UsageError
+from feval.methods.arrays import Bools
+from feval.methods.arrays import Rows as Rows
 
 if TYPE_CHECKING:
     from feval.replay import LLM, Dataset
@@ -22,8 +23,6 @@ CHOICES = ("refuse", "drop")
 """What to do about questions that cannot be evaluated."""
 
 _SHOWN_IDS = 5
-
-Rows = npt.NDArray[np.intp]
 
 
 @dataclass(frozen=True)
@@ -51,12 +50,7 @@ NONE_LEFT_OUT = LeftOut()
 
 @dataclass(frozen=True, eq=False)
 class QuestionSet:
-    """The questions that numbers are computed over.
-
-    Attributes:
-        rows: [Q] rows of the dataset.
-        left_out: ids of those that were dropped.
-    """
+    """The questions that numbers are computed over: their rows [Q], and the ids of those that were dropped."""
 
     rows: Rows
     left_out: LeftOut
@@ -70,14 +64,9 @@ def question_set(
     unlabelled: str = "refuse",
     short_pools: str = "refuse",
 ) -> QuestionSet:
-    """Return the questions to evaluate.
+    """Return the questions to evaluate, from all or some rows.
 
-    Args:
-        dataset: from `load`.
-        budgets: LLMs of the same `load`, each with the most CoTs per question that may be drawn from it.
-        rows: rows to choose from; `None` for all.
-        unlabelled: "refuse" or "drop" questions without a gold answer that can be read.
-        short_pools: "refuse" or "drop" questions with fewer CoTs of some LLM than its budget.
+    `budgets` are LLMs, each with the most CoTs per question that may be drawn from it.
 
     Raises:
         UnlabelledError: questions have no gold, with "refuse", or none has one.
@@ -107,7 +96,7 @@ def question_set(
     return QuestionSet(rest[enough], LeftOut(names(candidates[~labelled]), names(rest[~enough])))
 
 
-def _check_labelled(dataset: Dataset, rows: Rows, labelled: npt.NDArray[np.bool_], choice: str) -> None:
+def _check_labelled(dataset: Dataset, rows: Rows, labelled: Bools, choice: str) -> None:
     """Raise for questions without golds, unless they are to be dropped and others are left."""
     if choice == "drop" and labelled.any():
         return
@@ -134,7 +123,7 @@ def _first(ids: Sequence[str]) -> str:
     return ", ".join(ids[:_SHOWN_IDS]) + (", ..." if len(ids) > _SHOWN_IDS else "")
 
 
-def _enough(rows: Rows, budgets: Sequence[tuple[LLM, int]], choice: str) -> npt.NDArray[np.bool_]:
+def _enough(rows: Rows, budgets: Sequence[tuple[LLM, int]], choice: str) -> Bools:
     """Return [Q] whether every LLM has enough CoTs on a question."""
     enough = np.ones(len(rows), np.bool_)
     for llm, most in budgets:

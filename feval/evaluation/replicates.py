@@ -7,12 +7,12 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import numpy.typing as npt
 
 from feval import methods
 from feval.errors import OutOfRangeError
 from feval.evaluation.means import ReplicateSums
 from feval.evaluation.user_methods import TIME_LIMIT, MethodFile, answers
+from feval.methods.arrays import Rows
 from feval.methods.decisions import LEDGER_FIELDS, Decisions, Ledger
 from feval.methods.error_shares import split_errors
 from feval.methods.protocol import BatchMethod
@@ -24,29 +24,16 @@ if TYPE_CHECKING:
     from feval.replay import Dataset
     from feval.replay.pools import Pool
 
-Rows = npt.NDArray[np.intp]
 
 _CHUNK_CODES = 1 << 22
 
 
 def drawn_orders(
     llm: LLM, order: str, replicates: int, draws: int, rows: Rows | None = None, *, chunk: int | None = None
-) -> Iterator[npt.NDArray[np.uint16]]:
-    """The draws of an LLM, some replicates at a time so that memory stays bounded.
+) -> Iterator[Orders]:
+    """Yield the draws [R, Q, draws] of an LLM, some replicates (`chunk`) at a time so that memory stays bounded.
 
-    Args:
-        llm: a recorded LLM.
-        order: "recorded" (one replicate) or "seeded".
-        replicates: how many, for "seeded".
-        draws: CoTs per draw, at most the smallest pool.
-        rows: which questions, by row; `None` for all.
-        chunk: how many replicates at a time; `None` for as many as fit some megabytes.
-
-    Yields:
-        [R, Q, draws] recorded places.
-
-    Raises:
-        OutOfRangeError: more than `MAX_REPLICATES`.
+    The order is "recorded" (one replicate) or "seeded"; `OutOfRangeError` for more than `MAX_REPLICATES`.
     """
     questions = len(llm.pool.sizes) if rows is None else len(rows)
     if order == "recorded":
@@ -84,18 +71,7 @@ def _pools_and_orders(
 def decisions(
     method: BatchMethod, llms: Sequence[LLM], *, order: str, replicates: int = 1, rows: Rows | None = None
 ) -> Iterator[Decisions]:
-    """The decisions of a method with a batch form, some replicates at a time so that memory stays bounded.
-
-    Args:
-        method: a method with a batch form.
-        llms: from one `load`, in the order the method wants them.
-        order: "recorded" (one replicate) or "seeded".
-        replicates: how many, for "seeded".
-        rows: which questions, by row; `None` for all.
-
-    Yields:
-        Answers and ledgers [R', Q]; the R' add up to the replicates.
-    """
+    """Yield the decisions [R', Q] of a method with a batch form, some replicates at a time; see `drawn_orders`."""
     pools, batches = _pools_and_orders(method, llms, order, replicates, rows)
     for orders in batches:
         yield method.decide(pools, orders)
@@ -109,18 +85,7 @@ def called(
     replicate: int | None,
     time_limit: float | None = TIME_LIMIT,
 ) -> Decisions:
-    """The decisions of a plain callable in one replicate.
-
-    Args:
-        method: any callable `(question, *llms) -> answer`.
-        dataset: from `load`; its golds are not looked at.
-        llms: from the same `load`, in the order the method wants them.
-        rows: which questions, by row.
-        replicate: of the draws; `None` hands CoTs out in recorded order.
-        time_limit: seconds on one question for a method from a file; `None` for no limit.
-
-    Returns:
-        Answers and ledgers [1, Q]. An answer that no CoT gave has a code beyond the candidates.
+    """The decisions [1, Q] of a plain callable in one replicate; an answer that no CoT gave has a code beyond the candidates.
 
     Raises:
         MethodError: the method failed; the message names it and the question.
@@ -156,42 +121,18 @@ def replicate_sums(
     order: str,
     replicates: int,
     time_limit: float | None,
-    workers: int,
+    workers: int = 1,
 ) -> ReplicateSums:
-    """Run a method over some questions and count what happens.
+    """Run a method, with a batch form or any callable, over some questions in one process or several, and count what happens."""
+    if workers > 1 and len(rows) > 1 and not getattr(method, "whole_set", False):
+        if isinstance(method, BatchMethod):
+            for llm, draws in zip(llms, method.draws(len(llms)), strict=True):
+                llm.require(rows, draws)  # so that the message does not depend on the workers
+        from feval.evaluation.workers import map_blocks  # most evaluations need no processes
 
-    Args:
-        method: with a batch form, or any callable.
-        dataset: from `load`.
-        llms: from the same `load`, in the order the method wants them.
-        rows: which questions, by row.
-        order: "recorded" (one replicate) or "seeded".
-        replicates: how many, for "seeded".
-        time_limit: seconds that a method from a file may take on one question; `None` for no limit.
-        workers: processes that share the questions.
-    """
-    work = partial(_block, method, order=order, replicates=replicates, time_limit=time_limit)
-    if workers == 1 or len(rows) < 2 or getattr(method, "whole_set", False):
-        return work(dataset, llms, rows)
-    if isinstance(method, BatchMethod):
-        for llm, draws in zip(llms, method.draws(len(llms)), strict=True):
-            llm.require(rows, draws)  # so that the message does not depend on the workers
-    from feval.evaluation.workers import map_blocks  # most evaluations need no processes
-
-    return ReplicateSums.joined(map_blocks(work, dataset, llms, np.array_split(rows, min(workers, len(rows))), workers))
-
-
-def _block(
-    method: Any,
-    dataset: Dataset,
-    llms: Sequence[LLM],
-    rows: Rows,
-    *,
-    order: str,
-    replicates: int,
-    time_limit: float | None,
-) -> ReplicateSums:
-    """Run a method over some questions in this process."""
+        work = partial(replicate_sums, order=order, replicates=replicates, time_limit=time_limit)
+        blocks = np.array_split(rows, min(workers, len(rows)))
+        return ReplicateSums.joined(map_blocks(work, method, dataset, llms, blocks, workers))
     gold = dataset.gold[rows]
     sums = ReplicateSums.zeros(len(llms), len(rows))
     if not isinstance(method, BatchMethod):

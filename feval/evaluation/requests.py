@@ -89,12 +89,7 @@ class Request(BaseModel):
 
     @classmethod
     def parse(cls, noun: str, values: Mapping[str, Any]) -> Self:
-        """A request from outside.
-
-        Args:
-            noun: what error messages call it.
-            values: field -> value.
-        """
+        """A request from outside; `noun` is what error messages call it."""
         make: Any = cls
         request: Self = make(noun, **values)
         return request
@@ -109,11 +104,7 @@ class Request(BaseModel):
 
     @classmethod
     def of_receipt(cls, content: dict[str, Any]) -> Self:
-        """A request as a receipt holds it.
-
-        Raises:
-            UsageError: a field is missing, unknown or malformed.
-        """
+        """A request as a receipt holds it; `UsageError` where a field is missing, unknown or malformed."""
         missing = [name for name in cls.written if name not in content]
         if missing:
             raise UsageError(f"{cls.noun} lacks the field {missing[0]!r}.")
@@ -121,22 +112,13 @@ class Request(BaseModel):
 
 
 def usage_error(error: ValidationError, subject: str, model: type[BaseModel]) -> UsageError:
-    """Translate what pydantic found into the error that fits.
-
-    Args:
-        error: what pydantic raised.
-        subject: what the sentence is about, such as "The request".
-        model: whose fields are known.
-    """
+    """The error that fits what pydantic found; its sentence is about a subject, such as "The request"."""
     first = error.errors(include_url=False)[0]
     if first["type"] == "extra_forbidden" and len(first["loc"]) == 1:
         names = [str(field.validation_alias or name) for name, field in model.model_fields.items()]
         return UnknownNameError.of(f"field of {subject[:1].lower()}{subject[1:]}", str(first["loc"][0]), names)
     kind = OutOfRangeError if first["type"] in _RANGE_ERRORS else UsageError
     return kind(f"{subject} {sentence(error)}.")
-
-
-# -- options that commands share --------------------------------------------------------------------------------------
 
 
 class ReplayOptions(Request):
@@ -163,6 +145,11 @@ class QuestionOptions(ReplayOptions):
         "refuse", "Questions with fewer CoTs than the largest budget.", "refuse|drop"
     )
 
+    def arguments(self) -> dict[str, Any]:
+        """The keyword arguments of what computes the numbers, such as `estimate`: all fields but what is loaded."""
+        loaded = {*ReplayOptions.model_fields, "dataset", "llms"}
+        return {name: getattr(self, name) for name in type(self).model_fields if name not in loaded}
+
 
 class EvaluationOptions(QuestionOptions):
     """How a method is evaluated: the arguments of `evaluate`."""
@@ -180,11 +167,7 @@ class EvaluationOptions(QuestionOptions):
     confidence: float | None = option(0.95, "Of the intervals.", rare=True)
 
     def model_post_init(self, _: Any) -> None:
-        """Check what needs more than one look.
-
-        Raises:
-            UnknownNameError: no such order.
-        """
+        """Check the order here, since subclasses know others."""
         _checked_name(self.order, "order", self.orders)
 
     def arguments(self) -> dict[str, Any]:
@@ -206,9 +189,6 @@ class EvaluationOptions(QuestionOptions):
         if self.train_fraction is None:
             return None
         return f"{100 * self.train_fraction:g} % of the questions, split seed {self.split_seed}; judged on the others"
-
-
-# -- one request per command ------------------------------------------------------------------------------------------
 
 
 class RunRequest(EvaluationOptions):
@@ -295,10 +275,6 @@ class EstimateRequest(QuestionOptions):
     resamples: int = option(10_000, "Of the bootstrap.", rare=True, le=MOST_RESAMPLES)
     simulations: int = option(100, "Votes simulated per question.", rare=True, le=MOST_RESAMPLES)
 
-    def arguments(self) -> dict[str, Any]:
-        """The keyword arguments of `estimate`."""
-        return _arguments(self)
-
 
 class BudgetPlanRequest(QuestionOptions):
     """What `feval plan` computes: what a budget buys, judged by a pilot; see `feval.forecast.plan`."""
@@ -310,16 +286,6 @@ class BudgetPlanRequest(QuestionOptions):
     questions: int | None = option(None, "How many are to be answered. Default: as many as the pilot has.")
     most_votes: int = option(41, "The largest vote that is looked at.", rare=True)
     family: int = option(1, "Plans made at once: what is certified together holds in all of them.", rare=True, ge=1)
-
-    def arguments(self) -> dict[str, Any]:
-        """The keyword arguments of `feval.forecast.plan`."""
-        return _arguments(self)
-
-
-def _arguments(request: QuestionOptions) -> dict[str, Any]:
-    """All fields but what was loaded."""
-    loaded = {*ReplayOptions.model_fields, "dataset", "llms"}
-    return {name: getattr(request, name) for name in type(request).model_fields if name not in loaded}
 
 
 class Consumption(Request):

@@ -6,16 +6,14 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import numpy.typing as npt
 
 from feval.errors import OutOfRangeError
 from feval.evaluation.user_methods import TIME_LIMIT, MethodFile
+from feval.methods.arrays import Rows
 from feval.replay.draws import ABSENT_SAMPLE, uniforms
 
 if TYPE_CHECKING:
     from feval.replay import LLM, Dataset
-
-Rows = npt.NDArray[np.intp]
 
 
 def train_test_rows(
@@ -52,15 +50,7 @@ def train_test_rows(
 
 
 def fit(method: Any, dataset: Dataset, llms: Sequence[LLM], rows: Rows, time_limit: float | None = TIME_LIMIT) -> Any:
-    """The method fitted on some questions, on which it must not be evaluated.
-
-    Args:
-        method: with a `fit`, see `feval.methods.protocol.Learner`.
-        dataset: from `load`.
-        llms: from the same `load`.
-        rows: of the training questions.
-        time_limit: seconds per question for a method from a file; `None` for no limit.
-    """
+    """The method fitted on some questions, on which it must not be evaluated; see `feval.methods.protocol.Learner`."""
     dataset.require(llms)
     if isinstance(method, MethodFile):
         return method.fitted(dataset, llms, rows.tolist(), time_limit)

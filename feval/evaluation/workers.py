@@ -6,50 +6,43 @@ Each process opens the recordings anew, which takes a millisecond, instead of be
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from concurrent.futures import BrokenExecutor, ProcessPoolExecutor
+from concurrent.futures import BrokenExecutor, ProcessPoolExecutor, ThreadPoolExecutor
+from copy import copy
 from functools import partial
+from itertools import repeat
 from multiprocessing import get_context
 from multiprocessing.reduction import ForkingPickler
-from typing import TYPE_CHECKING, TypeVar
-
-import numpy as np
-import numpy.typing as npt
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from feval.errors import UsageError
+from feval.evaluation.user_methods import MethodFile
+from feval.methods.arrays import Rows
 from feval.replay.loading import LoadRecipe
 
 if TYPE_CHECKING:
     from feval.replay.dataset import Dataset
     from feval.replay.llm import LLM
 
-Rows = npt.NDArray[np.intp]
 _T = TypeVar("_T")
 
 
 def map_blocks(
-    work: Callable[[Dataset, Sequence[LLM], Rows], _T],
+    work: Callable[[Any, Dataset, Sequence[LLM], Rows], _T],
+    method: Any,
     dataset: Dataset,
     llms: Sequence[LLM],
     blocks: Sequence[Rows],
     workers: int,
 ) -> list[_T]:
-    """Apply a function to blocks of questions, in processes.
-
-    Args:
-        work: a picklable function of dataset, LLMs and rows.
-        dataset: from `load`.
-        llms: from the same `load`.
-        blocks: rows of questions.
-        workers: most processes.
-
-    Returns:
-        The result of each block, in order.
+    """Apply a picklable function to a method and blocks of questions in processes, and return its results in their order.
 
     Raises:
-        UsageError: the work cannot be sent to another process: a method defined inside a function, for example.
+        UsageError: the method cannot be sent to another process: one defined inside a function, for example.
     """
+    if isinstance(method, MethodFile):
+        return _map_copies(work, method, dataset, llms, blocks)
     try:
-        ForkingPickler.dumps(work)
+        ForkingPickler.dumps(method)
     except Exception as error:
         raise UsageError(
             f"The method cannot be sent to another process ({error}). Define it at the top level of a file, or take one worker."
@@ -58,7 +51,7 @@ def map_blocks(
     pool = ProcessPoolExecutor(min(workers, len(blocks)), mp_context=get_context("spawn"))
     try:
         with pool:
-            return list(pool.map(partial(_run, work, LoadRecipe.of(dataset, llms)), blocks))
+            return list(pool.map(partial(_run, work, method, LoadRecipe.of(dataset, llms)), blocks))
     except BrokenExecutor as error:
         raise UsageError(
             f"The {workers} processes could not start or were ended. A script that asks for several workers must start its work "
@@ -66,6 +59,24 @@ def map_blocks(
         ) from error
 
 
-def _run(work: Callable[[Dataset, Sequence[LLM], Rows], _T], recipe: LoadRecipe, rows: Rows) -> _T:
+def _map_copies(
+    work: Callable[[Any, Dataset, Sequence[LLM], Rows], _T],
+    method: MethodFile,
+    dataset: Dataset,
+    llms: Sequence[LLM],
+    blocks: Sequence[Rows],
+) -> list[_T]:
+    """The same for a method from a file: each copy has a process of its own, so that threads may wait for them."""
+    copies = [copy(method) for _ in blocks]
+    with ThreadPoolExecutor(len(blocks)) as threads:
+        try:
+            return list(threads.map(work, copies, repeat(dataset), repeat(llms), blocks))
+        except BaseException:  # Ctrl-C, too, which those processes do not see
+            for each in copies:
+                each.end()
+            raise
+
+
+def _run(work: Callable[[Any, Dataset, Sequence[LLM], Rows], _T], method: Any, recipe: LoadRecipe, rows: Rows) -> _T:
     dataset, llms = recipe.load()
-    return work(dataset, llms, rows)
+    return work(method, dataset, llms, rows)

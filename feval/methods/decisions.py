@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from feval.methods.arrays import Bools, Integers
+
 Orders = npt.NDArray[np.uint16]
 """[R, Q, draws] recorded places of CoTs, in draw order."""
-
-Integers = npt.NDArray[np.integer[Any]]
 
 
 @dataclass(frozen=True, eq=False)
@@ -35,14 +34,8 @@ class Ledger:
     auxiliary_output_tokens: Integers | None = None
 
     @classmethod
-    def one_round(cls, asked: npt.NDArray[np.bool_], cots: int | Integers, output_tokens: Integers) -> Ledger:
-        """The ledger of an LLM that gives all its CoTs in one request, where it is asked at all.
-
-        Args:
-            asked: [R, Q] whether it is asked.
-            cots: CoTs of that request.
-            output_tokens: [R, Q] their tokens, counted only where it is asked.
-        """
+    def one_round(cls, asked: Bools, cots: int | Integers, output_tokens: Integers) -> Ledger:
+        """The ledger of an LLM that gives all its CoTs, with their tokens [R, Q], in one request where it is asked [R, Q]."""
         rounds = asked.astype(np.int32)
         return cls(rounds, rounds * cots, np.where(asked, output_tokens, 0))
 

@@ -11,21 +11,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
-import numpy.typing as npt
 
 from feval.estimators.votes.plurality import pass_at_k
+from feval.methods.arrays import Bools, Floats, Integers
 from feval.methods.vote import share_of_lead
 
 if TYPE_CHECKING:
     from feval.methods.decisions import Decisions, Orders
     from feval.replay.pools import Pool
-
-Floats = npt.NDArray[np.float64]
-Integers = npt.NDArray[np.integer[Any]]
-Bools = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True)
@@ -62,22 +58,12 @@ class ErrorShares:
 
     @classmethod
     def without_stops(cls, no_answer: Floats) -> ErrorShares:
-        """For a method of one LLM that always draws all it may: nothing is stopped early or routed wrong.
-
-        Args:
-            no_answer: [Q] probability of no answer.
-        """
+        """For a method of one LLM that always draws all it may: nothing is stopped early or routed wrong."""
         return cls(no_answer, np.zeros(len(no_answer)), np.zeros(len(no_answer)))
 
 
 def no_answer_probability(answered: Bools, sizes: Integers, n: int) -> Floats:
-    """[Q] probability that none of n CoTs has an answer.
-
-    Args:
-        answered: [Q, S] whether a recorded CoT has an answer.
-        sizes: [Q] recorded CoTs.
-        n: CoTs drawn.
-    """
+    """[Q] probability that none of n CoTs has an answer, by a mask [Q, S] of the recorded CoTs that have one."""
     silent: Floats = 1.0 - pass_at_k(answered.sum(axis=1), sizes, [n]).per_question()[:, 0]
     return silent
 
@@ -92,7 +78,7 @@ def split_errors(
         right: [R, Q] whether the answer is the gold.
         gold: [Q] code of the gold answer, -1 where there is none.
         pools: one per LLM.
-        orders: one per LLM, all CoTs that the method might have drawn.
+        orders: one per LLM, with all CoTs that the method might have drawn.
     """
     wrong = ~right & (decisions.answer >= 0) & (gold >= 0)
     no_stop, no_route = np.ones((2, *right.shape))  # probability that none of the votes is right

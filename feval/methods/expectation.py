@@ -6,14 +6,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
-import numpy.typing as npt
 
 from feval.estimators.cost import mean_output_tokens
+from feval.methods.arrays import Floats
 
 if TYPE_CHECKING:
     from feval.replay.pools import Pool
-
-Floats = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True, eq=False)
@@ -34,12 +32,6 @@ class Expectation:
 
     @classmethod
     def of_one_request(cls, right: Floats, cots: int, pool: Pool) -> Expectation:
-        """For a method that always draws the same number of CoTs in one request.
-
-        Args:
-            right: [Q] probability that the answer is the gold.
-            cots: of the request.
-            pool: of Q questions.
-        """
+        """For a method that always draws so many CoTs in one request."""
         ones = np.ones(len(right))
         return cls(right, ones, cots * ones, cots * mean_output_tokens(pool.output_tokens, pool.sizes))

@@ -1,14 +1,13 @@
 """Types of methods' fields, checked by pydantic: counts, exact numbers, lists; and what a refusal says.
 
-A method is declared with `@frozen_method`, which makes it a frozen pydantic dataclass. Every value is checked against the field's
-annotation when the method is made, and a `ValidationError` becomes a `UsageError` that names the field, what it takes and what
-was given.
+`@frozen_method` checks every value when a method is made; a `ValidationError` becomes a `UsageError` that names the field,
+what it takes and what was given.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields
 from decimal import Decimal
 from difflib import get_close_matches
@@ -29,7 +28,6 @@ from typing import (
 )
 
 import numpy as np
-import pydantic.dataclasses
 from pydantic import (
     BeforeValidator,
     ConfigDict,
@@ -39,6 +37,8 @@ from pydantic import (
     ValidationError,
     model_validator,
 )
+from pydantic.dataclasses import dataclass as pydantic_dataclass
+from pydantic.dataclasses import is_pydantic_dataclass
 from pydantic_core import ArgsKwargs, CoreSchema, PydanticCustomError, core_schema
 
 from feval.errors import OutOfRangeError, UnknownNameError, UsageError
@@ -144,28 +144,16 @@ CountPerLLM = (
 
 
 def as_fraction(number: str | float | Fraction | Decimal) -> Fraction:
-    """The exact value of a number as it is written, such as 0.55, "0.55" or "11/20".
-
-    Raises:
-        ValueError: it is not a finite number.
-        ZeroDivisionError: its denominator is 0.
-    """
+    """The exact value of a number as it is written, such as 0.55, "0.55" or "11/20"."""
     return Fraction(str(number))
 
 
-def per_llm(name: str, given: int | tuple[int, ...], llms: int) -> tuple[int, ...]:
-    """A number of CoTs for each LLM, from one number for all or one for each.
-
-    Raises:
-        UsageError: a tuple of another length.
-    """
-    numbers = given if isinstance(given, tuple) else (given,) * llms
+def per_llm(name: str, value: int | tuple[int, ...], llms: int) -> tuple[int, ...]:
+    """A number of CoTs for each LLM, from one number for all or one for each; `UsageError` for a tuple of another length."""
+    numbers = value if isinstance(value, tuple) else (value,) * llms
     if len(numbers) != llms:
-        raise UsageError(f"{name}={given} gives a number to each of {len(numbers)} LLMs; there are {llms}.")
+        raise UsageError(f"{name}={value} gives a number to each of {len(numbers)} LLMs; there are {llms}.")
     return numbers
-
-
-# -- the decorator ----------------------------------------------------------------------------------------------------
 
 
 @dataclass_transform(frozen_default=True, field_specifiers=(Field,))
@@ -176,26 +164,42 @@ def frozen_method(cls: type[_T]) -> type[_T]:
     `UnknownNameError` for a word or a field that there is not.
     """
     cls._refuse = model_validator(mode="wrap")(classmethod(_refuse))  # type: ignore[attr-defined,arg-type]
-    return cast("type[_T]", pydantic.dataclasses.dataclass(frozen=True, config=_CONFIG)(cls))
+    cls.__post_init__ = _checking_dataclasses(cls)  # type: ignore[attr-defined]
+    return cast("type[_T]", pydantic_dataclass(frozen=True, config=_CONFIG)(cls))
 
 
-def _refuse(kind: Any, given: ArgsKwargs, check: ModelWrapValidatorHandler[Any]) -> Any:
+def _checking_dataclasses(cls: type[Any]) -> Callable[[Any], None]:
+    """Its `__post_init__`, which checks subclasses made with the standard library's `@dataclass`: their `__init__` does not."""
+    own: Callable[[Any], None] | None = getattr(cls, "__post_init__", None)
+
+    def post_init(self: Any) -> None:
+        if not is_pydantic_dataclass(type(self)):
+            for name in (field.name for field in fields(cls)):
+                value = getattr(self, name)
+                object.__setattr__(self, name, field_value(cls, name, [value], value))
+        if own is not None:
+            own(self)
+
+    return post_init
+
+
+def _refuse(kind: Any, arguments: ArgsKwargs, check: ModelWrapValidatorHandler[Any]) -> Any:
     try:
-        return check(given)
+        return check(arguments)
     except ValidationError as error:
-        raise _refusal(kind, error, given) from None
+        raise _refusal(kind, error, arguments) from None
 
 
-def _refusal(kind: Any, error: ValidationError, given: ArgsKwargs) -> UsageError:
+def _refusal(kind: Any, error: ValidationError, arguments: ArgsKwargs) -> UsageError:
     """The sentence about the first field that was refused."""
-    names, own = [field.name for field in fields(kind)], _method_name(kind)
+    names, method = [field.name for field in fields(kind)], _method_name(kind)
     place = error.errors()[0]["loc"][0]  # of a positional argument its number, else its name
     if isinstance(place, int) and place >= len(names):
-        return UsageError(f"{own} has {len(names)} fields; {len(given.args)} values were given.")
+        return UsageError(f"{method} has {len(names)} fields; {len(arguments.args)} values were given.")
     name = names[place] if isinstance(place, int) else place
     if name not in names:
-        return UnknownNameError.of("field", name, names, f"These are the fields of {own}.")
-    values = dict(zip(names, given.args, strict=False)) | (given.kwargs or {})
+        return UnknownNameError.of("field", name, names, f"These are the fields of {method}.")
+    values = dict(zip(names, arguments.args, strict=False)) | (arguments.kwargs or {})
     types = {part["type"] for part in error.errors() if part["loc"][0] == place}
     return _field_refusal(kind, name, values.get(name), types)
 
@@ -214,22 +218,13 @@ def _method_name(kind: Any) -> str:
     return re.sub(r"(?<!^)(?=[A-Z])", "-", kind.__name__).lower()
 
 
-# -- fields given as text ---------------------------------------------------------------------------------------------
-
-
 def takes(kind: Any, name: str) -> str:
     """What a field of a method takes, in words: "a whole number, 1 or more"."""
     return _described(_hints(kind)[name])
 
 
-def field_value(kind: Any, name: str, readings: Sequence[Any], given: Any) -> Any:
+def field_value(kind: Any, name: str, readings: Sequence[Any], value: Any) -> Any:
     """The first of several readings of what was given that a field takes, as the type it is declared with.
-
-    Args:
-        kind: class of the method.
-        name: of the field.
-        readings: what was given, read as one type or another, the likeliest first.
-        given: what was given, for the message.
 
     Raises:
         UsageError: the field takes none of them.
@@ -240,7 +235,7 @@ def field_value(kind: Any, name: str, readings: Sequence[Any], given: Any) -> An
             return _adapter(kind, name).validate_python(reading)
         except ValidationError as error:
             types |= {part["type"] for part in error.errors()}
-    raise _field_refusal(kind, name, given, types)
+    raise _field_refusal(kind, name, value, types)
 
 
 @cache

@@ -20,6 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from feval.errors import ShortPoolError, UsageError
+from feval.methods.arrays import Bools, Floats, Integers, Rows
 from feval.methods.decisions import Orders
 
 if TYPE_CHECKING:
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
     from feval.methods.expectation import Expectation
     from feval.replay.pools import Pool
 
-DrawOrders = Callable[[npt.NDArray[np.intp], int], Iterator[Orders]]
+DrawOrders = Callable[[Rows, int], Iterator[Orders]]
 """(rows of questions, replicates) -> seeded orders of these questions, some replicates at a time."""
 
 
@@ -136,7 +137,7 @@ class ExactMethod(Protocol):
     def draws(self, llms: int) -> tuple[int, ...]:
         """As for `BatchMethod`."""
 
-    def exact(self, pool: Pool, gold: npt.NDArray[np.integer[Any]]) -> Expectation:
+    def exact(self, pool: Pool, gold: Integers) -> Expectation:
         """The expectation over all draws.
 
         Args:
@@ -155,8 +156,8 @@ class ExactErrorsMethod(ExactMethod, Protocol):
     def exact_errors(
         self,
         pool: Pool,
-        gold: npt.NDArray[np.integer[Any]],
-        right: npt.NDArray[np.float64],
+        gold: Integers,
+        right: Floats,
         draw: DrawOrders,
     ) -> ErrorShares:
         """What `error_shares.split_errors` tends to with ever more replicates.
@@ -189,7 +190,7 @@ class Learner(Protocol):
     def fitted(self) -> bool:
         """Whether it can decide: `evaluate` fits only methods that are not fitted."""
 
-    def fit(self, pools: Sequence[Pool], gold: npt.NDArray[np.integer[Any]]) -> Self:
+    def fit(self, pools: Sequence[Pool], gold: Integers) -> Self:
         """The method fitted on training questions.
 
         Args:
@@ -213,15 +214,21 @@ def drawn(values: npt.NDArray[Any], orders: Orders) -> npt.NDArray[Any]:
     return by_draw
 
 
-def seen_tokens(tokens: npt.NDArray[Any], seen: npt.NDArray[np.bool_]) -> npt.NDArray[np.int64]:
-    """[R, Q] the tokens of the CoTs that a method drew.
-
-    Args:
-        tokens: [R, Q, n] of each CoT.
-        seen: [R, Q, n] whether it was drawn.
-    """
+def seen_tokens(tokens: npt.NDArray[Any], seen: Bools) -> npt.NDArray[np.int64]:
+    """[R, Q] the tokens [R, Q, n] of the CoTs that a method drew, by a mask [R, Q, n]."""
     total: npt.NDArray[np.int64] = np.einsum("rqn,rqn->rq", tokens, seen, dtype=np.int64, casting="unsafe")
     return total
+
+
+def one_llm(draws: int, llms: int, rule: str) -> tuple[int]:
+    """The draws of a method of one LLM.
+
+    Raises:
+        UsageError: another number of LLMs; the message begins with the method's rule.
+    """
+    if llms != 1:
+        raise UsageError(f"{rule}; {llms} were given.")
+    return (draws,)
 
 
 def require_draws(method: BatchMethod, pools: Sequence[Pool], orders: Sequence[Orders]) -> tuple[int, ...]:
@@ -247,11 +254,7 @@ def require_draws(method: BatchMethod, pools: Sequence[Pool], orders: Sequence[O
 
 
 def require_pool(method: object, pool: Pool, draws: int) -> None:
-    """Check that a pool has enough CoTs for a method.
-
-    Raises:
-        ShortPoolError: it has fewer.
-    """
+    """Raise `ShortPoolError` if a pool has fewer CoTs than a method needs."""
     if len(pool.sizes) and pool.smallest < draws:
         raise ShortPoolError(
             f"{pool.llm} has {pool.smallest} recorded CoTs on the question in row {int(pool.sizes.argmin())}; "

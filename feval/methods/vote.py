@@ -9,24 +9,20 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from math import prod
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
-import numpy.typing as npt
 
 from feval.estimators.counts import vote_counts
 from feval.estimators.votes.plurality import subset_plurality_accuracy
+from feval.methods.arrays import Floats, Integers
 
 if TYPE_CHECKING:
     from feval.replay.pools import Pool
 
-Integers = npt.NDArray[np.integer[Any]]
-
-Floats = npt.NDArray[np.float64]
 
 _TIE = 1e-12  # relative: sums of weights that are equal on paper may differ by their rounding
 _BLOCK = 1 << 17  # codes worked on at once: they stay in a core's own cache
-
 
 NoAnswerRule = Literal["drop", "vote"]
 """What a CoT without an answer does in a vote: casts none, or votes for no answer, which is never right."""
@@ -56,13 +52,22 @@ def plurality_codes(codes: Integers, *, no_answer: str = "drop") -> Integers:
     if no_answer == "vote":
         shifted: Integers = plurality_codes(codes.astype(np.int32) + 1) - 1
         return shifted.astype(codes.dtype)
+    return _elected(codes)
+
+
+def _elected(codes: Integers, weights: Floats | None = None) -> Integers:
+    """[...] winners of draws [..., n], some rows at a time."""
     rows = codes.reshape(prod(codes.shape[:-1]), codes.shape[-1])
     winners = np.full(len(rows), -1, codes.dtype)
     if rows.size:
         candidates = int(codes.max(initial=-1)) + 1
         step = max(1, _BLOCK // rows.shape[1])
         for start in range(0, len(rows), step):
-            winners[start : start + step] = _winners(rows[start : start + step], candidates)
+            block = slice(start, start + step)
+            if weights is None:
+                winners[block] = _winners(rows[block], candidates)
+            else:
+                winners[block] = _weighted_winners(rows[block], weights.reshape(rows.shape)[block], candidates)
     return winners.reshape(codes.shape[:-1])
 
 
@@ -79,43 +84,35 @@ def _winners(rows: Integers, candidates: int) -> Integers:
     winner: Integers = np.maximum.reduce(leads * np.arange(candidates, dtype=rows.dtype)[:, None], axis=0, initial=0)
     winner[most == 0] = -1
     tied = np.flatnonzero((leaders > 1) & (most > 0))
-    drawn = by_draw[:, tied]
-    leading = (drawn >= 0) & (leads[np.maximum(drawn, 0), tied] == 1)
-    winner[tied] = drawn[leading.argmax(axis=0), np.arange(len(tied))]
+    draws = by_draw[:, tied]
+    leading = (draws >= 0) & (leads[np.maximum(draws, 0), tied] == 1)
+    winner[tied] = draws[leading.argmax(axis=0), np.arange(len(tied))]
     return winner
 
 
 def share_of_lead(codes: Integers, answer: Integers) -> Floats:
-    """An answer's share of the lead in a vote: 1/m if it is one of m that lead. No answer does not vote.
+    """[N] an answer's share of the lead in votes [N, n]: 1/m if it is one of m that lead, else 0. No answer does not vote.
 
     Args:
         codes: [N, n] answer codes, negative ones for no answer.
         answer: [N] the code of an answer, from 0.
-
-    Returns:
-        [N] shares, 0 where others lead.
     """
     share = np.zeros(len(codes))
     candidates = max(int(codes.max(initial=-1)), int(answer.max(initial=-1))) + 1
     step = max(1, _BLOCK // max(candidates, 1))
     for start in range(0, len(codes), step):
-        block, own = codes[start : start + step].astype(np.intp), answer[start : start + step].astype(np.intp)
+        block, candidate = codes[start : start + step].astype(np.intp), answer[start : start + step].astype(np.intp)
         row, _ = np.nonzero(block >= 0)
         place = row * candidates + block[block >= 0]
         votes = np.bincount(place, minlength=len(block) * candidates).reshape(len(block), candidates)
         most = votes.max(axis=1, initial=0)
-        leads = (votes[np.arange(len(block)), own] == most) & (most > 0)
+        leads = (votes[np.arange(len(block)), candidate] == most) & (most > 0)
         share[start : start + step] = leads / np.maximum((votes == most[:, None]).sum(axis=1), 1)
     return share
 
 
 def no_answer_wins(pool: Pool, n: Integers) -> Floats:
-    """[Q, N] probability, over all draws, that no answer wins the vote of n CoTs in which it takes part.
-
-    Args:
-        pool: of Q questions.
-        n: [N] numbers of CoTs.
-    """
+    """[Q, N] probability, over all draws, that no answer wins the vote of N numbers n of CoTs in which it takes part."""
     counts = vote_counts(pool.codes, np.full(len(pool.codes), -1))
     nobody = np.zeros_like(counts.no_answer)
     return subset_plurality_accuracy(counts.no_answer, counts.rivals, nobody, n).per_question()
@@ -137,25 +134,12 @@ def weighted_plurality(answers: Sequence[str | None], weights: Sequence[float]) 
 
 
 def weighted_plurality_codes(codes: Integers, weights: Floats) -> Integers:
-    """The same weighted vote over answer codes, for any number of draws at once.
-
-    Args:
-        codes: [..., n] answer codes in draw order, equal codes for equal answers; negative ones do not vote.
-        weights: [..., n] of each draw.
+    """The same weighted vote over answer codes [..., n], with weights of the same shape.
 
     Returns:
         [...] the winning codes, -1 where there is no vote; of the type of `codes`.
     """
-    rows = codes.reshape(prod(codes.shape[:-1]), codes.shape[-1])
-    row_weights = weights.reshape(rows.shape)
-    winners = np.full(len(rows), -1, codes.dtype)
-    if rows.size:
-        candidates = int(codes.max(initial=-1)) + 1
-        step = max(1, _BLOCK // rows.shape[1])
-        for start in range(0, len(rows), step):
-            block = slice(start, start + step)
-            winners[block] = _weighted_winners(rows[block], row_weights[block], candidates)
-    return winners.reshape(codes.shape[:-1])
+    return _elected(codes, weights)
 
 
 def _weighted_winners(rows: Integers, weights: Floats, candidates: int) -> Integers:

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from recorded_pools import Recorded
 from small import write_scored_toy, write_toy
 
 from feval import SelfConsistency, evaluate, load, method_curve, self_consistency_curve
@@ -32,13 +33,14 @@ from feval.methods.protocol import drawn
 from feval.methods.scored.confidence_weighted import TEMPERATURES
 from feval.replay import LLM, Dataset
 
+Replay = tuple[Dataset, list[LLM]]
 STRONG = [["a", "a", "b", "a"], ["x", "y", None, "y"], ["b", "b", "b", "b"], [None] * 4]
 WEAK = [["b", "a", "b", "b"], ["y", "x", "x", "x"], ["a", "b", "a", "a"], ["q", None, "q", "p"]]
 GOLDS = ["a", "y", "b", "z"]
 
 
 @pytest.fixture(scope="module")
-def replay(tmp_path_factory: pytest.TempPathFactory) -> tuple[Dataset, list[LLM]]:
+def replay(tmp_path_factory: pytest.TempPathFactory) -> Replay:
     out = write_toy(
         tmp_path_factory.mktemp("evaluation") / "toy", {"gpt-3.5-turbo": STRONG, "gpt-4o-mini": WEAK}, GOLDS
     )
@@ -70,11 +72,8 @@ class TwoRounds:
         return Decisions(np.where(agree, first[..., 0], second[..., 0]), ledgers)
 
 
-# -- numbers --------------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("order", ["seeded", "recorded"])
-def test_a_callable_and_its_batch_form_give_the_same_numbers(order: str, replay: tuple[Dataset, list[LLM]]) -> None:
+def test_a_callable_and_its_batch_form_give_the_same_numbers(order: str, replay: Replay) -> None:
     called = evaluate(two_rounds, *replay, order=order, replicates=9)
     batch = evaluate(TwoRounds(), *replay, order=order, replicates=9)
     for name in ("right", "no_answer", "calls", "samples", "tokens", "usd"):
@@ -83,28 +82,25 @@ def test_a_callable_and_its_batch_form_give_the_same_numbers(order: str, replay:
     assert (called.method, batch.method) == ("two_rounds", "tworounds")
 
 
-def test_recorded_order_by_hand(replay: tuple[Dataset, list[LLM]]) -> None:
+def test_recorded_order_by_hand(replay: Replay) -> None:
     dataset, [strong, _] = replay
-    told = evaluate(vote_of_three, dataset, strong, order="recorded")
-    assert told.right.tolist() == [1, 0, 1, 0]  # a, then x and y tie and x is seen first, b, and no answer
-    assert told.no_answer is not None
-    assert told.no_answer.tolist() == [0, 0, 0, 1]
-    assert told.usd is not None
-    assert told.usd.tolist() == pytest.approx([1e-6 * (7 * 0.5 + 33 * 1.5)] * 4)
-    summary = told.to_dict()
+    result = evaluate(vote_of_three, dataset, strong, order="recorded")
+    assert result.right.tolist() == [1, 0, 1, 0]  # a, then x and y tie and x is seen first, b, and no answer
+    assert result.no_answer.tolist() == [0, 0, 0, 1]
+    assert result.usd.tolist() == pytest.approx([1e-6 * (7 * 0.5 + 33 * 1.5)] * 4)
+    summary = result.to_dict()
     assert (summary["correct"], summary["samples"], summary["calls_per_question"]) == (2, 12, 1.0)
     assert summary["tokens_per_question"] == 7 + 33
     assert (summary["kind"], summary["replicates"]) == ("recorded", 1)
 
 
-def test_exact_is_the_default_where_there_is_such_a_form(replay: tuple[Dataset, list[LLM]]) -> None:
+def test_exact_is_the_default_where_there_is_such_a_form(replay: Replay) -> None:
     dataset, [strong, _] = replay
     exact, seeded = evaluate(SelfConsistency(3), dataset, strong), evaluate(vote_of_three, dataset, strong)
     assert (exact.kind, seeded.kind) == ("exact", "seeded")
-    draws = [vote_of_three("", _Canned(order)) for order in itertools.permutations(STRONG[0], 3)]
+    draws = [vote_of_three("", Recorded(list(order))) for order in itertools.permutations(STRONG[0], 3)]
     assert exact.right[0] == pytest.approx(draws.count("a") / len(draws), abs=1e-14)
     assert sum(share or 0 for share in exact.errors().values()) == pytest.approx(1 - exact.accuracy, abs=1e-14)
-    assert exact.no_answer is not None
     assert exact.no_answer.tolist() == [0, 0, 0, 1]
     with pytest.raises(UsageError, match=r"No exact expectation .* is known for vote_of_three"):
         evaluate(vote_of_three, dataset, strong, order="exact")
@@ -112,18 +108,10 @@ def test_exact_is_the_default_where_there_is_such_a_form(replay: tuple[Dataset, 
         evaluate(vote_of_three, dataset, strong, order="recordd")
 
 
-@dataclass(frozen=True)
-class _Canned:
-    answers: Any
-
-    def sample(self, k: int) -> _Canned:
-        return _Canned(self.answers[:k])
-
-
-def test_the_oracle_is_pass_at_n(replay: tuple[Dataset, list[LLM]]) -> None:
+def test_the_oracle_is_pass_at_n(replay: Replay) -> None:
     dataset, [strong, _] = replay
-    told = evaluate(Oracle(2), dataset, strong)
-    assert told.right.tolist() == pytest.approx([1, 1 - math.comb(2, 2) / math.comb(4, 2), 1, 0])
+    result = evaluate(Oracle(2), dataset, strong)
+    assert result.right.tolist() == pytest.approx([1, 1 - math.comb(2, 2) / math.comb(4, 2), 1, 0])
     with pytest.raises(UsageError, match="order 'exact'"):
         evaluate(Oracle(2), dataset, strong, order="seeded")
     with pytest.raises(OutOfRangeError, match="n=0"):
@@ -136,26 +124,24 @@ def test_prompts_are_billed_by_the_rule(tmp_path: Path) -> None:
     out = write_toy(tmp_path / "toy", {"gpt-3.5-turbo": STRONG, "gpt-4o-mini": WEAK}, GOLDS)
     for billing, prompts in (("once", [1, 1]), ("per_round", [3, 1]), ("per_sample", [4, 2])):
         dataset, llms = load("toy", recording=out, billing=billing)
-        told = evaluate(_rounds, dataset, llms, order="recorded")
-        assert told.tokens is not None
-        assert told.tokens.tolist() == [7 * sum(prompts) + 100 + (10 + 11 + 12 + 5 + 3) + (10 + 11)] * 4, billing
-        assert told.calls.tolist() == [3 + 2 + 1] * 4
-        assert told.tokens_per_round is not None
-        assert told.tokens_per_round.tolist() == [7 * 4 + 100 + (10 + 11 + 12 + 5 + 3) + (10 + 11)] * 4, billing
+        result = evaluate(_rounds, dataset, llms, order="recorded")
+        assert result.tokens.tolist() == [7 * sum(prompts) + 100 + (10 + 11 + 12 + 5 + 3) + (10 + 11)] * 4, billing
+        assert result.calls.tolist() == [3 + 2 + 1] * 4
+        assert result.tokens_per_round.tolist() == [7 * 4 + 100 + (10 + 11 + 12 + 5 + 3) + (10 + 11)] * 4, billing
 
 
 def test_prompts_paid_once_are_said_where_calls_are_many(tmp_path: Path) -> None:
     out = write_toy(tmp_path / "toy", {"gpt-3.5-turbo": STRONG * 3, "gpt-4o-mini": WEAK * 3}, GOLDS * 3)
-    told = {}
+    result = {}
     for billing in ("once", "per_round"):
         dataset, llms = load("toy", recording=out, billing=billing)
-        told[billing] = evaluate(AdaptiveConsistency(budget=4), dataset, llms[0])
+        result[billing] = evaluate(AdaptiveConsistency(budget=4), dataset, llms[0])
         alone = evaluate(SelfConsistency(4), dataset, llms[0])
         assert alone.warnings == ()
         cascade = evaluate(two_rounds, dataset, llms, order="recorded")  # two calls, but of two LLMs
         assert cascade.calls_per_question > 1
         assert cascade.warnings == ()
-    once, per_round = told["once"], told["per_round"]
+    once, per_round = result["once"], result["per_round"]
     assert once.usd_per_question_per_round == per_round.usd_per_question == per_round.usd_per_question_per_round
     assert per_round.warnings == ()
     [sentence] = once.warnings
@@ -168,26 +154,21 @@ def test_prompts_paid_once_are_said_where_calls_are_many(tmp_path: Path) -> None
 def test_fewer_than_ten_questions_carry_a_warning(questions: int, tmp_path: Path) -> None:
     out = write_toy(tmp_path / "toy", {"gpt-3.5-turbo": [["a", "b"]] * questions}, ["a"] * questions)
     dataset, [llm] = load("toy", recording=out)
-    told, curve = evaluate(SelfConsistency(1), dataset, llm), self_consistency_curve(dataset, llm, [1, 2])
+    result, curve = evaluate(SelfConsistency(1), dataset, llm), self_consistency_curve(dataset, llm, [1, 2])
     swept = method_curve(dataset, [llm], "self-consistency", "n", [1, 2])
-    for warnings in (
-        told.warnings,
-        curve.warnings,
-        swept.warnings,
-        told.to_dict()["warnings"],
-        curve.to_dict()["warnings"],
-    ):
+    texts = [each.to_dict()["warnings"] for each in (result, curve)]
+    for warnings in (result.warnings, curve.warnings, swept.warnings, *texts):
         assert len(warnings) == (questions < 10)
         assert all(sentence.startswith(f"Only {questions} question") for sentence in warnings)
 
 
-def test_curves_and_evaluations_have_the_same_interval(replay: tuple[Dataset, list[LLM]]) -> None:
+def test_curves_and_evaluations_have_the_same_interval(replay: Replay) -> None:
     dataset, [strong, _] = replay
     for order in ("exact", "recorded", "seeded"):
         [point] = self_consistency_curve(dataset, strong, [3], order=order, replicates=5).points
-        told = evaluate(SelfConsistency(3), dataset, strong, order=order, replicates=5)
-        assert (told.accuracy_low, told.accuracy_high) == pytest.approx((point.accuracy_low, point.accuracy_high))
-        assert (point.usd_per_question_per_round, point.calls_per_question) == (told.usd_per_question_per_round, 1)
+        result = evaluate(SelfConsistency(3), dataset, strong, order=order, replicates=5)
+        assert (result.accuracy_low, result.accuracy_high) == pytest.approx((point.accuracy_low, point.accuracy_high))
+        assert (point.usd_per_question_per_round, point.calls_per_question) == (result.usd_per_question_per_round, 1)
 
 
 def _rounds(question: str, first: Any, second: Any) -> str | None:
@@ -198,28 +179,23 @@ def _rounds(question: str, first: Any, second: Any) -> str | None:
     return str(second.sample(2).answers[0])
 
 
-def test_the_seed_of_an_evaluation_overrides_that_of_the_load(replay: tuple[Dataset, list[LLM]]) -> None:
+def test_the_seed_of_an_evaluation_overrides_that_of_the_load(replay: Replay) -> None:
     dataset, [strong, _] = replay
     same = [evaluate(vote_of_three, dataset, strong, replicates=29, seed=s).right.tolist() for s in (3, 4)]
     assert same[0] == evaluate(vote_of_three, dataset, strong, replicates=29).right.tolist()
     assert same[0] != same[1]
 
 
-def test_an_answer_that_nobody_gave_is_wrong(replay: tuple[Dataset, list[LLM]]) -> None:
+def test_an_answer_that_nobody_gave_is_wrong(replay: Replay) -> None:
     dataset, [strong, _] = replay
-    told = evaluate(lambda question, llm: "made up", dataset, strong, order="recorded")
-    assert told.right.tolist() == [0] * 4
-    assert told.no_answer is not None
-    assert told.no_answer.sum() == 0
-    assert told.samples.sum() == 0
-    assert told.usd is not None
-    assert told.usd.sum() == 0
+    result = evaluate(lambda question, llm: "made up", dataset, strong, order="recorded")
+    assert result.right.tolist() == [0] * 4
+    assert result.no_answer.sum() == 0
+    assert result.samples.sum() == 0
+    assert result.usd.sum() == 0
 
 
-# -- how errors came about ------------------------------------------------------------------------------------------
-
-
-def test_errors_are_told_apart(replay: tuple[Dataset, list[LLM]]) -> None:
+def test_errors_are_told_apart(replay: Replay) -> None:
     dataset, llms = replay
 
     @dataclass(frozen=True)
@@ -234,16 +210,13 @@ def test_errors_are_told_apart(replay: tuple[Dataset, list[LLM]]) -> None:
             one, none = np.ones(code.shape, int), np.zeros(code.shape, int)
             return Decisions(code, (Ledger(none, none, none), Ledger(one, one, one)))
 
-    told = evaluate(Fixed(), dataset, llms, order="recorded")
-    assert told.right.tolist() == [0, 1, 0, 0]
-    assert told.stopped_early is not None
-    assert told.routed_wrong is not None
-    assert told.stopped_early.tolist() == [0, 0, 0, 0]  # all four of the weak LLM vote wrong, too
-    assert told.routed_wrong.tolist() == [1, 0, 1, 0]  # those of the strong one would be right
-    assert told.errors() == {"no_answer": 0, "wrong_vote": 0.25, "stopped_early": 0, "routed_wrong": 0.5}
+    result = evaluate(Fixed(), dataset, llms, order="recorded")
+    assert result.right.tolist() == [0, 1, 0, 0]
+    assert result.stopped_early.tolist() == [0, 0, 0, 0]  # all four of the weak LLM vote wrong, too
+    assert result.routed_wrong.tolist() == [1, 0, 1, 0]  # those of the strong one would be right
+    assert result.errors() == {"no_answer": 0, "wrong_vote": 0.25, "stopped_early": 0, "routed_wrong": 0.5}
     early = evaluate(Fixed(), dataset, llms[::-1], order="recorded")
     assert early.right.tolist() == [1, 0, 1, 0]
-    assert early.stopped_early is not None
     assert early.stopped_early.tolist() == [0, 1, 0, 0]  # x, y, no answer, y: y
     assert sum(share or 0 for share in early.errors().values()) == pytest.approx(1 - early.accuracy)
 
@@ -260,14 +233,10 @@ def test_ties_of_the_whole_budget_are_shares_for_any_number_of_workers(order: st
         for workers in (1, 2)
     )
     assert one.to_dict() == two.to_dict()
-    assert one.stopped_early is not None
     wrong = (1 - one.right).tolist()
     assert wrong[0] > 0
     # The first answer stops. None is right without a vote for it among all four.
     assert one.stopped_early == pytest.approx([wrong[0] / 2, wrong[1] / 3, wrong[2] / 4, 0], abs=1e-15)
-
-
-# -- splits ---------------------------------------------------------------------------------------------------------
 
 
 def test_a_split_is_a_function_of_keys_and_seed(tmp_path: Path) -> None:
@@ -296,50 +265,42 @@ class Learner(TwoRounds):
         return Learner(tuple(gold.tolist()))
 
 
-def test_what_learns_is_judged_on_other_questions(replay: tuple[Dataset, list[LLM]]) -> None:
-    told = evaluate(Learner(), *replay, train_fraction=0.5, split_seed=5)
+def test_what_learns_is_judged_on_other_questions(replay: Replay) -> None:
+    result = evaluate(Learner(), *replay, train_fraction=0.5, split_seed=5)
     train, test = train_test_rows(replay[0], 0.5, 5)
-    assert told.fields == {"taught": tuple(replay[0].gold[train].tolist())}
-    assert told.question_ids == [replay[0].question_ids[row] for row in test]
-    assert (told.train_questions, told.questions) == (2, 2)
+    assert result.fields == {"taught": tuple(replay[0].gold[train].tolist())}
+    assert result.question_ids == [replay[0].question_ids[row] for row in test]
+    assert (result.train_questions, result.questions) == (2, 2)
     plain = evaluate(TwoRounds(), *replay, train_fraction=0.5, split_seed=5)
-    assert plain.question_ids == told.question_ids
+    assert plain.question_ids == result.question_ids
     assert plain.right.tolist() == evaluate(TwoRounds(), *replay).right[test].tolist()
 
 
 @pytest.mark.parametrize(
-    ("given", "told"),
+    ("value", "words"),
     [("self-consistency", "is not a method"), (SelfConsistency, r"such as SelfConsistency\(\)"), (3, "3 is no")],
 )
-def test_what_is_no_method_is_told_before_anything_runs(
-    given: Any, told: str, replay: tuple[Dataset, list[LLM]]
-) -> None:
-    with pytest.raises(UsageError, match=told):
-        evaluate(given, *replay)
-
-
-# -- workers --------------------------------------------------------------------------------------------------------
+def test_what_is_no_method_is_refused_before_anything_runs(value: Any, words: str, replay: Replay) -> None:
+    with pytest.raises(UsageError, match=words):
+        evaluate(value, *replay)
 
 
 @pytest.mark.parametrize("method", [TwoRounds(), two_rounds])
-def test_numbers_do_not_depend_on_the_number_of_workers(method: Any, replay: tuple[Dataset, list[LLM]]) -> None:
+def test_numbers_do_not_depend_on_the_number_of_workers(method: Any, replay: Replay) -> None:
     alone, shared = (evaluate(method, *replay, order="seeded", replicates=7, workers=n) for n in (1, 3))
     for name in ("right", "no_answer", "calls", "samples", "tokens", "usd"):
         assert getattr(alone, name).tolist() == getattr(shared, name).tolist(), name
     assert alone.to_dict() == shared.to_dict()
 
 
-def test_a_method_that_cannot_travel_needs_one_worker(replay: tuple[Dataset, list[LLM]]) -> None:
+def test_a_method_that_cannot_travel_needs_one_worker(replay: Replay) -> None:
     with pytest.raises(UsageError, match="cannot be sent to another process"):
         evaluate(lambda question, a, b: None, *replay, workers=2)
 
 
-def test_an_error_in_a_worker_is_the_error(replay: tuple[Dataset, list[LLM]]) -> None:
+def test_an_error_in_a_worker_is_the_error(replay: Replay) -> None:
     with pytest.raises(MethodError, match="The method raises on question 'toy/0' raised ZeroDivisionError"):
         evaluate(raises, *replay, workers=2)
-
-
-# -- users' methods that go wrong -----------------------------------------------------------------------------------
 
 
 def raises(question: str, *llms: Any) -> str:
@@ -381,9 +342,7 @@ def number(question: str, *llms: Any) -> int:
         ),
     ],
 )
-def test_a_method_that_fails_is_named_with_its_question(
-    method: Any, words: str, replay: tuple[Dataset, list[LLM]]
-) -> None:
+def test_a_method_that_fails_is_named_with_its_question(method: Any, words: str, replay: Replay) -> None:
     with pytest.raises(MethodError, match=words):
         evaluate(method, *replay)
 
@@ -402,14 +361,14 @@ def test_a_method_that_fails_is_named_with_its_question(
     ],
 )
 @pytest.mark.parametrize("order", ["seeded", "recorded"])
-def test_what_a_recording_lacks_is_said_with_the_method_and_what_to_do(
-    order: str, method: Any, llms: int, words: str, replay: tuple[Dataset, list[LLM]]
+def test_what_a_recording_lacks_is_said_and_what_to_do(
+    order: str, method: Any, llms: int, words: str, replay: Replay
 ) -> None:
     with pytest.raises((ShortPoolError, NotRecordedError), match=f"The method {words}"):
         evaluate(method, replay[0], replay[1][:llms], order=order)
 
 
-def test_an_llm_that_was_kept_hands_out_nothing_that_no_ledger_counts(replay: tuple[Dataset, list[LLM]]) -> None:
+def test_an_llm_that_was_kept_hands_out_nothing_that_no_ledger_counts(replay: Replay) -> None:
     kept: list[Any] = []
 
     def hoarder(question: str, *llms: Any) -> str | None:
@@ -432,12 +391,12 @@ class EqualsAll(str):
     __hash__ = str.__hash__
 
 
-def test_an_answer_counts_as_the_text_it_is(replay: tuple[Dataset, list[LLM]]) -> None:
+def test_an_answer_counts_as_the_text_it_is(replay: Replay) -> None:
     assert evaluate(lambda question, *llms: EqualsAll("zzz"), *replay, replicates=1).accuracy == 0
     assert evaluate(lambda question, *llms: EqualsAll("a"), *replay, replicates=1).right.tolist() == [1, 0, 0, 0]
 
 
-def test_nonsense_is_refused(replay: tuple[Dataset, list[LLM]]) -> None:
+def test_nonsense_is_refused(replay: Replay) -> None:
     dataset, llms = replay
     for wrong in ({"replicates": 0}, {"workers": 0}):
         with pytest.raises(UsageError, match="needs an LLM, a replicate and a worker"):
@@ -455,9 +414,9 @@ def test_what_was_given_is_not_learnt_again(tmp_path: Path) -> None:
     given = ConfidenceWeighted(8, temperature=0.37)
     learnt = ConfidenceWeighted(8)
     _, test = train_test_rows(dataset, 0.5)
-    told = evaluate(given, dataset, llms[0], train_fraction=0.5)
-    assert told.fields["temperature"] == 0.37
-    assert told.right.tolist() == evaluate(given, dataset, llms[0], rows=test).right.tolist()
+    result = evaluate(given, dataset, llms[0], train_fraction=0.5)
+    assert result.fields["temperature"] == 0.37
+    assert result.right.tolist() == evaluate(given, dataset, llms[0], rows=test).right.tolist()
     assert evaluate(learnt, dataset, llms[0], train_fraction=0.5).fields["temperature"] in TEMPERATURES
     cascade = Cascade(thresholds=("0.7",), score="vote-share", samples=4)
     assert evaluate(cascade, dataset, llms, train_fraction=0.5).fields["thresholds"] == ("0.7",)
@@ -469,5 +428,5 @@ def test_coins_do_not_know_the_split(tmp_path: Path) -> None:
     pools: list[list[str | None]] = [["a", "b"]] * 1000
     dataset, [llm] = load("toy", recording=write_toy(tmp_path / "toy", {"m": pools}, ["a"] * 1000))
     method = AdaptiveConsistency("random", threshold=0.5, budget=2)
-    told = evaluate(method, dataset, llm, order="recorded", train_fraction=0.5)
-    assert told.samples.mean() == pytest.approx(1.5, abs=0.09)  # four standard errors
+    result = evaluate(method, dataset, llm, order="recorded", train_fraction=0.5)
+    assert result.samples.mean() == pytest.approx(1.5, abs=0.09)  # four standard errors

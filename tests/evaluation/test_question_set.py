@@ -42,6 +42,25 @@ def call(*arguments: object) -> Any:
     return CliRunner().invoke(app, [str(argument) for argument in arguments])
 
 
+def failure(*arguments: object) -> str:
+    """What a command that fails prints to standard error."""
+    result = call(*arguments)
+    assert (result.exit_code, result.stdout) == (1, "")
+    return str(result.stderr)
+
+
+def success(*arguments: object) -> Any:
+    result = call(*arguments)
+    assert result.exit_code == 0, result.output
+    return result
+
+
+def numbers(*arguments: object) -> Any:
+    """What a command prints as JSON, but for the recording's hashes."""
+    result = json.loads(success(*arguments, "--json", "--receipt", "none").stdout)
+    return {name: value for name, value in result.items() if not name.startswith("recording_hash")}
+
+
 def last(question: str, *llms: Any) -> Any:
     return llms[-1].sample(3).answers[-1]
 
@@ -71,8 +90,7 @@ def unreadable(tmp_path_factory: pytest.TempPathFactory) -> Path:
     ]
     (folder / "rows.jsonl").write_text("\n".join(map(json.dumps, rows)))
     llm = ["--answer-kind", "number", "--llm", "gpt-4o-mini"]
-    done = call("import", "jsonl", folder / "rows.jsonl", "--dataset", "sums", *llm, "--out", folder / "sums")
-    assert done.exit_code == 0, done.output
+    success("import", "jsonl", folder / "rows.jsonl", "--dataset", "sums", *llm, "--out", folder / "sums")
     return folder / "sums"
 
 
@@ -86,45 +104,34 @@ COMMANDS = {
 LLM = ["--llm", "gpt-3.5-turbo"]
 
 
-# -- golds ------------------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("command", COMMANDS)
 def test_questions_without_a_gold_are_refused(command: str, recordings: Path) -> None:
-    done = call(*COMMANDS[command], "--recording", recordings / "some", *LLM)
-    assert (done.exit_code, done.stdout) == (1, "")
-    assert "2 of 5 questions of toy have no gold answer that can be read (missing: toy/1, toy/4)" in done.stderr
-    assert "--unlabelled drop" in done.stderr
+    message = failure(*COMMANDS[command], "--recording", recordings / "some", *LLM)
+    assert "2 of 5 questions of toy have no gold answer that can be read (missing: toy/1, toy/4)" in message
+    assert "--unlabelled drop" in message
 
 
 @pytest.mark.parametrize("command", COMMANDS)
 @pytest.mark.parametrize("choice", ["refuse", "drop"])
 def test_a_recording_without_golds_is_always_an_error(command: str, choice: str, recordings: Path) -> None:
-    done = call(*COMMANDS[command], "--recording", recordings / "none", *LLM, "--unlabelled", choice)
-    assert (done.exit_code, done.stdout) == (1, "")
-    assert "None of the 5 questions of toy has a gold answer that can be read" in done.stderr
-    assert "--unlabelled" not in done.stderr  # it would not help
+    message = failure(*COMMANDS[command], "--recording", recordings / "none", *LLM, "--unlabelled", choice)
+    assert "None of the 5 questions of toy has a gold answer that can be read" in message
+    assert "--unlabelled" not in message  # it would not help
 
 
 @pytest.mark.parametrize("command", COMMANDS)
 def test_numbers_without_those_questions_are_those_of_a_recording_without_them(command: str, recordings: Path) -> None:
-    options = [*COMMANDS[command], *LLM, "--json", "--receipt", "none", "--recording"]
-    result = json.loads(call(*options, recordings / "some", "--unlabelled", "drop").stdout)
-    alone = json.loads(call(*options, recordings / "labelled").stdout)
+    result = numbers(*COMMANDS[command], *LLM, "--recording", recordings / "some", "--unlabelled", "drop")
     assert result.pop("left_out") == {"unlabelled": ["toy/1", "toy/4"], "short_pools": []}
-    for numbers in (result, alone):
-        numbers.pop("recording_hash", None)
-        numbers.pop("recording_hashes", None)
-    assert result == alone
+    assert result == numbers(*COMMANDS[command], *LLM, "--recording", recordings / "labelled")
 
 
 def test_golds_that_cannot_be_read_are_told_from_those_that_are_missing(unreadable: Path) -> None:
-    done = call("curve", "self-consistency", "--n", "1,2", "--recording", unreadable)
-    assert done.exit_code == 1
-    assert "2 of 3 questions of sums have no gold answer that can be read (missing: q2; unreadable: q1)" in done.stderr
-    done = call("run", "single-call", "--recording", unreadable, "--unlabelled", "drop")
-    assert "sums, 1 question (left out: 2 with no readable gold)" in done.stdout
-    assert "100.00" in done.stdout
+    message = failure("curve", "self-consistency", "--n", "1,2", "--recording", unreadable)
+    assert "2 of 3 questions of sums have no gold answer that can be read (missing: q2; unreadable: q1)" in message
+    table = success("run", "single-call", "--recording", unreadable, "--unlabelled", "drop").stdout
+    assert "sums, 1 question (left out: 2 with no readable gold)" in table
+    assert "100.00" in table
 
 
 def test_any_method_is_refused_in_python(recordings: Path) -> None:
@@ -163,45 +170,39 @@ def test_an_environment_rewards_nothing_without_a_gold(recordings: Path) -> None
         _, _, over, _, _ = game.step(STOP)
 
 
-# -- short pools ------------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("command", ["run", "oracle", "curve", "estimate"])
 def test_short_pools_are_refused_and_the_option_is_named(command: str, recordings: Path) -> None:
-    done = call(*COMMANDS[command], "--recording", recordings / "short", *LLM)
-    assert (done.exit_code, done.stdout) == (1, "")
-    assert "gpt-3.5-turbo has 0 recorded CoTs on question 'toy/1' of toy; 2 were asked for" in done.stderr
-    assert "--short-pools drop" in done.stderr
-    assert "leaves out the 1 of 5 questions with fewer" in done.stderr
+    message = failure(*COMMANDS[command], "--recording", recordings / "short", *LLM)
+    assert "gpt-3.5-turbo has 0 recorded CoTs on question 'toy/1' of toy; 2 were asked for" in message
+    assert "--short-pools drop" in message
+    assert "leaves out the 1 of 5 questions with fewer" in message
 
 
 def test_short_pools_are_left_out_once_for_all_points(recordings: Path) -> None:
-    options = ["curve", "self-consistency", *LLM, "--json", "--receipt", "none", "--short-pools", "drop", "--recording"]
-    result = json.loads(call(*options, recordings / "short", "--n", "1..3").stdout)
+    options = ["curve", "self-consistency", *LLM, "--short-pools", "drop", "--recording", recordings / "short", "--n"]
+    result = numbers(*options, "1..3")
     assert result["left_out"] == {"unlabelled": [], "short_pools": ["toy/1", "toy/2"]}
     assert result["questions"] == 3
     # n = 1 is over the same three questions: 3/4, 1/4 and 2/4 of their CoTs are right.
     assert result["points"][0]["accuracy"] == pytest.approx((3 / 4 + 1 / 4 + 2 / 4) / 3)
-    assert json.loads(call(*options, recordings / "short", "--n", "1..2").stdout)["questions"] == 4
+    assert numbers(*options, "1..2")["questions"] == 4
 
 
 @pytest.mark.parametrize("command", COMMANDS)
 @pytest.mark.parametrize("order", ["exact", "seeded", "recorded"])
-def test_every_kind_of_numbers_agrees_with_a_recording_of_enough_cots(
+def test_every_kind_agrees_with_a_recording_of_enough_cots(
     command: str, order: str, recordings: Path, tmp_path: Path
 ) -> None:
     order = "exact" if command == "oracle" else order
-    made = call("select", recordings / "both", "--llm", "gpt-3.5-turbo", "--min-cots", 2, "--out", tmp_path / "enough")
-    assert made.exit_code == 0, made.output
-    options = [*COMMANDS[command], *LLM, "--json", "--receipt", "none", "--unlabelled", "drop", "--recording"]
-    options[-1:-1] = [] if command == "estimate" else ["--order", order, "--replicates", "3"]
-    result = json.loads(call(*options, recordings / "both", "--short-pools", "drop").stdout)
-    alone = json.loads(call(*options, tmp_path / "enough").stdout)
+    success("select", recordings / "both", "--llm", "gpt-3.5-turbo", "--min-cots", 2, "--out", tmp_path / "enough")
+    kind = [] if command == "estimate" else ["--order", order, "--replicates", "3"]
+    options = [*COMMANDS[command], *LLM, *kind, "--unlabelled", "drop", "--recording"]
+    result, alone = (
+        numbers(*options, recordings / "both", "--short-pools", "drop"),
+        numbers(*options, tmp_path / "enough"),
+    )
     assert result.pop("left_out") == {"unlabelled": ["toy/1", "toy/4"], "short_pools": []}
     assert alone.pop("left_out") == {"unlabelled": ["toy/4"], "short_pools": []}
-    for numbers in (result, alone):
-        numbers.pop("recording_hash", None)
-        numbers.pop("recording_hashes", None)
     assert result == alone
 
 
@@ -230,8 +231,6 @@ def test_pools_of_several_llms_may_leave_nothing_together(tmp_path: Path) -> Non
     with pytest.raises(ShortPoolError, match="0 recorded CoTs"):
         question_set(dataset, [(llm, 1) for llm in llms], short_pools="drop")
 
-
-# -- comparisons and receipts -------------------------------------------------------------------------------------------
 
 PLAN = """
 dataset = "toy"
@@ -264,14 +263,13 @@ def test_all_methods_of_a_comparison_are_over_the_same_questions(recordings: Pat
     # toy/0 and toy/3 have 3 and 1 right of 4, by hand.
     single = next(point for point in result.baselines if point.llms == ("gpt-4o-mini",))
     assert single.right.tolist() == pytest.approx([3 / 4, 1 / 4])
-    done = call("compare", file, "--out", tmp_path / "out")
-    assert done.exit_code == 0, done.output
-    assert "toy, 2 questions (left out: 2 with no readable gold, 1 with too few CoTs)" in done.stdout
+    printed = success("compare", file, "--out", tmp_path / "out").stdout
+    assert "toy, 2 questions (left out: 2 with no readable gold, 1 with too few CoTs)" in printed
     assert "(left out: 2 with no readable gold, 1 with too few CoTs)" in (tmp_path / "out" / "report.html").read_text()
     assert verify_receipt(tmp_path / "out" / "receipt.json").equal
 
 
-def test_what_a_report_follows_was_learnt_on_the_same_questions(
+def test_a_report_follows_what_was_learnt_on_the_same_questions(
     recordings: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     entry = {
@@ -313,19 +311,16 @@ def test_a_first_plan_of_a_recording_with_an_empty_pool(recordings: Path) -> Non
     options = ["compare", recordings / "first.toml", "--init", "--recording", recordings / "short"]
     done = call(*options)
     assert (done.exit_code, "--short-pools drop" in done.stderr) == (1, True)
-    assert call(*options, "--short-pools", "drop").exit_code == 0
+    success(*options, "--short-pools", "drop")
     result = json.loads(call("compare", recordings / "first.toml", "--json").stdout)
     assert (result["missing"], result["left_out"]["short_pools"]) == ([], ["toy/1", "toy/2"])
 
 
 @pytest.mark.parametrize("command", COMMANDS)
-def test_the_receipt_lists_what_was_left_out_and_verifies_over_the_same_questions(
-    command: str, recordings: Path, tmp_path: Path
-) -> None:
+def test_the_receipt_lists_what_was_left_out_and_verifies(command: str, recordings: Path, tmp_path: Path) -> None:
     choices = ["--unlabelled", "drop", "--short-pools", "drop"]
-    done = call(*COMMANDS[command], *LLM, "--recording", recordings / "both", *choices, "--out", tmp_path)
-    assert done.exit_code == 0, done.output
-    assert "(left out: 2 with no readable gold)" in done.stdout
+    printed = success(*COMMANDS[command], *LLM, "--recording", recordings / "both", *choices, "--out", tmp_path).stdout
+    assert "(left out: 2 with no readable gold)" in printed
     read = json.loads((tmp_path / "receipt.json").read_text())
     assert read["numbers"]["left_out"] == {"unlabelled": ["toy/1", "toy/4"], "short_pools": []}
     assert (read["request"]["unlabelled"], read["request"]["short_pools"]) == ("drop", "drop")
@@ -339,18 +334,14 @@ def test_the_receipt_lists_what_was_left_out_and_verifies_over_the_same_question
         verify_receipt(tmp_path / "receipt.json")
 
 
-# -- recordings -------------------------------------------------------------------------------------------------------
-
-
 def test_a_selection_of_questions_with_enough_cots(recordings: Path, tmp_path: Path) -> None:
-    made = call("select", recordings / "short", "--min-cots", 3, "--samples", 3, "--out", tmp_path / "three")
-    assert made.exit_code == 0, made.output
-    assert "2 questions of toy with fewer than 3 CoTs of some LLM left out" in made.stderr
+    note = success("select", recordings / "short", "--min-cots", 3, "--samples", 3, "--out", tmp_path / "three").stderr
+    assert "2 questions of toy with fewer than 3 CoTs of some LLM left out" in note
     opened = open_recording(tmp_path / "three")
     assert [question.id for question in opened.questions("toy")] == ["toy/0", "toy/3", "toy/4"]
     assert opened.votes("toy").llms["gpt-3.5-turbo"].sizes.tolist() == [3, 3, 3]
     assert opened.manifest.raw["operation"] == {"name": "select", "samples": 3, "min_cots": 3}
-    assert call("verify", tmp_path / "three").exit_code == 0
+    success("verify", tmp_path / "three")
     select(recordings / "short", tmp_path / "mini", llms=["gpt-4o-mini"], min_cots=4)
     assert len(open_recording(tmp_path / "mini").questions("toy")) == 5  # pools of an LLM that goes do not count
     with pytest.raises(ShortPoolError, match="No question of toy has 5 CoTs"):

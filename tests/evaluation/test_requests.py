@@ -14,12 +14,8 @@ from feval.comparison.plan import Plan
 from feval.errors import OutOfRangeError, UnknownNameError, UsageError
 from feval.evaluation.requests import CurveRequest, EvaluationOptions, ReplayOptions, RunRequest
 
-OWN = {
-    "seed",
-    "rows",
-    "workers",
-    "time_limit",
-}  # of `evaluate`: set by `load`, chosen by the caller, or without effect on numbers
+# Of `evaluate`: set by `load`, chosen by the caller, or without effect on numbers.
+OWN = {"seed", "rows", "workers", "time_limit"}
 
 
 def request(**values: Any) -> RunRequest:

@@ -21,6 +21,7 @@ from feval.evaluation.method_names import make_method
 from feval.recording import DatasetInfo, LLMInfo, RecordingWriter
 from feval.replay import LLM, Dataset
 
+Replay = tuple[Dataset, list[LLM]]
 POOLS = [["a", "a", "b", "a"], ["x", "y", None, "y"], ["b", "b", "b", "b"], [None] * 4]
 OTHERS = [["b", "a", "b", "b"], ["y", "x", "x", "x"], ["a", "b", "a", "a"], ["q", None, "q", "p"]]
 GOLDS = ["a", "y", "b", "z"]
@@ -122,6 +123,10 @@ def stays_behind(question, llm):
     return llm.sample(1).answers[0]
 
 
+def names_its_parent(question, llm):
+    raise RuntimeError(f"child of {os.getppid()}")
+
+
 def forks(question, llm):
     os.fork()
     return llm.sample(1).answers[0]
@@ -165,7 +170,7 @@ def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def replay(tmp_path_factory: pytest.TempPathFactory) -> tuple[Dataset, list[LLM]]:
+def replay(tmp_path_factory: pytest.TempPathFactory) -> Replay:
     out = tmp_path_factory.mktemp("methods") / "toy"
     return load("toy", recording=write_scored_toy(out, {"gpt-3.5-turbo": POOLS, "gpt-4o-mini": OTHERS}, GOLDS), seed=3)
 
@@ -180,20 +185,17 @@ def in_process(file: Path, name: str) -> Any:
 @pytest.mark.parametrize(
     ("order", "billing", "workers"), [("seeded", "per_round", 1), ("seeded", "once", 2), ("recorded", "once", 1)]
 )
-def test_numbers_are_those_of_the_method_in_process(
-    order: str, billing: str, workers: int, file: Path, replay: tuple[Dataset, list[LLM]]
-) -> None:
+def test_numbers_are_those_in_process(order: str, billing: str, workers: int, file: Path, replay: Replay) -> None:
     loaded = load("toy", recording=replay[0].recording_paths[0], seed=5, billing=billing)
     mine = evaluate(in_process(file, "looks_at_everything"), *loaded, order=order, replicates=9)
     theirs = evaluate(make_method(f"{file}:looks_at_everything"), *loaded, order=order, replicates=9, workers=workers)
-    assert mine.usd is not None
     assert len(set(mine.usd.tolist())) > 1
     assert theirs.to_dict() == mine.to_dict()
     for name in ("right", "no_answer", "calls", "samples", "tokens", "usd", "tokens_per_round"):
         assert getattr(theirs, name).tolist() == getattr(mine, name).tolist(), name
 
 
-def test_an_answer_counts_in_any_spelling(file: Path, replay: tuple[Dataset, list[LLM]]) -> None:
+def test_an_answer_counts_in_any_spelling(file: Path, replay: Replay) -> None:
     dataset, llms = replay
     given: dict[str, Any] = {"order": "recorded"}
     mine, theirs = (
@@ -220,9 +222,7 @@ def test_questions_stay_themselves_where_other_recordings_order_them_otherwise(t
 
 
 @pytest.mark.parametrize("name", ["waits_in_c", "holds_the_interpreter", "swallows", "ignores_signals"])
-def test_a_method_that_does_not_come_to_an_end_is_ended(
-    name: str, file: Path, replay: tuple[Dataset, list[LLM]]
-) -> None:
+def test_a_method_that_does_not_come_to_an_end_is_ended(name: str, file: Path, replay: Replay) -> None:
     sentence = rf"The method {name} on question 'toy/0' did not come to an end in 0.3 s.*--time-limit"
     with pytest.raises(MethodError, match=sentence):
         evaluate(make_method(f"{file}:{name}"), replay[0], replay[1][0], time_limit=0.3)
@@ -241,9 +241,7 @@ def test_a_method_that_does_not_come_to_an_end_is_ended(
         ("raises_nonsense", "raised ValueError: no words"),
     ],
 )
-def test_a_method_that_fails_ends_in_a_sentence(
-    name: str, words: str, file: Path, replay: tuple[Dataset, list[LLM]]
-) -> None:
+def test_a_method_that_fails_ends_in_a_sentence(name: str, words: str, file: Path, replay: Replay) -> None:
     with pytest.raises(MethodError, match=words):
         evaluate(make_method(f"{file}:{name}"), replay[0], replay[1][0], time_limit=20)
 
@@ -264,7 +262,7 @@ def wait_until_dead(pids: list[int]) -> None:
         time.sleep(0.05)
 
 
-def test_nothing_is_left_of_the_process_and_what_it_started(file: Path, replay: tuple[Dataset, list[LLM]]) -> None:
+def test_nothing_is_left_of_the_process_and_what_it_started(file: Path, replay: Replay) -> None:
     method = make_method(f"{file}:stays_behind")
     assert evaluate(method, replay[0], replay[1][0], order="recorded").samples.tolist() == [1] * 4
     del method
@@ -273,8 +271,13 @@ def test_nothing_is_left_of_the_process_and_what_it_started(file: Path, replay: 
     wait_until_dead([int(pid) for row in rows for pid in row.split()])
 
 
+def test_workers_of_a_file_are_its_processes_and_no_more(file: Path, replay: Replay) -> None:
+    with pytest.raises(MethodError, match=f"child of {os.getpid()}"):
+        evaluate(make_method(f"{file}:names_its_parent"), replay[0], replay[1][0], workers=2)
+
+
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
-def test_a_child_that_a_method_forks_says_nothing(file: Path, replay: tuple[Dataset, list[LLM]]) -> None:
+def test_a_child_that_a_method_forks_says_nothing(file: Path, replay: Replay) -> None:
     result = evaluate(make_method(f"{file}:forks"), replay[0], replay[1][0], order="recorded")
     assert result.samples.tolist() == [1] * 4
 
@@ -289,12 +292,11 @@ evaluate(make_method(sys.argv[2]), dataset, llms[0], time_limit=1000)
 """
 
 
-def test_the_process_ends_with_its_parent(tmp_path: Path, replay: tuple[Dataset, list[LLM]]) -> None:
+def test_the_process_ends_with_its_parent(tmp_path: Path, replay: Replay) -> None:
     file = tmp_path / "hangs.py"
     file.write_text("import os, time\ndef hangs(*_):\n    print(os.getpid(), flush=True)\n    time.sleep(1000)\n")
     recording = str(replay[0].recording_paths[0])
     parent = Popen([sys.executable, "-c", PARENT, recording, f"{file}:hangs"], stdout=DEVNULL, stderr=PIPE, text=True)
-    assert parent.stderr is not None
     pid = int(parent.stderr.readline())
     parent.send_signal(signal.SIGKILL)
     parent.wait()
@@ -310,7 +312,7 @@ def evaluated(name: str, recording: Path, results: Any) -> None:
         results.put(str(error))
 
 
-def test_it_works_in_a_daemonic_process_and_in_a_thread(file: Path, replay: tuple[Dataset, list[LLM]]) -> None:
+def test_it_works_in_a_daemonic_process_and_in_a_thread(file: Path, replay: Replay) -> None:
     context = multiprocessing.get_context("spawn")
     results = context.SimpleQueue()
     arguments = (f"{file}:swallows", replay[0].recording_paths[0], results)
@@ -321,17 +323,13 @@ def test_it_works_in_a_daemonic_process_and_in_a_thread(file: Path, replay: tupl
         task.join()
 
 
-def test_what_it_prints_goes_to_standard_error(
-    file: Path, replay: tuple[Dataset, list[LLM]], capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_what_it_prints_goes_to_standard_error(file: Path, replay: Replay, capfd: pytest.CaptureFixture[str]) -> None:
     evaluate(make_method(f"{file}:prints"), replay[0], replay[1][0], order="recorded", rows=[0])
     printed = capfd.readouterr()
     assert (printed.out, printed.err.splitlines()) == ("", ["to the user", "to the user, too"])
 
 
-def test_a_learner_learns_in_its_process(
-    file: Path, replay: tuple[Dataset, list[LLM]], capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_a_learner_learns_in_its_process(file: Path, replay: Replay, capfd: pytest.CaptureFixture[str]) -> None:
     dataset, llms = replay
     given: dict[str, Any] = {"train_fraction": 0.5, "replicates": 2}
     with pytest.raises(MethodError, match=r"RuntimeError: knows ") as mine:
@@ -349,7 +347,7 @@ def test_a_learner_learns_in_its_process(
         evaluate(make_method(f"{file}:Slow"), dataset, llms[0], **given)
 
 
-def test_only_the_bytes_that_were_hashed_are_run(tmp_path: Path, replay: tuple[Dataset, list[LLM]]) -> None:
+def test_only_the_bytes_that_were_hashed_are_run(tmp_path: Path, replay: Replay) -> None:
     file = tmp_path / "mine.py"
     file.write_text("def method(question, llm):\n    return 'a'\n")
     method = make_method(f"{file}:method")

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import fields, replace
-from itertools import permutations
 from typing import Any
 
 import numpy as np
 import pytest
 from method_cases import Case, all_cases, cases_of
+from recorded_pools import not_asked, over_all_orders
 from small import write_scored_toy
 
 from feval import evaluate, load
@@ -18,14 +18,16 @@ from feval.errors import NotRecordedError
 from feval.evaluation.oracle import Oracle
 from feval.methods import METHODS, SelfConsistency
 from feval.methods.decisions import Decisions, Ledger
-from feval.methods.error_shares import ErrorShares, split_errors
+from feval.methods.error_shares import ErrorShares
 from feval.methods.expectation import Expectation
 from feval.methods.fields import Count, frozen_method
-from feval.methods.protocol import BatchMethod, drawn, has_exact_errors, has_exact_form
+from feval.methods.protocol import drawn, has_exact_errors, has_exact_form
 from feval.methods.vote import plurality, plurality_codes
 from feval.replay import LLM, Dataset
 from feval.replay.pools import Pool
 
+Replay = tuple[Dataset, LLM]
+Pooled = tuple[Pool, np.ndarray]
 # Clear, tied, all different, all equal, partly and wholly without answers, and golds that nobody gave.
 POOLS: list[list[str | None]] = [
     ["a", "b", "a", "a", None, "b"],
@@ -38,7 +40,6 @@ POOLS: list[list[str | None]] = [
     ["a", "b", "b", "a", "c", "a"],
 ]
 GOLDS = ["a", "b", "b", "c", "z", "a", "nobody", "nobody"]
-ORDERS = np.array(list(permutations(range(6))), np.uint16)
 COINS = 40  # sets of coins that a method which tosses some is averaged over
 
 CASES = [(name, case.at_most(6)) for name, case in all_cases() if has_exact_form(METHODS[name])]
@@ -48,7 +49,7 @@ EXACT_CASES = pytest.mark.parametrize(
 
 
 @pytest.fixture(scope="module")
-def replay(tmp_path_factory: pytest.TempPathFactory) -> tuple[Dataset, LLM]:
+def replay(tmp_path_factory: pytest.TempPathFactory) -> Replay:
     dataset, [llm] = load(
         "toy", recording=write_scored_toy(tmp_path_factory.mktemp("exact") / "toy", {"m": POOLS}, GOLDS)
     )
@@ -56,24 +57,8 @@ def replay(tmp_path_factory: pytest.TempPathFactory) -> tuple[Dataset, LLM]:
 
 
 @pytest.fixture(scope="module")
-def recorded(replay: tuple[Dataset, LLM]) -> tuple[Pool, np.ndarray]:
+def recorded(replay: Replay) -> Pooled:
     return replay[1].pool, replay[0].gold
-
-
-# -- the contract -----------------------------------------------------------------------------------------------------
-
-
-def over_all_orders(method: BatchMethod, pool: Pool, gold: np.ndarray) -> np.ndarray:
-    """[6, Q] right, requests, CoTs, tokens, no answer and stopped early: means over all orders of the six CoTs."""
-    [draws] = method.draws(1)
-    orders = np.broadcast_to(ORDERS[:, None, :draws], (len(ORDERS), len(gold), draws))
-    decisions = method.decide([pool], [orders])
-    right = (decisions.answer == gold) & (gold >= 0)
-    early, routed = split_errors(decisions, right, gold, [pool], [orders])
-    assert not routed.any()
-    [ledger] = decisions.ledgers
-    parts = (right, ledger.rounds, ledger.cots, ledger.output_tokens, decisions.answer < 0, early)
-    return np.array([part.mean(axis=0) for part in parts])
 
 
 def check_exact(method: Any, pool: Pool, gold: np.ndarray) -> None:
@@ -100,17 +85,13 @@ def check_exact(method: Any, pool: Pool, gold: np.ndarray) -> None:
             assert (np.abs(part - mean) <= within + 1e-10).all(), (part, mean)
 
 
-def not_asked(rows: Any, replicates: int) -> Iterator[Any]:
-    raise AssertionError("replicates were asked for")
-
-
 @EXACT_CASES
-def test_the_exact_form_is_the_mean_over_all_orders(name: str, case: Case, recorded: tuple[Pool, np.ndarray]) -> None:
+def test_the_exact_form_is_the_mean_over_all_orders(name: str, case: Case, recorded: Pooled) -> None:
     check_exact(METHODS[name](**case.settings), *recorded)
 
 
 @EXACT_CASES
-def test_errors_add_up(name: str, case: Case, recorded: tuple[Pool, np.ndarray]) -> None:
+def test_errors_add_up(name: str, case: Case, recorded: Pooled) -> None:
     method = METHODS[name](**case.settings)
     right = method.exact(*recorded).right
     shares = method.exact_errors(*recorded, right, not_asked)
@@ -120,7 +101,7 @@ def test_errors_add_up(name: str, case: Case, recorded: tuple[Pool, np.ndarray])
 
 
 @EXACT_CASES
-def test_the_numbering_of_answers_makes_no_difference(name: str, case: Case, recorded: tuple[Pool, np.ndarray]) -> None:
+def test_the_numbering_of_answers_makes_no_difference(name: str, case: Case, recorded: Pooled) -> None:
     method, (pool, gold) = METHODS[name](**case.settings), recorded
     last = pool.candidates - 1
     turned = replace(pool, codes=np.where(pool.codes < 0, pool.codes, last[:, None] - pool.codes))
@@ -136,8 +117,8 @@ def test_the_numbering_of_answers_makes_no_difference(name: str, case: Case, rec
 
 
 @EXACT_CASES
-def test_a_gold_that_nobody_gave_is_never_right_and_no_question_needs_no_answer(
-    name: str, case: Case, recorded: tuple[Pool, np.ndarray]
+def test_a_gold_that_nobody_gave_is_never_right_and_no_question_is_fine(
+    name: str, case: Case, recorded: Pooled
 ) -> None:
     method, (pool, gold) = METHODS[name](**case.settings), recorded
     for unseen in (-1, int(pool.candidates.max()), 99):
@@ -154,7 +135,7 @@ FEW = [each for each in CASES if each[1].settings.get("criterion") != "random"][
 
 
 @pytest.mark.parametrize(("name", "case"), [pytest.param(*each, id="-".join(map(str, each))) for each in FEW])
-def test_exact_and_seeded_evaluations_agree(name: str, case: Case, replay: tuple[Dataset, LLM]) -> None:
+def test_exact_and_seeded_evaluations_agree(name: str, case: Case, replay: Replay) -> None:
     """Within four standard errors; each says which it is."""
     method = METHODS[name](**case.settings)
     exact, seeded = evaluate(method, *replay), evaluate(method, *replay, order="seeded", replicates=1000)
@@ -163,9 +144,6 @@ def test_exact_and_seeded_evaluations_agree(name: str, case: Case, replay: tuple
     assert (np.abs(exact.right - seeded.right) <= 4 * spread + 1e-12).all()
     assert sum(seeded.errors().values()) == pytest.approx(1 - seeded.accuracy)
     assert sum(exact.errors().values()) == pytest.approx(1 - exact.accuracy)
-
-
-# -- a method that is added -------------------------------------------------------------------------------------------
 
 
 @frozen_method
@@ -204,9 +182,7 @@ class Unlike(TwoThenAll):
         return SelfConsistency(self.n).decide(pools, orders)
 
 
-def test_a_new_method_needs_no_more_than_its_class(
-    recorded: tuple[Pool, np.ndarray], replay: tuple[Dataset, LLM]
-) -> None:
+def test_a_new_method_needs_no_more_than_its_class(recorded: Pooled, replay: Replay) -> None:
     [case] = cases_of(TwoThenAll)
     assert (case.settings, case.llms) == ({"n": 8}, 1)
     method = TwoThenAll(**case.at_most(6).settings)
@@ -217,19 +193,19 @@ def test_a_new_method_needs_no_more_than_its_class(
     assert evaluate(method, *replay, order="seeded").accuracy == pytest.approx(evaluation.accuracy, abs=0.1)
 
 
-def test_a_wrong_expectation_is_noticed(recorded: tuple[Pool, np.ndarray], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_wrong_expectation_is_noticed(recorded: Pooled, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(TwoThenAll, "exact", lambda self, pool, gold: SelfConsistency(self.n).exact(pool, gold))
     with pytest.raises(AssertionError):
         check_exact(TwoThenAll(6), *recorded)
 
 
-def test_a_subclass_inherits_no_exact_form(replay: tuple[Dataset, LLM]) -> None:
+def test_a_subclass_inherits_no_exact_form(replay: Replay) -> None:
     assert has_exact_form(TwoThenAll)
     assert not has_exact_form(Unlike)
     assert evaluate(Unlike(6), *replay).kind == "seeded"
     assert has_exact_form(Oracle)
 
 
-def test_without_a_split_errors_are_not_known(replay: tuple[Dataset, LLM], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_a_split_errors_are_not_known(replay: Replay, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delattr(TwoThenAll, "exact_errors")
     assert set(evaluate(TwoThenAll(6), *replay).errors().values()) == {None}

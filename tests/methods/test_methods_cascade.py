@@ -16,7 +16,7 @@ from golden_confidence import scores_of
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from feval.errors import NotRecordedError, OutOfRangeError, ShortPoolError, UnknownNameError, UsageError
+from feval.errors import NotRecordedError, OutOfRangeError, ShortPoolError, UsageError
 from feval.methods import Cascade, MixtureOfThoughts
 from feval.methods.cascades.cascade_search import bars, written
 from feval.replay.channels import ArrayChannels
@@ -105,9 +105,6 @@ def scored_and_dealt(draw: st.DrawFn, llms: int = 3, samples: int = 3) -> tuple[
 @given(case=scored_and_dealt())
 def test_both_forms_agree(method: Cascade, case: tuple[Any, Any]) -> None:
     assert_both_forms_agree(method, *case)
-
-
-# -- choosing thresholds ------------------------------------------------------------------------------------------
 
 
 def asked_as_fit_does(pools: Sequence[Pool], samples: int) -> list[Orders]:
@@ -226,29 +223,6 @@ def test_what_cannot_be_fitted_is_said() -> None:
     unknown = [replace(pool, prompt_tokens=np.full(4, -1)) for pool in pools]
     with pytest.raises(NotRecordedError, match="prompt tokens"):
         Cascade().fit(unknown, GOLD)
-
-
-@pytest.mark.parametrize(
-    ("fields", "error"),
-    [
-        ({"thresholds": ("high",)}, OutOfRangeError),
-        ({"samples": 0}, OutOfRangeError),
-        ({"score": "votes"}, UnknownNameError),
-        ({"chains": "all"}, UnknownNameError),
-        ({"aggregate": "median"}, UnknownNameError),
-        ({"order": (0, 0)}, OutOfRangeError),
-        ({"order": ()}, OutOfRangeError),
-        ({"grid": 0}, OutOfRangeError),
-        ({"budget": -1.0}, OutOfRangeError),
-        ({"budget": math.inf}, OutOfRangeError),
-        ({"prices": ((1.0,),)}, OutOfRangeError),
-        ({"prices": ((1.0, -1.0),)}, OutOfRangeError),
-    ],
-    ids=str,
-)
-def test_bad_fields_are_refused(fields: dict[str, Any], error: type[Exception]) -> None:
-    with pytest.raises(error):
-        Cascade(**fields)
 
 
 def test_fields_must_fit_the_llms() -> None:

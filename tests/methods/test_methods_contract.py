@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import FrozenInstanceError, dataclass, fields, is_dataclass, replace
+from dataclasses import FrozenInstanceError, fields, is_dataclass, replace
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -10,18 +10,22 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pytest
+from dealt import assert_both_forms_agree, dealt
+from hypothesis import given
 from method_cases import Case, all_cases
 from real_files import Codes, golden, real_codes
+from recorded_pools import Recorded
 from small import write_scored_toy
 
 from feval.errors import OutOfRangeError, ShortPoolError, UsageError
 from feval.evaluation.replicates import decisions
-from feval.methods import METHODS, AdaptiveConsistency, DeepConfidence, MixtureOfThoughts, SelfConsistency
+from feval.methods import METHODS, AdaptiveConsistency, DeepConfidence, MixtureOfThoughts, ModelSwitch, SelfConsistency
 from feval.methods.decisions import Decisions
 from feval.methods.scored.confidence_weighted import TEMPERATURES
 from feval.replay import LLM, Dataset, load
 from feval.replay.pools import Pool
 
+Replay = tuple[Dataset, list[LLM]]
 REPLICATES = 12
 
 # Clear, tied, all different, all equal, partly and wholly without answers; the fourth pool is larger than the others.
@@ -37,7 +41,7 @@ GOLDS = ["a", "b", "c", "z", "a", "nobody"]
 
 
 @pytest.fixture(scope="module")
-def replay(tmp_path_factory: pytest.TempPathFactory) -> tuple[Dataset, list[LLM]]:
+def replay(tmp_path_factory: pytest.TempPathFactory) -> Replay:
     answers = {"strong": POOLS, "weak": POOLS[::-1], "other": [POOLS[2], *POOLS[:2], *POOLS[3:5], POOLS[0]]}
     out = write_scored_toy(tmp_path_factory.mktemp("contract") / "toy", answers, GOLDS)
     return load("toy", recording=out, seed=7)
@@ -58,7 +62,7 @@ def decide(method: Any, llms: list[LLM], replicates: int = REPLICATES) -> Decisi
 
 
 @pytest.mark.parametrize(("name", "case"), [case for case in cases() if not whole_set(case.values[0])])
-def test_both_forms_agree(name: str, case: Case, replay: tuple[Dataset, list[LLM]]) -> None:
+def test_both_forms_agree(name: str, case: Case, replay: Replay) -> None:
     dataset, llms = replay[0], replay[1][: case.llms]
     method = METHODS[name](**case.settings)
     batch = decide(method, llms)
@@ -73,6 +77,27 @@ def test_both_forms_agree(name: str, case: Case, replay: tuple[Dataset, list[LLM
                     consumed = getattr(ledger, field.name)
                     expected = 0 if consumed is None else int(consumed[replicate, row])
                     assert getattr(llm, field.name) == expected, field.name
+
+
+@pytest.mark.parametrize(
+    "method",
+    [
+        MixtureOfThoughts(0.5, samples=4),
+        MixtureOfThoughts("1/2", samples=(4, 3), strict=True),
+        MixtureOfThoughts(0, samples=2, no_answer="vote"),
+        MixtureOfThoughts(0.75, samples=4, no_answer="vote", strong_samples=4),
+        MixtureOfThoughts(rule="verify", samples=3),
+        MixtureOfThoughts(rule="verify", samples=(1, 4), no_answer="vote"),
+        ModelSwitch(4),
+        ModelSwitch((1, 2, 4)),
+        ModelSwitch(3, normaliser="samples", gate="answered"),
+        ModelSwitch(4, weights=(2.0, 0.0, 0.5)),
+    ],
+    ids=str,
+)
+@given(case=dealt(llms=3, samples=4))
+def test_both_forms_agree_on_any_pools(method: Any, case: tuple[Any, Any]) -> None:
+    assert_both_forms_agree(method, *case)
 
 
 @pytest.mark.parametrize(("name", "case"), cases())
@@ -131,8 +156,8 @@ def test_numbers_behind_words_are_those_of_the_papers() -> None:
 
 
 @pytest.mark.parametrize(("name", "case"), cases())
-def test_results_do_not_depend_on_how_replicates_are_chunked(
-    name: str, case: Case, replay: tuple[Dataset, list[LLM]], monkeypatch: pytest.MonkeyPatch
+def test_chunks_of_replicates_do_not_show(
+    name: str, case: Case, replay: Replay, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     llms = replay[1][: case.llms]
     method = METHODS[name](**case.settings)
@@ -146,7 +171,7 @@ def test_results_do_not_depend_on_how_replicates_are_chunked(
 
 
 @pytest.mark.parametrize(("name", "case"), cases())
-def test_nothing_depends_on_how_answers_are_numbered(name: str, case: Case, replay: tuple[Dataset, list[LLM]]) -> None:
+def test_nothing_depends_on_how_answers_are_numbered(name: str, case: Case, replay: Replay) -> None:
     """Per question the codes are turned round; answers turn with them, and what was consumed stays."""
     llms = replay[1][: case.llms]
     method = METHODS[name](**case.settings)
@@ -161,23 +186,10 @@ def test_nothing_depends_on_how_answers_are_numbered(name: str, case: Case, repl
             assert np.array_equal(getattr(mine, field.name), getattr(theirs, field.name)), field.name
 
 
-# -- self-consistency -----------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class Canned:
-    """Stands in for a live LLM."""
-
-    answers: list[str | None]
-
-    def sample(self, k: int = 1) -> Canned:
-        return Canned(self.answers[:k])
-
-
 def test_the_readable_form_runs_on_anything_that_samples() -> None:
-    assert SelfConsistency(3)("What is 1 + 1?", Canned(["2", "3", "2", "3", "3"])) == "2"
-    assert SelfConsistency(5)("What is 1 + 1?", Canned(["2", "3", "2", "3", "3"])) == "3"
-    assert SelfConsistency(2)("What is 1 + 1?", Canned([None, None, "2"])) is None
+    assert SelfConsistency(3)("What is 1 + 1?", Recorded(["2", "3", "2", "3", "3"])) == "2"
+    assert SelfConsistency(5)("What is 1 + 1?", Recorded(["2", "3", "2", "3", "3"])) == "3"
+    assert SelfConsistency(2)("What is 1 + 1?", Recorded([None, None, "2"])) is None
 
 
 def pool_of(codes: Codes) -> Pool:
@@ -208,9 +220,6 @@ def test_shortage_and_nonsense_are_refused() -> None:
 def test_no_question_needs_no_decision() -> None:
     decided = SelfConsistency(2).decide([pool_of(np.zeros((0, 4), np.int16))], [np.zeros((3, 0, 2), np.uint16)])
     assert decided.answer.shape == decided.ledgers[0].cots.shape == (3, 0)
-
-
-# -- reference values: recorded order -------------------------------------------------------------------------------
 
 
 def right_in_recorded_order(codes: Codes, gold: Codes, n: int, *, no_answer_votes: bool = False) -> int:

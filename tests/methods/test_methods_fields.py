@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import pickle
-from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any, cast, get_args, get_type_hints
 
@@ -21,46 +20,144 @@ from feval.methods import (
     Cascade,
     ConfidenceWeighted,
     DeepConfidence,
+    DifficultyAdaptive,
+    EarlyStopping,
     MixtureOfThoughts,
     ModelSwitch,
     SelfConsistency,
+    SingleCall,
+    WeightedBestOfN,
 )
 from feval.methods.fields import Aggregate
 from feval.replay.channels import AGGREGATES
 
-WRONG: Any = {"temperature": "0.5", "budget": "5", "n": 5.0, "weights": ("1", 2.0), "oracle": "2", "best": True}
 COUNT: Any = np.int64(3)
 FRACTION: Any = Fraction(2, 3)
 LIST: Any = [1, 2]
+INF, NAN = float("inf"), float("nan")
+
+OF_ONE_LLM = [
+    SingleCall, SelfConsistency, BestOfN, WeightedBestOfN, ConfidenceWeighted, DeepConfidence, AdaptiveConsistency, EarlyStopping,
+    DifficultyAdaptive, Oracle,
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(
-    ("make", "words"),
+    ("kind", "field", "values"),
     [
-        (
-            lambda: ConfidenceWeighted(temperature=WRONG["temperature"]),
-            "'temperature' of confidence-weighted takes a number above 0 or none; temperature='0.5' was given",
-        ),
-        (
-            lambda: AdaptiveConsistency(budget=WRONG["budget"]),
-            "'budget' of adaptive-consistency takes a whole number, 1 or more; budget='5' was given",
-        ),
-        (
-            lambda: SelfConsistency(WRONG["n"]),
-            "'n' of self-consistency takes a whole number, 1 or more; n=5.0 was given",
-        ),
-        (
-            lambda: ModelSwitch(weights=WRONG["weights"]),
-            "'weights' of model-switch takes a list such as 1,2 or none; weights=('1', 2.0) was given",
-        ),
-        (lambda: BestOfN(WRONG["best"]), "'n' of best-of-n takes a whole number, 1 or more; n=True was given"),
-        (lambda: Oracle(WRONG["oracle"]), "'n' of oracle takes a whole number, 1 or more; n='2' was given"),
+        (AutoMix, "threshold", [1.5, 2]),
+        (Cascade, "thresholds", [("high",)]),
+        (Cascade, "samples", [0]),
+        (Cascade, "grid", [0]),
+        (Cascade, "budget", [-1.0, INF]),
+        (Cascade, "prices", [((1.0,),), ((1.0, -1.0),)]),
+        (MixtureOfThoughts, "threshold", [1.01, "-1/9", "half", NAN, "1/0"]),
+        (MixtureOfThoughts, "samples", [0]),
+        (MixtureOfThoughts, "strong_samples", [0]),
+        (ModelSwitch, "samples", [0, (), (5, 0)]),
+        (ModelSwitch, "weights", [(1.0, -1.0), (NAN,)]),
+        (ConfidenceWeighted, "temperature", [0.0, -1.0, NAN]),
+        (DeepConfidence, "keep", [0, 101, "lots"]),
+        (DeepConfidence, "group", [0]),
+        (DeepConfidence, "consensus", [1.5]),
+        (DifficultyAdaptive, "window", [0]),
+        (DifficultyAdaptive, "judged", [0]),
+        (DifficultyAdaptive, "neighbours", [0]),
+        (DifficultyAdaptive, "threshold", [1.0, "much"]),
+        (AdaptiveConsistency, "threshold", ["high", 0, 1.5, "1/0"]),
+        (AdaptiveConsistency, "concentration", [0]),
+        (AdaptiveConsistency, "budget", [0]),
+        (AdaptiveConsistency, "top", [1]),
+        (EarlyStopping, "window", [0]),
+        *((kind, "n", [0, -1]) for kind in (SelfConsistency, BestOfN, WeightedBestOfN, ConfidenceWeighted, Oracle)),
     ],
 )
-def test_a_field_of_another_type_given_in_python(make: Callable[[], object], words: str) -> None:
+def test_a_number_outside_its_range_is_refused(kind: Any, field: str, values: list[Any]) -> None:
+    for value in values:
+        with pytest.raises(OutOfRangeError) as caught:
+            kind(**{field: value})
+        assert f"The field {field!r} of " in str(caught.value)
+        assert str(caught.value).endswith(f"; {field}={value!r} was given.")
+
+
+@pytest.mark.parametrize(
+    ("kind", "fields"),
+    [
+        (AutoMix, ["aggregate", "verification"]),
+        (Cascade, ["score", "chains", "aggregate"]),
+        (MixtureOfThoughts, ["rule", "no_answer"]),
+        (ModelSwitch, ["normaliser", "gate"]),
+        (BestOfN, ["aggregate"]),
+        (WeightedBestOfN, ["aggregate"]),
+        (ConfidenceWeighted, ["self_check"]),
+        (DeepConfidence, ["mode", "measure", "vote"]),
+        (DifficultyAdaptive, ["ranking", "judged_are", "allocate_over", "requests"]),
+        (AdaptiveConsistency, ["criterion", "no_answer"]),
+        (SelfConsistency, ["no_answer"]),
+        (EarlyStopping, ["answer"]),
+    ],
+)
+def test_a_word_that_there_is_not_is_refused_with_those_that_there_are(kind: Any, fields: list[str]) -> None:
+    for field in fields:
+        word = f"{getattr(kind(), field)}s"
+        with pytest.raises(UnknownNameError, match=f"{field!r} of .* takes .*{field}='{word}' was given"):
+            kind(**{field: word})
+
+
+@pytest.mark.parametrize(
+    ("kind", "field", "value", "takes"),
+    [
+        (ConfidenceWeighted, "temperature", "0.5", "of confidence-weighted takes a number above 0 or none"),
+        (AdaptiveConsistency, "budget", "5", "of adaptive-consistency takes a whole number, 1 or more"),
+        (SelfConsistency, "n", 5.0, "of self-consistency takes a whole number, 1 or more"),
+        (ModelSwitch, "weights", ("1", 2.0), "of model-switch takes a list such as 1,2 or none"),
+        (ModelSwitch, "samples", 2.5, "of model-switch takes a whole number, 1 or more or a list such as 1,2"),
+        (BestOfN, "n", True, "of best-of-n takes a whole number, 1 or more"),
+        (Oracle, "n", "2", "of oracle takes a whole number, 1 or more"),
+    ],
+)
+def test_a_value_of_another_type_is_refused(kind: Any, field: str, value: Any, takes: str) -> None:
     with pytest.raises(UsageError) as caught:
-        make()
-    assert words in str(caught.value)
+        kind(**{field: value})
+    assert str(caught.value) == f"The field {field!r} {takes}; {field}={value!r} was given."
+
+
+@pytest.mark.parametrize(
+    ("kind", "fields", "error", "words"),
+    [
+        (Cascade, {"order": (0, 0)}, OutOfRangeError, "once"),
+        (Cascade, {"order": ()}, OutOfRangeError, "once"),
+        (EarlyStopping, {"window": 6, "budget": 5}, OutOfRangeError, "window=6 and budget=5"),
+        (DifficultyAdaptive, {"budget": 3}, OutOfRangeError, "window=4 and budget=3"),
+        (DeepConfidence, {"mode": "online", "n": 15}, OutOfRangeError, "warms up with 16"),
+        (DeepConfidence, {"mode": "online", "measure": "tail"}, UsageError, "lowest group"),
+        (DeepConfidence, {"consensus": 0.95}, UsageError, "mode='online'"),
+    ],
+)
+def test_fields_must_fit_together(kind: Any, fields: dict[str, Any], error: type[UsageError], words: str) -> None:
+    with pytest.raises(error, match=words):
+        kind(**fields)
+
+
+@pytest.mark.parametrize("kind", OF_ONE_LLM)
+@pytest.mark.parametrize("llms", [0, 2])
+def test_a_method_of_one_llm_takes_one(kind: Any, llms: int) -> None:
+    with pytest.raises(UsageError, match=f"one LLM; {llms} were given"):
+        kind().draws(llms)
+
+
+@dataclass(frozen=True)
+class Mine(SelfConsistency):
+    """A subclass made by the standard library."""
+
+    note: object = None
+
+
+def test_a_standard_dataclass_that_subclasses_a_method_checks_the_fields_of_that_method() -> None:
+    assert Mine(COUNT, note=[1]) == Mine(3, note=[1])
+    assert type(Mine(COUNT).n) is int
+    with pytest.raises(UsageError, match="'n' of self-consistency takes a whole number, 1 or more; n='3' was given"):
+        Mine(n=cast("Any", "3"))
 
 
 def test_numbers_of_other_libraries_are_numbers() -> None:

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from fractions import Fraction
-from typing import Any
 
 import pytest
-from dealt import assert_both_forms_agree, dealt, in_recorded_order, letters_of, pools_of
+from dealt import in_recorded_order, letters_of, pools_of
 from hypothesis import given
 from hypothesis import strategies as st
 
-from feval.errors import OutOfRangeError, UnknownNameError, UsageError
+from feval.errors import UsageError
 from feval.methods import MixtureOfThoughts
 from feval.methods.decisions import Decisions
 
@@ -94,40 +93,3 @@ def test_the_papers_budgets_are_the_defaults() -> None:
     for method, llms in ((MixtureOfThoughts(), 1), (MixtureOfThoughts(rule="verify"), 2)):
         with pytest.raises(UsageError, match="weak variant"):
             method.draws(llms)
-
-
-@pytest.mark.parametrize(
-    "method",
-    [
-        MixtureOfThoughts(0.5, samples=4),
-        MixtureOfThoughts("1/2", samples=(4, 3), strict=True),
-        MixtureOfThoughts(0, samples=2, no_answer="vote"),
-        MixtureOfThoughts(0.75, samples=4, no_answer="vote", strong_samples=4),
-        MixtureOfThoughts(rule="verify", samples=3),
-        MixtureOfThoughts(rule="verify", samples=(1, 4), no_answer="vote"),
-    ],
-    ids=str,
-)
-@given(case=dealt(llms=3, samples=4))
-def test_both_forms_agree(method: MixtureOfThoughts, case: tuple[Any, Any]) -> None:
-    assert_both_forms_agree(method, *case)
-
-
-@pytest.mark.parametrize(
-    ("fields", "error"),
-    [
-        ({"threshold": 1.01}, OutOfRangeError),
-        ({"threshold": "-1/9"}, OutOfRangeError),
-        ({"threshold": "half"}, OutOfRangeError),
-        ({"threshold": float("nan")}, OutOfRangeError),
-        ({"threshold": "1/0"}, OutOfRangeError),
-        ({"rule": "veto"}, UnknownNameError),
-        ({"no_answer": "keep"}, UnknownNameError),
-        ({"samples": 0}, OutOfRangeError),
-        ({"strong_samples": 0}, OutOfRangeError),
-    ],
-    ids=str,
-)
-def test_bad_fields_are_refused(fields: dict[str, Any], error: type[Exception]) -> None:
-    with pytest.raises(error):
-        MixtureOfThoughts(**fields)

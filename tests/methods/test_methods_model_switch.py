@@ -3,23 +3,21 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import replace
 from fractions import Fraction
 from itertools import groupby
 from math import log
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
-from dealt import assert_both_forms_agree, dealt, in_recorded_order, letters_of, pools_of
+from dealt import in_recorded_order, letters_of, pools_of
 from golden_cascades import sampled_orders
 from golden_methods import Real
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import entropy
 
-from feval.errors import OutOfRangeError, UnknownNameError, UsageError
+from feval.errors import UsageError
 from feval.methods import ModelSwitch
 from feval.methods.cascades.model_switch import consistency_weight
 from feval.methods.vote import weighted_plurality, weighted_plurality_codes
@@ -64,29 +62,6 @@ def test_external_weights_decide_between_llms() -> None:
     assert letters_of(in_recorded_order(ModelSwitch(3, weights=(9.0, 1.0)), pools).answer[0]) == ["a"]
 
 
-@pytest.mark.parametrize(
-    "method",
-    [
-        ModelSwitch(4),
-        ModelSwitch((1, 2, 4)),
-        ModelSwitch(3, normaliser="samples", gate="answered"),
-        ModelSwitch(4, weights=(2.0, 0.0, 0.5)),
-    ],
-    ids=str,
-)
-@given(case=dealt(llms=3, samples=4))
-def test_both_forms_agree(method: ModelSwitch, case: tuple[Any, Any]) -> None:
-    assert_both_forms_agree(method, *case)
-
-
-@given(case=dealt(llms=2, samples=5, letters="abcde"), shift=st.integers(1, 4))
-def test_nothing_depends_on_how_answers_are_numbered(case: tuple[Any, Any], shift: int) -> None:
-    pools, orders = case
-    turned = [replace(pool, codes=np.where(pool.codes < 0, pool.codes, (pool.codes + shift) % 5)) for pool in pools]
-    before, after = (ModelSwitch(4).decide(some, orders).answer for some in (pools, turned))
-    assert (np.where(before < 0, before, (before + shift) % 5) == after).all()
-
-
 @given(st.lists(st.tuples(st.sampled_from(["a", "b", "c", None]), st.integers(0, 4)), min_size=1, max_size=8))
 def test_the_weighted_vote_is_the_exact_one(votes: list[tuple[str | None, int]]) -> None:
     exact = [(answer, Fraction(tenths, 10)) for answer, tenths in votes]
@@ -98,25 +73,6 @@ def test_the_weighted_vote_is_the_exact_one(votes: list[tuple[str | None, int]])
     assert letters_of(weighted_plurality_codes(codes, np.array([weights]))) == [expected]
 
 
-@pytest.mark.parametrize(
-    ("fields", "error"),
-    [
-        ({"samples": 0}, OutOfRangeError),
-        ({"samples": ()}, OutOfRangeError),
-        ({"samples": (5, 0)}, OutOfRangeError),
-        ({"samples": 2.5}, UsageError),
-        ({"normaliser": "distnct"}, UnknownNameError),
-        ({"gate": "some"}, UnknownNameError),
-        ({"weights": (1.0, -1.0)}, OutOfRangeError),
-        ({"weights": (float("nan"),)}, OutOfRangeError),
-    ],
-    ids=str,
-)
-def test_bad_fields_are_refused(fields: dict[str, Any], error: type[Exception]) -> None:
-    with pytest.raises(error):
-        ModelSwitch(**fields)
-
-
 def test_numbers_per_llm_must_be_as_many_as_the_llms() -> None:
     for method in (ModelSwitch((5, 5)), ModelSwitch(weights=(1.0, 1.0))):
         assert method.draws(2) == (5, 5)
@@ -125,9 +81,6 @@ def test_numbers_per_llm_must_be_as_many_as_the_llms() -> None:
     with pytest.raises(UsageError):
         ModelSwitch().draws(0)
     assert hash(ModelSwitch([3, 4])) == hash(ModelSwitch((3, 4)))  # type: ignore[arg-type]  as JSON gives it
-
-
-# -- the reference package's example --------------------------------------------------------------------------------
 
 
 def faulty_weight(answers: list[int]) -> float:

@@ -27,9 +27,7 @@ from feval.methods.vote import plurality, plurality_codes, weighted_plurality, w
         (["", "", "a"], ""),
     ],
 )
-def test_the_most_frequent_answer_wins_and_of_several_the_first_seen(
-    answers: list[str | None], winner: str | None
-) -> None:
+def test_the_most_frequent_answer_wins_or_the_first_seen(answers: list[str | None], winner: str | None) -> None:
     assert plurality(answers) == winner
 
 
@@ -65,13 +63,6 @@ def test_many_draws_and_many_candidates() -> None:
     assert plurality_codes(codes[None, ::-1]).tolist() == [7]  # 301 votes against 300
     assert plurality_codes(codes[None, 299::-1]).tolist() == [7]
     assert plurality_codes(np.array([[126, 125, 125, 126]], np.int8)).tolist() == [126]
-
-
-def test_the_numbering_of_codes_does_not_matter() -> None:
-    rng = np.random.Generator(np.random.Philox(key=4))
-    codes = rng.integers(-1, 6, (500, 12), dtype=np.int8)
-    renumbered = np.array([3, 0, 5, 1, 4, 2, -1], np.int8)  # the last stands for -1
-    assert (plurality_codes(renumbered[codes]) == renumbered[plurality_codes(codes)]).all()
 
 
 def test_blocks_do_not_show(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -56,7 +56,6 @@ def dsc(real: Real, entry: Entry) -> Any:
         decided = recorded(method, [pool])
         rounds = int(decided.ledgers[0].rounds.sum())
         result[part] = {"correct": correct(decided, gold), "samples": samples(decided), "rounds": rounds}
-        easy, first = method.plan(
-            [pool], [np.arange(fields["budget"], dtype=np.uint16)[None, None].repeat(len(gold), 1)]
-        )
-    return result | {"easy": int(easy.sum()), "preallocated_sum": int(first.sum())}
+        order = np.arange(fields["budget"], dtype=np.uint16)[None, None].repeat(len(gold), 1)
+        allocation = method.allocation([pool], [order])
+    return result | {"easy": int(allocation.easy.sum()), "preallocated_sum": int(allocation.first.sum())}

@@ -33,6 +33,8 @@ BEST_OF_N = [
     Case({"n": 4, "scorer": "judge:toy", "aggregate": "score"}),
 ]
 
+DSC: dict[str, Any] = {"ranking": "prompt-length", "window": 2, "neighbours": 2, "budget": 8}
+
 CASES: dict[str, list[Case]] = {
     "single-call": [Case()],
     "self-consistency": [
@@ -40,30 +42,10 @@ CASES: dict[str, list[Case]] = {
         *(Case({"n": n, "no_answer": "vote"}) for n in (1, 3, 8)),
     ],
     "difficulty-adaptive": [
-        Case(
-            {
-                "ranking": "prompt-length",
-                "window": 2,
-                "judged": judged,
-                "neighbours": 2,
-                "budget": 8,
-                "preallocate": pre,
-            }
-        )
-        for judged, pre in ((2, True), (2, False), (6, True))
-    ]
-    + [
-        Case(
-            {
-                "ranking": "prompt-length",
-                "window": 2,
-                "judged": 2,
-                "neighbours": 2,
-                "budget": 8,
-                "allocate_over": "all",
-                "requests": "billed",
-            }
-        )
+        Case(DSC | {"judged": 2, "preallocate": True}),
+        Case(DSC | {"judged": 2, "preallocate": False}),
+        Case(DSC | {"judged": 6, "preallocate": True}),
+        Case(DSC | {"judged": 2, "allocate_over": "all", "requests": "billed"}),
     ],
     "best-of-n": BEST_OF_N,
     "weighted-best-of-n": BEST_OF_N,

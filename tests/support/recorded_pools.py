@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from itertools import permutations
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from feval.methods.error_shares import split_errors
+from feval.methods.protocol import BatchMethod
 from feval.replay.pools import Pool
+
+ORDERS = np.array(list(permutations(range(6))), np.uint16)
 
 
 def pool_of(rows: Any) -> Pool:
@@ -33,3 +39,20 @@ class Recorded:
     def uniform(self, seed: int = 0) -> float:
         assert self.coins is not None, seed
         return float(self.coins[self.cots - 1])
+
+
+def over_all_orders(method: BatchMethod, pool: Pool, gold: np.ndarray) -> np.ndarray:
+    """[6, Q] right, requests, CoTs, tokens, no answer and stopped early: means over all orders of the six CoTs."""
+    [draws] = method.draws(1)
+    orders = np.broadcast_to(ORDERS[:, None, :draws], (len(ORDERS), len(gold), draws))
+    decisions = method.decide([pool], [orders])
+    right = (decisions.answer == gold) & (gold >= 0)
+    early, routed = split_errors(decisions, right, gold, [pool], [orders])
+    assert not routed.any()
+    [ledger] = decisions.ledgers
+    parts = (right, ledger.rounds, ledger.cots, ledger.output_tokens, decisions.answer < 0, early)
+    return np.array([part.mean(axis=0) for part in parts])
+
+
+def not_asked(rows: Any, replicates: int) -> Iterator[Any]:
+    raise AssertionError("replicates were asked for")

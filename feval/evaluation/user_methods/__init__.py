@@ -4,23 +4,8 @@
 is what runs there.
 """
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
-from feval.lazy import lazy_names
-
-if TYPE_CHECKING:
-    from feval.evaluation.user_methods.calling import TIME_LIMIT as TIME_LIMIT
-    from feval.evaluation.user_methods.calling import answers as answers
-    from feval.evaluation.user_methods.calling import require_arguments as require_arguments
-    from feval.evaluation.user_methods.files import MethodFile as MethodFile
-    from feval.evaluation.user_methods.files import learns as learns
-
-__getattr__, __dir__ = lazy_names(
-    __name__,
-    {
-        "calling": ("TIME_LIMIT", "answers", "require_arguments"),
-        "files": ("MethodFile", "learns"),
-    },
-)
+from feval.evaluation.user_methods.calling import TIME_LIMIT as TIME_LIMIT
+from feval.evaluation.user_methods.calling import answers as answers
+from feval.evaluation.user_methods.calling import require_arguments as require_arguments
+from feval.evaluation.user_methods.files import MethodFile as MethodFile
+from feval.evaluation.user_methods.files import learns as learns

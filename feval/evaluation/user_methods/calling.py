@@ -11,10 +11,8 @@ from pathlib import Path
 from traceback import walk_tb
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-import numpy as np
-import numpy.typing as npt
-
 from feval.errors import FevalError, MethodError, UsageError
+from feval.methods.arrays import Rows
 from feval.methods.decisions import LEDGER_FIELDS
 from feval.replay.loading import LoadRecipe
 from feval.replay.meter import close_ledger
@@ -30,7 +28,6 @@ LENGTH = struct.Struct("<I")
 """The length before a message."""
 
 _FEVAL = str(Path(__file__).parents[2])
-
 
 Training = tuple[LoadRecipe, tuple[int, ...]]
 """What a method learns from: a dataset with LLMs, and the rows of the training questions."""
@@ -53,18 +50,10 @@ def answers(
     name: str,
     dataset: Dataset,
     llms: Sequence[LLM],
-    rows: npt.NDArray[np.intp] | Sequence[int],
+    rows: Rows | Sequence[int],
     replicate: int | None,
 ) -> Iterator[MethodAnswer]:
-    """Ask a method some questions, one after the other.
-
-    Args:
-        method: any callable `(question, *llms) -> answer`.
-        name: its name, for messages.
-        dataset: from `load`; its golds are not looked at.
-        llms: from the same `load`, in the order the method wants them.
-        rows: of the questions.
-        replicate: of the draws; `None` hands CoTs out in recorded order.
+    """Ask a method some questions, one after the other; `None` for the replicate hands CoTs out in recorded order.
 
     Raises:
         MethodError: the method failed; the message names it and the question.
@@ -80,13 +69,7 @@ def answers(
 
 
 def call_method(method: Callable[..., Any], where: str, question: str, llms: Sequence[Any]) -> str | None:
-    """Return the answer of a method to one question.
-
-    Args:
-        method: the callable.
-        where: names the method and the question; messages begin with it.
-        question: the text.
-        llms: metered.
+    """Return the answer of a method to one question; messages begin with `where`, which names both.
 
     Raises:
         MethodError: it raised, asked for more CoTs than there are, or returned something that is neither text nor `None`.
@@ -110,11 +93,7 @@ def encoded(message: Mapping[str, Any]) -> bytes:
 
 
 def require_arguments(method: Callable[..., Any], name: str, llms: int) -> None:
-    """Check that a method can be called with a question and so many LLMs.
-
-    Raises:
-        UsageError: it takes more, or fewer.
-    """
+    """Raise `UsageError` unless a method can be called with a question and so many LLMs."""
     try:
         signature = inspect.signature(method)
     except (TypeError, ValueError):
@@ -130,14 +109,7 @@ def require_arguments(method: Callable[..., Any], name: str, llms: int) -> None:
 
 @contextmanager
 def contained(where: str) -> Iterator[None]:
-    """Run a user's code so that every exception but Ctrl-C becomes a sentence.
-
-    Args:
-        where: what runs; the sentence begins with it.
-
-    Raises:
-        MethodError: the code raised, or tried to exit.
-    """
+    """Run a user's code so that every exception but Ctrl-C becomes a `MethodError`; its sentence begins with `where`."""
     try:
         yield
     except KeyboardInterrupt:

@@ -81,6 +81,10 @@ class MethodFile:
         questions = [(int(row), dataset.question_ids[row]) for row in rows]
         return self._process.answers(LoadRecipe.of(dataset, llms), questions, replicate, time_limit, self.training)
 
+    def end(self) -> None:
+        """End its process, whatever that is doing."""
+        self._process.end()
+
     def __getstate__(self) -> dict[str, Any]:
         if self.training is not None:  # another process would have to learn again, perhaps something else
             raise UsageError(f"What {self.function} has learnt stays in its process; take one worker.")

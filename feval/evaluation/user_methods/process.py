@@ -40,10 +40,8 @@ _ROOT = Path(__file__).parents[3]
 class MethodProcess:
     """Runs the method of a user's file. The process starts when first needed, and anew after it had to be ended.
 
-    Args:
-        path: of the file.
-        function: name of the callable in it.
-        source_sha256: of the file's bytes, in hex; other bytes are not run.
+    Only the bytes with the sha256 are run. Every method raises `UsageError` where the file cannot be read or has no such
+    callable, and `MethodError` where its code raised or did not come to an end.
     """
 
     def __init__(self, path: Path, function: str, source_sha256: str) -> None:
@@ -55,36 +53,18 @@ class MethodProcess:
         self._training: Training | None = None
 
     def learns(self) -> bool:
-        """Return whether the method has something left to learn.
-
-        Raises:
-            UsageError: the file cannot be read, or has no such callable.
-            MethodError: the file raised, or did not come to an end.
-        """
+        """Return whether the method has something left to learn."""
         with self._lock:
             self._start()
             return self._learns
 
     def require_arguments(self, llms: int) -> None:
-        """Check that the method can be called with a question and so many LLMs.
-
-        Raises:
-            UsageError: it takes more, or fewer.
-            MethodError: as for `learns`.
-        """
+        """Raise `UsageError` unless the method can be called with a question and so many LLMs."""
         with self._lock:
             self._ask("check", {"llms": llms}, f"Inspecting the method {self._function}")
 
     def fit(self, training: Training, seconds: float | None) -> None:
-        """Let the method learn, unless it has learnt just that.
-
-        Args:
-            training: what it learns from.
-            seconds: time limit per question; learning gets it for every training question, and ten minutes at least.
-
-        Raises:
-            MethodError: learning failed, or did not come to an end.
-        """
+        """Let the method learn, unless it has learnt just that, in `seconds` per training question and ten minutes at least."""
         with self._lock:
             self._start()
             if training == self._training:
@@ -104,17 +84,9 @@ class MethodProcess:
         seconds: float | None,
         training: Training | None = None,
     ) -> Iterator[MethodAnswer]:
-        """Ask the method some questions, one after the other.
+        """Ask the method some questions (row and id of each), after it has learnt from the training questions, if any.
 
-        Args:
-            recipe: loads the dataset and the LLMs.
-            questions: row and id of each.
-            replicate: of the draws; `None` hands CoTs out in recorded order.
-            seconds: time limit per question; `None` for none.
-            training: what the method learns from before; `None` where it does not learn.
-
-        Raises:
-            MethodError: the method failed or was ended; the message names it and the question.
+        Each may take so many seconds, `None` for any time; `None` for the replicate hands CoTs out in recorded order.
         """
         with self._lock:
             if training is not None:
@@ -127,6 +99,11 @@ class MethodProcess:
                 places = [f"The method {self._function} on question {name!r}" for name in names]
                 for answer, ledgers in self._exchange("ask", request, places, seconds):
                     yield MethodAnswer(answer, ledgers)
+
+    def end(self) -> None:
+        """End the process, also while another thread waits for it."""
+        if (channel := self._channel) is not None:
+            channel.end()
 
     def _start(self) -> None:
         """Start the process and run the user's file, unless that was done."""
@@ -186,11 +163,7 @@ class _Channel:
             self._requests.write(encoded(message))
 
     def receive(self, where: str, seconds: float | None) -> Any:
-        """Return the value of the next reply.
-
-        Args:
-            where: what is under way, as messages begin.
-            seconds: time limit; `None` for none.
+        """Return the value of the next reply; messages begin with `where`, which says what is under way.
 
         Raises:
             FevalError: what the worker says.

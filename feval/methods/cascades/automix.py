@@ -7,18 +7,16 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
-import numpy.typing as npt
 
 from feval.errors import NotRecordedError, UsageError
-from feval.methods.batch_sampler import samplers
+from feval.methods.arrays import Integers
+from feval.methods.batches import samplers
 from feval.methods.decisions import Decisions, Orders
 from feval.methods.fields import Aggregate, Share, as_fraction, frozen_method
 from feval.methods.protocol import RecordedResponse, RecordedSampler, Sampler
 
 if TYPE_CHECKING:
     from feval.replay.pools import Pool
-
-Integers = npt.NDArray[np.integer[Any]]
 
 
 @frozen_method
@@ -47,7 +45,6 @@ class AutoMix:
     needs: ClassVar[str] = (
         "Its scores are verifications of the small LLM's answers, by a judge (judge:MODEL) or a function that returns several."
     )
-    """What to record, for the sentence that says it is missing."""
 
     threshold: Share = 0.5
     scorer: str | None = None
@@ -85,15 +82,15 @@ class AutoMix:
         small, large = samplers(self, pools, orders)
         shape = orders[0].shape[:2]
         samples = small.sample(np.arange(shape[0] * shape[1]))
-        [cells], [own] = samples.cells, samples.codes
+        [cells], [codes] = samples.cells, samples.codes
         verified = pools[0].aggregated(self.scorer, self.aggregate).ravel()[cells]
-        answer = own.astype(np.result_type(*(pool.codes.dtype for pool in pools)))
-        rejected = np.flatnonzero(~((own >= 0) & self._keeps(verified)))
+        answer = codes.astype(np.result_type(*(pool.codes.dtype for pool in pools)))
+        rejected = np.flatnonzero(~((codes >= 0) & self._keeps(verified)))
         [answer[rejected]] = large.sample(rejected).codes
         ledger = small.ledger()
         if self.verification != "free":
             calls, prompts, outputs = (
-                np.where(own >= 0, count.ravel()[cells], 0).reshape(shape) for count in self._scoring_tokens(pools[0])
+                np.where(codes >= 0, count.ravel()[cells], 0).reshape(shape) for count in self._scoring_tokens(pools[0])
             )
             ledger = replace(
                 ledger, auxiliary_calls=calls, auxiliary_prompt_tokens=prompts, auxiliary_output_tokens=outputs

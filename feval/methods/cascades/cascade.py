@@ -10,11 +10,11 @@ from math import ceil, floor
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
 
 import numpy as np
-import numpy.typing as npt
 from pydantic import BeforeValidator, Field
 
 from feval.errors import NotRecordedError, OutOfRangeError, UsageError
-from feval.methods.batch_sampler import BatchSampler, Samples, blocks, samplers
+from feval.methods.arrays import Bools, Floats, Integers
+from feval.methods.batches import BatchSampler, Samples, blocks, samplers
 from feval.methods.cascades.cascade_search import Choice, Stage, bars, best_choice, written
 from feval.methods.decisions import Decisions, Orders
 from feval.methods.fields import (
@@ -36,8 +36,6 @@ from feval.methods.vote import plurality, plurality_codes
 if TYPE_CHECKING:
     from feval.replay.pools import Pool
 
-Floats = npt.NDArray[np.float64]
-Integers = npt.NDArray[np.integer[Any]]
 Prices = Annotated[
     tuple[Annotated[tuple[Cost, Cost], BeforeValidator(tuple_of_list)], ...],
     BeforeValidator(tuple_of_list),
@@ -74,7 +72,6 @@ class Cascade:
     """
 
     needs: ClassVar[str] = "Its scores say how far an answer can be trusted; score='vote-share' needs none."
-    """What to record, for the sentence that says it is missing."""
 
     thresholds: ListOf[Annotated[str | float, ExactNumber()]] | None = None
     samples: CountPerLLM = 1
@@ -148,9 +145,9 @@ class Cascade:
             answer[left] = plurality_codes(llms[last].sample(left).codes.T)
         return Decisions(answer.reshape(shape), tuple(llm.ledger() for llm in llms))
 
-    def _trusted(self, pool: Pool, samples: Samples, leader: Integers, delta: Fraction) -> npt.NDArray[np.bool_]:
+    def _trusted(self, pool: Pool, samples: Samples, leader: Integers, delta: Fraction) -> Bools:
         """[N] whether the leaders' scores pass."""
-        passed: npt.NDArray[np.bool_]
+        passed: Bools
         if self.score == "vote-share":
             passed = (samples.codes == leader).sum(axis=0) >= self._votes_needed(len(samples.codes), delta)
         else:
@@ -184,22 +181,16 @@ class Cascade:
             )
         return [as_fraction(threshold) for threshold in self.thresholds]
 
-    # -- choosing thresholds ----------------------------------------------------------------------------------------
-
     @property
     def fitted(self) -> bool:
         """Whether it has thresholds."""
         return self.thresholds is not None
 
     def fit(self, pools: Sequence[Pool], gold: Integers) -> Self:
-        """The cascade with the thresholds, and the order, that are best on training questions.
+        """The cascade with the thresholds, and the order, that are best on training questions; see `Learner.fit`.
 
         Each question is asked as often as its recorded CoTs allow: CoTs 0 to n - 1, then n to 2n - 1, and so on. Of equally
         accurate choices the cheapest wins.
-
-        Args:
-            pools: one per LLM, of the training questions.
-            gold: [Q] code of each one's gold answer, -1 where there is none.
 
         Raises:
             OutOfRangeError: no choice stays within the budget, or the grid is too fine for so many LLMs.
@@ -212,10 +203,10 @@ class Cascade:
             raise UsageError(f"{unfitted} cannot be fitted on no question; use a larger training split.")
         require_draws(unfitted, pools, [np.empty((0, len(gold), n), np.uint16) for n in needed])
         times = min(pool.smallest // n for pool, n in zip(pools, needed, strict=True))
-        given = self._chain(len(pools))
-        stages = {llm: self._stage(pools[llm], llm, needed[llm], times, gold, given) for llm in given}
+        llms = self._chain(len(pools))
+        stages = {llm: self._stage(pools[llm], llm, needed[llm], times, gold, llms) for llm in llms}
         best: Choice | None = None
-        for chain in self._candidates(given):
+        for chain in self._candidates(llms):
             choice = best_choice([stages[llm] for llm in chain], budget=self.budget, non_decreasing=self.non_decreasing)
             if choice is not None and (best is None or (choice.right, -choice.cost) > (best.right, -best.cost)):
                 best, order = choice, chain
@@ -230,21 +221,21 @@ class Cascade:
             self, thresholds=tuple(written(1 - stages[llm].bars.values[level]) for llm, level in early), order=order
         )
 
-    def _candidates(self, given: tuple[int, ...]) -> Iterator[tuple[int, ...]]:
+    def _candidates(self, llms: tuple[int, ...]) -> Iterator[tuple[int, ...]]:
         if self.chains == "given":
-            yield given
+            yield llms
             return
-        for length in [len(given)] if self.chains == "permutations" else range(1, len(given) + 1):
-            yield from permutations(given, length)
+        for length in [len(llms)] if self.chains == "permutations" else range(1, len(llms) + 1):
+            yield from permutations(llms, length)
 
-    def _stage(self, pool: Pool, llm: int, samples: int, times: int, gold: Integers, given: tuple[int, ...]) -> Stage:
+    def _stage(self, pool: Pool, llm: int, samples: int, times: int, gold: Integers, llms: tuple[int, ...]) -> Stage:
         """The answers, costs and scores of one LLM, asked several times on the training questions."""
         order = np.arange(times * samples, dtype=np.uint16).reshape(times, 1, samples)
         sampler = BatchSampler(pool, np.broadcast_to(order, (times, len(gold), samples)), samples)
         cots = sampler.sample(np.arange(times * len(gold)))
         leader = plurality_codes(cots.codes.T)
         by_votes = self.score == "vote-share"
-        if self.chains == "given" and llm == given[-1]:
+        if self.chains == "given" and llm == llms[-1]:
             score = np.full(len(leader), np.nan)  # the last LLM needs no scores
         else:
             score = (cots.codes == leader).mean(axis=0) if by_votes else self._recorded(pool, cots, leader)

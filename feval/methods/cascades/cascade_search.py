@@ -13,10 +13,9 @@ import numpy as np
 import numpy.typing as npt
 
 from feval.errors import OutOfRangeError
+from feval.methods.arrays import Bools, Floats, Rows
 
 _MOST_CELLS = 1 << 22  # of the table of all combinations
-
-Floats = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True, eq=False)
@@ -29,7 +28,7 @@ class Bars:
     """
 
     values: list[Fraction]
-    first: npt.NDArray[np.intp]
+    first: Rows
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,7 +41,7 @@ class Stage:
         bars: which bars accept its answers.
     """
 
-    right: npt.NDArray[np.bool_]
+    right: Bools
     cost: Floats
     bars: Bars
 
@@ -63,13 +62,10 @@ class Choice:
 
 
 def bars(scores: Floats, grid: int, *, strict: bool, samples: int | None = None) -> Bars:
-    """Quantiles of scores as bars, and one bar beyond either end.
+    """`grid` quantiles of [N] scores (NaN where there is none) as bars, and one bar beyond either end.
 
-    Args:
-        scores: [N], NaN where there is none.
-        grid: number of quantiles.
-        strict: a score must exceed the bar, not only reach it.
-        samples: the number of votes where scores are shares of votes; bars are then exactly such shares.
+    A strict bar must be exceeded, not only reached. `samples` is the number of votes where scores are shares of votes; bars are
+    then exactly such shares.
     """
     known = np.sort(scores[~np.isnan(scores)])[::-1]
     if not known.size:
@@ -92,9 +88,6 @@ def best_choice(stages: Sequence[Stage], *, budget: float | None, non_decreasing
         stages: the chain; each with as many bars.
         budget: largest mean cost; `None` for no limit.
         non_decreasing: whether a later stage's bar must be at least as far down its list as an earlier stage's.
-
-    Returns:
-        `None` if nothing is within the budget.
 
     Raises:
         OutOfRangeError: too many combinations.
@@ -125,19 +118,11 @@ def best_choice(stages: Sequence[Stage], *, budget: float | None, non_decreasing
     return Choice(round(most), float(cheapest[best]), tuple(int(level) for level in best))
 
 
-def _sums(
-    rejecting: Sequence[npt.NDArray[np.intp]], accepting: npt.NDArray[np.intp] | None, values: Any, levels: int
-) -> Floats:
+def _sums(rejecting: Sequence[Rows], accepting: Rows | None, values: Any, levels: int) -> Floats:
     """Sums of [N] values over the answers that all earlier stages reject and this one accepts, for every choice of bars.
 
-    Args:
-        rejecting: `first` of each earlier stage.
-        accepting: `first` of this stage; `None` where it does not matter whether it accepts.
-        values: [N].
-        levels: number of bars of each stage.
-
-    Returns:
-        One axis of length `levels` per stage that matters.
+    `rejecting` has `first` of each earlier stage, `accepting` that of this one, or `None` where it does not matter whether it
+    accepts. The result has one axis of length `levels` per stage that matters.
     """
     axes = [*rejecting] if accepting is None else [*rejecting, accepting]
     shape = (levels + 1,) * len(axes)

@@ -7,10 +7,10 @@ from math import ceil, floor
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
-import numpy.typing as npt
 
 from feval.errors import UsageError
-from feval.methods.batch_sampler import blocks, samplers
+from feval.methods.arrays import Bools, Integers
+from feval.methods.batches import blocks, samplers
 from feval.methods.decisions import Decisions, Orders
 from feval.methods.fields import Count, CountPerLLM, Share, as_fraction, frozen_method, per_llm
 from feval.methods.protocol import Sampler
@@ -21,8 +21,6 @@ if TYPE_CHECKING:
 
 # The paper's budgets: 20 samples of one prompt; of two prompts 7 each, since the second prompt costs what 6 samples do.
 _SAMPLES = {1: 20, 2: 7}
-
-Integers = npt.NDArray[np.integer[Any]]
 
 
 @frozen_method
@@ -72,9 +70,9 @@ class MixtureOfThoughts:
         """CoTs of each weak variant, then of the strong LLM, if it is asked."""
         weak = llms - 1
         if weak < 1 or (self.rule == "verify" and weak != 2):
-            wanted = "two weak variants" if self.rule == "verify" else "one weak variant or more"
+            variants = "two weak variants" if self.rule == "verify" else "one weak variant or more"
             raise UsageError(
-                f"The MoT cascade takes {wanted} and then the strong LLM; {llms} {'was' if llms == 1 else 'were'} given. "
+                f"The MoT cascade takes {variants} and then the strong LLM; {llms} {'was' if llms == 1 else 'were'} given. "
                 "A variant is the weak LLM recorded under another prompt and name, such as "
                 "`feval record --llm gpt-3.5-turbo@pot --prompt CARD`; `feval merge` brings the recordings together."
             )
@@ -82,8 +80,8 @@ class MixtureOfThoughts:
             raise UsageError(
                 f"The paper says how many samples to take of one or two weak variants, not of {weak}; give samples."
             )
-        given = _SAMPLES[weak] if self.samples is None else self.samples
-        return (*per_llm("samples", given, weak), self.strong_samples)
+        samples = _SAMPLES[weak] if self.samples is None else self.samples
+        return (*per_llm("samples", samples, weak), self.strong_samples)
 
     def __call__(self, question: str, *llms: Sampler) -> str | None:  # noqa: ARG002  a replayed LLM already has its question
         """The answer to one question, from the weak variants and the strong LLM; `None` if the vote has none."""
@@ -91,11 +89,11 @@ class MixtureOfThoughts:
         *weak, strong = llms
         answers = [list(llm.sample(n).answers) for llm, n in zip(weak, samples, strict=True)]
         if self.rule == "verify":
-            one, other = (plurality(own, no_answer=self.no_answer) for own in answers)
+            one, other = (plurality(prompt, no_answer=self.no_answer) for prompt in answers)
             if one is not None and one == other:
                 return one
         else:
-            votes = [answer for own in answers for answer in own]
+            votes = [answer for prompt in answers for answer in prompt]
             leader = plurality(votes, no_answer=self.no_answer)
             if self._may_win(leader is not None) and votes.count(leader) >= self._votes_needed(len(votes)):
                 return leader
@@ -113,12 +111,12 @@ class MixtureOfThoughts:
             answer[rejected] = plurality_codes(strong.sample(rejected).codes.T, no_answer=self.no_answer)
         return Decisions(answer.reshape(shape), tuple(llm.ledger() for llm in (*weak, strong)))
 
-    def _verified(self, codes: Sequence[Integers]) -> tuple[npt.NDArray[np.bool_], Integers]:
+    def _verified(self, codes: Sequence[Integers]) -> tuple[Bools, Integers]:
         """[N] whether the pluralities of both prompts [n, N] are the same, and the first one."""
-        one, other = (plurality_codes(own.T, no_answer=self.no_answer) for own in codes)
+        one, other = (plurality_codes(prompt.T, no_answer=self.no_answer) for prompt in codes)
         return (one == other) & (one >= 0), one
 
-    def _voted(self, codes: Sequence[Integers]) -> tuple[npt.NDArray[np.bool_], Integers]:
+    def _voted(self, codes: Sequence[Integers]) -> tuple[Bools, Integers]:
         """[N] whether the leader of all votes has enough of them, and that leader."""
         votes = np.concatenate(codes)
         leader = plurality_codes(votes.T, no_answer=self.no_answer)

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Sequence
 from math import log
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
-import numpy.typing as npt
 
 from feval.errors import UsageError
-from feval.methods.batch_sampler import BatchSampler, blocks, samplers
+from feval.methods.arrays import Floats, Integers, Rows
+from feval.methods.batches import BatchSampler, blocks, samplers
 from feval.methods.decisions import Decisions, Orders
 from feval.methods.fields import Cost, CountPerLLM, ListOf, frozen_method, per_llm
 from feval.methods.protocol import Sampler
@@ -19,9 +19,6 @@ from feval.methods.vote import weighted_plurality, weighted_plurality_codes
 
 if TYPE_CHECKING:
     from feval.replay.pools import Pool
-
-Floats = npt.NDArray[np.float64]
-Integers = npt.NDArray[np.integer[Any]]
 
 
 def consistency_weight(counts: Collection[int], normaliser: str = "distinct") -> float:
@@ -96,9 +93,7 @@ class ModelSwitch:
             answer[left] = weighted_plurality_codes(votes.T, weights.T)
         return Decisions(answer.reshape(shape), tuple(llm.ledger() for llm in llms))
 
-    def _undecided(
-        self, llms: Sequence[BatchSampler], places: npt.NDArray[np.intp], answer: Integers
-    ) -> tuple[npt.NDArray[np.intp], Integers, Floats]:
+    def _undecided(self, llms: Sequence[BatchSampler], places: Rows, answer: Integers) -> tuple[Rows, Integers, Floats]:
         """Store the answers at the places where an LLM decides; return the others [N], with votes and weights [draws, N]."""
         votes, weights = np.empty((0, len(places)), answer.dtype), np.empty((0, len(places)))
         for llm, external in zip(llms, self._external(len(llms)), strict=True):
@@ -136,11 +131,11 @@ def _consistency_weights(codes: Integers, normaliser: str) -> Floats:
     inverse, logarithm = np.where(np.arange(len(table)) > 0, 1 / table, 0), np.log(table)
     places = count.astype(np.intp)
     distinct = np.rint(inverse.take(places).sum(axis=0))
-    some = np.maximum(n, 1)
-    entropy = logarithm.take(some) - logarithm.take(places).sum(axis=0) / some
+    answers = np.maximum(n, 1)
+    entropy = logarithm.take(answers) - logarithm.take(places).sum(axis=0) / answers
     parties = distinct.astype(np.intp) if normaliser == "distinct" else n
     most = logarithm.take(np.maximum(parties, min(2, len(codes))))
     most[most == 0] = 1  # one answer at most: the weight does not depend on it
-    weight: Floats = 1 / some + (1 - 1 / some) * (1 - entropy / most)
+    weight: Floats = 1 / answers + (1 - 1 / answers) * (1 - entropy / most)
     weight[distinct <= 1] = distinct[distinct <= 1]
     return weight

@@ -7,30 +7,65 @@ scores of equal answers are added up); Wang et al. 2023 (Math-Shepherd), arXiv 2
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
-import numpy.typing as npt
 
-from feval.errors import UsageError
 from feval.estimators.votes.best_of_n import subset_best_accuracy
+from feval.methods.arrays import Floats, Integers
 from feval.methods.batches import batches
 from feval.methods.decisions import Decisions, Ledger, Orders
 from feval.methods.error_shares import ErrorShares, no_answer_probability
 from feval.methods.expectation import Expectation
 from feval.methods.fields import Aggregate, Count, frozen_method
-from feval.methods.protocol import DrawOrders, RecordedSampler, require_draws, require_pool
+from feval.methods.protocol import DrawOrders, RecordedSampler, one_llm, require_draws, require_pool
 from feval.methods.vote import weighted_plurality, weighted_plurality_codes
 
 if TYPE_CHECKING:
     from feval.replay.pools import Pool
 
-Floats = npt.NDArray[np.float64]
-Integers = npt.NDArray[np.integer[Any]]
+
+@frozen_method
+class _ChoiceByScore:
+    """A choice among n scored CoTs: the fields and the batch form of both methods."""
+
+    needs: ClassVar[str] = (
+        "Its scores are those of a reward model, such as transformers:FOLDER, or of a judge (judge:MODEL)."
+    )
+
+    n: Count = 20
+    scorer: str | None = None
+    # The published implementations take the last step's score, so that figures are comparable with theirs by default. A report
+    # should name the aggregate: it moves the result more than the tie rule does.
+    aggregate: Aggregate = "last"
+
+    def draws(self, llms: int) -> tuple[int, ...]:
+        """CoTs drawn from the one LLM."""
+        return one_llm(self.n, llms, "Best-of-N chooses among the CoTs of one LLM")
+
+    def decide(self, pools: Sequence[Pool], orders: Sequence[Orders]) -> Decisions:
+        """The same for all questions and many replicates; see `BatchMethod.decide`."""
+        require_draws(self, pools, orders)
+        [pool], [order] = pools, orders
+        # A CoT without a score counts as one without an answer.
+        scores = pool.aggregated(self.scorer, self.aggregate)
+        codes = np.where(np.isnan(scores), -1, np.maximum(pool.codes, -1))
+        scores = np.where(codes < 0, -np.inf, scores)
+        answer = np.empty(order.shape[:2], codes.dtype)
+        tokens = np.empty(order.shape[:2], np.int64)
+        for batch in batches(order, self.n, codes.shape[1]):
+            answer[batch.where] = self._chosen(batch.drawn(codes), batch.drawn(scores))
+            tokens[batch.where] = batch.drawn(pool.output_tokens).sum(axis=2, dtype=np.int64)
+        rounds = np.ones(answer.shape, np.int32)
+        return Decisions(answer, (Ledger(rounds, self.n * rounds, tokens),))
+
+    def _chosen(self, codes: Integers, scores: Floats) -> Integers:
+        """[R, Q] the answer among drawn CoTs [R, Q, n]; where one has none, its score is minus infinity."""
+        raise NotImplementedError
 
 
 @frozen_method
-class BestOfN:
+class BestOfN(_ChoiceByScore):
     """The answer of the best-scored of n CoTs of one LLM: argmax over CoTs of the aggregated step scores.
 
     CoTs without an answer, or without a score, are dropped. Of several best CoTs the first drawn wins. The scorer costs nothing
@@ -43,36 +78,16 @@ class BestOfN:
             Shepherd paper is remembered), "prod" or "mean"; "score" for scorers that give a CoT one score.
     """
 
-    needs: ClassVar[str] = (
-        "Its scores are those of a reward model, such as transformers:FOLDER, or of a judge (judge:MODEL)."
-    )
-    """What to record, for the sentence that says it is missing."""
-
-    n: Count = 20
-    scorer: str | None = None
-    # The published implementations take the last step's score, so that figures are comparable with theirs by default. A report
-    # should name the aggregate: it moves the result more than the tie rule does.
-    aggregate: Aggregate = "last"
-
-    def draws(self, llms: int) -> tuple[int, ...]:
-        """CoTs drawn from the one LLM."""
-        return _draws(self, llms)
-
     def __call__(self, question: str, llm: RecordedSampler) -> str | None:  # noqa: ARG002  a replayed LLM already has its question
-        """The answer to one question.
-
-        Args:
-            question: the text.
-            llm: a recorded LLM: its responses have `scores`.
-        """
+        """The answer to one question; `None` if no CoT has one with a score."""
         response = llm.sample(self.n)
         scores = response.scores(self.scorer, self.aggregate)
         scored = [(s, a) for s, a in zip(scores, response.answers, strict=True) if s is not None and a is not None]
         return max(scored, key=lambda pair: pair[0])[1] if scored else None
 
-    def decide(self, pools: Sequence[Pool], orders: Sequence[Orders]) -> Decisions:
-        """The same for all questions and many replicates; see `BatchMethod.decide`."""
-        return _decide(self, pools, orders, by_sum=False)
+    def _chosen(self, codes: Integers, scores: Floats) -> Integers:
+        best: Integers = np.take_along_axis(codes, scores.argmax(axis=2)[:, :, None], axis=2)
+        return best[:, :, 0]
 
     def exact(self, pool: Pool, gold: Integers) -> Expectation:
         """The expectation over all draws; see `ExactMethod.exact`."""
@@ -88,7 +103,7 @@ class BestOfN:
 
 
 @frozen_method
-class WeightedBestOfN:
+class WeightedBestOfN(_ChoiceByScore):
     """The answer whose CoTs have the largest sum of scores among n CoTs of one LLM: argmax_a of the sum over CoTs that say a.
 
     CoTs without an answer, or without a score, are dropped. Scores are summed in draw order; sums within 1e-12 of the largest are
@@ -101,60 +116,12 @@ class WeightedBestOfN:
         aggregate: how step scores become one number, see `BestOfN`.
     """
 
-    needs: ClassVar[str] = (
-        "Its scores are those of a reward model, such as transformers:FOLDER, or of a judge (judge:MODEL)."
-    )
-    """What to record, for the sentence that says it is missing."""
-
-    n: Count = 20
-    scorer: str | None = None
-    aggregate: Aggregate = "last"
-
-    def draws(self, llms: int) -> tuple[int, ...]:
-        """CoTs drawn from the one LLM."""
-        return _draws(self, llms)
-
     def __call__(self, question: str, llm: RecordedSampler) -> str | None:  # noqa: ARG002  a replayed LLM already has its question
-        """The answer to one question.
-
-        Args:
-            question: the text.
-            llm: a recorded LLM: its responses have `scores`.
-        """
+        """The answer to one question; `None` if no CoT has one with a score."""
         response = llm.sample(self.n)
         scores = response.scores(self.scorer, self.aggregate)
         answers = [None if score is None else a for score, a in zip(scores, response.answers, strict=True)]
         return weighted_plurality(answers, [score or 0.0 for score in scores])
 
-    def decide(self, pools: Sequence[Pool], orders: Sequence[Orders]) -> Decisions:
-        """The same for all questions and many replicates; see `BatchMethod.decide`."""
-        return _decide(self, pools, orders, by_sum=True)
-
-
-def _draws(method: BestOfN | WeightedBestOfN, llms: int) -> tuple[int, ...]:
-    if llms != 1:
-        raise UsageError(f"Best-of-N chooses among the CoTs of one LLM; {llms} were given.")
-    return (method.n,)
-
-
-def _decide(
-    method: BestOfN | WeightedBestOfN, pools: Sequence[Pool], orders: Sequence[Orders], *, by_sum: bool
-) -> Decisions:
-    require_draws(method, pools, orders)
-    [pool], [order] = pools, orders
-    # A CoT without a score counts as one without an answer.
-    scores = pool.aggregated(method.scorer, method.aggregate)
-    codes = np.where(np.isnan(scores), -1, np.maximum(pool.codes, -1))
-    scores = np.where(codes < 0, 0.0 if by_sum else -np.inf, scores)
-    answer = np.empty(order.shape[:2], codes.dtype)
-    tokens = np.empty(order.shape[:2], np.int64)
-    for batch in batches(order, method.n, codes.shape[1]):
-        drawn, weights = batch.drawn(codes), batch.drawn(scores)
-        if by_sum:
-            answer[batch.where] = weighted_plurality_codes(drawn, weights)
-        else:
-            best = weights.argmax(axis=2)[:, :, None]
-            answer[batch.where] = np.take_along_axis(drawn, best, axis=2)[:, :, 0]
-        tokens[batch.where] = batch.drawn(pool.output_tokens).sum(axis=2, dtype=np.int64)
-    rounds = np.ones(answer.shape, np.int32)
-    return Decisions(answer, (Ledger(rounds, method.n * rounds, tokens),))
+    def _chosen(self, codes: Integers, scores: Floats) -> Integers:
+        return weighted_plurality_codes(codes, scores)

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
+from typing import TYPE_CHECKING, ClassVar, Literal, Self
 
 import numpy as np
-import numpy.typing as npt
 
 from feval.errors import UsageError
+from feval.methods.arrays import Floats, Integers
 from feval.methods.batches import batches
 from feval.methods.decisions import Decisions, Ledger, Orders
 from feval.methods.fields import Count, Positive, frozen_method
-from feval.methods.protocol import RecordedResponse, RecordedSampler, require_draws
+from feval.methods.protocol import RecordedResponse, RecordedSampler, one_llm, require_draws
 from feval.methods.vote import weighted_plurality, weighted_plurality_codes
 from feval.replay.draws import orders as seeded_orders
 from feval.replay.draws import pool_key
@@ -21,7 +21,6 @@ from feval.replay.draws import pool_key
 if TYPE_CHECKING:
     from feval.replay.pools import Pool, ScoringTokens
 
-Floats = npt.NDArray[np.float64]
 
 SEQUENCE_PROBABILITY = "sequence-probability"
 """The confidence that needs no further call: the CoT's own probability, length-normalised."""
@@ -70,7 +69,6 @@ class ConfidenceWeighted:
     """
 
     needs: ClassVar[str] = "Or take recorded self-checks (`feval score --scorer p-true:MODEL`) as its confidence."
-    """What to record, for the sentence that says it is missing."""
 
     n: Count = 20
     confidence: str = SEQUENCE_PROBABILITY
@@ -81,23 +79,17 @@ class ConfidenceWeighted:
 
     def draws(self, llms: int) -> tuple[int, ...]:
         """CoTs drawn from the one LLM."""
-        if llms != 1:
-            raise UsageError(f"CISC votes over the CoTs of one LLM; {llms} were given.")
-        return (self.n,)
+        return one_llm(self.n, llms, "CISC votes over the CoTs of one LLM")
 
     @property
     def fitted(self) -> bool:
         """Whether it has a temperature."""
         return self.temperature is not None
 
-    def fit(self, pools: Sequence[Pool], gold: npt.NDArray[np.integer[Any]]) -> Self:
-        """The method with the temperature from `TEMPERATURES` that is right most often on training questions.
+    def fit(self, pools: Sequence[Pool], gold: Integers) -> Self:
+        """The method with the temperature from `TEMPERATURES` that is right most often on training questions; see `Learner.fit`.
 
         Of several, the largest wins, as it is closest to self-consistency. Each is judged on the same 32 draws of n CoTs.
-
-        Args:
-            pools: one, of the training questions.
-            gold: [Q] code of each one's gold answer, -1 where there is none.
 
         Raises:
             UsageError: no training question.
@@ -120,15 +112,7 @@ class ConfidenceWeighted:
         return replace(self, temperature=best)
 
     def __call__(self, question: str, llm: RecordedSampler) -> str | None:  # noqa: ARG002  a replayed LLM already has its question
-        """The answer to one question.
-
-        Args:
-            question: the text.
-            llm: a recorded LLM: its responses have `sequence_probabilities` or `scores`.
-
-        Raises:
-            UsageError: no temperature was given or learnt.
-        """
+        """The answer to one question; raises `UsageError` where no temperature was given or learnt."""
         temperature = self._temperature()
         response = llm.sample(self.n)
         confidences = self._confidences(response)
@@ -141,16 +125,12 @@ class ConfidenceWeighted:
         return weighted_plurality([answer for answer, _ in votes], weights.tolist())
 
     def decide(self, pools: Sequence[Pool], orders: Sequence[Orders]) -> Decisions:
-        """The same for all questions and many replicates; see `BatchMethod.decide`.
-
-        Raises:
-            UsageError: no temperature was given or learnt.
-        """
+        """The same for all questions and many replicates; see `BatchMethod.decide`."""
         temperature = self._temperature()
         require_draws(self, pools, orders)
         [pool], [order] = pools, orders
-        own = self.confidence == SEQUENCE_PROBABILITY
-        confidences = pool.sequence_probabilities() if own else pool.aggregated(self.confidence)
+        probabilities = self.confidence == SEQUENCE_PROBABILITY
+        confidences = pool.sequence_probabilities() if probabilities else pool.aggregated(self.confidence)
         codes = np.where(np.isnan(confidences), -1, np.maximum(pool.codes, -1))
         confidences = np.where(codes < 0, np.nan, confidences)
         checks = self._scoring_tokens(pool)

@@ -16,16 +16,16 @@ from feval.estimators.stopping.traces import (
     tokens_until_below,
     trace_confidences,
 )
+from feval.methods.arrays import Floats
 from feval.methods.batches import Batch, batches
 from feval.methods.decisions import Decisions, Ledger, Orders
 from feval.methods.fields import Count, ExactNumber, Share, as_fraction, frozen_method
-from feval.methods.protocol import RecordedSampler, require_draws
+from feval.methods.protocol import RecordedSampler, one_llm, require_draws
 from feval.methods.vote import weighted_plurality, weighted_plurality_codes
 
 if TYPE_CHECKING:
     from feval.replay.pools import Pool
 
-Floats = npt.NDArray[np.float64]
 Int64 = npt.NDArray[np.int64]
 Votes = list[tuple[str, float]]
 
@@ -84,9 +84,7 @@ class DeepConfidence:
 
     def draws(self, llms: int) -> tuple[int, ...]:
         """The most traces drawn from the one LLM."""
-        if llms != 1:
-            raise UsageError(f"DeepConf votes over the traces of one LLM; {llms} were given.")
-        return (self.n,)
+        return one_llm(self.n, llms, "DeepConf votes over the traces of one LLM")
 
     def confidences(self, pool: Pool) -> Floats:
         """[Q, S] confidence of each trace; NaN where no token confidences were recorded."""
@@ -97,15 +95,8 @@ class DeepConfidence:
             ),
         )
 
-    # -- the readable form --------------------------------------------------------------------------------------------
-
     def __call__(self, question: str, llm: RecordedSampler) -> str | None:  # noqa: ARG002  a replayed LLM already has its question
-        """The answer to one question.
-
-        Args:
-            question: the text.
-            llm: a recorded LLM: its responses have `token_confidences`.
-        """
+        """The answer to one question; `None` if no CoT has one."""
         votes = self._online(llm) if self.mode == "online" else self._offline(llm)
         return weighted_plurality([answer for answer, _ in votes], [self._weight(c) for _, c in votes])
 
@@ -122,15 +113,15 @@ class DeepConfidence:
         bar = self._bar([confidence for confidence in confidences if confidence is not None])
         votes: Votes = []
         _collect(votes, response.answers, confidences, bar)
-        drawn = self.warm_up
-        while drawn < self.n and not self._agreed(votes):
+        count = self.warm_up
+        while count < self.n and not self._agreed(votes):
             # Unless the votes are looked at in between, all later traces are one request.
-            response = llm.sample(self.n - drawn if self.consensus is None else 1)
+            response = llm.sample(self.n - count if self.consensus is None else 1)
             confidences = [self._confidence(trace) for trace in response.token_confidences]
             for trace in response.token_confidences:
                 if trace is not None and (tokens := self._cut(trace, bar)) is not None:
-                    llm.truncate(drawn, tokens)
-                drawn += 1
+                    llm.truncate(count, tokens)
+                count += 1
             _collect(votes, response.answers, confidences, bar)
         return votes
 
@@ -165,8 +156,6 @@ class DeepConfidence:
     @property
     def _eta(self) -> float:
         return float(as_fraction(_KEEP.get(self.keep, self.keep)))
-
-    # -- the batch form -----------------------------------------------------------------------------------------------
 
     def decide(self, pools: Sequence[Pool], orders: Sequence[Orders]) -> Decisions:
         """The same for all questions and many replicates; see `BatchMethod.decide`."""
@@ -207,21 +196,21 @@ class DeepConfidence:
             return np.full(codes.shape[:2], self.n, np.int64)
         size, share = codes.shape[0] * codes.shape[1], as_fraction(self.consensus)
         voting = np.ascontiguousarray(codes.reshape(size, self.n).T) >= 0
-        given = np.where(voting, weights.reshape(size, self.n).T, 0.0)
+        cast = np.where(voting, weights.reshape(size, self.n).T, 0.0)
         # A table [candidates, N]; traces that do not vote add nothing to the first candidate.
         cells = np.maximum(codes.reshape(size, self.n).T, 0).astype(np.intp) * size + np.arange(size)
         sums = np.zeros((int(codes.max(initial=0)) + 1) * size)
         leader, total = np.zeros((2, size))
-        drawn = np.full(size, self.n, np.int64)
-        for k, (cell, weight) in enumerate(zip(cells, given, strict=True), start=1):
+        traces = np.full(size, self.n, np.int64)
+        for k, (cell, weight) in enumerate(zip(cells, cast, strict=True), start=1):
             reached = sums[cell] + weight
             sums[cell] = reached
             np.maximum(leader, reached, out=leader)
             total += weight
             if k >= self.warm_up:
                 agreed = (total > 0) & (leader * share.denominator >= share.numerator * total)
-                drawn[agreed & (drawn == self.n)] = k
-        return drawn.reshape(codes.shape[:2])
+                traces[agreed & (traces == self.n)] = k
+        return traces.reshape(codes.shape[:2])
 
     def _billed(self, pool: Pool, batch: Batch, known: Floats, bars: Floats) -> Int64:
         """[R', Q', n] tokens of each trace, up to the cut where it is cut."""

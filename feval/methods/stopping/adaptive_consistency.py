@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Annotated, Any, Literal, Protocol
+from typing import TYPE_CHECKING, Annotated, Literal, Protocol
 
 import numpy as np
-import numpy.typing as npt
 from pydantic import Field
 
 from feval.errors import UsageError
@@ -19,11 +18,12 @@ from feval.estimators.stopping.ends import AnswerCounts, ends_of_rule
 from feval.estimators.stopping.orders import OverOrders
 from feval.estimators.stopping.premature_stops import wrong_stops
 from feval.estimators.votes.plurality import subset_plurality_accuracy
-from feval.methods.decisions import Decisions, Ledger
+from feval.methods.arrays import Floats, Integers
+from feval.methods.decisions import Decisions, Ledger, Orders
 from feval.methods.error_shares import ErrorShares, no_answer_probability
 from feval.methods.expectation import Expectation
 from feval.methods.fields import Count, ExactNumber, Whole, as_fraction, frozen_method
-from feval.methods.protocol import DrawOrders, Response, drawn, require_draws, seen_tokens
+from feval.methods.protocol import DrawOrders, Response, drawn, one_llm, require_draws, seen_tokens
 from feval.methods.stopping.pool_counts import PoolCounts, gold_share_of_lead, mean_over_orders
 from feval.methods.stopping.stopped_early import early_votes_of_whole_pool, split_of_stops
 from feval.methods.vote import NoAnswerRule, no_answer_wins, plurality, plurality_codes
@@ -43,10 +43,6 @@ THRESHOLDS = {
 """Criterion -> the threshold of the authors' code; "crp" is named only in its documentation, and takes beta's."""
 
 _DROPPED_FROM = 16
-
-Integers = npt.NDArray[np.int64]
-Bools = npt.NDArray[np.bool_]
-Floats = npt.NDArray[np.float64]
 
 
 class _Coin(Protocol):
@@ -99,17 +95,10 @@ class AdaptiveConsistency:
 
     def draws(self, llms: int) -> tuple[int, ...]:
         """The most CoTs drawn from the one LLM."""
-        if llms != 1:
-            raise UsageError(f"Adaptive-Consistency draws CoTs of one LLM; {llms} were given.")
-        return (self.budget,)
+        return one_llm(self.budget, llms, "Adaptive-Consistency draws CoTs of one LLM")
 
     def __call__(self, question: str, llm: _Coin) -> str | None:  # noqa: ARG002  a replayed LLM already has its question
-        """The answer to one question; `None` if no CoT has one.
-
-        Args:
-            question: the text.
-            llm: anything with `sample(k)`, recorded or live, and for "random" with `uniform()`.
-        """
+        """The answer to one question; `None` if no CoT has one. For "random", the LLM also has `uniform()`."""
         answers: list[str | None] = []
         for _ in range(self.budget):
             answers += llm.sample(1).answers
@@ -124,7 +113,7 @@ class AdaptiveConsistency:
         votes = Counter(answer for answer in answers if answer is not None or self.no_answer == "vote")
         return rule.stops(tuple(sorted(votes.values(), reverse=True)), len(answers))
 
-    def decide(self, pools: Sequence[Pool], orders: Sequence[npt.NDArray[np.uint16]]) -> Decisions:
+    def decide(self, pools: Sequence[Pool], orders: Sequence[Orders]) -> Decisions:
         """The same for all questions and many replicates; see `BatchMethod.decide`."""
         require_draws(self, pools, orders)
         pool, order = pools[0], orders[0][:, :, : self.budget]
@@ -136,14 +125,8 @@ class AdaptiveConsistency:
         tokens = seen_tokens(drawn(pool.output_tokens, order), seen)
         return Decisions(answer, (Ledger(cots, cots, tokens),))
 
-    def stops(self, pool: Pool, order: npt.NDArray[np.uint16], codes: npt.NDArray[np.integer]) -> Integers:
-        """[R, Q] CoTs drawn until the stop.
-
-        Args:
-            pool: of Q questions.
-            order: [R, Q, budget] recorded places, in draw order.
-            codes: [R, Q, budget] the answer codes there.
-        """
+    def stops(self, pool: Pool, order: Orders, codes: Integers) -> Integers:
+        """[R, Q] CoTs drawn until the stop, in orders [R, Q, budget] that have these answer codes."""
         rule = self.rule
         if rule.name == "random":
             stops = _coins(pool, order, self.seed) < float(rule.threshold)
@@ -156,24 +139,20 @@ class AdaptiveConsistency:
         stopped = _first_two(rule, voting) if rule.columns in (1, 2) else _all_counts(rule, voting)
         return stopped.reshape(codes.shape[:2])
 
-    # -- over all draws -----------------------------------------------------------------------------------------------
-
-    def exact(self, pool: Pool, gold: npt.NDArray[np.integer[Any]]) -> Expectation:
+    def exact(self, pool: Pool, gold: Integers) -> Expectation:
         """The expectation over all draws; see `ExactMethod.exact`."""
         if self.criterion == "random":
             return self._exact_random(pool, gold)
         means = _mean_over_orders(self, PoolCounts.of(pool, gold, self.no_answer))
         return Expectation(means.right, means.samples, means.samples, means.output_tokens)
 
-    def exact_errors(
-        self, pool: Pool, gold: npt.NDArray[np.integer[Any]], right: Floats, draw: DrawOrders
-    ) -> ErrorShares:
+    def exact_errors(self, pool: Pool, gold: Integers, right: Floats, draw: DrawOrders) -> ErrorShares:
         """How wrong answers come about over all draws; see `ExactErrorsMethod.exact_errors`."""
         none = self._no_answer(pool)
         wrong = np.maximum(1.0 - right - none, 0.0)
         return split_of_stops(self, _Stops(self), pool, gold, wrong, none, draw)
 
-    def _exact_random(self, pool: Pool, gold: npt.NDArray[np.integer[Any]]) -> Expectation:
+    def _exact_random(self, pool: Pool, gold: Integers) -> Expectation:
         """The coin does not look at the answers: a mixture of self-consistency over numbers of CoTs."""
         codes = pool.codes if self.no_answer == "drop" else pool.with_no_answer_as_vote().codes
         counts, n = vote_counts(codes, gold), np.arange(1, self.budget + 1)
@@ -231,7 +210,7 @@ class _Stops:
             return gold_share_of_lead(counts.pools) * float(_coin_stops(self.method)[-1])
         return _mean_over_orders(self.method, counts, only_last=True).right
 
-    def wrong_before_budget(self, counts: npt.NDArray[np.integer[Any]]) -> Floats:
+    def wrong_before_budget(self, counts: Integers) -> Floats:
         method, none_votes = self.method, self.method.no_answer == "vote"
         if method.criterion == "random":
             share = _coin_stops(method)
@@ -244,7 +223,7 @@ class _Stops:
         return wrong_stops(counts, method.budget, lambda keys, _: ends.at(keys), none_votes=none_votes)
 
 
-def _coins(pool: Pool, order: npt.NDArray[np.uint16], seed: int) -> Floats:
+def _coins(pool: Pool, order: Orders, seed: int) -> Floats:
     """[R, Q, n] uniform numbers, one per draw."""
     if pool.question_keys is None:
         raise UsageError(
@@ -253,7 +232,7 @@ def _coins(pool: Pool, order: npt.NDArray[np.uint16], seed: int) -> Floats:
     return uniforms(pool.question_keys, order, seed)
 
 
-def _first_two(rule: Criterion, codes: npt.NDArray[np.integer]) -> Integers:
+def _first_two(rule: Criterion, codes: Integers) -> Integers:
     """[N] CoTs drawn until each of N orders [budget, N] stops, by a criterion that looks only at the two largest counts.
 
     One pass over the draws that keeps the two largest counts and drops orders that have stopped. A count that passes the largest
@@ -292,7 +271,7 @@ def _first_two(rule: Criterion, codes: npt.NDArray[np.integer]) -> Integers:
     return stopped
 
 
-def _all_counts(rule: Criterion, codes: npt.NDArray[np.integer]) -> Integers:
+def _all_counts(rule: Criterion, codes: Integers) -> Integers:
     """[N] the same for a criterion that looks at all counts; each distinct set of counts is judged once."""
     stopped = np.full(codes.shape[1], rule.budget)
     rows = np.arange(codes.shape[1])

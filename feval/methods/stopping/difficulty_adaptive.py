@@ -10,22 +10,19 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from math import comb
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 
 import numpy as np
-import numpy.typing as npt
 
-from feval.errors import NotRecordedError, OutOfRangeError, UsageError
+from feval.errors import NotRecordedError, OutOfRangeError
+from feval.methods.arrays import Bools, Integers, Rows
 from feval.methods.decisions import Decisions, Ledger, Orders
 from feval.methods.fields import Count, ExactNumber, as_fraction, frozen_method
-from feval.methods.protocol import drawn, require_draws
+from feval.methods.protocol import drawn, one_llm, require_draws
 from feval.methods.vote import plurality_codes
 
 if TYPE_CHECKING:
     from feval.replay.pools import Pool
-
-Integers = npt.NDArray[np.integer[Any]]
-Booleans = npt.NDArray[np.bool_]
 
 
 @frozen_method
@@ -60,7 +57,6 @@ class DifficultyAdaptive:
     whole_set: ClassVar[Literal[True]] = True
 
     needs: ClassVar[str] = "Its scores rank the questions by difficulty; ranking='prompt-length' needs none."
-    """What to record, for the sentence that says it is missing."""
 
     ranking: Literal["scorer", "prompt-length"] = "scorer"
     scorer: str | None = None
@@ -82,44 +78,21 @@ class DifficultyAdaptive:
 
     def draws(self, llms: int) -> tuple[int, ...]:
         """The budget, of one LLM."""
-        if llms != 1:
-            raise UsageError(f"DSC draws CoTs of one LLM; {llms} were given.")
-        return (self.budget,)
+        return one_llm(self.budget, llms, "DSC draws CoTs of one LLM")
 
     def decide(self, pools: Sequence[Pool], orders: Sequence[Orders]) -> Decisions:
-        """Answers and ledgers [R, Q].
-
-        Args:
-            pools: one, of the whole set of questions.
-            orders: one array [R, Q, budget or more].
-
-        Raises:
-            NotRecordedError: there are no scores to rank by.
-        """
-        plan = self._plan(pools, orders)
-        codes, easy, first = plan.codes, plan.easy, plan.first
-        size = np.where(easy, 1, self._sizes(plan.confident, first))
+        """Answers and ledgers [R, Q] of the whole set of questions; see `BatchMethod.decide`."""
+        allocation = self.allocation(pools, orders)
+        easy, first = allocation.easy, allocation.first
+        size = np.where(easy, 1, self._sizes(allocation.confident, first))
         rounds = np.where(easy, 1, self._requests(size, first))
-        answer = plurality_codes(np.where(np.arange(self.budget) < size[..., None], codes, -1))
+        answer = plurality_codes(np.where(np.arange(self.budget) < size[..., None], allocation.codes, -1))
         tokens = np.cumsum(drawn(pools[0].output_tokens, orders[0][:, :, : self.budget]), axis=-1, dtype=np.int64)
         spent = np.take_along_axis(tokens, (size - 1)[..., None], axis=-1)[..., 0]
-        return Decisions(answer, (Ledger(rounds, size, spent, *plan.ranking_calls),))
+        return Decisions(answer, (Ledger(rounds, size, spent, *allocation.ranking_calls),))
 
-    def plan(self, pools: Sequence[Pool], orders: Sequence[Orders]) -> tuple[Booleans, Integers]:
-        """The outcome of steps 2 and 3, for inspection.
-
-        Args:
-            pools: as for `decide`.
-            orders: as for `decide`.
-
-        Returns:
-            [R, Q] which questions are easy, and [R, Q] CoTs of the first request of the others. For easy ones, which do not draw
-            them, it is p where first draws are allocated over the hard questions, else what the allocation over all gives.
-        """
-        plan = self._plan(pools, orders)
-        return plan.easy, plan.first
-
-    def _plan(self, pools: Sequence[Pool], orders: Sequence[Orders]) -> _Plan:
+    def allocation(self, pools: Sequence[Pool], orders: Sequence[Orders]) -> Allocation:
+        """The outcome of ranking, partition and pre-allocation; arguments as for `decide`."""
         require_draws(self, pools, orders)
         pool, order = pools[0], orders[0][:, :, : self.budget]
         ranked, ranking_calls = self._ranked(pool, (order.shape[0], order.shape[1]))
@@ -131,9 +104,9 @@ class DifficultyAdaptive:
         first = self._first_draws(true_size[:, ranked], unanimous[:, ranked], easy)
         place = np.empty_like(ranked)  # back from the ranking to the order of the questions
         place[ranked] = np.arange(len(ranked))
-        return _Plan(codes, confident, easy[:, place], first[:, place], ranking_calls)
+        return Allocation(codes, confident, easy[:, place], first[:, place], ranking_calls)
 
-    def _ranked(self, pool: Pool, shape: tuple[int, int]) -> tuple[npt.NDArray[np.intp], list[Integers]]:
+    def _ranked(self, pool: Pool, shape: tuple[int, int]) -> tuple[Rows, list[Integers]]:
         """[Q] rows from easy to hard, and the calls and tokens of ranking them."""
         if self.ranking == "prompt-length":
             if len(pool.sizes) and int(pool.prompt_tokens.min()) < 0:
@@ -151,7 +124,7 @@ class DifficultyAdaptive:
         calls = (scores.prompt_tokens >= 0).sum(axis=1)
         return np.argsort(difficulty, kind="stable"), [np.broadcast_to(a, shape) for a in (calls, *spent)]
 
-    def _easy(self, unanimous: Booleans) -> Booleans:
+    def _easy(self, unanimous: Bools) -> Bools:
         """[R, Q] by rank: which questions are easy. From the hard end, k unanimous ones in a row make all easier ones easy."""
         easy = np.zeros_like(unanimous)
         run, past_border = np.zeros(len(unanimous), np.int64), np.zeros(len(unanimous), np.bool_)
@@ -164,7 +137,7 @@ class DifficultyAdaptive:
             past_border |= at_border
         return easy
 
-    def _first_draws(self, true_size: Integers, unanimous: Booleans, easy: Booleans) -> Integers:
+    def _first_draws(self, true_size: Integers, unanimous: Bools, easy: Bools) -> Integers:
         """[R, Q] by rank: CoTs of the first request of each question that is allocated for; p for the others."""
         first = np.full(true_size.shape, self.window, np.int64)
         if not self.preallocate:
@@ -189,7 +162,7 @@ class DifficultyAdaptive:
         first[replicate, rank] = np.where(unanimous[replicate, rank], self.window, guess)
         return first
 
-    def _sizes(self, confident: Booleans, first: Integers) -> Integers:
+    def _sizes(self, confident: Bools, first: Integers) -> Integers:
         """[R, Q] CoTs of a hard question: its first draw, then a window at a time until the criterion or the budget."""
         size = np.minimum(first, self.budget)
         going = np.ones(size.shape, np.bool_)
@@ -208,10 +181,21 @@ class DifficultyAdaptive:
 
 
 @dataclass(frozen=True, eq=False)
-class _Plan:
+class Allocation:
+    """Which of Q questions are easy in R replicates, and how the others begin.
+
+    Attributes:
+        codes: [R, Q, budget] drawn answer codes.
+        confident: [R, Q, budget] whether the Beta criterion holds after each draw.
+        easy: [R, Q] which questions are easy.
+        first: [R, Q] CoTs of the first request of the others. For easy ones, which do not draw them, it is p where first draws
+            are allocated over the hard questions, else what the allocation over all gives.
+        ranking_calls: calls, prompt tokens and output tokens of ranking, [R, Q] each; empty where it is free.
+    """
+
     codes: Integers
-    confident: Booleans
-    easy: Booleans
+    confident: Bools
+    easy: Bools
     first: Integers
     ranking_calls: list[Integers]
 
@@ -227,7 +211,7 @@ def _needed(budget: int, threshold: Fraction) -> Integers:
     return np.array(needed)
 
 
-def _confident(codes: Integers, needed: Integers) -> Booleans:
+def _confident(codes: Integers, needed: Integers) -> Bools:
     """[R, Q, N] whether the Beta criterion holds for the first n draws, n = 1..N."""
     replicates, questions, draws = np.shape(codes)
     counts = np.zeros((replicates, questions, max(int(codes.max(initial=0)), 0) + 2), np.int16)

@@ -4,22 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
-import numpy.typing as npt
 
-from feval.errors import OutOfRangeError, UsageError
+from feval.errors import OutOfRangeError
 from feval.estimators.stopping.early_plurality import early_plurality
 from feval.estimators.stopping.early_stopping import MOST_WINDOWS_IN_FLOATS, EarlyStops, early_stops, window_ends
 from feval.estimators.stopping.ends import AnswerCounts
 from feval.estimators.stopping.orders import over_orders
 from feval.estimators.stopping.premature_stops import wrong_stops
-from feval.methods.decisions import Decisions, Ledger
+from feval.methods.arrays import Floats, Integers
+from feval.methods.decisions import Decisions, Ledger, Orders
 from feval.methods.error_shares import ErrorShares, no_answer_probability
 from feval.methods.expectation import Expectation
 from feval.methods.fields import Count, frozen_method
-from feval.methods.protocol import DrawOrders, Sampler, drawn, require_draws, seen_tokens
+from feval.methods.protocol import DrawOrders, Sampler, drawn, one_llm, require_draws, seen_tokens
 from feval.methods.stopping.pool_counts import PoolCounts, gold_share_of_lead
 from feval.methods.stopping.stopped_early import early_votes_of_whole_pool, split_of_stops
 from feval.methods.vote import plurality, plurality_codes
@@ -28,9 +28,6 @@ if TYPE_CHECKING:
     from feval.replay.pools import Pool
 
 _TOLERANCE = 1e-10  # most that rounding may change a probability
-
-Floats = npt.NDArray[np.float64]
-Integers = npt.NDArray[np.integer[Any]]
 
 
 @frozen_method
@@ -67,17 +64,10 @@ class EarlyStopping:
 
     def draws(self, llms: int) -> tuple[int, ...]:
         """The most CoTs drawn from the one LLM."""
-        if llms != 1:
-            raise UsageError(f"Early stopping draws windows of one LLM; {llms} were given.")
-        return (self.windows * self.window,)
+        return one_llm(self.windows * self.window, llms, "Early stopping draws windows of one LLM")
 
     def __call__(self, question: str, llm: Sampler) -> str | None:  # noqa: ARG002  a replayed LLM already has its question
-        """The answer to one question; `None` if no CoT has one.
-
-        Args:
-            question: the text.
-            llm: anything with `sample(k)`, recorded or live.
-        """
+        """The answer to one question; `None` if no CoT has one."""
         seen: list[str | None] = []
         for _ in range(self.windows):
             window = llm.sample(self.window).answers
@@ -86,7 +76,7 @@ class EarlyStopping:
                 return window[0] if self.answer == "window" else plurality(seen)
         return plurality(seen)
 
-    def decide(self, pools: Sequence[Pool], orders: Sequence[npt.NDArray[np.uint16]]) -> Decisions:
+    def decide(self, pools: Sequence[Pool], orders: Sequence[Orders]) -> Decisions:
         """The same for all questions and many replicates; see `BatchMethod.decide`."""
         [draws] = require_draws(self, pools, orders)
         pool, order = pools[0], orders[0][:, :, :draws]
@@ -103,8 +93,6 @@ class EarlyStopping:
             answer = np.where(stopped, last, answer)
         tokens = seen_tokens(drawn(pool.output_tokens, order), seen)
         return Decisions(answer, (Ledger(rounds, cots, tokens),))
-
-    # -- over all draws -----------------------------------------------------------------------------------------------
 
     def exact(self, pool: Pool, gold: Integers) -> Expectation:
         """The expectation over all draws; see `ExactMethod.exact`.
@@ -141,11 +129,11 @@ class EarlyStopping:
         inexact = np.flatnonzero(votes.error > _TOLERANCE)
         if not len(inexact):
             return votes.right
-        few = counts.pools.rows(inexact)
-        ends = window_ends(few.bounds(), only_unstopped=unstopped, **shape)
+        pools = counts.pools.rows(inexact)
+        ends = window_ends(pools.bounds(), only_unstopped=unstopped, **shape)
         tokens = (counts.gold_tokens[inexact], counts.rival_tokens[inexact], counts.none_tokens[inexact])
         right = votes.right.copy()
-        right[inexact] = over_orders(few, *tokens, ends).right
+        right[inexact] = over_orders(pools, *tokens, ends).right
         return right
 
     def exact_errors(self, pool: Pool, gold: Integers, right: Floats, draw: DrawOrders) -> ErrorShares:

@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
-import numpy.typing as npt
 
 from feval.estimators.stopping.by_partition import MOST_PARTITIONS, number_of_partitions, over_partitions
 from feval.estimators.stopping.ends import AnswerCounts, Ends
 from feval.estimators.stopping.orders import MOST_STATES, OverOrders, over_orders
+from feval.methods.arrays import Floats, Integers
 
 if TYPE_CHECKING:
     from feval.replay.pools import Pool
-
-Floats = npt.NDArray[np.float64]
-Integers = npt.NDArray[np.integer[Any]]
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,8 +53,8 @@ class PoolCounts:
         tokens = np.bincount(place, pool.output_tokens.ravel(), minlength=shape[0] * shape[1]).reshape(shape)
         rows = np.flatnonzero((gold >= 0) & (gold < candidates))
         of_gold = np.zeros((2, len(codes)), np.int64)
-        for own, table in zip(of_gold, (counts, tokens), strict=True):
-            own[rows] = table[rows, gold[rows] + 2]
+        for column, table in zip(of_gold, (counts, tokens), strict=True):
+            column[rows] = table[rows, gold[rows] + 2]
             table[rows, gold[rows] + 2] = 0
         columns = np.argsort(-counts[:, 2:], axis=1, kind="stable")
         pools = AnswerCounts.of(of_gold[0], counts[:, 2:], counts[:, 1])
@@ -66,17 +63,11 @@ class PoolCounts:
 
 
 def mean_over_orders(counts: PoolCounts, ends: Ends, most_states: int = MOST_STATES) -> OverOrders:
-    """The means over all orders of some pools, by the faster of two ways.
-
-    Args:
-        counts: of the pools.
-        ends: where the rule ends.
-        most_states: see `over_orders`.
-    """
-    own = (counts.pools, counts.gold_tokens, counts.rival_tokens, counts.none_tokens, ends)
+    """The means over all orders of some pools, by the faster of two ways; see `over_orders`."""
+    arguments = (counts.pools, counts.gold_tokens, counts.rival_tokens, counts.none_tokens, ends)
     if number_of_partitions(ends.budget) <= MOST_PARTITIONS:
-        return over_partitions(*own)
-    return over_orders(*own, most_states=most_states)
+        return over_partitions(*arguments)
+    return over_orders(*arguments, most_states=most_states)
 
 
 def gold_share_of_lead(pools: AnswerCounts) -> Floats:

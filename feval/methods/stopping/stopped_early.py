@@ -6,21 +6,21 @@ With u(V), the share of the lead that the gold has in the counts V of the whole 
 
 Where the budget is all recorded CoTs, there is one V. Wrong answers at the budget itself are left out: there each of m leaders
 wins equally often, so that being wrong is m - 1 times as likely as being right. Otherwise the sum is over all V
-(`estimators.stopping.hasty`). If these are too many, replicates estimate which part of the wrong answers was stopped too early.
+(`estimators.stopping.premature_stops`). If these are too many, replicates estimate which part of the wrong answers it is.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
-import numpy.typing as npt
 
 from feval.errors import UsageError
 from feval.estimators.stopping.ends import LARGEST_BUDGET, AnswerCounts, Ends, partitions
-from feval.estimators.stopping.premature_stops import premature_stop_states as hasty_states
+from feval.estimators.stopping.premature_stops import premature_stop_states
+from feval.methods.arrays import Floats, Integers, Rows
 from feval.methods.error_shares import ErrorShares, MonteCarloPart, split_errors
 from feval.methods.stopping.pool_counts import PoolCounts, gold_share_of_lead, mean_over_orders
 
@@ -28,12 +28,9 @@ if TYPE_CHECKING:
     from feval.methods.protocol import BatchMethod, DrawOrders
     from feval.replay.pools import Pool
 
-Floats = npt.NDArray[np.float64]
-Integers = npt.NDArray[np.integer[Any]]
-Rows = npt.NDArray[np.intp]
 
 # Each of these limits is a few seconds of work.
-_MOST_STEPS = 40_000_000  # states times draws of `hasty`
+_MOST_STEPS = 40_000_000  # states times draws of `premature_stops`
 _MOST_IN_FRACTIONS = 150_000_000  # states times draws times windows cubed, where sums are taken in fractions
 _MOST_COUNTS = 10_000_000  # different counts of the whole budget
 _ESTIMATE_CODES = 30_000_000  # codes drawn for an estimate
@@ -71,18 +68,9 @@ def split_of_stops(
     no_answer: Floats,
     draw: DrawOrders,
 ) -> ErrorShares:
-    """How wrong answers of a method of one LLM that may stop early come about.
+    """How wrong answers of a method of one LLM that may stop early come about, from [Q] probabilities of a wrong one and of none.
 
-    Milliseconds where the budget is the whole pool, otherwise up to some seconds.
-
-    Args:
-        method: the method.
-        model: where it stops.
-        pool: of Q questions.
-        gold: [Q] code of the gold answer, -1 where there is none.
-        wrong: [Q] probability of a wrong answer.
-        no_answer: [Q] probability of no answer.
-        draw: seeded orders, for what must be estimated.
+    Milliseconds where the budget is the whole pool, otherwise up to some seconds. `draw` is for what must be estimated.
     """
     early, estimate = _stopped_early(method, model, pool, gold, wrong, draw)
     return ErrorShares(no_answer, np.minimum(early, wrong), np.zeros(len(wrong)), estimate)
@@ -115,10 +103,7 @@ def early_votes_of_whole_pool(
 ) -> Floats:
     """[Q] probability of being stopped too early where the budget is the whole pool, for a method that votes wherever it stops.
 
-    Args:
-        pools: counts of Q pools.
-        wrong: [Q] probability of a wrong answer.
-        right_at_budget: probability, for some pools, of going on to the budget and being right there.
+    `wrong` is [Q] the probability of a wrong answer, `right_at_budget` that of going on to the budget and being right there.
     """
     share = gold_share_of_lead(pools)
     early = share * wrong
@@ -145,7 +130,7 @@ def _early_of_part(model: StopModel, budget: int, pools: AnswerCounts) -> Floats
 
 def _takes_long(model: StopModel, budget: int, bounds: Integers) -> bool:
     """Whether going through all counts of the whole budget would take more than a few seconds."""
-    steps = hasty_states(bounds.astype(np.int64), budget) * budget
+    steps = premature_stop_states(bounds.astype(np.int64), budget) * budget
     if model.fraction_windows:
         return steps * model.fraction_windows**3 > _MOST_IN_FRACTIONS
     return steps > _MOST_STEPS
@@ -155,13 +140,13 @@ def _estimated(
     method: BatchMethod, pool: Pool, gold: Integers, rows: Rows, wrong: Floats, draw: DrawOrders
 ) -> tuple[Floats, MonteCarloPart]:
     """[N] the same for some rows: its share of the wrong answers in replicates, times the exact probability of a wrong one."""
-    own, own_gold = pool.rows(rows), gold[rows]
+    part, part_gold = pool.rows(rows), gold[rows]
     replicates = min(max(_ESTIMATE_CODES // (len(rows) * method.draws(1)[0]), _LEAST_REPLICATES), _MOST_REPLICATES)
     wrong_replicates, early, squares = np.zeros((3, len(rows)))
     for orders in draw(rows, replicates):
-        decisions = method.decide([own], [orders])
-        right = decisions.answer == own_gold
-        parts, _ = split_errors(decisions, right, own_gold, [own], [orders])
+        decisions = method.decide([part], [orders])
+        right = decisions.answer == part_gold
+        parts, _ = split_errors(decisions, right, part_gold, [part], [orders])
         wrong_replicates += (~right & (decisions.answer >= 0)).sum(axis=0)
         early += parts.sum(axis=0)
         squares += (parts**2).sum(axis=0)

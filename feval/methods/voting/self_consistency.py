@@ -3,27 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
-import numpy.typing as npt
 
-from feval.errors import UsageError
 from feval.estimators.counts import vote_counts
 from feval.estimators.votes.plurality import subset_plurality_accuracy
+from feval.methods.arrays import Floats, Integers
 from feval.methods.batches import batches
 from feval.methods.decisions import Decisions, Ledger, Orders
 from feval.methods.error_shares import ErrorShares, no_answer_probability
 from feval.methods.expectation import Expectation
 from feval.methods.fields import Count, frozen_method
-from feval.methods.protocol import DrawOrders, Sampler, require_draws
+from feval.methods.protocol import DrawOrders, Sampler, one_llm, require_draws
 from feval.methods.vote import NoAnswerRule, no_answer_wins, plurality, plurality_codes
 
 if TYPE_CHECKING:
     from feval.replay.pools import Pool
-
-Floats = npt.NDArray[np.float64]
-Integers = npt.NDArray[np.integer[Any]]
 
 
 @frozen_method
@@ -45,20 +41,10 @@ class SelfConsistency:
 
     def draws(self, llms: int) -> tuple[int, ...]:
         """CoTs drawn from the one LLM."""
-        if llms != 1:
-            raise UsageError(f"Self-consistency votes over the CoTs of one LLM; {llms} were given.")
-        return (self.n,)
+        return one_llm(self.n, llms, "Self-consistency votes over the CoTs of one LLM")
 
     def __call__(self, question: str, llm: Sampler) -> str | None:  # noqa: ARG002  a replayed LLM already has its question
-        """The answer to one question.
-
-        Args:
-            question: the text.
-            llm: anything with `sample(k)`, recorded or live.
-
-        Returns:
-            The canonical answer, `None` if no CoT has one.
-        """
+        """The answer to one question; `None` if no CoT has one."""
         return plurality(llm.sample(self.n).answers, no_answer=self.no_answer)
 
     def decide(self, pools: Sequence[Pool], orders: Sequence[Orders]) -> Decisions:

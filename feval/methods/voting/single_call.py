@@ -3,25 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
-import numpy.typing as npt
 
-from feval.errors import UsageError
+from feval.methods.arrays import Floats, Integers
 from feval.methods.decisions import Decisions, Ledger, Orders
 from feval.methods.error_shares import ErrorShares
 from feval.methods.expectation import Expectation
 from feval.methods.fields import frozen_method
-from feval.methods.protocol import DrawOrders, Sampler, drawn, require_draws
+from feval.methods.protocol import DrawOrders, Sampler, drawn, one_llm, require_draws
 from feval.methods.voting.self_consistency import SelfConsistency
 
 if TYPE_CHECKING:
     from feval.replay.pools import Pool
-
-
-Floats = npt.NDArray[np.float64]
-Integers = npt.NDArray[np.integer[Any]]
 
 
 @frozen_method
@@ -30,17 +25,10 @@ class SingleCall:
 
     def draws(self, llms: int) -> tuple[int, ...]:
         """One CoT of the one LLM."""
-        if llms != 1:
-            raise UsageError(f"A single call asks one LLM; {llms} were given.")
-        return (1,)
+        return one_llm(1, llms, "A single call asks one LLM")
 
     def __call__(self, question: str, llm: Sampler) -> str | None:  # noqa: ARG002  a replayed LLM already has its question
-        """The answer to one question; `None` if the CoT has none.
-
-        Args:
-            question: the text.
-            llm: anything with `sample(k)`, recorded or live.
-        """
+        """The answer to one question; `None` if the CoT has none."""
         return llm.sample(1).answers[0]
 
     def decide(self, pools: Sequence[Pool], orders: Sequence[Orders]) -> Decisions:
