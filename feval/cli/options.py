@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from feval.answers import equality as equalities
+from feval import answers
 from feval.errors import NotRecordedError, OutOfRangeError, UsageError
 from feval.hub import split_places as places
 from feval.hub.addresses import is_address
@@ -76,7 +76,7 @@ def equality_name(equality: str | None, tolerance: str | None) -> str | None:
         return equality
     if equality is not None:
         raise UsageError("--equality and --tolerance both say which answers are equal; give one of them.")
-    return equalities.tolerance(tolerance)
+    return answers.equality.tolerance(tolerance)
 
 
 def only_name(noun: str, given: str | None, held: Iterable[str]) -> str:
