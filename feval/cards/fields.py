@@ -40,7 +40,7 @@ class Card(BaseModel):
 class Choice(BaseModel):
     """One option of a multiple-choice question."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
     label: str
     text: str

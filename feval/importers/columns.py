@@ -23,6 +23,7 @@ from feval.importers.shapes import (
     number_list,
     refuse,
     scalar_text,
+    sentence_start,
     text,
     whole_number,
 )
@@ -35,8 +36,7 @@ class Column:
 
     Attributes:
         name: feval's own.
-        of: whether it belongs to the question, to the request (shared by the CoTs of one LLM on one question), to the LLM or to
-            the CoT.
+        of: what it belongs to; a request is shared by the CoTs of one LLM on one question.
         read: turns a value, and its place for messages, into what is stored.
         about: its meaning.
         aliases: names that other tools use.
@@ -198,10 +198,10 @@ def question_names(*parts: str) -> dict[str, Column]:
 def recognised(
     row: Mapping[str, Any], names: Mapping[str, Column], where: str
 ) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Read the known columns of a row.
+    """Read the known columns of a row, as the source has it.
 
     Args:
-        row: name -> value, as the source has it.
+        row: name -> value.
         names: from `names_of`.
         where: for the messages, such as "line 3 of x.jsonl".
 
@@ -254,14 +254,11 @@ def _flat(items: Iterable[tuple[str, Any]], prefix: str = "") -> Iterable[tuple[
 
 def _two_values(column: Column, first: str, second: str, row: Mapping[str, Any], where: str) -> str:
     flat = dict(_flat(row.items()))
-    hint = ""
-    if column.name == "answer":
-        hint = " A gold answer is named 'gold'."
-    elif column.name == "text":
-        hint = " What was sent is named 'prompt'."
+    hints = {"answer": " A gold answer is named 'gold'.", "text": " What was sent is named 'prompt'."}
     return (
-        f"{where[0].upper()}{where[1:]} has {first!r} ({flat[first]!r:.40}) and {second!r} ({flat[second]!r:.40}), which are two "
-        f"names of one column ({column.name!r}: {column.about}), and they differ. Remove or rename one of them.{hint}"
+        f"{sentence_start(where)} has {first!r} ({flat[first]!r:.40}) and {second!r} ({flat[second]!r:.40}), which are two "
+        f"names of one column ({column.name!r}: {column.about}), and they differ. Remove or rename one of "
+        f"them.{hints.get(column.name, '')}"
     )
 
 

@@ -28,9 +28,6 @@ def positions_as_labels(
 
     Returns:
         The questions, and notes for readers.
-
-    Raises:
-        SourceError: a gold is a whole number and not a label, text or position.
     """
     if kind != "choice":
         return list(questions), []

@@ -67,7 +67,7 @@ def test_the_question_stands_for_a_request_that_the_source_lacks(save: Save, imp
     table = requests(recording)
     assert [json.loads(prompt) for prompt in table["prompt"]] == [[{"role": "user", "content": "What is 1 + 1?"}]]
     assert table["prompt_tokens"] == [7]
-    assert "1 request is not in the source; the question's text stands" in notes(recording)
+    assert "Requests that the source lacks, for which the question's text stands in: 1." in notes(recording)
 
 
 def test_numbers_become_decimal_keys(save: Save, imported: Import) -> None:
@@ -147,9 +147,9 @@ def test_mot_cascade_texts_whose_results_are_missing_are_named_or_have_no_answer
     recording = imported("mot-cascade", save("x.json", dumped(entries)))
     assert [len(recording.texts("toy", "toy-llm", q)) for q in range(4)] == [3, 0, 3, 0]
     assert rows(recording)["answer"] == ["2", "3", None, None, None, None]
-    assert "Questions with texts and no result: 1 (toy/2)" in notes(recording)
+    assert "Questions with texts and no result: 1 of 4 (toy/2)" in notes(recording)
     assert "Questions with fewer results than texts: 1 of 4 (toy/1)" in notes(recording)
-    assert "Questions without samples: 2 (toy/1, toy/3)" in notes(recording)
+    assert "Questions without samples: 2 of 4 (toy/1, toy/3)" in notes(recording)
 
 
 def test_samples_stored_twice_are_known_beside_empty_pools_and_missing_results(save: Save, imported: Import) -> None:
@@ -175,7 +175,7 @@ def test_reads_an_esc_file_by_its_authors_rule(save: Save, imported: Import) -> 
     recording = imported("esc", save("x.jsonl", lines(line)))
     assert rows(recording)["answer"] == ["yajo", "soyajo", "", "y"]
     assert recording.questions("toy")[0].answer_key == "yajO"
-    assert "1 texts lack the phrase" in notes(recording)
+    assert "which the authors' rule takes whole as the answer: 1." in notes(recording)
     assert "extracted from the texts by the authors' rule" in notes(recording)
 
 
@@ -302,7 +302,7 @@ def test_modelswitch_files_that_hold_only_a_list_of_answers(save: Save, imported
     recording = imported("modelswitch", save("x.json", dumped([with_texts, without_texts])))
     assert rows(recording)["answer"] == ["2", "2", None, None]
     assert rows(recording)["text"] == ["It is \\boxed{2}.", "2", "", ""]
-    assert "Questions with answers of toy-llm and no texts: 1. Each answer stands for its text" in notes(recording)
+    assert "Questions with answers of toy-llm and no texts (each answer stands for its text" in notes(recording)
 
 
 @pytest.mark.parametrize(
@@ -497,8 +497,8 @@ def test_reads_a_line_per_question(save: Save, imported: Import) -> None:
     assert json.loads(asked["prompt"][0]) == first["prompt"]
     assert asked["prompt_tokens"] == [11, None]
     assert "Unknown members, which were not imported: mood (such as 1)." in notes(recording)
-    assert "1 question has no gold answer" in notes(recording)
-    assert "1 request has no token count" in notes(recording)
+    assert "Questions without a gold answer (accuracies need one, or --unlabelled drop): 1." in notes(recording)
+    assert "Requests without a token count, so that nothing can be priced on their questions: 1." in notes(recording)
 
 
 def test_a_line_without_an_id_is_named_by_its_row(save: Save, imported: Import) -> None:
@@ -573,7 +573,7 @@ def without(record: dict[str, Any], name: str) -> dict[str, Any]:
         ([COT | {"llm": 3}], SourceError, "'llm' of line 1"),
         ([QUESTION, QUESTION], ConflictError, "has the question id 'a' a second time"),
         ([QUESTION | {"samples": []}, QUESTION], ConflictError, "a second time"),
-        ([QUESTION, COT], SourceError, "Line 2 of x.jsonl is a CoT, and the lines before are questions"),
+        ([QUESTION, COT], SourceError, "Line 2 of x.jsonl is a CoT, the lines before are questions"),
         ([COT, QUESTION], SourceError, "a file has one layout"),
         ([{"text": "x"}], SourceError, "neither 'samples' nor an 'id'"),
         ([COT | {"id": True}], SourceError, "'id' of line 1"),
@@ -627,8 +627,10 @@ def test_unreadable_answers_and_golds_are_noted(save: Save, imported: Import) ->
     entries = [mot_entry(results=["2", "plates", None]), mot_entry(answer="no number")]
     recording = imported("mot-cascade", save("x.json", dumped(entries)), answer_kind="number")
     assert rows(recording)["answer"][:3] == ["2", None, None]
-    assert "1 raw answer cannot be read as number; it counts" in notes(recording)
-    assert "1 gold answer cannot be read as number; accuracies need a gold" in notes(recording)
+    assert "Raw answers that cannot be read as number and count as no answer: 1." in notes(recording)
+    assert "Gold answers that cannot be read as number (accuracies need one, or --unlabelled drop): 1." in notes(
+        recording
+    )
 
 
 def test_the_card_gives_the_answer_kind(save: Save, imported: Import) -> None:

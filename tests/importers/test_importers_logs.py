@@ -657,7 +657,7 @@ def test_a_text_that_never_came_is_empty(save: Save, imported: Import) -> None:
     recording = imported("lighteval", save("x.parquet", details(row)), answer_kind="number")
     assert rows(recording)["text"] == ["It is 2.", ""]
     assert rows(recording)["answer"] == ["2", None]
-    assert "1 samples have no text (null)" in notes(recording)
+    assert "Samples without a text (null), which were read as empty texts: 1." in notes(recording)
 
 
 @pytest.mark.parametrize(
@@ -731,7 +731,7 @@ def test_reads_a_linc_run_with_what_lies_beside_it(save: Save, imported: Import)
     assert [question.answer for question in recording.questions("toy")] == ["True", "False"]
     assert rows(recording, llm=llm)["answer"] == ["True", None, "Uncertain", "Uncertain"]
     assert rows(recording, llm=llm)["text"] == ["ANSWER: True", "hm", "a", "b"]
-    assert "1 labels are 'Error'" in notes(recording)
+    assert "Labels 'Error', which were read as no answer: 1." in notes(recording)
     assert len(manifest(recording)["operation"]["beside"]) == 3
 
 
@@ -839,13 +839,15 @@ def test_reads_a_log_of_the_game(save: Save, imported: Import) -> None:
         ("toy/0", "4 5 6 10", "24"), ("toy/1", "1 1 4 6", "24"),
     ]  # fmt: skip
     assert rows(recording)["answer"] == ["24", "25", None, "24", "24", "24"]
-    assert "1 samples end without an expression" in notes(recording)
+    assert "Samples without an answer, as they do not end in an expression that uses each number once: 1." in notes(
+        recording
+    )
     assert "30 completion and 10 prompt tokens" in notes(recording)
-    assert "another than that of exact arithmetic" not in notes(recording)
+    assert "exact arithmetic" not in notes(recording)
     stated = [{"r": 0}, {"r": 1}, {"r": 0}]
     entry = {key: value for key, value in game_entry(infos=stated).items() if key != "accs"}
     other = imported("game24", save("y.json", dumped([entry])), questions=save("24.csv", PUZZLES), answer_kind="number")
-    assert "The authors' verdict on 2 samples is another" in notes(other)
+    assert "the authors' verdict differs from exact arithmetic, which was taken: 2." in notes(other)
 
 
 @pytest.mark.parametrize(

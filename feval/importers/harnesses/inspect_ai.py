@@ -27,13 +27,21 @@ from feval.importers.harnesses.logs import (
     limit_of,
     reasoning_of,
     same_texts_note,
-    size_note,
     temperature_of,
     text_of,
 )
 from feval.importers.reading import Reader, read_bytes
 from feval.importers.shapes import finish_reason, identifier, member, refuse, strings, whole
-from feval.importers.source import Imported, ImportRequest, Prompt, SourceLLM, SourcePool, SourceQuestion
+from feval.importers.source import (
+    Imported,
+    ImportRequest,
+    Prompt,
+    SourceLLM,
+    SourcePool,
+    SourceQuestion,
+    counted_notes,
+    size_note,
+)
 from feval.recording.content import LLMInfo
 
 _VERSION = 2
@@ -387,11 +395,16 @@ def _epoch_notes(drafts: Sequence[_Draft], *, counted: bool) -> list[str]:
     uneven = sum(
         len({epoch.prompt_tokens for epoch in draft.epochs.values() if epoch.prompt_tokens}) > 1 for draft in drafts
     )
-    facts = [
-        (sum(draft.other_golds for draft in drafts), "Questions with several accepted targets, whose first is the gold answer"),
-        (sum(e.failed for e in epochs), "Samples that ended in an error, with no answer and the finish reason 'error'"),
-        (sum(e.calls > 1 for e in epochs), "Samples of several calls, with the text of the last and the tokens of all"),
-        (sum(len(e.texts) > 1 for e in epochs), "Samples with several choices, each of them a CoT"),
-        (uneven if counted else 0, "Questions whose epochs differ in their input tokens, of which those of the first were taken"),
-    ]  # fmt: skip
-    return [f"{what}: {number:,}." for number, what in facts if number]
+    return counted_notes(
+        (
+            "Questions with several accepted targets, whose first is the gold answer",
+            sum(draft.other_golds for draft in drafts),
+        ),
+        ("Samples that ended in an error, with no answer and the finish reason 'error'", sum(e.failed for e in epochs)),
+        ("Samples of several calls, with the text of the last and the tokens of all", sum(e.calls > 1 for e in epochs)),
+        ("Samples with several choices, each of them a CoT", sum(len(e.texts) > 1 for e in epochs)),
+        (
+            "Questions whose epochs differ in their input tokens, of which those of the first were taken",
+            uneven if counted else 0,
+        ),
+    )

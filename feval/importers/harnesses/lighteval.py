@@ -22,13 +22,13 @@ import pyarrow.parquet as pq
 
 from feval.errors import SourceError
 from feval.importers.harnesses.logs import (
+    SEVERAL_GOLDS,
     chat_prompt,
     decoding,
     gold_of,
     labelled,
     limit_of,
     same_texts_note,
-    size_note,
     temperature_of,
 )
 from feval.importers.questions import without_duplicates
@@ -42,7 +42,16 @@ from feval.importers.reading import (
     regular_file,
 )
 from feval.importers.shapes import member, refuse, strings
-from feval.importers.source import Imported, ImportRequest, Prompt, SourceLLM, SourcePool, SourceQuestion
+from feval.importers.source import (
+    Imported,
+    ImportRequest,
+    Prompt,
+    SourceLLM,
+    SourcePool,
+    SourceQuestion,
+    counted_notes,
+    size_note,
+)
 from feval.recording.content import LLMInfo
 
 _DOC = ("query", "choices", "gold_index", "id", "instruction")
@@ -244,15 +253,11 @@ def _results(source: Path, reader: Reader) -> LLMInfo:
 
 
 def _row_notes(rows: list[_Row], filled: int) -> list[str]:
-    others, empty = sum(row.other_golds for row in rows), sum(row.empty for row in rows)
-    notes = []
-    if others:
-        notes.append(f"Questions with several accepted answers, whose first is the gold answer: {others}.")
-    if filled:
-        notes.append(f"{filled} samples are filled up with their end token, as batches are; it was counted once.")
-    if empty:
-        notes.append(f"{empty} samples have no text (null); they were read as empty texts.")
-    return notes
+    return counted_notes(
+        (SEVERAL_GOLDS, sum(row.other_golds for row in rows)),
+        ("Samples that batches filled up with their end token, which was counted once", filled),
+        ("Samples without a text (null), which were read as empty texts", sum(row.empty for row in rows)),
+    )
 
 
 def _system_prompt(rows: list[_Row]) -> str | None:

@@ -23,8 +23,8 @@ from feval.answers import decimal_key
 from feval.errors import SourceError, UsageError
 from feval.importers.questions import without_duplicates
 from feval.importers.reading import Reader, read_bytes
-from feval.importers.shapes import member, refuse, strings, whole
-from feval.importers.source import Imported, ImportRequest, SourceLLM, SourcePool, SourceQuestion
+from feval.importers.shapes import member, refuse, sentence_start, strings, whole
+from feval.importers.source import Imported, ImportRequest, SourceLLM, SourcePool, SourceQuestion, counted_notes
 
 _TARGET = "24"
 _TOKEN = re.compile(r"\s*(?:(\d{1,9})|([-+*/()]))")
@@ -148,7 +148,7 @@ def _question(entry: Any, request: ImportRequest, puzzles: dict[str, SourceQuest
         )
     if entry.get("steps"):
         raise SourceError(
-            f"{where[0].upper()}{where[1:]} is the log of a tree search: its outputs depend on each other and are no samples. "
+            f"{sentence_start(where)} is the log of a tree search: its outputs depend on each other and are no samples. "
             "Import a log of naive sampling."
         )
     return SourceQuestion(name, puzzles[name].text, _TARGET)
@@ -169,18 +169,13 @@ def _verdicts(entry: dict[str, Any], where: str) -> list[bool]:
 
 def _notes(pools: Sequence[SourcePool], others: int) -> list[str]:
     invalid = sum(list(pool.answers or ()).count(None) for pool in pools)
-    notes = []
-    if invalid:
-        notes.append(f"{invalid} samples end without an expression that uses each of the four numbers once: no answer.")
-    if others:
-        notes.append(
-            f"The authors' verdict on {others} samples is another than that of exact arithmetic, which was taken."
-        )
-    return notes
+    return counted_notes(
+        ("Samples without an answer, as they do not end in an expression that uses each number once", invalid),
+        ("Samples on which the authors' verdict differs from exact arithmetic, which was taken", others),
+    )
 
 
 def _usage_notes(entries: Sequence[Any]) -> list[str]:
-    """Return a note on the log's token totals, which it does not state for samples."""
     usage = entries[-1].get("usage_so_far")
     output = whole(usage.get("completion_tokens")) if isinstance(usage, dict) else None
     prompt_tokens = whole(usage.get("prompt_tokens")) if isinstance(usage, dict) else None

@@ -16,7 +16,7 @@ from typing import Any
 from feval.errors import SourceError
 from feval.importers.reading import Reader, read_bytes
 from feval.importers.shapes import refuse, strings
-from feval.importers.source import Imported, ImportRequest, SourceLLM, SourcePool, SourceQuestion
+from feval.importers.source import Imported, ImportRequest, SourceLLM, SourcePool, SourceQuestion, counted_notes
 from feval.recording.content import LLMInfo
 
 _SUFFIX = "_generations_prc.json"
@@ -119,8 +119,7 @@ def _model(reader: Reader, source: Path) -> str:
 
 
 def _notes(labels: list[list[str]], *, has_texts: bool, has_questions: bool) -> list[str]:
-    errors = sum(row.count(_ERROR) for row in labels)
-    notes = [f"{errors} labels are 'Error'; they were read as no answer."] if errors else []
+    notes = counted_notes(("Labels 'Error', which were read as no answer", sum(row.count(_ERROR) for row in labels)))
     if not has_texts:
         notes.append(
             "The texts are not beside the labels; each label stands for its text, so that output tokens and dollars are too low."
