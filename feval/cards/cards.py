@@ -13,7 +13,7 @@ from typing import Annotated, Literal, TypeVar
 
 from pydantic import AfterValidator, BaseModel, Field, StringConstraints, ValidationError
 
-from feval.answers.kinds import KINDS
+from feval import answers
 from feval.answers.thoughts import FAMILIES, Thoughts
 from feval.cards.fields import Card, Choice, Day, Text
 from feval.cards.front_matter import (
@@ -28,8 +28,8 @@ from feval.errors import CardError, UnknownNameError
 
 
 def _known_kind(name: str) -> str:
-    if name not in KINDS:
-        raise ValueError(f"the answer kinds are {', '.join(KINDS)}")
+    if name not in answers.KINDS:
+        raise ValueError(f"the answer kinds are {', '.join(answers.KINDS)}")
     return name
 
 
@@ -246,6 +246,12 @@ def find_dataset_card(dataset_id: str) -> DatasetCard | None:
         CardError: its card cannot be used.
     """
     return _find("datasets", dataset_id, DatasetCard)
+
+
+def our_dataset_id(reference_name: str) -> str:
+    """Return our id of a dataset of the reference package, such as "aqua" for "AQuA"; the name itself where no card has it."""
+    ids = (dataset for dataset in dataset_ids() if dataset_card(dataset).reference_name == reference_name)
+    return next(ids, reference_name)
 
 
 def llm_card(name: str) -> LLMCard:

@@ -48,7 +48,8 @@ from typing import ClassVar
 import orjson
 
 from feval import replay
-from feval.cards.names import LLMType
+from feval.cards.cards import our_dataset_id
+from feval.cards.names import DatasetType, LLMType
 from feval.cards.prices import Price, price_list, usd
 from feval.cards.schema import FINISH_REASONS
 from feval.cards.tokens import count_words
@@ -58,7 +59,6 @@ from feval.compat.feval_ttc_values import (
     CoTMetadata,
     Dataset,
     DatasetEntry,
-    DatasetType,
     LLMConfig,
     LLMRequest,
     LLMResponse,
@@ -67,7 +67,7 @@ from feval.compat.feval_ttc_values import (
     constant,
 )
 from feval.errors import NotARecordingError, OutOfRangeError
-from feval.importers.papers.feval_ttc import our_dataset_id, read, recorded_llms
+from feval.importers.papers.feval_ttc import read, recorded_llms
 from feval.importers.source import ImportRequest, SourcePool
 from feval.recording import Recording
 
@@ -205,17 +205,7 @@ def load(
 
 
 def available_models(datatype: DatasetType | str, api_path: str | Path | None = None) -> list[LLMType | str]:
-    """List the LLMs recorded on a dataset; a name without a constant is a plain string.
-
-    Args:
-        datatype: as for `load`.
-        api_path: as for `load`.
-
-    Raises:
-        NotARecordingError: there is neither a zip nor a recording.
-        UsageError: no `api_path`, and no FEVAL_RECORDING.
-        NotRecordedError, SourceError: the dataset is not in it, or it is damaged.
-    """
+    """List the LLMs recorded on a dataset (arguments and errors as of `load`); one without a constant is a plain string."""
     source, dataset = _source(api_path), our_dataset_id(str(datatype))
     if isinstance(source, Path):
         return [_llm_type(name) for name in recorded_llms(source, dataset)]
@@ -250,14 +240,10 @@ def _load_recorded(recordings: list[Recording], dataset: str, names: list[str]) 
 
 
 def _first_with(recordings: Sequence[Recording], dataset: str) -> Recording:
-    """Return the first recording with a dataset.
-
-    Raises:
-        NotRecordedError: none has it; the message lists what the first holds.
-    """
-    found = next((recording for recording in recordings if dataset in recording.manifest.datasets), recordings[0])
-    found.require(dataset)
-    return found
+    """Return the first recording with a dataset; the error where none has it lists what the first holds."""
+    first = next((recording for recording in recordings if dataset in recording.manifest.datasets), recordings[0])
+    first.require(dataset)
+    return first
 
 
 class _ArchivedLLM:

@@ -14,7 +14,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from feval.cards.cards import dataset_card, dataset_ids, find_dataset_card
+from feval.cards.cards import find_dataset_card, our_dataset_id
 from feval.errors import SourceError, UnknownNameError
 from feval.importers.archive import Archive, opened
 from feval.importers.reading import Reader
@@ -62,14 +62,6 @@ def recorded_llms(source: Path, dataset: str) -> tuple[str, ...]:
     """
     with opened(source) as archive:
         return _recorded(archive, _reference_name(archive, dataset), Reader())
-
-
-def our_dataset_id(reference_name: str) -> str:
-    """Return our id of the archive's dataset, such as "aqua" for "AQuA"; the name itself where no card has it."""
-    for dataset in dataset_ids():
-        if dataset_card(dataset).reference_name == reference_name:
-            return dataset
-    return reference_name
 
 
 def _llms(
