@@ -1,9 +1,7 @@
-"""Dataset and LLM cards: front matter read into frozen models.
+"""Dataset and LLM cards: front matter read into frozen models. `data_cards/README.md` describes the files.
 
-Facts live in cards, not in code: to add a dataset, an LLM or a price list, put a Markdown file into a folder named by
-`FEVAL_CARDS`. `data_cards/README.md` describes the files. Nothing is read at import.
-
-Where two folders describe the same dataset or LLM, the first folder wins; feval's own comes last.
+To add a dataset, an LLM or a price list, put a Markdown file into a folder named by `FEVAL_CARDS`. Where two folders describe the
+same dataset or LLM, the first folder wins; feval's own comes last.
 """
 
 from __future__ import annotations
@@ -56,13 +54,10 @@ _Mark = Annotated[str, StringConstraints(pattern=r"^\S(?:.*\S)?$")]
 
 
 class HubChoices(Card):
-    """Which column holds the options of a question, and how.
+    """Which column holds the options of a question, and in which form.
 
-    Attributes:
-        column: its name.
-        form: "labelled" (label and text of each), "marked" (texts such as "A)21"), "plain" (texts alone, labelled A, B, C, ...;
-            a gold may be a position from 0), "in-question" (the column is the question's; the options are the lines after its
-            line "Options:").
+    "labelled" has label and text of each, "marked" texts such as "A)21", "plain" texts alone (labelled A, B, C, ...; a gold may
+    be a position from 0). "in-question": the column is the question's, and the options are the lines after its line "Options:".
     """
 
     column: Text
@@ -128,17 +123,12 @@ class DatasetCard(Card):
     """The facts of a dataset.
 
     Attributes:
-        id: the name under which feval knows it.
-        title: for people.
         group: "commonsense", "arithmetic" or "mathematical" for the paper's sixteen; any word for others.
         answer_kind: a key of `feval.answers.KINDS`.
         questions: how many there are.
-        first_question_id: of the first question.
-        last_question_id: of the last question.
         licence: of the questions; `None`: none stated.
         citation: of the paper that made it.
         hub: `None` where it is not on the Hub.
-        example: one question with its answers.
         source: `None` where the rows are those of `hub`.
         questions_sha256: over all questions, as `data_cards/README.md` says; `None` where it was not computed.
         constant: its name in `feval.cards.names.DatasetType`; `None` outside the paper.
@@ -169,7 +159,6 @@ class LLMCard(Card):
 
     Attributes:
         name: the base name, without a variant.
-        title: for people.
         family: such as "LLaMA".
         provider: where it was, or will be, recorded.
         reasoning: whether it thinks in tokens of its own, billed as output, before it answers.
@@ -204,6 +193,7 @@ class LLMCard(Card):
 
 _CardT = TypeVar("_CardT", bound=Card)
 _Model = TypeVar("_Model", bound=BaseModel)
+_ADVICE = "To add one, put a card into a folder named by FEVAL_CARDS."
 _NAME_FIELDS = {"datasets": "id", "llms": "name"}
 
 
@@ -223,10 +213,7 @@ def price_ids() -> list[str]:
 
 
 def dataset_card(dataset_id: str) -> DatasetCard:
-    """Return the card of a dataset.
-
-    Args:
-        dataset_id: such as "gsm8k".
+    """Return the card of a dataset, such as "gsm8k".
 
     Raises:
         UnknownNameError: no card describes it.
@@ -234,17 +221,12 @@ def dataset_card(dataset_id: str) -> DatasetCard:
     """
     card = find_dataset_card(dataset_id)
     if card is None:
-        advice = "To add one, put a card into a folder named by FEVAL_CARDS."
-        raise UnknownNameError.of("dataset card", dataset_id, dataset_ids(), advice)
+        raise UnknownNameError.of("dataset card", dataset_id, dataset_ids(), _ADVICE)
     return card
 
 
 def find_dataset_card(dataset_id: str) -> DatasetCard | None:
-    """Return the card of a dataset; `None` where there is none.
-
-    Raises:
-        CardError: its card cannot be used.
-    """
+    """Return the card of a dataset; `None` where there is none. A card that cannot be used raises a `CardError`."""
     return _find("datasets", dataset_id, DatasetCard)
 
 
@@ -255,10 +237,7 @@ def our_dataset_id(reference_name: str) -> str:
 
 
 def llm_card(name: str) -> LLMCard:
-    """Return the card of an LLM.
-
-    Args:
-        name: of the LLM or a variant of it, such as "gpt-3.5-turbo@t=0.8"; what stands before "@" finds the card.
+    """Return the card of an LLM, or of the base of a variant such as "gpt-3.5-turbo@t=0.8".
 
     Raises:
         UnknownNameError: no card describes it.
@@ -266,17 +245,12 @@ def llm_card(name: str) -> LLMCard:
     """
     card = find_llm_card(name)
     if card is None:
-        advice = "To add one, put a card into a folder named by FEVAL_CARDS."
-        raise UnknownNameError.of("LLM card", name.split("@", 1)[0], llm_names(), advice)
+        raise UnknownNameError.of("LLM card", name.split("@", 1)[0], llm_names(), _ADVICE)
     return card
 
 
 def find_llm_card(name: str) -> LLMCard | None:
-    """Return the card of an LLM or of a variant's base; `None` where there is none.
-
-    Raises:
-        CardError: its card cannot be used.
-    """
+    """Return the card of an LLM or of a variant's base; `None` where there is none."""
     return _find("llms", name.split("@", 1)[0], LLMCard)
 
 
@@ -294,26 +268,13 @@ def _find(kind: str, name: str, model: type[_CardT]) -> _CardT | None:
 
 
 def thoughts_of(llm: str) -> Thoughts | None:
-    """Return how an LLM marks its thoughts, from the card of the LLM or of a variant's base; `None` where it does not say.
-
-    Raises:
-        CardError: its card cannot be used.
-    """
+    """Return how an LLM marks its thoughts, from its or its base's card; `None` where it does not say."""
     card = find_llm_card(llm)
     return None if card is None else card.thoughts
 
 
 def read_card(kind: str, path: Path, model: type[_Model]) -> _Model:
-    """Return a card as a model.
-
-    Args:
-        kind: a key of `feval.cards.front_matter.CARD_KINDS`, for the error sentence.
-        path: the card.
-        model: what its front matter must be.
-
-    Raises:
-        CardError: it cannot be read or is no such card; the message names the fields.
-    """
+    """Return a card of a kind (a key of `CARD_KINDS`, for messages) as a model; the `CardError` names wrong fields."""
     try:
         return model.model_validate(read_front_matter(path))
     except ValidationError as error:

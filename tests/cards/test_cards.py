@@ -19,7 +19,6 @@ from feval.cards import cards
 from feval.cards.cards import (
     DatasetCard,
     LLMCard,
-    card_folder,
     dataset_card,
     dataset_ids,
     find_dataset_card,
@@ -27,9 +26,8 @@ from feval.cards.cards import (
     llm_card,
     llm_names,
     price_ids,
-    read_front_matter,
 )
-from feval.cards.front_matter import CARD_KINDS, card_files
+from feval.cards.front_matter import CARD_KINDS, card_files, card_folder, read_front_matter
 from feval.errors import CardError, UnknownNameError
 from recorders.tiny.shapes import FAMILY
 

@@ -83,11 +83,6 @@ class _Header:
 
     @classmethod
     def of(cls, log: Any, where: str) -> _Header:
-        """Read it.
-
-        Raises:
-            SourceError: no log, or one of a newer version.
-        """
         version = member(log, "version", int, where)
         if version > _VERSION:
             raise SourceError(
@@ -350,13 +345,8 @@ def _without_answer(sample: dict[str, Any]) -> frozenset[str]:
     """Return the scorers that say they found no answer, rather than not saying which."""
     scores = sample.get("scores")
     by_scorer = scores if isinstance(scores, dict) else {}
-    return frozenset(
-        name for name, score in by_scorer.items() if isinstance(score, dict) and _is_no_answer(score.get("reason"))
-    )
-
-
-def _is_no_answer(reason: object) -> bool:
-    return isinstance(reason, str) and reason in _NO_ANSWER
+    reasons = {name: score.get("reason") for name, score in by_scorer.items() if isinstance(score, dict)}
+    return frozenset(name for name, reason in reasons.items() if isinstance(reason, str) and reason in _NO_ANSWER)
 
 
 def _prompt(messages: list[Any], sample: dict[str, Any], where: str) -> Prompt | None:

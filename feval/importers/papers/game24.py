@@ -58,12 +58,8 @@ def read(source: Path, request: ImportRequest) -> Imported:
 def answer_of(text: str, numbers: Sequence[str]) -> str | None:
     """Return the value of the expression on the last line of a text, as a key of the answer kind `number`.
 
-    Args:
-        text: ends with a line such as "Answer: (10 - 6) * (5 + 1) = 24".
-        numbers: of the puzzle, as digits.
-
-    Returns:
-        `None` where the line holds no expression, or one that does not use each number exactly once.
+    That line is such as "Answer: (10 - 6) * (5 + 1) = 24". `None` where it holds no expression, or one that does not use each of
+    the puzzle's numbers (as digits) exactly once.
     """
     line = text.strip().rpartition("\n")[2]
     expression = _LABEL.sub("", line).partition("=")[0].strip()
