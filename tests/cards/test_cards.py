@@ -100,9 +100,6 @@ def put(folder: Path, name: str, facts: str) -> Path:
     return path
 
 
-# --- the cards that come with feval
-
-
 def test_the_sixteen_datasets_of_the_paper_three_more_and_our_own_have_cards() -> None:
     assert set(dataset_ids()) == {*PAPER_DATASETS, *OTHER_DATASETS, "tiny_sums"}
     for dataset_id, (group, questions) in PAPER_DATASETS.items():
@@ -218,9 +215,6 @@ def test_revisions_are_commits_or_unknown() -> None:
     ]
 
 
-# --- looking cards up
-
-
 def test_a_variant_has_the_card_of_its_base() -> None:
     assert llm_card("gpt-3.5-turbo@t=0.8") == llm_card("gpt-3.5-turbo")
     assert find_llm_card("deepseek-ai/DeepSeek-V3@pot").name == "deepseek-ai/DeepSeek-V3"  # type: ignore[union-attr]
@@ -246,9 +240,6 @@ def test_an_unknown_name_is_answered_with_the_nearest_and_the_way_to_add_one() -
 
 def test_the_file_name_form_of_an_llm_is_not_its_name() -> None:
     assert find_llm_card("deepseek-ai--DeepSeek-V3") is None
-
-
-# --- cards of one's own
 
 
 def test_adding_a_card_adds_a_dataset_an_llm_and_a_price_list(folder: Path) -> None:
