@@ -65,15 +65,7 @@ class HubChoices(Card):
 
 
 class HubColumns(Card):
-    """How the rows of a repository become questions.
-
-    Attributes:
-        question: the columns with its text, one after the other.
-        answer: the column with the gold.
-        answer_after: the gold is what follows this mark, the last time it stands in the column; `None`: the whole text.
-        choices: `None` where there are no options.
-        order: rows are put in the order of the numbers at the end of this column; `None`: they are as the files have them.
-    """
+    """How the rows of a repository become questions; `data_cards/README.md` explains the fields."""
 
     question: Annotated[tuple[Text, ...], Field(strict=False, min_length=1)]
     answer: Text
@@ -83,16 +75,7 @@ class HubColumns(Card):
 
 
 class HubSource(Card):
-    """Where the questions are on the Hugging Face Hub.
-
-    Attributes:
-        repository: such as "openai/gsm8k".
-        config: `None` where the repository has no configurations.
-        split: such as "test"; "train+test" is both, one after the other.
-        revision: the pinned commit; `None` where none was verified.
-        columns: `None` where the questions cannot be taken from there.
-        files: patterns such as "main/test-*.parquet", in order; `None`: found by the names of config and split.
-    """
+    """Where the questions are on the Hugging Face Hub. The revision is the pinned commit; `None` where none was verified."""
 
     repository: _Repository
     config: Text | None
@@ -120,21 +103,7 @@ class CardExample(Card):
 
 
 class DatasetCard(Card):
-    """The facts of a dataset.
-
-    Attributes:
-        group: "commonsense", "arithmetic" or "mathematical" for the paper's sixteen; any word for others.
-        answer_kind: a key of `feval.answers.KINDS`.
-        questions: how many there are.
-        licence: of the questions; `None`: none stated.
-        citation: of the paper that made it.
-        hub: `None` where it is not on the Hub.
-        source: `None` where the rows are those of `hub`.
-        questions_sha256: over all questions, as `data_cards/README.md` says; `None` where it was not computed.
-        constant: its name in `feval.cards.names.DatasetType`; `None` outside the paper.
-        reference_name: the text that stands for it in the reference package's files; `None` outside the paper.
-        checked: the day these facts were checked, YYYY-MM-DD.
-    """
+    """The facts of a dataset; `data_cards/README.md` explains the fields. What is optional or `null` there may be `None`."""
 
     id: _DatasetId
     title: Text
@@ -155,24 +124,10 @@ class DatasetCard(Card):
 
 
 class LLMCard(Card):
-    """The facts of an LLM.
+    """The facts of an LLM; `data_cards/README.md` explains the fields.
 
-    Attributes:
-        name: the base name, without a variant.
-        family: such as "LLaMA".
-        provider: where it was, or will be, recorded.
-        reasoning: whether it thinks in tokens of its own, billed as output, before it answers.
-        cots_to_record: per question.
-        temperature: of decoding; `None`: the provider's default.
-        max_tokens: limit on output tokens per CoT; `None`: the provider's default, or 32,768 for one that reasons and
-            whose card does not come with feval.
-        source: where these facts come from.
-        thoughts: how it marks thoughts that a server leaves in the text: a family, or an opening and a closing mark of its own;
-            `None`: any family, by the first mark in the text.
-        licence: of the weights; `None` for closed ones.
-        constant: its name in `feval.cards.names.LLMType`; `None` outside the reference package.
-        paper_name: as the paper's Table 3 prints it; `None` where it is not there.
-        checked: the day these facts were checked, YYYY-MM-DD.
+    `thoughts` is a family, or an opening and a closing mark; `None`: any family, by the first mark in the text. A `temperature`
+    or `max_tokens` of `None` is the provider's default, or 32,768 tokens for an LLM that reasons and whose card is not feval's.
     """
 
     name: _LLMName

@@ -1,11 +1,7 @@
-"""Card files: which folders hold them, and how the front matter of one is read.
+"""Card files: which folders hold them, and how the front matter of one is read; `data_cards/README.md` describes both.
 
-A card is a Markdown file that begins with facts in YAML between two lines `---`. What follows is prose for people. Cards lie in
-`datasets/`, `llms/`, `prices/` and `prompts/` of a card folder; the file is named after what it describes, with `/` written as
-`--`.
-
-The YAML read here is the part that JSON can say too: text, numbers, `true`, `false`, `null`, lists and mappings. So `no` and
-`2025-06-02` stay text, and a card cannot hold aliases (the stuff of YAML bombs), tags, or the same key twice.
+The YAML read here is the part that JSON can say too, so `no` and `2025-06-02` stay text, and a card cannot hold aliases (the
+stuff of YAML bombs), tags, or the same key twice.
 """
 
 from __future__ import annotations

@@ -1,9 +1,7 @@
 """The paper's names of datasets and LLMs, as constants.
 
-`DatasetType.GSM8K` is the text "gsm8k", the id of a dataset; `LLMType.GPT4oMINI` is "gpt-4o-mini", the name of an LLM. They are
-there so that code written for the reference package reads on; any other text works wherever these do.
-
-The spelling is the reference package's, mistakes included, because code out there spells them so.
+`DatasetType.GSM8K` is the text "gsm8k", the id of a dataset; `LLMType.GPT4oMINI` is "gpt-4o-mini", the name of an LLM. Any other
+text works wherever these do. The spelling is the reference package's, mistakes included, because code out there uses it.
 """
 
 from __future__ import annotations

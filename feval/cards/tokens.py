@@ -1,12 +1,5 @@
 """Token counters by name: who counted the tokens that dollars are computed from.
 
-| name | counts |
-| --- | --- |
-| `words` | 1.365 tokens for each word between white space, rounded half to even: the reference package's estimate |
-| `usage` | nothing: the counts are those the provider reported, stored with the CoTs |
-| `usage, split by length` | nothing: the provider's totals of several CoTs were split by the length of their texts |
-| `tiktoken:ENCODING` | the tokens of that encoding, such as `tiktoken:cl100k_base`, special tokens read as plain text |
-
 A recording names its counter; counts by different counters are not comparable.
 
 tiktoken fetches the vocabulary of an encoding once, when a counter of that encoding is first made, and caches it in the folder

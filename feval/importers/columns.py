@@ -99,7 +99,7 @@ def _by_scorer(read: Callable[[Any, str], Any]) -> Callable[[Any, str], dict[str
     def by_scorer(value: Any, where: str) -> dict[str, Any]:
         if not isinstance(value, dict):
             return {"score": read(value, where)}
-        return {name: read(own, f"{name!r:.60} of {where}") for name, own in value.items() if own is not None}
+        return {name: read(each, f"{name!r:.60} of {where}") for name, each in value.items() if each is not None}
 
     return by_scorer
 
@@ -185,8 +185,8 @@ def names_of(*parts: str) -> dict[str, Column]:
     """Return the columns of some of question, request, llm and cot, by every name they are written under."""
     columns = [column for column in COLUMNS if column.of in parts]
     # A column's own name is its own only: "duration_ms" is not "duration_s".
-    own = {column.name: column for column in reversed(columns)}
-    return own | {alias: column for column in columns for alias in column.aliases}
+    names = {column.name: column for column in reversed(columns)}
+    return names | {alias: column for column in columns for alias in column.aliases}
 
 
 def question_names(*parts: str) -> dict[str, Column]:

@@ -223,11 +223,7 @@ class _Conversion:
         ]
 
     def counter(self, llm: SourceLLM) -> str:
-        """Return the token counter for an LLM: the one asked for, else the source's counts, else words.
-
-        Raises:
-            TokenCounterError: the source's counts were asked for and it has none.
-        """
+        """Return the token counter for an LLM: the one asked for, else the source's counts, else words."""
         if self._counter == "usage" and not llm.counted:
             raise TokenCounterError(
                 f"The token counter 'usage' stands for counts in the source, and this {self._importer.name} source has none "
@@ -281,7 +277,7 @@ class _Conversion:
             )
 
     def scores(self) -> list[tuple[ScorerInfo, list[ScoreRows]]]:
-        """Return the scores of the LLM whose pools were made last, by scorer."""
+        """Return the scores of the LLM whose pools came last, by scorer."""
         return [
             (ScorerInfo(name, "imported", {"format": self._importer.name}), rows) for name, rows in self._scores.items()
         ]

@@ -82,14 +82,16 @@ class _Lines:
             cot = {"text": cot}
         if not isinstance(cot, dict):
             refuse(sentence_start(where), "an object, or a text", cot)
-        own = self.rows.recognised(cot, _SAMPLE, where)
-        for column in own.keys() & shared.keys():
-            if own[column] is not None and shared[column] not in (None, own[column]):
+        stated = self.rows.recognised(cot, _SAMPLE, where)
+        for column in stated.keys() & shared.keys():
+            if stated[column] is not None and shared[column] not in (None, stated[column]):
                 raise ConflictError(
-                    f"{sentence_start(where)} has {column} {own[column]!r:.60}, and its line has {shared[column]!r:.60} for "
+                    f"{sentence_start(where)} has {column} {stated[column]!r:.60}, and its line has {shared[column]!r:.60} for "
                     "all of its samples. Remove one of them."
                 )
-        values = shared | {column: value for column, value in own.items() if value is not None or column not in shared}
+        values = shared | {
+            column: value for column, value in stated.items() if value is not None or column not in shared
+        }
         self.rows.add_request(name, values, where)
         self.rows.add_cot(name, values, where)
         llm: str | None = values.get("llm")

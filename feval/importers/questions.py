@@ -114,14 +114,7 @@ def completed(
 
     The source's own texts and golds stay: they are what was recorded.
 
-    Args:
-        questions: of the source.
-        file: of the questions file; `None` where there is none.
-        kind: the answer kind.
-        origins: names of source and questions file, for the messages.
-
-    Returns:
-        The questions, and notes on their golds.
+    Returns the questions, and notes on their golds; messages call source and file by their names, the `origins`.
 
     Raises:
         SourceError: the file lacks a question, nobody has its text, or its gold is no position among its options.

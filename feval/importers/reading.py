@@ -151,12 +151,10 @@ class Reader:
         return self._lenient(self.text(data, name), name)
 
     def entries(self, data: bytes, name: str) -> list[Any]:
-        """Read a JSON array with an object per question, at least one."""
+        """Read a JSON array with an entry per question, at least one."""
         entries = self.json(data, name, exact=True)
         if not isinstance(entries, list) or not entries:
-            raise SourceError(
-                f"{name} should be a JSON array with an object per question. Is the format the right one?"
-            )
+            raise SourceError(f"{name} should be a JSON array with an entry per question. Is the format the right one?")
         return entries
 
     def _lenient(self, text: str, name: str) -> Any:

@@ -72,9 +72,9 @@ class Rows:
         for key in ("temperature", "max_tokens"):
             value = values.get(key)
             if value is not None and decoding.setdefault(key, value) != value:
-                called = "the same LLM" if llm is None else f"the LLM {llm!r}"
+                name_of_llm = "the same LLM" if llm is None else f"the LLM {llm!r}"
                 raise ConflictError(
-                    f"{sentence_start(where)} has {key} {value}, and rows before it have {decoding[key]} for {called}. "
+                    f"{sentence_start(where)} has {key} {value}, and rows before it have {decoding[key]} for {name_of_llm}. "
                     "CoTs of two decodings are not one pool: give each decoding an LLM name of its own in 'llm', such as "
                     f"'{llm or 'NAME'}@{key[0]}={value}'."
                 )

@@ -57,15 +57,8 @@ from feval.recording.content import LLMInfo
 _DOC = ("query", "choices", "gold_index", "id", "instruction")
 _RESPONSE = ("text", "reasonings", "input", "input_tokens", "output_tokens")
 _DECODING = (
-    "top_p",
-    "top_k",
-    "min_p",
-    "seed",
-    "stop_tokens",
-    "repetition_penalty",
-    "frequency_penalty",
-    "presence_penalty",
-)
+    "top_p", "top_k", "min_p", "seed", "stop_tokens", "repetition_penalty", "frequency_penalty", "presence_penalty",
+)  # fmt: skip
 _MAGIC = b"PAR1"
 _MAX_VALUES = 1 << 28
 _ROWS_AT_ONCE = 8
@@ -136,7 +129,11 @@ def _reasonings(reasonings: Any, samples: int, where: str) -> list[str | None] |
 
 def _token_ids(ids: Any, samples: int) -> list[list[Any]] | None:
     """Return the token ids of each sample; `None` where a sample has none."""
-    if not isinstance(ids, list) or len(ids) != samples or not all(isinstance(some, list) and some for some in ids):
+    if (
+        not isinstance(ids, list)
+        or len(ids) != samples
+        or not all(isinstance(sample, list) and sample for sample in ids)
+    ):
         return None
     return ids
 
@@ -223,10 +220,8 @@ def _check_sizes(file: pq.ParquetFile, source: Path) -> None:
     metadata = file.metadata
     groups = [metadata.row_group(place) for place in range(metadata.num_row_groups)]
     chunks = [group.column(place) for group in groups for place in range(group.num_columns)]
-    expanded, values = (
-        sum(max(chunk.total_uncompressed_size, 0) for chunk in chunks),
-        sum(chunk.num_values for chunk in chunks),
-    )
+    expanded = sum(max(chunk.total_uncompressed_size, 0) for chunk in chunks)
+    values = sum(chunk.num_values for chunk in chunks)
     allowed = max(RATIO_FREE_BYTES, MAX_RATIO * source.stat().st_size)
     if expanded > min(MAX_EXPANDED_BYTES, allowed) or values > _MAX_VALUES:
         raise SourceError(

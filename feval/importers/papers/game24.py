@@ -5,9 +5,8 @@ A JSON array, one object per puzzle: `idx` (row of the puzzles in 24.csv, from 0
 puzzles, four numbers each, are in 24.csv, which is the questions file. Logs of the tree search itself hold no independent
 samples.
 
-No single expression is the gold answer, so the answer of a sample is the number that its expression comes to, if that uses each
-of the four numbers once, and no answer otherwise; the gold answer is 24. Two different solutions are one party.
-Verdicts that this rule does not share are counted in the notes.
+No single expression is the gold answer. The answer of a sample is the value of its expression, if that uses each of the four
+numbers once, else no answer; the gold answer is 24, so different solutions vote together. The notes count differing verdicts.
 """
 
 from __future__ import annotations
@@ -88,7 +87,7 @@ def _tokens(expression: str) -> list[str]:
 
 
 class _Parser:
-    """Exact arithmetic with + - * / and parentheses over a list of tokens; recursion is bounded by the tokens there may be."""
+    """Exact arithmetic with + - * / and parentheses; the number of tokens bounds the recursion."""
 
     def __init__(self, tokens: Sequence[str]) -> None:
         self._tokens = tokens

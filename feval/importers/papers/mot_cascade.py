@@ -116,7 +116,7 @@ def _pool(samples: _Samples) -> SourcePool:
 
 def _stored_twice(samples: list[_Samples]) -> bool:
     """Return whether on every question the second half of the samples repeats the first, and sampling was not greedy."""
-    return all(map(_halves_agree, samples)) and any(len(set(own.texts)) > 1 for own in samples)
+    return all(map(_halves_agree, samples)) and any(len(set(each.texts)) > 1 for each in samples)
 
 
 def _halves_agree(samples: _Samples) -> bool:
@@ -144,8 +144,8 @@ def _answer_notes(entries: Iterable[Any]) -> list[str]:
 
 def _pairing_notes(questions: list[SourceQuestion], samples: list[_Samples]) -> list[str]:
     """Say where there are fewer results than texts."""
-    failed = [q for q, own in zip(questions, samples, strict=True) if own.texts and not own.answers]
-    unpaired = [q for q, own in zip(questions, samples, strict=True) if not own.paired]
+    failed = [q for q, each in zip(questions, samples, strict=True) if each.texts and not each.answers]
+    unpaired = [q for q, each in zip(questions, samples, strict=True) if not each.paired]
     notes = []
     if failed:
         notes.append(
@@ -160,9 +160,9 @@ def _pairing_notes(questions: list[SourceQuestion], samples: list[_Samples]) -> 
     return notes
 
 
-def _questions_note(what: str, some: list[SourceQuestion], questions: list[SourceQuestion]) -> str:
-    ids = ", ".join(question.id for question in some[:5])
-    return f"Questions {what}: {len(some):,} of {len(questions):,} ({ids}{', ...' if len(some) > 5 else ''})."
+def _questions_note(what: str, part: list[SourceQuestion], questions: list[SourceQuestion]) -> str:
+    ids = ", ".join(question.id for question in part[:5])
+    return f"Questions {what}: {len(part):,} of {len(questions):,} ({ids}{', ...' if len(part) > 5 else ''})."
 
 
 def _size_notes(questions: list[SourceQuestion], pools: list[SourcePool]) -> list[str]:
