@@ -130,10 +130,7 @@ def test_the_questions_file(save: Save, imported: Import, choices: Any) -> None:
 
 @pytest.mark.parametrize(("in_source", "in_file"), [("1", "B"), ("B", "1"), ("dog", "1"), ("1", "1")])
 def test_source_and_questions_file_may_write_one_gold_in_two_ways(
-    save: Save,
-    imported: Import,
-    in_source: str,
-    in_file: str,
+    save: Save, imported: Import, in_source: str, in_file: str
 ) -> None:
     entry = mot_entry(question="Which barks?", answer=in_source, results=["B", "A", None])
     file = save("q.jsonl", lines(MMLU | {"id": "toy/0", "answer": in_file}))

@@ -918,9 +918,7 @@ def test_a_file_of_another_shape_gets_the_format_that_fits(imported: Import) -> 
     assert "can be read as" not in str(raised.value)
 
 
-def test_json_of_brackets_is_refused_before_it_takes_thirty_times_its_size(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_json_of_brackets_is_refused_before_it_takes_thirty_times_its_size(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(reading, "BRACKETS_FREE", 1000)
     for brackets in (b"[" + b"[]," * 2000 + b"[]]", b"[" + b"{}," * 2000 + b"{}]"):
         with pytest.raises(SourceError, match=r"brackets in .* bytes, as no recording has"):

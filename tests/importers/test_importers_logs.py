@@ -888,8 +888,5 @@ def test_thoughts_in_the_texts_of_lm_eval_are_split_off(imported: Import) -> Non
     recording = imported("lm-eval", lines(line), answer_kind="number")
     assert rows(recording)["text"] == ["It is 2.", ""]
     assert rows(recording)["answer"] == ["3", None]  # the first is the filter's, and the second has no reply
-    assert rows(imported("lm-eval", lines(line), answer_kind="number", answers="text"))["answer"] == [
-        "2",
-        None,
-    ]
+    assert rows(imported("lm-eval", lines(line), answer_kind="number", answers="text"))["answer"] == ["2", None]
     assert thoughts(recording) == ["It is 3.", "It is 3."]

@@ -37,7 +37,7 @@ _KNOWN_FAULTS = {
     "b2ad006e68e5eacd611705f3c18a9e281b45f89ff35aeb99f592b85203745f27": (
         "This recording (date_cot1_40) is not independent of two others: on every question, samples 1 to 20 are those of "
         "date_cot1 and samples 21 to 40 those of date_cot1_t=0.4."
-    ),
+    )
 }
 
 
