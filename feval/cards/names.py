@@ -8,11 +8,28 @@ from __future__ import annotations
 
 from enum import StrEnum
 
-from feval.cards.cards import our_dataset_id
+
+class ReferenceDataset(StrEnum):
+    """What the reference package says of a dataset's answers."""
+
+    @property
+    def is_big_bench(self) -> bool:
+        """Whether it is one of the eleven tasks of BIG-Bench Hard."""
+        return self.name.startswith("BIGBENCH_")
+
+    @property
+    def is_output_number(self) -> bool:
+        """Whether the reference package counts its answers among numbers: GSM8K, SVAMP and MATH-500."""
+        return self.name in {"GSM8K", "SVAMP", "MATH_500"}
+
+    @property
+    def is_output_choice(self) -> bool:
+        """Whether the reference package counts its answers among choices: AQuA, CommonsenseQA, SVAMP (too) and BIG-Bench Hard."""
+        return self.name in {"AQUA", "CommonsenseQA", "SVAMP"} or self.is_big_bench
 
 
-class DatasetType(StrEnum):
-    """The sixteen datasets of the paper, also by the reference package's strings: `DatasetType("AQuA")` is `DatasetType.AQUA`."""
+class DatasetType(ReferenceDataset):
+    """The sixteen datasets of the paper."""
 
     AQUA = "aqua"
     CommonsenseQA = "commonsense_qa"
@@ -30,26 +47,6 @@ class DatasetType(StrEnum):
     BIGBENCH_PENGUINS = "bbh_penguins_in_a_table"
     BIGBENCH_RUIN_NAMES = "bbh_ruin_names"
     BIGBENCH_TEMPORAL_SEQUENCES = "bbh_temporal_sequences"
-
-    @classmethod
-    def _missing_(cls, value: object) -> DatasetType | None:
-        known = our_dataset_id(str(value))
-        return cls(known) if known in set(cls) else None
-
-    @property
-    def is_big_bench(self) -> bool:
-        """Whether it is one of the eleven tasks of BIG-Bench Hard."""
-        return self.name.startswith("BIGBENCH_")
-
-    @property
-    def is_output_number(self) -> bool:
-        """Whether the reference package counts its answers among numbers: GSM8K, SVAMP and MATH-500."""
-        return self.name in {"GSM8K", "SVAMP", "MATH_500"}
-
-    @property
-    def is_output_choice(self) -> bool:
-        """Whether the reference package counts its answers among choices: AQuA, CommonsenseQA, SVAMP (too) and BIG-Bench Hard."""
-        return self.name in {"AQUA", "CommonsenseQA", "SVAMP"} or self.is_big_bench
 
 
 class LLMType(StrEnum):

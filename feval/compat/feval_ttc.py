@@ -30,7 +30,7 @@ import orjson
 
 from feval import replay
 from feval.cards.cards import our_dataset_id
-from feval.cards.names import DatasetType, LLMType
+from feval.cards.names import LLMType
 from feval.cards.prices import Price, price_list, usd
 from feval.cards.schema import FINISH_REASONS
 from feval.cards.tokens import count_words
@@ -40,6 +40,7 @@ from feval.compat.feval_ttc_values import (
     CoTMetadata,
     Dataset,
     DatasetEntry,
+    DatasetType,
     LLMConfig,
     LLMRequest,
     LLMResponse,

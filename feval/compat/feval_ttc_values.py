@@ -7,18 +7,32 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
-from typing import Any, ClassVar, Literal, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
 import orjson
 from pydantic import BaseModel, ValidationError
 
-from feval.cards.names import DatasetType, LLMType
+from feval.cards import names
+from feval.cards.cards import our_dataset_id
+from feval.cards.names import LLMType, ReferenceDataset
 from feval.errors import NotRecordedError, PriceNotFoundError, SourceError
 from feval.report.files import save_files
 
 PRICES = "2025-06-02"
 """The price list of the paper; every dollar here comes from it."""
 
+
+class _ByReferenceString(ReferenceDataset):
+    @classmethod
+    def _missing_(cls, value: object) -> _ByReferenceString | None:
+        known = our_dataset_id(str(value))
+        return cls(known) if known in set(cls) else None
+
+
+if TYPE_CHECKING:
+    from feval.cards.names import DatasetType as DatasetType
+else:  # made from the other's members, as an enumeration with members cannot be extended
+    DatasetType = _ByReferenceString("DatasetType", {one.name: one.value for one in names.DatasetType}, module=__name__)
 
 _Mode = Literal["python", "json"]
 

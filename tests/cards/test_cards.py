@@ -155,16 +155,16 @@ def test_a_dataset_card_agrees_with_the_questions(dataset_id: str, shared: Path)
 def test_an_example_is_a_question_of_its_dataset_or_says_that_it_is_our_own(dataset_id: str, shared: Path) -> None:
     card = dataset_card(dataset_id)
     rows = map(json.loads, (shared / "real/questions" / f"{dataset_id}.jsonl").read_text("utf-8").splitlines())
-    found = [row for row in rows if row["question"] == card.example.question]
+    matches = [row for row in rows if row["question"] == card.example.question]
     body = card_files("datasets")[dataset_id][-1].read_text("utf-8").split("---\n", 2)[2]
     if "our own" in " ".join(body.split()):
-        assert not found
+        assert not matches
         return
     choices = [{"label": choice.label, "text": choice.text} for choice in card.example.choices]
     pairs = [(choice.label, choice.text) for choice in card.example.choices]
     golds = [
         answers.canonical_gold(card.answer_kind, row["answer"], pairs)
-        for row in found
+        for row in matches
         if row.get("choices", []) == choices
     ]
     assert card.example.answer in golds

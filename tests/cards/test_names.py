@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 
 from feval.cards.cards import dataset_card, dataset_ids, llm_card, llm_names
 from feval.cards.names import DatasetType, LLMType
@@ -35,3 +37,8 @@ def test_a_constant_is_its_text() -> None:
     assert f"{LLMType.GPT3}@t=0.8" == "gpt-3.5-turbo@t=0.8"
     assert json.dumps([DatasetType.AQUA, LLMType.o3MINI]) == '["aqua", "o3-mini"]'
     assert {DatasetType.SVAMP: 1}["svamp"] == 1  # type: ignore[index]
+
+
+def test_importing_the_names_reads_no_card() -> None:
+    code = "import sys, feval.cards.names; assert not {'feval.cards.cards', 'pydantic', 'yaml'} & set(sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

@@ -448,10 +448,10 @@ def test_billing_works_on_arrays_of_any_shape() -> None:
 
 @given(st.lists(st.integers(0, 9), max_size=5))
 def test_once_never_costs_more_than_per_round_nor_that_more_than_per_sample(cots_of_rounds: list[int]) -> None:
-    asked = [cots for cots in cots_of_rounds if cots]  # a request hands out at least one CoT
-    once, per_round, per_sample = (billed_prompts(billing, len(asked), sum(asked)) for billing in BILLINGS)
+    requests = [cots for cots in cots_of_rounds if cots]  # a request hands out at least one CoT
+    once, per_round, per_sample = (billed_prompts(billing, len(requests), sum(requests)) for billing in BILLINGS)
     assert once <= per_round <= per_sample
-    assert (once == 0) == (not asked)
+    assert (once == 0) == (not requests)
     assert once == min(1, per_round)
 
 

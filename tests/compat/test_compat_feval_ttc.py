@@ -608,7 +608,7 @@ def test_copies_may_be_changed(small: Path) -> None:
 
 
 def test_every_name_of_the_reference_package_is_there() -> None:
-    wanted = ["load", "available_models", "Dataset", "DatasetEntry", "DatasetType", "LLM", "LLMType", "LLMConfig"]
-    wanted += ["LLMRequest", "LLMResponse", "CoT", "CoTMetadata", "ModelCost"]
-    assert set(wanted) <= set(feval_ttc.__all__)
+    names = ["load", "available_models", "Dataset", "DatasetEntry", "DatasetType", "LLM", "LLMType", "LLMConfig"]
+    names += ["LLMRequest", "LLMResponse", "CoT", "CoTMetadata", "ModelCost"]
+    assert set(names) <= set(feval_ttc.__all__)
     assert all(hasattr(feval_ttc, name) for name in feval_ttc.__all__)

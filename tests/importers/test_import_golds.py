@@ -100,8 +100,8 @@ MMLU = {"id": "q", "question": "Which barks?", "choices": ["cat", "dog", "cow", 
 def test_generic_rows(imported: Import, gold: Any) -> None:
     cots = [MMLU | {"gold": gold, "text": text} for text in ("The answer is (B).", "The answer is (A).")]
     recording = imported("jsonl", lines(*cots), answer_kind="choice")
-    (found,) = recording.questions("toy")
-    assert (found.answer, found.answer_key, found.choices[1]) == ("B", "B", ("B", "dog"))
+    (recorded,) = recording.questions("toy")
+    assert (recorded.answer, recorded.answer_key, recorded.choices[1]) == ("B", "B", ("B", "dog"))
     assert rows(recording)["answer"] == ["B", "A"]
     assert "positions, counted from 0" in notes(recording)
 

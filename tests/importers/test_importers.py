@@ -339,9 +339,9 @@ def test_reads_a_reference_archive(imported: Import) -> None:
     assert table["answer"] == ["2", None, "3", "2", "2", None]
     assert table["output_tokens"] == [4, 2048, 1, 4, 4, 0]
     assert table["finish_reason"] == ["stop", "length", "content_filter", "error", "error", "error"]
-    asked = requests(recording, "gsm8k", ARCHIVE_LLM)
-    assert json.loads(asked["prompt"][0]) == [{"role": "user", "content": "Q: 1 + 1?"}]
-    assert asked["prompt_tokens"] == [5, 5]
+    sent = requests(recording, "gsm8k", ARCHIVE_LLM)
+    assert json.loads(sent["prompt"][0]) == [{"role": "user", "content": "Q: 1 + 1?"}]
+    assert sent["prompt_tokens"] == [5, 5]
     described = manifest(recording)
     assert described["datasets"][0]["system_prompt"] == "Be brief."
     assert [llm["temperature"] for llm in described["llms"]] == [0.7, None]
@@ -478,7 +478,7 @@ def test_reads_a_line_per_question(imported: Import) -> None:
         "mood": 1,
     }
     recording = imported("jsonl", lines(first, second))
-    table, asked = rows(recording), requests(recording)
+    table, sent = rows(recording), requests(recording)
     assert [(q.id, q.answer, q.choices) for q in recording.questions("toy")] == [
         ("a", "2", (("A", "2"),)),
         ("5", None, ()),
@@ -487,8 +487,8 @@ def test_reads_a_line_per_question(imported: Import) -> None:
     assert table["text"] == ["so 2", "well", None]
     assert table["output_tokens"] == [3, 1, 2]
     assert table["finish_reason"] == ["stop", "length", "unknown"]
-    assert json.loads(asked["prompt"][0]) == first["prompt"]
-    assert asked["prompt_tokens"] == [11, None]
+    assert json.loads(sent["prompt"][0]) == first["prompt"]
+    assert sent["prompt_tokens"] == [11, None]
     assert "Unknown members, which were not imported: mood (such as 1)." in notes(recording)
     assert "Questions without a gold answer (accuracies need one, or --unlabelled drop): 1." in notes(recording)
     assert "Requests without a token count, so that nothing can be priced on their questions: 1." in notes(recording)
@@ -927,8 +927,8 @@ def test_json_of_brackets_is_refused_before_it_takes_thirty_times_its_size(monke
 
 
 def test_a_questions_file_that_is_not_there_is_told_from_the_source(imported: Import, tmp_path: Path) -> None:
-    for path, found in ((tmp_path / "none.jsonl", "nothing"), (tmp_path, "a folder")):
+    for path, kind in ((tmp_path / "none.jsonl", "nothing"), (tmp_path, "a folder")):
         with pytest.raises(
-            SourceError, match=rf"should be the questions file \(--questions\); there is {found}\. Check"
+            SourceError, match=rf"should be the questions file \(--questions\); there is {kind}\. Check"
         ):
             imported("mot-cascade", dumped([mot_entry()]), questions=path)

@@ -162,10 +162,10 @@ def test_what_the_tools_wrote_can_be_verified_run_and_drawn(imported: Import, na
     folder = str(recording.path)
     assert run("verify", folder)["ok"]
     assert run("run", "self-consistency", "--recording", folder, "--set", f"n={samples}")
-    drawn = run(
+    curve = run(
         "curve", "self-consistency", "--recording", folder, "--n", f"1..{samples}", "--out", str(tmp_path / "c")
     )
-    assert drawn["points"][0]["accuracy"] == pytest.approx(float(accuracy(recording)))
+    assert curve["points"][0]["accuracy"] == pytest.approx(float(accuracy(recording)))
 
 
 def run(*arguments: str) -> dict[str, Any]:
@@ -185,8 +185,8 @@ def test_finish_reasons_and_tokens_of_inspect_are_kept(imported: Import) -> None
     with archives.opened(DATA / WRITTEN["inspect-ai archive"][1]) as log:
         usage = log.json("header.json", Reader())["stats"]["model_usage"]["openai-api/local/feval/tiny-42k"]
     assert sum(columns(whole)["output_tokens"]) == usage["output_tokens"]
-    asked = requests(whole, "tiny_sums", whole.llm_names("tiny_sums")[0])["prompt_tokens"]
-    assert 3 * sum(asked) == usage["input_tokens"]
+    sent = requests(whole, "tiny_sums", whole.llm_names("tiny_sums")[0])["prompt_tokens"]
+    assert 3 * sum(sent) == usage["input_tokens"]
 
 
 def test_padding_is_not_counted(imported: Import) -> None:
@@ -194,9 +194,11 @@ def test_padding_is_not_counted(imported: Import) -> None:
     words = [text.split() for text in columns(recording)["text"]]
     stored = pq.read_table(DATA / TRANSFORMERS).to_pylist()
     ids = {row["doc"]["id"]: row["model_response"]["output_tokens"] for row in stored}
-    unpadded = [len(bytes(i % 256 for i in some).rstrip(b"\4")) + (some[-1] == 4) for q in "0123" for some in ids[q]]
+    unpadded = [
+        len(bytes(i % 256 for i in sample).rstrip(b"\4")) + (sample[-1] == 4) for q in "0123" for sample in ids[q]
+    ]
     assert columns(recording)["output_tokens"] == unpadded
-    assert sum(unpadded) < sum(len(some) for rows_ in ids.values() for some in rows_)
+    assert sum(unpadded) < sum(len(sample) for rows_ in ids.values() for sample in rows_)
     assert all(words)
     assert "filled up with their end token" in notes(recording)
 
@@ -204,8 +206,8 @@ def test_padding_is_not_counted(imported: Import) -> None:
 def test_requests_to_chat_endpoints_are_messages(imported: Import) -> None:
     for name in ("lm-eval", "lighteval litellm", "inspect-ai archive"):
         recording = written(imported, name)
-        asked = requests(recording, "tiny_sums", recording.llm_names("tiny_sums")[0])
-        assert json.loads(asked["prompt"][0]) == [{"role": "user", "content": QUESTIONS[0]["question"]}]
+        sent = requests(recording, "tiny_sums", recording.llm_names("tiny_sums")[0])
+        assert json.loads(sent["prompt"][0]) == [{"role": "user", "content": QUESTIONS[0]["question"]}]
 
 
 def test_files_read_beside_a_source_stand_in_the_manifest(imported: Import) -> None:
@@ -399,9 +401,9 @@ def test_reads_a_log_and_its_archive_alike(imported: Import) -> None:
     table = rows(plain, llm="openai/gpt-4o")
     assert table["question_id"] == ["1", "1", "2"]
     assert (table["answer"], table["output_tokens"], table["finish_reason"]) == (["2"] * 3, [5] * 3, ["stop"] * 3)
-    asked = requests(plain, llm="openai/gpt-4o")
-    assert asked["prompt_tokens"] == [12, 12]  # 3 of them from the provider's cache
-    assert [message["role"] for message in json.loads(asked["prompt"][0])] == ["system", "user"]
+    sent = requests(plain, llm="openai/gpt-4o")
+    assert sent["prompt_tokens"] == [12, 12]  # 3 of them from the provider's cache
+    assert [message["role"] for message in json.loads(sent["prompt"][0])] == ["system", "user"]
     stated = manifest(plain)["llms"][0]
     assert (stated["temperature"], stated["max_tokens"], stated["decoding"]) == (0.5, 100, {"top_p": 0.9})
     assert "The pools are ragged: 1 to 2 samples" in notes(plain)
@@ -467,10 +469,10 @@ def test_several_calls_and_choices_are_told_apart(imported: Import) -> None:
 
 def test_attachments_options_and_conversations_are_resolved(imported: Import) -> None:
     talk = [{"role": "user", "content": "attachment://a1"}]
-    asked = inspect_sample(
+    sent = inspect_sample(
         input=talk, messages=talk, attachments={"a1": "A long question?"}, choices=["two", "three"], target=["A", "B"]
     )
-    recording = imported("inspect-ai", dumped(inspect_log(asked)))
+    recording = imported("inspect-ai", dumped(inspect_log(sent)))
     (question,) = recording.questions("toy")
     assert (question.text, question.answer, question.choices) == (
         "A long question?",

@@ -285,8 +285,8 @@ def test_linc_accuracy_over_votes_is_near_the_table_of_its_authors(
 def _vote_with_replacement(answers: list[str | None], gold: str | None, k: int) -> float:
     """Probability that the plurality of k draws with replacement is right; the first seen wins ties; by enumeration."""
     right = 0
-    for drawn in itertools.product(answers, repeat=k):
-        votes = Counter(answer for answer in drawn if answer is not None)
+    for draw in itertools.product(answers, repeat=k):
+        votes = Counter(answer for answer in draw if answer is not None)
         right += bool(votes) and votes.most_common(1)[0][0] == gold
     return right / len(answers) ** k
 
