@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from importlib import import_module
+from typing import Any
 
 
 def lazy_names(
@@ -27,3 +28,26 @@ def lazy_names(
         return value
 
     return get, lambda: sorted({*homes, *whole, *getattr(sys.modules[package], "__all__", ())})
+
+
+class LazyMapping(Mapping[str, Any]):
+    """A mapping whose values are imported when they are looked up.
+
+    Args:
+        package: the dotted name that all of them lie below.
+        homes: key -> `module:name`, the module relative to the package.
+    """
+
+    def __init__(self, package: str, homes: Mapping[str, str]) -> None:
+        self._package = package
+        self._homes = homes
+
+    def __getitem__(self, key: str) -> Any:
+        module, _, name = self._homes[key].partition(":")
+        return getattr(import_module(f"{self._package}.{module}"), name)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._homes)
+
+    def __len__(self) -> int:
+        return len(self._homes)

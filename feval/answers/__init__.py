@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from feval.lazy import lazy_names
 
 if TYPE_CHECKING:
+    from feval.answers import equality as equality
     from feval.answers.kinds import EXTRACTOR_VERSION as EXTRACTOR_VERSION
     from feval.answers.kinds import KINDS as KINDS
     from feval.answers.kinds import AnswerKeys as AnswerKeys
@@ -42,5 +43,6 @@ __getattr__, __dir__ = lazy_names(
             "normal_forms",
         ),
         "number": ("decimal_key",),
+        "equality": (),
     },
 )

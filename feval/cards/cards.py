@@ -1,9 +1,7 @@
-"""Dataset and LLM cards: front matter read into frozen models.
+"""Dataset and LLM cards: front matter read into frozen models. `data_cards/README.md` describes the files.
 
-Facts live in cards, not in code: to add a dataset, an LLM or a price list, put a Markdown file into a folder named by
-`FEVAL_CARDS`. `data_cards/README.md` describes the files. Nothing is read at import.
-
-Where two folders describe the same dataset or LLM, the first folder wins; feval's own comes last.
+To add a dataset, an LLM or a price list, put a Markdown file into a folder named by `FEVAL_CARDS`. Where two folders describe the
+same dataset or LLM, the first folder wins; feval's own comes last.
 """
 
 from __future__ import annotations
@@ -13,23 +11,17 @@ from typing import Annotated, Literal, TypeVar
 
 from pydantic import AfterValidator, BaseModel, Field, StringConstraints, ValidationError
 
-from feval.answers.kinds import KINDS
+from feval import answers
 from feval.answers.thoughts import FAMILIES, Thoughts
 from feval.cards.fields import Card, Choice, Day, Text
-from feval.cards.front_matter import (
-    CARD_KINDS,
-    card_files,
-    file_stem,
-    find_card,
-    read_front_matter,
-)
+from feval.cards.front_matter import CARD_KINDS, card_files, file_stem, find_card, read_front_matter
 from feval.cards.validation import sentence
 from feval.errors import CardError, UnknownNameError
 
 
 def _known_kind(name: str) -> str:
-    if name not in KINDS:
-        raise ValueError(f"the answer kinds are {', '.join(KINDS)}")
+    if name not in answers.KINDS:
+        raise ValueError(f"the answer kinds are {', '.join(answers.KINDS)}")
     return name
 
 
@@ -56,13 +48,10 @@ _Mark = Annotated[str, StringConstraints(pattern=r"^\S(?:.*\S)?$")]
 
 
 class HubChoices(Card):
-    """Which column holds the options of a question, and how.
+    """Which column holds the options of a question, and in which form.
 
-    Attributes:
-        column: its name.
-        form: "labelled" (label and text of each), "marked" (texts such as "A)21"), "plain" (texts alone, labelled A, B, C, ...;
-            a gold may be a position from 0), "in-question" (the column is the question's; the options are the lines after its
-            line "Options:").
+    "labelled" has label and text of each, "marked" texts such as "A)21", "plain" texts alone (labelled A, B, C, ...; a gold may
+    be a position from 0). "in-question": the column is the question's, and the options are the lines after its line "Options:".
     """
 
     column: Text
@@ -70,15 +59,7 @@ class HubChoices(Card):
 
 
 class HubColumns(Card):
-    """How the rows of a repository become questions.
-
-    Attributes:
-        question: the columns with its text, one after the other.
-        answer: the column with the gold.
-        answer_after: the gold is what follows this mark, the last time it stands in the column; `None`: the whole text.
-        choices: `None` where there are no options.
-        order: rows are put in the order of the numbers at the end of this column; `None`: they are as the files have them.
-    """
+    """How the rows of a repository become questions; `data_cards/README.md` explains the fields."""
 
     question: Annotated[tuple[Text, ...], Field(strict=False, min_length=1)]
     answer: Text
@@ -88,16 +69,7 @@ class HubColumns(Card):
 
 
 class HubSource(Card):
-    """Where the questions are on the Hugging Face Hub.
-
-    Attributes:
-        repository: such as "openai/gsm8k".
-        config: `None` where the repository has no configurations.
-        split: such as "test"; "train+test" is both, one after the other.
-        revision: the pinned commit; `None` where none was verified.
-        columns: `None` where the questions cannot be taken from there.
-        files: patterns such as "main/test-*.parquet", in order; `None`: found by the names of config and split.
-    """
+    """Where the questions are on the Hugging Face Hub. The revision is the pinned commit; `None` where none was verified."""
 
     repository: _Repository
     config: Text | None
@@ -125,26 +97,7 @@ class CardExample(Card):
 
 
 class DatasetCard(Card):
-    """The facts of a dataset.
-
-    Attributes:
-        id: the name under which feval knows it.
-        title: for people.
-        group: "commonsense", "arithmetic" or "mathematical" for the paper's sixteen; any word for others.
-        answer_kind: a key of `feval.answers.KINDS`.
-        questions: how many there are.
-        first_question_id: of the first question.
-        last_question_id: of the last question.
-        licence: of the questions; `None`: none stated.
-        citation: of the paper that made it.
-        hub: `None` where it is not on the Hub.
-        example: one question with its answers.
-        source: `None` where the rows are those of `hub`.
-        questions_sha256: over all questions, as `data_cards/README.md` says; `None` where it was not computed.
-        constant: its name in `feval.cards.names.DatasetType`; `None` outside the paper.
-        reference_name: the text that stands for it in the reference package's files; `None` outside the paper.
-        checked: the day these facts were checked, YYYY-MM-DD.
-    """
+    """The facts of a dataset; `data_cards/README.md` explains the fields. What is optional or `null` there may be `None`."""
 
     id: _DatasetId
     title: Text
@@ -165,25 +118,10 @@ class DatasetCard(Card):
 
 
 class LLMCard(Card):
-    """The facts of an LLM.
+    """The facts of an LLM; `data_cards/README.md` explains the fields.
 
-    Attributes:
-        name: the base name, without a variant.
-        title: for people.
-        family: such as "LLaMA".
-        provider: where it was, or will be, recorded.
-        reasoning: whether it thinks in tokens of its own, billed as output, before it answers.
-        cots_to_record: per question.
-        temperature: of decoding; `None`: the provider's default.
-        max_tokens: limit on output tokens per CoT; `None`: the provider's default, or 32,768 for one that reasons and
-            whose card does not come with feval.
-        source: where these facts come from.
-        thoughts: how it marks thoughts that a server leaves in the text: a family, or an opening and a closing mark of its own;
-            `None`: any family, by the first mark in the text.
-        licence: of the weights; `None` for closed ones.
-        constant: its name in `feval.cards.names.LLMType`; `None` outside the reference package.
-        paper_name: as the paper's Table 3 prints it; `None` where it is not there.
-        checked: the day these facts were checked, YYYY-MM-DD.
+    `thoughts` is a family, or an opening and a closing mark; `None`: any family, by the first mark in the text. A `temperature`
+    or `max_tokens` of `None` is the provider's default, or 32,768 tokens for an LLM that reasons and whose card is not feval's.
     """
 
     name: _LLMName
@@ -204,6 +142,7 @@ class LLMCard(Card):
 
 _CardT = TypeVar("_CardT", bound=Card)
 _Model = TypeVar("_Model", bound=BaseModel)
+_ADVICE = "To add one, put a card into a folder named by FEVAL_CARDS."
 _NAME_FIELDS = {"datasets": "id", "llms": "name"}
 
 
@@ -223,10 +162,7 @@ def price_ids() -> list[str]:
 
 
 def dataset_card(dataset_id: str) -> DatasetCard:
-    """Return the card of a dataset.
-
-    Args:
-        dataset_id: such as "gsm8k".
+    """Return the card of a dataset, such as "gsm8k".
 
     Raises:
         UnknownNameError: no card describes it.
@@ -234,25 +170,23 @@ def dataset_card(dataset_id: str) -> DatasetCard:
     """
     card = find_dataset_card(dataset_id)
     if card is None:
-        advice = "To add one, put a card into a folder named by FEVAL_CARDS."
-        raise UnknownNameError.of("dataset card", dataset_id, dataset_ids(), advice)
+        raise UnknownNameError.of("dataset card", dataset_id, dataset_ids(), _ADVICE)
     return card
 
 
 def find_dataset_card(dataset_id: str) -> DatasetCard | None:
-    """Return the card of a dataset; `None` where there is none.
-
-    Raises:
-        CardError: its card cannot be used.
-    """
+    """Return the card of a dataset; `None` where there is none. A card that cannot be used raises a `CardError`."""
     return _find("datasets", dataset_id, DatasetCard)
 
 
-def llm_card(name: str) -> LLMCard:
-    """Return the card of an LLM.
+def our_dataset_id(reference_name: str) -> str:
+    """Return our id of a dataset of the reference package, such as "aqua" for "AQuA"; the name itself where no card has it."""
+    ids = (dataset for dataset in dataset_ids() if dataset_card(dataset).reference_name == reference_name)
+    return next(ids, reference_name)
 
-    Args:
-        name: of the LLM or a variant of it, such as "gpt-3.5-turbo@t=0.8"; what stands before "@" finds the card.
+
+def llm_card(name: str) -> LLMCard:
+    """Return the card of an LLM, or of the base of a variant such as "gpt-3.5-turbo@t=0.8".
 
     Raises:
         UnknownNameError: no card describes it.
@@ -260,17 +194,12 @@ def llm_card(name: str) -> LLMCard:
     """
     card = find_llm_card(name)
     if card is None:
-        advice = "To add one, put a card into a folder named by FEVAL_CARDS."
-        raise UnknownNameError.of("LLM card", name.split("@", 1)[0], llm_names(), advice)
+        raise UnknownNameError.of("LLM card", name.split("@", 1)[0], llm_names(), _ADVICE)
     return card
 
 
 def find_llm_card(name: str) -> LLMCard | None:
-    """Return the card of an LLM or of a variant's base; `None` where there is none.
-
-    Raises:
-        CardError: its card cannot be used.
-    """
+    """Return the card of an LLM or of a variant's base; `None` where there is none."""
     return _find("llms", name.split("@", 1)[0], LLMCard)
 
 
@@ -288,26 +217,13 @@ def _find(kind: str, name: str, model: type[_CardT]) -> _CardT | None:
 
 
 def thoughts_of(llm: str) -> Thoughts | None:
-    """Return how an LLM marks its thoughts, from the card of the LLM or of a variant's base; `None` where it does not say.
-
-    Raises:
-        CardError: its card cannot be used.
-    """
+    """Return how an LLM marks its thoughts, from its or its base's card; `None` where it does not say."""
     card = find_llm_card(llm)
     return None if card is None else card.thoughts
 
 
 def read_card(kind: str, path: Path, model: type[_Model]) -> _Model:
-    """Return a card as a model.
-
-    Args:
-        kind: a key of `feval.cards.front_matter.CARD_KINDS`, for the error sentence.
-        path: the card.
-        model: what its front matter must be.
-
-    Raises:
-        CardError: it cannot be read or is no such card; the message names the fields.
-    """
+    """Return a card of a kind (a key of `CARD_KINDS`, for messages) as a model; the `CardError` names wrong fields."""
     try:
         return model.model_validate(read_front_matter(path))
     except ValidationError as error:

@@ -33,13 +33,14 @@ Day = Annotated[str, AfterValidator(_iso_date)]
 class Card(BaseModel):
     """The facts of a card. A card that says questions: "250" is corrected by its author, not by us."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+    # Built on first use: most commands read one kind of card of four, or none.
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, defer_build=True)
 
 
 class Choice(BaseModel):
     """One option of a multiple-choice question."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
     label: str
     text: str

@@ -1,11 +1,7 @@
-"""Card files: which folders hold them, and how the front matter of one is read.
+"""Card files: which folders hold them, and how the front matter of one is read; `data_cards/README.md` describes both.
 
-A card is a Markdown file that begins with facts in YAML between two lines `---`. What follows is prose for people. Cards lie in
-`datasets/`, `llms/`, `prices/` and `prompts/` of a card folder; the file is named after what it describes, with `/` written as
-`--`.
-
-The YAML read here is the part that JSON can say too: text, numbers, `true`, `false`, `null`, lists and mappings. So `no` and
-`2025-06-02` stay text, and a card cannot hold aliases (the stuff of YAML bombs), tags, or the same key twice.
+The YAML read here is the part that JSON can say too, so `no` and `2025-06-02` stay text, and a card cannot hold aliases (the
+stuff of YAML bombs), tags, or the same key twice.
 """
 
 from __future__ import annotations
@@ -42,11 +38,7 @@ _NUMBER_START = "-0123456789"
 
 
 def card_folder() -> Path:
-    """Return the folder of the cards that come with feval.
-
-    Raises:
-        CardError: the installation lacks it.
-    """
+    """Return the folder of the cards that come with feval."""
     package = Path(__file__).resolve().parents[1]
     installed, checkout = package / "data_cards", package.parent / "data_cards"
     for folder in (installed, checkout):
@@ -56,25 +48,12 @@ def card_folder() -> Path:
 
 
 def card_folders() -> tuple[Path, ...]:
-    """Return the card folders in the order they are searched: those named by `FEVAL_CARDS`, then feval's own.
-
-    `FEVAL_CARDS` holds one folder or several, separated as in `PATH`.
-
-    Raises:
-        CardError: `FEVAL_CARDS` names something that is no folder.
-    """
+    """Return the card folders in search order: those in `FEVAL_CARDS`, separated as in `PATH`, then feval's own."""
     named = [Path(entry).expanduser() for entry in os.environ.get("FEVAL_CARDS", "").split(os.pathsep) if entry.strip()]
     for folder in named:
-        if not _is_folder(folder):
+        if not os.path.isdir(folder):  # noqa: PTH112  False where Path.is_dir raises: a name too long
             raise CardError(f"FEVAL_CARDS names {str(folder)!r}, which is not a folder. Correct or unset FEVAL_CARDS.")
     return (*named, card_folder())
-
-
-def _is_folder(path: Path) -> bool:
-    try:
-        return path.is_dir()
-    except (OSError, ValueError):  # ValueError: a null character in the name
-        return False
 
 
 def file_stem(name: str) -> str:
@@ -88,17 +67,7 @@ def card_name(stem: str) -> str:
 
 
 def card_files(kind: str) -> dict[str, tuple[Path, ...]]:
-    """Find the cards of one kind in every card folder.
-
-    Args:
-        kind: a key of `CARD_KINDS`.
-
-    Returns:
-        Names, sorted, with the files that describe each: the one that counts first.
-
-    Raises:
-        CardError: a folder cannot be listed.
-    """
+    """Return the names of the cards of a kind (a key of `CARD_KINDS`), sorted, with their files: the one that counts first."""
     files: dict[str, tuple[Path, ...]] = {}
     for folder in card_folders():
         for path in _cards_in(folder / kind):
@@ -127,11 +96,7 @@ def find_card(kind: str, name: str) -> Path | None:
 
 
 def read_card_text(path: Path) -> str:
-    """Return a card's (or a price file's) text, with line feeds as line ends.
-
-    Raises:
-        CardError: no regular file, not readable, larger than `MAX_CARD_BYTES`, or not UTF-8.
-    """
+    """Return a card's (or a price file's) text, with line feeds as line ends."""
     try:
         if path.exists() and not path.is_file():  # a pipe would wait forever
             raise CardError(f"The card {path} is not a regular file. Name a Markdown or JSON file.")
@@ -154,17 +119,10 @@ def read_card_text(path: Path) -> str:
 
 
 def read_front_matter(path: str | os.PathLike[str]) -> dict[str, Any]:
-    """Return the facts of a card: the mapping between its two lines `---`.
-
-    Args:
-        path: a Markdown file.
-
-    Returns:
-        Text, numbers, booleans, `None`, lists and dicts with text keys; nothing has been checked beyond that.
+    """Return the facts of a card: the mapping between its two lines `---`, unchecked beyond JSON's types.
 
     Raises:
-        CardError: the file cannot be read, has no front matter, or has front matter that is not plain YAML; the message
-            names the file and, where there is one, the line.
+        CardError: not readable, or not plain YAML; the message names the file and, where there is one, the line.
     """
     card = Path(path)
     yaml_text = _front_matter(card, read_card_text(card))

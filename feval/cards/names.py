@@ -1,9 +1,7 @@
 """The paper's names of datasets and LLMs, as constants.
 
-`DatasetType.GSM8K` is the text "gsm8k", the id of a dataset; `LLMType.GPT4oMINI` is "gpt-4o-mini", the name of an LLM. They are
-there so that code written for the reference package reads on; any other text works wherever these do.
-
-The spelling is the reference package's, mistakes included, because code out there spells them so.
+`DatasetType.GSM8K` is the text "gsm8k", the id of a dataset; `LLMType.GPT4oMINI` is "gpt-4o-mini", the name of an LLM. Any other
+text works wherever these do. The spelling is the reference package's, mistakes included, because code out there uses it.
 """
 
 from __future__ import annotations
@@ -11,7 +9,26 @@ from __future__ import annotations
 from enum import StrEnum
 
 
-class DatasetType(StrEnum):
+class ReferenceDataset(StrEnum):
+    """What the reference package says of a dataset's answers."""
+
+    @property
+    def is_big_bench(self) -> bool:
+        """Whether it is one of the eleven tasks of BIG-Bench Hard."""
+        return self.name.startswith("BIGBENCH_")
+
+    @property
+    def is_output_number(self) -> bool:
+        """Whether the reference package counts its answers among numbers: GSM8K, SVAMP and MATH-500."""
+        return self.name in {"GSM8K", "SVAMP", "MATH_500"}
+
+    @property
+    def is_output_choice(self) -> bool:
+        """Whether the reference package counts its answers among choices: AQuA, CommonsenseQA, SVAMP (too) and BIG-Bench Hard."""
+        return self.name in {"AQUA", "CommonsenseQA", "SVAMP"} or self.is_big_bench
+
+
+class DatasetType(ReferenceDataset):
     """The sixteen datasets of the paper."""
 
     AQUA = "aqua"

@@ -2,8 +2,7 @@
 
     USD = 1e-6 (C_in · prompt tokens billed + C_out · output tokens)
 
-C_in and C_out are USD per million tokens, from a dated price list that is never edited, only superseded. A recording holds
-tokens and no dollars, so pricing it again is choosing another list.
+C_in and C_out are USD per million tokens, from a dated price list that is never edited, only superseded.
 
 Source: FEval-TTC (arXiv 2511.01203), section 2.3, eq. (1), and Appendix A. Every prompt is billed once there; the other two
 billings are what papers without a sampling API that returns many CoTs per request paid.
@@ -57,14 +56,14 @@ class Price:
 
     def __post_init__(self) -> None:
         for name in _PRICE_FIELDS:
-            given = getattr(self, name)
+            value = getattr(self, name)
             try:
-                price = float(given)  # an integer, times an array of small integers, would overflow
+                price = float(value)  # an integer, times an array of small integers, would overflow
             except (OverflowError, TypeError, ValueError):
                 price = math.nan
             if not 0 <= price <= _MOST_USD_PER_MTOK:  # NaN, too, is refused
                 raise OutOfRangeError(
-                    f"A price cannot be {shorten(given)} USD per million tokens. Give a number from 0 to {_MOST_USD_PER_MTOK:,}."
+                    f"A price cannot be {shorten(value)} USD per million tokens. Give a number from 0 to {_MOST_USD_PER_MTOK:,}."
                 )
             object.__setattr__(self, name, price)
 
@@ -81,14 +80,18 @@ def _base_name(llm: str) -> str:
     return llm
 
 
-def _as_price(given: object) -> Price:
+def _as_price(value: object) -> Price:
     """Read what may stand for a price: a `Price`, two numbers, or a mapping with its two fields."""
-    if isinstance(given, Price):
-        return given
-    pair = given
-    if isinstance(given, Mapping) and set(given) == set(_PRICE_FIELDS):
-        pair = [given[name] for name in _PRICE_FIELDS]
-    if not isinstance(pair, (list, tuple)) or len(pair) != 2 or not all(map(_is_number, pair)):
+    if isinstance(value, Price):
+        return value
+    pair = value
+    if isinstance(value, Mapping) and set(value) == set(_PRICE_FIELDS):
+        pair = [value[name] for name in _PRICE_FIELDS]
+    if (
+        not isinstance(pair, (list, tuple))
+        or len(pair) != 2
+        or not all(type(each) is not bool and isinstance(each, numbers.Real) for each in pair)
+    ):
         raise ValueError(
             "give two numbers, [input, output], in USD per million tokens, or a mapping with "
             + " and ".join(_PRICE_FIELDS)
@@ -99,8 +102,8 @@ def _as_price(given: object) -> Price:
         raise ValueError(f"a price is a number from 0 to {_MOST_USD_PER_MTOK:,}") from error
 
 
-def _is_number(given: object) -> bool:
-    return isinstance(given, numbers.Real) and not isinstance(given, bool)
+def _is_number(value: object) -> bool:
+    return isinstance(value, numbers.Real) and not isinstance(value, bool)
 
 
 class _PriceCard(Card):
@@ -159,22 +162,11 @@ class PriceList:
         return hashlib.sha256(json.dumps(facts, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
 
     def find(self, llm: str) -> Price | None:
-        """Return the price of an LLM or a variant of it; `None` where the list has none.
-
-        Args:
-            llm: such as "gpt-3.5-turbo" or "gpt-3.5-turbo@t=0.8"; what stands before "@" finds the price.
-        """
+        """Return the price of an LLM, or of the base of a variant ("gpt-3.5-turbo@t=0.8"); `None` where the list has none."""
         return self.prices.get(llm.split("@", 1)[0])
 
     def price(self, llm: str) -> Price:
-        """Return the price of an LLM or a variant of it.
-
-        Args:
-            llm: as for `find`.
-
-        Raises:
-            PriceNotFoundError: the list has none.
-        """
+        """Return the price of an LLM or of a variant's base; raise `PriceNotFoundError` where the list has none."""
         price = self.find(llm)
         if price is None:
             known = ", ".join(sorted(self.prices)) or "none"
@@ -216,17 +208,10 @@ def price_list(id_or_path: str | Path) -> PriceList:
 def _refuse_second(prices: PriceList, path: Path) -> None:
     """Refuse a list with the id of another one: a published list is superseded under a new id, never changed."""
     for other in card_files("prices").get(prices.id, ()):
-        if other != path and not _same_file(other, path) and _read_card(other).digest != prices.digest:
+        if other.resolve() != path.resolve() and _read_card(other).digest != prices.digest:
             raise CardError(
                 f"The price lists {path} and {other} both have the id {prices.id!r} but differ. Rename yours."
             )
-
-
-def _same_file(one: Path, other: Path) -> bool:
-    try:
-        return one.samefile(other)
-    except OSError:
-        return False
 
 
 def _read_card(path: Path) -> PriceList:

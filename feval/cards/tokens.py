@@ -1,12 +1,5 @@
 """Token counters by name: who counted the tokens that dollars are computed from.
 
-| name | counts |
-| --- | --- |
-| `words` | 1.365 tokens for each word between white space, rounded half to even: the reference package's estimate |
-| `usage` | nothing: the counts are those the provider reported, stored with the CoTs |
-| `usage, split by length` | nothing: the provider's totals of several CoTs were split by the length of their texts |
-| `tiktoken:ENCODING` | the tokens of that encoding, such as `tiktoken:cl100k_base`, special tokens read as plain text |
-
 A recording names its counter; counts by different counters are not comparable.
 
 tiktoken fetches the vocabulary of an encoding once, when a counter of that encoding is first made, and caches it in the folder
@@ -36,12 +29,9 @@ _TIKTOKEN = "tiktoken:"
 
 
 def count_words(text: str) -> int:
-    """Return the reference package's token estimate: 1.365 times the number of words, rounded half to even.
+    """Return the reference package's token estimate: 1.365 times the words between white space, rounded half to even.
 
     Computed in integers, so the result is that of exact arithmetic for a text of any length.
-
-    Args:
-        text: any text; a word is what is between white space.
     """
     tokens, rest = divmod(1365 * len(text.split()), 1000)
     return tokens + (rest > 500 or (rest == 500 and tokens % 2 == 1))
@@ -95,7 +85,7 @@ def _tiktoken_counter(encoding_name: str) -> Callable[[str], int]:
 def _how_to_place(encoding_name: str, error: Exception) -> str:
     folder = os.environ.get("TIKTOKEN_CACHE_DIR")
     place = "is not set" if folder is None else f"is {folder!r}"
-    address, name = _wanted_file(error)
+    address, name = _file_of(error)
     reason = str(error) if len(str(error)) <= 160 else f"{str(error)[:157]}..."
     file = f"{address}, which it keeps as {name}" if name else "it"
     return (
@@ -107,10 +97,10 @@ def _how_to_place(encoding_name: str, error: Exception) -> str:
     )
 
 
-def _wanted_file(error: Exception) -> tuple[str, str]:
+def _file_of(error: Exception) -> tuple[str, str]:
     """Address and name in the cache of the file that tiktoken failed to get; it is named in the frames of its loader alone."""
     for frame, _ in walk_tb(error.__traceback__):
         if frame.f_code.co_name == "read_file_cached":
-            known = frame.f_locals
-            return str(known.get("blobpath", "")), os.path.basename(str(known.get("cache_path", "")))  # noqa: PTH119  a name, whatever the system that wrote it
+            names = frame.f_locals
+            return str(names.get("blobpath", "")), os.path.basename(str(names.get("cache_path", "")))  # noqa: PTH119  a name, whatever the system that wrote it
     return "", ""

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from feval import receipts, serving
 from feval.cli.evaluating import ResultFiles, encoded, open_recordings, request_options, result_options
 from feval.cli.options import (
     DEFAULT_COUNTS,
@@ -29,14 +30,12 @@ from feval.evaluation.evaluation import evaluate
 from feval.evaluation.method_names import make_method, parse_settings
 from feval.evaluation.requests import CurveRequest, EvaluationOptions, RunRequest
 from feval.evaluation.user_methods import MethodFile
-from feval.receipts.writing import receipt
 from feval.recording import open_recording
 from feval.report import pictures, tables
 from feval.report.tables.csv import curve_csv
 from feval.report.tables.results import evaluation_tables, grade_table
 from feval.report.tables.tables import curve_table
 from feval.serving.answer_files import read_answers
-from feval.serving.grading import grade_saved, read_ledger
 
 if TYPE_CHECKING:
     from feval.evaluation.curves import Curve
@@ -84,7 +83,7 @@ def run(
         show,
         numbers,
         *evaluation_tables([result]),
-        receipt=lambda folder: receipt(request, result, questions, replayed, folder),
+        receipt=lambda folder: receipts.writing.receipt(request, result, questions, replayed, folder),
         files=lambda _: {"result.json": encoded(numbers)},
     )
 
@@ -154,7 +153,7 @@ def curve(
         show,
         result.to_dict(),
         curve_table(result),
-        receipt=lambda folder: receipt(request, result, questions, replayed, folder),
+        receipt=lambda folder: receipts.writing.receipt(request, result, questions, replayed, folder),
         files=lambda _: _files(result),
     )
 
@@ -238,9 +237,9 @@ def grade(
 
     Example: feval grade --ledger ledger.jsonl --answers answers.json --run mine --recording my-recording
     """
-    served = read_ledger(ledger)
+    served = serving.grading.read_ledger(ledger)
     opened = [open_recording(folder) for folder in recording_folders(recordings)]
-    graded = grade_saved(served, run, read_answers(answers), opened, dataset=dataset, prices=prices)
+    graded = serving.grading.grade_saved(served, run, read_answers(answers), opened, dataset=dataset, prices=prices)
     for sentence in graded.remarks():
         show.note(sentence)
     saved.show(

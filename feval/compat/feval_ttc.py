@@ -15,26 +15,7 @@ CoTs that the reference package hands out, and so reproduces its runs. It is the
 depends on everything else that draws from `random`, and two methods on one question see different draws. For anything but
 repeating an old run, use `feval.load`, whose draws depend on nothing but (seed, dataset, question, LLM, replicate).
 
-Kept from the reference package (its repository at d20f54e): its names and attributes; values that may be changed; `N` of at least
-the recorded CoTs gives all of them in recorded order and draws nothing (`feval.load` refuses more than were recorded); a CoT
-without an answer has the answer `None`; equality of answers is equality of strings; `finish_reason` is in its words
-("max_tokens", not "length").
-
-Different from the reference package, on purpose:
-
-- Dollars are computed from token counts and the price list 2025-06-02 (the paper's Table 3). Dollars stored in an archive are
-  not read. An LLM without a price has the dollars `None` per CoT, and a sentence where a sum is asked for.
-- Token counts are ints: 31, where the reference package prints 31.0.
-- A zip's answers are handed out as stored. A recording's are canonical voting keys (equal answers are equal strings), and so
-  is the gold answer of an entry, so that comparing them with `==` is right for both.
-- A dataset goes by feval's id ("aqua") or the reference package's string ("AQuA"); `DatasetType` prints the former. Any other
-  id or LLM name that the archive or recording holds works, too.
-- What the paper prints and the package lacks is there: `cots[0].tokens` and `cots[0].dollar_cost` (Listing 1), `metadata.tokens`
-  and `request.tokens` (Listing 3), and `load` without `api_path` (Listing 1). That these tokens are the package's `token_cost` is
-  inferred, as both stand beside `dollar_cost`; where `load` looks without a path is our choice, as the paper does not say.
-- `LLM.responses` is made when it is first looked at: every CoT of every question, in recorded order.
-- `model_dump`, `model_dump_json`, `model_copy` and `copy` are there without pydantic's further options.
-- Errors are feval's (`FevalError`) and say what to do.
+`docs/importing.md` lists what is kept from the reference package, and what differs on purpose.
 """
 
 from __future__ import annotations
@@ -48,6 +29,7 @@ from typing import ClassVar
 import orjson
 
 from feval import replay
+from feval.cards.cards import our_dataset_id
 from feval.cards.names import LLMType
 from feval.cards.prices import Price, price_list, usd
 from feval.cards.schema import FINISH_REASONS
@@ -67,7 +49,7 @@ from feval.compat.feval_ttc_values import (
     constant,
 )
 from feval.errors import NotARecordingError, OutOfRangeError
-from feval.importers.papers.feval_ttc import our_dataset_id, read, recorded_llms
+from feval.importers.papers.feval_ttc import read, recorded_llms
 from feval.importers.source import ImportRequest, SourcePool
 from feval.recording import Recording
 
@@ -205,17 +187,7 @@ def load(
 
 
 def available_models(datatype: DatasetType | str, api_path: str | Path | None = None) -> list[LLMType | str]:
-    """List the LLMs recorded on a dataset; a name without a constant is a plain string.
-
-    Args:
-        datatype: as for `load`.
-        api_path: as for `load`.
-
-    Raises:
-        NotARecordingError: there is neither a zip nor a recording.
-        UsageError: no `api_path`, and no FEVAL_RECORDING.
-        NotRecordedError, SourceError: the dataset is not in it, or it is damaged.
-    """
+    """List the LLMs recorded on a dataset (arguments and errors as of `load`); one without a constant is a plain string."""
     source, dataset = _source(api_path), our_dataset_id(str(datatype))
     if isinstance(source, Path):
         return [_llm_type(name) for name in recorded_llms(source, dataset)]
@@ -250,18 +222,14 @@ def _load_recorded(recordings: list[Recording], dataset: str, names: list[str]) 
 
 
 def _first_with(recordings: Sequence[Recording], dataset: str) -> Recording:
-    """Return the first recording with a dataset.
-
-    Raises:
-        NotRecordedError: none has it; the message lists what the first holds.
-    """
-    found = next((recording for recording in recordings if dataset in recording.manifest.datasets), recordings[0])
-    found.require(dataset)
-    return found
+    """Return the first recording with a dataset; the error where none has it lists what the first holds."""
+    first = next((recording for recording in recordings if dataset in recording.manifest.datasets), recordings[0])
+    first.require(dataset)
+    return first
 
 
 class _ArchivedLLM:
-    """The CoTs of one LLM from a zip: all in memory, as the zip's one JSON text per LLM demands."""
+    """The CoTs of one LLM from a zip, all in memory: the zip has one JSON text per LLM."""
 
     def __init__(self, pools: list[SourcePool], price: Price | None) -> None:
         self._pools, self._price = pools, price

@@ -7,60 +7,32 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
-from typing import Any, ClassVar, Literal, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
 import orjson
 from pydantic import BaseModel, ValidationError
 
-from feval.cards.names import LLMType
+from feval.cards import names
+from feval.cards.cards import our_dataset_id
+from feval.cards.names import LLMType, ReferenceDataset
 from feval.errors import NotRecordedError, PriceNotFoundError, SourceError
-from feval.importers.papers.feval_ttc import our_dataset_id
 from feval.report.files import save_files
 
 PRICES = "2025-06-02"
 """The price list of the paper; every dollar here comes from it."""
 
 
-class DatasetType(StrEnum):
-    """The sixteen datasets of the paper, also by the reference package's strings; an enum with members cannot be extended."""
-
-    AQUA = "aqua"
-    CommonsenseQA = "commonsense_qa"
-    GSM8K = "gsm8k"
-    SVAMP = "svamp"
-    MATH_500 = "math_500"
-    BIGBENCH_DATE = "bbh_date_understanding"
-    BIGBENCH_CAUSALJUDGEMENT = "bbh_causal_judgement"
-    BIGBENCH_MOVIE_RECOMENDATION = "bbh_movie_recommendation"
-    BIGBENCH_FORMAL_FALLACIES = "bbh_formal_fallacies"
-    BIGBENCH_DisambiguationQA = "bbh_disambiguation_qa"
-    BIGBENCH_SNARKS = "bbh_snarks"
-    BIGBENCH_SPORTS = "bbh_sports_understanding"
-    BIGBENCH_GEOMETRIC_SHAPES = "bbh_geometric_shapes"
-    BIGBENCH_PENGUINS = "bbh_penguins_in_a_table"
-    BIGBENCH_RUIN_NAMES = "bbh_ruin_names"
-    BIGBENCH_TEMPORAL_SEQUENCES = "bbh_temporal_sequences"
-
+class _ByReferenceString(ReferenceDataset):
     @classmethod
-    def _missing_(cls, value: object) -> DatasetType | None:
-        ours = our_dataset_id(str(value))
-        return cls(ours) if ours in set(cls) else None
+    def _missing_(cls, value: object) -> _ByReferenceString | None:
+        known = our_dataset_id(str(value))
+        return cls(known) if known in set(cls) else None
 
-    @property
-    def is_big_bench(self) -> bool:
-        """Whether it is one of the eleven tasks of BIG-Bench Hard."""
-        return self.name.startswith("BIGBENCH_")
 
-    @property
-    def is_output_number(self) -> bool:
-        """Whether the reference package counts its answers among numbers: GSM8K, SVAMP and MATH-500."""
-        return self.name in {"GSM8K", "SVAMP", "MATH_500"}
-
-    @property
-    def is_output_choice(self) -> bool:
-        """Whether the reference package counts its answers among choices: AQuA, CommonsenseQA, SVAMP (too) and BIG-Bench Hard."""
-        return self.name in {"AQUA", "CommonsenseQA", "SVAMP"} or self.is_big_bench
-
+if TYPE_CHECKING:
+    from feval.cards.names import DatasetType as DatasetType
+else:  # made from the other's members, as an enumeration with members cannot be extended
+    DatasetType = _ByReferenceString("DatasetType", {one.name: one.value for one in names.DatasetType}, module=__name__)
 
 _Mode = Literal["python", "json"]
 
@@ -72,28 +44,15 @@ class Model:
     _dumped: ClassVar[tuple[str, ...]]
 
     def model_dump(self, *, mode: _Mode = "python") -> dict[str, Any]:
-        """Return the fields as a dict, theirs as dicts within; texts are read for it.
-
-        Args:
-            mode: "json" makes plain strings of the constants.
-        """
+        """Return the fields as a dict, theirs as dicts within; `mode="json"` makes plain strings of the constants."""
         return {name: _dump(getattr(self, name), mode) for name in self._dumped}
 
     def model_dump_json(self, *, indent: int | None = None) -> str:
-        """Return the fields as JSON.
-
-        Args:
-            indent: `None` for one line; else two spaces, whatever the number.
-        """
+        """Return the fields as JSON: one line, or indented by two spaces, whatever the number."""
         return orjson.dumps(self.model_dump(), option=None if indent is None else orjson.OPT_INDENT_2).decode()
 
     def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:
-        """Return a copy.
-
-        Args:
-            update: fields to set in it, by name.
-            deep: copy what the fields hold, too.
-        """
+        """Return a copy, with the fields in `update` set; `deep` copies what the fields hold, too."""
         copied = copy.deepcopy(self) if deep else copy.copy(self)
         for name, value in (update or {}).items():
             setattr(copied, name, value)
@@ -254,23 +213,13 @@ class LLMResponse(Model):
         return self.request.token_cost + sum(cot.metadata.token_cost for cot in self.cots)
 
     def to_json(self, filename: str | Path) -> None:
-        """Write the response as JSON, in the reference package's form.
-
-        Raises:
-            StorageError: the disk said no.
-        """
+        """Write the response as JSON, in the reference package's form."""
         path = Path(filename)
         save_files(path.parent, {path.name: self.model_dump_json(indent=2).encode()}, replace=True)
 
     @classmethod
     def from_json(cls, filename: str | Path) -> Self:
-        """Read a response that `to_json`, ours or the reference package's, wrote.
-
-        Dollars are as written in the file.
-
-        Raises:
-            SourceError: the file cannot be read, or is no such response.
-        """
+        """Read a response that `to_json`, ours or the reference package's, wrote; dollars are as written in the file."""
         try:
             stored = _StoredResponse.model_validate_json(Path(filename).read_bytes())
         except OSError as error:
@@ -279,31 +228,18 @@ class LLMResponse(Model):
             first = error.errors(include_url=False, include_input=False)[0]
             place = ".".join(map(str, first["loc"])) or "the whole file"
             raise SourceError(f"{filename} is not a response written by to_json: {place}: {first['msg']}.") from error
-        cots = [CoT(cot.answer, CoTMetadata(**dict(cot.metadata)), constant(cot.raw_text)) for cot in stored.cots]
-        return cls(cots, LLMRequest(**dict(stored.request)))
-
-
-class _StoredMetadata(BaseModel):
-    dollar_cost: float | None
-    token_cost: int
-    finish_reason: str
+        return cls([CoT(cot.answer, cot.metadata, constant(cot.raw_text)) for cot in stored.cots], stored.request)
 
 
 class _StoredCoT(BaseModel):
     raw_text: str | None
     answer: str | None = None
-    metadata: _StoredMetadata
-
-
-class _StoredRequest(BaseModel):
-    raw_text: str | None
-    dollar_cost: float | None
-    token_cost: int | None
+    metadata: CoTMetadata
 
 
 class _StoredResponse(BaseModel):
     cots: list[_StoredCoT]
-    request: _StoredRequest
+    request: LLMRequest
 
 
 @dataclass(slots=True)
@@ -318,11 +254,7 @@ class LLMConfig(Model):
 
 
 def checked_row(question_id: int, count: int) -> int:
-    """Return a row of the questions.
-
-    Raises:
-        NotRecordedError: there is no such row.
-    """
+    """Return a row of the questions; raise `NotRecordedError` where there is none."""
     if not 0 <= question_id < count:
         raise NotRecordedError(f"The questions are numbered 0 to {count - 1}; {question_id} was asked for.")
     return question_id

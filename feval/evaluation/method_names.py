@@ -54,10 +54,10 @@ def make_method(name: str, settings: Mapping[str, Any] | None = None) -> Any:
 
 
 def _kind(name: str) -> type[Any]:
-    known: dict[str, type[Any]] = methods.METHODS | {"oracle": Oracle}
+    known = (*methods.METHODS, "oracle")
     if name not in known:
         raise UnknownNameError.of("method", name, known, "A user's own is named FILE.py:FUNCTION.")
-    return known[name]
+    return methods.METHODS.get(name, Oracle)
 
 
 def field_names(name: str) -> list[str]:

@@ -39,12 +39,7 @@ _DAMAGED = (
 
 @dataclass(frozen=True, slots=True)
 class Archive:
-    """An open zip whose member names were found harmless.
-
-    Attributes:
-        zip: open for reading.
-        path: of the file.
-    """
+    """An open zip whose member names were found harmless."""
 
     zip: zipfile.ZipFile
     path: Path
@@ -58,24 +53,11 @@ class Archive:
         return self.zip.namelist()
 
     def json(self, name: str, reader: Reader, *, exact: bool = False) -> Any:
-        """Read a member as JSON.
-
-        Args:
-            name: of the member.
-            reader: reads it.
-            exact: whether whole numbers beyond 64 bits matter.
-
-        Raises:
-            SourceError: the archive lacks it, or it is damaged, encrypted, too large or not JSON.
-        """
+        """Read a member as JSON; `exact` where whole numbers beyond 64 bits matter."""
         return reader.json(self._bytes(name), self.where(name), exact=exact)
 
     def check_size(self, names: Iterable[str]) -> None:
-        """Check that members together do not expand beyond what one file may.
-
-        Raises:
-            SourceError: they do.
-        """
+        """Raise where members together expand beyond what one file may."""
         total = sum(self.zip.getinfo(name).file_size for name in names)
         if total > MAX_EXPANDED_BYTES:
             raise SourceError(
@@ -123,22 +105,14 @@ class Archive:
 
 
 def is_archive(path: Path) -> bool:
-    """Return whether a file is a zip archive, by its first bytes.
-
-    Raises:
-        SourceError: there is no such file.
-    """
+    """Return whether a file is a zip archive, by its first bytes."""
     with disk_errors(path), regular_file(path).open("rb") as file:
         return file.read(len(_MAGIC)) == _MAGIC
 
 
 @contextmanager
 def opened(path: Path) -> Iterator[Archive]:
-    """Open a zip archive.
-
-    Raises:
-        SourceError: there is none, it is damaged, or has a member twice or outside of it.
-    """
+    """Open a zip archive; raise where it is damaged, or has a member twice or outside of it."""
     with disk_errors(path), _zip_errors(path), zipfile.ZipFile(regular_file(path)) as archive:
         names = archive.namelist()
         for name in names:

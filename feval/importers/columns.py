@@ -23,6 +23,7 @@ from feval.importers.shapes import (
     number_list,
     refuse,
     scalar_text,
+    sentence_start,
     text,
     whole_number,
 )
@@ -35,8 +36,7 @@ class Column:
 
     Attributes:
         name: feval's own.
-        of: whether it belongs to the question, to the request (shared by the CoTs of one LLM on one question), to the LLM or to
-            the CoT.
+        of: what it belongs to; a request is shared by the CoTs of one LLM on one question.
         read: turns a value, and its place for messages, into what is stored.
         about: its meaning.
         aliases: names that other tools use.
@@ -99,7 +99,7 @@ def _by_scorer(read: Callable[[Any, str], Any]) -> Callable[[Any, str], dict[str
     def by_scorer(value: Any, where: str) -> dict[str, Any]:
         if not isinstance(value, dict):
             return {"score": read(value, where)}
-        return {name: read(own, f"{name!r:.60} of {where}") for name, own in value.items() if own is not None}
+        return {name: read(each, f"{name!r:.60} of {where}") for name, each in value.items() if each is not None}
 
     return by_scorer
 
@@ -185,8 +185,8 @@ def names_of(*parts: str) -> dict[str, Column]:
     """Return the columns of some of question, request, llm and cot, by every name they are written under."""
     columns = [column for column in COLUMNS if column.of in parts]
     # A column's own name is its own only: "duration_ms" is not "duration_s".
-    own = {column.name: column for column in reversed(columns)}
-    return own | {alias: column for column in columns for alias in column.aliases}
+    names = {column.name: column for column in reversed(columns)}
+    return names | {alias: column for column in columns for alias in column.aliases}
 
 
 def question_names(*parts: str) -> dict[str, Column]:
@@ -198,10 +198,10 @@ def question_names(*parts: str) -> dict[str, Column]:
 def recognised(
     row: Mapping[str, Any], names: Mapping[str, Column], where: str
 ) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Read the known columns of a row.
+    """Read the known columns of a row, as the source has it.
 
     Args:
-        row: name -> value, as the source has it.
+        row: name -> value.
         names: from `names_of`.
         where: for the messages, such as "line 3 of x.jsonl".
 
@@ -254,14 +254,11 @@ def _flat(items: Iterable[tuple[str, Any]], prefix: str = "") -> Iterable[tuple[
 
 def _two_values(column: Column, first: str, second: str, row: Mapping[str, Any], where: str) -> str:
     flat = dict(_flat(row.items()))
-    hint = ""
-    if column.name == "answer":
-        hint = " A gold answer is named 'gold'."
-    elif column.name == "text":
-        hint = " What was sent is named 'prompt'."
+    hints = {"answer": " A gold answer is named 'gold'.", "text": " What was sent is named 'prompt'."}
     return (
-        f"{where[0].upper()}{where[1:]} has {first!r} ({flat[first]!r:.40}) and {second!r} ({flat[second]!r:.40}), which are two "
-        f"names of one column ({column.name!r}: {column.about}), and they differ. Remove or rename one of them.{hint}"
+        f"{sentence_start(where)} has {first!r} ({flat[first]!r:.40}) and {second!r} ({flat[second]!r:.40}), which are two "
+        f"names of one column ({column.name!r}: {column.about}), and they differ. Remove or rename one of "
+        f"them.{hints.get(column.name, '')}"
     )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -17,45 +17,89 @@ from feval.cards.cards import find_dataset_card, thoughts_of
 from feval.cards.prices import price_list
 from feval.cards.tokens import token_counter
 from feval.errors import FevalError, OutOfRangeError, SourceError, TokenCounterError, UnknownNameError, UsageError
+from feval.importers.catalogue import IMPORTERS
 from feval.importers.questions import completed, known_answer_kind, read_questions
 from feval.importers.reading import Reader, fingerprint
 from feval.importers.shapes import LARGEST
-from feval.importers.source import Imported, Importer, ImportRequest, Prompt, SourceLLM, SourcePool, SourceQuestion
+from feval.importers.source import (
+    Imported,
+    Importer,
+    ImportRequest,
+    Prompt,
+    SourceLLM,
+    SourcePool,
+    SourceQuestion,
+    counted_notes,
+)
 from feval.recording import DatasetInfo, PoolRows, Question, RecordingWriter, ScorerInfo, ScoreRows
 
 _HINT_BYTES = 16 << 20
-_THOUGHT_ANSWERS = (
-    "answers are read in the replies alone.",
-    "the stored answers are what the source read, perhaps in a thought: `--answers text` reads the replies alone.",
-)
 _POSITIONS_TOO = (
-    "golds are positions among the options, stored answers are read as written. Write answers that are positions as labels, or "
-    "read the replies, `--answers text`."
+    "golds are positions, stored answers are read as written: write labels, or read the replies, `--answers text`"
 )
 
 ANSWERS = ("stored", "text")
 """Where raw answers come from: the source where it stores them, else the texts; or always the texts."""
 
 
-def convert(
-    importer: Importer,
-    source: Path,
-    out: Path,
-    request: ImportRequest,
+def import_recording(
+    format: str,  # noqa: A002 (the command's own word, and the first argument by position)
+    source: str | Path,
+    out: str | Path,
     *,
-    formats: Iterable[Importer],
-    answer_kind: str | None,
-    counter: str | None,
-    questions: Path | None,
-    prices: str,
-    answers: str,
-    equality: str | None,
-    progress: Callable[[int, int], None] | None,
+    dataset: str,
+    llm: str | Sequence[str] | None = None,
+    answer_kind: str | None = None,
+    counter: str | None = None,
+    questions: str | Path | None = None,
+    prices: str = "2025-06-02",
+    answers: str = "stored",
+    equality: str | None = None,
+    keep_duplicates: bool = False,
+    temperature: float | None = None,
+    max_tokens: int | None = None,
+    progress: Callable[[int, int], None] | None = None,
 ) -> Path:
-    """Import one source, with the arguments of `feval.importers.import_recording` and the list of all formats."""
+    """Make a recording from a file that somebody else recorded, and return its folder.
+
+    Args:
+        format: a key of `IMPORTERS`.
+        source: the file, which may be compressed by gzip.
+        out: folder to create.
+        dataset: id of the dataset. Question ids are `<dataset>/<row>` unless the source has ids.
+        llm: name of the LLM (with a variant, such as "gpt-3.5-turbo@t=0.8"), or names of those to take from a source that has
+            several; `None` takes all of them.
+        answer_kind: a key of `feval.answers.KINDS`; `None`: the dataset card's.
+        counter: a token counter (`feval.cards.tokens`); `None`: the source's counts where it has any, else "words".
+        questions: file with texts, golds and options, joined by question id.
+        prices: id of the price list that the recording names, or "none".
+        answers: "stored": those that the source stores, else extracted from the texts; "text": always extracted.
+        equality: of answers, see `feval.answers.equality.named_equality`; `None`: that of the answer kind.
+        keep_duplicates: keep samples that the source is known to have stored twice.
+        temperature: of the decoding, where the source does not say; `None`: not known.
+        max_tokens: limit on output tokens, where the source does not say; `None`: not known.
+        progress: called with the pools done and the pools in all.
+
+    What was unusual about the source is in the manifest's notes.
+
+    Raises:
+        UnknownNameError: an unknown format, LLM, answer kind, token counter or price list.
+        UsageError: the LLM's name, the answer kind or the questions are missing.
+        SourceError: the source is broken, empty, hostile, or not of this format.
+        ConflictError: the source, or source and questions file, contradict themselves.
+        AnswerError: math-verify should compare answers and is not installed.
+        TokenCounterError: the counter is not available.
+        StorageError: `out` exists or cannot be written.
+    """
+    importer = IMPORTERS.get(format)
+    if importer is None:
+        raise UnknownNameError.of("import format", format, IMPORTERS)
+    llms = (str(llm),) if isinstance(llm, str) else tuple(map(str, dict.fromkeys(llm or ())))
+    request = ImportRequest(str(dataset), llms, None, keep_duplicates, temperature, max_tokens)
+    source, out, questions = Path(source), Path(out), None if questions is None else Path(questions)
+    _check_options(request, answers)
     card = find_dataset_card(request.dataset)
     kind = known_answer_kind(request.dataset, answer_kind or (card.answer_kind if card else None))
-    _check_options(request, answers)
     licence = card.licence if card else None
     info = DatasetInfo(
         request.dataset,
@@ -72,7 +116,7 @@ def convert(
         "source": fingerprint(source),
         "questions": None if questions is None else fingerprint(questions, "the questions file (--questions)"),
         "answers": answers,
-        "keep_duplicates": request.keep_duplicates,
+        "keep_duplicates": keep_duplicates,
     }
     if importer.beside is not None:
         operation["beside"] = [fingerprint(file) for file in importer.beside(source)]
@@ -80,39 +124,40 @@ def convert(
     with RecordingWriter(out, operation=operation, prices=prices, licences={"questions": licence}) as writer:
         reader = Reader()
         file = None if questions is None else read_questions(questions, request.dataset, reader)
-        imported = _read(importer, source, replace(request, questions=file), formats)
+        imported = _read(importer, source, replace(request, questions=file))
         origins = source.name, questions.name if questions else ""
         joined, gold_notes = completed(imported.questions, file, kind, origins)
         conversion = _Conversion(
             importer,
-            kind,
             joined,
+            info,
             counter,
-            answers,
+            always_text=answers == "text",
             default_kind=answer_kind is None,
             golds_are_positions=bool(gold_notes),
-            equality=info.equality,
         )
         writer.add_dataset(replace(info, system_prompt=imported.system_prompt), conversion.recorded_questions())
-        total = imported.llm_count * len(imported.questions)
-        for number, llm in enumerate(imported.llms):
-            report = None if progress is None else _offset(progress, number * len(imported.questions), total)
-            writer.add_pools(request.dataset, llm.info, conversion.counter(llm), conversion.pools(llm), report)
+        total = imported.llm_count * len(joined)
+        for number, one in enumerate(imported.llms):
+            report = None if progress is None else _offset(progress, number * len(joined), total)
+            writer.add_pools(request.dataset, one.info, conversion.counter(one), conversion.pools(one), report)
             for scorer, rows in conversion.scores():
-                writer.add_scores(request.dataset, llm.info.name, scorer, rows)
+                writer.add_scores(request.dataset, one.info.name, scorer, rows)
         expected = card.questions if card else None
         for note in [*imported.notes, *reader.notes(), *gold_notes, *conversion.notes(expected)]:
             writer.note(note)
     return out
 
 
-def _read(importer: Importer, source: Path, request: ImportRequest, formats: Iterable[Importer]) -> Imported:
-    """Read a source; the error for another format names the right one."""
+def _read(importer: Importer, source: Path, request: ImportRequest) -> Imported:
+    """Read a source; an error names the format that fits, where another one does."""
     try:
         return importer.read(source, request)
     except SourceError as error:
         error.with_traceback(None)  # its frames hold what was read of the source
-        fitting = [other.name for other in formats if other is not importer and _fits(other, source, request)]
+        fitting = [
+            other.name for other in IMPORTERS.values() if other is not importer and _fits(other, source, request)
+        ]
         if not fitting:
             raise
         raise SourceError(f"{error} It can be read as {' or '.join(map(repr, fitting))}: name that format.") from error
@@ -145,27 +190,27 @@ class _Conversion:
     def __init__(
         self,
         importer: Importer,
-        kind: str,
         questions: list[SourceQuestion],
+        info: DatasetInfo,
         counter: str | None,
-        answers: str,
         *,
+        always_text: bool,
         default_kind: bool,
         golds_are_positions: bool,
-        equality: str,
     ) -> None:
+        kind = info.answer_kind
         self._importer = importer
-        self._kind = kind
         self._questions = questions
+        self._kind = kind
+        self._equality = info.equality
         self._counter = counter
-        self._always_text = answers == "text"
-        self._seen: Counter[str] = Counter()
-        self._scores: dict[str, list[ScoreRows]] = {}
+        self._always_text = always_text
         self._compares = default_kind and kind != "verbatim"
         self._golds_are_positions = golds_are_positions
-        self._equality = equality
+        self._seen: Counter[str] = Counter()
+        self._scores: dict[str, list[ScoreRows]] = {}
         self._right: dict[str, _RightCots] = {}
-        if kind == "verbatim" and self._always_text and importer.upstream_answer is None:
+        if kind == "verbatim" and always_text and importer.upstream_answer is None:
             raise UsageError(
                 f"Verbatim answers are the stored ones of a {importer.name} source, and answers from the texts were asked "
                 "for; choose another answer kind, or the stored answers."
@@ -179,11 +224,7 @@ class _Conversion:
         ]
 
     def counter(self, llm: SourceLLM) -> str:
-        """Return the token counter for an LLM: the one asked for, else the source's counts, else words.
-
-        Raises:
-            TokenCounterError: the source's counts were asked for and it has none.
-        """
+        """Return the token counter for an LLM: the one asked for, else the source's counts, else words."""
         if self._counter == "usage" and not llm.counted:
             raise TokenCounterError(
                 f"The token counter 'usage' stands for counts in the source, and this {self._importer.name} source has none "
@@ -200,7 +241,8 @@ class _Conversion:
         for question, pool in zip(self._questions, llm.pools, strict=True):
             reasons = pool.finish_reasons or ["unknown"] * len(pool.texts)
             columns = split_columns(pool.texts, pool.reasoning, reasons, thoughts)
-            self._see_thoughts(columns)
+            self._seen["with thoughts"] += sum(bool(marks) for marks in columns.marks or ())
+            self._seen["without reply"] += columns.readable.count(False)
             raw = self._raw_answers(question, pool, columns)
             canonical = normal_forms(self._kind, raw, question.choices)
             if self._compares and question.gold is not None:
@@ -223,7 +265,7 @@ class _Conversion:
                 columns.texts,
                 raw,
                 canonical,
-                _counted(question, pool, count),
+                _output_tokens(question, pool, count),
                 columns.finish_reasons,
                 prompt,
                 prompt_tokens,
@@ -236,7 +278,7 @@ class _Conversion:
             )
 
     def scores(self) -> list[tuple[ScorerInfo, list[ScoreRows]]]:
-        """Return the scores of the LLM whose pools were made last, by scorer."""
+        """Return the scores of the LLM whose pools came last, by scorer."""
         return [
             (ScorerInfo(name, "imported", {"format": self._importer.name}), rows) for name, rows in self._scores.items()
         ]
@@ -256,16 +298,6 @@ class _Conversion:
             return 0 if gold is None else list(forms).count(gold)
         votes = keys(self._kind, raw, question.gold, question.choices, equality=self._equality)
         return 0 if votes.gold is None else votes.answers.count(votes.gold)
-
-    def _see_thoughts(self, columns: SplitColumns) -> None:
-        self._seen["with thoughts"] += sum(bool(marks) for marks in columns.marks or ())
-        self._seen["without reply"] += columns.readable.count(False)
-
-    def _whatever(self) -> str:
-        """Return the end of the note on CoTs without a reply: what happens to an answer stored for one."""
-        if not self._seen["stored"]:
-            return "."
-        return "; verbatim answers stay." if self._kind == "verbatim" else ", whatever the source stores."
 
     def _raw_answers(self, question: SourceQuestion, pool: SourcePool, columns: SplitColumns) -> Sequence[str | None]:
         """Return the stored answers, or those read in the replies; verbatim answers are read as the authors do."""
@@ -310,45 +342,21 @@ class _Conversion:
             tokens = count(prompt.text) if prompt else None
         elif count is not None:
             self._seen["request counted by source"] += 1
-        self._seen["request not counted"] += tokens is None
+        self._seen["uncounted"] += tokens is None
         return (prompt.messages if prompt else None), tokens
 
     def notes(self, expected_questions: int | None) -> list[str]:
         """Return what was unusual, in sentences."""
         seen, kind = self._seen, self._kind
-        facts = [
-            (
-                seen["question as request"],
-                "request is not in the source; the question's text stands in for it.",
-                "requests are not in the source; the question's text stands in for each of them.",
-            ),
-            (
-                seen["request not counted"],
-                "request has no token count, so nothing can be priced on its question.",
-                "requests have no token count, so nothing can be priced on their questions.",
-            ),
-            (
-                seen["unreadable"],
-                f"raw answer cannot be read as {kind}; it counts as no answer.",
-                f"raw answers cannot be read as {kind}; they count as no answer.",
-            ),
-            (
-                seen["numbers"],
-                f"stored answer is a whole number that names no option, and never right: {_POSITIONS_TOO}",
-                f"stored answers are whole numbers that name no option, and never right: {_POSITIONS_TOO}",
-            ),
-            (
-                seen["with thoughts"],
-                f"text held thoughts, which were split off; {_THOUGHT_ANSWERS[bool(seen['stored'])]}",
-                f"texts held thoughts, which were split off; {_THOUGHT_ANSWERS[bool(seen['stored'])]}",
-            ),
-            (
-                seen["without reply"],
-                f"CoT ends in its thoughts, without a reply, which is no answer{self._whatever()}",
-                f"CoTs end in their thoughts, without a reply, which is no answer{self._whatever()}",
-            ),
-        ]
-        notes = _counted_sentences([*facts, *self._gold_facts()])
+        notes = counted_notes(
+            ("Requests that the source lacks, for which the question's text stands in", seen["question as request"]),
+            ("Requests without a token count, so that nothing can be priced on their questions", seen["uncounted"]),
+            (f"Raw answers that cannot be read as {kind} and count as no answer", seen["unreadable"]),
+            (f"Stored whole numbers that name no option and are never right ({_POSITIONS_TOO})", seen["numbers"]),
+            (f"Texts with thoughts, which were split off ({self._read_where()})", seen["with thoughts"]),
+            (f"CoTs that end in their thoughts, without a reply, {self._without_reply()}", seen["without reply"]),
+            *self._gold_facts(),
+        )
         if seen["request counted by source"]:
             counter = self._counter or "words"
             notes.append(
@@ -365,17 +373,23 @@ class _Conversion:
             )
         return notes
 
-    def _gold_facts(self) -> list[tuple[int, str, str]]:
+    def _read_where(self) -> str:
+        if self._seen["stored"]:
+            return "stored answers may come from a thought; `--answers text` reads the replies alone"
+        return "answers are read in the replies alone"
+
+    def _without_reply(self) -> str:
+        """Return what becomes of an answer that is stored for a CoT without a reply."""
+        if self._kind == "verbatim" and self._seen["stored"]:
+            return "whose stored answers stay"
+        return "which is no answer" + ", whatever the source stores" * bool(self._seen["stored"])
+
+    def _gold_facts(self) -> list[tuple[str, int]]:
         golds = [canonical_gold(self._kind, q.gold, q.choices) for q in self._questions if q.gold is not None]
-        need = "accuracies need a gold, or --unlabelled drop."
-        unreadable = f"cannot be read as {self._kind}; {need}"
+        need = "accuracies need one, or --unlabelled drop"
         return [
-            (
-                len(self._questions) - len(golds),
-                f"question has no gold answer; {need}",
-                f"questions have no gold answer; {need}",
-            ),
-            (golds.count(None), f"gold answer {unreadable}", f"gold answers {unreadable}"),
+            (f"Questions without a gold answer ({need})", len(self._questions) - len(golds)),
+            (f"Gold answers that cannot be read as {self._kind} ({need})", golds.count(None)),
         ]
 
     def _kind_notes(self) -> list[str]:
@@ -385,17 +399,17 @@ class _Conversion:
         }
         if not differ:
             return []
-        figures = "; ".join(f"{name}: {right.figures()}" for name, right in list(differ.items())[:20])
+        shares = "; ".join(f"{name}: {right.shares()}" for name, right in list(differ.items())[:20])
         note = (
             f"Right CoTs, read as {self._kind} (the kind on the dataset's card) and compared as the source's authors have the "
-            f"answers, text for text: {figures}. For the second figure, import with --answer-kind verbatim."
+            f"answers, text for text: {shares}. For the second figure, import with --answer-kind verbatim."
         )
         return [note]
 
 
 @dataclass(slots=True)
 class _RightCots:
-    """Numbers of CoTs of an LLM that are right by the dataset's answer kind, and as the source stores the answers."""
+    """How many CoTs of an LLM are right, by the dataset's answer kind and as the source stores the answers."""
 
     by_kind: int = 0
     as_stored: int = 0
@@ -403,23 +417,16 @@ class _RightCots:
     stored: int = 0
 
     def add(self, by_kind: int, as_stored: int, cots: int, stored: int) -> None:
-        """Add the numbers of a question."""
         self.by_kind += by_kind
         self.as_stored += as_stored
         self.cots += cots
         self.stored += stored
 
-    def figures(self) -> str:
-        """Return both as shares of the CoTs."""
+    def shares(self) -> str:
         return f"{self.by_kind / self.cots:.1%} and {self.as_stored / self.cots:.1%}".replace("%", " %")
 
 
-def _counted_sentences(facts: Iterable[tuple[int, str, str]]) -> list[str]:
-    """Return a sentence for each number above 0, from (number, singular, plural)."""
-    return [f"{number} {one if number == 1 else many}" for number, one, many in facts if number]
-
-
-def _counted(question: SourceQuestion, pool: SourcePool, count: Callable[[str], int] | None) -> Sequence[int]:
+def _output_tokens(question: SourceQuestion, pool: SourcePool, count: Callable[[str], int] | None) -> Sequence[int]:
     if count is None:
         return pool.tokens or []
     if None in pool.texts:

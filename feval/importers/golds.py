@@ -21,16 +21,7 @@ def positions_as_labels(
     A whole number is a position unless it equals an option's label or text. Where every gold of the source is a whole number and
     one of them can only be a position, all but labels are positions: MMLU's gold 2 beside the options 8, 2, 24, 120 is 24.
 
-    Args:
-        questions: all questions of one source.
-        kind: their answer kind; golds of another kind stay as they are.
-        origin: name of the source, for the messages.
-
-    Returns:
-        The questions, and notes for readers.
-
-    Raises:
-        SourceError: a gold is a whole number and not a label, text or position.
+    Returns the questions (all of one source, which messages call `origin`) and notes for readers.
     """
     if kind != "choice":
         return list(questions), []
@@ -58,8 +49,8 @@ def _is_other_text(question: SourceQuestion, labels: dict[str, str]) -> bool:
     """Return whether a gold that was read as a position is the text of another option."""
     label = labels.get(question.id)
     others = tuple(choice for choice in question.choices if choice[0] != label)
-    own = dict(question.choices).get(label or "")
-    return label is not None and own != _gold(question) and _is_text(replace(question, choices=others))
+    text = dict(question.choices).get(label or "")
+    return label is not None and text != _gold(question) and _is_text(replace(question, choices=others))
 
 
 def _in_range(question: SourceQuestion) -> bool:

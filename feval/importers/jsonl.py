@@ -1,7 +1,6 @@
 """feval's generic JSON Lines, for recordings of any other origin; `docs/importing.md` describes it with examples.
 
-One line per question, with its request and the CoTs in `samples`; or one line per CoT, with everything. `feval.importers.columns`
-lists the members and the names that other tools give them. Verbatim answers are the stored ones.
+One line per question, with its CoTs in `samples`, or one line per CoT, with everything. Verbatim answers are the stored ones.
 """
 
 from __future__ import annotations
@@ -13,7 +12,7 @@ from feval.errors import ConflictError, SourceError
 from feval.importers.columns import names_of, question_names
 from feval.importers.reading import Reader, read_bytes
 from feval.importers.rows import Rows
-from feval.importers.shapes import refuse
+from feval.importers.shapes import refuse, sentence_start
 from feval.importers.source import Imported, ImportRequest
 
 _SAMPLES = ("samples", "completions", "responses")
@@ -46,16 +45,16 @@ class _Lines:
     def add(self, line: Any, where: str) -> None:
         """Add one line."""
         if not isinstance(line, dict):
-            refuse(_sentence(where), "an object", line)
+            refuse(sentence_start(where), "an object", line)
         samples = next((name for name in _SAMPLES if isinstance(line.get(name), list)), None)
         samples = "samples" if "samples" in line else samples
         by_question = samples is not None
         if self._by_question is None:
             self._by_question = by_question
         if by_question != self._by_question:
-            here, before = ("a question", "CoTs") if by_question else ("a CoT", "questions with their samples")
+            kind, before = ("a question", "CoTs") if by_question else ("a CoT", "questions with their samples")
             raise SourceError(
-                f"{_sentence(where)} is {here}, and the lines before are {before}; a file has one layout."
+                f"{sentence_start(where)} is {kind}, the lines before are {before}; a file has one layout."
             )
         if samples is None:
             self._add_cot(line, where)
@@ -82,15 +81,17 @@ class _Lines:
         if isinstance(cot, str):
             cot = {"text": cot}
         if not isinstance(cot, dict):
-            refuse(_sentence(where), "an object, or a text", cot)
-        own = self.rows.recognised(cot, _SAMPLE, where)
-        for column in own.keys() & shared.keys():
-            if own[column] is not None and shared[column] not in (None, own[column]):
+            refuse(sentence_start(where), "an object, or a text", cot)
+        stated = self.rows.recognised(cot, _SAMPLE, where)
+        for column in stated.keys() & shared.keys():
+            if stated[column] is not None and shared[column] not in (None, stated[column]):
                 raise ConflictError(
-                    f"{_sentence(where)} has {column} {own[column]!r:.60}, and its line has {shared[column]!r:.60} for all of "
-                    "its samples. Remove one of them."
+                    f"{sentence_start(where)} has {column} {stated[column]!r:.60}, and its line has {shared[column]!r:.60} for "
+                    "all of its samples. Remove one of them."
                 )
-        values = shared | {column: value for column, value in own.items() if value is not None or column not in shared}
+        values = shared | {
+            column: value for column, value in stated.items() if value is not None or column not in shared
+        }
         self.rows.add_request(name, values, where)
         self.rows.add_cot(name, values, where)
         llm: str | None = values.get("llm")
@@ -99,7 +100,7 @@ class _Lines:
     def _once(self, name: str, llm: str | None, where: str) -> None:
         if (name, llm) in self._pairs:
             raise ConflictError(
-                f"{_sentence(where)} has the question id {name!r} a second time. Give each question its own id, or write "
+                f"{sentence_start(where)} has the question id {name!r} a second time. Give each question its own id, or write "
                 "one line per CoT."
             )
         self._pairs.add((name, llm))
@@ -108,12 +109,8 @@ class _Lines:
         values = self.rows.recognised(line, _COT, where)
         if values.get("id") is None:
             raise SourceError(
-                f"{_sentence(where)} has neither 'samples' nor an 'id'; a CoT names its question, in 'id' or 'question_id'."
+                f"{sentence_start(where)} has neither 'samples' nor an 'id'; a CoT names its question, in 'id' or 'question_id'."
             )
         self.rows.add_question(values["id"], values, where)
         self.rows.add_request(values["id"], values, where)
         self.rows.add_cot(values["id"], values, where)
-
-
-def _sentence(where: str) -> str:
-    return where[0].upper() + where[1:]

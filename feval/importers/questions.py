@@ -27,12 +27,7 @@ _PUZZLES = "Puzzles"
 
 
 def known_answer_kind(dataset: str, kind: str | None) -> str:
-    """Return an answer kind; raise where it is unknown, or `None` because the dataset has no card that states it.
-
-    Raises:
-        UsageError: no kind.
-        UnknownNameError: not a key of `feval.answers.KINDS`.
-    """
+    """Return an answer kind; raise where it is unknown, or `None` because the dataset has no card."""
     if kind is None:
         raise UsageError(
             f"There is no card for the dataset {dataset!r}, so the kind of its answers is not known; pass --answer-kind KIND "
@@ -44,17 +39,7 @@ def known_answer_kind(dataset: str, kind: str | None) -> str:
 
 
 def read_questions(path: Path, dataset: str, reader: Reader) -> list[SourceQuestion]:
-    """Read a questions file.
-
-    Args:
-        path: JSON Lines or an answer key, as the module says; may be compressed by gzip.
-        dataset: id of the dataset, for lines without an id.
-        reader: counts oddities.
-
-    Raises:
-        SourceError: broken, empty, or not a questions file.
-        ConflictError: an id occurs twice.
-    """
+    """Read a questions file; `dataset` is for lines without an id."""
     data = read_bytes(path)
     is_json = data.lstrip(b"\xef\xbb\xbf \t\r\n").startswith((b"{", b"["))
     questions = (
@@ -107,12 +92,7 @@ def _puzzles(column: int, rows: list[list[str]], dataset: str, name: str) -> lis
 
 
 def without_duplicates(questions: Iterable[SourceQuestion], name: str) -> list[SourceQuestion]:
-    """Return the questions; raise where an id occurs twice.
-
-    Raises:
-        SourceError: there are no questions.
-        ConflictError: an id occurs twice.
-    """
+    """Return the questions; raise where there are none, or an id occurs twice."""
     seen: dict[str, SourceQuestion] = {}
     for question in questions:
         other = seen.setdefault(question.id, question)
@@ -134,14 +114,7 @@ def completed(
 
     The source's own texts and golds stay: they are what was recorded.
 
-    Args:
-        questions: of the source.
-        file: of the questions file; `None` where there is none.
-        kind: the answer kind.
-        origins: names of source and questions file, for the messages.
-
-    Returns:
-        The questions, and notes on their golds.
+    Returns the questions, and notes on their golds; messages call source and file by their names, the `origins`.
 
     Raises:
         SourceError: the file lacks a question, nobody has its text, or its gold is no position among its options.
@@ -162,26 +135,22 @@ def completed(
 
 
 def _other(question: SourceQuestion, known: dict[str, SourceQuestion]) -> SourceQuestion:
-    other = known.get(question.id)
-    if other is None:
-        example = next(iter(known), "none")
+    if question.id not in known:
         raise SourceError(
-            f"The questions file has no question {question.id!r} (its ids look like {example!r}); "
+            f"The questions file has no question {question.id!r} (its ids look like {next(iter(known), 'none')!r}); "
             "its ids must be those of the source."
         )
-    return other
+    return known[question.id]
 
 
 def _joined(question: SourceQuestion, other: SourceQuestion, kind: str) -> SourceQuestion:
-    _check_same(question, other, kind, question.choices)
+    _check_same(question, other, kind)
     text = question.text if question.text is not None else other.text
     gold = question.gold if question.gold is not None else other.gold
     return replace(question, text=text, gold=gold)
 
 
-def _check_same(
-    question: SourceQuestion, other: SourceQuestion, kind: str, choices: tuple[tuple[str, str], ...]
-) -> None:
+def _check_same(question: SourceQuestion, other: SourceQuestion, kind: str) -> None:
     """Raise unless one text is part of the other and the golds agree."""
     if question.text and other.text:
         mine, theirs = " ".join(question.text.split()), " ".join(other.text.split())
@@ -190,13 +159,12 @@ def _check_same(
                 f"Question {question.id!r} is {mine!r:.90} in the source and {theirs!r:.90} in the questions file. "
                 "Give the file that belongs to the source."
             )
-    if question.gold is not None and other.gold is not None and question.gold != other.gold:
-        keys = [canonical_gold(kind, gold, choices) for gold in (question.gold, other.gold)]
-        if keys[0] != keys[1]:
-            raise ConflictError(
-                f"Question {question.id!r} has two gold answers: {question.gold!r:.60} in the source and "
-                f"{other.gold!r:.60} in the questions file."
-            )
+    golds = {gold for gold in (question.gold, other.gold) if gold is not None}
+    if len(golds) > 1 and len({canonical_gold(kind, gold, question.choices) for gold in golds}) > 1:
+        raise ConflictError(
+            f"Question {question.id!r} has two gold answers: {question.gold!r:.60} in the source and "
+            f"{other.gold!r:.60} in the questions file."
+        )
 
 
 def _with_text(question: SourceQuestion) -> SourceQuestion:

@@ -41,15 +41,11 @@ _LONG_NUMBER = re.compile(rb"[0-9]{19}")
 
 
 def regular_file(path: Path, what: str = "the file to import") -> Path:
-    """Return the path of a source; raise unless it is a file, or a link to one.
-
-    Raises:
-        SourceError: there is none, or it is a folder or device.
-    """
+    """Return the path of a source; raise unless it is a file, or a link to one."""
     if path.is_file():
         return path
-    there = "a folder" if path.is_dir() else "neither file nor folder" if path.exists() else "nothing"
-    raise SourceError(f"{path} should be {what}; there is {there}. Check the path.")
+    kind = "a folder" if path.is_dir() else "neither file nor folder" if path.exists() else "nothing"
+    raise SourceError(f"{path} should be {what}; there is {kind}. Check the path.")
 
 
 def fingerprint(path: Path, what: str = "the file to import") -> dict[str, str | int]:
@@ -60,11 +56,7 @@ def fingerprint(path: Path, what: str = "the file to import") -> dict[str, str |
 
 
 def read_bytes(path: Path) -> bytes:
-    """Return the bytes of a source, expanded where it is compressed by gzip.
-
-    Raises:
-        SourceError: no such file, damaged, empty, or beyond the bounds of this module.
-    """
+    """Return the bytes of a source, expanded where it is compressed by gzip."""
     with disk_errors(path), regular_file(path).open("rb") as file:
         size = path.stat().st_size
         compressed = file.read(len(_GZIP_MAGIC)) == _GZIP_MAGIC
@@ -77,16 +69,7 @@ def read_bytes(path: Path) -> bytes:
 
 
 def expand(stream: IO[bytes], compressed_bytes: int, name: str) -> bytes:
-    """Read a stream to its end, within the bounds.
-
-    Args:
-        stream: open for reading; it may expand what it reads.
-        compressed_bytes: how many bytes it reads from.
-        name: for the messages.
-
-    Raises:
-        SourceError: the stream is damaged or expands beyond the bounds.
-    """
+    """Read a stream to its end, within the bounds; it may expand the `compressed_bytes` that it reads."""
     chunks: list[bytes] = []
     total = 0
     try:
@@ -153,12 +136,7 @@ class Reader:
         return notes
 
     def json(self, data: bytes, name: str, *, exact: bool = False) -> Any:
-        """Read one JSON document.
-
-        Args:
-            data: UTF-8, with or without a byte order mark.
-            name: for the messages, such as "line 17 of x.jsonl".
-            exact: whether whole numbers beyond 64 bits matter.
+        """Read one JSON document; `exact` where whole numbers beyond 64 bits matter.
 
         Raises:
             SourceError: not UTF-8, not JSON, or nested too deeply.
@@ -173,16 +151,10 @@ class Reader:
         return self._lenient(self.text(data, name), name)
 
     def entries(self, data: bytes, name: str) -> list[Any]:
-        """Read a JSON array with an object per question.
-
-        Raises:
-            SourceError: as `json`, or not a list, or an empty one.
-        """
+        """Read a JSON array with an entry per question, at least one."""
         entries = self.json(data, name, exact=True)
         if not isinstance(entries, list) or not entries:
-            raise SourceError(
-                f"{name} should be a JSON array with an object per question. Is the format the right one?"
-            )
+            raise SourceError(f"{name} should be a JSON array with an entry per question. Is the format the right one?")
         return entries
 
     def _lenient(self, text: str, name: str) -> Any:
@@ -217,22 +189,14 @@ class Reader:
         return value
 
     def json_lines(self, data: bytes, name: str) -> Iterator[tuple[int, Any]]:
-        """Read JSON Lines: the number of each line that is not blank, from 1, and its value.
-
-        Raises:
-            SourceError: as `json`, naming the line.
-        """
+        """Yield the number, from 1, and the value of each line of JSON Lines that is not blank."""
         # Not splitlines(): a text may hold other line separators.
         for number, line in enumerate(self._without_mark(data).split(b"\n"), 1):
             if line.strip():
                 yield number, self.json(line, f"Line {number} of {name}", exact=True)
 
     def csv(self, data: bytes, name: str) -> list[list[str]]:
-        """Read CSV; a quoted cell may span lines.
-
-        Raises:
-            SourceError: not UTF-8, or not CSV.
-        """
+        """Read CSV; a quoted cell may span lines."""
         text = self.text(self._without_mark(data), name)
         if "\0" in text:
             raise SourceError(f"{name} has a NUL character in it, as no CSV file has; get the file again.")
@@ -243,11 +207,7 @@ class Reader:
             raise SourceError(f"{name} is not valid CSV: line {reader.line_num}: {error}.") from error
 
     def text(self, data: bytes, name: str) -> str:
-        """Decode UTF-8.
-
-        Raises:
-            SourceError: other bytes, with their place.
-        """
+        """Decode UTF-8; the error names the place of other bytes."""
         try:
             return data.decode("utf-8")
         except UnicodeDecodeError as error:

@@ -1,7 +1,4 @@
-"""Generic rows become questions and pools: rows must agree about their question, and each LLM has its own CoTs.
-
-Rows come as `feval.importers.columns.recognised` reads them, whether from JSON Lines or from a table.
-"""
+"""Generic rows become questions and pools: rows must agree about their question, and each LLM has its own CoTs."""
 
 from __future__ import annotations
 
@@ -12,6 +9,7 @@ from typing import Any, TypeVar
 
 from feval.errors import ConflictError, SourceError
 from feval.importers.columns import COLUMNS, WITHOUT_UNIT, Column, examples, recognised
+from feval.importers.shapes import sentence_start
 from feval.importers.source import Imported, ImportRequest, Prompt, SourceLLM, SourcePool, SourceQuestion, llm_notes
 from feval.recording.content import OPTIONAL_COLUMNS, LLMInfo, ScoreRows
 
@@ -36,7 +34,7 @@ class Rows:
     def __init__(self, source: str, request: ImportRequest) -> None:
         self.questions: dict[str, SourceQuestion] = {}
         self._drafts: dict[str | None, dict[str, _Draft]] = {}
-        self._decoding: dict[str | None, dict[str, float]] = {}
+        self._decoding: dict[str | None, dict[str, Any]] = {}
         self._source, self._request = source, request
         self._others: dict[str, Any] = {}
         self._without_unit: set[str] = set()
@@ -44,11 +42,7 @@ class Rows:
         self._without_answers: list[str] = []
 
     def recognised(self, row: Mapping[str, Any], names: Mapping[str, Column], where: str) -> dict[str, Any]:
-        """Read the known columns of a row; note unknown members with their first values.
-
-        Raises:
-            SourceError, ConflictError: as `feval.importers.columns.recognised`.
-        """
+        """Read the known columns of a row by `feval.importers.columns.recognised`; note unknown members."""
         values, others = recognised(row, names, where)
         for name, value in others.items():
             self._others.setdefault(name, value)
@@ -78,9 +72,10 @@ class Rows:
         for key in ("temperature", "max_tokens"):
             value = values.get(key)
             if value is not None and decoding.setdefault(key, value) != value:
+                name_of_llm = "the same LLM" if llm is None else f"the LLM {llm!r}"
                 raise ConflictError(
-                    f"{_sentence(where)} has {key} {value}, and rows before it have {decoding[key]} for {_called(llm)}. CoTs of "
-                    "two decodings are not one pool: give each decoding an LLM name of its own in 'llm', such as "
+                    f"{sentence_start(where)} has {key} {value}, and rows before it have {decoding[key]} for {name_of_llm}. "
+                    "CoTs of two decodings are not one pool: give each decoding an LLM name of its own in 'llm', such as "
                     f"'{llm or 'NAME'}@{key[0]}={value}'."
                 )
 
@@ -93,14 +88,7 @@ class Rows:
         draft.places.append(where)
 
     def imported(self) -> Imported:
-        """Return the whole source.
-
-        Raises:
-            SourceError: only some rows name an LLM, or only some CoTs of an LLM have an answer or a token count.
-            ConflictError: two CoTs of a pool have one number.
-            UnknownNameError: an LLM was named that none of the rows names.
-            UsageError: neither the rows nor the user names the LLM.
-        """
+        """Return the whole source; raise where only some rows name an LLM or have an answer or a token count."""
         chosen = self._chosen()
         llms = [self._llm(name, info) for name, info in chosen]
         return Imported(list(self.questions.values()), llms, self._notes(chosen), llm_count=len(llms))
@@ -108,7 +96,7 @@ class Rows:
     def _chosen(self) -> list[tuple[str | None, LLMInfo]]:
         """Return the LLMs to import: the name in the rows, and name and decoding in the recording."""
         infos = [
-            LLMInfo(name or "", decoding.get("temperature"), _whole(decoding.get("max_tokens")))
+            LLMInfo(name or "", decoding.get("temperature"), decoding.get("max_tokens"))
             for name, decoding in self._decoding.items()
         ]
         if list(self._drafts) == [None] or not self._drafts:
@@ -147,8 +135,8 @@ class Rows:
                 place for place, name in zip(draft.places, names, strict=True) if type(name) is not type(names[0])
             )
             raise SourceError(
-                f"{_sentence(odd)} and {draft.places[0]} number the CoTs of question {question!r} in two ways. Give 'sample' as "
-                "a whole number from 0 on each line, or on none."
+                f"{sentence_start(odd)} and {draft.places[0]} number the CoTs of question {question!r} in two ways. Give "
+                "'sample' as a whole number from 0 on each line, or on none."
             )
         if len(set(names)) != len(names):
             twice = next(name for name in names if names.count(name) > 1)
@@ -202,29 +190,14 @@ def _only_null(drafts: Mapping[str, _Draft]) -> bool:
     return all(cot.get("answer") is None and "text" in cot for cot in cots)
 
 
-def _whole(value: float | None) -> int | None:
-    return None if value is None else int(value)
-
-
-def _called(llm: str | None) -> str:
-    return "the same LLM" if llm is None else f"the LLM {llm!r}"
-
-
-def _sentence(where: str) -> str:
-    return where[0].upper() + where[1:]
-
-
 def _agreed(known: _T | None, value: _T | None, what: str, name: str, where: str) -> _T | None:
     if known is not None and value is not None and known != value:
+        before, here = (repr(each.text if isinstance(each, Prompt) else each) for each in (known, value))
         raise ConflictError(
-            f"Question {name!r} has {what}: {_short(known)} before, and {_short(value)} on {where}. "
+            f"Question {name!r} has {what}: {before:.80} before, and {here:.80} on {where}. "
             "Remove one of them or give each its own id."
         )
     return known if known is not None else value
-
-
-def _short(value: object) -> str:
-    return f"{value.text if isinstance(value, Prompt) else value!r:.80}"
 
 
 def _pool(question: str, draft: _Draft, *, stored: bool, counted: bool) -> SourcePool:

@@ -1,6 +1,6 @@
-"""Checks of parsed JSON: return a value, or raise a `SourceError` with the place, what was expected and what was found.
+"""Checks of parsed JSON: each returns a value, or raises a `SourceError` with the place, what was expected and what was found.
 
-Every function raises a `SourceError` for a value of another shape.
+`where` is the place for the message, such as "'id' of line 3 of x.jsonl".
 """
 
 from __future__ import annotations
@@ -37,21 +37,22 @@ def refuse(where: str, expected: str, value: object) -> NoReturn:
     raise SourceError(f"{where} should be {expected}; found {kind}{size or shown}. {ADVICE}")
 
 
+def sentence_start(where: str) -> str:
+    """Return a place as a sentence starts with it."""
+    return where[0].upper() + where[1:]
+
+
 def member(record: object, name: str, kind: type[_T], where: str) -> _T:
     """Return the value of `name` in a JSON object; raise unless it has the given type (a bool is not an int)."""
     if not isinstance(record, dict):
         refuse(where, "an object", record)
     if name not in record:
-        raise SourceError(f"{where} has no {name!r}; it has {_names(record)}. {ADVICE}")
+        names = ", ".join(repr(known)[:40] for known in list(record)[:12]) or "nothing"
+        raise SourceError(f"{where} has no {name!r}; it has {names}. {ADVICE}")
     value = record[name]
     if type(value) is not kind:
         refuse(f"{name!r} of {where}", _WORDS[kind], value)
     return value
-
-
-def _names(record: dict[str, Any]) -> str:
-    shown = [repr(name)[:40] for name in list(record)[:12]]
-    return ", ".join(shown) or "nothing"
 
 
 def strings(values: list[Any], where: str) -> list[str]:
@@ -130,12 +131,7 @@ def whole_numbers(values: list[Any], where: str) -> list[int]:
 
 
 def finish_reason(value: object, where: str) -> str:
-    """Return a finish reason in a recording's words; null is unknown.
-
-    Args:
-        value: as the source writes it.
-        where: for the message, such as "The finish reason of sample 3 of x.json".
-    """
+    """Return a finish reason in a recording's words; null is unknown."""
     if value is None:
         return "unknown"
     if isinstance(value, str) and value in FINISH_REASON_WORDS:
@@ -144,12 +140,7 @@ def finish_reason(value: object, where: str) -> str:
 
 
 def identifier(value: object, where: str) -> str:
-    """Return a question's id, which may be text or a whole number.
-
-    Args:
-        value: as the source has it.
-        where: for the message, such as "'id' of line 3 of x.jsonl".
-    """
+    """Return a question's id, which may be text or a whole number."""
     if type(value) is str and value:
         return value
     if type(value) is int:
@@ -158,14 +149,15 @@ def identifier(value: object, where: str) -> str:
 
 
 def choices_of(value: object, where: str) -> tuple[tuple[str, str], ...]:
-    """Return the options of a question.
+    """Return the options of a question as (label, text).
 
-    Args:
-        value: a list of `{"label", "text"}`, a list of texts (whose labels are A, B, C, ...), or `{"label": [], "text": []}`.
-        where: for the messages, such as "'choices' of line 3 of x.jsonl".
+    They may be a list of `{"label", "text"}`, a list of texts (labelled A, B, C, ...), or `{"label": [], "text": []}`.
     """
     if isinstance(value, dict):
-        value = _zipped(member(value, "label", list, where), member(value, "text", list, where), where)
+        labels, texts = member(value, "label", list, where), member(value, "text", list, where)
+        if len(labels) != len(texts):
+            refuse(f"'label' of {where}", f"as many labels as its {len(texts)} texts", labels)
+        value = [{"label": label, "text": text} for label, text in zip(labels, texts, strict=True)]
     if not isinstance(value, list):
         refuse(where, "a list of options", value)
     if value and all(isinstance(text, str) for text in value):
@@ -179,9 +171,3 @@ def choices_of(value: object, where: str) -> tuple[tuple[str, str], ...]:
     if len({label for label, _ in choices}) != len(choices):
         raise SourceError(f"{where} have a label twice: {[label for label, _ in choices]!r:.80}.")
     return choices
-
-
-def _zipped(labels: list[Any], texts: list[Any], where: str) -> list[dict[str, Any]]:
-    if len(labels) != len(texts):
-        refuse(f"'label' of {where}", f"as many labels as its {len(texts)} texts", labels)
-    return [{"label": label, "text": text} for label, text in zip(labels, texts, strict=True)]

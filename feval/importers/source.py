@@ -36,11 +36,8 @@ FINISH_REASON_WORDS = {
 class SourceQuestion:
     """One question of a source or a questions file.
 
-    Attributes:
-        id: unique within the dataset.
-        text: `None` where the source has only the id; empty where the text is not known.
-        gold: as the source writes it, a number as its decimal key; `None` where there is none.
-        choices: (label, text) of each option.
+    `text` is `None` where the source has only the id, and empty where the text is not known. `gold` is as the source writes it, a
+    number as its decimal key. `choices` are (label, text).
     """
 
     id: str
@@ -51,7 +48,7 @@ class SourceQuestion:
 
 @dataclass(frozen=True, slots=True)
 class Prompt:
-    """A request: `messages` as a JSON array, `text` as it is counted."""
+    """A request: `messages` as JSON, and the `text` whose tokens are counted."""
 
     messages: str
     text: str
@@ -66,15 +63,8 @@ class Prompt:
 class SourcePool:
     """The CoTs of one LLM on one question, as columns of equal length, in recorded order.
 
-    Attributes:
-        texts: as the LLM wrote them, inline thoughts included; `None` where the source kept no text.
-        answers: as stored, `None` for no answer; the column is `None` where the source stores no answers.
-        tokens: output tokens as stored; the column is `None` where the source has no counts.
-        finish_reasons: words of `feval.cards.schema.FINISH_REASONS`; the column is `None` where the source does not say.
-        prompt: the request; `None` where the source does not have it.
-        prompt_tokens: of the request, as stored; `None` where the source does not have them.
-        extra, reasoning, sequence_logprobs, token_logprobs, token_confidences: as in `feval.recording.PoolRows`.
-        scores: by the scorer's name.
+    `texts` are as the LLM wrote them, inline thoughts included, and `None` where the source kept none. A column is `None` where
+    the source does not have it. An answer of `None` is no answer. The other columns are as in `feval.recording.PoolRows`.
     """
 
     texts: Sequence[str | None]
@@ -95,10 +85,8 @@ class SourcePool:
 class SourceLLM:
     """One LLM of a source.
 
-    Attributes:
-        info: name and decoding.
-        pools: one per question, in the order of the questions; may be a generator that reads as it goes.
-        counted: whether the source has the output tokens of every CoT.
+    `pools` has one pool per question, in their order, and may be a generator that reads as it goes. `counted`: the source has the
+    output tokens of every CoT.
     """
 
     info: LLMInfo
@@ -110,12 +98,7 @@ class SourceLLM:
 class Imported:
     """A whole source.
 
-    Attributes:
-        questions: in the order of the recording.
-        llms: may be a generator, which reads one LLM at a time; each can be read once.
-        notes: sentences for the manifest about what was unusual; complete once every pool was read.
-        system_prompt: as sent to the LLMs; `None` where none was, or the source does not say.
-        llm_count: number of LLMs.
+    `llms` may be a generator, which reads one LLM at a time. `notes` are for the manifest, and complete once every pool was read.
     """
 
     questions: list[SourceQuestion]
@@ -127,16 +110,7 @@ class Imported:
 
 @dataclass(frozen=True, slots=True)
 class ImportRequest:
-    """The user's options for an importer.
-
-    Attributes:
-        dataset: id of the dataset.
-        llms: names of LLMs; empty for none.
-        questions: of the questions file, in its order; `None` without one.
-        keep_duplicates: keep samples that the source is known to have stored twice.
-        temperature: of the decoding; `None` where not known.
-        max_tokens: limit on output tokens; `None` where not known.
-    """
+    """The user's options for an importer, as in `import_recording`; `questions` are those of the questions file, in its order."""
 
     dataset: str
     llms: tuple[str, ...] = ()
@@ -146,15 +120,11 @@ class ImportRequest:
     max_tokens: int | None = None
 
     def the_llm(self, source: str) -> LLMInfo:
-        """Return the one LLM of a source that does not name it.
-
-        Raises:
-            UsageError: none was named, or several were.
-        """
+        """Return the one LLM of a source that does not name it; the user must."""
         if len(self.llms) != 1:
-            given = f"{len(self.llms)} were given" if self.llms else "none was given"
+            names = f"{len(self.llms)} were given" if self.llms else "none was given"
             raise UsageError(
-                f"{source} has the CoTs of one LLM and does not name it, and {given}; pass its name, --llm NAME."
+                f"{source} has the CoTs of one LLM and does not name it, and {names}; pass its name, --llm NAME."
             )
         return self.llm_info(self.llms[0])
 
@@ -163,11 +133,7 @@ class ImportRequest:
         return LLMInfo(name, self.temperature, self.max_tokens)
 
     def llm_of(self, source: str, info: LLMInfo) -> LLMInfo:
-        """Return the one LLM of a source that states its name or decoding.
-
-        Args:
-            source: for the messages.
-            info: as the source has it; its name is empty where the source does not name it. A name that the user gave wins.
+        """Return the one LLM of a source that states its name (else empty) or decoding. A name that the user gave wins.
 
         Raises:
             UsageError: nobody names it, or several names were given.
@@ -186,12 +152,12 @@ class ImportRequest:
         )
 
     def chosen_llms(self, source: str, infos: Sequence[LLMInfo]) -> list[tuple[str, LLMInfo]]:
-        """Return the LLMs to take from a source that names its LLMs: the name in the source, and what is recorded.
+        """Return (name in the source, LLM to record) for the LLMs to take from a source that names its LLMs.
 
         A name that the user gave chooses among several LLMs, and renames a single one.
 
         Raises:
-            UnknownNameError: an LLM was named that the source, which holds several, does not name.
+            UnknownNameError: the source has several LLMs, and not the one named.
             SourceError: user and source state another decoding.
         """
         if len(infos) == 1 and len(self.llms) < 2:
@@ -213,13 +179,25 @@ class ImportRequest:
         return f"{self.dataset}/{row}"
 
 
-def llm_notes(names: Sequence[str | None], chosen: Sequence[tuple[str | None, LLMInfo]]) -> list[str]:
-    """Return notes on LLMs of a source that were left out or renamed.
+def counted_notes(*facts: tuple[str, int]) -> list[str]:
+    """Return a sentence such as "Questions without samples: 3." for each count above 0."""
+    return [f"{what}: {count:,}." for what, count in facts if count]
 
-    Args:
-        names: as the source names them; empty or `None` where it does not.
-        chosen: from `ImportRequest.chosen_llms`.
-    """
+
+def size_note(pools: Sequence[SourcePool]) -> list[str]:
+    """Say where pools have other sizes than most."""
+    sizes = [len(pool.texts) for pool in pools]
+    if min(sizes) == max(sizes):
+        return []
+    usual = max(set(sizes), key=sizes.count)
+    others = len(sizes) - sizes.count(usual)
+    return [
+        f"The pools are ragged: {min(sizes)} to {max(sizes)} samples; {others} of {len(sizes)} do not have {usual}."
+    ]
+
+
+def llm_notes(names: Sequence[str | None], chosen: Sequence[tuple[str | None, LLMInfo]]) -> list[str]:
+    """Return notes on LLMs of a source that were left out or renamed; `chosen` is from `ImportRequest.chosen_llms`."""
     left_out = ", ".join(name for name in names if name and name not in dict(chosen))
     notes = [f"The source also has CoTs of {left_out:.400}, which were left out, as requested."] if left_out else []
     renamed = [(name, info.name) for name, info in chosen if name and name != info.name]
@@ -235,12 +213,11 @@ class Importer:
     Attributes:
         name: the argument of `feval import`.
         title: what it reads, for people.
-        read: reads a file, which may be compressed by gzip, into columns. Raises nothing but `FevalError`: `SourceError` (broken,
-            empty, hostile or of another shape), `ConflictError` (it contradicts itself), `UsageError` (the LLM's name or the
-            questions are missing), `UnknownNameError` (it has no such LLM).
-        upstream_answer: for a source that stores no answers, the extraction its authors publish: what `verbatim` means
-            there. `None` where answers are stored.
-        beside: returns the existing files that belong to a source and are read with it; `None` where a source is one file.
+        read: reads a file, which may be compressed by gzip. Raises nothing but `FevalError`: `SourceError` (broken, empty,
+            hostile or of another shape), `ConflictError` (it contradicts itself), `UsageError` (the LLM's name or the questions
+            are missing), `UnknownNameError` (it has no such LLM).
+        upstream_answer: what `verbatim` means for a source that stores no answers: its authors' published extraction.
+        beside: returns the existing files that are read with a source.
     """
 
     name: str

@@ -3,7 +3,7 @@
 A method is a frozen dataclass whose fields are its hyper-parameters, with two forms: called with a question and LLMs it is the
 readable definition, which also runs live; `decide` does the same over integer answer codes for all questions and many replicates.
 Where its expectation over all draws can be computed, it also has `exact` and `exact_errors`; see `protocol`. To add a method,
-write its file and enter it in `METHODS` (`catalogue`): the contract tests run every entry, in all its forms.
+write its file and enter it in `catalogue`: the contract tests run every entry, in all its forms.
 """
 
 from __future__ import annotations

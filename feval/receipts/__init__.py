@@ -7,11 +7,23 @@ from typing import TYPE_CHECKING
 from feval.lazy import lazy_names
 
 if TYPE_CHECKING:
+    from feval.receipts import writing as writing
     from feval.receipts.grading import Grade as Grade
     from feval.receipts.grading import grade_answers as grade_answers
     from feval.receipts.verifying import ReceiptCheck as ReceiptCheck
     from feval.receipts.verifying import verify_receipt as verify_receipt
 
 __getattr__, __dir__ = lazy_names(
-    __name__, {"verifying": ("ReceiptCheck", "verify_receipt"), "grading": ("Grade", "grade_answers")}
+    __name__,
+    {
+        "writing": (),
+        "verifying": (
+            "ReceiptCheck",
+            "verify_receipt",
+        ),
+        "grading": (
+            "Grade",
+            "grade_answers",
+        ),
+    },
 )

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from feval.lazy import lazy_names
 
 if TYPE_CHECKING:
+    from feval.serving import grading as grading
     from feval.serving.application import Application, grade
     from feval.serving.server import serve
     from feval.serving.transport import (
@@ -37,6 +38,7 @@ __getattr__, __dir__ = lazy_names(
     __name__,
     {
         "application": ("Application", "grade"),
+        "grading": (),
         "server": ("serve",),
         "transport": ("AsyncReplayTransport", "ReplayTransport", "replay_async_http_client", "replay_http_client"),
         "wire.replies": ("Call", "Reply"),

@@ -19,7 +19,6 @@ from feval.cards import cards
 from feval.cards.cards import (
     DatasetCard,
     LLMCard,
-    card_folder,
     dataset_card,
     dataset_ids,
     find_dataset_card,
@@ -27,9 +26,8 @@ from feval.cards.cards import (
     llm_card,
     llm_names,
     price_ids,
-    read_front_matter,
 )
-from feval.cards.front_matter import CARD_KINDS, card_files
+from feval.cards.front_matter import CARD_KINDS, card_files, card_folder, read_front_matter
 from feval.errors import CardError, UnknownNameError
 from recorders.tiny.shapes import FAMILY
 
@@ -102,9 +100,6 @@ def put(folder: Path, name: str, facts: str) -> Path:
     return path
 
 
-# --- the cards that come with feval
-
-
 def test_the_sixteen_datasets_of_the_paper_three_more_and_our_own_have_cards() -> None:
     assert set(dataset_ids()) == {*PAPER_DATASETS, *OTHER_DATASETS, "tiny_sums"}
     for dataset_id, (group, questions) in PAPER_DATASETS.items():
@@ -160,16 +155,16 @@ def test_a_dataset_card_agrees_with_the_questions(dataset_id: str, shared: Path)
 def test_an_example_is_a_question_of_its_dataset_or_says_that_it_is_our_own(dataset_id: str, shared: Path) -> None:
     card = dataset_card(dataset_id)
     rows = map(json.loads, (shared / "real/questions" / f"{dataset_id}.jsonl").read_text("utf-8").splitlines())
-    found = [row for row in rows if row["question"] == card.example.question]
+    matches = [row for row in rows if row["question"] == card.example.question]
     body = card_files("datasets")[dataset_id][-1].read_text("utf-8").split("---\n", 2)[2]
     if "our own" in " ".join(body.split()):
-        assert not found
+        assert not matches
         return
     choices = [{"label": choice.label, "text": choice.text} for choice in card.example.choices]
     pairs = [(choice.label, choice.text) for choice in card.example.choices]
     golds = [
         answers.canonical_gold(card.answer_kind, row["answer"], pairs)
-        for row in found
+        for row in matches
         if row.get("choices", []) == choices
     ]
     assert card.example.answer in golds
@@ -220,9 +215,6 @@ def test_revisions_are_commits_or_unknown() -> None:
     ]
 
 
-# --- looking cards up
-
-
 def test_a_variant_has_the_card_of_its_base() -> None:
     assert llm_card("gpt-3.5-turbo@t=0.8") == llm_card("gpt-3.5-turbo")
     assert find_llm_card("deepseek-ai/DeepSeek-V3@pot").name == "deepseek-ai/DeepSeek-V3"  # type: ignore[union-attr]
@@ -248,9 +240,6 @@ def test_an_unknown_name_is_answered_with_the_nearest_and_the_way_to_add_one() -
 
 def test_the_file_name_form_of_an_llm_is_not_its_name() -> None:
     assert find_llm_card("deepseek-ai--DeepSeek-V3") is None
-
-
-# --- cards of one's own
 
 
 def test_adding_a_card_adds_a_dataset_an_llm_and_a_price_list(folder: Path) -> None:

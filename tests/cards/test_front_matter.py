@@ -22,7 +22,7 @@ from feval.cards.front_matter import (
     find_card,
     read_front_matter,
 )
-from feval.errors import CardError, FevalError
+from feval.errors import CardError
 
 
 def write(folder: Path, text: str | bytes) -> Path:
@@ -214,9 +214,6 @@ def depth(value: object) -> int:
     return 0 if inner is None else 1 + max(map(depth, inner), default=0)
 
 
-# --- folders
-
-
 def test_the_folder_of_cards_is_found() -> None:
     assert (card_folder() / "prices" / "2025-06-02.md").is_file()
 
@@ -267,7 +264,3 @@ def test_names_and_file_names_are_each_others_inverse() -> None:
     for kind in ("datasets", "llms", "prices"):
         for name, paths in card_files(kind).items():
             assert (file_stem(name), card_name(paths[0].stem)) == (paths[0].stem, name)
-
-
-def test_errors_are_feval_errors() -> None:
-    assert issubclass(CardError, FevalError)

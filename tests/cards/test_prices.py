@@ -3,12 +3,11 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-import time
 from dataclasses import FrozenInstanceError
 from datetime import date
 from fractions import Fraction
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 import numpy as np
 import pytest
@@ -47,9 +46,6 @@ def write_json(folder: Path, facts: object) -> Path:
 
 def card_text(facts: dict[str, Any]) -> str:
     return f"---\n{json.dumps(facts)}\n---\n"
-
-
-# --- the published list
 
 
 def test_published_price_lists_never_change() -> None:
@@ -110,9 +106,6 @@ def test_price_lists_are_values() -> None:
         price_list("2025-06-02").id = "other"  # type: ignore[misc]
 
 
-# --- finding a price
-
-
 @pytest.mark.parametrize("llm", ["gpt-3.5-turbo", "gpt-3.5-turbo@t=0.8", "gpt-3.5-turbo@pot@t=0.4", LLMType.GPT3])
 def test_a_variant_costs_what_its_base_costs(llm: str) -> None:
     assert price_list("2025-06-02").price(llm) == Price(0.5, 1.5)
@@ -135,9 +128,6 @@ def test_a_price_is_a_number_from_zero_up(price: Any) -> None:
         with pytest.raises(OutOfRangeError, match="A price cannot be"):
             Price(*pair)
     assert Price(0, 0) == Price(0.0, 0.0)
-
-
-# --- making a list
 
 
 @pytest.mark.parametrize(
@@ -183,9 +173,6 @@ def test_a_list_that_could_not_price_is_refused_when_it_is_made(field: str, valu
     fields = {"id": "mine", "date": "2026-01-31", "source": "an invoice", "prices": {"my-llm": (0.5, 1.5)}}
     with pytest.raises(UsageError, match=message):
         PriceList(**{**fields, field: value})
-
-
-# --- reading a list
 
 
 def test_a_list_is_read_by_path_from_json_and_from_a_card(tmp_path: Path) -> None:
@@ -359,7 +346,7 @@ def test_any_bytes_are_read_or_refused(tmp_path_factory: pytest.TempPathFactory,
         price_list(path)
 
 
-def test_reading_a_list_is_quick_and_does_not_load_numpy() -> None:
+def test_reading_a_list_does_not_load_numpy() -> None:
     code = """
 import sys
 from feval.cards.prices import price_list, usd, billed_prompts
@@ -369,11 +356,6 @@ heavy = {"numpy", "scipy", "tiktoken", "requests", "rich"} & set(sys.modules)
 assert not heavy, heavy
 """
     assert subprocess.run([sys.executable, "-W", "error", "-c", code], check=False).returncode == 0
-    price_list("2025-06-02")
-    started = time.process_time()
-    for _ in range(20):
-        price_list("2025-06-02")
-    assert (time.process_time() - started) / 20 < 0.02  # about 1 ms; the limit is for a loaded machine
 
 
 def test_pricing_again_is_choosing_another_list(tmp_path: Path) -> None:
@@ -381,9 +363,6 @@ def test_pricing_again_is_choosing_another_list(tmp_path: Path) -> None:
     new = price_list(write_json(tmp_path, {**JSON, "prices": {"o3-mini": [2.2, 8.8]}}))
     tokens = np.array([[100, 250], [0, 7]])
     assert np.array_equal(2 * usd(old.price("o3-mini@low"), 30, tokens), usd(new.price("o3-mini@low"), 30, tokens))
-
-
-# --- eq. (1)
 
 
 def test_the_example_of_eq_1_by_hand() -> None:
@@ -449,9 +428,6 @@ def test_small_integer_arrays_do_not_overflow() -> None:
     assert usd(Price(0, 1000), 0, outputs).tolist() == [[pytest.approx(60.0)] * 4] * 3
 
 
-# --- billing
-
-
 def test_a_prompt_is_paid_once_per_round_or_per_sample() -> None:
     assert BILLINGS == ("once", "per_round", "per_sample")
     assert [billed_prompts(billing, 4, 20) for billing in BILLINGS] == [1, 4, 20]
@@ -472,28 +448,14 @@ def test_billing_works_on_arrays_of_any_shape() -> None:
 
 @given(st.lists(st.integers(0, 9), max_size=5))
 def test_once_never_costs_more_than_per_round_nor_that_more_than_per_sample(cots_of_rounds: list[int]) -> None:
-    asked = [cots for cots in cots_of_rounds if cots]  # a request hands out at least one CoT
-    once, per_round, per_sample = (billed_prompts(billing, len(asked), sum(asked)) for billing in BILLINGS)
+    requests = [cots for cots in cots_of_rounds if cots]  # a request hands out at least one CoT
+    once, per_round, per_sample = (billed_prompts(billing, len(requests), sum(requests)) for billing in BILLINGS)
     assert once <= per_round <= per_sample
-    assert (once == 0) == (not asked)
+    assert (once == 0) == (not requests)
     assert once == min(1, per_round)
-
-
-def test_billings_agree_where_every_question_gets_one_cot() -> None:
-    assert {billed_prompts(billing, 1, 1) for billing in BILLINGS} == {1}
 
 
 @pytest.mark.parametrize("billing", ["", "Once", "per round", "per_token"])
 def test_an_unknown_billing_is_refused(billing: str) -> None:
     with pytest.raises(UnknownNameError, match=r"no billing.*once, per_round, per_sample"):
         billed_prompts(billing, 1, 1)
-
-
-def test_a_list_that_may_not_be_read_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(self: Path, mode: str = "r") -> NoReturn:
-        raise PermissionError(13, "Permission denied", str(self))
-
-    path = write_json(tmp_path, JSON)
-    monkeypatch.setattr(Path, "open", refuse)  # root, who runs many a container, may read any file
-    with pytest.raises(CardError, match="cannot be read: Permission denied"):
-        price_list(path)

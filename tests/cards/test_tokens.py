@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import base64
-import gzip
 import hashlib
 import json
 import re
@@ -9,7 +8,6 @@ import shutil
 import socket
 import sys
 import threading
-import time
 from collections.abc import Iterator
 from fractions import Fraction
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -33,21 +31,9 @@ def golden(shared: Path, name: str) -> Any:
     return next(entry["expected"] for entry in entries if entry["id"] == name)
 
 
-# --- words
-
-
 def test_words_agrees_with_the_reference_package_on_its_probe(shared: Path) -> None:
     for text, tokens in golden(shared, "cost.token_probe"):
         assert count_words(text) == tokens
-
-
-def test_words_agrees_with_the_reference_package_on_a_recording(shared: Path) -> None:
-    expected = golden(shared, "cost.tokens.date_cot1_40")
-    with gzip.open(shared / "real/mot_cascade/GPT3_result/date_cot1_40.json.gz") as file:
-        questions = json.load(file)
-    count = token_counter("words")
-    assert [count(text) for text in questions[0]["generated"]] == expected["first_question"]
-    assert sum(count(text) for question in questions for text in question["generated"]) == expected["tokens"]
 
 
 @given(st.integers(0, 300_000))
@@ -70,17 +56,6 @@ def test_words_counts_what_stands_between_white_space() -> None:
     assert count_words("\ud800 broken \udfff") == 4
 
 
-def test_counting_a_recording_takes_a_second_or_two() -> None:
-    text = "word " * 180
-    started = time.process_time()
-    for _ in range(5000):  # a tenth of a recording
-        count_words(text)
-    assert time.process_time() - started < 2  # about 0.02 s; the limit is for a loaded machine
-
-
-# --- names
-
-
 def test_the_counters_are_documented() -> None:
     assert set(COUNTERS) == {"words", "usage", "usage, split by length", "tiktoken:ENCODING"}
     assert token_counter("words") is count_words
@@ -97,9 +72,6 @@ def test_an_unknown_counter_is_refused(name: str) -> None:
 def test_usage_counts_no_text() -> None:
     with pytest.raises(TokenCounterError, match=r"'usage'.*provider reported.*'words'"):
         token_counter("usage")
-
-
-# --- tiktoken
 
 
 class Storage:
@@ -218,11 +190,11 @@ def test_a_vocabulary_is_placed_by_hand_as_the_message_says(
     message = str(caught.value)
     assert f"TIKTOKEN_CACHE_DIR is '{encodings}'" in message
     assert "'words'" in message
-    said = re.search(r"could not fetch (\S+), which it keeps as (\w+) \(ConnectionError: ", message)
-    assert said is not None
-    assert said[1] == storage.address
+    named = re.search(r"could not fetch (\S+), which it keeps as (\w+) \(ConnectionError: ", message)
+    assert named is not None
+    assert named[1] == storage.address
     (tmp_path / "placed").mkdir()
-    (tmp_path / "placed" / said[2]).write_bytes(vocabulary())
+    (tmp_path / "placed" / named[2]).write_bytes(vocabulary())
     monkeypatch.setenv("TIKTOKEN_CACHE_DIR", str(tmp_path / "placed"))
     assert token_counter("tiktoken:remote")("ab abab") == 3
     assert storage.requests == 0
@@ -277,8 +249,8 @@ def test_an_import_fetches_and_no_reader_does(
     feval("extract", recording, "--out", str(tmp_path / "extracted"))
     assert "tiktoken:remote" in feval("info", recording, "--json")
     with replay_http_client(recording) as client:
-        asked = {"model": "gpt-4o-mini", "messages": [{"role": "user", "content": "ab?"}], "n": 3}
-        reply = client.post("http://replay/v1/chat/completions", json=asked).json()
+        body = {"model": "gpt-4o-mini", "messages": [{"role": "user", "content": "ab?"}], "n": 3}
+        reply = client.post("http://replay/v1/chat/completions", json=body).json()
     assert reply["usage"]["completion_tokens"] == 13  # abab," ",i,s," ",1; ab," ",i,s," ",2; 1
     assert storage.requests == 1
 

@@ -20,8 +20,8 @@ def question(gold: str | None, *texts: str, id: str = "q", labels: str | list[st
     return SourceQuestion(id, "?", gold, tuple(zip(labels, texts, strict=False)))
 
 
-def golds(*found: SourceQuestion) -> list[str | None]:
-    return [q.gold for q in positions_as_labels(found, "choice", "x.jsonl")[0]]
+def golds(*questions: SourceQuestion) -> list[str | None]:
+    return [q.gold for q in positions_as_labels(questions, "choice", "x.jsonl")[0]]
 
 
 def test_positions_count_from_0() -> None:
@@ -50,12 +50,12 @@ def test_labels_and_texts_are_no_positions(kept: SourceQuestion) -> None:
 
 def test_where_all_golds_are_positions_one_that_is_another_options_text_is_a_position() -> None:
     # MMLU: the second gold is 24, at position 2; by its text it would be option B.
-    found, (note,) = positions_as_labels(
+    labelled, (note,) = positions_as_labels(
         [question("0", "cat", "dog", "cow", "hen", id="q0"), question("2", "8", "2", "24", "120", id="q1")],
         "choice",
         "x.jsonl",
     )
-    assert [q.gold for q in found] == ["A", "C"]
+    assert [q.gold for q in labelled] == ["A", "C"]
     assert "Positions that are also the text of another option: 1 (such as 2 of 'q1')" in note
 
 
@@ -93,40 +93,36 @@ def test_where_labels_are_numbers_a_number_that_is_none_of_them_is_refused() -> 
         golds(question("0", "cat", "dog", "cow", "hen", labels=["1", "2", "3", "4"]))
 
 
-# --- every door ----------------------------------------------------------------------------------------------------------
-
 MMLU = {"id": "q", "question": "Which barks?", "choices": ["cat", "dog", "cow", "hen"]}
 
 
 @pytest.mark.parametrize("gold", [1, "1", 1.0])
-def test_generic_rows(save: Save, imported: Import, gold: Any) -> None:
+def test_generic_rows(imported: Import, gold: Any) -> None:
     cots = [MMLU | {"gold": gold, "text": text} for text in ("The answer is (B).", "The answer is (A).")]
-    recording = imported("jsonl", save("x.jsonl", lines(*cots)), answer_kind="choice")
-    (found,) = recording.questions("toy")
-    assert (found.answer, found.answer_key, found.choices[1]) == ("B", "B", ("B", "dog"))
+    recording = imported("jsonl", lines(*cots), answer_kind="choice")
+    (recorded,) = recording.questions("toy")
+    assert (recorded.answer, recorded.answer_key, recorded.choices[1]) == ("B", "B", ("B", "dog"))
     assert rows(recording)["answer"] == ["B", "A"]
     assert "positions, counted from 0" in notes(recording)
 
 
-def test_stored_answers_that_look_like_positions_are_named(save: Save, imported: Import) -> None:
+def test_stored_answers_that_look_like_positions_are_named(imported: Import) -> None:
     cots = [MMLU | {"gold": 1, "text": "B", "answer": answer} for answer in (1, "B", "dog", None)]
-    recording = imported("jsonl", save("x.jsonl", lines(*cots)), answer_kind="choice")
+    recording = imported("jsonl", lines(*cots), answer_kind="choice")
     assert rows(recording)["correct"] == [False, True, True, False]
-    assert "1 stored answer is a whole number that names no option, and never right: golds are positions" in notes(
-        recording
-    )
+    assert "Stored whole numbers that name no option and are never right (golds are positions" in notes(recording)
 
 
-def test_generic_rows_name_what_is_wrong(save: Save, imported: Import) -> None:
+def test_generic_rows_name_what_is_wrong(imported: Import) -> None:
     with pytest.raises(
         SourceError, match=r"gold answer of question 'q' in x\.jsonl is '4', which is no label or text of its 4 options"
     ):
-        imported("jsonl", save("x.jsonl", lines(MMLU | {"gold": 4, "text": "B"})), answer_kind="choice")
+        imported("jsonl", lines(MMLU | {"gold": 4, "text": "B"}), answer_kind="choice")
 
 
 @pytest.mark.parametrize("choices", [MMLU["choices"], {"label": list("ABCD"), "text": MMLU["choices"]}])
 def test_the_questions_file(save: Save, imported: Import, choices: Any) -> None:
-    source = save("x.jsonl", lines({"id": "q", "text": "The answer is (B)."}))
+    source = lines({"id": "q", "text": "The answer is (B)."})
     file = save("q.jsonl", lines(MMLU | {"answer": 1, "choices": choices}))
     recording = imported("jsonl", source, questions=file, answer_kind="choice")
     assert [(q.answer, q.answer_key) for q in recording.questions("toy")] == [("B", "B")]
@@ -134,18 +130,15 @@ def test_the_questions_file(save: Save, imported: Import, choices: Any) -> None:
 
 @pytest.mark.parametrize(("in_source", "in_file"), [("1", "B"), ("B", "1"), ("dog", "1"), ("1", "1")])
 def test_source_and_questions_file_may_write_one_gold_in_two_ways(
-    save: Save,
-    imported: Import,
-    in_source: str,
-    in_file: str,
+    save: Save, imported: Import, in_source: str, in_file: str
 ) -> None:
     entry = mot_entry(question="Which barks?", answer=in_source, results=["B", "A", None])
     file = save("q.jsonl", lines(MMLU | {"id": "toy/0", "answer": in_file}))
-    recording = imported("mot-cascade", save("x.json", dumped([entry])), questions=file, answer_kind="choice")
+    recording = imported("mot-cascade", dumped([entry]), questions=file, answer_kind="choice")
     assert [q.answer_key for q in recording.questions("toy")] == ["B"]
     file = save("q.jsonl", lines(MMLU | {"id": "toy/0", "answer": 3}))
     with pytest.raises(ConflictError, match="two gold answers"):
-        imported("mot-cascade", save("x.json", dumped([entry])), questions=file, answer_kind="choice")
+        imported("mot-cascade", dumped([entry]), questions=file, answer_kind="choice")
 
 
 def test_lm_eval(save: Save, imported: Import) -> None:
@@ -157,8 +150,8 @@ def test_lm_eval(save: Save, imported: Import) -> None:
 
 def test_questions_of_a_dataset(save: Save) -> None:
     file = save("q.jsonl", lines(MMLU | {"answer": 1}, MMLU | {"id": "r", "answer": 3}))
-    found = questions("toy", source=file, answer_kind="choice")
-    assert [(q.answer, q.answer_key) for q in found] == [("B", "B"), ("D", "D")]
+    loaded = questions("toy", source=file, answer_kind="choice")
+    assert [(q.answer, q.answer_key) for q in loaded] == [("B", "B"), ("D", "D")]
     file = save("q.jsonl", lines(MMLU | {"answer": 1}, MMLU | {"id": "r", "answer": 4}))
     with pytest.raises(
         SourceError, match=r"question 'r' in q\.jsonl is '4', which is no label or text of its 4 options \(A: 'cat'"

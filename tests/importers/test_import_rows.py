@@ -21,19 +21,17 @@ from feval.importers.columns import COLUMNS, names_of
 from feval.recording import open_recording, select, verify_recording
 from feval.recording.content import OPTIONAL_COLUMNS
 
-# --- LLMs ---------------------------------------------------------------------------------------------------------------
-
 
 @pytest.mark.parametrize("column", ["llm", "model", "model_name"])
-def test_rows_of_several_models_are_several_llms(save: Save, imported: Import, column: str) -> None:
-    source = save("x.jsonl", lines(*(COT | {column: name, "answer": name} for name in "abcabc")))
+def test_rows_of_several_models_are_several_llms(imported: Import, column: str) -> None:
+    source = lines(*(COT | {column: name, "answer": name} for name in "abcabc"))
     recording = imported("jsonl", source, llm=None)
     assert recording.llm_names("toy") == ["a", "b", "c"]
     assert [rows(recording, llm=name)["answer"] for name in "abc"] == [["a", "a"], ["b", "b"], ["c", "c"]]
 
 
-def test_one_name_for_rows_of_several_models_is_refused_and_they_are_named(save: Save, imported: Import) -> None:
-    source = save("x.jsonl", lines(*(COT | {"model": name} for name in "abcabc")))
+def test_one_name_for_rows_of_several_models_is_refused_and_they_are_named(imported: Import) -> None:
+    source = lines(*(COT | {"model": name} for name in "abcabc"))
     with pytest.raises(
         UnknownNameError, match=r"no LLM in x\.jsonl, 'mine'\. Known: a, b, c\. CoTs of several LLMs are not one"
     ):
@@ -43,38 +41,35 @@ def test_one_name_for_rows_of_several_models_is_refused_and_they_are_named(save:
     assert "also has CoTs of a, which were left out, as requested" in notes(recording)
 
 
-def test_a_model_that_does_not_vary_may_be_renamed(save: Save, imported: Import) -> None:
-    source = save("x.jsonl", lines(COT | {"model": "openai/gpt-4o"}, COT | {"model": "openai/gpt-4o"}))
+def test_a_model_that_does_not_vary_may_be_renamed(imported: Import) -> None:
+    source = lines(COT | {"model": "openai/gpt-4o"}, COT | {"model": "openai/gpt-4o"})
     assert imported("jsonl", source, llm=None).llm_names("toy") == ["openai/gpt-4o"]
     recording = imported("jsonl", source, llm="gpt-4o")
     assert recording.llm_names("toy") == ["gpt-4o"]
     assert "calls the LLM 'openai/gpt-4o'; it was recorded as 'gpt-4o', as requested" in notes(recording)
 
 
-def test_samples_of_one_line_may_be_of_several_models(save: Save, imported: Import) -> None:
+def test_samples_of_one_line_may_be_of_several_models(imported: Import) -> None:
     samples = [{"text": "t", "answer": "1", "model": name} for name in "aba"]
-    recording = imported("jsonl", save("x.jsonl", lines(QUESTION | {"samples": samples})), llm=None)
+    recording = imported("jsonl", lines(QUESTION | {"samples": samples}), llm=None)
     assert [len(rows(recording, llm=name)["answer"]) for name in "ab"] == [2, 1]
 
 
-def test_a_decoding_in_the_rows_is_the_llms(save: Save, imported: Import) -> None:
-    source = save("x.jsonl", lines(COT | {"temperature": 0.7, "max_tokens": 512.0}, COT | {"temperature": None}))
+def test_a_decoding_in_the_rows_is_the_llms(imported: Import) -> None:
+    source = lines(COT | {"temperature": 0.7, "max_tokens": 512.0}, COT | {"temperature": None})
     (llm,) = manifest(imported("jsonl", source))["llms"]
     assert (llm["temperature"], llm["max_tokens"]) == (0.7, 512)
     with pytest.raises(SourceError, match=r"says temperature 0\.7, and 0\.5 was given"):
         imported("jsonl", source, temperature=0.5)
 
 
-def test_cots_of_two_decodings_are_not_one_pool(save: Save, imported: Import) -> None:
-    source = save("x.jsonl", lines(*(COT | {"model": "m", "temperature": t} for t in (0.4, 0.8))))
+def test_cots_of_two_decodings_are_not_one_pool(imported: Import) -> None:
+    source = lines(*(COT | {"model": "m", "temperature": t} for t in (0.4, 0.8)))
     with pytest.raises(ConflictError, match=r"Line 2 of x\.jsonl has temperature 0\.8, .* such as 'm@t=0\.8'"):
         imported("jsonl", source, llm=None)
 
 
-# --- names of columns -----------------------------------------------------------------------------------------------------
-
-
-def test_names_that_other_tools_write_are_understood(save: Save, imported: Import) -> None:
+def test_names_that_other_tools_write_are_understood(imported: Import) -> None:
     first = {
         "question_id": "a",
         "problem": "1 + 1?",
@@ -94,7 +89,7 @@ def test_names_that_other_tools_write_are_understood(save: Save, imported: Impor
         "prediction": "3",
         "completion_tokens": 8.0,
     }
-    recording = imported("jsonl", save("x.jsonl", lines(first, second)), llm=None)
+    recording = imported("jsonl", lines(first, second), llm=None)
     table = rows(recording, llm="m")
     assert [(q.text, q.answer) for q in recording.questions("toy")] == [("1 + 1?", "2")]
     assert (table["text"], table["answer"], table["output_tokens"]) == (["so 3", "so 2"], ["3", "2"], [8, 7])
@@ -103,24 +98,24 @@ def test_names_that_other_tools_write_are_understood(save: Save, imported: Impor
     assert "not understood" not in notes(recording)
 
 
-def test_output_tokens_are_not_replaced_by_words(save: Save, imported: Import) -> None:
-    recording = imported("jsonl", save("x.jsonl", lines(COT | {"output_tokens": 1234})))
+def test_output_tokens_are_not_replaced_by_words(imported: Import) -> None:
+    recording = imported("jsonl", lines(COT | {"output_tokens": 1234}))
     assert rows(recording)["output_tokens"] == [1234]
 
 
-def test_the_same_columns_are_understood_in_samples_of_a_line(save: Save, imported: Import) -> None:
+def test_the_same_columns_are_understood_in_samples_of_a_line(imported: Import) -> None:
     samples = [{"completion": "t", "prediction": "1", "usage": {"completion_tokens": 3, "prompt_tokens": 9}}]
     line = {"id": "a", "question": "A?", "target": "1", "samples": samples}
-    recording = imported("jsonl", save("x.jsonl", lines(line)))
+    recording = imported("jsonl", lines(line))
     assert (rows(recording)["text"], rows(recording)["output_tokens"]) == (["t"], [3])
     assert requests(recording)["prompt_tokens"] == [9]
     assert recording.questions("toy")[0].answer == "1"
 
 
 @pytest.mark.parametrize("name", ["samples", "completions", "responses"])
-def test_samples_may_be_texts_alone(save: Save, imported: Import, name: str) -> None:
+def test_samples_may_be_texts_alone(imported: Import, name: str) -> None:
     line = {"id": "a", "question": "A?", "answer": "1", name: ["It is 1.", "It is 2."]}
-    recording = imported("jsonl", save("x.jsonl", lines(line)), answer_kind="number")
+    recording = imported("jsonl", lines(line), answer_kind="number")
     assert rows(recording)["answer"] == ["1", "2"]
 
 
@@ -138,14 +133,12 @@ def test_samples_may_be_texts_alone(save: Save, imported: Import, name: str) -> 
         ({"duration_s": 1, "duration_ms": 1}, r"'duration_s' \(1\) and 'duration_ms' \(1\)"),
     ],
 )
-def test_two_names_of_one_column_must_agree(
-    save: Save, imported: Import, changes: dict[str, Any], sentence: str
-) -> None:
+def test_two_names_of_one_column_must_agree(imported: Import, changes: dict[str, Any], sentence: str) -> None:
     with pytest.raises(ConflictError, match=sentence):
-        imported("jsonl", save("x.jsonl", lines(COT | changes)), llm=None)
+        imported("jsonl", lines(COT | changes), llm=None)
 
 
-def test_two_names_of_one_column_may_agree(save: Save, imported: Import) -> None:
+def test_two_names_of_one_column_may_agree(imported: Import) -> None:
     line = COT | {
         "completion": "t",
         "tokens": 3,
@@ -154,39 +147,39 @@ def test_two_names_of_one_column_may_agree(save: Save, imported: Import) -> None
         "duration_ms": 1000,
         "response": None,
     }
-    assert rows(imported("jsonl", save("x.jsonl", lines(line))))["output_tokens"] == [3]
+    assert rows(imported("jsonl", lines(line)))["output_tokens"] == [3]
 
 
-def test_null_is_a_missing_value_as_pandas_writes_it(save: Save, imported: Import) -> None:
+def test_null_is_a_missing_value_as_pandas_writes_it(imported: Import) -> None:
     nothing = dict.fromkeys(name for name in names_of("question", "request", "llm", "cot"))
-    recording = imported("jsonl", save("x.jsonl", lines(nothing | COT | {"id": "a"}, nothing | COT)))
+    recording = imported("jsonl", lines(nothing | COT | {"id": "a"}, nothing | COT))
     assert rows(recording)["answer"] == ["1", "1"]
     assert "not understood" not in notes(recording)
 
 
-def test_answers_that_are_all_null_are_read_from_the_texts(save: Save, imported: Import) -> None:
+def test_answers_that_are_all_null_are_read_from_the_texts(imported: Import) -> None:
     with_answers = [COT | {"model": "a", "answer": "1"}, COT | {"model": "a", "answer": None}]
     without = [COT | {"model": "b", "answer": None, "text": "The answer is 1."}] * 2
-    recording = imported("jsonl", save("x.jsonl", lines(*with_answers, *without)), llm=None, answer_kind="number")
+    recording = imported("jsonl", lines(*with_answers, *without), llm=None, answer_kind="number")
     assert [rows(recording, llm=name)["answer"] for name in "ab"] == [["1", None], ["1", "1"]]
     assert "All answers of b are null, so they were read from the texts." in notes(recording)
 
 
-def test_samples_may_have_names_instead_of_numbers(save: Save, imported: Import) -> None:
-    source = save("x.jsonl", lines(COT | {"sample_id": "x9", "text": "t0"}, COT | {"sample_id": "a1", "text": "t1"}))
+def test_samples_may_have_names_instead_of_numbers(imported: Import) -> None:
+    source = lines(COT | {"sample_id": "x9", "text": "t0"}, COT | {"sample_id": "a1", "text": "t1"})
     assert rows(imported("jsonl", source))["text"] == ["t0", "t1"]
     with pytest.raises(
         ConflictError, match=r"Question 'a' has a sample number twice: 'x9' on line 1 of x\.jsonl and on line 2"
     ):
-        imported("jsonl", save("x.jsonl", lines(COT | {"sample_id": "x9"}, COT | {"sample_id": "x9"})))
+        imported("jsonl", lines(COT | {"sample_id": "x9"}, COT | {"sample_id": "x9"}))
     with pytest.raises(
         SourceError, match=r"Line 2 of x\.jsonl and line 1 of x\.jsonl number the CoTs of question 'a' in two ways"
     ):
-        imported("jsonl", save("x.jsonl", lines(COT | {"sample_id": "x9"}, COT | {"sample_id": 3})))
+        imported("jsonl", lines(COT | {"sample_id": "x9"}, COT | {"sample_id": 3}))
 
 
-def test_sample_numbers_that_count_from_1_have_no_gap(save: Save, imported: Import) -> None:
-    recording = imported("jsonl", save("x.jsonl", lines(*(COT | {"sample_index": n, "text": str(n)} for n in (2, 1)))))
+def test_sample_numbers_that_count_from_1_have_no_gap(imported: Import) -> None:
+    recording = imported("jsonl", lines(*(COT | {"sample_index": n, "text": str(n)} for n in (2, 1))))
     assert rows(recording)["text"] == ["1", "2"]
     assert "gaps" not in notes(recording)
 
@@ -219,11 +212,8 @@ def test_the_guide_lists_every_name_of_every_column() -> None:
         assert [name for name in column.aliases if f"`{name}`" not in row] == []
 
 
-# --- channels -------------------------------------------------------------------------------------------------------------
-
-
-def test_scores_go_into_their_channel(save: Save, imported: Import) -> None:
-    source = save("x.jsonl", lines(COT | {"score": 0.25}, COT | {"score": None}, COT | {"score": True}))
+def test_scores_go_into_their_channel(imported: Import) -> None:
+    source = lines(COT | {"score": 0.25}, COT | {"score": None}, COT | {"score": True})
     recording = imported("jsonl", source)
     scores = recording.scores("toy", "toy-llm", "score")
     assert scores.values.tolist()[0][::2] == [0.25, 1.0]
@@ -231,13 +221,10 @@ def test_scores_go_into_their_channel(save: Save, imported: Import) -> None:
     assert (scores.scorer.kind, dict(scores.scorer.parameters)) == ("imported", {"format": "jsonl"})
 
 
-def test_scores_of_several_scorers_and_step_scores(save: Save, imported: Import) -> None:
-    source = save(
-        "x.jsonl",
-        lines(
-            COT | {"scores": {"prm": 0.5, "judge": 3}, "step_scores": {"prm": [0.5, 0.75]}},
-            COT | {"scores": {"judge": None}, "step_scores": {"prm": [0.25]}},
-        ),
+def test_scores_of_several_scorers_and_step_scores(imported: Import) -> None:
+    source = lines(
+        COT | {"scores": {"prm": 0.5, "judge": 3}, "step_scores": {"prm": [0.5, 0.75]}},
+        COT | {"scores": {"judge": None}, "step_scores": {"prm": [0.25]}},
     )
     recording = imported("jsonl", source)
     prm, judge = (recording.scores("toy", "toy-llm", name) for name in ("prm", "judge"))
@@ -245,37 +232,34 @@ def test_scores_of_several_scorers_and_step_scores(save: Save, imported: Import)
     assert prm.values[0, 0] == 0.5
     assert math.isnan(prm.values[0, 1])
     assert (judge.values[0, 0], judge.scored.tolist()) == (3.0, [[True, False]])
-    alone = imported("jsonl", save("y.jsonl", lines(COT | {"step_scores": [1, 0.5]})))
+    alone = imported("jsonl", lines(COT | {"step_scores": [1, 0.5]}))
     assert alone.scores("toy", "toy-llm", "score").steps(0, 0).tolist() == [1.0, 0.5]
 
 
-def test_best_of_n_chooses_by_imported_scores(save: Save, imported: Import) -> None:
+def test_best_of_n_chooses_by_imported_scores(imported: Import) -> None:
     cots = [COT | {"answer": answer, "score": score} for answer, score in (("2", 0.1), ("1", 0.9), ("2", 0.5))]
-    recording = imported("jsonl", save("x.jsonl", lines(*cots)))
+    recording = imported("jsonl", lines(*cots))
     dataset, llms = feval.load("toy", recording=recording)
     evaluation = feval.evaluate(feval.BestOfN(3, "score", aggregate="score"), dataset, llms)
     assert evaluation.accuracy == 1.0  # a vote of all three is wrong
 
 
-def test_log_probabilities_go_into_their_channel(save: Save, imported: Import) -> None:
+def test_log_probabilities_go_into_their_channel(imported: Import) -> None:
     openai = {"content": [{"token": "so", "logprob": -0.5}, {"token": " 2", "logprob": -0.25}]}
-    source = save(
-        "x.jsonl",
-        lines(
-            COT | {"token_logprobs": [-1, -2.5], "token_confidences": [3.5, 4]},
-            COT | {"logprobs": openai},
-            COT | {"logprobs": {"token_logprobs": [-0.125], "tokens": ["so"]}, "cumulative_logprob": -0.5},
-            COT,
-        ),
+    source = lines(
+        COT | {"token_logprobs": [-1, -2.5], "token_confidences": [3.5, 4]},
+        COT | {"logprobs": openai},
+        COT | {"logprobs": {"token_logprobs": [-0.125], "tokens": ["so"]}, "cumulative_logprob": -0.5},
+        COT,
     )
-    found = imported("jsonl", source).logprobs("toy", "toy-llm")
-    assert found.sequence[0, :3].tolist() == [-3.5, -0.75, -0.5]  # the sum of the tokens', where it is not given
-    assert math.isnan(found.sequence[0, 3])
-    assert [found.logprobs.of(0, s).tolist() for s in range(4)] == [[-1, -2.5], [-0.5, -0.25], [-0.125], []]
-    assert found.confidences.of(0, 0).tolist() == [3.5, 4]
+    logprobs = imported("jsonl", source).logprobs("toy", "toy-llm")
+    assert logprobs.sequence[0, :3].tolist() == [-3.5, -0.75, -0.5]  # the sum of the tokens', where it is not given
+    assert math.isnan(logprobs.sequence[0, 3])
+    assert [logprobs.logprobs.of(0, s).tolist() for s in range(4)] == [[-1, -2.5], [-0.5, -0.25], [-0.125], []]
+    assert logprobs.confidences.of(0, 0).tolist() == [3.5, 4]
 
 
-def test_reasoning_usage_and_durations_are_kept(save: Save, imported: Import) -> None:
+def test_reasoning_usage_and_durations_are_kept(imported: Import) -> None:
     import pyarrow.parquet as pq
 
     usage = {
@@ -285,13 +269,9 @@ def test_reasoning_usage_and_durations_are_kept(save: Save, imported: Import) ->
         "completion_tokens_details": {"reasoning_tokens": 20},
         "prompt_tokens_details": {"cached_tokens": 4},
     }
-    source = save(
-        "x.jsonl",
-        lines(
-            COT | {"reasoning_content": "hm", "usage": usage, "latency_ms": 1500, "seed": 7, "response_id": "r"},
-            COT
-            | {"reasoning": None, "usage": usage, "duration": 2, "served_model": "m-1", "recorded_at": "2026-01-01"},
-        ),
+    source = lines(
+        COT | {"reasoning_content": "hm", "usage": usage, "latency_ms": 1500, "seed": 7, "response_id": "r"},
+        COT | {"reasoning": None, "usage": usage, "duration": 2, "served_model": "m-1", "recorded_at": "2026-01-01"},
     )
     recording = imported("jsonl", source)
     table = rows(recording)
@@ -305,18 +285,18 @@ def test_reasoning_usage_and_durations_are_kept(save: Save, imported: Import) ->
     assert "'duration' names no unit; it was read as seconds." in notes(recording)
 
 
-def test_a_recording_without_durations_has_the_hash_it_had(save: Save, imported: Import) -> None:
+def test_a_recording_without_durations_has_the_hash_it_had(imported: Import) -> None:
     # The leaf of samples leaves out columns without a value: computed by hand from docs/recording-format.md.
     from hashlib import sha256
 
-    recording = imported("jsonl", save("x.jsonl", lines(COT | {"tokens": 3})))
+    recording = imported("jsonl", lines(COT | {"tokens": 3}))
     line = json.dumps(["a", ["1"], ["1"], [3], ["unknown"], {}], separators=(",", ":")) + "\n"
     (leaf,) = [leaf for leaf in manifest(recording)["leaves"] if leaf["part"] == "samples"]
     assert leaf["sha256"] == sha256(line.encode()).hexdigest()
 
 
-def test_durations_survive_selecting(save: Save, imported: Import, tmp_path: Path) -> None:
-    recording = imported("jsonl", save("x.jsonl", lines(COT | {"duration_s": 1.5}, COT | {"duration_s": 2})))
+def test_durations_survive_selecting(imported: Import, tmp_path: Path) -> None:
+    recording = imported("jsonl", lines(COT | {"duration_s": 1.5}, COT | {"duration_s": 2}))
     select(recording.path, tmp_path / "one", samples=1)
     verify_recording(tmp_path / "one")
     assert rows(open_recording(tmp_path / "one"))["duration_s"] == [1.5]
@@ -350,39 +330,36 @@ def test_durations_survive_selecting(save: Save, imported: Import, tmp_path: Pat
     ],
 )  # fmt: skip
 def test_other_values_are_refused_with_line_and_column(
-    save: Save, imported: Import, changes: dict[str, Any], sentence: str
+    imported: Import, changes: dict[str, Any], sentence: str
 ) -> None:
     with pytest.raises(SourceError, match=sentence):
-        imported("jsonl", save("x.jsonl", lines(COT | changes)))
+        imported("jsonl", lines(COT | changes))
     sample = {"text": "t", "answer": "1"} | changes
     if not {"options", "model", "temperature", "max_tokens"} & changes.keys():
         with pytest.raises(SourceError, match=sentence.replace("line 1", "sample 0 of line 1")):
-            imported("jsonl", save("x.jsonl", lines(QUESTION | {"samples": [sample]})))
+            imported("jsonl", lines(QUESTION | {"samples": [sample]}))
 
 
-def test_a_sample_must_not_contradict_its_line(save: Save, imported: Import) -> None:
+def test_a_sample_must_not_contradict_its_line(imported: Import) -> None:
     line = QUESTION | {"model": "m", "samples": [{"text": "t", "model": "n"}]}
     with pytest.raises(
         ConflictError, match=r"Sample 0 of line 1 of x\.jsonl has llm 'n', and its line has 'm' for all of its"
     ):
-        imported("jsonl", save("x.jsonl", lines(line)), llm=None)
+        imported("jsonl", lines(line), llm=None)
 
 
-def test_a_scorers_name_must_be_storable(save: Save, imported: Import) -> None:
+def test_a_scorers_name_must_be_storable(imported: Import) -> None:
     with pytest.raises(FevalError, match="Scorer names have 1 to 200"):
-        imported("jsonl", save("x.jsonl", lines(COT | {"score": {"": 1}})))
-
-
-# --- tokens ---------------------------------------------------------------------------------------------------------------
+        imported("jsonl", lines(COT | {"score": {"": 1}}))
 
 
 @pytest.mark.parametrize("prompt", [{}, {"prompt": "A B C?"}])
 @pytest.mark.parametrize("counter", [None, "words"])
 def test_recorded_prompt_tokens_price_the_prompt_where_outputs_are_counted(
-    save: Save, imported: Import, prompt: dict[str, str], counter: str | None
+    imported: Import, prompt: dict[str, str], counter: str | None
 ) -> None:
     line = COT | prompt | {"text": "one two", "prompt_tokens": 100, "model": "gpt-3.5-turbo"}
-    recording = imported("jsonl", save("x.jsonl", lines(line)), llm=None, counter=counter)
+    recording = imported("jsonl", lines(line), llm=None, counter=counter)
     assert requests(recording, llm="gpt-3.5-turbo")["prompt_tokens"] == [100]
     assert rows(recording, llm="gpt-3.5-turbo")["output_tokens"] == [3]  # two words times 1.365
     assert "Requests with the source's own token count: 1. It does not count output tokens" in notes(recording)
@@ -394,14 +371,12 @@ def test_recorded_prompt_tokens_price_the_prompt_where_outputs_are_counted(
     )  # USD per million tokens of that list
 
 
-def test_another_counter_counts_all_again_where_the_source_counted_all(save: Save, imported: Import) -> None:
+def test_another_counter_counts_all_again_where_the_source_counted_all(imported: Import) -> None:
     line = COT | {"text": "one two", "prompt": "A B C?", "prompt_tokens": 100, "tokens": 50}
-    recording = imported("jsonl", save("x.jsonl", lines(line)), counter="words")
+    recording = imported("jsonl", lines(line), counter="words")
     assert requests(recording)["prompt_tokens"] == [4]
     assert rows(recording)["output_tokens"] == [3]
 
-
-# --- what the authors counted ---------------------------------------------------------------------------------------------
 
 DATES = [
     {"id": str(n), "question": f"{n}?", "gold": "05/01/2021", "answer": answer, "text": "t"}
@@ -414,7 +389,7 @@ DATES = [
 def test_a_default_kind_that_departs_from_the_stored_answers_is_noted_with_both_figures(
     save: Save, imported: Import
 ) -> None:
-    source = save("x.jsonl", lines(*DATES))
+    source = lines(*DATES)
     note = (
         "Right CoTs, read as date (the kind on the dataset's card) and compared as the source's authors have the answers, text "
         "for text: m: 62.5 % and 37.5 %."
@@ -423,18 +398,16 @@ def test_a_default_kind_that_departs_from_the_stored_answers_is_noted_with_both_
     for kind in ("date", "verbatim"):  # as asked
         assert "Right CoTs" not in notes(imported("jsonl", source, dataset="bigbench_date", llm="m", answer_kind=kind))
     unreadable = {"id": "x", "question": "?", "gold": "soon", "answer": "soon", "text": "t"}  # a gold that is no date
-    recording = imported(
-        "jsonl", save("z.jsonl", lines(DATES[0], unreadable)), dataset="bigbench_date", answer_kind=None
-    )
+    recording = imported("jsonl", lines(DATES[0], unreadable), dataset="bigbench_date", answer_kind=None)
     assert "toy-llm: 50.0 % and 100.0 %" in notes(recording)
     same = save("y.jsonl", lines(*(line for line in DATES if line["answer"] in ("05/01/2021", "x"))))
     assert "Right CoTs" not in notes(imported("jsonl", same, dataset="bigbench_date", llm="m", answer_kind=None))
 
 
-def test_the_authors_rule_counts_where_they_store_no_answers(save: Save, imported: Import) -> None:
+def test_the_authors_rule_counts_where_they_store_no_answers(imported: Import) -> None:
     texts = ["The answer is yajo.", "The last letters are y, a, j, o: 'yajo'"]
     line = {"question": "Q: a", "answer": "yajo", "generated_answer": texts}
-    recording = imported("esc", save("x.jsonl", lines(line)), dataset="last_letters", answer_kind=None)
+    recording = imported("esc", lines(line), dataset="last_letters", answer_kind=None)
     assert "toy-llm: 100.0 % and 50.0 %" in notes(recording)
 
 

@@ -97,9 +97,6 @@ def majorities(recording: Recording, dataset: str = "tiny_sums") -> Fraction:
     return Fraction(right, len(votes))
 
 
-# --- what the real tools wrote ------------------------------------------------------------------------------------------
-
-
 def stated(file: str, *path: str) -> float:
     """A figure of the results that a tool wrote."""
     value = json.loads((DATA / file).read_text("utf-8"))
@@ -165,10 +162,10 @@ def test_what_the_tools_wrote_can_be_verified_run_and_drawn(imported: Import, na
     folder = str(recording.path)
     assert run("verify", folder)["ok"]
     assert run("run", "self-consistency", "--recording", folder, "--set", f"n={samples}")
-    drawn = run(
+    curve = run(
         "curve", "self-consistency", "--recording", folder, "--n", f"1..{samples}", "--out", str(tmp_path / "c")
     )
-    assert drawn["points"][0]["accuracy"] == pytest.approx(float(accuracy(recording)))
+    assert curve["points"][0]["accuracy"] == pytest.approx(float(accuracy(recording)))
 
 
 def run(*arguments: str) -> dict[str, Any]:
@@ -188,8 +185,8 @@ def test_finish_reasons_and_tokens_of_inspect_are_kept(imported: Import) -> None
     with archives.opened(DATA / WRITTEN["inspect-ai archive"][1]) as log:
         usage = log.json("header.json", Reader())["stats"]["model_usage"]["openai-api/local/feval/tiny-42k"]
     assert sum(columns(whole)["output_tokens"]) == usage["output_tokens"]
-    asked = requests(whole, "tiny_sums", whole.llm_names("tiny_sums")[0])["prompt_tokens"]
-    assert 3 * sum(asked) == usage["input_tokens"]
+    sent = requests(whole, "tiny_sums", whole.llm_names("tiny_sums")[0])["prompt_tokens"]
+    assert 3 * sum(sent) == usage["input_tokens"]
 
 
 def test_padding_is_not_counted(imported: Import) -> None:
@@ -197,9 +194,11 @@ def test_padding_is_not_counted(imported: Import) -> None:
     words = [text.split() for text in columns(recording)["text"]]
     stored = pq.read_table(DATA / TRANSFORMERS).to_pylist()
     ids = {row["doc"]["id"]: row["model_response"]["output_tokens"] for row in stored}
-    unpadded = [len(bytes(i % 256 for i in some).rstrip(b"\4")) + (some[-1] == 4) for q in "0123" for some in ids[q]]
+    unpadded = [
+        len(bytes(i % 256 for i in sample).rstrip(b"\4")) + (sample[-1] == 4) for q in "0123" for sample in ids[q]
+    ]
     assert columns(recording)["output_tokens"] == unpadded
-    assert sum(unpadded) < sum(len(some) for rows_ in ids.values() for some in rows_)
+    assert sum(unpadded) < sum(len(sample) for rows_ in ids.values() for sample in rows_)
     assert all(words)
     assert "filled up with their end token" in notes(recording)
 
@@ -207,8 +206,8 @@ def test_padding_is_not_counted(imported: Import) -> None:
 def test_requests_to_chat_endpoints_are_messages(imported: Import) -> None:
     for name in ("lm-eval", "lighteval litellm", "inspect-ai archive"):
         recording = written(imported, name)
-        asked = requests(recording, "tiny_sums", recording.llm_names("tiny_sums")[0])
-        assert json.loads(asked["prompt"][0]) == [{"role": "user", "content": QUESTIONS[0]["question"]}]
+        sent = requests(recording, "tiny_sums", recording.llm_names("tiny_sums")[0])
+        assert json.loads(sent["prompt"][0]) == [{"role": "user", "content": QUESTIONS[0]["question"]}]
 
 
 def test_files_read_beside_a_source_stand_in_the_manifest(imported: Import) -> None:
@@ -248,13 +247,10 @@ def test_a_wrong_format_is_told_the_right_one(imported: Import) -> None:
         imported("lm-eval", DATA / LITELLM)
 
 
-# --- lm-evaluation-harness ----------------------------------------------------------------------------------------------
-
-
-def test_reads_the_filter_that_keeps_every_repeat(save: Save, imported: Import) -> None:
+def test_reads_the_filter_that_keeps_every_repeat(imported: Import) -> None:
     first = [harness_line(filter="first", filtered_resps=["2"], doc_id=n) for n in (1, 0)]
     every = [harness_line(doc_id=n) for n in (1, 0)]
-    recording = imported("lm-eval", save("x.jsonl", lines(*first, *every)))
+    recording = imported("lm-eval", lines(*first, *every))
     assert rows(recording)["answer"] == ["2", "3", None] * 2
     assert [question.id for question in recording.questions("toy")] == ["toy/0", "toy/1"]
     assert manifest(recording)["llms"][0]["temperature"] == 0.7
@@ -262,15 +258,15 @@ def test_reads_the_filter_that_keeps_every_repeat(save: Save, imported: Import) 
     assert requests(recording)["prompt"][0] == '[{"role":"user","content":"Q: What is 1 + 1?\\nA:"}]'
 
 
-def test_a_filter_that_keeps_the_texts_extracts_nothing(save: Save, imported: Import) -> None:
+def test_a_filter_that_keeps_the_texts_extracts_nothing(imported: Import) -> None:
     line = harness_line(filter="none", resps=[["It is 2."]], filtered_resps=["It is 2."])
-    source = save("x.jsonl", lines(line))
+    source = lines(line)
     assert rows(imported("lm-eval", source, answer_kind="number"))["answer_raw"] == ["2"]
     with pytest.raises(UsageError, match="Verbatim answers are the stored ones"):
         imported("lm-eval", source)
 
 
-def test_worked_solutions_lists_and_options_become_golds(save: Save, imported: Import) -> None:
+def test_worked_solutions_lists_and_options_become_golds(imported: Import) -> None:
     options = {"text": ["two", "three"], "label": ["A", "B"]}
     source = lines(
         harness_line(target="1 + 1 = <<1+1=2>>2\n#### 2"),
@@ -278,7 +274,7 @@ def test_worked_solutions_lists_and_options_become_golds(save: Save, imported: I
         harness_line(doc_id=2, target=2, doc={"choices": ["two", "three"]}),
         harness_line(doc_id=3, target="A", doc={"question": "?", "choices": ["A", "B"]}),
     )
-    recording = imported("lm-eval", save("x.jsonl", source))
+    recording = imported("lm-eval", source)
     questions = recording.questions("toy")
     assert [question.answer for question in questions] == ["2", "2", "2", "A"]
     assert [question.text for question in questions] == ["What is 1 + 1?", "1 + 1?", "Q: What is 1 + 1?\nA:", "?"]
@@ -289,15 +285,13 @@ def test_worked_solutions_lists_and_options_become_golds(save: Save, imported: I
     assert "worked solution, with the gold answer behind '####': 1." in notes(recording)
 
 
-def test_equal_repeats_are_noted(save: Save, imported: Import) -> None:
+def test_equal_repeats_are_noted(imported: Import) -> None:
     line = harness_line(resps=[["It is 2."] * 3])
-    assert "one seed was sent" in notes(imported("lm-eval", save("x.jsonl", lines(line))))
+    assert "one seed was sent" in notes(imported("lm-eval", lines(line)))
 
 
-def test_the_order_before_chat_requests_is_read(save: Save, imported: Import) -> None:
-    source = save(
-        "x.jsonl", lines(harness_line(arguments=[["Q: ?", {"do_sample": False, "until": ["\n"], "deep": [[]]}]]))
-    )
+def test_the_order_before_chat_requests_is_read(imported: Import) -> None:
+    source = lines(harness_line(arguments=[["Q: ?", {"do_sample": False, "until": ["\n"], "deep": [[]]}]]))
     stated = manifest(imported("lm-eval", source))["llms"][0]
     assert (stated["temperature"], stated["decoding"]) == (0.0, {"do_sample": False, "until": ["\n"]})
 
@@ -343,21 +337,21 @@ def test_results_beside_the_samples_say_more(save: Save, imported: Import) -> No
     ],
 )  # fmt: skip
 def test_refuses_other_samples(
-    save: Save, imported: Import, changed: dict[str, Any], error: type[FevalError], sentence: str
+    imported: Import, changed: dict[str, Any], error: type[FevalError], sentence: str
 ) -> None:
-    source = save("x.jsonl", lines(harness_line(), harness_line(**{"doc_id": 1, **changed})))
+    source = lines(harness_line(), harness_line(**{"doc_id": 1, **changed}))
     with pytest.raises(error, match=re.escape(sentence)):
         imported("lm-eval", source)
 
 
-def test_names_the_missing_member_and_its_line(save: Save, imported: Import) -> None:
+def test_names_the_missing_member_and_its_line(imported: Import) -> None:
     for name in ("doc_id", "doc", "target", "resps", "filter", "filtered_resps"):
         line = {key: value for key, value in harness_line(doc_id=1).items() if key != name}
         with pytest.raises(SourceError, match=f"line 2 of x.jsonl has no '{name}'"):
-            imported("lm-eval", save("x.jsonl", lines(harness_line(), line)))
+            imported("lm-eval", lines(harness_line(), line))
     with pytest.raises(SourceError, match=r"The temperature of the generation arguments in x\.jsonl"):
         arguments = {"gen_args_0": {"arg_0": "?", "arg_1": {"temperature": "hot"}}}
-        imported("lm-eval", save("x.jsonl", lines(harness_line(arguments=arguments))))
+        imported("lm-eval", lines(harness_line(arguments=arguments)))
 
 
 TEXTS = st.text(st.characters(codec="utf-8"), max_size=20)
@@ -397,22 +391,19 @@ def test_samples_written_by_the_harness_come_back(
         assert table["answer"] == [None if answer is None else str(int(answer)) for _, answer in flat]
 
 
-# --- inspect-ai ---------------------------------------------------------------------------------------------------------
-
-
-def test_reads_a_log_and_its_archive_alike(save: Save, imported: Import) -> None:
+def test_reads_a_log_and_its_archive_alike(imported: Import) -> None:
     log = inspect_log(inspect_sample(epoch=2), inspect_sample(id=2), inspect_sample())
-    plain = imported("inspect-ai", save("x.json", dumped(log)), llm=None)
-    packed = imported("inspect-ai", save("x.eval", inspect_archive(log)), llm=None)
+    plain = imported("inspect-ai", dumped(log), llm=None)
+    packed = imported("inspect-ai", inspect_archive(log), llm=None)
     assert plain.hash == packed.hash
     assert plain.llm_names("toy") == ["openai/gpt-4o"]
     assert [question.id for question in plain.questions("toy")] == ["1", "2"]
     table = rows(plain, llm="openai/gpt-4o")
     assert table["question_id"] == ["1", "1", "2"]
     assert (table["answer"], table["output_tokens"], table["finish_reason"]) == (["2"] * 3, [5] * 3, ["stop"] * 3)
-    asked = requests(plain, llm="openai/gpt-4o")
-    assert asked["prompt_tokens"] == [12, 12]  # 3 of them from the provider's cache
-    assert [message["role"] for message in json.loads(asked["prompt"][0])] == ["system", "user"]
+    sent = requests(plain, llm="openai/gpt-4o")
+    assert sent["prompt_tokens"] == [12, 12]  # 3 of them from the provider's cache
+    assert [message["role"] for message in json.loads(sent["prompt"][0])] == ["system", "user"]
     stated = manifest(plain)["llms"][0]
     assert (stated["temperature"], stated["max_tokens"], stated["decoding"]) == (0.5, 100, {"top_p": 0.9})
     assert "The pools are ragged: 1 to 2 samples" in notes(plain)
@@ -423,17 +414,17 @@ def test_reads_a_log_and_its_archive_alike(save: Save, imported: Import) -> None
     [("stop", "stop"), ("max_tokens", "length"), ("model_length", "length"), ("tool_calls", "tool_calls"),
      ("content_filter", "content_filter"), ("unknown", "unknown"), (None, "unknown")],
 )  # fmt: skip
-def test_stop_reasons_become_finish_reasons(save: Save, imported: Import, reason: str | None, word: str) -> None:
+def test_stop_reasons_become_finish_reasons(imported: Import, reason: str | None, word: str) -> None:
     output = inspect_sample()["output"]
     output["choices"][0]["stop_reason"] = reason
-    recording = imported("inspect-ai", save("x.json", dumped(inspect_log(inspect_sample(output=output)))))
+    recording = imported("inspect-ai", dumped(inspect_log(inspect_sample(output=output))))
     assert rows(recording)["finish_reason"] == [word]
 
 
-def test_a_failed_sample_is_no_answer(save: Save, imported: Import) -> None:
+def test_a_failed_sample_is_no_answer(imported: Import) -> None:
     failed = inspect_sample(epoch=2, output={"choices": []}, error={"message": "boom"}, messages=[], scores=None)
     partly = inspect_sample(epoch=3, error={"message": "boom"})
-    source = save("x.json", dumped(inspect_log(inspect_sample(), failed, partly, status="error")))
+    source = dumped(inspect_log(inspect_sample(), failed, partly, status="error"))
     recording = imported("inspect-ai", source)
     table = rows(recording)
     assert table["answer"] == ["2", None, None]
@@ -443,18 +434,18 @@ def test_a_failed_sample_is_no_answer(save: Save, imported: Import) -> None:
     assert "did not end well (status 'error')" in notes(recording)
 
 
-def test_the_first_scorer_that_extracts_gives_the_answers(save: Save, imported: Import) -> None:
+def test_the_first_scorer_that_extracts_gives_the_answers(imported: Import) -> None:
     scores = {"includes": {"value": "C", "answer": "IT IS 2."}, "number": {"value": "C", "answer": "2"}}
-    recording = imported("inspect-ai", save("x.json", dumped(inspect_log(inspect_sample(scores=scores)))))
+    recording = imported("inspect-ai", dumped(inspect_log(inspect_sample(scores=scores))))
     assert rows(recording)["answer"] == ["2"]
     assert "those of the scorer 'number'; the scorers are 'includes', 'number'" in notes(recording)
     only = inspect_log(inspect_sample(scores={"includes": scores["includes"]}))
-    again = imported("inspect-ai", save("y.json", dumped(only)), answer_kind="number")
+    again = imported("inspect-ai", dumped(only), answer_kind="number")
     assert rows(again)["answer_raw"] == ["2"]
     assert "None of the scorers ('includes') says which answer it extracted" in notes(again)
 
 
-def test_several_calls_and_choices_are_told_apart(save: Save, imported: Import) -> None:
+def test_several_calls_and_choices_are_told_apart(imported: Import) -> None:
     talk = [
         *inspect_sample()["messages"],
         {"role": "user", "content": "Sure?"},
@@ -462,15 +453,13 @@ def test_several_calls_and_choices_are_told_apart(save: Save, imported: Import) 
     ]
     usage = {"openai/gpt-4o": {"input_tokens": 30, "output_tokens": 11}}
     several = inspect_sample(messages=talk, model_usage=usage)
-    recording = imported("inspect-ai", save("x.json", dumped(inspect_log(several))))
+    recording = imported("inspect-ai", dumped(inspect_log(several)))
     assert rows(recording)["output_tokens"] == [11]
     assert "the tokens of all: 1." in notes(recording)
     output = inspect_sample()["output"]
     parts = [[{"type": "reasoning", "reasoning": "hm"}, {"type": "text", "text": f"It is {n}."}] for n in (2, 3)]
     output["choices"] = [{"message": {"role": "assistant", "content": content}} for content in parts]
-    both = imported(
-        "inspect-ai", save("y.json", dumped(inspect_log(inspect_sample(output=output)))), answer_kind="number"
-    )
+    both = imported("inspect-ai", dumped(inspect_log(inspect_sample(output=output))), answer_kind="number")
     assert rows(both)["text"] == ["It is 2.", "It is 3."]
     assert [pool.reasoning for pool in both.pools("toy", both.llm_names("toy")[0])] == [["hm", "hm"]]
     assert rows(both)["answer"] == ["2", "3"]
@@ -478,12 +467,12 @@ def test_several_calls_and_choices_are_told_apart(save: Save, imported: Import) 
     assert "each of them a CoT: 1." in notes(both)
 
 
-def test_attachments_options_and_conversations_are_resolved(save: Save, imported: Import) -> None:
+def test_attachments_options_and_conversations_are_resolved(imported: Import) -> None:
     talk = [{"role": "user", "content": "attachment://a1"}]
-    asked = inspect_sample(
+    sent = inspect_sample(
         input=talk, messages=talk, attachments={"a1": "A long question?"}, choices=["two", "three"], target=["A", "B"]
     )
-    recording = imported("inspect-ai", save("x.json", dumped(inspect_log(asked))))
+    recording = imported("inspect-ai", dumped(inspect_log(sent)))
     (question,) = recording.questions("toy")
     assert (question.text, question.answer, question.choices) == (
         "A long question?",
@@ -527,31 +516,29 @@ def without_member(log: dict[str, Any], name: str) -> dict[str, Any]:
         (inspect_log(plan={"config": {"max_tokens": 0}}), SourceError, "The limit on output tokens of the decoding in x.json"),
     ],
 )  # fmt: skip
-def test_refuses_other_logs(
-    save: Save, imported: Import, log: dict[str, Any], error: type[FevalError], sentence: str
-) -> None:
+def test_refuses_other_logs(imported: Import, log: dict[str, Any], error: type[FevalError], sentence: str) -> None:
     with pytest.raises(error, match=re.escape(sentence)):
-        imported("inspect-ai", save("x.json", dumped(log)))
+        imported("inspect-ai", dumped(log))
 
 
-def test_usage_must_be_there_to_be_taken(save: Save, imported: Import) -> None:
-    source = save("x.json", dumped(with_usage(None)))
+def test_usage_must_be_there_to_be_taken(imported: Import) -> None:
+    source = dumped(with_usage(None))
     assert manifest(imported("inspect-ai", source))["pairs"][0]["counter"] == "words"
     with pytest.raises(TokenCounterError, match="this inspect-ai source has none"):
         imported("inspect-ai", source, counter="usage")
     with pytest.raises(UsageError, match="pass its name, --llm NAME"):
         nameless = inspect_log() | {"eval": {"model": None}}
-        imported("inspect-ai", save("y.json", dumped(nameless)), llm=None)
+        imported("inspect-ai", dumped(nameless), llm=None)
 
 
-def test_an_unfinished_archive_is_read_by_its_journal(save: Save, imported: Import) -> None:
+def test_an_unfinished_archive_is_read_by_its_journal(imported: Import) -> None:
     log = inspect_log()
     start = {name: log[name] for name in ("version", "eval", "plan")}
     members = [("_journal/start.json", start), ("samples/1_epoch_1.json", inspect_sample())]
-    recording = imported("inspect-ai", save("x.eval", archive(members)), llm=None)
+    recording = imported("inspect-ai", archive(members), llm=None)
     assert "only the samples that it finished" in notes(recording)
     with pytest.raises(SourceError, match=r"has no member 'header\.json'"):
-        imported("inspect-ai", save("y.eval", archive(members[1:])))
+        imported("inspect-ai", archive(members[1:]))
 
 
 def zstandard_archive(members: dict[str, bytes], *, crc: int | None = None, size: int | None = None) -> bytes:
@@ -582,26 +569,26 @@ def zstandard_members() -> dict[str, bytes]:
     return members | {f"samples/1_epoch_{number}.json": dumped(inspect_sample(epoch=number)) for number in (1, 2)}
 
 
-def test_zstandard_archives_are_read_and_checked(save: Save, imported: Import) -> None:
-    good = imported("inspect-ai", save("x.eval", zstandard_archive(zstandard_members())))
-    assert good.hash == imported("inspect-ai", save("y.eval", inspect_archive(inspect_log()))).hash
+def test_zstandard_archives_are_read_and_checked(imported: Import) -> None:
+    good = imported("inspect-ai", zstandard_archive(zstandard_members()))
+    assert good.hash == imported("inspect-ai", inspect_archive(inspect_log())).hash
     for spoilt in (zstandard_archive(zstandard_members(), crc=1), zstandard_archive(zstandard_members(), size=5)):
         with pytest.raises(SourceError, match="Bad CRC-32 or size"):
-            imported("inspect-ai", save("z.eval", spoilt))
+            imported("inspect-ai", spoilt)
     broken = bytearray(zstandard_archive(zstandard_members()))
     place = broken.index(b"\x28\xb5\x2f\xfd")
     broken[place : place + 4] = b"nope"
     with pytest.raises(SourceError, match="not a zip archive, or is damaged"):
-        imported("inspect-ai", save("w.eval", bytes(broken)))
+        imported("inspect-ai", bytes(broken))
 
 
-def test_bombs_in_archives_are_refused(save: Save, imported: Import, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_bombs_in_archives_are_refused(imported: Import, monkeypatch: pytest.MonkeyPatch) -> None:
     bomb = zstandard_members() | {"samples/9_epoch_1.json": b'"' + b" " * (20 << 20) + b'"'}
     with pytest.raises(SourceError, match="expands to more than 200 times"):
-        imported("inspect-ai", save("x.eval", zstandard_archive(bomb)))
+        imported("inspect-ai", zstandard_archive(bomb))
     monkeypatch.setattr(archives, "MAX_EXPANDED_BYTES", 100)  # many members, each within the bounds
     with pytest.raises(SourceError, match=r"expand to .* bytes; at most 100 are read"):
-        imported("inspect-ai", save("y.eval", inspect_archive(inspect_log())))
+        imported("inspect-ai", inspect_archive(inspect_log()))
 
 
 @pytest.mark.parametrize("name", ["../samples/1.json", "/samples/1.json", "samples\\1.json", "C:/1.json"])
@@ -615,20 +602,17 @@ def test_members_outside_of_a_log_are_refused(save: Save, imported: Import, name
         imported("inspect-ai", source)
 
 
-def test_deep_json_in_a_log_is_refused(save: Save, imported: Import) -> None:
+def test_deep_json_in_a_log_is_refused(imported: Import) -> None:
     deep = dumped(inspect_log()).replace(
         b'"samples": [', b'"metadata": ' + b"[" * 5000 + b"]" * 5000 + b', "samples": ['
     )
     with pytest.raises(SourceError, match="nested too deeply"):
-        imported("inspect-ai", save("x.json", deep))
+        imported("inspect-ai", deep)
 
 
-# --- lighteval ----------------------------------------------------------------------------------------------------------
-
-
-def test_reads_details(save: Save, imported: Import) -> None:
+def test_reads_details(imported: Import) -> None:
     second = details_row(id="1", choices=["two", "three"], gold_index=1, query="Which?")
-    source = save("x.parquet", details(second, details_row()))
+    source = details(second, details_row())
     recording = imported("lighteval", source, answer_kind="number")
     questions = recording.questions("toy")
     assert [(q.id, q.answer, q.choices) for q in questions] == [
@@ -639,25 +623,25 @@ def test_reads_details(save: Save, imported: Import) -> None:
     assert requests(recording)["prompt_tokens"] == [2, 2]
 
 
-def test_golds_may_be_labels_or_several(save: Save, imported: Import) -> None:
+def test_golds_may_be_labels_or_several(imported: Import) -> None:
     letters = details_row(choices=[" A", " B"], gold_index=1)
     ways = details_row(id="1", choices=["1/2", "0.5"], gold_index=0)
-    recording = imported("lighteval", save("x.parquet", details(letters, ways)), answer_kind="number")
+    recording = imported("lighteval", details(letters, ways), answer_kind="number")
     assert [(q.answer, q.choices) for q in recording.questions("toy")] == [
         ("B", ()), ("A", (("A", "1/2"), ("B", "0.5"))),
     ]  # fmt: skip
     several = details_row(choices=["1/2", "0.5"], gold_index=[0, 1])
-    again = imported("lighteval", save("y.parquet", details(several)), answer_kind="number")
+    again = imported("lighteval", details(several), answer_kind="number")
     assert [(q.answer, q.choices) for q in again.questions("toy")] == [("1/2", ())]
     assert "several accepted answers, whose first is the gold answer: 1." in notes(again)
 
 
-def test_a_text_that_never_came_is_empty(save: Save, imported: Import) -> None:
+def test_a_text_that_never_came_is_empty(imported: Import) -> None:
     row = details_row(text=["It is 2.", None], output_tokens=[])
-    recording = imported("lighteval", save("x.parquet", details(row)), answer_kind="number")
+    recording = imported("lighteval", details(row), answer_kind="number")
     assert rows(recording)["text"] == ["It is 2.", ""]
     assert rows(recording)["answer"] == ["2", None]
-    assert "1 samples have no text (null)" in notes(recording)
+    assert "Samples without a text (null), which were read as empty texts: 1." in notes(recording)
 
 
 @pytest.mark.parametrize(
@@ -671,11 +655,9 @@ def test_a_text_that_never_came_is_empty(save: Save, imported: Import) -> None:
         ([({"query": "?", "choices": ["2"], "gold_index": 0}, {"logprobs": [1.0]})], SourceError, "model_response"),
     ],
 )
-def test_refuses_other_details(
-    save: Save, imported: Import, rows_: list[Any], error: type[FevalError], sentence: str
-) -> None:
+def test_refuses_other_details(imported: Import, rows_: list[Any], error: type[FevalError], sentence: str) -> None:
     with pytest.raises(error, match=re.escape(sentence)):
-        imported("lighteval", save("x.parquet", details(*rows_)), answer_kind="number")
+        imported("lighteval", details(*rows_), answer_kind="number")
 
 
 def parquet(table: pa.Table, **options: Any) -> bytes:
@@ -684,33 +666,30 @@ def parquet(table: pa.Table, **options: Any) -> bytes:
     return buffer.getvalue()
 
 
-def test_refuses_details_of_another_version(save: Save, imported: Import) -> None:
+def test_refuses_details_of_another_version(imported: Import) -> None:
     older = parquet(pa.table({"example": ["?"], "predictions": ["2"], "gold": ["2"]}))
     with pytest.raises(
         SourceError, match=r"no column doc and no model_response.*its columns are example, predictions, gold"
     ):
-        imported("lighteval", save("x.parquet", older), answer_kind="number")
+        imported("lighteval", older, answer_kind="number")
     empty = pq.read_table(io.BytesIO(details())).slice(0, 0)
     with pytest.raises(SourceError, match="has no questions"):
-        imported("lighteval", save("y.parquet", parquet(empty)), answer_kind="number")
+        imported("lighteval", parquet(empty), answer_kind="number")
     with pytest.raises(SourceError, match="damaged Parquet file"):
-        imported("lighteval", save("z.parquet", details()[:-20]), answer_kind="number")
+        imported("lighteval", details()[:-20], answer_kind="number")
 
 
-def test_parquet_bombs_are_refused(save: Save, imported: Import, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_parquet_bombs_are_refused(imported: Import, monkeypatch: pytest.MonkeyPatch) -> None:
     doc, response = details_row(text=["x" * (3 << 20)], output_tokens=[])
     many = parquet(
         pa.Table.from_pylist([{"doc": doc | {"id": str(n)}, "model_response": response} for n in range(100)])
     )
     assert len(many) < 1 << 20  # one text of 3 MiB, which a dictionary holds once
     with pytest.raises(SourceError, match=r"expands to more than|more than is read"):
-        imported("lighteval", save("x.parquet", many), answer_kind="number")
+        imported("lighteval", many, answer_kind="number")
     monkeypatch.setattr(lighteval, "_MAX_VALUES", 10)
     with pytest.raises(SourceError, match="more than is read of a file of its size"):
-        imported("lighteval", save("y.parquet", details()), answer_kind="number")
-
-
-# --- LINC ---------------------------------------------------------------------------------------------------------------
+        imported("lighteval", details(), answer_kind="number")
 
 
 def linc_run(save: Save, **parts: Any) -> Path:
@@ -731,7 +710,7 @@ def test_reads_a_linc_run_with_what_lies_beside_it(save: Save, imported: Import)
     assert [question.answer for question in recording.questions("toy")] == ["True", "False"]
     assert rows(recording, llm=llm)["answer"] == ["True", None, "Uncertain", "Uncertain"]
     assert rows(recording, llm=llm)["text"] == ["ANSWER: True", "hm", "a", "b"]
-    assert "1 labels are 'Error'" in notes(recording)
+    assert "Labels 'Error', which were read as no answer: 1." in notes(recording)
     assert len(manifest(recording)["operation"]["beside"]) == 3
 
 
@@ -765,9 +744,6 @@ def test_refuses_linc_files_of_different_runs(save: Save, imported: Import, part
 def test_refuses_other_labels(save: Save, imported: Import, value: Any) -> None:
     with pytest.raises(SourceError, match=r"should be"):
         imported("linc", save("x_generations_prc.json", dumped(value)))
-
-
-# --- the Game of 24 -----------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -831,21 +807,21 @@ def evaluated(expression: str) -> Fraction:
 
 
 def test_reads_a_log_of_the_game(save: Save, imported: Import) -> None:
-    source = save(
-        "x.json", dumped([game_entry(), game_entry(idx=1, ys=["Answer: 6 * 4 * 1 * 1"] * 3, accs=[True] * 3)])
-    )
+    source = dumped([game_entry(), game_entry(idx=1, ys=["Answer: 6 * 4 * 1 * 1"] * 3, accs=[True] * 3)])
     recording = imported("game24", source, questions=save("24.csv", PUZZLES), answer_kind="number")
     assert [(q.id, q.text, q.answer) for q in recording.questions("toy")] == [
         ("toy/0", "4 5 6 10", "24"), ("toy/1", "1 1 4 6", "24"),
     ]  # fmt: skip
     assert rows(recording)["answer"] == ["24", "25", None, "24", "24", "24"]
-    assert "1 samples end without an expression" in notes(recording)
+    assert "Samples without an answer, as they do not end in an expression that uses each number once: 1." in notes(
+        recording
+    )
     assert "30 completion and 10 prompt tokens" in notes(recording)
-    assert "another than that of exact arithmetic" not in notes(recording)
+    assert "exact arithmetic" not in notes(recording)
     stated = [{"r": 0}, {"r": 1}, {"r": 0}]
     entry = {key: value for key, value in game_entry(infos=stated).items() if key != "accs"}
-    other = imported("game24", save("y.json", dumped([entry])), questions=save("24.csv", PUZZLES), answer_kind="number")
-    assert "The authors' verdict on 2 samples is another" in notes(other)
+    other = imported("game24", dumped([entry]), questions=save("24.csv", PUZZLES), answer_kind="number")
+    assert "the authors' verdict differs from exact arithmetic, which was taken: 2." in notes(other)
 
 
 @pytest.mark.parametrize(
@@ -862,23 +838,20 @@ def test_reads_a_log_of_the_game(save: Save, imported: Import) -> None:
 )
 def test_refuses_other_games(save: Save, imported: Import, entry: Any, sentence: str) -> None:
     with pytest.raises(SourceError, match=re.escape(sentence)):
-        imported("game24", save("x.json", dumped([entry])), questions=save("24.csv", PUZZLES))
+        imported("game24", dumped([entry]), questions=save("24.csv", PUZZLES))
 
 
 def test_the_game_needs_its_puzzles(save: Save, imported: Import) -> None:
-    source = save("x.json", dumped([game_entry()]))
+    source = dumped([game_entry()])
     with pytest.raises(UsageError, match=r"pass 24\.csv, --questions FILE"):
         imported("game24", source)
     with pytest.raises(SourceError, match=r"Record 1 of 24\.csv should have numbers under Puzzles"):
         imported("game24", source, questions=save("24.csv", b"Rank,Puzzles\n1,four\n"))
 
 
-def test_logs_may_be_packed(save: Save, imported: Import) -> None:
-    plain = imported("inspect-ai", save("x.json", dumped(inspect_log())))
-    assert plain.hash == imported("inspect-ai", save("y.json", gzip.compress(dumped(inspect_log())))).hash
-
-
-# Thoughts.
+def test_logs_may_be_packed(imported: Import) -> None:
+    plain = imported("inspect-ai", dumped(inspect_log()))
+    assert plain.hash == imported("inspect-ai", gzip.compress(dumped(inspect_log()))).hash
 
 
 def thoughts(recording: Recording) -> list[str | None] | None:
@@ -895,14 +868,12 @@ def thoughts(recording: Recording) -> list[str | None] | None:
         ({"type": "reasoning", "reasoning": "attachment://a1"}, "Long thoughts."),
     ],
 )
-def test_the_reasoning_of_inspect_is_kept(
-    save: Save, imported: Import, part: dict[str, Any], expected: str | None
-) -> None:
+def test_the_reasoning_of_inspect_is_kept(imported: Import, part: dict[str, Any], expected: str | None) -> None:
     output = inspect_sample()["output"]
     said = {"role": "assistant", "content": [part, {"type": "text", "text": "It is 2."}]}
     output["choices"] = [{"message": said, "stop_reason": "stop"}]
     sample = inspect_sample(output=output, attachments={"a1": "Long thoughts."})
-    recording = imported("inspect-ai", save("x.json", dumped(inspect_log(sample))))
+    recording = imported("inspect-ai", dumped(inspect_log(sample)))
     assert thoughts(recording) == ([expected] if expected else None)
     assert rows(recording)["text"] == ["It is 2."]
 
@@ -913,14 +884,11 @@ def test_the_reasonings_of_lighteval_are_kept(tmp_path: Path, imported: Import) 
     assert thoughts(imported("lighteval", path, answer_kind="number")) == ["hm", None]
 
 
-def test_thoughts_in_the_texts_of_lm_eval_are_split_off(save: Save, imported: Import) -> None:
+def test_thoughts_in_the_texts_of_lm_eval_are_split_off(imported: Import) -> None:
     resps = [["<think>It is 3.</think>\nIt is 2.", "<think>It is 3."]]
     line = harness_line(resps=resps, filtered_resps=["3", "3"])
-    recording = imported("lm-eval", save("x.jsonl", lines(line)), answer_kind="number")
+    recording = imported("lm-eval", lines(line), answer_kind="number")
     assert rows(recording)["text"] == ["It is 2.", ""]
     assert rows(recording)["answer"] == ["3", None]  # the first is the filter's, and the second has no reply
-    assert rows(imported("lm-eval", save("x.jsonl", lines(line)), answer_kind="number", answers="text"))["answer"] == [
-        "2",
-        None,
-    ]
+    assert rows(imported("lm-eval", lines(line), answer_kind="number", answers="text"))["answer"] == ["2", None]
     assert thoughts(recording) == ["It is 3.", "It is 3."]

@@ -30,15 +30,29 @@ def save(tmp_path: Path) -> Save:
     return write
 
 
+NAMES = {
+    "feval-ttc": "api.zip",
+    "jsonl": "x.jsonl",
+    "esc": "x.jsonl",
+    "lm-eval": "x.jsonl",
+    "coupled-mmlu": "x.csv",
+    "lighteval": "x.parquet",
+}
+
+
 class Import:
-    """Imports into a new folder each time, with options that fit most sources here."""
+    """Imports into a new folder each time, with options that fit most sources here; bytes become a file "x.*"."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self.count = 0
 
-    def __call__(self, format_name: str, source: Path, **options: Any) -> Recording:
+    def __call__(self, format_name: str, source: Path | bytes, **options: Any) -> Recording:
         self.count += 1
+        if isinstance(source, bytes):
+            path = self._folder / NAMES.get(format_name, "x.json")
+            path.write_bytes(source)
+            source = path
         out = self._folder / f"recording-{self.count}"
         arguments = {"dataset": "toy", "llm": "toy-llm", "answer_kind": "verbatim", **options}
         try:

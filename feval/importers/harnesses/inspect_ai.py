@@ -27,13 +27,21 @@ from feval.importers.harnesses.logs import (
     limit_of,
     reasoning_of,
     same_texts_note,
-    size_note,
     temperature_of,
     text_of,
 )
 from feval.importers.reading import Reader, read_bytes
 from feval.importers.shapes import finish_reason, identifier, member, refuse, strings, whole
-from feval.importers.source import Imported, ImportRequest, Prompt, SourceLLM, SourcePool, SourceQuestion
+from feval.importers.source import (
+    Imported,
+    ImportRequest,
+    Prompt,
+    SourceLLM,
+    SourcePool,
+    SourceQuestion,
+    counted_notes,
+    size_note,
+)
 from feval.recording.content import LLMInfo
 
 _VERSION = 2
@@ -75,11 +83,6 @@ class _Header:
 
     @classmethod
     def of(cls, log: Any, where: str) -> _Header:
-        """Read it.
-
-        Raises:
-            SourceError: no log, or one of a newer version.
-        """
         version = member(log, "version", int, where)
         if version > _VERSION:
             raise SourceError(
@@ -342,13 +345,8 @@ def _without_answer(sample: dict[str, Any]) -> frozenset[str]:
     """Return the scorers that say they found no answer, rather than not saying which."""
     scores = sample.get("scores")
     by_scorer = scores if isinstance(scores, dict) else {}
-    return frozenset(
-        name for name, score in by_scorer.items() if isinstance(score, dict) and _is_no_answer(score.get("reason"))
-    )
-
-
-def _is_no_answer(reason: object) -> bool:
-    return isinstance(reason, str) and reason in _NO_ANSWER
+    reasons = {name: score.get("reason") for name, score in by_scorer.items() if isinstance(score, dict)}
+    return frozenset(name for name, reason in reasons.items() if isinstance(reason, str) and reason in _NO_ANSWER)
 
 
 def _prompt(messages: list[Any], sample: dict[str, Any], where: str) -> Prompt | None:
@@ -387,11 +385,16 @@ def _epoch_notes(drafts: Sequence[_Draft], *, counted: bool) -> list[str]:
     uneven = sum(
         len({epoch.prompt_tokens for epoch in draft.epochs.values() if epoch.prompt_tokens}) > 1 for draft in drafts
     )
-    facts = [
-        (sum(draft.other_golds for draft in drafts), "Questions with several accepted targets, whose first is the gold answer"),
-        (sum(e.failed for e in epochs), "Samples that ended in an error, with no answer and the finish reason 'error'"),
-        (sum(e.calls > 1 for e in epochs), "Samples of several calls, with the text of the last and the tokens of all"),
-        (sum(len(e.texts) > 1 for e in epochs), "Samples with several choices, each of them a CoT"),
-        (uneven if counted else 0, "Questions whose epochs differ in their input tokens, of which those of the first were taken"),
-    ]  # fmt: skip
-    return [f"{what}: {number:,}." for number, what in facts if number]
+    return counted_notes(
+        (
+            "Questions with several accepted targets, whose first is the gold answer",
+            sum(draft.other_golds for draft in drafts),
+        ),
+        ("Samples that ended in an error, with no answer and the finish reason 'error'", sum(e.failed for e in epochs)),
+        ("Samples of several calls, with the text of the last and the tokens of all", sum(e.calls > 1 for e in epochs)),
+        ("Samples with several choices, each of them a CoT", sum(len(e.texts) > 1 for e in epochs)),
+        (
+            "Questions whose epochs differ in their input tokens, of which those of the first were taken",
+            uneven if counted else 0,
+        ),
+    )

@@ -22,13 +22,13 @@ import pyarrow.parquet as pq
 
 from feval.errors import SourceError
 from feval.importers.harnesses.logs import (
+    SEVERAL_GOLDS,
     chat_prompt,
     decoding,
     gold_of,
     labelled,
     limit_of,
     same_texts_note,
-    size_note,
     temperature_of,
 )
 from feval.importers.questions import without_duplicates
@@ -42,21 +42,23 @@ from feval.importers.reading import (
     regular_file,
 )
 from feval.importers.shapes import member, refuse, strings
-from feval.importers.source import Imported, ImportRequest, Prompt, SourceLLM, SourcePool, SourceQuestion
+from feval.importers.source import (
+    Imported,
+    ImportRequest,
+    Prompt,
+    SourceLLM,
+    SourcePool,
+    SourceQuestion,
+    counted_notes,
+    size_note,
+)
 from feval.recording.content import LLMInfo
 
 _DOC = ("query", "choices", "gold_index", "id", "instruction")
 _RESPONSE = ("text", "reasonings", "input", "input_tokens", "output_tokens")
 _DECODING = (
-    "top_p",
-    "top_k",
-    "min_p",
-    "seed",
-    "stop_tokens",
-    "repetition_penalty",
-    "frequency_penalty",
-    "presence_penalty",
-)
+    "top_p", "top_k", "min_p", "seed", "stop_tokens", "repetition_penalty", "frequency_penalty", "presence_penalty",
+)  # fmt: skip
 _MAGIC = b"PAR1"
 _MAX_VALUES = 1 << 28
 _ROWS_AT_ONCE = 8
@@ -127,7 +129,11 @@ def _reasonings(reasonings: Any, samples: int, where: str) -> list[str | None] |
 
 def _token_ids(ids: Any, samples: int) -> list[list[Any]] | None:
     """Return the token ids of each sample; `None` where a sample has none."""
-    if not isinstance(ids, list) or len(ids) != samples or not all(isinstance(some, list) and some for some in ids):
+    if (
+        not isinstance(ids, list)
+        or len(ids) != samples
+        or not all(isinstance(sample, list) and sample for sample in ids)
+    ):
         return None
     return ids
 
@@ -214,10 +220,8 @@ def _check_sizes(file: pq.ParquetFile, source: Path) -> None:
     metadata = file.metadata
     groups = [metadata.row_group(place) for place in range(metadata.num_row_groups)]
     chunks = [group.column(place) for group in groups for place in range(group.num_columns)]
-    expanded, values = (
-        sum(max(chunk.total_uncompressed_size, 0) for chunk in chunks),
-        sum(chunk.num_values for chunk in chunks),
-    )
+    expanded = sum(max(chunk.total_uncompressed_size, 0) for chunk in chunks)
+    values = sum(chunk.num_values for chunk in chunks)
     allowed = max(RATIO_FREE_BYTES, MAX_RATIO * source.stat().st_size)
     if expanded > min(MAX_EXPANDED_BYTES, allowed) or values > _MAX_VALUES:
         raise SourceError(
@@ -244,15 +248,11 @@ def _results(source: Path, reader: Reader) -> LLMInfo:
 
 
 def _row_notes(rows: list[_Row], filled: int) -> list[str]:
-    others, empty = sum(row.other_golds for row in rows), sum(row.empty for row in rows)
-    notes = []
-    if others:
-        notes.append(f"Questions with several accepted answers, whose first is the gold answer: {others}.")
-    if filled:
-        notes.append(f"{filled} samples are filled up with their end token, as batches are; it was counted once.")
-    if empty:
-        notes.append(f"{empty} samples have no text (null); they were read as empty texts.")
-    return notes
+    return counted_notes(
+        (SEVERAL_GOLDS, sum(row.other_golds for row in rows)),
+        ("Samples that batches filled up with their end token, which was counted once", filled),
+        ("Samples without a text (null), which were read as empty texts", sum(row.empty for row in rows)),
+    )
 
 
 def _system_prompt(rows: list[_Row]) -> str | None:

@@ -19,6 +19,7 @@ from typing import Any, TypeGuard
 
 from feval.errors import ConflictError, SourceError
 from feval.importers.harnesses.logs import (
+    SEVERAL_GOLDS,
     chat_prompt,
     decoding,
     extracted,
@@ -26,13 +27,21 @@ from feval.importers.harnesses.logs import (
     labelled,
     limit_of,
     same_texts_note,
-    size_note,
     temperature_of,
 )
 from feval.importers.questions import without_duplicates
 from feval.importers.reading import Reader, read_bytes
-from feval.importers.shapes import answer_texts, member, refuse, strings, whole
-from feval.importers.source import Imported, ImportRequest, Prompt, SourceLLM, SourcePool, SourceQuestion
+from feval.importers.shapes import answer_texts, member, refuse, sentence_start, strings, whole
+from feval.importers.source import (
+    Imported,
+    ImportRequest,
+    Prompt,
+    SourceLLM,
+    SourcePool,
+    SourceQuestion,
+    counted_notes,
+    size_note,
+)
 from feval.recording.content import LLMInfo
 
 _NAME = re.compile(r"samples_(?P<task>.+)_(?P<date>\d{4}-\d\d-\d\dT\d\d-\d\d-\d\d(?:\.\d+)?)\.jsonl(?:\.gz)?")
@@ -59,7 +68,10 @@ def read(source: Path, request: ImportRequest) -> Imported:
     ordered = [docs[number] for number in sorted(docs)]
     chosen = _chosen_filter(ordered)
     pools = [SourcePool(doc.texts, doc.filtered[chosen] if chosen else None, prompt=doc.prompt) for doc in ordered]
-    questions = without_duplicates((_question(doc, request) for doc in ordered), source.name)
+    questions = [
+        SourceQuestion(request.question_id(doc.number), doc.question, doc.gold, doc.choices) for doc in ordered
+    ]
+    questions = without_duplicates(questions, source.name)
     llm = request.llm_of(source.name, _info(ordered[0], results.model, source.name))
     notes = [*results.notes, *_filter_notes(ordered, chosen), *_doc_notes(ordered)]
     notes += [*size_note(pools), *same_texts_note(pools), *reader.notes()]
@@ -68,7 +80,7 @@ def read(source: Path, request: ImportRequest) -> Imported:
 
 @dataclass(slots=True)
 class _Doc:
-    """What the lines of one question say, and by filter the answers, `None` where it kept another number of them."""
+    """What the lines of one question say. `filtered`: filter -> answers; `None` where it kept another number of them."""
 
     number: int
     question: str
@@ -90,13 +102,13 @@ def _add(docs: dict[int, _Doc], line: Any, where: str) -> None:
     known = docs.setdefault(number, doc)
     if (known.question, known.gold, known.texts) != (doc.question, doc.gold, doc.texts):
         raise ConflictError(
-            f"{where[0].upper()}{where[1:]} has another question, target or other texts for doc_id {number} than a line before: "
+            f"{sentence_start(where)} has another question, target or other texts for doc_id {number} than a line before: "
             f"{doc.question!r:.60} and {known.question!r:.60}. Import one run at a time."
         )
     name = member(line, "filter", str, where)
     if name in known.filtered:
         raise ConflictError(
-            f"{where[0].upper()}{where[1:]} has doc_id {number} a second time for the filter {name!r:.60}. "
+            f"{sentence_start(where)} has doc_id {number} a second time for the filter {name!r:.60}. "
             "Import one run at a time."
         )
     known.filtered[name] = _filtered(member(line, "filtered_resps", list, where), len(known.texts), where)
@@ -174,10 +186,6 @@ def _are_texts(values: Any) -> TypeGuard[list[str]]:
     return isinstance(values, list) and bool(values) and all(isinstance(value, str) for value in values)
 
 
-def _question(doc: _Doc, request: ImportRequest) -> SourceQuestion:
-    return SourceQuestion(request.question_id(doc.number), doc.question, doc.gold, doc.choices)
-
-
 def _info(doc: _Doc, model: str, name: str) -> LLMInfo:
     arguments, where = doc.arguments, f"the generation arguments in {name}"
     temperature = temperature_of(arguments.get("temperature"), where)
@@ -204,12 +212,13 @@ def _filter_notes(docs: Sequence[_Doc], chosen: str | None) -> list[str]:
 
 
 def _doc_notes(docs: Sequence[_Doc]) -> list[str]:
-    others, short = sum(doc.other_golds for doc in docs), sum(doc.shortened_gold for doc in docs)
-    notes = []
-    if others:
-        notes.append(f"Questions with several accepted answers, whose first is the gold answer: {others}.")
-    if short:
-        notes.append(f"Questions whose target is a worked solution, with the gold answer behind '####': {short}.")
+    notes = counted_notes(
+        (SEVERAL_GOLDS, sum(doc.other_golds for doc in docs)),
+        (
+            "Questions whose target is a worked solution, with the gold answer behind '####'",
+            sum(doc.shortened_gold for doc in docs),
+        ),
+    )
     if any(doc.arguments != docs[0].arguments for doc in docs):
         notes.append("The generation arguments differ between questions; those of the first stand in the recording.")
     return notes
@@ -217,7 +226,7 @@ def _doc_notes(docs: Sequence[_Doc]) -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class _Results:
-    """What the results of the run say."""
+    """What the results beside the samples say; nothing where there are none."""
 
     model: str = ""
     system_prompt: str | None = None
@@ -225,7 +234,6 @@ class _Results:
 
     @classmethod
     def of(cls, source: Path, reader: Reader) -> _Results:
-        """Read the results beside the samples; nothing is known where there are none."""
         for path in beside(source):
             results = reader.json(read_bytes(path), path.name)
             if not isinstance(results, dict):

@@ -11,6 +11,8 @@ import orjson
 from feval.importers.shapes import LARGEST, gold_text, member, refuse, whole
 from feval.importers.source import Prompt, SourcePool
 
+SEVERAL_GOLDS = "Questions with several accepted answers, whose first is the gold answer"
+"""A note, with their number."""
 _SCALARS = (str, int, float, bool)
 
 
@@ -111,18 +113,6 @@ def extracted(pools: Iterable[tuple[Sequence[str | None], Sequence[str | None]]]
         if answer is not None
     ]
     return any(answer.strip().casefold() != (text or "").strip().casefold() for answer, text in pairs)
-
-
-def size_note(pools: Sequence[SourcePool]) -> list[str]:
-    """Say where pools have other sizes than most."""
-    sizes = [len(pool.texts) for pool in pools]
-    if min(sizes) == max(sizes):
-        return []
-    usual = max(set(sizes), key=sizes.count)
-    others = len(sizes) - sizes.count(usual)
-    return [
-        f"The pools are ragged: {min(sizes)} to {max(sizes)} samples; {others} of {len(sizes)} do not have {usual}."
-    ]
 
 
 def same_texts_note(pools: Sequence[SourcePool]) -> list[str]:

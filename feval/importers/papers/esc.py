@@ -14,7 +14,7 @@ from typing import Any
 from feval.importers.questions import without_duplicates
 from feval.importers.reading import Reader, read_bytes
 from feval.importers.shapes import member, strings
-from feval.importers.source import Imported, ImportRequest, SourceLLM, SourcePool, SourceQuestion
+from feval.importers.source import Imported, ImportRequest, SourceLLM, SourcePool, SourceQuestion, counted_notes
 
 _NO_LETTER = re.compile("[^a-z]+")
 _PHRASE = "the answer is"
@@ -46,6 +46,6 @@ def _question(line: Any, name: str, where: str) -> SourceQuestion:
 
 def _phrase_notes(pools: list[SourcePool]) -> list[str]:
     missing = sum(_PHRASE not in (text or "").lower() for pool in pools for text in pool.texts)
-    if not missing:
-        return []
-    return [f"{missing} texts lack the phrase {_PHRASE!r}; the authors' rule reads the whole text as the answer."]
+    return counted_notes(
+        (f"Texts without the phrase {_PHRASE!r}, which the authors' rule takes whole as the answer", missing)
+    )

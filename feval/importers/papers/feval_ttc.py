@@ -14,7 +14,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from feval.cards.cards import dataset_card, dataset_ids, find_dataset_card
+from feval.cards.cards import find_dataset_card, our_dataset_id
 from feval.errors import SourceError, UnknownNameError
 from feval.importers.archive import Archive, opened
 from feval.importers.reading import Reader
@@ -42,34 +42,16 @@ def read(source: Path, request: ImportRequest) -> Imported:
                 raise UnknownNameError.of(f"LLM recorded on {name} in {source.name},", llm, recorded)
         questions, system_prompt = _questions(archive, name, request, reader)
     llms = request.llms or recorded
-    notes = [
-        "The token counts are those stored in the archive; its package counts 1.365 tokens per word.",
-    ]
+    notes = ["The token counts are those stored in the archive; its package counts 1.365 tokens per word."]
     return Imported(
         questions, _llms(source, name, llms, request, len(questions), reader, notes), notes, system_prompt, len(llms)
     )
 
 
 def recorded_llms(source: Path, dataset: str) -> tuple[str, ...]:
-    """Return names of the LLMs that an archive lists for a dataset.
-
-    Args:
-        source: the zip.
-        dataset: its id.
-
-    Raises:
-        SourceError: no such archive, damaged, or without the dataset.
-    """
+    """Return names of the LLMs that an archive lists for a dataset."""
     with opened(source) as archive:
         return _recorded(archive, _reference_name(archive, dataset), Reader())
-
-
-def our_dataset_id(reference_name: str) -> str:
-    """Return our id of the archive's dataset, such as "aqua" for "AQuA"; the name itself where no card has it."""
-    for dataset in dataset_ids():
-        if dataset_card(dataset).reference_name == reference_name:
-            return dataset
-    return reference_name
 
 
 def _llms(
@@ -102,9 +84,7 @@ def _info(config: dict[str, Any], name: str, request: ImportRequest, where: str)
         raise SourceError(f"{where} is named for {name!r}, and its config for {config['name']!r}.")
     stored = {key: config.get(key) for key in ("temperature", "max_tokens")}
     for key, value in stored.items():
-        if value is not None and (
-            isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= LARGEST
-        ):
+        if value is not None and (type(value) not in (int, float) or not 0 <= value <= LARGEST):
             refuse(f"{key!r} of the config of {where}", f"a number from 0 to {LARGEST}", value)
     limit = stored["max_tokens"]
     info = LLMInfo(name, stored["temperature"], None if limit is None else int(limit))
@@ -192,11 +172,7 @@ def _questions(
 
 
 def _reference_name(archive: Archive, dataset: str) -> str:
-    """Return the archive's name of a dataset.
-
-    Raises:
-        SourceError: the archive does not have it.
-    """
+    """Return the archive's name of a dataset."""
     card = find_dataset_card(dataset)
     name = (card and card.reference_name) or dataset
     names = archive.names()

@@ -5,9 +5,8 @@ A JSON array, one object per puzzle: `idx` (row of the puzzles in 24.csv, from 0
 puzzles, four numbers each, are in 24.csv, which is the questions file. Logs of the tree search itself hold no independent
 samples.
 
-No single expression is the gold answer, so the answer of a sample is the number that its expression comes to, if that uses each
-of the four numbers once, and no answer otherwise; the gold answer is 24. Two different solutions are one party.
-Verdicts that this rule does not share are counted in the notes.
+No single expression is the gold answer. The answer of a sample is the value of its expression, if that uses each of the four
+numbers once, else no answer; the gold answer is 24, so different solutions vote together. The notes count differing verdicts.
 """
 
 from __future__ import annotations
@@ -23,8 +22,8 @@ from feval.answers import decimal_key
 from feval.errors import SourceError, UsageError
 from feval.importers.questions import without_duplicates
 from feval.importers.reading import Reader, read_bytes
-from feval.importers.shapes import member, refuse, strings, whole
-from feval.importers.source import Imported, ImportRequest, SourceLLM, SourcePool, SourceQuestion
+from feval.importers.shapes import member, refuse, sentence_start, strings, whole
+from feval.importers.source import Imported, ImportRequest, SourceLLM, SourcePool, SourceQuestion, counted_notes
 
 _TARGET = "24"
 _TOKEN = re.compile(r"\s*(?:(\d{1,9})|([-+*/()]))")
@@ -58,12 +57,8 @@ def read(source: Path, request: ImportRequest) -> Imported:
 def answer_of(text: str, numbers: Sequence[str]) -> str | None:
     """Return the value of the expression on the last line of a text, as a key of the answer kind `number`.
 
-    Args:
-        text: ends with a line such as "Answer: (10 - 6) * (5 + 1) = 24".
-        numbers: of the puzzle, as digits.
-
-    Returns:
-        `None` where the line holds no expression, or one that does not use each number exactly once.
+    That line is such as "Answer: (10 - 6) * (5 + 1) = 24". `None` where it holds no expression, or one that does not use each of
+    the puzzle's numbers (as digits) exactly once.
     """
     line = text.strip().rpartition("\n")[2]
     expression = _LABEL.sub("", line).partition("=")[0].strip()
@@ -92,7 +87,7 @@ def _tokens(expression: str) -> list[str]:
 
 
 class _Parser:
-    """Exact arithmetic with + - * / and parentheses over a list of tokens; recursion is bounded by the tokens there may be."""
+    """Exact arithmetic with + - * / and parentheses; the number of tokens bounds the recursion."""
 
     def __init__(self, tokens: Sequence[str]) -> None:
         self._tokens = tokens
@@ -148,7 +143,7 @@ def _question(entry: Any, request: ImportRequest, puzzles: dict[str, SourceQuest
         )
     if entry.get("steps"):
         raise SourceError(
-            f"{where[0].upper()}{where[1:]} is the log of a tree search: its outputs depend on each other and are no samples. "
+            f"{sentence_start(where)} is the log of a tree search: its outputs depend on each other and are no samples. "
             "Import a log of naive sampling."
         )
     return SourceQuestion(name, puzzles[name].text, _TARGET)
@@ -169,18 +164,13 @@ def _verdicts(entry: dict[str, Any], where: str) -> list[bool]:
 
 def _notes(pools: Sequence[SourcePool], others: int) -> list[str]:
     invalid = sum(list(pool.answers or ()).count(None) for pool in pools)
-    notes = []
-    if invalid:
-        notes.append(f"{invalid} samples end without an expression that uses each of the four numbers once: no answer.")
-    if others:
-        notes.append(
-            f"The authors' verdict on {others} samples is another than that of exact arithmetic, which was taken."
-        )
-    return notes
+    return counted_notes(
+        ("Samples without an answer, as they do not end in an expression that uses each number once", invalid),
+        ("Samples on which the authors' verdict differs from exact arithmetic, which was taken", others),
+    )
 
 
 def _usage_notes(entries: Sequence[Any]) -> list[str]:
-    """Return a note on the log's token totals, which it does not state for samples."""
     usage = entries[-1].get("usage_so_far")
     output = whole(usage.get("completion_tokens")) if isinstance(usage, dict) else None
     prompt_tokens = whole(usage.get("prompt_tokens")) if isinstance(usage, dict) else None

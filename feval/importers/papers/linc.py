@@ -11,12 +11,11 @@ with nothing else is wrong.
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 from feval.errors import SourceError
 from feval.importers.reading import Reader, read_bytes
 from feval.importers.shapes import refuse, strings
-from feval.importers.source import Imported, ImportRequest, SourceLLM, SourcePool, SourceQuestion
+from feval.importers.source import Imported, ImportRequest, SourceLLM, SourcePool, SourceQuestion, counted_notes
 from feval.recording.content import LLMInfo
 
 _SUFFIX = "_generations_prc.json"
@@ -39,7 +38,7 @@ def _sibling(source: Path, part: str) -> Path | None:
 def read(source: Path, request: ImportRequest) -> Imported:
     """Read the JSON labels of one run. The request names the LLM unless results do, and may have the questions."""
     reader = Reader()
-    labels = _rows(reader, source)
+    labels = _labels(reader, source)
     golds = _golds(reader, source, len(labels))
     texts = _texts(reader, source, labels)
     llm = request.llm_of(source.name, LLMInfo(_model(reader, source)))
@@ -54,7 +53,7 @@ def read(source: Path, request: ImportRequest) -> Imported:
     return Imported(questions, [SourceLLM(llm, pools)], [*notes, *reader.notes()])
 
 
-def _rows(reader: Reader, source: Path) -> list[list[str]]:
+def _labels(reader: Reader, source: Path) -> list[list[str]]:
     rows = _lists(reader, source)
     for row, labels in enumerate(rows):
         for position, label in enumerate(labels):
@@ -66,27 +65,18 @@ def _rows(reader: Reader, source: Path) -> list[list[str]]:
 
 
 def _lists(reader: Reader, source: Path) -> list[list[str]]:
-    rows = _array(reader, source)
+    rows = reader.entries(read_bytes(source), source.name)
     for row, values in enumerate(rows):
         if not isinstance(values, list):
             refuse(f"Question {row} of {source.name}", "a list of samples", values)
     return [strings(values, f"question {row} of {source.name}") for row, values in enumerate(rows)]
 
 
-def _array(reader: Reader, source: Path) -> list[Any]:
-    rows = reader.json(read_bytes(source), source.name)
-    if not isinstance(rows, list) or not rows:
-        raise SourceError(
-            f"{source.name} should be a JSON array with an entry per question. Is the format the right one?"
-        )
-    return rows
-
-
 def _golds(reader: Reader, source: Path, count: int) -> list[str] | list[None]:
     path = _sibling(source, "references")
     if path is None:
         return [None] * count
-    golds = strings(_array(reader, path), path.name)
+    golds = strings(reader.entries(read_bytes(path), path.name), path.name)
     if len(golds) != count:
         raise SourceError(
             f"{path.name} has {len(golds)} gold labels and {source.name} {count} questions; they should be of one run."
@@ -119,8 +109,7 @@ def _model(reader: Reader, source: Path) -> str:
 
 
 def _notes(labels: list[list[str]], *, has_texts: bool, has_questions: bool) -> list[str]:
-    errors = sum(row.count(_ERROR) for row in labels)
-    notes = [f"{errors} labels are 'Error'; they were read as no answer."] if errors else []
+    notes = counted_notes(("Labels 'Error', which were read as no answer", sum(row.count(_ERROR) for row in labels)))
     if not has_texts:
         notes.append(
             "The texts are not beside the labels; each label stands for its text, so that output tokens and dollars are too low."

@@ -21,8 +21,16 @@ from typing import Any
 from feval.errors import SourceError
 from feval.importers.questions import without_duplicates
 from feval.importers.reading import Reader, read_bytes
-from feval.importers.shapes import answer_texts, gold_text, member, refuse, strings
-from feval.importers.source import Imported, ImportRequest, SourceLLM, SourcePool, SourceQuestion, llm_notes
+from feval.importers.shapes import answer_texts, gold_text, member, refuse, sentence_start, strings
+from feval.importers.source import (
+    Imported,
+    ImportRequest,
+    SourceLLM,
+    SourcePool,
+    SourceQuestion,
+    counted_notes,
+    llm_notes,
+)
 from feval.recording.content import LLMInfo
 
 _NO_ANSWER = frozenset({"", "Error"})
@@ -112,7 +120,7 @@ def _pool(entry: dict[str, Any], members: _Members, where: str) -> SourcePool:
     texts = member(entry, members.texts, list, where)
     if len(texts) != len(results):
         raise SourceError(
-            f"{where[0].upper()}{where[1:]} has {len(texts)} texts in {members.texts!r} and {len(results)} answers in "
+            f"{sentence_start(where)} has {len(texts)} texts in {members.texts!r} and {len(results)} answers in "
             f"{name!r}; there should be one answer for each text."
         )
     return SourcePool(strings(texts, where), answers)
@@ -124,15 +132,9 @@ def _without_texts(entries: Sequence[dict[str, Any]], members: _Members) -> int:
 
 def _pool_notes(llm: str, pools: Sequence[SourcePool], without_texts: int) -> list[str]:
     no_answer = sum(answer is None for pool in pools for answer in pool.answers or ())
-    empty = sum(not pool.texts for pool in pools)
-    notes = []
-    if no_answer:
-        notes.append(f"Stored answers of {llm} that are empty or 'Error', and were read as no answer: {no_answer:,}.")
-    if without_texts:
-        notes.append(
-            f"Questions with answers of {llm} and no texts: {without_texts:,}. Each answer stands for its text, so token counts "
-            "and costs of outputs are too low."
-        )
-    if empty:
-        notes.append(f"Questions without samples of {llm}: {empty:,}.")
-    return notes
+    stand_in = "each answer stands for its text, so token counts and costs of outputs are too low"
+    return counted_notes(
+        (f"Stored answers of {llm} that are empty or 'Error', and were read as no answer", no_answer),
+        (f"Questions with answers of {llm} and no texts ({stand_in})", without_texts),
+        (f"Questions without samples of {llm}", sum(not pool.texts for pool in pools)),
+    )

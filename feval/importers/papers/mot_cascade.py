@@ -21,15 +21,23 @@ from typing import Any
 
 from feval.errors import SourceError
 from feval.importers.reading import Reader, read_bytes
-from feval.importers.shapes import answer_texts, gold_text, member, strings
-from feval.importers.source import Imported, ImportRequest, SourceLLM, SourcePool, SourceQuestion
+from feval.importers.shapes import answer_texts, gold_text, member, sentence_start, strings
+from feval.importers.source import (
+    Imported,
+    ImportRequest,
+    SourceLLM,
+    SourcePool,
+    SourceQuestion,
+    counted_notes,
+    size_note,
+)
 
 # SHA-256 of the uncompressed file -> what its content alone does not show.
 _KNOWN_FAULTS = {
     "b2ad006e68e5eacd611705f3c18a9e281b45f89ff35aeb99f592b85203745f27": (
         "This recording (date_cot1_40) is not independent of two others: on every question, samples 1 to 20 are those of "
         "date_cot1 and samples 21 to 40 those of date_cot1_t=0.4."
-    ),
+    )
 }
 
 
@@ -49,7 +57,10 @@ def read(source: Path, request: ImportRequest) -> Imported:
         notes.append(fault)
     if _stored_twice(samples):
         samples = samples if request.keep_duplicates else list(map(_first_half, samples))
-        notes.append(_duplicates_note(kept=request.keep_duplicates))
+        result = (
+            "both halves were kept, as requested" if request.keep_duplicates else "only the first half was imported"
+        )
+        notes.append(f"On every question the second half of the samples repeats the first half; {result}.")
     pools = list(map(_pool, samples))
     notes += _pairing_notes(questions, samples) + _size_notes(questions, pools)
     return Imported(questions, [SourceLLM(llm, pools)], notes)
@@ -91,7 +102,7 @@ def _samples(entry: Any, where: str) -> _Samples:
     generated, results = member(entry, "generated", list, where), member(entry, "results", list, where)
     if len(generated) < len(results):
         raise SourceError(
-            f"{where[0].upper()}{where[1:]} has {len(generated)} texts in 'generated' and {len(results)} answers in 'results'; "
+            f"{sentence_start(where)} has {len(generated)} texts in 'generated' and {len(results)} answers in 'results'; "
             "there should be at most one answer for each text."
         )
     return _Samples(strings(generated, where), answer_texts(results, where))
@@ -105,7 +116,7 @@ def _pool(samples: _Samples) -> SourcePool:
 
 def _stored_twice(samples: list[_Samples]) -> bool:
     """Return whether on every question the second half of the samples repeats the first, and sampling was not greedy."""
-    return all(map(_halves_agree, samples)) and any(len(set(own.texts)) > 1 for own in samples)
+    return all(map(_halves_agree, samples)) and any(len(set(each.texts)) > 1 for each in samples)
 
 
 def _halves_agree(samples: _Samples) -> bool:
@@ -117,16 +128,9 @@ def _first_half(samples: _Samples) -> _Samples:
     return _Samples(samples.texts[: len(samples.texts) // 2], samples.answers[: len(samples.answers) // 2])
 
 
-def _duplicates_note(*, kept: bool) -> str:
-    did = "both halves were kept, as requested" if kept else "only the first half was imported"
-    return f"On every question the second half of the samples repeats the first half; {did}."
-
-
 def _gold_notes(entries: list[Any]) -> list[str]:
     objects = sum(isinstance(entry["answer"], dict) for entry in entries)
-    if not objects:
-        return []
-    return [f"The gold answer of {objects} questions is an object {{option: 0 or 1}}; the option marked 1 was taken."]
+    return counted_notes(("Gold answers that are an object {option: 0 or 1}, whose option marked 1 was taken", objects))
 
 
 def _answer_notes(entries: Iterable[Any]) -> list[str]:
@@ -140,38 +144,27 @@ def _answer_notes(entries: Iterable[Any]) -> list[str]:
 
 def _pairing_notes(questions: list[SourceQuestion], samples: list[_Samples]) -> list[str]:
     """Say where there are fewer results than texts."""
-    failed = [q for q, own in zip(questions, samples, strict=True) if own.texts and not own.answers]
-    unpaired = [q for q, own in zip(questions, samples, strict=True) if not own.paired]
+    failed = [q for q, each in zip(questions, samples, strict=True) if each.texts and not each.answers]
+    unpaired = [q for q, each in zip(questions, samples, strict=True) if not each.paired]
     notes = []
     if failed:
         notes.append(
-            f"Questions with texts and no result: {len(failed):,} ({_first_ids(failed)}). Their texts were imported without "
-            "answers."
+            f"{_questions_note('with texts and no result', failed, questions)} Their texts were imported without answers."
         )
     if unpaired:
         notes.append(
-            f"Questions with fewer results than texts: {len(unpaired):,} of {len(questions):,} ({_first_ids(unpaired)}). The "
-            "source does not say which text each result belongs to, so their samples were not imported: their pools are "
-            "empty. On the other questions no program failed, or every one, so results on them are not results on the whole "
-            "dataset."
+            f"{_questions_note('with fewer results than texts', unpaired, questions)} The source does not say which text each "
+            "result belongs to, so their samples were not imported: their pools are empty. On the other questions no program "
+            "failed, or every one, so results on them are not results on the whole dataset."
         )
     return notes
 
 
-def _first_ids(questions: list[SourceQuestion]) -> str:
-    return ", ".join(question.id for question in questions[:5]) + (", ..." if len(questions) > 5 else "")
+def _questions_note(what: str, part: list[SourceQuestion], questions: list[SourceQuestion]) -> str:
+    ids = ", ".join(question.id for question in part[:5])
+    return f"Questions {what}: {len(part):,} of {len(questions):,} ({ids}{', ...' if len(part) > 5 else ''})."
 
 
 def _size_notes(questions: list[SourceQuestion], pools: list[SourcePool]) -> list[str]:
-    sizes = [len(pool.texts) for pool in pools]
-    if min(sizes) == max(sizes):
-        return []
-    usual = max(set(sizes), key=sizes.count)
-    others = len(sizes) - sizes.count(usual)
-    notes = [
-        f"The pools are ragged: {min(sizes)} to {max(sizes)} samples; {others} of {len(sizes)} do not have {usual}."
-    ]
-    empty = [question for question, size in zip(questions, sizes, strict=True) if not size]
-    if empty:
-        notes.append(f"Questions without samples: {len(empty):,} ({_first_ids(empty)}).")
-    return notes
+    empty = [question for question, pool in zip(questions, pools, strict=True) if not pool.texts]
+    return size_note(pools) + ([_questions_note("without samples", empty, questions)] if empty else [])
