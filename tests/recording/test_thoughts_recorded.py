@@ -117,8 +117,8 @@ def test_an_import_reads_replies_and_keeps_thoughts_apart(tmp_path: Path) -> Non
     recording = imported(tmp_path, samples)
     assert_split(recording)
     notes = recording.manifest.raw["notes"]
-    assert "4 texts held thoughts, which were split off; answers are read in the replies alone." in notes
-    assert "2 CoTs end in their thoughts, without a reply, which is no answer." in notes
+    assert "Texts with thoughts, which were split off (answers are read in the replies alone): 4." in notes
+    assert "CoTs that end in their thoughts, without a reply, which is no answer: 2." in notes
     # The tokens are those of the raw text: thoughts were paid for. Two words and a mark are 3 * 1.365 tokens.
     (cut,) = one_pool(imported(tmp_path, [{"text": "<think> two words"}])).output_tokens
     assert cut == 4
@@ -128,7 +128,7 @@ def test_an_answer_that_was_stored_does_not_stand_in_for_a_reply(tmp_path: Path)
     samples = [{"text": text, "answer": "7"} for text in RAW]
     recording = imported(tmp_path, samples)
     assert list(one_pool(recording).answers) == ["7", "7", None, None, "7"]
-    assert any("perhaps in a thought: `--answers text` reads the replies" in n for n in recording.manifest.raw["notes"])
+    assert any("may come from a thought; `--answers text` reads the replies" in n for n in recording.manifest.raw["notes"])
     assert list(one_pool(imported(tmp_path, samples, answers="text")).answers) == ANSWERS
     verbatim = imported(tmp_path, samples, answer_kind="verbatim")  # what the authors counted
     assert list(one_pool(verbatim).answers) == ["7"] * 5
