@@ -148,11 +148,7 @@ def intervals() -> list[Goal]:
         np.quantile(means, [0.025, 0.975], axis=0)
 
     ms = cpu_ms(
-        {
-            "gather": gather,
-            "bootstrap": lambda: bootstrap_interval(values),
-            "score": lambda: accuracy_interval(values),
-        }
+        {"gather": gather, "bootstrap": lambda: bootstrap_interval(values), "score": lambda: accuracy_interval(values)}
     )
     loop = ms["gather"] * 10_000 / GATHER_RESAMPLES
     note = f"{ms['bootstrap']:.0f} ms against {loop:.0f} ms"

@@ -100,8 +100,5 @@ YES_NO = closed_set(
 )
 
 VALIDITY = closed_set(
-    {
-        "valid": rf"(?:{_NOT_VALID})invalid|(?<!not )valid",
-        "invalid": rf"(?:{_NOT_VALID})valid|invalid",
-    }
+    {"valid": rf"(?:{_NOT_VALID})invalid|(?<!not )valid", "invalid": rf"(?:{_NOT_VALID})valid|invalid"}
 )

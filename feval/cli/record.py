@@ -175,8 +175,7 @@ class RecordSettings(AskingSettings):
         typer.Option("--llm", metavar="NAME", help="Required. Its name in the recording, such as gpt-4o-mini@t=0.8."),
     ]
     backend: Annotated[
-        str | None,
-        typer.Option("--backend", metavar="NAME", help="openai, tiny or transformers. Default: by --llm."),
+        str | None, typer.Option("--backend", metavar="NAME", help="openai, tiny or transformers. Default: by --llm.")
     ] = None
     model: Annotated[
         str | None,
@@ -187,8 +186,7 @@ class RecordSettings(AskingSettings):
     ] = None
     first: Annotated[int | None, typer.Option("--first", metavar="N", help="Only the first N questions.")] = None
     samples: Annotated[
-        int | None,
-        typer.Option("--samples", metavar="N", help="CoTs per question. Default: 40; 3 if reasoning."),
+        int | None, typer.Option("--samples", metavar="N", help="CoTs per question. Default: 40; 3 if reasoning.")
     ] = None
     prompt: Annotated[
         str | None,
@@ -235,8 +233,7 @@ class RecordSettings(AskingSettings):
         typer.Option("--from", metavar="RECORDING", help="Start with its CoTs; ask only for what it lacks."),
     ] = None
     into: Annotated[
-        str | None,
-        typer.Option("--into", metavar="ADDRESS", help="Top up hf://NAMESPACE/NAME by a pull request."),
+        str | None, typer.Option("--into", metavar="ADDRESS", help="Top up hf://NAMESPACE/NAME by a pull request.")
     ] = None
     refuse_drift: bool = False
 

@@ -325,9 +325,7 @@ def _drawn(gold: Integers, pool: Pool, batches: Iterable[Orders], budgets: Seque
         count += len(orders)
     everyone = np.arange(len(gold))
     return _Values(
-        PerQuestion(right / count, everyone),
-        PerQuestion(any_right / count, everyone),
-        tokens / (count * len(gold)),
+        PerQuestion(right / count, everyone), PerQuestion(any_right / count, everyone), tokens / (count * len(gold))
     )
 
 

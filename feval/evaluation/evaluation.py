@@ -16,13 +16,7 @@ import numpy.typing as npt
 
 from feval import methods
 from feval.cards.prices import usd
-from feval.errors import (
-    NotRecordedError,
-    ShortPoolError,
-    UnknownNameError,
-    UnlabelledError,
-    UsageError,
-)
+from feval.errors import NotRecordedError, ShortPoolError, UnknownNameError, UnlabelledError, UsageError
 from feval.estimators.inference.intervals import accuracy_interval
 from feval.evaluation.cautions import billed_once, few_questions
 from feval.evaluation.expected import exact_means
@@ -294,14 +288,7 @@ def evaluate(
         else:
             prompt_tokens = [llm.pool.prompt_tokens[chosen] for llm in used]
             sums = replicate_sums(
-                method,
-                dataset,
-                used,
-                chosen,
-                order=kind,
-                replicates=replicates,
-                time_limit=time_limit,
-                workers=workers,
+                method, dataset, used, chosen, order=kind, replicates=replicates, time_limit=time_limit, workers=workers
             )
             means = sums.means(1 if kind == "recorded" else replicates, prompt_tokens)
     evaluation = _evaluation(method, dataset, used, chosen, kind, replicates, means, confidence)

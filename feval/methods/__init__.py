@@ -37,10 +37,7 @@ __getattr__, __dir__ = lazy_names(
         "cascades.cascade": ("Cascade",),
         "cascades.mixture_of_thoughts": ("MixtureOfThoughts",),
         "cascades.model_switch": ("ModelSwitch",),
-        "scored.best_of_n": (
-            "BestOfN",
-            "WeightedBestOfN",
-        ),
+        "scored.best_of_n": ("BestOfN", "WeightedBestOfN"),
         "scored.confidence_weighted": ("ConfidenceWeighted",),
         "scored.deep_confidence": ("DeepConfidence",),
         "stopping.adaptive_consistency": ("AdaptiveConsistency",),

@@ -119,9 +119,7 @@ Positive = Annotated[float, Field(gt=0, description="a number above 0"), BeforeV
 """A number above 0, infinity included."""
 
 Cost = Annotated[
-    float,
-    Field(ge=0, allow_inf_nan=False, description="a finite number, 0 or more"),
-    BeforeValidator(_python_number),
+    float, Field(ge=0, allow_inf_nan=False, description="a finite number, 0 or more"), BeforeValidator(_python_number)
 ]
 """A price, a budget or a weight."""
 

@@ -153,13 +153,7 @@ class ExactMethod(Protocol):
 class ExactErrorsMethod(ExactMethod, Protocol):
     """An exact method that also knows how its wrong answers come about. Without it, an exact evaluation leaves them unsplit."""
 
-    def exact_errors(
-        self,
-        pool: Pool,
-        gold: Integers,
-        right: Floats,
-        draw: DrawOrders,
-    ) -> ErrorShares:
+    def exact_errors(self, pool: Pool, gold: Integers, right: Floats, draw: DrawOrders) -> ErrorShares:
         """What `error_shares.split_errors` tends to with ever more replicates.
 
         Args:

@@ -14,18 +14,7 @@ if TYPE_CHECKING:
     from feval.publish.release import Changes, Release, Seen, changes, look, prepare, prepare_results, push
     from feval.publish.scan import Finding
 
-__all__ = [
-    "PICTURE",
-    "Changes",
-    "Finding",
-    "Release",
-    "Seen",
-    "changes",
-    "look",
-    "prepare",
-    "prepare_results",
-    "push",
-]
+__all__ = ["PICTURE", "Changes", "Finding", "Release", "Seen", "changes", "look", "prepare", "prepare_results", "push"]
 
 __getattr__, __dir__ = lazy_names(
     __name__,

@@ -24,18 +24,7 @@ from feval.publish.figure_tables import accuracy_table, gap_table, has_gap
 from feval.publish.figures import MOST_COTS, PairFigures
 from feval.publish.front_matter import front_matter
 from feval.publish.licences import licence_name, licence_url
-from feval.publish.markdown import (
-    UNBROKEN,
-    bullets,
-    code,
-    cut,
-    fenced,
-    listed,
-    plain,
-    python_text,
-    shell_word,
-    table,
-)
+from feval.publish.markdown import UNBROKEN, bullets, code, cut, fenced, listed, plain, python_text, shell_word, table
 from feval.publish.owner_section import BEGIN, END
 from feval.publish.provenance import has_sent_prompts, is_imported, provenance
 from feval.recording import Recording

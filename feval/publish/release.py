@@ -227,12 +227,7 @@ def _removed(release: Release) -> tuple[str, ...]:
 
 
 def push(
-    release: Release,
-    *,
-    message: str | None = None,
-    public: bool = False,
-    create_pr: bool = False,
-    remove: bool = False,
+    release: Release, *, message: str | None = None, public: bool = False, create_pr: bool = False, remove: bool = False
 ) -> Pushed:
     """Push a release to its repository as one commit, on top of the one that was seen.
 

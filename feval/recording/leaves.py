@@ -105,12 +105,7 @@ def equality_leaf(name: str, verdicts: Verdicts) -> str:
 def equality_counts(verdicts: Verdicts, not_asked: int) -> dict[str, int]:
     """Return how many pairs are equal, different, undecided, and were not compared."""
     outcomes = Counter(verdict.equal for rows in verdicts.values() for verdict in rows)
-    return {
-        "equal": outcomes[True],
-        "different": outcomes[False],
-        "undecided": outcomes[None],
-        "not_asked": not_asked,
-    }
+    return {"equal": outcomes[True], "different": outcomes[False], "undecided": outcomes[None], "not_asked": not_asked}
 
 
 class ScoreTally:

@@ -9,14 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from places import ROOT
 
-from feval.answers import (
-    KINDS,
-    canonical,
-    canonical_gold,
-    equality,
-    extract,
-    keys,
-)
+from feval.answers import KINDS, canonical, canonical_gold, equality, extract, keys
 from feval.errors import AnswerError, UnknownNameError
 
 OPTIONS = [("A", "Paris"), ("B", "the cat"), ("C", "4,000"), ("D", "05/01/2021")]
@@ -74,12 +67,7 @@ def test_a_gold_that_cannot_be_read_has_no_key() -> None:
 
 
 @pytest.mark.parametrize(
-    "function",
-    [
-        lambda kind: extract(kind, ""),
-        lambda kind: canonical(kind, None),
-        lambda kind: keys(kind, [], None),
-    ],
+    "function", [lambda kind: extract(kind, ""), lambda kind: canonical(kind, None), lambda kind: keys(kind, [], None)]
 )
 def test_an_unknown_kind_is_named_with_the_known_ones(function: object) -> None:
     assert callable(function)

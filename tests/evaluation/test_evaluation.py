@@ -336,10 +336,7 @@ def number(question: str, *llms: Any) -> int:
         (tampers, "tampers on question 'toy/0' raised AttributeError"),
         (tampers_with_a_cot, r"raised FrozenInstanceError: cannot assign to field 'answer' \(test_evaluation.py, line"),
         (half, "half on question 'toy/0' failed: .* for 1 CoT or more at a time; 0.5 were asked for"),
-        (
-            number,
-            "number on question 'toy/0' returned 42, of type int. A method returns its answer as text, or None",
-        ),
+        (number, "number on question 'toy/0' returned 42, of type int. A method returns its answer as text, or None"),
     ],
 )
 def test_a_method_that_fails_is_named_with_its_question(method: Any, words: str, replay: Replay) -> None:

@@ -415,10 +415,7 @@ def test_merge_of_the_same_content_twice_is_that_content(tmp_path: Path, toy: Pa
 
 @pytest.mark.parametrize(
     ("pools", "golds", "words"),
-    [
-        ({"alpha": [["4"], ["5"]]}, GOLDS, "with other content"),
-        ({"gamma": [["4"], ["5"]]}, ["4", "6"], "two golds"),
-    ],
+    [({"alpha": [["4"], ["5"]]}, GOLDS, "with other content"), ({"gamma": [["4"], ["5"]]}, ["4", "6"], "two golds")],
 )
 def test_contradicting_recordings_do_not_merge(
     tmp_path: Path, toy: Path, pools: dict[str, list[list[str | None]]], golds: list[str | None], words: str

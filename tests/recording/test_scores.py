@@ -15,13 +15,7 @@ from small import content, pool, question, write_toy
 from typer.testing import CliRunner
 
 from feval.cli import app
-from feval.errors import (
-    ConflictError,
-    DamagedRecordingError,
-    NotRecordedError,
-    UnknownNameError,
-    UsageError,
-)
+from feval.errors import ConflictError, DamagedRecordingError, NotRecordedError, UnknownNameError, UsageError
 from feval.recording import (
     DatasetInfo,
     LLMInfo,

@@ -128,7 +128,9 @@ def test_an_answer_that_was_stored_does_not_stand_in_for_a_reply(tmp_path: Path)
     samples = [{"text": text, "answer": "7"} for text in RAW]
     recording = imported(tmp_path, samples)
     assert list(one_pool(recording).answers) == ["7", "7", None, None, "7"]
-    assert any("may come from a thought; `--answers text` reads the replies" in n for n in recording.manifest.raw["notes"])
+    assert any(
+        "may come from a thought; `--answers text` reads the replies" in n for n in recording.manifest.raw["notes"]
+    )
     assert list(one_pool(imported(tmp_path, samples, answers="text")).answers) == ANSWERS
     verbatim = imported(tmp_path, samples, answer_kind="verbatim")  # what the authors counted
     assert list(one_pool(verbatim).answers) == ["7"] * 5

@@ -149,10 +149,7 @@ def sc_exact(real: Real, entry: Entry) -> Any:
 
 def sc_prefix(real: Real, entry: Entry) -> Any:
     pools, gold = real.pools(*entry["inputs"])
-    return {
-        "correct": correct(recorded(SelfConsistency(entry["params"]["N"]), pools), gold),
-        "questions": len(gold),
-    }
+    return {"correct": correct(recorded(SelfConsistency(entry["params"]["N"]), pools), gold), "questions": len(gold)}
 
 
 def sc_none(real: Real, entry: Entry) -> Any:

@@ -117,11 +117,7 @@ def adaptive(entry: table.Entry, pool: Pool) -> AdaptiveConsistency:
 def ac_run(real: table.Real, entry: table.Entry) -> Any:
     [pool], gold = real.pools(*entry["inputs"])
     in_order = table.recorded(adaptive(entry, pool), [pool])
-    return {
-        "correct": table.correct(in_order, gold),
-        "samples": table.samples(in_order),
-        "questions": len(gold),
-    }
+    return {"correct": table.correct(in_order, gold), "samples": table.samples(in_order), "questions": len(gold)}
 
 
 def ac_exact(real: table.Real, entry: table.Entry) -> Any:

@@ -10,16 +10,7 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from feval.recording import (
-    DatasetInfo,
-    LLMInfo,
-    PoolRows,
-    Question,
-    RecordingWriter,
-    ScorerInfo,
-    ScoreRows,
-    add_scores,
-)
+from feval.recording import DatasetInfo, LLMInfo, PoolRows, Question, RecordingWriter, ScorerInfo, ScoreRows, add_scores
 
 Answers = Sequence[str | None]
 
@@ -95,10 +86,7 @@ def scored_pool(llm: str, index: int, answers: Answers) -> tuple[PoolRows, Score
 
 
 def write_scored_toy(
-    out: Path,
-    pools: Mapping[str, Sequence[Answers]],
-    golds: Sequence[str | None],
-    prices: str = "2025-06-02",
+    out: Path, pools: Mapping[str, Sequence[Answers]], golds: Sequence[str | None], prices: str = "2025-06-02"
 ) -> Path:
     """The recording of `write_toy` with log-probabilities, and with scores and step scores by `SCORER`."""
     made = {llm: [scored_pool(llm, i, own) for i, own in enumerate(answers)] for llm, answers in pools.items()}

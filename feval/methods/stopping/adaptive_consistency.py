@@ -32,14 +32,7 @@ from feval.replay.draws import uniforms
 if TYPE_CHECKING:
     from feval.replay.pools import Pool
 
-THRESHOLDS = {
-    "beta": "0.95",
-    "dirichlet": "0.95",
-    "entropy": "0.75",
-    "majority": "0.8",
-    "random": "0.1",
-    "crp": "0.95",
-}
+THRESHOLDS = {"beta": "0.95", "dirichlet": "0.95", "entropy": "0.75", "majority": "0.8", "random": "0.1", "crp": "0.95"}
 """Criterion -> the threshold of the authors' code; "crp" is named only in its documentation, and takes beta's."""
 
 _DROPPED_FROM = 16

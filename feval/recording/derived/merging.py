@@ -9,13 +9,7 @@ from typing import Any
 
 from feval.errors import ConflictError, NotRecordedError, OutOfRangeError, ShortPoolError, UsageError
 from feval.recording.content import COT_COLUMNS, PoolRows, ScorerInfo, ScoreRows
-from feval.recording.derived.common import (
-    common_info,
-    derived_writer,
-    known_verdicts,
-    merged_questions,
-    parent_record,
-)
+from feval.recording.derived.common import common_info, derived_writer, known_verdicts, merged_questions, parent_record
 from feval.recording.layout.format import SCORES
 from feval.recording.reader import Recording
 from feval.recording.verify import open_sound

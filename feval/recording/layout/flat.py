@@ -97,9 +97,7 @@ def unpack(data: mmap.mmap) -> tuple[dict[str, Any], dict[str, npt.NDArray[Any]]
     return header, arrays
 
 
-def pack_strings(
-    strings: Iterable[str],
-) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.unsignedinteger[Any]]]:
+def pack_strings(strings: Iterable[str]) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.unsignedinteger[Any]]]:
     """Return the strings in UTF-8, end to end, and their offsets."""
     encoded = [string.encode() for string in strings]
     return np.frombuffer(b"".join(encoded), np.uint8), offsets_of([len(piece) for piece in encoded])

@@ -54,16 +54,8 @@ _PAGE = """<!doctype html>
 """
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:"
 
-_KINDS = {
-    "exact": "expectation over all draws",
-    "recorded": "recorded order",
-    "seeded": "mean over seeded draws",
-}
-_DRAWN = {
-    "exact": "exact expectations",
-    "recorded": "CoTs in recorded order",
-    "seeded": "{:,} replicates",
-}
+_KINDS = {"exact": "expectation over all draws", "recorded": "recorded order", "seeded": "mean over seeded draws"}
+_DRAWN = {"exact": "exact expectations", "recorded": "CoTs in recorded order", "seeded": "{:,} replicates"}
 _BILLINGS = {"once": "once per LLM and question", "per_round": "with each request", "per_sample": "with each CoT"}
 
 # "<" could end the block or begin a comment in it; the separators end a line in old scripts; lone surrogates have no UTF-8.

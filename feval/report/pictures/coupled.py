@@ -9,16 +9,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 
-from feval.report.pictures.drawing import (
-    DASHED,
-    heading,
-    legend_columns,
-    log_ticks,
-    look,
-    new_figure,
-    png,
-    shortened,
-)
+from feval.report.pictures.drawing import DASHED, heading, legend_columns, log_ticks, look, new_figure, png, shortened
 from feval.report.tables.coupled import short_names
 from feval.report.text import counted, plain_number
 

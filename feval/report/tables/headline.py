@@ -10,13 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from feval.comparison.statistics import costs_of
-from feval.report.tables.comparisons import (
-    cost_writer,
-    differences_table,
-    frontier_table,
-    per_question,
-    results_notes,
-)
+from feval.report.tables.comparisons import cost_writer, differences_table, frontier_table, per_question, results_notes
 from feval.report.tables.tables import Table, columns
 from feval.report.text import counted, counted_questions, interval_name, percent, percents
 
