@@ -105,6 +105,7 @@ def test_every_block_runs_and_prints_what_it_shows(tmp_path: Path, environment: 
         run_page(README, folder, environment | own)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("page", ["methods", "numbers", "receipts", "environment"])
 def test_the_pages_on_methods_run_beside_the_demo(page: str, tmp_path: Path, environment: dict[str, str]) -> None:
     with bundled_recording() as recording:
@@ -146,6 +147,7 @@ def free_ports(count: int) -> list[int]:
         return [opened.getsockname()[1] for opened in sockets]
 
 
+@pytest.mark.slow
 def test_the_recipes_of_recording_run_as_they_stand(tmp_path: Path, environment: dict[str, str]) -> None:
     pytest.importorskip("openai", reason="the official client (extra `record`) is not installed")
     recipes = (ROOT / "docs" / "recording.md").read_text("utf-8").partition("## Three recipes\n")[2]

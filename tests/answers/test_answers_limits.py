@@ -25,6 +25,7 @@ UNITS = [
 ]  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", sorted(set(KINDS) - {"verbatim"}))
 def test_hostile_text_takes_linear_time(kind: str) -> None:
     for unit in UNITS:

@@ -161,6 +161,7 @@ def test_a_second_attempt_with_no_parent_goes_on_after_the_repository_was_made(h
     assert hub.datasets[REPO].private
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("status", [429, 500, 503])
 @pytest.mark.parametrize(
     "where", ["GET /api/datasets", "/preupload/", "/objects/batch", "/commit/", "/tag/", "/create"]

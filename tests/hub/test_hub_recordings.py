@@ -293,6 +293,7 @@ def test_wrong_bytes_are_fetched_again_once_and_then_refused(
     assert hub.wrong_bytes[path] == 7
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("status", [429, 500, 503])
 @pytest.mark.parametrize("where", ["/paths-info/", "HEAD /datasets", "GET /datasets", "/refs"])
 def test_a_failure_that_passes_is_met_by_another_attempt(

@@ -123,6 +123,7 @@ def judged(cascade: Cascade, pools: Sequence[Pool], orders: Sequence[Orders], go
     return int(((decided.answer == gold) & (gold >= 0)).sum()), -tokens
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("score", ["recorded", "vote-share"])
 @pytest.mark.parametrize("strict", [True, False])
 @settings(max_examples=20, deadline=None)

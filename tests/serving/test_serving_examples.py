@@ -153,6 +153,7 @@ def feval_path(tmp_path: Path) -> str:
     return f"{programs}{os.pathsep}{os.environ['PATH']}"
 
 
+@pytest.mark.slow
 def test_the_page_on_serving_runs(llm: LLM, feval_path: str, tmp_path: Path) -> None:
     shutil.copytree(RECORDING, tmp_path / "my-recording")
     for code in blocks(section("docs/serving.md", "In process"), "python"):
@@ -176,6 +177,7 @@ def test_the_page_on_serving_runs(llm: LLM, feval_path: str, tmp_path: Path) -> 
     assert "values of a grade computed again, all equal" in said
 
 
+@pytest.mark.slow
 def test_the_page_on_examples_runs(llm: LLM, feval_path: str, tmp_path: Path) -> None:
     """The blocks that need feval alone; those that bring a world of their own have tests of their own."""
     in_process, started, graded, *others = blocks(section("examples/README.md", "Serving"), "sh")

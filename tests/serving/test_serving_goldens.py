@@ -62,6 +62,7 @@ def run(server: Server, questions: Path, count: int, key: str) -> dict[str, int]
     return counts
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("count", [3, 10, 40])
 def test_correct_votes(count: int, server: Server, questions: Path, goldens: dict[str, dict[str, Any]]) -> None:
     result = run(server, questions, count, f"votes-{count}@recorded")
@@ -71,6 +72,7 @@ def test_correct_votes(count: int, server: Server, questions: Path, goldens: dic
         assert result["drawn"] == goldens["feval.replay.sc20.seed0"]["correct"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("count", [1, 20])
 def test_correct_votes_and_what_they_cost(
     count: int, server: Server, questions: Path, goldens: dict[str, dict[str, Any]]

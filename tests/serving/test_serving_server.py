@@ -323,6 +323,7 @@ def test_the_command_says_where_it_is_and_what_to_paste(toy: Path) -> None:
         assert "Served 1 CoT in 1 request of 1 run." in said
 
 
+@pytest.mark.slow
 def test_a_killed_server_gives_the_same_draws_again(toy: Path) -> None:
     got = []
     for _ in range(2):
@@ -334,6 +335,7 @@ def test_a_killed_server_gives_the_same_draws_again(toy: Path) -> None:
     assert len(set(got[0])) == 5
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("ended", [signal.SIGKILL, signal.SIGTERM])
 def test_with_its_ledger_a_server_goes_on_where_it_stood(toy: Path, tmp_path: Path, ended: signal.Signals) -> None:
     file = tmp_path / "ledger.jsonl"

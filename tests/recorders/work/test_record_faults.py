@@ -59,6 +59,7 @@ def some_each(names: Iterable[str], each: int) -> Callable[[str, int], str]:
 SLOWLY = Limits(concurrency=1, backoff_s=0.002, longest_backoff_s=0.01, timeout_s=0.6, retries=12)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("decoding", "limits"),
     [({"seed": 11}, QUICK), ({"seed": 11, "logprobs": 3}, QUICK), ({}, SLOWLY), ({"logprobs": 3}, SLOWLY)],
