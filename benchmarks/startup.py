@@ -38,6 +38,14 @@ sys.argv = ["feval", "curve", "self-consistency", "--recording", {str(ROOT / "re
 sys.argv += ["--llm", "feval/tiny-42k", "--n", "1,5", "--receipt", "none"]
 main()
 """
+LIBRARIES = """
+import numpy, pydantic, typer, yaml
+
+class Model(pydantic.BaseModel):
+    number: int
+
+Model(number=1)
+"""
 HELP = f"""
 import json
 try:
@@ -62,6 +70,7 @@ def goals(workspace: Workspace) -> list[Goal]:
             "baseline": ["-c", BASELINE, str(workspace.archive(1)), "1"],
             "command": ["-c", CURVE_COMMAND],
             "help": ["-c", COMMAND],
+            "libraries": ["-c", LIBRARIES],
         }
     )
     numpy = ms["numpy"]
@@ -71,6 +80,7 @@ def goals(workspace: Workspace) -> list[Goal]:
     return [
         Goal("whole process, load + exact curve, over import numpy", ms["curve"] / numpy, 3, "x", note=notes["curve"]),
         Goal("whole process, `feval curve`, over import numpy", ms["command"] / numpy, 3, "x", note=notes["command"]),
+        Goal("the libraries alone: numpy, pydantic with one model, typer, yaml", ms["libraries"] / numpy, None, "x"),
         Goal("whole process, 13 LLMs and 13 exact curves, over import numpy", ms["curves"] / numpy, None, "x"),
         Goal(
             "whole process against the baseline's load and one run",
