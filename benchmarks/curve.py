@@ -27,7 +27,7 @@ REPLICATES = 100
 MILLION_QUESTIONS = """
 import json, sys, time
 import numpy as np
-import feval.estimators.plurality, feval.estimators.counts, feval.estimators.cost
+import feval.estimators.counts, feval.estimators.cost, feval.estimators.votes.plurality
 from benchmarks.curve import exact_curve
 from benchmarks.open import resident_mb
 
@@ -45,7 +45,7 @@ assert 0.5 < accuracy[0] < accuracy[-1] < ceiling[-1] <= 1 and mean_tokens > 0
 INTERVALS = """
 import json, sys
 import numpy as np
-from feval.estimators.bootstrap import bootstrap_interval
+from feval.estimators.inference.bootstrap import bootstrap_interval
 from benchmarks.curve import synthetic_values
 from benchmarks.open import resident_mb
 
