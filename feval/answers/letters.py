@@ -9,10 +9,9 @@ Which of a CoT's is its answer (the first rule that finds one):
 3. the last one in quotes in the text, unless an answer phrase without one closes it;
 4. the CoT itself where it is one.
 
-The key is its letters, in NFKC and casefold: "y-A-j-o." is "yajo". Digits are dropped like
-punctuation. No letters, no answer. (The rule of the ESC paper's code,
-which the `esc` importer applies for the kind `verbatim`, squeezes a CoT without the phrase into one long answer, drops accented
-letters, and lets an empty answer vote.)
+The key is its letters, in NFKC and casefold: "y-A-j-o." is "yajo". Digits are dropped like punctuation. No letters, no
+answer. (The rule of the ESC paper's code, which the `esc` importer applies for the kind `verbatim`, squeezes a CoT without the
+phrase into one long answer, drops accented letters, and lets an empty answer vote.)
 """
 
 from __future__ import annotations

@@ -72,11 +72,11 @@ Equality = Annotated[
 NewFolder = Annotated[Path, typer.Option("--out", metavar="DIR", help="The recording to make: a new folder.")]
 
 
-def only_name(noun: str, given: str | None, held: Iterable[str]) -> str:
-    """Return the given name, else the only one recorded."""
-    if given is not None:
-        return given
-    names = list(dict.fromkeys(held))
+def only_name(noun: str, name: str | None, recorded: Iterable[str]) -> str:
+    """Return the name that the user chose, else the only one recorded."""
+    if name is not None:
+        return name
+    names = list(dict.fromkeys(recorded))
     if len(names) == 1:
         return names[0]
     if not names:
@@ -93,9 +93,9 @@ def whole_folder(show: Output, place: Path) -> Path:
         return local_folder(place, progress)
 
 
-def recording_folders(given: Sequence[Path] | None) -> list[Path]:
-    """Return the folders that were given, else those in FEVAL_RECORDING."""
-    folders = given or [Path(place) for place in places(os.environ.get("FEVAL_RECORDING", ""))]
+def recording_folders(options: Sequence[Path] | None) -> list[Path]:
+    """Return the folders that options name, else those in FEVAL_RECORDING."""
+    folders = options or [Path(place) for place in places(os.environ.get("FEVAL_RECORDING", ""))]
     if not folders:
         raise UsageError("No recording was named; give --recording DIR, or set FEVAL_RECORDING to its folder.")
     return list(folders)

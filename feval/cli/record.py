@@ -119,17 +119,17 @@ def settings_options(model: type[AskingSettings]) -> Decorator:
 
     def build(values: dict[str, Any]) -> AskingSettings:
         path = values.pop("settings")
-        given = {fields[name].alias or name: value for name, value in values.items() if value is not None}
-        return _read(model, path, given)
+        options = {fields[name].alias or name: value for name, value in values.items() if value is not None}
+        return _read(model, path, options)
 
     return expanded("settings", parameters, build)
 
 
-def _read(model: type[AskingSettings], path: Path | None, given: dict[str, Any]) -> AskingSettings:
+def _read(model: type[AskingSettings], path: Path | None, options: dict[str, Any]) -> AskingSettings:
     """Settings of a file and of the command line, which comes first. Paths in the file start from its folder."""
     content = {} if path is None else _content(path)
-    in_file = {name: value for name, value in content.items() if name not in given}
-    values = content | given
+    in_file = {name: value for name, value in content.items() if name not in options}
+    values = content | options
     for name, field in model.model_fields.items():
         key = field.alias or name
         if field.is_required() and key not in values:
@@ -377,7 +377,7 @@ def _top_up(
 def _without_nan(value: Any) -> Any:
     """Return numbers that are not known as `None`, since JSON has no NaN."""
     if isinstance(value, dict):
-        return {name: _without_nan(own) for name, own in value.items()}
+        return {name: _without_nan(item) for name, item in value.items()}
     return None if isinstance(value, float) and math.isnan(value) else value
 
 

@@ -170,12 +170,12 @@ class Comparison:
             "llms": [" > ".join(point.llms) for _, _, point in points],
             "kind": [point.kind for _, _, point in points],
         }
-        columns: dict[str, Any] = {name: [own[i] for i in repeated.tolist()] for name, own in texts.items()}
+        columns: dict[str, Any] = {name: [column[i] for i in repeated.tolist()] for name, column in texts.items()}
         columns["point"] = np.array([place for _, place, _ in points])[repeated]
         columns["question"] = [name for _, _, point in points for name in point.question_ids]
         for name in ("right", "usd", "tokens", "samples", "calls", *_ERRORS):
             values = [(getattr(point, name), point.questions) for _, _, point in points]
-            columns[name] = np.concatenate([np.full(n, np.nan) if own is None else own for own, n in values])
+            columns[name] = np.concatenate([np.full(n, np.nan) if value is None else value for value, n in values])
         return columns
 
     def to_frame(self, library: str | None = None) -> Any:

@@ -148,10 +148,10 @@ def _methods(tables: Any) -> Any:
 def _method(place: int, table: Mapping[str, Any], shared: bool) -> ComparedMethod:
     name = table.get("name")
     where = f"Method {place} of the comparison file" + (f" ({name})" if isinstance(name, str) and name else "")
-    own = next((key for key in ("dataset", "recordings", "seed", "billing") if key in table), None)
-    if own is not None:
+    misplaced = next((key for key in ("dataset", "recordings", "seed", "billing") if key in table), None)
+    if misplaced is not None:
         raise UsageError(
-            f"{where} has a {own} of its own, but methods are compared on one {own}; move it to the top of the file."
+            f"{where} has a {misplaced} of its own, but methods are compared on one {misplaced}; move it to the top of the file."
         )
     llms = _listed(table.get("llms"))
     by_llms = shared and isinstance(llms, (list, tuple)) and all(isinstance(llm, str) for llm in llms)
@@ -261,9 +261,9 @@ class Plan(EvaluationOptions):
         def along(path: str) -> str:
             return path if is_address(path) else path_from(new, old / path)
 
-        def entry(own: ComparedMethod) -> ComparedMethod:
-            path, colon, function = own.method.rpartition(":")
-            return own.changed(method=f"{along(path)}:{function}") if colon else own
+        def entry(method: ComparedMethod) -> ComparedMethod:
+            path, colon, function = method.method.rpartition(":")
+            return method.changed(method=f"{along(path)}:{function}") if colon else method
 
         prices = along(self.prices) if self.prices and (old / self.prices).is_file() else self.prices
         recordings = tuple(map(along, self.recordings))
@@ -340,11 +340,11 @@ def path_from(folder: Path, path: Path) -> str:
     Where links lead on the way, ".." is the folder above the one that they lead to; so the way is one without links, but for the
     last name, which may be a link that somebody changes.
     """
-    own = Path(os.path.realpath(path.parent), path.name)
+    real = Path(os.path.realpath(path.parent), path.name)
     try:
-        return Path(os.path.relpath(own, os.path.realpath(folder))).as_posix()
+        return Path(os.path.relpath(real, os.path.realpath(folder))).as_posix()
     except ValueError:
-        return own.as_posix()
+        return real.as_posix()
 
 
 def _lists(value: Any) -> Any:

@@ -242,9 +242,9 @@ def _lines(plan: Plan, curves: Mapping[str, Sequence[Evaluation]]) -> list[_Cost
     means = by_key(points, [*(point.right for point in points), *costs])
     resampled = bootstrap_means(means, resamples=plan.resamples, seed=plan.seed % (1 << 64))
     lines, start = [], 0
-    for label, own in curves.items():
-        columns = np.arange(start, start + len(own))
-        start += len(own)
+    for label, curve in curves.items():
+        columns = np.arange(start, start + len(curve))
+        start += len(curve)
         cost = means[:, len(points) + columns].mean(axis=0)
         places = np.argsort(cost, kind="stable")
         rights, costs_at = columns[places], len(points) + columns[places]

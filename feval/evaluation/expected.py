@@ -29,8 +29,8 @@ def exact_means(method: Any, dataset: Dataset, llms: Sequence[LLM], rows: Rows) 
     expected = method.exact(pool, gold)
     prompts = _expected_prompts(llm.billing, expected)
 
-    def draw(some: Rows, replicates: int) -> Iterator[Orders]:
-        return drawn_orders(llm, "seeded", replicates, draws, rows[some])
+    def draw(places: Rows, replicates: int) -> Iterator[Orders]:
+        return drawn_orders(llm, "seeded", replicates, draws, rows[places])
 
     @cache
     def error_shares() -> ErrorShares:

@@ -89,8 +89,8 @@ def question_set(
     enough = _enough(candidates[labelled], budgets, short_pools)
     ids = dataset.question_ids
 
-    def names(some: Rows) -> tuple[str, ...]:
-        return tuple(ids[row] for row in some.tolist())
+    def names(left_out: Rows) -> tuple[str, ...]:
+        return tuple(ids[row] for row in left_out.tolist())
 
     rest = candidates[labelled]
     return QuestionSet(rest[enough], LeftOut(names(candidates[~labelled]), names(rest[~enough])))

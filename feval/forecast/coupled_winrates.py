@@ -94,8 +94,8 @@ def judged_outcomes(
 ) -> tuple[Floats, Floats]:
     """[L, L, Q, 3] coupled and independent, as `outcomes_of_calls`, on the questions with verdicts for every pair."""
     tables = []
-    for scheme, own, shift in ((SCHEMES[0], llms, 0), (SCHEMES[1], independent or llms, 0 if independent else 1)):
-        table, missing, total = _verdicts(judge, own, shift)
+    for scheme, judged, shift in ((SCHEMES[0], llms, 0), (SCHEMES[1], independent or llms, 0 if independent else 1)):
+        table, missing, total = _verdicts(judge, judged, shift)
         tables.append(table)
         if missing:
             warnings.append(f"{missing} of {total} {scheme} comparisons have no verdict by {judge} and were left out.")
@@ -131,11 +131,11 @@ def _verdicts(judge: str, llms: Sequence[LLM], shift: int) -> tuple[Floats, int,
 
 def _verdicts_of_pair(judge: str, first: LLM, second: LLM, shift: int) -> Floats:
     """[Q, S] 1 where the first was preferred, 0 where the second was, 0.5 for ties, NaN without a verdict."""
-    for own, other in ((first, second), (second, first)):
+    for llm, other in ((first, second), (second, first)):
         name = verdicts_name(judge, other.name, shift)
-        if name in own.pool.channels.scorers():
-            values = own.pool.aggregated(name, "score")
-            return values if own is first else 1.0 - values
+        if name in llm.pool.channels.scorers():
+            values = llm.pool.aggregated(name, "score")
+            return values if llm is first else 1.0 - values
     calls = "calls with other noise (calls = next or both)" if shift else "the same calls (calls = same or both)"
     raise NotRecordedError(
         f"There are no verdicts by {judge} on {first.name} and {second.name} for {calls}; put both into one recording "

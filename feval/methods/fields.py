@@ -168,15 +168,15 @@ def frozen_method(cls: type[_T]) -> type[_T]:
 
 def _checking_dataclasses(cls: type[Any]) -> Callable[[Any], None]:
     """Its `__post_init__`, which checks subclasses made with the standard library's `@dataclass`: their `__init__` does not."""
-    own: Callable[[Any], None] | None = getattr(cls, "__post_init__", None)
+    original: Callable[[Any], None] | None = getattr(cls, "__post_init__", None)
 
     def post_init(self: Any) -> None:
         if not is_pydantic_dataclass(type(self)):
             for name in (field.name for field in fields(cls)):
                 value = getattr(self, name)
                 object.__setattr__(self, name, field_value(cls, name, [value], value))
-        if own is not None:
-            own(self)
+        if original is not None:
+            original(self)
 
     return post_init
 

@@ -415,7 +415,7 @@ class _QuestionIds:
     def _unknown(self, name: str) -> UnknownNameError:
         advice = "Name a question by its id, or by its text as it was recorded."
         near = get_close_matches(name[:400], [text[:400] for text in self._by_text or {}], n=1)
-        own = next((ids[0] for text, ids in (self._by_text or {}).items() if near and text[:400] == near[0]), None)
-        if own is not None:
-            advice = f"The nearest text is that of {own!r}. {advice}"
+        nearest = next((ids[0] for text, ids in (self._by_text or {}).items() if near and text[:400] == near[0]), None)
+        if nearest is not None:
+            advice = f"The nearest text is that of {nearest!r}. {advice}"
         return UnknownNameError.of(f"question of {self._dataset.id} called", name, self._ids, advice)

@@ -174,14 +174,14 @@ def _open(places: Sequence[str | Path], receipt: Receipt) -> list[Recording]:
     return [by_hash[name] for name in dict.fromkeys(pinned.hash for pinned in receipt.recordings)]
 
 
-def _pinned_prices(pinned: PinnedPrices | None, given: str | Path | None) -> PriceList | str:
+def _pinned_prices(pinned: PinnedPrices | None, option: str | Path | None) -> PriceList | str:
     if pinned is None:
         return "none"
-    if given is None and pinned.id not in price_ids():  # it may be a path, and a receipt opens no file of its choice
+    if option is None and pinned.id not in price_ids():  # it may be a path, and a receipt opens no file of its choice
         raise UsageError(
             f"The receipt was made with a price list {pinned.id!r}, which is not among the cards. Give it with --prices."
         )
-    prices = price_list(given if given is not None else pinned.id)
+    prices = price_list(pinned.id if option is None else option)
     if prices.digest != pinned.digest:
         raise ConflictError(
             f"The receipt was made with a price list {pinned.id!r} of digest {pinned.digest[:16]}; the one here has "

@@ -83,7 +83,9 @@ def _receipt(
         "feval": __version__,
         "draws": SCHEME,
         "semantics": semantics.VERSION,
-        "recordings": [{"hash": own, "path": cached_from(path) or path_from(folder, path)} for own, path in recordings],
+        "recordings": [
+            {"hash": name, "path": cached_from(path) or path_from(folder, path)} for name, path in recordings
+        ],
         "prices": None if prices is None else {"id": prices.id, "digest": prices.digest},
         "counters": {llm.name: llm.counter for llm in llms},
         "request": request.pinned(),

@@ -244,7 +244,7 @@ class _JoinedView(View):
     def _gold(self, row: int) -> int:
         golds = list(dict.fromkeys(gold for part in self._parts if (gold := part.gold(row)) is not None))
         keys = list(dict.fromkeys(self._joined[row].get(gold, gold) for gold in golds))
-        if len(keys) > 1 and self._forms_of_gold(row) > 1:
+        if len(keys) > 1 and self._golds_differ(row):
             paths = " and ".join(str(part.recording.path) for part in self._parts)
             raise ConflictError(
                 f"Question {self.votes.question_ids[row]!r} has two golds, {sorted(golds)}, in {paths}."
@@ -252,12 +252,12 @@ class _JoinedView(View):
         codes = self._codes[row]
         return codes.setdefault(keys[0], len(codes)) if keys else NO_ANSWER
 
-    def _forms_of_gold(self, row: int) -> int:
-        """Number of normal forms of the gold; the party it joins may be named differently in each recording."""
+    def _golds_differ(self, row: int) -> bool:
+        """Whether golds with different keys differ; under an equality, the party of one gold may have a key per recording."""
         if self.recording.dataset_info(self.votes.dataset).equality == NORMAL_FORM:
-            return 2
+            return True
         golds = (part.recording.questions(self.votes.dataset)[int(part.rows[row])].answer_key for part in self._parts)
-        return len({gold for gold in golds if gold is not None})
+        return len({gold for gold in golds if gold is not None}) > 1
 
 
 @dataclass(frozen=True, eq=False)

@@ -129,11 +129,11 @@ def estimate_samples(
     return CostEstimate(cots, calls, prompt_tokens, output_tokens, cost, basis, at_most)
 
 
-def _expected_length(plan: SamplePlan, recorded: float | None, given: float | None) -> tuple[float | None, str, bool]:
+def _expected_length(plan: SamplePlan, recorded: float | None, earlier: float | None) -> tuple[float | None, str, bool]:
     if recorded is not None:
         return recorded, "the mean length of the CoTs in the journal", False
-    if given is not None:
-        return given, "the mean length of CoTs recorded before", False
+    if earlier is not None:
+        return earlier, "the mean length of CoTs recorded before", False
     limit = plan.requests[0].decoding.max_tokens if plan.requests else None
     if limit is not None:
         return float(limit), f"an upper bound: the limit of {limit} output tokens for every CoT", True

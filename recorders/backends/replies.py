@@ -306,7 +306,7 @@ def _shares(
         output = _split(usage.output, [answer + thought for answer, thought in zip(answers, thoughts, strict=True)])
     else:
         visible = _split(usage.output - hidden, answers)
-        output = [own + thought for own, thought in zip(visible, reasoning, strict=True)]
+        output = [answer + thought for answer, thought in zip(visible, reasoning, strict=True)]
     if not is_exact:
         notes.append(_SPLIT + (_SPLIT_EVENLY if hidden and not any(thoughts) else ""))
     return [*output], [None if usage.reasoning is None else share for share in reasoning], not is_exact

@@ -180,15 +180,15 @@ class TransformersLocal:
 
     def _settings(self, room: int) -> Any:
         """Return length, ends and padding; `_Draw` does the drawing."""
-        own = self._model.generation_config
-        ends = sorted(_ends(own.eos_token_id))
-        padding = own.pad_token_id if own.pad_token_id is not None else (ends[0] if ends else 0)
+        defaults = self._model.generation_config
+        ends = sorted(_ends(defaults.eos_token_id))
+        padding = defaults.pad_token_id if defaults.pad_token_id is not None else (ends[0] if ends else 0)
         return self._libraries.transformers.GenerationConfig(
             do_sample=False,
             max_new_tokens=room,
             eos_token_id=ends or None,
             pad_token_id=padding,
-            bos_token_id=own.bos_token_id,
+            bos_token_id=defaults.bos_token_id,
         )
 
     def _completion(

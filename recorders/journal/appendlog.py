@@ -286,10 +286,10 @@ class AppendLog(ABC, Generic[Record, Key]):
             )
 
 
-def difference(recorded: Mapping[str, Any], wanted: Mapping[str, Any]) -> str | None:
+def difference(recorded: Mapping[str, Any], current: Mapping[str, Any]) -> str | None:
     """Return the first difference between two identities, such as "decoding temperature is 0.7, not 0.9"; `None` if equal."""
-    for name in dict.fromkeys([*wanted, *recorded]):
-        here, there = recorded.get(name), wanted.get(name)
+    for name in dict.fromkeys([*current, *recorded]):
+        here, there = recorded.get(name), current.get(name)
         if here == there:
             continue
         if isinstance(here, Mapping) and isinstance(there, Mapping):

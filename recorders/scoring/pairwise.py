@@ -170,10 +170,10 @@ class PairwiseComparison(ScoringTask[PairwiseResult]):
 
     def info(self, match: _Match) -> ScorerInfo:
         """Return the scorer under which the verdicts are stored."""
-        own = self.scorer.info
+        judge = self.scorer.info
         comparison = {"against": match.second, "shift": match.shift, "orders": self.orders}
         return ScorerInfo(
-            verdicts_name(own.name, match.second, match.shift), own.kind, {**own.parameters, **comparison}
+            verdicts_name(judge.name, match.second, match.shift), judge.kind, {**judge.parameters, **comparison}
         )
 
     @property
@@ -258,7 +258,7 @@ class PairwiseComparison(ScoringTask[PairwiseResult]):
         add_scorers(
             source.path,
             out,
-            [(scorers[name], own) for name, own in rows.items()],
+            [(scorers[name], verdicts) for name, verdicts in rows.items()],
             operation={"kind": judge.info.kind, **judge.facts, "scorer": judge.info.name},
             notes=notes,
         )
@@ -291,9 +291,9 @@ def _matches(
     for dataset in source.dataset_ids():
         if datasets is not None and dataset not in datasets:
             continue
-        own = [llm for llm in source.llm_names(dataset) if llms is None or llm in llms]
-        noise = _noise_groups(source, own)
-        for first, second in combinations(own, 2):
+        names = [llm for llm in source.llm_names(dataset) if llms is None or llm in llms]
+        noise = _noise_groups(source, names)
+        for first, second in combinations(names, 2):
             if noise[first] == noise[second]:
                 matches += [_Match(dataset, first, second, shift) for shift in (shifts if noise[first] else (0,))]
     if not matches:
@@ -307,9 +307,9 @@ def _matches(
 def _noise_groups(source: Recording, llms: Sequence[str]) -> dict[str, str | None]:
     """Return LLM -> the noise that it shares with another; `None` if it shares none."""
     settings = {llm: source.llm_info(llm).decoding.get("noise") for llm in llms}
-    noise = {llm: None if own is None else json.dumps(own, sort_keys=True) for llm, own in settings.items()}
+    noise = {llm: None if setting is None else json.dumps(setting, sort_keys=True) for llm, setting in settings.items()}
     count = Counter(noise.values())
-    return {llm: own if count[own] > 1 else None for llm, own in noise.items()}
+    return {llm: name if count[name] > 1 else None for llm, name in noise.items()}
 
 
 def _is_judged(source: Recording, judge: str, match: _Match) -> bool:

@@ -155,17 +155,20 @@ class CoTScoring(ScoringTask[ScoringResult]):
         """Write the derived recording."""
         source, scorer = self.source, self.scorer
         scores = {
-            pair: {question: dict(own) for question, own in self.earlier.get(pair, {}).items()} for pair in self.pairs
+            pair: {question: dict(known) for question, known in self.earlier.get(pair, {}).items()}
+            for pair in self.pairs
         }
         for key, score in journal.entries():
             scores[key.dataset, key.llm].setdefault(key.question_id, {})[key.sample] = score
-        states = Counter(_state(score) for pair in scores.values() for own in pair.values() for score in own.values())
+        states = Counter(
+            _state(score) for pair in scores.values() for samples in pair.values() for score in samples.values()
+        )
         notes = tuple(_notes(scorer.info.name, states, without_text))
         add_scores(
             source.path,
             out,
             scorer.info,
-            {pair: _rows(source, pair[0], own) for pair, own in scores.items()},
+            {pair: _rows(source, pair[0], by_question) for pair, by_question in scores.items()},
             operation={"kind": scorer.info.kind, **scorer.facts},
             notes=notes,
             replacing=bool(self.earlier),

@@ -143,6 +143,12 @@ def test_the_server_names_itself_and_nothing_else(server: Server[Any]) -> None:
     assert "uvicorn" not in str(headers)
 
 
+def test_head_has_no_body(server: Server[Any]) -> None:
+    with Raw(server.port) as connection:
+        assert int(connection.send(request("HEAD", "/feval/health")).receive(head=True).headers["content-length"]) > 0
+        assert connection.send(request("GET", "/next")).receive().json["path"] == "/next"
+
+
 def test_a_bug_is_a_500_that_shows_nothing_of_it(caplog: pytest.LogCaptureFixture) -> None:
     def broken(_: Call) -> Reply:
         raise ValueError("a secret")

@@ -127,6 +127,10 @@ def test_a_number_beyond_every_integer_is_refused() -> None:
     assert refused(orjson.dumps(CHAT)[:-1] + b',"n":' + b"9" * 400 + b"}").status == 400
 
 
+def test_of_a_key_that_stands_twice_the_last_counts() -> None:
+    assert parse("chat", orjson.dumps(CHAT)[:-1] + b',"n":2,"n":3}', {}).n == 3
+
+
 def test_a_message_shows_little_of_what_was_sent() -> None:
     result = refused(orjson.dumps(CHAT | {"n": "x" * 1_000_000}))
     assert len(str(result)) < 300

@@ -239,6 +239,7 @@ def test_unicode_goes_both_ways(tmp_path: Path) -> None:
         )
         assert texts(raw.parse()) == [worst]
         assert asks.models.retrieve("modèle/🧮").id == "modèle/🧮"
+        assert [model.id for model in asks.models.list()] == ["modèle/🧮"]
 
 
 def test_many_clients_at_once_get_every_cot_once(tmp_path: Path) -> None:

@@ -225,10 +225,10 @@ def _confident(codes: Integers, needed: Integers) -> Bools:
         count = np.take_along_axis(counts, place, axis=-1)[..., 0] + 1
         np.put_along_axis(counts, place, count[..., None], axis=-1)
         count = np.where(answered, count, 0)
-        own = answered & (code == leader)
-        overtakes = answered & ~own & (count > v1)
-        v2 = np.where(overtakes, v1, np.where(own, v2, np.maximum(v2, count)))
-        v1 = np.where(own | overtakes, count, v1)
+        leads = answered & (code == leader)
+        overtakes = answered & ~leads & (count > v1)
+        v2 = np.where(overtakes, v1, np.where(leads, v2, np.maximum(v2, count)))
+        v1 = np.where(leads | overtakes, count, v1)
         leader = np.where(overtakes, code, leader)
         confident[..., n] = v1 >= needed[v2]
     return confident

@@ -163,15 +163,14 @@ def extract(
         notes = tuple(_notes(parent, changes, source))
         for sentence in notes:
             writer.note(sentence)
-    made = open_recording(out)
-    return Extraction(
-        made.path, made.hash, parent.hash, tuple(_with_right(parent, made, each) for each in changes), notes
-    )
+    derived = open_recording(out)
+    compared = tuple(_with_right(parent, derived, each) for each in changes)
+    return Extraction(derived.path, derived.hash, parent.hash, compared, notes)
 
 
-def _with_right(parent: Recording, made: Recording, changes: DatasetChanges) -> DatasetChanges:
+def _with_right(parent: Recording, derived: Recording, changes: DatasetChanges) -> DatasetChanges:
     """Return the changes with the numbers of correct CoTs, which are known once equal answers vote together."""
-    before, after = parent.votes(changes.dataset), made.votes(changes.dataset)
+    before, after = parent.votes(changes.dataset), derived.votes(changes.dataset)
     llms = [replace(llm, right_before=before.right(llm.llm), right_after=after.right(llm.llm)) for llm in changes.llms]
     return replace(changes, llms=tuple(llms))
 

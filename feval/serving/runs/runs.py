@@ -250,12 +250,12 @@ def _pool(request: PoolRequest, size: int) -> str:
     return f"{llm.name} has {size:,} recorded CoT{'s' * (size != 1)} on question {question!r} of {llm.dataset}"
 
 
-def _used_up(name: RunName, request: PoolRequest, size: int, given: int, *, recycle: bool) -> UsedUpError:
-    left, n = size - given, request.n
+def _used_up(name: RunName, request: PoolRequest, size: int, used: int, *, recycle: bool) -> UsedUpError:
+    left, n = size - used, request.n
     sentences = [
-        f"{_pool(request, size)}; run {name.label!r} was given {given:,} of them, so {left:,} are left, and {n:,} were asked for."
+        f"{_pool(request, size)}; run {name.label!r} was given {used:,} of them, so {left:,} are left, and {n:,} were asked for."
     ]
-    if given and n <= size:
+    if used and n <= size:
         sentences.append(_how_to_start_again(name.label))
     advice = [f"ask for {left:,} or fewer"] * (left > 0)
     if recycle:
