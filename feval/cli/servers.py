@@ -20,16 +20,15 @@ from feval.cli.output import Output
 from feval.errors import StorageError, UnknownNameError, UsageError
 from feval.report.text import counted
 from feval.serving.matching.templates import prompt_remarks
+from recorders import servers
 from recorders.backends.endpoint import Endpoint
 from recorders.journal.journal import JOURNAL, Journal, journal_folder
-from recorders.servers.proxied import check_place, seal_proxied
-from recorders.servers.proxy import Proxy, proxy_server
-from recorders.servers.tiny_server import tiny_server as open_tiny_server
 from recorders.work.settings import load_questions
 
 if TYPE_CHECKING:
     from feval.serving.application import Application
     from feval.serving.server import Server
+    from recorders.servers.proxy import Proxy
 
 
 _RUN = "my-run"
@@ -154,7 +153,7 @@ def tiny_server(
 
     Example: feval tiny-server --port 8123
     """
-    server = open_tiny_server(model or None, host=host, port=port)
+    server = servers.tiny_server.tiny_server(model or None, host=host, port=port)
     names = server.application.names
     _announce(show, server, f"Serving {', '.join(names)}", {"models": list(names)})
     server.run()
@@ -195,21 +194,21 @@ def proxy(
     known = [] if questions is None else load_questions(dataset, questions, answer_kind=kind)
     token_counter("words" if counter == "usage" else counter)
     identity = {"proxy": endpoint.url, "dataset": dataset}
-    check_place(record)
+    servers.proxied.check_place(record)
     folder = journal_folder(record)
     if seal and not (folder / JOURNAL).exists():
         raise StorageError(
             f"There is no journal in {folder}, so there is nothing to seal. Record first, without --seal."
         )
     with Journal.open(folder, identity, mode="none" if seal else "new_episodes") as journal:
-        proxy = Proxy(endpoint, journal, dataset)
+        proxy = servers.proxy.Proxy(endpoint, journal, dataset)
         if not seal:
-            server = proxy_server(proxy, host=host, port=port)
+            server = servers.proxy.proxy_server(proxy, host=host, port=port)
             if endpoint.warning:
                 show.note(endpoint.warning)
             _announce(show, server, f"Recording {endpoint.url}", {"upstream": endpoint.url})
             server.run()
-        sealed = seal_proxied(
+        sealed = servers.proxied.seal_proxied(
             journal, record, dataset=dataset, answer_kind=kind, questions=known, counter=counter, equality=named
         )
         _account(show, proxy, sealed)
