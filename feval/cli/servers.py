@@ -51,7 +51,7 @@ def serve(
     llm: OnlyLLMs = None,
     seed: Annotated[int, typer.Option(help="Random seed of the draws.")] = 0,
     order: Annotated[str, typer.Option(metavar="ORDER", help="seeded or recorded.")] = "seeded",
-    recycle: Annotated[bool, typer.Option("--recycle", help="Start over, with a mark, when CoTs run out.")] = False,
+    recycle: Annotated[bool, typer.Option("--recycle", help="Reuse CoTs, marked as such, when they run out.")] = False,
     strict: Annotated[bool, typer.Option("--strict", help="Answer only requests that were recorded.")] = False,
     few_shot: Annotated[
         str, typer.Option(metavar="WHICH", help="last: the last question in a message is asked.")
@@ -69,8 +69,8 @@ def serve(
 ) -> None:
     """Serve a recording over HTTP, as OpenAI would.
 
-    Until Ctrl-C. Point any client at the URL that is printed, with the name of your run as its API key. Asking again gives the
-    next CoTs of the pool; every run has its own place in it and its own ledger. Needs feval[serve].
+    Runs until Ctrl-C. Point any client at the URL that is printed, with the name of your run as its API key. Asking again gives
+    the next CoTs of the pool; every run has its own place in it and its own ledger. Needs feval[serve].
 
     Example: feval serve my-recording --port 8000
     """
@@ -149,7 +149,7 @@ def tiny_server(
 ) -> None:
     """Serve the built-in models over HTTP, as OpenAI would.
 
-    Until Ctrl-C. Takes n, seed, temperature, top_p, max_tokens, stop, logprobs and stream; needs no key. Needs feval[serve].
+    Runs until Ctrl-C. Takes n, seed, temperature, top_p, max_tokens, stop, logprobs and stream; needs no key. Needs feval[serve].
 
     Example: feval tiny-server --port 8123
     """
