@@ -59,7 +59,7 @@ def compare(
     """Compare methods on the same questions and draws.
 
     Prints the best method at three budgets, the frontier, significant differences and what failed; --all prints the rest.
-    Options such as --replicates stand in place of what the file says.
+    Options such as --replicates override the file.
 
     Example: feval compare plan.toml --init --recording my-recording && feval compare plan.toml --out comparison
     """

@@ -54,7 +54,7 @@ def estimate(
         str,
         typer.Option(
             metavar="NAMES",
-            help="unbiased, exact, monte-carlo, gaussian, two-call, max-entropy, ldgp; several with commas.",
+            help="unbiased, exact, monte-carlo, gaussian, two-call, max-entropy, ldgp; separated by commas.",
         ),
     ] = "unbiased,exact,two-call,max-entropy,ldgp",
     options: dict[str, Any],
@@ -100,7 +100,7 @@ def plan(
 ) -> None:
     """Say what a budget buys, before it is spent.
 
-    Judged by a pilot recording: which vote to buy, what accuracy to expect, which votes are certified to help, what it costs.
+    From a pilot recording: which vote to buy, what accuracy to expect, which votes are certified to help, what it costs.
 
     Example: feval plan --budget 20usd --recording my-recording --llm gpt-4o-mini
     """

@@ -55,7 +55,7 @@ Unlabelled = Annotated[
 ]
 Workers = Annotated[int, typer.Option("--workers", min=1, help="Processes; the numbers do not depend on it.")]
 TimeLimit = Annotated[
-    float, typer.Option("--time-limit", min=0.001, metavar="SECONDS", help="For a user's method, per question.")
+    float, typer.Option("--time-limit", min=0.001, metavar="SECONDS", help="For a method of your own, per question.")
 ]
 RecordingFolder = Annotated[
     Path,

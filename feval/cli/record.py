@@ -179,7 +179,7 @@ class RecordSettings(AskingSettings):
     ] = None
     model: Annotated[
         str | None,
-        typer.Option("--model", metavar="NAME", help="The provider's name of it. Default: --llm before '@'."),
+        typer.Option("--model", metavar="NAME", help="The provider's name for it. Default: --llm before '@'."),
     ] = None
     questions: Annotated[
         FilePath | None, typer.Option("--questions", metavar="FILE", help="JSON Lines. Default: from the Hub.")
@@ -225,7 +225,7 @@ class RecordSettings(AskingSettings):
     samples_per_request: int | None = None
     counter: str = "usage"
     mode: str = "new_episodes"
-    partial: Annotated[bool, typer.Option("--partial", help="Seal what there is if not everything can be had.")] = False
+    partial: Annotated[bool, typer.Option("--partial", help="Seal the recording even if CoTs are missing.")] = False
     keep_journal: bool = False
     start: Annotated[
         FilePath | None,
@@ -271,15 +271,15 @@ def record(
     *,
     settings: RecordSettings,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Print calls, tokens and dollars to come; ask nothing.")
+        bool, typer.Option("--dry-run", help="Print expected calls, tokens and dollars; send nothing.")
     ] = False,
     show: Output,
 ) -> None:
     """Record an LLM on a dataset.
 
-    Every reply is on disk before it counts. Ctrl-C waits for replies in flight (twice: for nothing). The same command continues,
-    and asks again only for what was in flight when it was killed. API keys are read from the environment and never written. With
-    --into, a recording on the Hub is topped up and tested for drift.
+    Every reply is on disk before it counts. Ctrl-C waits for replies in flight (press it twice to stop at once). The same
+    command continues, and asks again only for what was in flight when it was killed. API keys are read from the environment and
+    never written. With --into, a recording on the Hub is topped up and tested for drift.
 
     Example: feval record --dataset gsm8k --llm gpt-4o-mini --out my-recording --dry-run
     """

@@ -237,7 +237,7 @@ def verify(
         Path | None,
         typer.Argument(
             metavar="RECORDING|RECEIPT",
-            help="Folder of a recording or a report, or a receipt.json; on the Hub as well.",
+            help="Folder of a recording or a report, or a receipt.json; also on the Hub.",
             show_default=False,
         ),
     ] = None,

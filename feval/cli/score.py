@@ -73,7 +73,7 @@ def score(
     *,
     settings: ScoreSettings,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Print calls, tokens and dollars to come; ask nothing.")
+        bool, typer.Option("--dry-run", help="Print expected calls, tokens and dollars; send nothing.")
     ] = False,
     show: Output,
 ) -> None:

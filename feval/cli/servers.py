@@ -20,16 +20,15 @@ from feval.cli.output import Output
 from feval.errors import StorageError, UnknownNameError, UsageError
 from feval.report.text import counted
 from feval.serving.matching.templates import prompt_remarks
+from recorders import servers
 from recorders.backends.endpoint import Endpoint
 from recorders.journal.journal import JOURNAL, Journal, journal_folder
-from recorders.servers.proxied import check_place, seal_proxied
-from recorders.servers.proxy import Proxy, proxy_server
-from recorders.servers.tiny_server import tiny_server as open_tiny_server
 from recorders.work.settings import load_questions
 
 if TYPE_CHECKING:
     from feval.serving.application import Application
     from feval.serving.server import Server
+    from recorders.servers.proxy import Proxy
 
 
 _RUN = "my-run"
@@ -52,7 +51,7 @@ def serve(
     llm: OnlyLLMs = None,
     seed: Annotated[int, typer.Option(help="Random seed of the draws.")] = 0,
     order: Annotated[str, typer.Option(metavar="ORDER", help="seeded or recorded.")] = "seeded",
-    recycle: Annotated[bool, typer.Option("--recycle", help="Start over, with a mark, when CoTs run out.")] = False,
+    recycle: Annotated[bool, typer.Option("--recycle", help="Reuse CoTs, marked as such, when they run out.")] = False,
     strict: Annotated[bool, typer.Option("--strict", help="Answer only requests that were recorded.")] = False,
     few_shot: Annotated[
         str, typer.Option(metavar="WHICH", help="last: the last question in a message is asked.")
@@ -70,8 +69,8 @@ def serve(
 ) -> None:
     """Serve a recording over HTTP, as OpenAI would.
 
-    Until Ctrl-C. Point any client at the URL that is printed, with the name of your run as its API key. Asking again gives the
-    next CoTs of the pool; every run has its own place in it and its own ledger. Needs feval[serve].
+    Runs until Ctrl-C. Point any client at the URL that is printed, with the name of your run as its API key. Asking again gives
+    the next CoTs of the pool; every run has its own place in it and its own ledger. Needs feval[serve].
 
     Example: feval serve my-recording --port 8000
     """
@@ -150,11 +149,11 @@ def tiny_server(
 ) -> None:
     """Serve the built-in models over HTTP, as OpenAI would.
 
-    Until Ctrl-C. Takes n, seed, temperature, top_p, max_tokens, stop, logprobs and stream; needs no key. Needs feval[serve].
+    Runs until Ctrl-C. Takes n, seed, temperature, top_p, max_tokens, stop, logprobs and stream; needs no key. Needs feval[serve].
 
     Example: feval tiny-server --port 8123
     """
-    server = open_tiny_server(model or None, host=host, port=port)
+    server = servers.tiny_server.tiny_server(model or None, host=host, port=port)
     names = server.application.names
     _announce(show, server, f"Serving {', '.join(names)}", {"models": list(names)})
     server.run()
@@ -195,21 +194,21 @@ def proxy(
     known = [] if questions is None else load_questions(dataset, questions, answer_kind=kind)
     token_counter("words" if counter == "usage" else counter)
     identity = {"proxy": endpoint.url, "dataset": dataset}
-    check_place(record)
+    servers.proxied.check_place(record)
     folder = journal_folder(record)
     if seal and not (folder / JOURNAL).exists():
         raise StorageError(
             f"There is no journal in {folder}, so there is nothing to seal. Record first, without --seal."
         )
     with Journal.open(folder, identity, mode="none" if seal else "new_episodes") as journal:
-        proxy = Proxy(endpoint, journal, dataset)
+        proxy = servers.proxy.Proxy(endpoint, journal, dataset)
         if not seal:
-            server = proxy_server(proxy, host=host, port=port)
+            server = servers.proxy.proxy_server(proxy, host=host, port=port)
             if endpoint.warning:
                 show.note(endpoint.warning)
             _announce(show, server, f"Recording {endpoint.url}", {"upstream": endpoint.url})
             server.run()
-        sealed = seal_proxied(
+        sealed = servers.proxied.seal_proxied(
             journal, record, dataset=dataset, answer_kind=kind, questions=known, counter=counter, equality=named
         )
         _account(show, proxy, sealed)

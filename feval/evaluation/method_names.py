@@ -56,7 +56,9 @@ def make_method(name: str, settings: Mapping[str, Any] | None = None) -> Any:
 def _kind(name: str) -> type[Any]:
     known = (*methods.METHODS, "oracle")
     if name not in known:
-        raise UnknownNameError.of("method", name, known, "A user's own is named FILE.py:FUNCTION.")
+        if name.endswith(".py"):
+            raise UsageError(f"{name} is a file; name the function in it as well: {name}:FUNCTION.")
+        raise UnknownNameError.of("method", name, known, "A method of your own is named FILE.py:FUNCTION.")
     return methods.METHODS.get(name, Oracle)
 
 

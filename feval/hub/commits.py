@@ -74,7 +74,7 @@ def state(repo_id: str) -> RepoState | None:
         HubError: the Hub does not answer.
     """
     _check_repo_id(repo_id)
-    client = _client(repo_id, "looked at on")
+    client = _client(repo_id, "read from")
     return client.attempts(lambda: _look(client, repo_id))
 
 

@@ -349,7 +349,7 @@ class _Conversion:
         """Return what was unusual, in sentences."""
         seen, kind = self._seen, self._kind
         notes = counted_notes(
-            ("Requests that the source lacks, for which the question's text stands in", seen["question as request"]),
+            ("Requests missing from the source, replaced by the question's text", seen["question as request"]),
             ("Requests without a token count, so that nothing can be priced on their questions", seen["uncounted"]),
             (f"Raw answers that cannot be read as {kind} and count as no answer", seen["unreadable"]),
             (f"Stored whole numbers that name no option and are never right ({_POSITIONS_TOO})", seen["numbers"]),

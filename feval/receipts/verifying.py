@@ -231,8 +231,8 @@ class _Inputs:
         if key not in self.methods:
             hashes = ", ".join(f"{m.path}:{m.function} has {m.source_sha256[:16]}" for m in self.methods.values())
             raise MethodError(
-                f"The receipt is of a user's method, {function} in a file with sha256 {sha256[:16]}, which is run only when it "
-                f"is given: --method FILE.py:{function}. {hashes or 'None was given'}."
+                f"This receipt is of a method from a file, {function} (SHA-256 of the file: {sha256[:16]}...). A receipt never "
+                f"runs code by itself: pass --method FILE.py:{function}." + (f" {hashes}." if hashes else "")
             )
         return self.methods[key]
 

@@ -86,7 +86,9 @@ def open_recordings(recording: str | Path | Recording | Sequence[str | Path | Re
     if recording is None:
         recording = places(os.environ.get("FEVAL_RECORDING", ""))
         if not recording:
-            raise UsageError("No recording was named: give recording=FOLDER, or set FEVAL_RECORDING to its folder.")
+            raise UsageError(
+                "No recording was named: give its folder (in Python: recording=FOLDER), or set FEVAL_RECORDING."
+            )
     several = [recording] if isinstance(recording, (str, Path, Recording)) else list(recording)
     if not several:
         raise UsageError("No recording was named: the list of recordings is empty.")

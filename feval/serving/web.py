@@ -28,8 +28,8 @@ try:
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 except ImportError as error:
     raise UsageError(
-        f"Serving over HTTP needs {str(error.name).partition('.')[0]}, which is not installed: pip install 'feval[serve]'. "
-        "Within Python, `replay_http_client` needs no server."
+        f"A server needs {str(error.name).partition('.')[0]}, which is not installed: pip install 'feval[serve]' (in a "
+        "checkout: pip install '.[serve]'). A Python program can replay a recording without a server: `replay_http_client`."
     ) from error
 
 _LOG = logging.getLogger("feval.serving")

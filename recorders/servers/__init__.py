@@ -1,3 +1,15 @@
-"""Servers of our own: the recording proxy and the server of the tiny models. They need the extra `serve`."""
+"""Servers of our own: the recording proxy and the server of the tiny models.
 
-from feval.serving import web  # noqa: F401  first of all, as it says how to install Starlette where it is missing
+They need the extra `serve`. So they are imported when they are used: `feval proxy --help` works without it.
+"""
+
+from typing import TYPE_CHECKING
+
+from feval.lazy import lazy_names
+
+if TYPE_CHECKING:
+    from recorders.servers import proxied as proxied
+    from recorders.servers import proxy as proxy
+    from recorders.servers import tiny_server as tiny_server
+
+__getattr__, __dir__ = lazy_names(__name__, {"proxied": (), "proxy": (), "tiny_server": ()})

@@ -26,6 +26,8 @@ from hashlib import sha256
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
+from feval.serving.web import METHODS, Limits, guarded, response  # isort: skip  # first: it says how to install Starlette
+
 import httpx2
 import orjson
 from starlette.concurrency import run_in_threadpool
@@ -35,7 +37,6 @@ from starlette.routing import Route
 
 from feval.errors import FevalError
 from feval.serving.server import Server
-from feval.serving.web import METHODS, Limits, guarded, response
 from feval.serving.wire.errors import MissError, RequestError, ServingError
 from feval.serving.wire.replies import completion_reply, usage
 from feval.serving.wire.requests import conversation

@@ -16,6 +16,8 @@ import time
 from collections.abc import Iterable
 from typing import Any
 
+from feval.serving.web import guarded, response  # isort: skip  # first: it says how to install Starlette
+
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import Response
@@ -23,7 +25,6 @@ from starlette.routing import BaseRoute, Route
 
 from feval.errors import OutOfRangeError
 from feval.serving.server import Server
-from feval.serving.web import guarded, response
 from feval.serving.wire.errors import RequestError
 from feval.serving.wire.replies import completion_reply, json_reply, usage
 from feval.serving.wire.requests import CompletionRequest, parse

@@ -142,6 +142,16 @@ def test_help_lists_the_commands() -> None:
     assert len(result.stdout.splitlines()) <= 45
 
 
+@pytest.mark.parametrize("command", ["serve", "proxy", "tiny-server"])
+def test_help_of_servers_does_not_need_the_extra(command: str) -> None:
+    without = f"import sys; sys.modules.update(uvicorn=None, starlette=None); {MAIN}"
+    assert spawn(command, "--help", code=without).stdout.startswith(f"Usage: feval {command}")
+    arguments = {"serve": ["."], "proxy": ["--upstream", "http://127.0.0.1:9/v1", "--record", "x"], "tiny-server": []}
+    refused = spawn(command, *arguments[command], code=without)
+    assert refused.returncode == 2
+    assert "pip install 'feval[serve]'" in refused.stderr
+
+
 def test_version() -> None:
     result = feval("--version")
     assert (result.exit_code, result.stdout) == (0, f"feval {__version__}\n")

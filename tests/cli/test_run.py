@@ -262,3 +262,8 @@ def test_the_fields_of_every_method_are_listed_with_a_meaning() -> None:
         assert [field["field"] for field in listed] == field_names(name)
         assert all(field["about"] for field in listed), name
         assert all("<" not in field["takes"] for field in listed), name
+
+
+def test_a_file_without_a_function_says_what_to_add() -> None:
+    with pytest.raises(UsageError, match=r"mine\.py is a file; name the function in it as well: mine\.py:FUNCTION"):
+        make_method("mine.py", {})

@@ -65,7 +65,7 @@ def test_the_question_stands_for_a_request_that_the_source_lacks(imported: Impor
     table = requests(recording)
     assert [json.loads(prompt) for prompt in table["prompt"]] == [[{"role": "user", "content": "What is 1 + 1?"}]]
     assert table["prompt_tokens"] == [7]
-    assert "Requests that the source lacks, for which the question's text stands in: 1." in notes(recording)
+    assert "Requests missing from the source, replaced by the question's text: 1." in notes(recording)
 
 
 def test_numbers_become_decimal_keys(imported: Import) -> None:

@@ -402,7 +402,7 @@ def test_a_users_method_runs_only_when_it_is_given_again(toy: Path, tmp_path: Pa
     done = call("run", f"{mine}:first", "--recording", toy, "--out", out)
     assert done.exit_code == 0, done.output
     path = out / "receipt.json"
-    with pytest.raises(MethodError, match=r"only when it is given: --method FILE\.py:first\. None was given"):
+    with pytest.raises(MethodError, match=r"never runs code by itself: pass --method FILE\.py:first\."):
         verify_receipt(path)
     assert verify_receipt(path, methods=[f"{mine}:first"]).equal
     mine.write_text(MINE + "\nraise SystemExit('must not run')\n")
