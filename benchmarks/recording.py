@@ -67,15 +67,15 @@ def _over_http(folder: Path, cots: int, per_request: int) -> dict[str, Any]:
 def _http_goals(folder: Path) -> list[Goal]:
     """The least disturbed of a few runs: nothing cancels a busy neighbour out."""
     goals = []
-    for per_request, cots, limit in ((1, 10_000, 1000), (20, 100_000, None)):
+    for per_request, cots in ((1, 10_000), (20, 100_000)):
         measured = _over_http(folder, cots, per_request)
         (rate, wall), (bare, _) = measured["recorder"], measured["client"]
         note = (
-            f"{1e3 / rate:.2f} ms per CoT, {wall:,.0f} CoT/s by the wall clock, {measured['grown_mb']:.0f} MB; the official "
-            f"client as it comes, keeping nothing: {bare:,.0f} CoT/s"
+            f"{rate:,.0f} CoTs per CPU second, {wall:,.0f} by the wall clock, {measured['grown_mb']:.0f} MB; the official "
+            f"client as it comes, keeping nothing: {bare:,.0f}"
         )
-        name = f"recording over HTTP, n = {per_request}, CoTs per CPU second"
-        goals.append(Goal(name, rate, limit, "CoT/s", at_least=True, note=note))
+        name = f"recording over HTTP, n = {per_request}, CoTs per CPU second over the client alone"
+        goals.append(Goal(name, rate / bare, 1, "x", at_least=True, note=note))
     return goals
 
 
