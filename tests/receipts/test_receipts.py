@@ -567,3 +567,13 @@ def test_the_wording_of_warnings_is_no_number_of_a_receipt(toy: Path) -> None:
     assert written["numbers"]["warnings"]
     changed(path, numbers=written["numbers"] | {"warnings": ["worded otherwise"]})
     assert verify_receipt(path).equal
+
+
+def test_the_wording_of_a_reason_is_no_number_of_a_receipt_but_that_there_is_one(toy: Path) -> None:
+    path = receipt(toy, "estimate")
+    numbers = json.loads(path.read_text())["numbers"]
+    point = next(point for each in numbers["estimates"] for point in each["points"] if point["reason"])
+    point["reason"] = "worded otherwise"
+    assert verify_receipt(changed(path, numbers=numbers)).equal
+    point["reason"] = None
+    assert not verify_receipt(changed(path, numbers=numbers)).equal
