@@ -326,6 +326,8 @@ def _unstated(where: str, receipt: Any, now: Any) -> bool:
 def _same(receipt: Any, now: Any) -> bool:
     if isinstance(receipt, float) and isinstance(now, float):
         return math.isclose(receipt, now, rel_tol=TOLERANCE, abs_tol=_ROUNDING)
+    if _is_number(receipt) and _is_number(now):
+        return bool(receipt == now)  # 1 and 1.0 are the same number
     return type(receipt) is type(now) and bool(receipt == now)
 
 

@@ -369,6 +369,14 @@ def test_rounding_is_no_difference(toy: Path) -> None:
     assert not verify_receipt(path).equal
 
 
+def test_a_whole_number_is_the_same_however_it_is_written(toy: Path) -> None:
+    path = receipt(toy)
+    numbers = json.loads(path.read_text())["numbers"]
+    assert type(numbers["questions"]) is int
+    assert verify_receipt(changed(path, numbers=numbers | {"questions": float(numbers["questions"])})).equal
+    assert not verify_receipt(changed(path, numbers=numbers | {"questions": True})).equal
+
+
 def test_a_receipt_travels_with_its_recording_or_without_it(toy: Path, tmp_path: Path) -> None:
     path = receipt(toy)
     moved = tmp_path / "elsewhere"
