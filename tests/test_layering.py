@@ -32,6 +32,7 @@ SEAMS: dict[str, set[str]] = {
     "feval.answers._math_worker": {"importlib", "math_verify", "resource"},
     "feval.cards.tokens": {"tiktoken"},
     "feval.cli.output": {"rich"},
+    "feval.estimators.inference.intervals": {"scipy"},
     "feval.evaluation.replicates": {"feval.evaluation.workers.map_blocks"},
     "feval.evaluation.user_methods.files": {"feval.evaluation.user_methods.process.MethodProcess"},
     "feval.hub.places": {"feval.hub.recordings.open_remote", "feval.hub.recordings.pull"},

@@ -291,7 +291,7 @@ def _compare(where: str, receipt: Any, now: Any, differences: list[ChangedValue]
 
     `older`: the receipt has an older version of what numbers mean, which lacked some of them.
     """
-    if _is_wording(where) or (older and _unstated(where, receipt, now)):
+    if _is_wording(where, receipt, now) or (older and _unstated(where, receipt, now)):
         return 0
     if isinstance(receipt, dict) and isinstance(now, dict):
         keys = receipt if older else dict.fromkeys([*receipt, *now])
@@ -307,9 +307,12 @@ def _compare(where: str, receipt: Any, now: Any, differences: list[ChangedValue]
     return 1
 
 
-def _is_wording(where: str) -> bool:
-    """Whether the value is a sentence, which may be worded better."""
-    return where.rpartition(".")[2] in ("errors_unknown", "warnings")
+def _is_wording(where: str, receipt: Any, now: Any) -> bool:
+    """Whether the values are sentences, which may be worded better; that one is there at all can be a result of its own."""
+    name = where.rpartition(".")[2]
+    if name in ("reason", "untested"):
+        return isinstance(receipt, str) and isinstance(now, str)
+    return name in ("errors_unknown", "warnings")
 
 
 def _unstated(where: str, receipt: Any, now: Any) -> bool:
@@ -323,6 +326,8 @@ def _unstated(where: str, receipt: Any, now: Any) -> bool:
 def _same(receipt: Any, now: Any) -> bool:
     if isinstance(receipt, float) and isinstance(now, float):
         return math.isclose(receipt, now, rel_tol=TOLERANCE, abs_tol=_ROUNDING)
+    if _is_number(receipt) and _is_number(now):
+        return bool(receipt == now)  # 1 and 1.0 are the same number
     return type(receipt) is type(now) and bool(receipt == now)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 import pytest
+from scipy.special import stdtrit
 
 from feval.estimators.inference.intervals import accuracy_interval, wilson_interval
 from feval.estimators.per_question import PerQuestion
@@ -31,6 +32,16 @@ def test_the_interval_covers_the_mean_of_every_law_from_five_questions_on(
     a, b = law
     values = np.random.default_rng(1).beta(a, b, (questions, 4_000))
     assert covered(values, a / (a + b)) >= 0.92 - 0.01  # two standard errors of 4,000 runs are 0.008
+
+
+@pytest.mark.parametrize("confidence", [0.5, 0.95, 0.999, 0.9999, 1 - 1e-9])
+def test_the_quantile_is_students_in_thin_tails_too(confidence: float) -> None:
+    values = np.linspace(0.1, 0.9, 200)[:, None]
+    [low] = accuracy_interval(values, confidence).low.tolist()
+    mean = values.mean()
+    shrunk = (values.var() * 200 / (mean * (1 - mean)) + 2) / 202
+    t = (mean - low) / np.sqrt(low * (1 - low) * shrunk / 200)
+    assert t == pytest.approx(-stdtrit(199, (1 - confidence) / 2), rel=1e-11)
 
 
 @pytest.mark.parametrize("questions", [50, pytest.param(300, marks=pytest.mark.slow)])

@@ -80,6 +80,29 @@ def test_any_pool_in_any_order(case: tuple[str, list[int | None], list[int]]) ->
         assert letters_of(result.answer[0]) == [right]
 
 
+@given(POOLS, st.data())
+def test_the_exact_form_is_the_mean_over_all_draws(
+    case: tuple[str, list[int | None], list[int]], data: st.DataObject
+) -> None:
+    answers, scores = case[0][:6], case[1][:6]
+    n = data.draw(st.integers(1, len(answers)))
+    pool = scored(answers, [None if s is None else s / 10 for s in scores])
+    draws = list(permutations(range(len(answers)), n))
+    valid = [[(s, i) for i in draw if (s := scores[i]) is not None and answers[i] != "-"] for draw in draws]
+    best = [answers[max(own, key=lambda pair: pair[0])[1]] if own else None for own in valid]
+    method = BestOfN(n, aggregate="score")
+    exact = method.exact(pool, np.array([0]))
+    assert exact.right == pytest.approx([best.count("a") / len(draws)], abs=1e-12)
+    assert exact.cots[0] == n
+    assert exact.output_tokens[0] == pytest.approx(n * pool.output_tokens[0].mean())
+    assert method.exact(pool, np.array([-1])).right[0] == 0
+    # Wrong for want of an answer with a score, or by the choice; nothing else.
+    shares = method.exact_errors(pool, np.array([0]), exact.right, lambda _, __: iter(()))
+    assert shares.no_answer == pytest.approx([best.count(None) / len(draws)], abs=1e-12)
+    assert shares.stopped_early == pytest.approx([0])
+    assert shares.routed_wrong == pytest.approx([0])
+
+
 def test_a_table_of_questions_with_ties_gaps_and_pools_of_any_size_is_the_mean_over_all_draws() -> None:
     rng = np.random.default_rng(5)
     sizes = rng.integers(2, 6, 40)

@@ -369,6 +369,14 @@ def test_rounding_is_no_difference(toy: Path) -> None:
     assert not verify_receipt(path).equal
 
 
+def test_a_whole_number_is_the_same_however_it_is_written(toy: Path) -> None:
+    path = receipt(toy)
+    numbers = json.loads(path.read_text())["numbers"]
+    assert type(numbers["questions"]) is int
+    assert verify_receipt(changed(path, numbers=numbers | {"questions": float(numbers["questions"])})).equal
+    assert not verify_receipt(changed(path, numbers=numbers | {"questions": True})).equal
+
+
 def test_a_receipt_travels_with_its_recording_or_without_it(toy: Path, tmp_path: Path) -> None:
     path = receipt(toy)
     moved = tmp_path / "elsewhere"
@@ -567,3 +575,13 @@ def test_the_wording_of_warnings_is_no_number_of_a_receipt(toy: Path) -> None:
     assert written["numbers"]["warnings"]
     changed(path, numbers=written["numbers"] | {"warnings": ["worded otherwise"]})
     assert verify_receipt(path).equal
+
+
+def test_the_wording_of_a_reason_is_no_number_of_a_receipt_but_that_there_is_one(toy: Path) -> None:
+    path = receipt(toy, "estimate")
+    numbers = json.loads(path.read_text())["numbers"]
+    point = next(point for each in numbers["estimates"] for point in each["points"] if point["reason"])
+    point["reason"] = "worded otherwise"
+    assert verify_receipt(changed(path, numbers=numbers)).equal
+    point["reason"] = None
+    assert not verify_receipt(changed(path, numbers=numbers)).equal

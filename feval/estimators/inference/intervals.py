@@ -126,8 +126,13 @@ def _normal_quantile(confidence: float) -> float:
 def _student_quantile(confidence: float, degrees: int) -> float:
     """Return t with P(|T| < t) = confidence: Newton's method on Abramowitz and Stegun (1964), 26.7.3 and 26.7.4.
 
-    `scipy.special.stdtrit` gives the same, but importing `scipy.special` takes longer than the whole curve.
+    `scipy.special.stdtrit` gives the same, but importing `scipy.special` takes longer than the whole curve. Tails
+    so thin that 1 - confidence has few digits are left to it.
     """
+    if confidence > 0.999:
+        from scipy.special import stdtrit
+
+        return -float(stdtrit(degrees, (1.0 - confidence) / 2.0))
     t = _normal_quantile(confidence)
     even = 1 - degrees % 2
     k = np.arange(3 - even, degrees - 1, 2)
