@@ -74,12 +74,14 @@ _REMOVED = (
     (
         "record",
         (
-            "--exemplars --train-rows --exemplar-count --system-role --no-system-role --equality --top-p --stop --noise-seed "
-            "--extra-body --requests-per-minute --tokens-per-minute --samples-per-request --retries --timeout --counter --mode "
+            "--exemplars --train-rows --exemplar-count --system-role --equality --top-p --stop --noise-seed "
+            "--requests-per-minute --tokens-per-minute --samples-per-request --retries --timeout --counter --mode "
             "--keep-journal --refuse-drift"
         ),
         _IN_SETTINGS,
     ),
+    ("record", "--no-system-role", "write `system_role = false` into a file for `--settings`"),
+    ("record", "--extra-body", "write a table such as `extra_body = { top_k = 20 }` into a file for `--settings`"),
     ("record", "--tolerance", 'write `equality = "tolerance-X"` into a file for `--settings`'),
     ("score", "--timeout --calls --orders", _IN_SETTINGS),
     ("run curve compare", "--split-seed", "write `split_seed = ...` into a comparison file, for `feval compare FILE`"),

@@ -6,7 +6,7 @@ import dataclasses
 import inspect
 import json
 import math
-import tomllib
+import os
 from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, get_args
@@ -21,6 +21,7 @@ from feval.cli.output import Output, quiet_matplotlib
 from feval.cli.recordings import show_recording
 from feval.errors import ConflictError, FevalError, UsageError
 from feval.evaluation.requests import Request
+from feval.evaluation.toml_files import read_toml
 from feval.hub.addresses import is_address
 from feval.report.text import counted
 from recorders.asking.budget import dollars
@@ -127,7 +128,7 @@ def settings_options(model: type[AskingSettings]) -> Decorator:
 
 def _read(model: type[AskingSettings], path: Path | None, options: dict[str, Any]) -> AskingSettings:
     """Settings of a file and of the command line, which comes first. Paths in the file start from its folder."""
-    content = {} if path is None else _content(path)
+    content = {} if path is None else read_toml(path, "The settings file", "Write lines such as `retries = 3`.")
     in_file = {name: value for name, value in content.items() if name not in options}
     values = content | options
     for name, field in model.model_fields.items():
@@ -140,22 +141,15 @@ def _read(model: type[AskingSettings], path: Path | None, options: dict[str, Any
             and isinstance(value, str)
             and FilePath in get_args(field.annotation)
             and not is_address(value)
-        ):
+        ) or (path is not None and key == "prices" and isinstance(value, str) and _is_file(path.parent / value)):
             values[key] = str(path.parent / value)
     settings = model.parse("The command" if path is None else f"The settings file {path}", values)
     settings.in_file.update(in_file)
     return settings
 
 
-def _content(path: Path) -> dict[str, Any]:
-    try:
-        return tomllib.loads(path.read_text("utf-8"))
-    except OSError as error:
-        raise UsageError(f"The settings file {path} cannot be read: {error.strerror or error}.") from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise UsageError(
-            f"The settings file {path} is not valid TOML: {error}. Write lines such as `retries = 3`."
-        ) from error
+def _is_file(path: Path) -> bool:
+    return os.path.isfile(path)  # noqa: PTH113  False where Path.is_file raises: a name too long
 
 
 def _json_values(values: dict[str, Any]) -> dict[str, Any]:

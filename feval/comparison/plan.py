@@ -20,7 +20,6 @@ import json
 import math
 import os
 import re
-import tomllib
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, ClassVar
@@ -30,13 +29,13 @@ from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, PlainSe
 from feval.errors import UsageError
 from feval.evaluation.method_names import make_method
 from feval.evaluation.requests import EvaluationOptions, Names, Request, not_empty, one_of, option
+from feval.evaluation.toml_files import read_toml
 from feval.hub.addresses import is_address
 from feval.replay.draws import ORDERS
 
 AXES = ("usd", "tokens", "calls", "samples")
 """What a budget is counted in, per question: dollars, tokens billed, requests, CoTs."""
 
-_MAX_FILE_BYTES = 1 << 20
 _MAX_POINTS = 1000
 _SUGGESTED_COUNTS = (1, 2, 3, 5, 10, 15, 20, 30, 40, 60, 80, 100)
 
@@ -214,18 +213,7 @@ class Plan(EvaluationOptions):
     @classmethod
     def read(cls, path: str | Path) -> Plan:
         """Read a comparison file; the `UsageError` for one that cannot be understood names the method and the key."""
-        try:
-            with Path(path).open("rb") as file:
-                data = file.read(_MAX_FILE_BYTES + 1)
-            if len(data) > _MAX_FILE_BYTES:
-                raise UsageError(
-                    f"The comparison file {path} is larger than {_MAX_FILE_BYTES:,} bytes; is it the right file?"
-                )
-            content = tomllib.loads(data.decode("utf-8"))
-        except OSError as error:
-            raise UsageError(f"The comparison file {path} cannot be read: {error.strerror or error}.") from error
-        except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
-            raise UsageError(f"{path} is not valid TOML: {error}. See docs/comparing.md for an example.") from error
+        content = read_toml(Path(path), "The comparison file", "See docs/comparing.md for an example.")
         return cls.from_dict(content)
 
     @classmethod

@@ -104,6 +104,8 @@ def read_receipt(path: Path) -> Receipt:
         UsageError: the file is not a receipt, is damaged, or is of a later format or of other draws.
     """
     try:
+        if path.exists() and not path.is_file() and not path.is_dir():  # a pipe would wait forever
+            raise UsageError(f"{path} is neither file nor folder. Name a receipt.")
         if path.stat().st_size > _MOST_BYTES:
             raise UsageError(f"{path} is too large for a receipt.")
         content = json.loads(path.read_bytes())

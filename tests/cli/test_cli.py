@@ -185,6 +185,8 @@ def test_an_option_of_earlier_versions_says_what_to_do_instead(command: str, opt
 
 def test_what_an_option_of_earlier_versions_became() -> None:
     failed(feval("curve", "self-consistency", "--no-receipt"), 2, "use `--receipt none`")
+    failed(feval("record", "--no-system-role"), 2, "write `system_role = false`")
+    failed(feval("record", "--extra-body", "{}"), 2, "write a table such as `extra_body = { top_k = 20 }`")
     assert "no longer" not in feval("info", "--", "--no-receipt").stderr
 
 

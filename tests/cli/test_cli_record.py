@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import socket
 from dataclasses import replace
 from pathlib import Path
@@ -11,6 +12,7 @@ import pytest
 from settings_files import settings_file
 from typer.testing import CliRunner, Result
 
+from feval.cards.front_matter import card_folder
 from feval.cli import app
 from feval.cli.output import Output
 from feval.cli.record import RunDisplay
@@ -329,3 +331,33 @@ def test_a_file_that_is_not_there_and_a_dataset_that_is_not_named_are_said(tmp_p
     assert "cannot be read: No such file" in record(tmp_path / "r", "--settings", tmp_path / "none.toml").stderr
     result = feval("record", "--llm", "feval/tiny-30k", "--out", tmp_path / "r")
     assert (result.exit_code, "--dataset is missing" in result.stderr) == (2, True)
+
+
+def test_a_settings_file_with_a_byte_order_mark_is_read(tmp_path: Path) -> None:
+    path = tmp_path / "s.toml"
+    path.write_bytes(b"\xef\xbb\xbftop_p = 0.5\n")
+    result = feval("record", *TINY, "--settings", path, "--out", tmp_path / "r", "--dry-run", "--json")
+    assert json.loads(result.stdout)["settings"] == {"top_p": 0.5}
+
+
+def test_a_settings_file_that_cannot_be_read_is_refused(tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    large, number = tmp_path / "large.toml", tmp_path / "number.toml"
+    large.write_text("#" * (1 << 20) + "\n")
+    number.write_text(f"seed = {'9' * 5000}\n")
+    for path, why in (
+        (pipe, "is neither file nor folder"),
+        (large, "is larger than 1,048,576 bytes"),
+        (number, "is not valid TOML: Exceeds the limit"),
+        (tmp_path, "cannot be read: Is a directory"),
+    ):
+        result = feval("record", *TINY, "--settings", path, "--out", tmp_path / "r", "--dry-run")
+        assert (result.exit_code, why in result.output) == (2, True), result.output
+
+
+def test_a_price_list_in_a_settings_file_starts_from_its_folder(tmp_path: Path) -> None:
+    (tmp_path / "own.md").write_text((card_folder() / "prices" / "tiny-2026-11.md").read_text())
+    result = feval("record", *TINY, *settings_file(tmp_path, 'prices = "own.md"'), "--out", tmp_path / "r", "--dry-run")
+    assert result.exit_code == 0, result.output
+    assert f"by price list {tmp_path / 'own.md'}" in result.output

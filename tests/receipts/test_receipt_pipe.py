@@ -1,0 +1,18 @@
+"""A receipt that is no regular file."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from feval.errors import UsageError
+from feval.receipts.format import read_receipt
+
+
+def test_a_pipe_in_place_of_a_receipt_is_refused_at_once(tmp_path: Path) -> None:
+    pipe = tmp_path / "receipt.json"
+    os.mkfifo(pipe)
+    with pytest.raises(UsageError, match="neither file nor folder"):
+        read_receipt(pipe)
