@@ -6,6 +6,7 @@ import errno
 import signal
 import socket
 import threading
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -142,8 +143,11 @@ class Server(Generic[_Application]):
         return self
 
     def __exit__(self, *_: object) -> None:
-        self.stop()
         if self._thread is not None:
+            # A uvicorn that is stopped while it starts leaves its sockets open, and uvloop then waits for them forever.
+            while self._thread.is_alive() and not self._uvicorn.started:
+                time.sleep(0.001)
+            self.stop()
             self._thread.join()
 
 

@@ -401,6 +401,13 @@ def test_wrong_usage_is_a_sentence(toy: Path, arguments: list[str], code: int, w
     assert words in result.stderr
 
 
+def test_a_server_that_is_stopped_at_once_ends(toy: Path) -> None:
+    for _ in range(5):
+        with serve(toy, port=0) as running:
+            pass
+        assert not running._thread.is_alive()
+
+
 def test_a_port_that_is_taken_is_a_sentence(server: Server[Application], toy: Path, tmp_path: Path) -> None:
     code, said = failed(toy, "--port", str(server.port))
     assert (code, "Name another --port" in said) == (1, True)
