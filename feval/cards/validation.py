@@ -37,6 +37,8 @@ def _fault(details: ErrorDetails) -> str:
             return f"is not valid JSON ({details['ctx']['error']})"
         case "value_error" | "assertion_error":
             reason = str(details["ctx"]["error"])
+        case "is_instance_of" if details["ctx"]["class"] == "Path":
+            reason = "input should be a path, written as text"
         case _:
             reason = details["msg"][:1].lower() + details["msg"][1:].replace("a valid string", "text").replace(
                 "dictionary", "mapping"

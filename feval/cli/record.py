@@ -50,9 +50,6 @@ if TYPE_CHECKING:
 
 _SETTINGS_HELP = "TOML file with options, such as `retries = 3`; rarer ones are set there only. See docs/recording.md."
 
-FilePath = Annotated[Path, Field(strict=False)]
-"""A path; in a file it starts from the file's folder."""
-
 
 class AskingSettings(Request):
     """Settings that recording and scoring share: where an LLM is, how fast and for how much it may be asked.
@@ -136,12 +133,11 @@ def _read(model: type[AskingSettings], path: Path | None, options: dict[str, Any
         if field.is_required() and key not in values:
             raise UsageError(f"--{key} is missing; give it, or `{key} = ...` in a file for --settings.")
         value = in_file.get(key)
-        if (
-            path is not None
-            and isinstance(value, str)
-            and FilePath in get_args(field.annotation)
-            and not is_address(value)
-        ) or (path is not None and key == "prices" and isinstance(value, str) and _is_file(path.parent / value)):
+        if path is None or not isinstance(value, str):
+            continue
+        if Path in get_args(field.annotation):
+            values[key] = Path(value) if is_address(value) else path.parent / value
+        elif key == "prices" and _is_file(path.parent / value):
             values[key] = str(path.parent / value)
     settings = model.parse("The command" if path is None else f"The settings file {path}", values)
     settings.in_file.update(in_file)
@@ -161,7 +157,7 @@ def _json_values(values: dict[str, Any]) -> dict[str, Any]:
 
 
 class RecordSettings(AskingSettings):
-    """What `feval record` is told. A field without an option is set in a file only."""
+    """The settings of `feval record`. A field without an option is set in a file only."""
 
     dataset: Annotated[str, typer.Option("--dataset", metavar="ID", help="Required. See `feval ls datasets`.")]
     llm: Annotated[
@@ -176,7 +172,7 @@ class RecordSettings(AskingSettings):
         typer.Option("--model", metavar="NAME", help="The provider's name for it. Default: --llm before '@'."),
     ] = None
     questions: Annotated[
-        FilePath | None, typer.Option("--questions", metavar="FILE", help="JSON Lines. Default: from the Hub.")
+        Path | None, typer.Option("--questions", metavar="FILE", help="JSON Lines. Default: from the Hub.")
     ] = None
     first: Annotated[int | None, typer.Option("--first", metavar="N", help="Only the first N questions.")] = None
     samples: Annotated[
@@ -187,7 +183,7 @@ class RecordSettings(AskingSettings):
         typer.Option("--prompt", metavar="CARD", help="Such as gsm8k@1, or none. Default: the dataset's latest."),
     ] = None
     exemplars: str = "card"
-    train_rows: FilePath | None = None
+    train_rows: Path | None = None
     exemplar_count: int | None = None
     reasoning: Annotated[
         bool | None, typer.Option("--reasoning/--no-reasoning", help="Zero-shot. Default: by the LLM's card.")
@@ -222,7 +218,7 @@ class RecordSettings(AskingSettings):
     partial: Annotated[bool, typer.Option("--partial", help="Seal the recording even if CoTs are missing.")] = False
     keep_journal: bool = False
     start: Annotated[
-        FilePath | None,
+        Path | None,
         Field(alias="from"),
         typer.Option("--from", metavar="RECORDING", help="Start with its CoTs; ask only for what it lacks."),
     ] = None

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 class ScoreSettings(AskingSettings):
-    """What `feval score` is told. A field without an option is set in a file only."""
+    """The settings of `feval score`. A field without an option is set in a file only."""
 
     scorer: Annotated[
         str,
