@@ -25,7 +25,7 @@ MASK = "[key]"
 
 _SHORTEST = 16  # of what is looked for in texts: anything shorter may be a word
 _SECRET_VARIABLE = re.compile(r"(?:^|_)(?:KEY|TOKEN|SECRET|PASSWORD)$")
-_PLAIN_VARIABLE = re.compile(r"[A-Z][A-Z0-9_]{0,79}")
+_PLAIN_VARIABLE = re.compile(r"(?=.*_|.{1,15}$|\D*$)[A-Z][A-Z0-9_]{0,79}")
 LIKE_A_KEY = re.compile(
     r"(sk|pk|rk|hf|gsk|xai|gh[pous]|glpat|r8|nvapi|pplx|csk)[-_].*|github_pat_.*|(AIza|eyJ|AKIA|ya29).*", re.DOTALL
 )
@@ -100,7 +100,9 @@ def key_rules() -> tuple[Rule, ...]:
     """Return what secrets look like, whoever they belong to."""
     return (
         *(_key(what, prefix, rest) for prefix, (what, rest) in KEYS.items()),
-        Rule("secret", "a bearer token", re.compile(rb"(?i:bearer)[ \t]+[A-Za-z0-9._~+/-]{20,}=*"), digits=True, keep=6),
+        Rule(
+            "secret", "a bearer token", re.compile(rb"(?i:bearer)[ \t]+[A-Za-z0-9._~+/-]{20,}=*"), digits=True, keep=6
+        ),
         Rule("secret", "a private key", re.compile(rb"-----BEGIN [A-Z ]{0,30}PRIVATE KEY"), keep=11),
         Rule("secret", "an address with a password", re.compile(rb"://[^\s/:@\"']{1,64}:[^\s/@\"']{4,64}@"), keep=3),
         Rule("secret", "an API key", re.compile(rb"(?i)" + _NAMED + rb"[a-z0-9_.~+/-]{24,}"), digits=True, keep=7),
