@@ -113,7 +113,9 @@ class Proxy:
             verify=ssl.create_default_context(),
             trust_env=False,  # a .netrc would replace the client's key
         ) as self._client:
+            self._upstream.redaction.guard_logs()
             yield
+            self._upstream.redaction.leave_logs()
 
     async def answer(self, call: HTTPRequest) -> Response:
         """Answer a request."""

@@ -82,13 +82,16 @@ def test_a_field_that_is_named_like_a_key_is_refused_unless_it_is_allowed(tmp_pa
 @pytest.mark.parametrize("way", ["option", "file", "proxy", "score"])
 def test_a_key_in_place_of_its_variable_is_an_error_that_does_not_show_it(tmp_path: Path, way: str) -> None:
     given = "A3F9" * 8  # which a shell would take as a name
-    out = ("--out", tmp_path / "o", "--dry-run", "--json")
-    result = {
-        "option": lambda: record(tmp_path, [], "--api-key-env", given, "--dry-run", "--json"),
-        "file": lambda: record(tmp_path, [f'api_key_env = "{given}"'], "--dry-run", "--json"),
-        "proxy": lambda: feval("proxy", "--upstream", "http://127.0.0.1:9/v1", "--record", tmp_path / "o", "--api-key-env", given),
-        "score": lambda: feval("score", write_toy(tmp_path / "toy", {"m": [["4"]]}, ["4"]), "--scorer", "judge:m", "--api-key-env", given, *out),
-    }[way]()  # fmt: skip
+    dry, named = ("--dry-run", "--json"), ("--api-key-env", given)
+    if way == "option":
+        result = record(tmp_path, [], *named, *dry)
+    elif way == "file":
+        result = record(tmp_path, [f'api_key_env = "{given}"'], *dry)
+    elif way == "proxy":
+        result = feval("proxy", "--upstream", "http://127.0.0.1:9/v1", "--record", tmp_path / "o", *named)
+    else:
+        toy = write_toy(tmp_path / "toy", {"m": [["4"]]}, ["4"])
+        result = feval("score", toy, "--scorer", "judge:m", "--out", tmp_path / "o", *named, *dry)
     assert result.exit_code == 2, result.output
     assert "--api-key-env wants the name of an environment variable" in result.stderr
     assert given not in result.output
