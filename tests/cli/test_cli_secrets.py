@@ -138,3 +138,14 @@ def test_what_is_printed_shows_no_key(capsys: pytest.CaptureFixture[str], said: 
     assert capsys.readouterr().err == f"{printed}\n"
     Output(as_json=True, quiet=False).result({"a": [KEY], KEY: 1})
     assert json.loads(capsys.readouterr().out) == {"a": ["[key]"], "[key]": 1}
+
+
+def test_an_error_of_a_library_shows_no_key(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails(_: str) -> str:
+        raise RuntimeError(f"401 for https://joe:pass@host/x?key=opensesame, with the header Bearer {KEY}")
+
+    monkeypatch.setattr("feval.cli.record.default_prices", fails)
+    monkeypatch.setenv("FEVAL_DEBUG", "1")
+    result = record(tmp_path, [], "--dry-run")
+    assert (result.exit_code, "Traceback" in result.stderr) == (1, True)
+    assert not [secret for secret in ("joe:pass", "opensesame") if secret in result.stderr]
