@@ -8,7 +8,7 @@ import sys
 import threading
 from typing import TYPE_CHECKING, Any, Self
 
-from feval.publish.secrets import Mask, known_secrets, shown
+from feval.publish.secrets import shown
 from feval.report import tables
 from feval.report.tables.tables import plain, without_spares
 from feval.report.text import visible
@@ -35,14 +35,13 @@ class Output:
 
     def result(self, value: dict[str, Any], *shown: str | Table) -> None:
         """Print the JSON object, or else the sentences and tables, or with --quiet nothing."""
-        mask = Mask(known_secrets().values())
         if self.json:
             # ASCII: no terminal, locale or control character can spoil it.
-            print(json.dumps(mask.value(value), ensure_ascii=True, allow_nan=False))
+            print(json.dumps(value, ensure_ascii=True, allow_nan=False))
         elif not self.quiet:
             for before, piece in zip((None, *shown), shown, strict=False):
                 if isinstance(piece, str):
-                    print(visible(mask.text(piece)))
+                    print(visible(piece))
                 else:
                     print_table(piece, apart=before is not None and not isinstance(before, str))
 
