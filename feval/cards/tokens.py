@@ -11,6 +11,8 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping
 from traceback import walk_tb
+from types import ModuleType
+from typing import Any
 
 from feval.errors import TokenCounterError, UnknownNameError
 
@@ -65,7 +67,17 @@ def token_counter(name: str) -> Callable[[str], int]:
     raise UnknownNameError.of("token counter", name, COUNTERS)
 
 
-def _tiktoken_counter(encoding_name: str) -> Callable[[str], int]:
+def check_counter(name: str) -> str:
+    """Return the name of a counter; raise as `token_counter` does if there is none, and fetch nothing."""
+    if name.startswith(_TIKTOKEN):
+        _tiktoken_of(name.removeprefix(_TIKTOKEN))
+    elif name != USAGE:
+        token_counter(name)
+    return name
+
+
+def _tiktoken_of(encoding_name: str) -> ModuleType:
+    """Return tiktoken, which has the encoding."""
     try:
         import tiktoken
     except ImportError as error:
@@ -75,6 +87,11 @@ def _tiktoken_counter(encoding_name: str) -> Callable[[str], int]:
     known = tiktoken.list_encoding_names()
     if encoding_name not in known:
         raise UnknownNameError.of("tiktoken encoding", encoding_name, known, "Write it as 'tiktoken:cl100k_base'.")
+    return tiktoken
+
+
+def _tiktoken_counter(encoding_name: str) -> Callable[[str], int]:
+    tiktoken: Any = _tiktoken_of(encoding_name)
     try:
         encode = tiktoken.get_encoding(encoding_name).encode_ordinary
     except (OSError, ValueError) as error:  # every error of the HTTP library is an OSError; ValueError: wrong content

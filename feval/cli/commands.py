@@ -26,6 +26,7 @@ from typer.core import TyperCommand, TyperGroup
 from feval import __version__
 from feval.cli.output import Output, say
 from feval.errors import FevalError, FevalWarning, UsageError
+from feval.publish.secrets import shown
 
 _P = ParamSpec("_P")
 Decorator = Callable[[Callable[..., None]], Callable[..., None]]
@@ -281,7 +282,7 @@ def _guarded(command: Callable[_P, None]) -> Callable[_P, None]:
             raise
         except Exception as error:  # noqa: BLE001 - a bug of ours: its traceback is for us, not for the user
             if os.environ.get("FEVAL_DEBUG"):
-                traceback.print_exception(error)
+                print(shown("".join(traceback.format_exception(error))), file=sys.stderr)
             _fail(
                 f"feval {__version__} met something it did not expect ({type(error).__name__}: {error}). This is a bug in "
                 "feval: please report it with what you ran and what FEVAL_DEBUG=1 prints in front of the same command.",

@@ -8,6 +8,7 @@ import sys
 import threading
 from typing import TYPE_CHECKING, Any, Self
 
+from feval.publish.secrets import shown
 from feval.report import tables
 from feval.report.tables.tables import plain, without_spares
 from feval.report.text import visible
@@ -23,7 +24,7 @@ _WIDEST_TABLE = 10_000
 def say(sentence: str) -> None:
     """Print to standard error, if there is one: `print` would fall back on standard output."""
     if sys.stderr is not None:
-        print(visible(sentence), file=sys.stderr)
+        print(visible(shown(sentence)), file=sys.stderr)
 
 
 class Output:

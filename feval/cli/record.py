@@ -15,6 +15,7 @@ import typer
 from pydantic import AfterValidator, Field, PrivateAttr
 from typer.models import OptionInfo
 
+from feval.cards.tokens import check_counter
 from feval.cli.commands import Decorator, expanded, keyword
 from feval.cli.options import NewFolder
 from feval.cli.output import Output, quiet_matplotlib
@@ -23,9 +24,11 @@ from feval.errors import ConflictError, FevalError, UsageError
 from feval.evaluation.requests import Request
 from feval.evaluation.toml_files import read_toml
 from feval.hub.addresses import is_address
+from feval.publish.secrets import check_variable, known_secrets, refuse_secrets, shown
 from feval.report.text import counted
 from recorders.asking.budget import dollars
 from recorders.asking.pace import Limits
+from recorders.backends.endpoint import Endpoint
 from recorders.request import Decoding
 from recorders.work.record import estimate_dataset, record_dataset
 from recorders.work.settings import (
@@ -51,6 +54,16 @@ if TYPE_CHECKING:
 _SETTINGS_HELP = "TOML file with options, such as `retries = 3`; rarer ones are set there only. See docs/recording.md."
 
 
+def _usable_url(url: str | None) -> str | None:
+    if url is not None:
+        Endpoint(url)
+    return url
+
+
+def _usable_variable(name: str | None) -> str | None:
+    return check_variable(name) if name else name
+
+
 class AskingSettings(Request):
     """Settings that recording and scoring share: where an LLM is, how fast and for how much it may be asked.
 
@@ -58,10 +71,13 @@ class AskingSettings(Request):
     """
 
     base_url: Annotated[
-        str | None, typer.Option("--base-url", metavar="URL", help="Endpoint. Default: OPENAI_BASE_URL, or OpenAI.")
+        str | None,
+        AfterValidator(_usable_url),
+        typer.Option("--base-url", metavar="URL", help="Endpoint. Default: OPENAI_BASE_URL, or OpenAI."),
     ] = None
     api_key_env: Annotated[
         str | None,
+        AfterValidator(_usable_variable),
         typer.Option("--api-key-env", metavar="VARIABLE", help="Variable with the API key. Default: OPENAI_API_KEY."),
     ] = None
     concurrency: Annotated[
@@ -72,7 +88,7 @@ class AskingSettings(Request):
     retries: int = 8
     timeout: float = 600.0
     cost_limit: Annotated[
-        float | None, typer.Option("--cost-limit", metavar="USD", help="Stop before spending more.")
+        float | None, Field(gt=0), typer.Option("--cost-limit", metavar="USD", help="Stop before spending more.")
     ] = None
     prices: Annotated[
         str | None, typer.Option("--prices", metavar="ID", help="Price list, or none. Default: 2025-06-02.")
@@ -140,7 +156,11 @@ def _read(model: type[AskingSettings], path: Path | None, options: dict[str, Any
         elif key == "prices" and _is_file(path.parent / value):
             values[key] = str(path.parent / value)
     settings = model.parse("The command" if path is None else f"The settings file {path}", values)
-    settings.in_file.update(in_file)
+    settings.in_file.update(
+        {name: shown(value) if isinstance(value, str) else value for name, value in in_file.items()}
+    )
+    stored = {f"the setting {name}": value for name, value in settings.model_dump(mode="json", by_alias=True).items()}
+    refuse_secrets(stored, known_secrets(settings.api_key_env))
     return settings
 
 
@@ -212,8 +232,9 @@ class RecordSettings(AskingSettings):
         int | None, typer.Option("--logprobs", metavar="K", min=0, help="Keep log-probabilities of the top K.")
     ] = None
     extra_body: Annotated[dict[str, Any], AfterValidator(_json_values)] | None = None
+    allow_fields: list[str] | None = None
     samples_per_request: int | None = None
-    counter: str = "usage"
+    counter: Annotated[str, AfterValidator(check_counter)] = "usage"
     mode: str = "new_episodes"
     partial: Annotated[bool, typer.Option("--partial", help="Seal the recording even if CoTs are missing.")] = False
     keep_journal: bool = False
@@ -250,9 +271,11 @@ class RecordSettings(AskingSettings):
         work = RecordingSettings(
             self.dataset, self.llm, self.model, self.samples, self.prompt, self.reasoning, self.system_role,
             self.answer_kind, self.decoding(), self.exemplars, self.train_rows, self.exemplar_count,
-            self.equality,
+            self.equality, self.allow_fields or (),
         )  # fmt: skip
-        return make_task(work, load_questions(self.dataset, self.questions, self.first, answer_kind=self.answer_kind))
+        task = make_task(work, load_questions(self.dataset, self.questions, self.first, answer_kind=self.answer_kind))
+        task.refuse_secrets(known_secrets(self.api_key_env))
+        return task
 
 
 @settings_options(RecordSettings)

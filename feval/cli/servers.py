@@ -18,6 +18,7 @@ from feval.cards.tokens import token_counter
 from feval.cli.options import AnswerKind, Equality, OnlyDatasets, OnlyLLMs, Prices
 from feval.cli.output import Output
 from feval.errors import StorageError, UnknownNameError, UsageError
+from feval.publish.secrets import known_secrets, refuse_secrets
 from feval.report.text import counted
 from feval.serving.matching.templates import prompt_remarks
 from recorders import servers
@@ -171,6 +172,10 @@ def proxy(
     api_key_env: Annotated[
         str | None, typer.Option(metavar="VARIABLE", help="The key in it replaces the clients' keys.")
     ] = None,
+    allow_field: Annotated[
+        list[str] | None,
+        typer.Option("--allow-field", metavar="NAME", help="Record requests with this field, named like a key's."),
+    ] = None,
     counter: Annotated[
         str, typer.Option(metavar="NAME", help="usage (the provider's), words or tiktoken:ENCODING.")
     ] = "usage",
@@ -189,9 +194,12 @@ def proxy(
     Example: feval proxy --upstream https://api.openai.com/v1 --record my-run --port 8124
     """
     endpoint = Endpoint.from_environment(upstream, api_key_env) if api_key_env else Endpoint(upstream)
+    stored: dict[str, object] = {"--upstream": upstream, "--record": str(record), "--dataset": dataset}
     kind = _kind(dataset, answer_kind)
     named = named_equality(kind, equality)
     known = [] if questions is None else load_questions(dataset, questions, answer_kind=kind)
+    stored["--questions"] = [(question.text, question.answer, question.choices) for question in known]
+    refuse_secrets(stored, known_secrets(api_key_env))
     token_counter("words" if counter == "usage" else counter)
     identity = {"proxy": endpoint.url, "dataset": dataset}
     servers.proxied.check_place(record)
@@ -201,7 +209,7 @@ def proxy(
             f"There is no journal in {folder}, so there is nothing to seal. Record first, without --seal."
         )
     with Journal.open(folder, identity, mode="none" if seal else "new_episodes") as journal:
-        proxy = servers.proxy.Proxy(endpoint, journal, dataset)
+        proxy = servers.proxy.Proxy(endpoint, journal, dataset, allowed_fields=allow_field or ())
         if not seal:
             server = servers.proxy.proxy_server(proxy, host=host, port=port)
             if endpoint.warning:

@@ -12,7 +12,6 @@ exceptions: see `scan`.
 from __future__ import annotations
 
 import hashlib
-import os
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -24,6 +23,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from feval.errors import DamagedRecordingError, ReleaseError, UsageError
+from feval.publish.secrets import KEYS, Rule, key_rules, known_secrets
 from feval.recording.layout.format import open_regular
 from feval.report.text import counted, visible
 
@@ -41,9 +41,7 @@ _DISTINCT = frozenset(
 _BATCH_ROWS = 8192
 _MOST_KEPT = 1000
 _MOST_SHOWN = 10
-_SHORTEST_OWN = 16
 _MARK = re.compile(r"[0-9a-f]{12}")
-_OWN_SECRET = re.compile(r"(?:^|_)(?:KEY|TOKEN|SECRET|PASSWORD)$")
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,66 +87,10 @@ class Scan:
         raise ReleaseError(f"The release is refused, {count}: {'; '.join(shown)}.{more} {advice}.")
 
 
-@dataclass(frozen=True, slots=True)
-class _Rule:
-    """What to look for. With `digits`, a digit and a letter must follow the first `keep` bytes, which are public, as in keys.
-
-    A `strict` rule does not apply to the words of LLMs and questions.
-    """
-
-    kind: str
-    what: str
-    pattern: re.Pattern[bytes]
-    digits: bool = False
-    keep: int = 0
-    strict: bool = False
+def _path(what: str, pattern: bytes, keep: int, *, strict: bool = False) -> Rule:
+    return Rule("path", what, re.compile(pattern), keep=keep, strict=strict)
 
 
-def _key(what: str, prefix: str, rest: str) -> _Rule:
-    pattern = re.compile(rb"(?<![A-Za-z0-9_-])" + re.escape(prefix).encode() + rest.encode())
-    return _Rule("secret", what, pattern, digits=True, keep=len(prefix))
-
-
-def _path(what: str, pattern: bytes, keep: int, *, strict: bool = False) -> _Rule:
-    return _Rule("path", what, re.compile(pattern), keep=keep, strict=strict)
-
-
-_SHORT, _LONG = "[A-Za-z0-9_-]{20,}", "[A-Za-z0-9]{30,}"
-_KEYS = {
-    "sk-": ("an API key in the form of OpenAI, Anthropic, DeepSeek or OpenRouter", _SHORT),
-    "hf_": ("a Hugging Face token", _LONG),
-    "api_org_": ("a Hugging Face organisation token", _LONG),
-    "AIza": ("a Google API key", "[A-Za-z0-9_-]{35}"),
-    "ya29.": ("a Google OAuth token", _SHORT),
-    "AKIA": ("an AWS access key", "[0-9A-Z]{16}"),
-    "ASIA": ("an AWS session key", "[0-9A-Z]{16}"),
-    **{f"gh{letter}_": ("a GitHub token", _LONG) for letter in "pousr"},
-    "github_pat_": ("a GitHub token", "[A-Za-z0-9_]{30,}"),
-    "glpat-": ("a GitLab token", _SHORT),
-    **{f"xox{letter}-": ("a Slack token", "[A-Za-z0-9-]{10,}") for letter in "abprs"},
-    "gsk_": ("a Groq API key", _LONG),
-    "xai-": ("an xAI API key", _LONG),
-    "r8_": ("a Replicate token", _LONG),
-    "pplx-": ("a Perplexity API key", _LONG),
-    "nvapi-": ("an NVIDIA API key", _SHORT),
-    "fw_": ("a Fireworks API key", "[A-Za-z0-9]{20,}"),
-    "tgp_v1_": ("a Together API key", _SHORT),
-    "csk-": ("a Cerebras API key", _LONG),
-    "dapi": ("a Databricks token", "[0-9a-f]{32}"),
-    "npm_": ("an npm token", "[A-Za-z0-9]{36}"),
-    "pypi-": ("a PyPI token", "AgE[A-Za-z0-9_-]{40,}"),
-    "sk_live_": ("a Stripe key", "[A-Za-z0-9]{20,}"),
-    "eyJ": ("a JSON web token", r"[A-Za-z0-9_-]{10,}\.eyJ[A-Za-z0-9_-]{10,}\.[A-Za-z0-9_-]{10,}"),
-}
-"""Public prefix of a key -> whose it is, and how it continues."""
-_NAMED = rb"(?:api[_-]?key|access[_-]?token|secret[_-]?key)\\?[\"']?[ \t]*[:=][ \t]*\\?[\"']?"
-_SECRETS = (
-    *(_key(what, prefix, rest) for prefix, (what, rest) in _KEYS.items()),
-    _Rule("secret", "a bearer token", re.compile(rb"(?i:bearer)[ \t]+[A-Za-z0-9._~+/-]{20,}=*"), digits=True, keep=6),
-    _Rule("secret", "a private key", re.compile(rb"-----BEGIN [A-Z ]{0,30}PRIVATE KEY"), keep=11),
-    _Rule("secret", "an address with a password", re.compile(rb"://[^\s/:@\"']{1,64}:[^\s/@\"']{4,64}@"), keep=3),
-    _Rule("secret", "an API key", re.compile(rb"(?i)" + _NAMED + rb"[a-z0-9_.~+/-]{24,}"), digits=True, keep=7),
-)
 _START = rb"(?:(?<![A-Za-z0-9_.~:/)\]-])|(?<=file://))"
 _NAME = rb"[A-Za-z0-9_][A-Za-z0-9_.-]*"
 _MACHINE_ROOTS = (
@@ -162,7 +104,7 @@ _PATHS = (
     ),
     _path("a path of a machine", _START + b"/(?:%s)/" % "|".join(_MACHINE_ROOTS).encode() + _NAME, 4, strict=True),
 )
-_EMAIL = _Rule(
+_EMAIL = Rule(
     "email",
     "an e-mail address",
     re.compile(
@@ -175,7 +117,7 @@ _RESERVED = re.compile(
 )
 """Addresses under the names of RFC 2606, and the user in git's own addresses (git@github.com:...)."""
 
-_RULES = (*_SECRETS, *_PATHS, _EMAIL)
+_RULES = (*key_rules(), *_PATHS, _EMAIL)
 
 
 def _literal(text: str) -> str:
@@ -184,7 +126,7 @@ def _literal(text: str) -> str:
 
 def _sieve(secrets: Iterable[str], *, strict: bool) -> str:
     """Return one expression that matches wherever a rule may: RE2 runs it over gigabytes, Python the rules over what is left."""
-    beginnings = "|".join(map(_literal, [prefix for prefix in _KEYS if prefix != "sk-"]))
+    beginnings = "|".join(map(_literal, [prefix for prefix in KEYS if prefix != "sk-"]))
     pieces = [
         "(?:^|[^A-Za-z0-9_-])sk-[A-Za-z0-9_-]{8}",
         f"(?:{beginnings})[A-Za-z0-9_-]{{8}}",
@@ -249,15 +191,11 @@ class _Search:
     more: int = 0
 
     def __post_init__(self) -> None:
-        secrets = {
-            name: value
-            for name, value in os.environ.items()
-            if _OWN_SECRET.search(name) and len(value) >= _SHORTEST_OWN and value.isprintable()
-        }
+        secrets = known_secrets()
         self._rules = [*_RULES]
         for name, value in secrets.items():
             what = f"the value of the environment variable {name}"
-            self._rules.append(_Rule("secret", what, re.compile(re.escape(value.encode()))))
+            self._rules.append(Rule("secret", what, re.compile(re.escape(value.encode()))))
         self._sieves = {strict: _sieve(secrets.values(), strict=strict) for strict in (True, False)}
 
     def plain(self, path: str, content: Path | bytes) -> None:
@@ -312,7 +250,7 @@ class _Search:
             for rule, hit in self._hits(value, words=words):
                 self._note(rule, path, place(at, hit.start()), hit.group())
 
-    def _hits(self, value: bytes, *, words: bool) -> Iterator[tuple[_Rule, re.Match[bytes]]]:
+    def _hits(self, value: bytes, *, words: bool) -> Iterator[tuple[Rule, re.Match[bytes]]]:
         """Yield what the rules find in one value; where two overlap, the first rule's."""
         spans: list[tuple[int, int]] = []
         for rule in self._rules:
@@ -323,12 +261,10 @@ class _Search:
                     spans.append(hit.span())
                     yield rule, hit
 
-    def _counts(self, rule: _Rule, text: bytes) -> bool:
-        if rule.digits and not (re.search(rb"[0-9]", text[rule.keep :]) and re.search(rb"[A-Za-z]", text[rule.keep :])):
-            return False
-        return text not in self.names and not (rule is _EMAIL and _RESERVED.search(text))
+    def _counts(self, rule: Rule, text: bytes) -> bool:
+        return rule.counts(text) and text not in self.names and not (rule is _EMAIL and _RESERVED.search(text))
 
-    def _note(self, rule: _Rule, path: str, place: str, text: bytes) -> None:
+    def _note(self, rule: Rule, path: str, place: str, text: bytes) -> None:
         if len(self.refused) + len(self.allowed) >= _MOST_KEPT:
             self.more += 1
             return
@@ -356,7 +292,7 @@ def _text_arrays(array: Any) -> Iterator[tuple[Any, Callable[[int], int]]]:
             yield from _text_arrays(part)
 
 
-def _masked(rule: _Rule, text: bytes) -> str:
+def _masked(rule: Rule, text: bytes) -> str:
     """Return what may be shown: a key's public prefix or an address's ending, and the length."""
     if rule.kind == "email":
         return f"***@***.{text.rpartition(b'.')[2].decode()}"

@@ -10,19 +10,17 @@ import base64
 import logging
 import os
 import re
-from collections.abc import Iterator, Mapping
-from urllib.parse import SplitResult, quote, unquote, urlsplit
+from collections.abc import Mapping
+from urllib.parse import SplitResult, unquote, urlsplit
 
 from feval.errors import UsageError
+from feval.publish.secrets import MASK, Mask, check_variable, forms, known_secrets
 from feval.serving.loopback import is_loopback
 
 DEFAULT_BASE_URL = "https://api.openai.com/v1"
 DEFAULT_KEY_VARIABLE = "OPENAI_API_KEY"
 
-MASK = "[key]"
-
 _FRAGMENT = 8  # anything shorter is not secret: "none", "EMPTY" and "x", as keys of local servers
-_SHORTEST_IN_TEXT = 16  # in a model's text, mask only what cannot be a word
 _LONGEST_REASON = 300
 _READ_AT_MOST = 20_000  # characters of an error page
 _PLACEHOLDER = "none"  # the client needs some key, and servers without keys take any
@@ -68,11 +66,12 @@ class Endpoint:
         The variable with the key must be set if it is named; the default, OPENAI_API_KEY, only for OpenAI itself.
         """
         values = os.environ if environment is None else environment
+        name = check_variable(key_variable or DEFAULT_KEY_VARIABLE, values)
         url = base_url or values.get("OPENAI_BASE_URL", "").strip() or DEFAULT_BASE_URL
-        key = values.get(key_variable or DEFAULT_KEY_VARIABLE, "").strip()
+        key = values.get(name, "").strip()
         if not key and key_variable:
             raise UsageError(
-                f"The API key was to be read from the environment variable {key_variable[:80]!r}; it is not set, or empty. "
+                f"The API key was to be read from the environment variable {name!r}; it is not set, or empty. "
                 f"Set it, or name the variable that holds the key."
             )
         endpoint = cls(url, key or None)
@@ -114,16 +113,16 @@ class Endpoint:
 
 
 class Redaction(logging.Filter):
-    """Masks secrets of 8 characters or more in texts and, as a logging filter, in log records."""
+    """Masks secrets of 8 characters or more in texts and, as a logging filter, in log records; and all known secrets."""
 
     def __init__(self, *secrets: str) -> None:
         super().__init__()
         long = [secret for secret in secrets if len(secret) >= _FRAGMENT]
-        self._whole = [secret for secret in long if len(secret) >= _SHORTEST_IN_TEXT]
+        self._mask = Mask([*long, *known_secrets().values()])
         self._fragments = frozenset(
             form[start : start + _FRAGMENT]
             for secret in long
-            for form in _forms(secret)
+            for form in forms(secret)
             for start in range(len(form) - _FRAGMENT + 1)
         )
 
@@ -138,7 +137,7 @@ class Redaction(logging.Filter):
             if at >= end:
                 pieces += [text[end:at], MASK]
             end = at + _FRAGMENT
-        return "".join([*pieces, text[end:]])
+        return self._mask.text("".join([*pieces, text[end:]]))
 
     def reason(self, text: str) -> str:
         """Return a server's message as one short printable line without secrets."""
@@ -148,10 +147,8 @@ class Redaction(logging.Filter):
         return printable if len(printable) <= _LONGEST_REASON else f"{printable[:_LONGEST_REASON]}..."
 
     def reply(self, text: str) -> str:
-        """Return a model's text with only whole secrets masked."""
-        for secret in self._whole:
-            text = text.replace(secret, MASK)
-        return text
+        """Return a model's text with only whole secrets masked, of 16 characters or more: what cannot be a word."""
+        return self._mask.text(text)
 
     def filter(self, record: logging.LogRecord) -> bool:
         """Mask the record's message; the record is always kept."""
@@ -162,9 +159,8 @@ class Redaction(logging.Filter):
 
     def guard_logs(self) -> None:
         """Filter the loggers of the client and of the HTTP libraries under it."""
-        if self:
-            for name in _LOGGERS:
-                logging.getLogger(name).addFilter(self)
+        for name in _LOGGERS:
+            logging.getLogger(name).addFilter(self)
 
     def leave_logs(self) -> None:
         """Undo `guard_logs`."""
@@ -202,11 +198,3 @@ def _checked(key: str | None) -> str | None:
             "environment variable it comes from; the key is not shown here."
         )
     return key or None
-
-
-def _forms(secret: str) -> Iterator[str]:
-    """Yield the ways a server may write a secret: plain, in a URL, in base64, in JSON."""
-    yield secret
-    yield quote(secret, safe="")
-    yield base64.b64encode(secret.encode()).decode()
-    yield secret.replace("/", "\\/")

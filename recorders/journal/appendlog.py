@@ -25,6 +25,7 @@ from typing import Any, ClassVar, Generic, NamedTuple, Self, TypeVar
 import orjson
 
 from feval.errors import StorageError
+from feval.publish.secrets import Mask, known_secrets, open_private
 from feval.recording import recording_around
 from recorders.errors import JournalError, LockedJournalError
 
@@ -69,6 +70,7 @@ class AppendLog(ABC, Generic[Record, Key]):
         self.existed = False
         self.recovered: str | None = None
         self._failed: str | None = None
+        self._mask = Mask(known_secrets().values())
         self._size = 0
         self._file = self._lock = -1
         self._pending: list[bytes] = []
@@ -127,6 +129,11 @@ class AppendLog(ABC, Generic[Record, Key]):
     def _count(self, record: Record) -> Key:
         """Count a record that is on the disk, and return its key."""
 
+    def _line(self, record: Mapping[str, Any]) -> bytes:
+        """Return a record as a line, without the known secrets."""
+        data = line(record)
+        return line(self._mask.value(record)) if self._mask.is_in(data) else data
+
     def _collect(self, lines: Iterable[bytes], records: Iterable[Record] = ()) -> None:
         """Add lines to the next commit; call it while holding `_collecting`."""
         self._pending += lines
@@ -148,7 +155,7 @@ class AppendLog(ABC, Generic[Record, Key]):
         self.folder.mkdir(parents=True, exist_ok=True)
         self._lock = self._locked()
         locked()
-        self._file = os.open(self.path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        self._file = open_private(self.path, os.O_APPEND)
         for entry in self._lines():
             if not entry.data.endswith(b"\n"):
                 self._cut(entry)
@@ -161,7 +168,7 @@ class AppendLog(ABC, Generic[Record, Key]):
         self.existed = self._size > 0
         if not self.existed:
             self._check_may_begin()
-            self._append(line({"v": VERSION, self.HEADER: identity, **(about or {})}))
+            self._append(self._line({"v": VERSION, self.HEADER: identity, **(about or {})}))
             _sync_folder(self.folder)
         os.fsync(self._file)  # a killed writer may have left lines that it did not live to sync
 
@@ -251,7 +258,7 @@ class AppendLog(ABC, Generic[Record, Key]):
     def _locked(self) -> int:
         path = self.folder / _LOCK
         while True:
-            descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+            descriptor = open_private(path)
             try:
                 fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except OSError as error:

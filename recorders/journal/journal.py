@@ -26,8 +26,9 @@ import orjson
 from feval.cards.schema import FINISH_REASONS
 from feval.cards.tokens import count_words
 from feval.errors import UnknownNameError
+from feval.publish.secrets import make_private
 from recorders.errors import JournalError
-from recorders.journal.appendlog import VERSION, AppendLog, Line, clean, difference, line
+from recorders.journal.appendlog import VERSION, AppendLog, Line, clean, difference
 from recorders.request import Completion, Request
 
 __all__ = [
@@ -214,12 +215,12 @@ class Journal(AppendLog[dict[str, Any], tuple[str, int]]):
         ]
         for record, choice in zip(records, choices or (), strict=False):
             record["choice"] = choice
-        lines = [line(record) for record in records]
+        lines = [self._line(record) for record in records]
         with self._collecting:
             self._refuse_after_failure()
             if key not in self._masks:
                 self._masks[key] = 0
-                lines.insert(0, line(_request_record(request, key)))
+                lines.insert(0, self._line(_request_record(request, key)))
             self._collect(lines, records)
 
     def note(self, sentence: str) -> None:
@@ -228,7 +229,7 @@ class Journal(AppendLog[dict[str, Any], tuple[str, int]]):
             self._refuse_after_failure()
             if sentence not in self._notes:
                 self._notes.add(sentence)
-                self._collect([line({"v": VERSION, "note": clean(sentence)})])
+                self._collect([self._line({"v": VERSION, "note": clean(sentence)})])
 
     def entries(self) -> Iterator[JournalEntry]:
         """Read the committed lines again, without the header."""
@@ -266,6 +267,7 @@ class Journal(AppendLog[dict[str, Any], tuple[str, int]]):
             number = 1
             while (aside := self.folder / f"journal-{number}.jsonl").exists():
                 number += 1
+            make_private(self.path)
             self.path.rename(aside)
 
     def _count(self, record: dict[str, Any]) -> tuple[str, int]:

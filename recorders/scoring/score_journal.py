@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple, Self
 
-from recorders.journal.appendlog import VERSION, AppendLog, Line, clean, line
+from recorders.journal.appendlog import VERSION, AppendLog, Line, clean
 
 REFUSED = "Refused: "
 """Prefix of the verdict of a refused CoT, which tells it from one whose score could not be read."""
@@ -96,7 +96,7 @@ class ScoreJournal(AppendLog[KeyedScore, CoTKey]):
         """Collect some scores; they count after the next `commit`."""
         with self._collecting:
             self._refuse_after_failure()
-            self._collect([line(_record(key, score)) for key, score in scores], scores)
+            self._collect([self._line(_record(key, score)) for key, score in scores], scores)
 
     def entries(self) -> Iterator[KeyedScore]:
         """Read all scores again, in the order in which they came."""

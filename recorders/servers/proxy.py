@@ -19,7 +19,7 @@ import threading
 import time
 import zlib
 from collections import defaultdict, deque
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from hashlib import sha256
@@ -35,7 +35,8 @@ from starlette.requests import Request as HTTPRequest
 from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
 
-from feval.errors import FevalError
+from feval.errors import FevalError, UsageError
+from feval.publish.secrets import refuse_key_fields
 from feval.serving.server import Server
 from feval.serving.wire.errors import MissError, RequestError, ServingError
 from feval.serving.wire.replies import completion_reply, usage
@@ -88,8 +89,11 @@ class Proxy:
     `recorded` counts new CoTs, `replayed` those given again, `unrecorded` chat completions that were passed on unrecorded.
     """
 
-    def __init__(self, upstream: Endpoint, journal: Journal, dataset: str) -> None:
+    def __init__(
+        self, upstream: Endpoint, journal: Journal, dataset: str, *, allowed_fields: Collection[str] = ()
+    ) -> None:
         self._upstream, self._journal, self._dataset = upstream, journal, dataset
+        self._allowed_fields = allowed_fields
         self._lock = threading.Lock()
         self._next: dict[str, int] = {}
         self._unused: defaultdict[tuple[str, int | None], deque[_Sample]] = defaultdict(deque)
@@ -109,7 +113,9 @@ class Proxy:
             verify=ssl.create_default_context(),
             trust_env=False,  # a .netrc would replace the client's key
         ) as self._client:
+            self._upstream.redaction.guard_logs()
             yield
+            self._upstream.redaction.leave_logs()
 
     async def answer(self, call: HTTPRequest) -> Response:
         """Answer a request."""
@@ -145,6 +151,10 @@ class Proxy:
             return None
         if type(number) is not int or not 1 <= number <= 1024 or not (seed is None or _is_int64(seed)):
             return None
+        try:
+            refuse_key_fields(decoding.extra_body, self._allowed_fields, "start the proxy with --allow-field {}")
+        except UsageError as error:
+            raise RequestError(str(error), code="key_field") from None
         request = Request(self._dataset, f"{self._dataset}/{messages_id(messages)}", messages, model, decoding)
         return _ChatRequest(fields, request, request.key(), number, seed)
 

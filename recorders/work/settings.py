@@ -60,6 +60,7 @@ class RecordingSettings:
     train_rows: Path | None = None
     exemplar_count: int | None = None
     equality: str | None = None
+    allow_fields: Sequence[str] = ()
 
 
 def make_task(settings: RecordingSettings, questions: Sequence[Question]) -> RecordingTask:
@@ -85,6 +86,7 @@ def make_task(settings: RecordingSettings, questions: Sequence[Question]) -> Rec
         settings.answer_kind,
         tuple(remarks(questions)),
         settings.equality,
+        settings.allow_fields,
     )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -10,6 +10,7 @@ from feval.answers import EXTRACTOR_VERSION, KINDS
 from feval.answers.equality import named_equality
 from feval.cards.cards import find_dataset_card
 from feval.errors import ConflictError, UnknownNameError, UsageError
+from feval.publish.secrets import known_secrets, refuse_key_fields, refuse_secrets
 from feval.recording import DatasetInfo, LLMInfo, Question
 from feval.recording.layout.format import LeafHash, check_name
 from feval.recording.leaves import llm_leaf, question_line
@@ -33,11 +34,12 @@ class RecordingTask:
         answer_kind: a key of `feval.answers.KINDS`; `None`: as the dataset's card says.
         notes: sentences about the questions, for the recording.
         equality: of answers, see `feval.answers.equality.named_equality`; `None`: that of the answer kind.
+        allow_fields: names of fields of the extra body that are like those of keys, and hold none.
 
     Raises:
         AnswerError: answers are compared by math-verify, which is not installed.
         UsageError: there is no question; the answer kind is unknown or cannot be extracted from texts; or a name or text cannot
-            be stored in a recording.
+            be stored in a recording, or holds a known key.
         OutOfRangeError: a setting that no server takes.
     """
 
@@ -52,6 +54,7 @@ class RecordingTask:
     answer_kind: str | None = None
     notes: Sequence[str] = ()
     equality: str | None = None
+    allow_fields: Collection[str] = ()
 
     def __post_init__(self) -> None:
         if not self.questions:
@@ -59,6 +62,16 @@ class RecordingTask:
         named_equality(self.kind(), self.equality)
         self.decoding.check()
         self._check_storable()
+        refuse_key_fields(self.decoding.extra_body, self.allow_fields, "name it in allow_fields = [{!r}]")
+        self.refuse_secrets(known_secrets())
+
+    def refuse_secrets(self, secrets: Mapping[str, str]) -> None:
+        """Raise a `UsageError` if secrets, by their environment variable, are in what would be stored."""
+        texts = [(question.text, question.answer, question.choices) for question in self.questions]
+        stored: dict[str, object] = {f"the {name}": value for name, value in self.identity().items()}
+        stored["the questions"] = texts
+        stored["the system prompt"] = [message.content for message in self.messages(self.questions[0])]
+        refuse_secrets(stored, secrets)
 
     def _check_storable(self) -> None:
         """Refuse what could not be sealed, before anything is paid for."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import stat
 import threading
 from collections import Counter
 from collections.abc import Iterator
@@ -484,3 +486,15 @@ def test_of_a_wide_pool_few_questions_are_drawn_at_once(
         assert list(orders.of(llm, row, 2)) == whole[row, : 9 - row % 4].tolist()
     assert max(seen) <= max(keys, 9)
     assert sum(seen) == 9 * 40  # each once
+
+
+def test_the_ledger_is_its_owners_alone_also_if_it_was_not(recording: Path, tmp_path: Path) -> None:
+    path, before = tmp_path / "ledger.jsonl", os.umask(0o022)
+    try:
+        for resume in (False, True):
+            with opened(recording, ledger=path, resume=resume):
+                pass
+            assert stat.S_IMODE(path.stat().st_mode) == 0o600
+            path.chmod(0o644)
+    finally:
+        os.umask(before)

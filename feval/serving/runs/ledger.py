@@ -11,6 +11,7 @@ from typing import Any
 import orjson
 
 from feval.errors import ConflictError, SourceError, StorageError
+from feval.publish.secrets import open_private
 from feval.recording import recording_around
 from feval.serving.matching.templates import is_example
 
@@ -43,7 +44,7 @@ class LedgerFile:
                 f"The ledger {self.path} would lie inside the recording {holder}, which never changes. Name another file."
             )
         try:
-            self._file = os.open(self.path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o644)
+            self._file = open_private(self.path, os.O_APPEND)
         except OSError as error:
             raise StorageError(f"The ledger {self.path} cannot be opened: {error.strerror or error}.") from error
         try:

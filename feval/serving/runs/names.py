@@ -7,13 +7,11 @@ from dataclasses import dataclass
 from functools import lru_cache
 from hashlib import sha256
 
+from feval.publish.secrets import LIKE_A_KEY
 from feval.replay.draws import MAX_REPLICATES
 from feval.serving.wire.errors import RequestError
 
 _NAME = re.compile(r"([A-Za-z0-9][A-Za-z0-9._-]{0,63})(?:@([0-9]{1,7}|recorded))?")
-_SECRET = re.compile(
-    r"(sk|pk|rk|hf|gsk|xai|gh[pous]|glpat|r8|nvapi|pplx|csk)[-_].*|github_pat_.*|(AIza|eyJ|AKIA|ya29).*", re.DOTALL
-)
 _NUMBERED = re.compile(r"(.{1,60})-([0-9]{1,2})")
 _MIN_SECRET = 32
 _MIN_MARKED_SECRET = 20  # with a prefix that keys have
@@ -55,7 +53,7 @@ def run_name(text: str, order: str = "seeded") -> RunName:
 @lru_cache(1024)  # of names that raise, none is kept
 def public_run(text: str, order: str = "seeded") -> RunName:
     """Parse the name of a run from a path or header; `RequestError` for what looks like a secret, since names are stored."""
-    if len(text) >= _MIN_MARKED_SECRET and _SECRET.fullmatch(text):
+    if len(text) >= _MIN_MARKED_SECRET and LIKE_A_KEY.fullmatch(text):
         raise RequestError(
             "The name of this run looks like a secret key, and names are written down. Send a key as the API key, and choose "
             "another name for the run.",
@@ -68,7 +66,7 @@ def run_of_key(key: str, order: str = "seeded") -> RunName:
     """Return the run of an API key. A key that may be a secret is not stored: its run is named by a hash of it."""
     if not key.strip("-_. "):
         return run_name("default", order)
-    if len(key) < _MIN_SECRET and _NAME.fullmatch(key) and not _SECRET.fullmatch(key):
+    if len(key) < _MIN_SECRET and _NAME.fullmatch(key) and not LIKE_A_KEY.fullmatch(key):
         try:
             return run_name(key, order)
         except RequestError:

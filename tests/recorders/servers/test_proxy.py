@@ -97,10 +97,10 @@ class Run:
 
 
 @contextmanager
-def running(folder: Path, url: str) -> Iterator[Run]:
+def running(folder: Path, url: str, *allowed_fields: str) -> Iterator[Run]:
     with ExitStack() as stack:
         journal = stack.enter_context(Journal.open(folder / "r.journal", {"proxy": url, "dataset": "sums"}))
-        proxy = Proxy(Endpoint(url), journal, "sums")
+        proxy = Proxy(Endpoint(url), journal, "sums", allowed_fields=allowed_fields)
         service = stack.enter_context(proxy_server(proxy))
         client = openai.OpenAI(base_url=service.url, api_key=KEY, max_retries=0)
         yield Run(stack.enter_context(client), proxy, journal)
@@ -273,6 +273,30 @@ def test_a_key_is_found_however_it_is_sent_or_written(upstream: Upstream, tmp_pa
         for name in ("X-Goog-Api-Key", "Api-Key", "X-Auth-Token", "Cookie"):
             assert posted(run, other.encode(), Authorization="none", **{name: KEY})[0] == 200
         assert (run.proxy.unrecorded, run.proxy.recorded) == (5, 0)
+    assert_no_key(tmp_path)
+
+
+def test_a_field_that_is_named_like_a_key_is_refused_unless_it_is_allowed(upstream: Upstream, tmp_path: Path) -> None:
+    bodies = [body_of("Hi", **more) for more in ({"api_key": "abc"}, {"extra_headers": {"Authorization": "abc"}})]
+    with upstream.server() as server, running(tmp_path, server.url, "api_key") as run:
+        assert posted(run, json.dumps(bodies[0]).encode())[0] == 200
+        status, content = posted(run, json.dumps(bodies[1]).encode())
+        assert (status, json.loads(content)["error"]["code"]) == (400, "key_field")
+        assert "start the proxy with --allow-field Authorization" in content.decode()
+        assert (run.proxy.recorded, len(upstream.calls)) == (1, 1)
+
+
+def test_a_key_of_the_environment_is_neither_recorded_nor_given(
+    upstream: Upstream, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SOME_TOKEN", KEY)
+    with upstream.server() as server, running(tmp_path, server.url) as run:
+        other = {"Authorization": "Bearer none"}
+        assert posted(run, json.dumps(body_of(f"Is it {KEY}?")).encode(), **other)[0] == 200
+        choice = {"index": 0, "message": {"role": "assistant", "content": f"It is {KEY}."}, "finish_reason": "stop"}
+        upstream.instead = json_answer({"choices": [choice], "model": KEY})
+        assert b"It is [key]." in posted(run, json.dumps(body_of("Hi")).encode(), **other)[1]
+        assert (run.proxy.unrecorded, run.proxy.recorded) == (1, 1)
     assert_no_key(tmp_path)
 
 

@@ -4,25 +4,44 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import json
 import logging
+import os
+import stat
 import traceback
+from collections.abc import Iterator
 from pathlib import Path
+from random import Random
 from typing import Any
 from urllib.parse import quote
 
+import httpx2
+import pyarrow.parquet as pq
 import pytest
 from faulty_server import FAULTS, FaultyServer
-from recording_doubles import task
+from recording_doubles import reply, request, task
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+from typer.testing import CliRunner, Result
 
-from feval.errors import FevalError
+from feval.cli import app
+from feval.errors import FevalError, UsageError
+from feval.publish.secrets import forms
 from feval.recording import Question
+from feval.serving.server import Server
+from feval.serving.web import METHODS, guarded
 from recorders.asking.pace import Limits
 from recorders.backends.endpoint import Endpoint
+from recorders.journal.journal import Journal
+from recorders.scoring.score_journal import CoTKey, Score, ScoreJournal
+from recorders.servers.proxied import seal_proxied
 from recorders.work.record import record_dataset
 
 pytest.importorskip("openai", reason="the official client (extra `record`) is not installed")
 
 from recorders.backends.openai_compatible import OpenAICompatible
+from recorders.servers.proxy import Proxy, proxy_server
 
 KEY = "sk-proj-MARKED/0123456789+abcdefghijkl"
 PASSWORD = "MARKED-pass:word/0123"  # noqa: S105  it opens nothing
@@ -108,3 +127,140 @@ def test_the_guard_of_the_logs_goes_with_the_backend() -> None:
 def test_the_test_would_see_a_key() -> None:
     with pytest.raises(AssertionError):
         assert_no_secret(f"... {KEY[5:14]} ...", "this text")
+
+
+def test_journals_hold_no_known_key_and_are_their_owners_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SOME_TOKEN", KEY)
+    before = os.umask(0o022)
+    try:
+        for _ in range(2):  # the second time the files are there, and open to all
+            with Journal.open(tmp_path / "j", {"a": 1}) as journal:
+                asked = request(len(journal))
+                answer = reply(0, 0, response_id=KEY, reasoning=f"Hm, {KEY}")
+                journal.add(asked, asked.key(), [0], [answer], recorded_at="now", refused=KEY, choices=[{KEY: [KEY]}])
+                journal.note(f"It said {quote(KEY, safe='')}.")
+                journal.commit()
+            with ScoreJournal.open(tmp_path / "s", {"a": 1}) as scores:
+                scores.add([(CoTKey("d", "m", "q", len(scores)), Score(verdict=KEY))])
+                scores.commit()
+            files = [path for path in tmp_path.rglob("*") if path.is_file()]
+            assert [stat.S_IMODE(path.stat().st_mode) for path in files] == [0o600] * 4
+            for path in files:
+                path.chmod(0o644)
+        with Journal.open(tmp_path / "j", {"a": 1}, mode="all"):
+            assert stat.S_IMODE((tmp_path / "j" / "journal-1.jsonl").stat().st_mode) == 0o600
+    finally:
+        os.umask(before)
+    for path, text in written(tmp_path).items():
+        assert_no_secret(text, path.name)
+
+
+def test_a_task_holds_no_known_key(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SOME_TOKEN", KEY)
+    for texts, decoding in (
+        ([f"Is it {KEY}?"], {}),
+        (["Is it?"], {"stop": (KEY,)}),
+        (["?"], {"extra_body": {"a": [KEY]}}),
+    ):
+        with pytest.raises(UsageError, match="variable SOME_TOKEN is in the"):
+            task([Question("q", text, "3") for text in texts], 1, **decoding)
+    with pytest.raises(UsageError, match="field 'password'"):
+        task([Question("q", "?", "3")], 1, extra_body={"a": {"password": "x"}})
+
+
+class Echo:
+    """A server that repeats a secret in whatever it can, and whose every third reply is an error."""
+
+    def __init__(self) -> None:
+        self.secret = ""
+        self.calls = 0
+
+    async def answer(self, request: Request) -> Response:
+        key = self.secret
+        self.calls += 1
+        headers = {"X-Request-Id": key, "Retry-After": "0", "X-Echo": quote(key)}
+        if self.calls % 3 == 0:
+            error = {"error": {"message": f"No: {key}", "code": key, "type": key, key: key}}
+            return Response(json.dumps(error), (429, 500, 400)[self.calls % 9 // 3], headers)
+        message = {
+            "content": f"It is {key}. Score: 4. {quote(key, safe='')}",
+            "reasoning_content": f"Hm, {key}",
+            key: key,
+        }
+        logprobs = {"content": [{"token": key, "logprob": -0.5, "top_logprobs": [{"token": key, "logprob": -0.5}]}]}
+        choice = {"index": 0, "message": message, "finish_reason": key, "logprobs": logprobs, key: key}
+        usage = {"completion_tokens": 3, "prompt_tokens": 2, "note": key, key: 1}
+        reply = {"id": key, "model": key, "system_fingerprint": key, "choices": [choice], "usage": usage, key: key}
+        return Response(json.dumps(reply), 200, headers)
+
+    def close(self) -> None:
+        pass
+
+
+@pytest.fixture(scope="module")
+def echo() -> Iterator[Server[Echo]]:
+    upstream = Echo()
+    with Server(upstream, guarded([Route("/{path:path}", upstream.answer, methods=METHODS)])) as server:
+        yield server
+
+
+def command(*arguments: str | Path) -> Result:
+    return CliRunner().invoke(app, list(map(str, arguments)), prog_name="feval")
+
+
+def cells(path: Path) -> str:
+    """What a Parquet file holds, which compresses it."""
+    return json.dumps(pq.read_table(path).to_pylist(), default=str)
+
+
+def everything(folder: Path) -> Iterator[tuple[str, str]]:
+    for path in folder.rglob("*"):
+        yield "a name", str(path)
+        if path.is_file():
+            yield path.name, path.read_bytes().decode("latin-1")
+            if path.suffix == ".parquet":
+                yield path.name, cells(path)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(12))
+def test_no_command_writes_or_prints_a_known_key(
+    echo: Server[Echo], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, seed: int
+) -> None:
+    drawn = Random(seed)  # noqa: S311  it opens nothing
+    key = "".join(drawn.choices([chr(code) for code in range(33, 127)], k=drawn.randint(16, 60)))
+    variable = ("OPENAI_API_KEY", "OTHER_TOKEN", "ODD")[seed % 3]
+    caplog.set_level(logging.DEBUG)
+    echo.application.secret, echo.application.calls = key, seed % 9
+    monkeypatch.setenv("OPENAI_API_KEY", "none")
+    monkeypatch.setenv(variable, key)
+    monkeypatch.setenv("FEVAL_DEBUG", "1")
+    named = ("--api-key-env", variable, "--base-url", echo.url)
+    settings = 'dataset = "tiny_sums"\nllm = "m"\nbackend = "openai"\nprompt = "none"\nfirst = 2\nsamples = 2'
+    (tmp_path / "s.toml").write_text(f"{settings}\nretries = 1\nkeep_journal = true\nconcurrency = 2")
+    asked = ("--settings", tmp_path / "s.toml")
+    results = [
+        command("record", *asked, "--logprobs", "1", "--partial", "--out", tmp_path / "r", *named),
+        command("score", tmp_path / "r", "--scorer", "judge:m", "--out", tmp_path / "scored", *named),
+        command("curve", "self-consistency", "--recording", tmp_path / "r", "--n", "1", "--receipt", tmp_path / "receipt.json"),
+        command("info", tmp_path / "r", "--json"),
+        command("record", *asked, "--out", tmp_path / "again", *named, "--model", key),
+    ]  # fmt: skip
+    with Journal.open(tmp_path / "p.journal", {"proxy": echo.url, "dataset": "sums"}) as journal:
+        endpoint = Endpoint(echo.url, key if variable == "ODD" else None)
+        with proxy_server(Proxy(endpoint, journal, "sums")) as proxy:
+            for number, place_of_key in enumerate(("nowhere", "message", "field", "headers")):
+                body: dict[str, Any] = {"model": "m", "messages": [{"role": "user", "content": f"{number}"}]}
+                if place_of_key == "message":
+                    body["messages"][0]["content"] = key
+                elif place_of_key != "nowhere":
+                    body |= {"api_key": key} if place_of_key == "field" else {"extra_headers": {"Authorization": key}}
+                for _ in range(2):
+                    httpx2.post(f"{proxy.url}/chat/completions", json=body, headers={"Authorization": f"Bearer {key}"})
+        seal_proxied(journal, tmp_path / "p", dataset="sums", answer_kind="number")
+    codes = [result.exit_code for result in results]
+    assert (codes[:2], codes[3:]) == ([0, 0], [0, 2]), [result.output for result in results]
+    told = [("output", result.output) for result in results]
+    told += [(entry.name, logging.Formatter().format(entry)) for entry in caplog.records]
+    for where, text in (*everything(tmp_path), *told):
+        assert not [form for form in forms(key) if form in text], where
