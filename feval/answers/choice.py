@@ -42,7 +42,8 @@ _LONGEST = 400
 _ROUNDS = 4
 _LONGEST_RUN = 4
 _LONGEST_LABEL = 200  # a longer one is only read where it is the whole answer
-_DEEPEST = 40
+_DEEPEST = 40  # branches of labels within branches
+_NOTHING = "(?!)"
 
 _OPENING = r"[^\w\n(\[{\\]{0,8} (?: \\(?:text|mathrm|mathbf|textbf)\{ )?"
 _NAMED = r"(?P<named> (?i:option|choice|letter|answer) \s{1,3} )?"
@@ -339,7 +340,7 @@ def any_of(words: Iterable[str], depth: int = _DEEPEST) -> str:
     """Return a regular expression that matches the longest of some words, as a tree: more words take no more time."""
     distinct = sorted(set(words), key=lambda word: (-len(word), word))
     if depth == 0:
-        return "|".join(map(re.escape, distinct))
+        return "|".join(map(re.escape, distinct)) or _NOTHING
     by_initial: dict[str, list[str]] = {}
     for word in distinct:
         by_initial.setdefault(word[:1], []).append(word)
@@ -348,7 +349,7 @@ def any_of(words: Iterable[str], depth: int = _DEEPEST) -> str:
         stem = commonprefix(alike)  # noqa: RUF071  of words, not of paths
         ends = f"(?:{any_of((word[len(stem) :] for word in alike), depth - 1)})" if len(alike) > 1 else ""
         branches.append(re.escape(stem) + ends)
-    return "|".join(branches) or "(?!)"
+    return "|".join(branches) or _NOTHING
 
 
 def caseless(text: str) -> str:

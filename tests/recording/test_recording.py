@@ -508,6 +508,7 @@ def test_fuzzed_manifests_raise_nothing_but_our_errors(tmp_path: Path, data: st.
         write_toy(toy, POOLS, GOLDS)
         (tmp_path / "good.json").write_bytes((toy / "manifest.json").read_bytes())
     manifest = json.loads((tmp_path / "good.json").read_text())
+    del manifest["checksum"]  # which would see every change
     key = data.draw(st.sampled_from(sorted(manifest)))
     inner = manifest[key]
     if isinstance(inner, list) and inner and data.draw(st.booleans()):
