@@ -198,7 +198,7 @@ def _check_dataset(
 
 def _check_counts(record: Mapping[str, Any], counted: Mapping[str, int], who: str) -> list[str]:
     """Compare a record of the manifest with what was counted; it may lack the counts that an earlier feval did not state."""
-    found = dict.fromkeys(_LATER_COUNTS, 0) | counted
+    found = {**dict.fromkeys(_LATER_COUNTS, 0), **counted}
     stated = {name: record[name] for name in found if name in record}
     found = {name: found[name] for name in stated}
     return [] if stated == found else [f"{MANIFEST}: the counts of {who} should be {found}, found {stated}."]
