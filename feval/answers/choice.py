@@ -32,6 +32,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from os.path import commonprefix
 
 from feval.answers import date, markers, number
 from feval.answers import text as free_text
@@ -40,6 +41,9 @@ _LETTERS = tuple((letter, "") for letter in string.ascii_uppercase)
 _LONGEST = 400
 _ROUNDS = 4
 _LONGEST_RUN = 4
+_LONGEST_LABEL = 200  # a longer one is only read where it is the whole answer
+_DEEPEST = 40  # branches of labels within branches
+_NOTHING = "(?!)"
 
 _OPENING = r"[^\w\n(\[{\\]{0,8} (?: \\(?:text|mathrm|mathbf|textbf)\{ )?"
 _NAMED = r"(?P<named> (?i:option|choice|letter|answer) \s{1,3} )?"
@@ -332,13 +336,35 @@ def _squeezed(text: str) -> str:
     return _ARTICLE.sub("", " ".join(_WORD.findall(free_text.fold(text[:_LONGEST]))), count=1)
 
 
+def any_of(words: Iterable[str], depth: int = _DEEPEST) -> str:
+    """Return a regular expression that matches the longest of some words, as a tree: more words take no more time."""
+    distinct = sorted(set(words), key=lambda word: (-len(word), word))
+    if depth == 0:
+        return "|".join(map(re.escape, distinct)) or _NOTHING
+    by_initial: dict[str, list[str]] = {}
+    for word in distinct:
+        by_initial.setdefault(word[:1], []).append(word)
+    branches = []
+    for alike in by_initial.values():  # the empty word comes last
+        stem = commonprefix(alike)  # noqa: RUF071  of words, not of paths
+        ends = f"(?:{any_of((word[len(stem) :] for word in alike), depth - 1)})" if len(alike) > 1 else ""
+        branches.append(re.escape(stem) + ends)
+    return "|".join(branches) or _NOTHING
+
+
+def caseless(text: str) -> str:
+    """Return a text in the one spelling of all that regular expressions find equal to it when they ignore case."""
+    lower = [character.lower()[0] for character in text]  # "İ" has two, and is found equal to "i"
+    return "".join(upper.lower() if len(upper := one.upper()) == 1 else one for one in lower)
+
+
 @lru_cache(maxsize=64)
 def _label_patterns(labels: tuple[tuple[str, str], ...]) -> _LabelPatterns:
     """Compile how labels are written: as the question does, or in another case, which single letters are only where clear."""
-    longest_first = sorted(labels, key=lambda pair: (-len(pair[0]), pair))
-    exact = "|".join(re.escape(written) for written, _ in longest_first)
-    proper = "|".join(re.escape(written) for written, label in longest_first if len(written) > 1 or written == label)
-    any_case = f"(?i:{exact})"
+    short = [pair for pair in labels if len(pair[0]) <= _LONGEST_LABEL]
+    exact = any_of(written for written, _ in short)
+    proper = any_of(written for written, label in short if len(written) > 1 or written == label)
+    any_case = f"(?i:{any_of(caseless(written) for written, _ in short)})"
     head = rf"""{_OPENING} (?P<mark> {_NAMED} (?:
         [(\[{{] \s? (?P<bracketed> {any_case} ) \s? [)\]}}] {_DENIED}
       | (?P<ended> {any_case} ) {_ENDS} {_DENIED}

@@ -18,6 +18,9 @@ from feval.errors import UnknownNameError
 EXTRACTOR_VERSION = "feval-answers-2"
 """The version of the rules of extraction, stored with every recording; it changes whenever a key could."""
 
+LONGEST_TEXT = 4_000_000
+"""Characters of the longest CoT that is read, a million tokens or so; a longer one has no answer."""
+
 Choices = Sequence[tuple[str, str]]
 
 
@@ -77,21 +80,23 @@ def answer_kind(name: str) -> AnswerKind:
 
 
 def extract(kind: str, text: str, choices: Choices = ()) -> str | None:
-    """Return the raw answer of a CoT, as it is written there; `None` where none can be extracted.
+    """Return the raw answer of a CoT, as it is written there; `None` where none can be extracted, or beyond `LONGEST_TEXT`.
 
     A raw answer may still have no key. Only the kind "choice" looks at the choices, (label, text) of each option. The kind
     "verbatim" reads nothing in texts: an `AnswerError`.
     """
-    return answer_kind(kind).extract(text, choices)
+    rules = answer_kind(kind)
+    return rules.extract(text, choices) if len(text) <= LONGEST_TEXT else None
 
 
 def canonical(kind: str, raw: str | None, choices: Choices = ()) -> str | None:
     """Return the voting key of a raw answer; `None` (no answer) stays `None`.
 
     The raw answer, as extracted or as a source stored it, is read as a text where it does not begin with an answer of the kind.
+    One of more than `LONGEST_TEXT` characters has no key.
     """
     rules = answer_kind(kind)
-    return None if raw is None else rules.canonical(raw, choices)
+    return None if raw is None or len(raw) > LONGEST_TEXT else rules.canonical(raw, choices)
 
 
 def canonical_gold(kind: str, gold: str | None, choices: Choices = ()) -> str | None:

@@ -156,7 +156,7 @@ def canonical(raw: str) -> str | None:
         raw = normal
     else:
         return None
-    return normal or None
+    return normal if 0 < len(normal) <= LONGEST else None
 
 
 def _normal(raw: str) -> str:

@@ -47,7 +47,8 @@ def extract(text: str) -> str | None:
 def canonical(raw: str) -> str | None:
     """Return the letters of a raw answer, folded; one that is more than a string of letters is read as a text."""
     answer = _string(raw.strip()) or extract(raw)
-    return fold("".join(filter(str.isalpha, fold(answer)))) or None if answer else None
+    key = fold("".join(filter(str.isalpha, fold(answer or ""))))
+    return key if 0 < len(key) <= _LONGEST else None  # folding may make letters more
 
 
 def _string(text: str) -> str | None:

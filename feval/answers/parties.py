@@ -9,15 +9,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from time import monotonic
 
 NORMAL_FORM = "normal-form"
 """The name of the equality under which answers are equal only where their normal forms are."""
 PAIRS_PER_QUESTION = 2_000
 """Comparisons per question; as many again are reserved for its gold."""
-PAIRS_PER_DATASET = 200_000
-"""Comparisons per dataset."""
-_UNDECIDED_PER_QUESTION = 3
-"""A question ends its comparisons after so many without a verdict, each of which took its whole time limit."""
+PAIRS = 200_000
+"""Comparisons per command, that is, per recording that is written."""
+SECONDS_PER_QUESTION = 30.0
+"""No comparison of a question begins later than this; as long again is reserved for its gold."""
+SECONDS = 1_800.0
+"""Seconds of comparing per command."""
 
 
 def _always(left: str, right: str) -> bool:  # noqa: ARG001  called like any other
@@ -65,26 +68,31 @@ class Parties:
 
 
 class PairBudget:
-    """Counts the comparisons that are left, for the dataset and for the current question."""
+    """What is left of the comparisons and their seconds, for the command and for the current question."""
 
-    def __init__(self, dataset: int = PAIRS_PER_DATASET, question: int = PAIRS_PER_QUESTION) -> None:
-        self._left, self._per_question = dataset, question
+    def __init__(
+        self,
+        pairs: int = PAIRS,
+        question: int = PAIRS_PER_QUESTION,
+        *,
+        seconds: float = SECONDS,
+        question_seconds: float = SECONDS_PER_QUESTION,
+    ) -> None:
+        self._left, self._per_question = (pairs, seconds), (question, question_seconds)
         self.next_question()
 
     def next_question(self) -> None:
         """Start another question."""
-        self._here, self._undecided = self._per_question, _UNDECIDED_PER_QUESTION
+        self._here = self._per_question
 
-    def take(self) -> bool:
-        """Use one comparison; return false where none is left."""
-        if min(self._here, self._left, self._undecided) <= 0:
-            return False
-        self._here, self._left = self._here - 1, self._left - 1
-        return True
+    def has_left(self) -> bool:
+        """Whether another comparison may begin."""
+        return min(*self._here, *self._left) > 0
 
-    def undecided(self) -> None:
-        """Count a comparison that was ended without a verdict."""
-        self._undecided -= 1
+    def spend(self, seconds: float) -> None:
+        """Count one comparison that took so long."""
+        self._here = self._here[0] - 1, self._here[1] - seconds
+        self._left = self._left[0] - 1, self._left[1] - seconds
 
 
 class Division:
@@ -134,12 +142,13 @@ class Division:
             return False
         equal = self._known.get((left, right, gold))
         if equal is None:
-            if comparison.costly and not self._budget.take():
+            if comparison.costly and not self._budget.has_left():
                 self.not_asked += 1
                 return False
+            start = monotonic()
             equal = comparison.equal(right, left) if gold else comparison.equal(left, right)
-            if equal is None:
-                self._budget.undecided()
+            if comparison.costly:
+                self._budget.spend(monotonic() - start)
         if comparison.costly or equal:
             self.verdicts.append(Verdict(left, right, gold, equal))
         return equal is True

@@ -44,7 +44,8 @@ def canonical(raw: str) -> str | None:
     text = " ".join(fold(raw).split())
     while "\\" in text and text != (bare := " ".join(_TEX_TEXT.sub(r"\1", text).split())):
         text = bare
-    return _trimmed(text) or None
+    key = _trimmed(text)
+    return key if 0 < len(key) <= LONGEST else None  # folding may make a text longer
 
 
 def fold(text: str) -> str:

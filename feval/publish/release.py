@@ -11,7 +11,6 @@ Content, leaves and recording hash are the same.
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -33,6 +32,7 @@ from feval.publish.results import FOLDER, described, result_files
 from feval.publish.scan import Scan, scan
 from feval.recording import Recording
 from feval.recording.layout.format import MANIFEST, README, is_beside
+from feval.recording.layout.manifest import manifest_bytes
 from feval.recording.verify import open_sound
 from feval.report.text import counted
 
@@ -307,7 +307,7 @@ def _body(page: str) -> str:
 def _manifest(recording: Recording) -> bytes:
     raw = dict(recording.manifest.raw)
     raw["files"] = {path: record for path, record in raw["files"].items() if not is_beside(path)}
-    return json.dumps(raw, ensure_ascii=False, indent=1).encode()
+    return manifest_bytes(raw)
 
 
 def _check_limits(files: Collection[str]) -> None:

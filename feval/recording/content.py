@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
@@ -177,6 +177,37 @@ class PoolRows:
         reasoning = self.reasoning or [None] * len(self.texts)
         columns = zip(self.texts, reasoning, self.reasoning_marks, strict=True)
         return [text if text is None or not marks else join(text, thoughts, marks) for text, thoughts, marks in columns]
+
+
+class PairTally:
+    """Counts the CoTs of one LLM on one dataset; `sizes` has those of each question."""
+
+    def __init__(self, questions: Iterable[str]) -> None:
+        self.sizes = dict.fromkeys(questions, 0)
+        self._no_answer = self._unclosed = self._empty = 0
+
+    def add(self, pool: PoolRows) -> None:
+        """Count one pool."""
+        self.sizes[pool.question_id] = len(pool.answers)
+        self._no_answer += sum(answer is None for answer in pool.answers)
+        marked = pool.reasoning_marks or [None] * len(pool.texts)
+        unclosed = [marks is not None and any(not mark.closing for mark in marks) for marks in marked]
+        self._unclosed += sum(unclosed)
+        self._empty += sum(
+            text is not None and not text.strip() and answer is None and not is_unclosed
+            for text, answer, is_unclosed in zip(pool.texts, pool.answers, unclosed, strict=True)
+        )
+
+    def record(self) -> dict[str, int]:
+        """Return the counts as the manifest states them."""
+        return {
+            "cots": sum(self.sizes.values()),
+            "smallest_pool": min(self.sizes.values(), default=0),
+            "largest_pool": max(self.sizes.values(), default=0),
+            "no_answer": self._no_answer,
+            **({"unclosed_thoughts": self._unclosed} if self._unclosed else {}),
+            **({"empty_replies": self._empty} if self._empty else {}),
+        }
 
 
 @dataclass(frozen=True, slots=True)

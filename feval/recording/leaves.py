@@ -128,7 +128,8 @@ class ScoreTally:
         self._check_keys(rows)
         columns = self._columns(rows)
         optional = {name: columns[name] for name in _SCORE_COLUMNS if any(value is not None for value in columns[name])}
-        self._add_line([rows.question_id, columns["sample_index"], columns["score"], optional])
+        if rows.sample_indices:  # a question without rows has no line, as when the file is read
+            self._add_line([rows.question_id, columns["sample_index"], columns["score"], optional])
         self._counts["cots"] += len(rows.sample_indices)
         self._counts["with_score"] += sum(score is not None for score in columns["score"])
         self._counts["with_steps"] += sum(steps is not None for steps in columns["step_scores"])

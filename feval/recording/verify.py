@@ -14,7 +14,7 @@ from pydantic import ValidationError
 from feval.answers.parties import NORMAL_FORM, parties_of
 from feval.cards.validation import sentence
 from feval.errors import ConflictError, DamagedRecordingError, FevalError, UsageError
-from feval.recording.content import PAIR_PARTS
+from feval.recording.content import PAIR_PARTS, PairTally
 from feval.recording.gold_aware import gold_aware_remark, is_gold_aware
 from feval.recording.layout.format import MANIFEST, README, SCORES, LeafHash, file_path, is_beside, open_regular
 from feval.recording.layout.manifest import check_manifest
@@ -30,6 +30,8 @@ from feval.recording.leaves import (
 )
 from feval.recording.reader import Recording, open_recording
 from feval.recording.votes_builder import FINISH_CODES, VotesBuilder
+
+_LATER_COUNTS = ("unclosed_thoughts", "empty_replies")
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,9 +77,26 @@ def verify_recording(path: str | Path, progress: Callable[[int, int], None] | No
     if not problems:
         problems += _check_content(recording, steps)
     counts = len(recording.manifest.files), len(recording.manifest.raw["leaves"])
-    gold_aware = [] if problems else [name for name in recording.dataset_ids() if is_gold_aware(recording, name)]
-    remarks = tuple(gold_aware_remark(recording, dataset) for dataset in gold_aware)
+    remarks = () if problems else tuple(_remarks(recording))
     return Verification(recording.path, recording.hash, *counts, tuple(problems), remarks)
+
+
+def _remarks(recording: Recording) -> Iterator[str]:
+    if "checksum" not in recording.manifest.raw:
+        yield (
+            f"{MANIFEST} has no checksum, since an earlier feval wrote it: whether its prices, licences, notes and parents are "
+            "as they were written cannot be told."
+        )
+    for dataset, record in recording.manifest.datasets.items():
+        equality = record.get("equality") or {}
+        if without := equality.get("undecided", 0) + equality.get("not_asked", 0):
+            pairs = "1 pair of answers has" if without == 1 else f"{without:,} pairs of answers have"
+            yield (
+                f"{dataset}: {pairs} no verdict of {equality['name']} (time or budget ran out), which counts as different; "
+                "`feval extract` compares them again."
+            )
+        if is_gold_aware(recording, dataset):
+            yield gold_aware_remark(recording, dataset)
 
 
 def file_problems(recording: Recording, step: Callable[[], None] = lambda: None) -> Iterator[str]:
@@ -157,11 +176,15 @@ def _check_dataset(
         leaf.add(question_line(question))
     computed[dataset, None, "dataset"] = dataset_leaf(recording.dataset_info(dataset))
     computed[dataset, None, "questions"] = leaf.hexdigest()
+    counted = {"questions": len(questions), "with_gold": sum(each.answer_key is not None for each in questions)}
+    problems = _check_counts(recording.manifest.datasets[dataset], counted, dataset)
     builder = VotesBuilder(dataset, questions)
     for llm in recording.llm_names(dataset):
-        _check_pair(recording, dataset, llm, computed, builder)
+        tally = PairTally(question.id for question in questions)
+        _check_pair(recording, dataset, llm, computed, builder, tally)
+        problems += _check_counts(recording.manifest.pairs[dataset, llm], tally.record(), f"{llm} on {dataset}")
         steps.step()
-    problems = _check_equality(recording, dataset, computed, builder)
+    problems += _check_equality(recording, dataset, computed, builder)
     problems += _check_correct(recording, dataset, builder)
     for llm in recording.llm_names(dataset):
         problems += _check_keys(recording, dataset, llm)
@@ -171,6 +194,14 @@ def _check_dataset(
         for part, path in recording.votes_paths(dataset).items()
         if expected[part] != (recording.path / path).read_bytes()
     ]
+
+
+def _check_counts(record: Mapping[str, Any], counted: Mapping[str, int], who: str) -> list[str]:
+    """Compare a record of the manifest with what was counted; it may lack the counts that an earlier feval did not state."""
+    found = {**dict.fromkeys(_LATER_COUNTS, 0), **counted}
+    stated = {name: record[name] for name in found if name in record}
+    found = {name: found[name] for name in stated}
+    return [] if stated == found else [f"{MANIFEST}: the counts of {who} should be {found}, found {stated}."]
 
 
 def _check_equality(
@@ -217,6 +248,7 @@ def _check_pair(
     llm: str,
     computed: dict[tuple[str, str | None, str], str],
     builder: VotesBuilder,
+    tally: PairTally,
 ) -> None:
     leaves = {part: LeafHash() for part in (*PAIR_PARTS, *recording.channels(dataset, llm))}
     builder.add_llm(llm)
@@ -231,6 +263,7 @@ def _check_pair(
                 f"{llm} on {dataset}, question {pool.question_id!r}: the marks of its thoughts do not fit its texts."
             )
         builder.add(llm, pool)
+        tally.add(pool)
     for scorer in recording.scorers(dataset, llm):
         computed[dataset, llm, SCORES + scorer] = scores_leaf(recording, dataset, llm, scorer)
     counter = recording.counter(dataset, llm)

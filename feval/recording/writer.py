@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
@@ -27,7 +26,7 @@ from feval.recording.layout.format import (
     recording_hash,
 )
 from feval.recording.layout.hashed import link_file, write_file
-from feval.recording.layout.manifest import check_manifest
+from feval.recording.layout.manifest import manifest_bytes
 from feval.recording.layout.readme import readme_text
 from feval.recording.leaves import (
     ScoreTally,
@@ -91,6 +90,7 @@ class RecordingWriter:
         self._verdicts: dict[str, Verdicts] = {}
         self._settled: dict[str, int] = {}
         self._equality: dict[str, dict[str, Any]] = {}
+        self._budget = PairBudget()
         self._llms: dict[str, LLMInfo] = {}
         self._pairs: list[dict[str, Any]] = []
         self._votes: dict[str, VotesBuilder] = {}
@@ -377,9 +377,7 @@ class RecordingWriter:
         manifest = self._manifest()
         self._files[README] = write_file(self._root / README, [readme_text(manifest).encode()], 0)
         manifest["files"] = dict(sorted(self._files.items()))
-        check_manifest(manifest, unknown_fields=False)
-        text = json.dumps(manifest, ensure_ascii=False, indent=1)
-        write_file(self._root / MANIFEST, [text.encode()], 0)
+        write_file(self._root / MANIFEST, [manifest_bytes(manifest)], 0)
         if self._folder is not None:
             self._folder.publish()
 
@@ -387,7 +385,7 @@ class RecordingWriter:
         """Compare the answers of a dataset, so that equal ones vote together."""
         name, known = self._datasets[dataset][0].equality, self._verdicts[dataset]
         settled, verdicts, not_asked = dataset in self._settled, {}, self._settled.get(dataset, 0)
-        how, budget = None if settled else comparison(name), PairBudget()
+        how, budget = None if settled else comparison(name), self._budget
         for question, forms, gold in list(votes.forms()):
             reached = known.get(question, ())
             if settled:

@@ -1,10 +1,14 @@
 from __future__ import annotations
 
+import re
+import time
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from feval.answers import canonical, canonical_gold, extract, keys
+from feval.answers.choice import any_of, caseless
 
 PLACES = [("A", "Paris"), ("B", "the cat"), ("C", "chess game"), ("D", "game"), ("E", "New York")]
 SHAPES = [
@@ -294,3 +298,42 @@ def test_a_gold_is_a_label_an_option_text_or_keeps_its_own_text() -> None:
 def test_an_answer_with_the_text_of_a_gold_that_is_no_option_is_right() -> None:
     raw = [extract("choice", text, SPLIT) for text in ("The answer is Monsters, Inc.", "(A)", "So the answer is Inc")]
     assert keys("choice", raw, "Monsters, Inc", SPLIT) == (["monsters, inc", "A", "B"], "monsters, inc")
+
+
+def alternation(words: set[str]) -> str:
+    """What `any_of` stands for: one word after the other, the longest first."""
+    return "|".join(re.escape(word) for word in sorted(words, key=lambda word: (-len(word), word))) or "(?!)"
+
+
+@settings(max_examples=40)
+@given(
+    words=st.sets(st.text("aAbBsſkK\u212aiİıßẞ (|1", min_size=1, max_size=4), max_size=8),
+    text=st.text("aAbBsSſkK\u212aiIİıßẞ (|1", max_size=30),
+    depth=st.integers(0, 3),
+)
+def test_labels_as_a_tree_match_what_one_after_the_other_does(words: set[str], text: str, depth: int) -> None:
+    for how, spelled in (("", words), ("(?i)", {caseless(word) for word in words})):
+        for around in ("({})", r"({})(?=\W|$)", r"(?<!\w)({})"):
+            tree = re.compile(how + around.format(any_of(spelled, depth)))
+            referee = re.compile(how + around.format(alternation(words)))
+            assert [m.span() for m in tree.finditer(text)] == [m.span() for m in referee.finditer(text)]
+
+
+def test_a_caseless_spelling_is_equal_where_case_is_ignored() -> None:
+    letters = [character for code in range(0x3000) if (character := chr(code)).isalpha()]
+    respelled = [character for character in letters if caseless(character) != character]
+    assert len(respelled) > 500
+    assert all(re.fullmatch(re.escape(caseless(each)), each, re.IGNORECASE) for each in respelled)
+
+
+@pytest.mark.slow
+def test_a_text_is_read_as_fast_with_2000_options_as_with_20() -> None:
+    def seconds(options: int) -> float:
+        choices = [(f"L{i}", f"option number {i}") for i in range(options)]
+        extract("choice", "(L1)", choices)  # the options are read once
+        start = time.process_time()
+        for unit in ("L1x ", "(", "\nL", "is L", "(L1999 "):
+            assert extract("choice", unit * 4_000 + "\n\nThe answer is (L7).", choices) == "(L7)"
+        return time.process_time() - start
+
+    assert seconds(2_000) < 10 * seconds(20) + 0.1

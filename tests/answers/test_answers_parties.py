@@ -1,14 +1,23 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from feval.answers import KINDS, canonical, equality, keys
-from feval.answers.parties import Comparison, Division, PairBudget, Verdict, divide, parties_of
+from feval.answers.parties import (
+    SECONDS,
+    SECONDS_PER_QUESTION,
+    Comparison,
+    Division,
+    PairBudget,
+    Verdict,
+    divide,
+    parties_of,
+)
 from feval.errors import UsageError
 
 FORMS = st.lists(st.text("abcdef", min_size=1, max_size=2), max_size=9)
@@ -87,14 +96,37 @@ def test_pairs_beyond_the_budget_count_as_different_and_are_counted() -> None:
     forms = {f"f{i}" for i in range(5)}  # ten pairs
     _, division = divide(forms, None, Comparison(lambda *_: False, costly=True), PairBudget(question=4))
     assert (len(division.verdicts), division.not_asked) == (4, 6)
-    _, division = divide(forms, None, Comparison(lambda *_: False, costly=True), PairBudget(dataset=3))
+    _, division = divide(forms, None, Comparison(lambda *_: False, costly=True), PairBudget(pairs=3))
     assert (len(division.verdicts), division.not_asked) == (3, 7)
 
 
-def test_a_question_asks_no_more_after_three_comparisons_without_a_verdict() -> None:
-    _, division = divide({f"f{i}" for i in range(5)}, None, Comparison(lambda *_: None, costly=True))
-    assert [verdict.equal for verdict in division.verdicts] == [None] * 3
-    assert division.not_asked == 7
+@pytest.fixture
+def slowly(monkeypatch: pytest.MonkeyPatch) -> Callable[[float], Comparison]:
+    """A comparison that never reaches a verdict, and by the clock takes so many seconds."""
+    now = [0.0]
+    monkeypatch.setattr("feval.answers.parties.monotonic", lambda: now[0])
+
+    def comparison(seconds: float) -> Comparison:
+        return Comparison(lambda *_: now.__setitem__(0, now[0] + seconds), costly=True)
+
+    return comparison
+
+
+def test_a_question_and_its_gold_have_so_many_seconds_each(slowly: Callable[[float], Comparison]) -> None:
+    forms = {f"f{i}" for i in range(9)}  # 36 pairs, and nine with the gold
+    _, division = divide(forms, "gold", slowly(SECONDS_PER_QUESTION / 4))
+    assert [(verdict.gold, verdict.equal) for verdict in division.verdicts] == [(False, None)] * 4 + [(True, None)] * 4
+    assert division.not_asked == 32 + 5
+
+
+def test_hostile_questions_end_when_the_seconds_of_the_command_do(slowly: Callable[[float], Comparison]) -> None:
+    budget, spent = PairBudget(), 0
+    for question in range(200):
+        budget.next_question()
+        _, division = divide({f"{question} a", f"{question} b"}, "gold", slowly(equality.SECONDS), budget)
+        spent += len(division.verdicts)
+    assert spent * equality.SECONDS == SECONDS
+    assert division.not_asked == 3
 
 
 def test_cheap_comparisons_have_no_budget_and_keep_equal_pairs_only() -> None:

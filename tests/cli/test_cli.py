@@ -18,6 +18,7 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 from places import ROOT
+from small import put_manifest
 from typer.testing import CliRunner, Result
 
 from feval import __version__
@@ -262,7 +263,7 @@ def test_names_from_strangers_cannot_steer_the_terminal(tmp_path: Path) -> None:
     evil = write(tmp_path / "evil", llms={"gpt-4": TOY}, question="q\u202e{}".format, notes=(EVIL,))
     manifest = json.loads((evil / "manifest.json").read_text())
     manifest["datasets"][0]["title"] = manifest["pairs"][0]["counter"] = manifest["licences"]["questions"] = EVIL
-    (evil / "manifest.json").write_text(json.dumps(manifest))
+    put_manifest(evil, manifest)
     for result in (
         feval("info", evil),
         feval("curve", "self-consistency", "--recording", evil),

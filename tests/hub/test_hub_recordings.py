@@ -37,6 +37,7 @@ from feval.errors import (
 from feval.hub import local_folder, open_place, pull
 from feval.recording import merge, open_recording, verify_recording
 from feval.recording.layout.format import file_path, recording_hash
+from feval.recording.layout.manifest import manifest_bytes
 
 DEMO = ROOT / "recorders" / "tiny" / "recording"
 REPO = "somebody/recording"
@@ -341,7 +342,7 @@ def test_a_full_disk_is_said_before_anything_comes(
 def publish_changed(hub: HubDouble, folder: Path, change: Callable[[dict[str, Any]], None], **files: bytes) -> str:
     manifest = json.loads((folder / "manifest.json").read_bytes())
     change(manifest)
-    return put(hub, folder, **{"manifest.json": json.dumps(manifest).encode(), **files})
+    return put(hub, folder, **{"manifest.json": manifest_bytes(manifest), **files})
 
 
 def record_of(data: bytes, rows: int = 1) -> dict[str, Any]:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +16,7 @@ import pytest
 from small import restate
 
 from feval import evaluate, load
-from feval.answers import equality
+from feval.answers import equality, parties
 from feval.errors import AnswerError, ConflictError, GoldAwareWarning, SeparateAnswersWarning, UsageError
 from feval.evaluation.requests import Consumption
 from feval.importers import import_recording
@@ -179,9 +181,12 @@ def test_latex_is_not_imported_without_math_verify_unless_by_normal_form(
 
 def test_pairs_without_a_verdict_are_counted_in_notes_and_info(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(equality, "equal", lambda *_: None)
+    monkeypatch.setattr(parties, "monotonic", partial(next, count(0, parties.SECONDS_PER_QUESTION / 3)))
     recording = open_recording(recorded(tmp_path / "rec"))
     counts = info_dict(recording)["datasets"][0]["equality"]
     assert (counts["undecided"], counts["not_asked"]) == (3, 7)
+    [remark] = verify_recording(recording.path).remarks
+    assert "maths: 10 pairs of answers have no verdict" in remark
     notes = recording.manifest.raw["notes"]
     assert any("3 pairs of answers could not be compared in time" in note for note in notes)
     assert any("7 pairs of answers were beyond the budget" in note for note in notes)

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from small import content, pool, question, write_toy
+from small import content, pool, put_manifest, question, write_toy
 from typer.testing import CliRunner
 
 from feval.cli import app
@@ -226,10 +226,9 @@ def test_verify_recomputes_scores(scored: Path) -> None:
 
 
 def test_verify_counts_what_the_manifest_counts(scored: Path) -> None:
-    path = scored / "manifest.json"
-    raw = json.loads(path.read_text())
+    raw = json.loads((scored / "manifest.json").read_text())
     raw["scores"][0]["with_score"] = 3
-    path.write_text(json.dumps(raw))
+    put_manifest(scored, raw)
     [problem] = [p for p in verify_recording(scored).problems if not p.startswith("Leaf")]
     assert "'with_score': 2" in problem
 

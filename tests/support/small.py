@@ -11,6 +11,7 @@ from random import Random
 from typing import Any
 
 from feval.recording import DatasetInfo, LLMInfo, PoolRows, Question, RecordingWriter, ScorerInfo, ScoreRows, add_scores
+from feval.recording.layout.manifest import manifest_bytes
 
 Answers = Sequence[str | None]
 
@@ -59,7 +60,12 @@ def restate(recording: Path, path: str) -> None:
     """Write into the manifest what a file that was changed on purpose has now."""
     manifest, data = json.loads((recording / "manifest.json").read_text()), (recording / path).read_bytes()
     manifest["files"][path] |= {"bytes": len(data), "sha256": hashlib.sha256(data).hexdigest()}
-    (recording / "manifest.json").write_text(json.dumps(manifest))
+    put_manifest(recording, manifest)
+
+
+def put_manifest(recording: Path, manifest: Mapping[str, Any]) -> None:
+    """Write a manifest that was changed on purpose, with the checksum it has now."""
+    (recording / "manifest.json").write_bytes(manifest_bytes(manifest))
 
 
 SCORER = ScorerInfo("judge:toy", "judge")

@@ -6,6 +6,8 @@ opening takes half as long.
 
 from __future__ import annotations
 
+import json
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -26,6 +28,7 @@ from feval.recording.layout.format import (
     FORMAT_VERSION,
     FORMAT_VERSIONS,
     MANIFEST,
+    LeafHash,
     is_safe_path,
     recording_hash,
 )
@@ -154,6 +157,7 @@ class ManifestRecord(TypedDict):
     scores: NotRequired[list[ScoresRecord]]
     leaves: list[Leaf]
     files: dict[str, FileRecord]
+    checksum: NotRequired[_Sha256]  # of all other fields; earlier fevals wrote none
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,7 +196,28 @@ def read_manifest(folder: Path) -> Manifest:
         check_manifest(raw)
     except ValidationError as error:
         raise DamagedRecordingError(f"{path} {sentence(error)}; fetch or make the recording again.") from error
-    return _indexed(path, raw)
+    manifest = _indexed(path, raw)
+    if "checksum" in raw and raw["checksum"] != (computed := _checksum(raw)):
+        raise DamagedRecordingError(
+            f"{path} was changed after it was written: it should have the checksum {raw['checksum']}, found {computed}. Fetch or "
+            "make the recording again."
+        )
+    return manifest
+
+
+def manifest_bytes(manifest: Mapping[str, Any]) -> bytes:
+    """Return the content of `manifest.json`: the fields, which are checked, and their checksum."""
+    fields = {name: value for name, value in manifest.items() if name != "checksum"}
+    check_manifest(fields, unknown_fields=False)
+    as_read = json.loads(json.dumps(fields))
+    return json.dumps({**fields, "checksum": _checksum(as_read)}, ensure_ascii=False, indent=1).encode()
+
+
+def _checksum(raw: Mapping[str, Any]) -> str:
+    """Return the SHA-256 over all fields but the checksum, written as a line of a leaf is."""
+    line = LeafHash()
+    line.add({name: value for name, value in raw.items() if name != "checksum"})
+    return line.hexdigest()
 
 
 def check_manifest(raw: object, *, unknown_fields: bool = True) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 from feval.cards.schema import FINISH_REASONS
 from feval.errors import ConflictError, UsageError
-from feval.recording.content import CHANNELS, OPTIONAL_COLUMNS, PAIR_PARTS, PoolRows, utc_time
+from feval.recording.content import CHANNELS, OPTIONAL_COLUMNS, PAIR_PARTS, PairTally, PoolRows, utc_time
 from feval.recording.layout.format import LeafHash, file_path
 from feval.recording.leaves import channel_values, pool_lines
 from feval.recording.parquet.writing import NARROW_GROUP_ROWS, ParquetFile, pair_schema
@@ -42,8 +42,7 @@ class PairFiles:
         self._tables: dict[str, ParquetFile] = {}
         self._leaves: dict[str, LeafHash] = {}
         self._row, self._rows = -1, {question: row for row, question in enumerate(golds)}
-        self.sizes = dict.fromkeys(golds, 0)
-        self._no_answer = self._unclosed = self._empty = 0
+        self._tally = PairTally(golds)
         self._waiting_bytes: dict[str, int] = {}
 
     def add(self, pool: PoolRows) -> None:
@@ -58,15 +57,7 @@ class PairFiles:
             self._open(part)
             self._add_line(part, lines[part], pool.question_id)
             self._tables[part].extend(**rows)
-        self.sizes[pool.question_id] = len(pool.answers)
-        self._no_answer += sum(answer is None for answer in pool.answers)
-        marked = pool.reasoning_marks or [None] * len(pool.texts)
-        unclosed = [marks is not None and any(not mark.closing for mark in marks) for marks in marked]
-        self._unclosed += sum(unclosed)
-        self._empty += sum(
-            text is not None and not text.strip() and answer is None and not is_unclosed
-            for text, answer, is_unclosed in zip(pool.texts, pool.answers, unclosed, strict=True)
-        )
+        self._tally.add(pool)
         self._flush(columns)
 
     def close(self) -> tuple[dict[str, dict[str, Any]], dict[str, str], dict[str, int]]:
@@ -74,15 +65,12 @@ class PairFiles:
         for part in PAIR_PARTS if self._only is None else set(PAIR_PARTS).intersection(self._only):
             self._open(part)
         files = {self._paths[part]: table.close() for part, table in self._tables.items()}
-        summary = {
-            "cots": sum(self.sizes.values()),
-            "smallest_pool": min(self.sizes.values(), default=0),
-            "largest_pool": max(self.sizes.values(), default=0),
-            "no_answer": self._no_answer,
-            **({"unclosed_thoughts": self._unclosed} if self._unclosed else {}),
-            **({"empty_replies": self._empty} if self._empty else {}),
-        }
-        return files, {part: leaf.hexdigest() for part, leaf in self._leaves.items()}, summary
+        return files, {part: leaf.hexdigest() for part, leaf in self._leaves.items()}, self._tally.record()
+
+    @property
+    def sizes(self) -> dict[str, int]:
+        """How many CoTs each question has."""
+        return self._tally.sizes
 
     def abandon(self) -> None:
         """Close the files, whatever state they are in."""

@@ -1,0 +1,156 @@
+"""A manifest that was changed is seen: by its checksum when it is opened, by its counts when it is verified."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pytest
+from places import ROOT
+from small import put_manifest, write_scored_toy
+
+from feval import load
+from feval.errors import DamagedRecordingError, FevalError
+from feval.recording import extract, merge, open_recording, select
+from feval.recording.layout.manifest import manifest_bytes, read_manifest
+from feval.recording.verify import verify_recording
+
+Place = tuple[str | int, ...]
+
+
+@pytest.fixture(scope="module")
+def scored(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    out = tmp_path_factory.mktemp("manifest") / "scored"
+    pools = {"alpha": [["4", None], ["7", "5"]], "beta@t=0.8": [["4", "4"], []]}
+    return write_scored_toy(out, pools, ["4", None])
+
+
+@pytest.fixture
+def changed(scored: Path, tmp_path: Path) -> Callable[[Callable[[dict[str, Any]], object]], Path]:
+    """Makes a copy of the recording with another manifest, whose checksum is right."""
+
+    def copied(change: Callable[[dict[str, Any]], object]) -> Path:
+        folder = Path(shutil.copytree(scored, tmp_path / "changed", dirs_exist_ok=True))
+        manifest = stated(scored)
+        change(manifest)
+        put_manifest(folder, manifest)
+        return folder
+
+    return copied
+
+
+def stated(recording: Path) -> dict[str, Any]:
+    manifest: dict[str, Any] = json.loads((recording / "manifest.json").read_bytes())
+    return manifest
+
+
+def values(value: Any, place: Place = ()) -> Iterator[Place]:
+    """The places of all values, and of empty lists and objects."""
+    if isinstance(value, dict | list) and value:
+        for key, inner in value.items() if isinstance(value, dict) else enumerate(value):
+            yield from values(inner, (*place, key))
+    else:
+        yield place
+
+
+def at(manifest: Any, place: Sequence[str | int]) -> Any:
+    for key in place:
+        manifest = manifest[key]
+    return manifest
+
+
+def another(value: Any) -> Any:
+    if isinstance(value, str):
+        return f"{value[:-1]}{'0' if value.endswith('1') else '1'}"
+    return [*value, "one"] if isinstance(value, list) else {"one": 1} if isinstance(value, dict) else (value or 0) + 1
+
+
+def test_every_changed_value_of_a_manifest_is_seen_when_it_is_opened(scored: Path, tmp_path: Path) -> None:
+    manifest = stated(scored)
+    places = list(values(manifest))
+    assert len(places) > 150
+    for *inside, name in places:
+        record = at(manifest, inside)
+        value, record[name] = record[name], another(record[name])
+        (tmp_path / "manifest.json").write_bytes(orjson.dumps(manifest))
+        with pytest.raises(FevalError, match=r"manifest\.json|format"):
+            read_manifest(tmp_path)
+        record[name] = value
+
+
+def test_every_missing_field_of_a_manifest_is_seen(scored: Path, tmp_path: Path) -> None:
+    manifest = stated(scored)
+    for name in manifest.keys() - {"checksum"}:
+        (tmp_path / "manifest.json").write_bytes(orjson.dumps({k: v for k, v in manifest.items() if k != name}))
+        with pytest.raises(FevalError, match=r"manifest\.json"):
+            read_manifest(tmp_path)
+
+
+def test_how_a_manifest_is_laid_out_and_ordered_is_no_change(scored: Path, tmp_path: Path) -> None:
+    (tmp_path / "manifest.json").write_text(json.dumps(stated(scored), indent=3, sort_keys=True))
+    assert read_manifest(tmp_path).hash == open_recording(scored).hash
+
+
+def test_a_changed_price_is_an_error_when_numbers_are_loaded(scored: Path, tmp_path: Path) -> None:
+    folder = Path(shutil.copytree(scored, tmp_path / "changed"))
+    manifest = stated(folder) | {"prices": "none"}
+    (folder / "manifest.json").write_text(json.dumps(manifest))
+    with pytest.raises(DamagedRecordingError, match=r"was changed after it was written.*checksum.*Fetch or make"):
+        load("toy", recording=folder)
+
+
+COUNTS: list[Place] = [
+    *(("datasets", 0, name) for name in ("questions", "with_gold")),
+    *(("pairs", 1, name) for name in ("cots", "smallest_pool", "largest_pool", "no_answer")),
+    *(("scores", 0, name) for name in ("cots", "with_score", "with_steps", "prompt_tokens", "output_tokens")),
+]
+
+
+@pytest.mark.parametrize("place", COUNTS)
+def test_every_count_is_compared_with_the_data(changed: Callable[..., Path], place: Place) -> None:
+    def one_more(manifest: dict[str, Any]) -> None:
+        at(manifest, place[:-1])[place[-1]] += 1
+
+    problems = verify_recording(changed(one_more)).problems
+    assert any(f"'{place[-1]}': " in problem and "manifest.json" in problem for problem in problems)
+
+
+@pytest.mark.parametrize("name", ["unclosed_thoughts", "empty_replies"])
+def test_counts_of_thoughts_and_empty_replies_are_compared_with_the_data(
+    changed: Callable[..., Path], name: str
+) -> None:
+    [problem] = verify_recording(changed(lambda manifest: manifest["pairs"][0].update({name: 1}))).problems
+    assert problem.startswith("manifest.json: the counts of alpha on toy should be")
+
+
+def test_a_manifest_without_a_checksum_is_read_and_said_to_have_none(scored: Path, tmp_path: Path) -> None:
+    folder = Path(shutil.copytree(scored, tmp_path / "old"))
+    manifest = stated(folder)
+    del manifest["checksum"]
+    (folder / "manifest.json").write_text(json.dumps(manifest))
+    verification = verify_recording(folder)
+    assert verification.ok
+    assert [remark.partition(",")[0] for remark in verification.remarks] == ["manifest.json has no checksum"]
+    assert verify_recording(scored).remarks == ()
+    assert open_recording(folder).hash == open_recording(scored).hash
+
+
+def test_the_bundled_recording_is_older_than_checksums_and_keeps_its_hash() -> None:
+    bundled = open_recording(ROOT / "recorders/tiny/recording")
+    assert "checksum" not in bundled.manifest.raw
+    assert bundled.hash == "b07065b2e24c0280aed35a85aed507c0435e3bd7ee67fd35ccb5266dec1d774c"
+
+
+def test_every_writer_writes_a_checksum(scored: Path, tmp_path: Path) -> None:
+    made = [
+        merge([scored, scored], tmp_path / "merged"),
+        select(scored, tmp_path / "selected", questions=["toy/0"]),
+        extract(scored, tmp_path / "extracted", source="stored").path,
+    ]
+    for folder in (scored, *made):
+        assert "checksum" in stated(folder)
+        assert manifest_bytes(stated(folder)) == (folder / "manifest.json").read_bytes()
