@@ -10,6 +10,7 @@ from typing import Any
 
 import orjson
 
+from feval.cards.reading import open_regular
 from feval.errors import ConflictError, SourceError, StorageError
 from feval.recording import recording_around
 from feval.serving.matching.templates import is_example
@@ -150,7 +151,7 @@ def _read(path: Path) -> tuple[dict[str, Any], list[dict[str, Any]], int]:
     header: dict[str, Any] = {}
     entries: list[dict[str, Any]] = []
     try:
-        with path.open("rb") as file:
+        with open_regular(path) as file:
             for number, line in enumerate(file, start=1):
                 if not line.endswith(b"\n"):
                     break
