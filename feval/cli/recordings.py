@@ -17,6 +17,7 @@ from feval.cli.options import (
     OnlyDatasets,
     OnlyLLMs,
     RecordingFolder,
+    UsersMethods,
     only_name,
     whole_folder,
 )
@@ -246,10 +247,7 @@ def verify(
         list[Path] | None,
         typer.Option("--recording", metavar="DIR", help="Where a receipt's recording is, if it moved."),
     ] = None,
-    methods: Annotated[
-        list[str] | None,
-        typer.Option("--method", metavar="FILE.py:FUNCTION", help="A method of your own that the receipt may run."),
-    ] = None,
+    methods: UsersMethods = None,
     prices: Annotated[
         str | None, typer.Option(metavar="LIST", help="A price list of your own that the receipt needs.")
     ] = None,
@@ -317,6 +315,7 @@ def _verify_receipt(
         "numbers": check.numbers,
         "semantics": {"receipt": check.semantics, "now": VERSION},
         "changes": list(check.changes),
+        "files": list(check.files),
         "differences": [{"where": d.where, "receipt": d.receipt, "now": d.now} for d in check.differences],
     }
     what = {"compare": "a comparison", "estimate": "an estimate"}.get(check.kind, f"a {check.kind}")
@@ -332,12 +331,10 @@ def _verify_receipt(
             *(f"  {sentence}" for sentence in check.changes),
         ]
     show.result(summary, *shown)
-    if check.outdated:
-        raise typer.Exit(_OUTDATED)
+    for line in (*check.files, *(() if check.outdated else _shown_differences(check))):
+        say(f"error: {path}: {line}")
     if not check.equal:
-        for line in _shown_differences(check):
-            say(f"error: {path}: {line}")
-        raise typer.Exit(1)
+        raise typer.Exit(_OUTDATED if check.outdated and not check.files else 1)
 
 
 def _shown_differences(check: ReceiptCheck) -> list[str]:
