@@ -16,7 +16,10 @@ MOST_DEPTH = 100
 
 def open_regular(path: Path) -> BufferedReader:
     """Open a file. Pipes, devices and folders are an `OSError`: reading them may never end."""
-    descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
+    try:
+        descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
+    except ValueError as error:  # a path with a zero byte
+        raise OSError(errno.EINVAL, str(error), str(path)) from error
     try:
         mode = os.fstat(descriptor).st_mode
         if stat.S_ISDIR(mode):
@@ -31,12 +34,9 @@ def open_regular(path: Path) -> BufferedReader:
 
 def read_regular(path: Path, most_bytes: int) -> bytes:
     """Return the bytes of a file; where there are more, or it cannot be read, the `strerror` of the `OSError` says why."""
-    try:
-        with open_regular(path) as file:
-            size = os.fstat(file.fileno()).st_size
-            data = file.read(most_bytes + 1) if size <= most_bytes else b""
-    except ValueError as error:  # a path with a zero byte
-        raise OSError(errno.EINVAL, str(error), str(path)) from error
+    with open_regular(path) as file:
+        size = os.fstat(file.fileno()).st_size
+        data = file.read(most_bytes + 1) if size <= most_bytes else b""
     if max(size, len(data)) > most_bytes:
         raise OSError(errno.EFBIG, f"it is larger than {most_bytes:,} bytes, the most that is read", str(path))
     return data

@@ -9,6 +9,7 @@ from typing import Annotated
 
 import typer
 
+from feval.cards.reading import read_regular
 from feval.cli.evaluating import last_receipt
 from feval.cli.options import (
     AnswerKind,
@@ -195,14 +196,8 @@ def show_recording(show: Output, out: Path, shown_notes: Collection[str] = ()) -
 
 def _question_ids(path: Path) -> list[str]:
     try:
-        with path.open("rb") as file:
-            data = file.read(_MAX_IDS_BYTES + 1)
-        if len(data) > _MAX_IDS_BYTES:
-            raise SourceError(
-                f"{path} is larger than {_MAX_IDS_BYTES:,} bytes; it should hold one question id per line."
-            )
         # Not splitlines(): an id may hold other line separators.
-        lines = data.decode("utf-8-sig").split("\n")
+        lines = read_regular(path, _MAX_IDS_BYTES).decode("utf-8-sig").split("\n")
     except OSError as error:
         raise SourceError(
             f"{path} should be a file with one question id per line; it cannot be read: {error.strerror or error}. "

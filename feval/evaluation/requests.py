@@ -164,7 +164,7 @@ class EvaluationOptions(QuestionOptions):
     order: str | None = option(
         None, "exact, seeded or recorded. Default: exact where the method has such a form.", "KIND"
     )
-    replicates: int = option(100, "Draws per question, for --order seeded.", ge=1, le=MOST_RESAMPLES)
+    replicates: int = option(100, "Draws per question, for --order seeded.", ge=1)
     train_fraction: float | None = option(
         None, "Share of the questions to learn from; the others are judged.", "SHARE", gt=0, lt=1
     )

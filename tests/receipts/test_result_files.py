@@ -151,3 +151,18 @@ def test_a_comparison_is_pinned_and_stays_so_when_it_is_published(toy: Path) -> 
         (toy / path).write_bytes(content if isinstance(content, bytes) else content.read_bytes())
     [changed] = verify_receipt(copy / "receipt.json").files
     assert changed.startswith("comparison.json, a file of this result, differs")
+
+
+def test_lists_of_a_receipt_are_bounded(curve: Path) -> None:
+    path = curve / "receipt.json"
+    whole = json.loads(path.read_text())
+    request: Any = whole["request"]
+    for part, bound in (
+        ({"recordings": whole["recordings"] * 1001}, "1000"),
+        ({"files": {str(n): "" for n in range(1001)}}, "1000"),
+        ({"request": request | {"llms": ["a"] * 1001}}, "1000"),
+        ({"request": request | {"values": [1] * 10_001}}, "10000"),
+    ):
+        path.write_text(json.dumps(whole | part))
+        with pytest.raises(UsageError, match=bound):
+            read_receipt(path)
