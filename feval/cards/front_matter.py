@@ -15,6 +15,7 @@ from typing import Any
 
 import yaml
 
+from feval.cards.reading import read_regular
 from feval.cards.validation import shorten
 from feval.errors import CardError
 
@@ -98,16 +99,13 @@ def find_card(kind: str, name: str) -> Path | None:
 def read_card_text(path: Path) -> str:
     """Return a card's (or a price file's) text, with line feeds as line ends."""
     try:
-        if path.exists() and not path.is_file():  # a pipe would wait forever
-            raise CardError(f"The card {path} is not a regular file. Name a Markdown or JSON file.")
-        with path.open("rb") as file:
-            data = file.read(MAX_CARD_BYTES + 1)
+        data = read_regular(path, MAX_CARD_BYTES)
     except FileNotFoundError as error:
         raise CardError(f"There is no card {path}. Check the path.") from error
-    except (OSError, ValueError) as error:
-        raise CardError(f"The card {path} cannot be read: {getattr(error, 'strerror', None) or error}.") from error
-    if len(data) > MAX_CARD_BYTES:
-        raise CardError(f"The card {path} is larger than {MAX_CARD_BYTES:,} bytes. Split it or move prose elsewhere.")
+    except OSError as error:
+        raise CardError(
+            f"The card {path} cannot be read: {error.strerror or error}. Name a Markdown or JSON file."
+        ) from error
     try:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError as error:

@@ -24,6 +24,7 @@ from pydantic import AfterValidator, BeforeValidator, Field, InstanceOf, Validat
 
 from feval.cards.fields import Card, Day, Text
 from feval.cards.front_matter import card_files, read_card_text, read_front_matter
+from feval.cards.reading import parse_json
 from feval.cards.validation import sentence, shorten
 from feval.errors import CardError, OutOfRangeError, PriceNotFoundError, UnknownNameError, UsageError
 
@@ -221,27 +222,14 @@ def _read_card(path: Path) -> PriceList:
 def _read_json(path: Path) -> PriceList:
     text = read_card_text(path)
     try:
-        facts = json.loads(text, parse_constant=_refuse_constant, object_pairs_hook=_unique)
+        facts = parse_json(text)
     except json.JSONDecodeError as error:
         raise CardError(f"The price list {path} is not JSON: {error.msg} in line {error.lineno}.") from error
-    except (ValueError, RecursionError) as error:
+    except ValueError as error:
         raise CardError(f"The price list {path} is not a usable JSON file: {error}.") from error
     if not isinstance(facts, dict):
         raise CardError(f"The price list {path} is not a JSON object. Write id, date, source and prices.")
     return _from_facts(path, facts)
-
-
-def _refuse_constant(word: str) -> None:
-    raise ValueError(f"{word} is not a JSON number")
-
-
-def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    facts = dict(pairs)
-    if len(facts) < len(pairs):
-        keys = [key for key, _ in pairs]
-        repeated = next(key for key in facts if keys.count(key) > 1)
-        raise ValueError(f"the key {shorten(repeated)} comes twice in one object")
-    return facts
 
 
 def _from_facts(path: Path, facts: Mapping[str, Any]) -> PriceList:

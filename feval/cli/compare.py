@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from feval.cli.evaluating import ResultFiles, encoded, request_options, result_options
-from feval.cli.options import DatasetName, TimeLimit, Workers, only_name, recording_folders
+from feval.cli.options import DatasetName, TimeLimit, UsersMethods, Workers, only_name, recording_folders
 from feval.cli.output import Output, quiet_matplotlib
 from feval.comparison.comparison import compare as compare_methods
 from feval.comparison.plan import Plan, path_from, suggested_plan
@@ -49,6 +49,7 @@ def compare(
             "--llm", metavar="NAME", help="For --init. Repeat for several, the cheap ones first. Default: all."
         ),
     ] = None,
+    methods: UsersMethods = None,
     show_all: Annotated[bool, typer.Option("--all", help="Print every table, after the headline.")] = False,
     options: dict[str, Any],
     workers: Workers = 1,
@@ -79,7 +80,7 @@ def compare(
         )
     plan, base = Plan.read(file).changed(**options), file.parent
     with show.progress(f"comparing {len(plan.entries)} methods"):
-        comparison = compare_methods(plan, workers=workers, base=base, time_limit=time_limit)
+        comparison = compare_methods(plan, workers=workers, base=base, time_limit=time_limit, methods=methods or ())
     if show.json:  # there are no tables
         for one in comparison.missing:
             show.note(f"Missing: {one.label}. {one.reason}")

@@ -161,8 +161,10 @@ class ResultFiles:
     ) -> list[Path]:
         written = []
         if self.out is not None:
-            beside = {**files(self.out), "receipt.json": encoded(receipt(self.out))}
-            written += save_files(self.out, beside, replace=self.force)
+            beside = files(self.out)
+            hashes = {name: hashlib.sha256(data).hexdigest() for name, data in beside.items()}
+            sealed = encoded({**receipt(self.out), "files": hashes})
+            written += save_files(self.out, {**beside, "receipt.json": sealed}, replace=self.force)
         if self.receipt not in (None, _NO_RECEIPT):
             folder, name = self.receipt.parent, self.receipt.name
             written += save_files(folder, {name: encoded(receipt(folder))}, replace=self.force, option="--receipt")

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import csv
+import io
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from feval.cards.reading import read_regular
 from feval.cli.evaluating import ResultFiles, encoded, open_recordings, request_options, result_options
 from feval.cli.options import (
     DatasetName,
@@ -32,11 +34,14 @@ from feval.replay import load
 from feval.report import pictures
 from feval.report.files import save_files
 from feval.report.tables.coupled import coupling_csv, coupling_tables
+from feval.report.tables.csv import text_of_cell
 from feval.report.tables.forecasts import forecast_csv, forecast_tables, plan_tables
 
 if TYPE_CHECKING:
     from feval.forecast import Forecast
     from feval.replay import LLM, Dataset
+
+_MOST_AREA_BYTES = 64 << 20
 
 
 @request_options(EstimateRequest, without=("billing", "prices"))
@@ -221,10 +226,10 @@ def _counterpart(name: str, recorded: Sequence[str]) -> str:
 def _areas(path: Path, questions: Dataset) -> dict[str, str]:
     """Question id -> area."""
     try:
-        with path.open(encoding="utf-8", newline="") as file:
-            rows = list(csv.DictReader(file))
+        text = read_regular(path, _MOST_AREA_BYTES).decode("utf-8-sig")
+        rows = list(csv.DictReader(io.StringIO(text, newline="")))
     except (OSError, UnicodeDecodeError, csv.Error) as error:
-        raise SourceError(f"{path} cannot be read as CSV: {error}.") from error
+        raise SourceError(f"{path} cannot be read as CSV: {getattr(error, 'strerror', None) or error}.") from error
     columns = set(rows[0]) if rows else set()
     column = next((name for name in ("area", "subject") if name in columns), None)
     if column is None:
@@ -232,7 +237,7 @@ def _areas(path: Path, questions: Dataset) -> dict[str, str]:
             f"{path} has no column area or subject; its columns are {', '.join(sorted(map(str, columns))) or 'none'}."
         )
     if "id" in columns:
-        return {row["id"]: row[column] for row in rows}
+        return {text_of_cell(row["id"] or ""): row[column] for row in rows}
     ids = list(questions.question_ids)
     if len(rows) != len(ids):
         raise SourceError(

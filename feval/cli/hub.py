@@ -12,6 +12,7 @@ from pydantic import Field
 
 from feval import hub, publish
 from feval.cards.front_matter import read_front_matter
+from feval.cards.reading import read_regular
 from feval.cli.options import OnlyDatasets, OnlyLLMs, whole_folder
 from feval.cli.output import Output, quiet_matplotlib
 from feval.errors import SourceError, UsageError
@@ -141,13 +142,10 @@ def _recording_and_repository(first: str, second: str | None, results: list[Path
 def _read_words(path: Path) -> dict[str, Any]:
     """Return the arguments of `publish.prepare` in a file: the section, and what its front matter says."""
     try:
-        with path.open("rb") as file:
-            data = file.read(_MOST_WORDS_BYTES + 1)
-        if len(data) > _MOST_WORDS_BYTES:
-            raise SourceError(f"{path} has more than {_MOST_WORDS_BYTES:,} bytes, too many for a section of a page.")
-        text = data.decode("utf-8-sig").replace("\r\n", "\n")
+        text = read_regular(path, _MOST_WORDS_BYTES).decode("utf-8-sig").replace("\r\n", "\n")
     except (OSError, UnicodeDecodeError) as error:
-        raise SourceError(f"{path} cannot be read as Markdown in UTF-8 ({error}). Check --words.") from error
+        why = getattr(error, "strerror", None) or error
+        raise SourceError(f"{path} cannot be read as Markdown in UTF-8 ({why}). Check --words.") from error
     if not text.startswith("---\n"):
         return {"words": text}
     front = _FrontMatter.parse(f"The front matter of {path}", read_front_matter(path))

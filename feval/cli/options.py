@@ -53,6 +53,10 @@ Prices = Annotated[
 Unlabelled = Annotated[
     str, typer.Option("--unlabelled", metavar="refuse|drop", help="Questions without a gold answer that can be read.")
 ]
+UsersMethods = Annotated[
+    list[str] | None,
+    typer.Option("--method", metavar="FILE.py:FUNCTION", help="A method of your own that may run. Repeat for several."),
+]
 Workers = Annotated[int, typer.Option("--workers", min=1, help="Processes; the numbers do not depend on it.")]
 TimeLimit = Annotated[
     float, typer.Option("--time-limit", min=0.001, metavar="SECONDS", help="For a method of your own, per question.")

@@ -9,6 +9,7 @@ from typing import Annotated
 
 import typer
 
+from feval.cards.reading import read_regular
 from feval.cli.evaluating import last_receipt
 from feval.cli.options import (
     AnswerKind,
@@ -17,6 +18,7 @@ from feval.cli.options import (
     OnlyDatasets,
     OnlyLLMs,
     RecordingFolder,
+    UsersMethods,
     only_name,
     whole_folder,
 )
@@ -194,14 +196,8 @@ def show_recording(show: Output, out: Path, shown_notes: Collection[str] = ()) -
 
 def _question_ids(path: Path) -> list[str]:
     try:
-        with path.open("rb") as file:
-            data = file.read(_MAX_IDS_BYTES + 1)
-        if len(data) > _MAX_IDS_BYTES:
-            raise SourceError(
-                f"{path} is larger than {_MAX_IDS_BYTES:,} bytes; it should hold one question id per line."
-            )
         # Not splitlines(): an id may hold other line separators.
-        lines = data.decode("utf-8-sig").split("\n")
+        lines = read_regular(path, _MAX_IDS_BYTES).decode("utf-8-sig").split("\n")
     except OSError as error:
         raise SourceError(
             f"{path} should be a file with one question id per line; it cannot be read: {error.strerror or error}. "
@@ -246,10 +242,7 @@ def verify(
         list[Path] | None,
         typer.Option("--recording", metavar="DIR", help="Where a receipt's recording is, if it moved."),
     ] = None,
-    methods: Annotated[
-        list[str] | None,
-        typer.Option("--method", metavar="FILE.py:FUNCTION", help="A method of your own that the receipt may run."),
-    ] = None,
+    methods: UsersMethods = None,
     prices: Annotated[
         str | None, typer.Option(metavar="LIST", help="A price list of your own that the receipt needs.")
     ] = None,
@@ -317,6 +310,7 @@ def _verify_receipt(
         "numbers": check.numbers,
         "semantics": {"receipt": check.semantics, "now": VERSION},
         "changes": list(check.changes),
+        "files": list(check.files),
         "differences": [{"where": d.where, "receipt": d.receipt, "now": d.now} for d in check.differences],
     }
     what = {"compare": "a comparison", "estimate": "an estimate"}.get(check.kind, f"a {check.kind}")
@@ -332,12 +326,10 @@ def _verify_receipt(
             *(f"  {sentence}" for sentence in check.changes),
         ]
     show.result(summary, *shown)
-    if check.outdated:
-        raise typer.Exit(_OUTDATED)
+    for line in (*check.files, *(() if check.outdated else _shown_differences(check))):
+        say(f"error: {path}: {line}")
     if not check.equal:
-        for line in _shown_differences(check):
-            say(f"error: {path}: {line}")
-        raise typer.Exit(1)
+        raise typer.Exit(_OUTDATED if check.outdated and not check.files else 1)
 
 
 def _shown_differences(check: ReceiptCheck) -> list[str]:

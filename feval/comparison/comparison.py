@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from functools import cached_property
 from importlib import import_module
 from pathlib import Path
@@ -98,6 +98,7 @@ class Comparison:
         reaches: the cost at which every curve reaches those accuracies.
         ranking: strongest first; empty for a single curve.
         left_out: questions that were left out because they have no gold or too few CoTs.
+        methods: users' methods by their name in the plan, with the source that was run.
     """
 
     plan: Plan
@@ -112,6 +113,7 @@ class Comparison:
     reaches: tuple[CostToReach, ...]
     ranking: tuple[Rank, ...]
     left_out: LeftOut = NONE_LEFT_OUT
+    methods: Mapping[str, Any] = field(default_factory=dict, repr=False, compare=False)
 
     @property
     def kinds(self) -> tuple[str, ...]:
@@ -238,7 +240,7 @@ def compare(
     time_limit: float | None = TIME_LIMIT,
     recordings: Sequence[Recording] | None = None,
     prices: PriceList | None = None,
-    methods: Mapping[str, Any] | None = None,
+    methods: Sequence[str] | Mapping[str, Any] = (),
 ) -> Comparison:
     """Evaluate the methods of a plan and compare them.
 
@@ -249,19 +251,21 @@ def compare(
         time_limit: seconds that a user's method may take on one question; `None` for no limit.
         recordings: opened recordings, in place of those that the plan names.
         prices: a price list, in place of the one that the plan names.
-        methods: users' methods by their name in the plan, in place of the files it names; for an error, the method is missing and
-            the error is the reason.
+        methods: users' methods that it may run, as FILE.py:FUNCTION, since a plan runs no code by itself; or methods by their
+            name in the plan, in place of the files it names: for an error, the method is missing and the error is the reason.
 
     Raises:
         NotRecordedError: the recordings lack the dataset.
         UnlabelledError: questions have no gold answer that can be read.
         ShortPoolError: every question is to be left out because a pool is too small for the plan's largest budget.
         RecordingError: a recording cannot be read.
-        UsageError: no method of the plan could be evaluated; the message gives the reasons.
+        UsageError: the plan names a user's method that was not given, or no method of it could be evaluated; the message gives
+            the reasons.
     """
+    methods = methods if isinstance(methods, Mapping) else plan.users_methods(methods, base)
     missing: list[FailedMethod] = []
     dataset, llms = _load(plan, base, missing, recordings, prices)
-    runner = _Runner(plan, dataset, llms, np.arange(len(dataset)), workers, base, time_limit, methods or {})
+    runner = _Runner(plan, dataset, llms, np.arange(len(dataset)), workers, time_limit, methods)
     largest = runner.largest_budgets() if plan.short_pools == "drop" else ()
     questions = question_set(dataset, largest, unlabelled=plan.unlabelled, short_pools=plan.short_pools)
     runner = replace(runner, rows=questions.rows)
@@ -281,6 +285,7 @@ def compare(
         baselines=tuple(baselines),
         ceilings=tuple(ceilings),
         left_out=questions.left_out,
+        methods=methods,
         **{part.name: getattr(results, part.name) for part in fields(results)},
     )
 
@@ -320,7 +325,6 @@ class _Runner:
     llms: dict[str, LLM]
     rows: Rows
     workers: int
-    base: Path
     time_limit: float | None
     methods: Mapping[str, Any]
 
@@ -381,16 +385,7 @@ class _Runner:
                 "The oracle looks at the gold answers, so it cannot be compared with methods; its curve is always drawn, as the "
                 "ceiling of each LLM."
             )
-        if entry.method in self.methods:
-            method = self.methods[entry.method]
-            if isinstance(method, FevalError):
-                raise method
-            if settings:
-                raise UsageError(
-                    f"{entry.method} is a user's method, which has no fields; {', '.join(settings)} cannot be set."
-                )
-            return method
-        return entry.make(self.base, settings)
+        return entry.make(settings, self.methods)
 
     def _evaluated(self, method: Any, llms: Sequence[LLM], order: str | None) -> Evaluation:
         # The questions are chosen already, once for all methods, and so are the intervals, later.

@@ -26,10 +26,11 @@ from typing import Annotated, Any, ClassVar
 
 from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, PlainSerializer
 
-from feval.errors import UsageError
+from feval.errors import FevalError, UsageError
 from feval.evaluation.method_names import make_method
-from feval.evaluation.requests import EvaluationOptions, Names, Request, not_empty, one_of, option
+from feval.evaluation.requests import MOST_NAMES, EvaluationOptions, Names, Request, not_empty, one_of, option
 from feval.evaluation.toml_files import read_toml
+from feval.evaluation.user_methods import MethodFile
 from feval.hub.addresses import is_address
 from feval.replay.draws import ORDERS
 
@@ -116,10 +117,18 @@ class ComparedMethod(Request):
         name, values = self.sweep
         return tuple((f"{self.label}, {name}={value}", {**self.fields, name: value}) for value in values)
 
-    def make(self, base: Path, settings: Mapping[str, Any] | None = None) -> Any:
-        """The method itself, as `make_method` gives it; the path of a user's method starts from `base`."""
-        path, colon, function = self.method.rpartition(":")
-        return make_method(f"{base / path}:{function}" if colon else self.method, settings)
+    def make(self, settings: Mapping[str, Any], users_methods: Mapping[str, Any]) -> Any:
+        """The method itself, as `make_method` gives it; a user's method is the one given, or the error given for it."""
+        if ":" not in self.method:
+            return make_method(self.method, settings)
+        method = users_methods.get(self.method) or UsageError(_unnamed(self.method, self.method))
+        if isinstance(method, FevalError):
+            raise method
+        if settings:
+            raise UsageError(
+                f"{self.method} is a user's method, which has no fields; {', '.join(settings)} cannot be set."
+            )
+        return method
 
     def to_dict(self) -> dict[str, Any]:
         """The method as a comparison file holds it."""
@@ -129,6 +138,13 @@ class ComparedMethod(Request):
         if self.sweep is not None:
             table["budgets"] = {self.sweep[0]: _lists(self.sweep[1])}
         return table
+
+
+def _unnamed(method: str, place: str) -> str:
+    return (
+        f"The comparison names {method!r}, Python code in a file. A comparison file runs no code by itself: read that code, and "
+        f"pass --method {place} to have it run."
+    )
 
 
 def _methods(tables: Any) -> Any:
@@ -190,14 +206,16 @@ class Plan(EvaluationOptions):
     dataset: str
     recordings: Annotated[Names, BeforeValidator(_listed)]
     entries: Annotated[tuple[ComparedMethod, ...], BeforeValidator(_methods), AfterValidator(not_empty)] = Field(
-        validation_alias="method"
+        validation_alias="method", max_length=MOST_NAMES
     )
     seed: int = option(0, "Random seed for draws, split and resamples.", ge=0)
     confidence: float = option(0.95, "Of every interval.", rare=True, gt=0, lt=1)
     resamples: int = option(10_000, "Of the bootstrap, and random sign flips.", rare=True, ge=1, le=100_000)
     axis: Annotated[str, one_of("axis", AXES)] = option("usd", "What a budget is counted in.", rare=True)
-    costs: Annotated[tuple[Annotated[float, Field(gt=0)], ...], Field(strict=False)] = ()
-    accuracies: Annotated[tuple[Annotated[float, Field(ge=0, le=1)], ...], Field(strict=False)] = ()
+    costs: Annotated[tuple[Annotated[float, Field(gt=0)], ...], Field(strict=False, max_length=MOST_NAMES)] = ()
+    accuracies: Annotated[
+        tuple[Annotated[float, Field(ge=0, le=1)], ...], Field(strict=False, max_length=MOST_NAMES)
+    ] = ()
 
     def model_post_init(self, context: Any) -> None:
         """Check the order, and that no two methods share a label."""
@@ -242,6 +260,28 @@ class Plan(EvaluationOptions):
         """Where the recordings and the price list are, for a file in the folder `base`."""
         prices = str(base / self.prices) if self.prices and (base / self.prices).is_file() else self.prices
         return [place if is_address(place) else base / place for place in self.recordings], prices
+
+    def users_methods(self, names: Sequence[str], base: Path) -> dict[str, Any]:
+        """The users' methods of the plan by their name in it; one whose file is absent stands as the error that says so.
+
+        Raises:
+            UsageError: a file is there and is none of those that `names` give as FILE.py:FUNCTION: a plan runs no code by itself.
+        """
+        given = [method for name in names if isinstance(method := make_method(name), MethodFile)]
+        methods: dict[str, Any] = {}
+        for name in dict.fromkeys(entry.method for entry in self.entries if ":" in entry.method):
+            path, _, function = name.rpartition(":")
+            place = f"{base / path}:{function}"
+            try:
+                named = make_method(place)
+            except FevalError as error:
+                methods[name] = error
+                continue
+            same = (method for method in given if method.function == function and method.path.samefile(named.path))
+            if (method := next(same, None)) is None:
+                raise UsageError(_unnamed(name, place))
+            methods[name] = method
+        return methods
 
     def moved(self, old: Path, new: Path) -> Plan:
         """The plan for a file in another folder: paths of recordings, price lists and users' methods lead to the same files."""

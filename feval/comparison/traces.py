@@ -76,12 +76,7 @@ def load_compared(comparison: Comparison, base: Path = Path()) -> tuple[Dataset,
 
 
 def traces(
-    comparison: Comparison,
-    dataset: Dataset,
-    llms: Sequence[LLM],
-    *,
-    base: Path = Path(),
-    time_limit: float | None = TIME_LIMIT,
+    comparison: Comparison, dataset: Dataset, llms: Sequence[LLM], *, time_limit: float | None = TIME_LIMIT
 ) -> Traces:
     """Follow every method of a comparison through one draw of every question; `dataset` and `llms` come from `load_compared`."""
     dataset.require(llms)
@@ -90,7 +85,7 @@ def traces(
     left_out = {*comparison.left_out.unlabelled, *comparison.left_out.short_pools}
     split = np.array([row for row, name in enumerate(dataset.question_ids) if name not in left_out], np.intp)
     judged = judged_rows(comparison, dataset)
-    follow = _Follower(comparison.plan, dataset, by_name, split, judged, order, base, time_limit)
+    follow = _Follower(comparison.plan, dataset, by_name, split, judged, order, comparison.methods, time_limit)
     curves, missing = [], []
     for curve in comparison.curves:
         try:
@@ -125,7 +120,7 @@ class _Follower:
     split: Rows
     rows: Rows
     order: str
-    base: Path
+    methods: Mapping[str, Any]
     time_limit: float | None
 
     def curve(self, curve: MethodCurve) -> tuple[Trace, ...]:
@@ -139,7 +134,7 @@ class _Follower:
 
     def _method(self, entry: ComparedMethod, point: Evaluation, llms: Sequence[LLM]) -> Any:
         swept = {entry.sweep[0]: point.fields[entry.sweep[0]]} if entry.sweep else {}
-        method = entry.make(self.base, {**entry.fields, **swept})
+        method = entry.make({**entry.fields, **swept}, self.methods)
         train, _ = self.plan.split(self.dataset, self.split)
         return fit(method, self.dataset, llms, train, self.time_limit) if len(train) and learns(method) else method
 

@@ -31,6 +31,11 @@ if TYPE_CHECKING:
     from feval.replay import LLM, Dataset
 
 MOST_RESAMPLES = 1_000_000
+MOST_NAMES = 1000
+"""How many recordings, LLMs, methods or files a request or a receipt may name."""
+MOST_VALUES = 10_000
+"""How many values a budget may have."""
+
 _T = TypeVar("_T")
 _RANGE_ERRORS = {"greater_than", "greater_than_equal", "less_than", "less_than_equal", "finite_number"}
 
@@ -66,7 +71,7 @@ def not_empty(values: tuple[_T, ...]) -> tuple[_T, ...]:
     return values
 
 
-Names = Annotated[tuple[str, ...], Field(strict=False), AfterValidator(not_empty)]
+Names = Annotated[tuple[str, ...], Field(strict=False, max_length=MOST_NAMES), AfterValidator(not_empty)]
 
 
 class Request(BaseModel):
@@ -241,7 +246,7 @@ class CurveRequest(RunRequest):
     written: ClassVar[tuple[str, ...]] = ("order", "replicates", "seed", "billing", "confidence")
 
     field: str | None
-    values: Annotated[tuple[int | float, ...], Field(strict=False)]
+    values: Annotated[tuple[int | float, ...], Field(strict=False, max_length=MOST_VALUES)]
 
     def simplest(self) -> CurveRequest:
         """The same, as a plain curve of self-consistency where it is one: nothing else is set."""
@@ -268,8 +273,8 @@ class EstimateRequest(QuestionOptions):
     dataset: str
     llms: Annotated[tuple[str, ...], Field(strict=False, min_length=1, max_length=1)]
     g: int
-    m: Annotated[tuple[int, ...], Field(strict=False)]
-    methods: Annotated[tuple[str, ...], Field(strict=False)]
+    m: Annotated[tuple[int, ...], Field(strict=False, max_length=MOST_VALUES)]
+    methods: Annotated[tuple[str, ...], Field(strict=False, max_length=MOST_NAMES)]
     replicate: int = option(0, "Which draw of calls.", rare=True, ge=0)
     confidence: float = option(0.95, "Of the intervals.", rare=True)
     resamples: int = option(10_000, "Of the bootstrap.", rare=True, le=MOST_RESAMPLES)
@@ -301,7 +306,7 @@ class Consumption(Request):
     llm: str
     question: str
     requests: int
-    samples: Annotated[tuple[int, ...], Field(strict=False)]
+    samples: Annotated[tuple[int, ...], Field(strict=False, max_length=MOST_RESAMPLES)]
 
 
 class GradeRequest(Request):
@@ -314,5 +319,5 @@ class GradeRequest(Request):
     seed: int
     billing: str
     confidence: float | None
-    consumed: Annotated[tuple[Consumption, ...], Field(strict=False)]
+    consumed: Annotated[tuple[Consumption, ...], Field(strict=False, max_length=MOST_RESAMPLES)]
     answers: dict[str, str | None]

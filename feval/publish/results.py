@@ -9,6 +9,7 @@ on the Hub. Results are not content of a recording; its hash does not cover them
 
 from __future__ import annotations
 
+import hashlib
 import json
 import re
 from collections.abc import Mapping, Sequence
@@ -96,7 +97,7 @@ def _portable(start: str, files: Mapping[str, Path | bytes], recording_hash: str
     places = {entry["path"]: _place(path, entry, recording_hash) for entry in receipt["recordings"]}
     receipt["recordings"] = [entry | {"path": places[entry["path"]]} for entry in receipt["recordings"]]
     _move(receipt["request"], places)
-    portable = {start + _RECEIPT: _json(receipt)}
+    portable: dict[str, bytes] = {}
     comparison, plan = files.get(f"{start}comparison.json"), files.get(f"{start}comparison.toml")
     if isinstance(comparison, Path):
         portable[f"{start}comparison.json"] = _moved_comparison(comparison, places)
@@ -104,7 +105,15 @@ def _portable(start: str, files: Mapping[str, Path | bytes], recording_hash: str
         read = Plan.read(plan)
         moved = read.changed(recordings=tuple(places.get(place, place) for place in read.recordings))
         portable[f"{start}comparison.toml"] = moved.to_toml().encode()
-    return portable
+    for name, data in portable.items():
+        _pin_again(receipt.get("files", {}), path.with_name(name.removeprefix(start)), data)
+    return {**portable, start + _RECEIPT: _json(receipt)}
+
+
+def _pin_again(hashes: dict[str, str], path: Path, data: bytes) -> None:
+    """Let a receipt pin the portable form of a file in place of the file; one that it did not pin stays so."""
+    if hashes.get(path.name) == hashlib.sha256(path.read_bytes()).hexdigest():
+        hashes[path.name] = hashlib.sha256(data).hexdigest()
 
 
 def _place(path: Path, entry: Mapping[str, Any], recording_hash: str) -> str:

@@ -5,7 +5,6 @@ Everything in a receipt is data from anywhere: it is checked here, and nothing t
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any
@@ -13,11 +12,13 @@ from typing import Annotated, Any
 from pydantic import AfterValidator, ConfigDict, Field
 
 from feval import __version__, hub
+from feval.cards.reading import parse_json, read_regular
 from feval.comparison.plan import ComparisonRequest
 from feval.errors import UnknownNameError, UsageError
-from feval.evaluation.requests import CurveRequest, EstimateRequest, GradeRequest, Request, RunRequest
+from feval.evaluation.requests import MOST_NAMES, CurveRequest, EstimateRequest, GradeRequest, Request, RunRequest
 from feval.hub.addresses import is_address
 from feval.receipts import semantics
+from feval.recording.layout.format import is_safe_path
 from feval.replay.draws import SCHEME
 
 FORMAT = 1
@@ -37,6 +38,12 @@ def _printable(text: str) -> str:
     if not text.isprintable():
         raise ValueError("it cannot be shown on a terminal")
     return text
+
+
+def _beside(name: str) -> str:
+    if not is_safe_path(name) or "/" in name:
+        raise ValueError("it is not the name of a file beside the receipt")
+    return _printable(name)
 
 
 class PinnedRecording(Request):
@@ -63,6 +70,7 @@ class Receipt(Request):
         semantics: version of what the numbers mean, see `feval.receipts.semantics`; the first version does not state it.
         prices: the price list; `None` where dollars were switched off.
         counters: who counted the tokens of each LLM; the first version does not state it.
+        files: name -> sha256 of the files of the same result, which lie beside the receipt; the first versions do not state them.
         request: what was asked for, as `REQUESTS[kind]` holds it.
     """
 
@@ -74,9 +82,10 @@ class Receipt(Request):
     feval: Annotated[str, AfterValidator(_printable)]
     draws: str
     semantics: int = 1
-    recordings: Annotated[tuple[PinnedRecording, ...], Field(strict=False, min_length=1)]
+    recordings: Annotated[tuple[PinnedRecording, ...], Field(strict=False, min_length=1, max_length=MOST_NAMES)]
     prices: PinnedPrices | None
     counters: dict[str, str] = {}  # noqa: RUF012  pydantic copies it
+    files: Annotated[dict[Annotated[str, AfterValidator(_beside)], str], Field(max_length=MOST_NAMES)] = {}  # noqa: RUF012
     request: dict[str, Any]
     numbers: dict[str, Any]
 
@@ -104,14 +113,10 @@ def read_receipt(path: Path) -> Receipt:
         UsageError: the file is not a receipt, is damaged, or is of a later format or of other draws.
     """
     try:
-        if path.exists() and not path.is_file() and not path.is_dir():  # a pipe would wait forever
-            raise UsageError(f"{path} is neither file nor folder. Name a receipt.")
-        if path.stat().st_size > _MOST_BYTES:
-            raise UsageError(f"{path} is too large for a receipt.")
-        content = json.loads(path.read_bytes())
+        content = parse_json(read_regular(path, _MOST_BYTES))
     except OSError as error:
         raise UsageError(f"The receipt {path} cannot be read: {error.strerror or error}.") from error
-    except (ValueError, RecursionError) as error:
+    except ValueError as error:
         raise UsageError(f"{path} is not a receipt: it is not valid JSON ({error}).") from error
     if not isinstance(content, dict) or "feval_receipt" not in content:
         raise UsageError(

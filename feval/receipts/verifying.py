@@ -8,6 +8,7 @@ are neither confirmed nor called wrong.
 
 from __future__ import annotations
 
+import hashlib
 import json
 import math
 import posixpath
@@ -19,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 from feval import __version__
 from feval.cards.cards import price_ids
 from feval.cards.prices import price_list
+from feval.cards.reading import open_regular
 from feval.comparison.comparison import compare
 from feval.comparison.plan import ComparisonRequest
 from feval.errors import ConflictError, MethodError, RecordingError, UnlabelledError, UsageError
@@ -70,6 +72,7 @@ class ReceiptCheck:
         numbers: how many values were compared.
         notes: sentences on what differs without being a number: the version of feval, and why numbers of an older receipt cannot
             be computed any more.
+        files: sentences on files beside the receipt that are not those of its result.
         semantics: version of what the receipt's numbers mean.
         changes: what has changed since that version, where something came out otherwise; else empty.
     """
@@ -80,11 +83,12 @@ class ReceiptCheck:
     notes: tuple[str, ...]
     semantics: int = semantics.VERSION
     changes: tuple[str, ...] = ()
+    files: tuple[str, ...] = ()
 
     @property
     def equal(self) -> bool:
         """Whether everything came out as the receipt says."""
-        return not self.differences and not self.changes
+        return not (self.differences or self.changes or self.files)
 
     @property
     def outdated(self) -> bool:
@@ -130,18 +134,40 @@ def verify_receipt(
         if receipt.feval == __version__
         else [f"The receipt was written by feval {receipt.feval}; this is {__version__}."]
     )
+    files = _changed_files(path, receipt.files, notes)
     try:
         numbers = json.loads(json.dumps(_COMPUTE[type(request)](request, inputs), allow_nan=False))
     except UnlabelledError as error:
         if not changes:
             raise
-        return ReceiptCheck(receipt.kind, 0, (), (*notes, str(error)), receipt.semantics, changes)
+        return ReceiptCheck(receipt.kind, 0, (), (*notes, str(error)), receipt.semantics, changes, files)
     differences: list[ChangedValue] = []
     count = _compare("", receipt.numbers, numbers, differences, older=bool(changes))
     _compare("counters", receipt.counters, _counters(receipt, request, opened), differences)
     return ReceiptCheck(
-        receipt.kind, count, tuple(differences), tuple(notes), receipt.semantics, changes if differences else ()
+        receipt.kind, count, tuple(differences), tuple(notes), receipt.semantics, changes if differences else (), files
     )
+
+
+def _changed_files(path: Path, files: Mapping[str, str], notes: list[str]) -> tuple[str, ...]:
+    """Say which files beside a receipt are not those of its result; for a receipt that lies alone, extend the notes."""
+    if cached_from(path.parent) is not None or not any((path.parent / name).exists() for name in files):
+        notes += [f"Files of this result that do not lie beside the receipt: {', '.join(files)}."] if files else []
+        return ()
+    states = {name: _state(path.parent / name, sha256) for name, sha256 in files.items()}
+    return tuple(f"{name}, a file of this result, {state}." for name, state in states.items() if state)
+
+
+def _state(path: Path, sha256: str) -> str:
+    """What is wrong with a file, as a predicate; empty for a file with the hash."""
+    try:
+        with open_regular(path) as file:
+            now = hashlib.file_digest(file, "sha256").hexdigest()
+    except FileNotFoundError:
+        return "is missing"
+    except OSError as error:
+        return f"cannot be read: {error.strerror or error}"
+    return "" if now == sha256 else f"differs: the receipt says SHA-256 {sha256[:16]}, now {now[:16]}"
 
 
 def _place(path: Path, place: str) -> str | Path:

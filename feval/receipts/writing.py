@@ -18,7 +18,6 @@ from feval.replay.draws import SCHEME
 
 if TYPE_CHECKING:
     from feval.comparison.comparison import Comparison
-    from feval.comparison.plan import ComparedMethod
     from feval.evaluation.curves import Curve
     from feval.evaluation.evaluation import Evaluation
     from feval.evaluation.requests import CurveRequest, EstimateRequest, GradeRequest, Request, RunRequest
@@ -50,14 +49,15 @@ def comparison_receipt(comparison: Comparison, base: Path, folder: Path) -> dict
         for entry, there in zip(comparison.plan.entries, moved.entries, strict=True)
         if ":" in entry.method
     ]
-    request = ComparisonRequest(plan=moved, sources={there.method: _source(entry, base) for entry, there in users})
+    sources = {there.method: _source(comparison.methods.get(entry.method)) for entry, there in users}
+    request = ComparisonRequest(plan=moved, sources=sources)
     return _receipt(request, comparison_numbers(comparison), dataset, llms, folder)
 
 
-def _source(entry: ComparedMethod, base: Path) -> str | None:
-    """The hash of a user's file; `None` where there is none, and the method is missing from the comparison."""
+def _source(method: Any) -> str | None:
+    """The hash of the file that was run; `None` where there is none, and the method is missing from the comparison."""
     try:
-        source: str = entry.make(base).source_sha256
+        source: str | None = getattr(method, "source_sha256", None)
     except FevalError:
         return None
     return source

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from feval.errors import StorageError
@@ -15,7 +15,8 @@ def save_files(folder: Path, files: Mapping[str, bytes], *, replace: bool = Fals
     """Write report files into a folder, which is created if needed.
 
     A file with the same bytes is left alone, so a command can be repeated; one with other bytes is refused before anything
-    is written, unless it is to be replaced. `option` named the folder, for messages.
+    is written, unless it is to be replaced. `option` named the folder, for messages. The last of several files vouches for the
+    others, as a receipt does: an old one goes before any of them changes, and the new one comes when all are there.
 
     Raises:
         StorageError: a file exists with other content, the folder is inside a recording, or writing failed.
@@ -32,7 +33,7 @@ def save_files(folder: Path, files: Mapping[str, bytes], *, replace: bool = Fals
                 f"Choose another place with {option}, or pass --force to replace."
             )
         folder.mkdir(parents=True, exist_ok=True)
-        _write_together(changed)
+        _write_together(changed, [path for path in paths[-1:] if path in changed and len(changed) > 1])
     except OSError as error:
         raise StorageError(
             f"The report could not be written to {folder}: {error.strerror or error}. "
@@ -60,8 +61,11 @@ def _holds(path: Path, data: bytes) -> bool:
     return path.is_file() and path.stat().st_size == len(data) and path.read_bytes() == data
 
 
-def _write_together(files: Mapping[Path, bytes]) -> None:
-    """Write all files under temporary names, then rename: a full disk leaves the old files, never a mixture."""
+def _write_together(files: Mapping[Path, bytes], outdated: Iterable[Path]) -> None:
+    """Write all files under temporary names, remove the outdated ones, then rename in order.
+
+    A full disk leaves the old files, and a kill no mixture with a receipt beside it.
+    """
     temporary = {path.with_name(f".{path.name}.{os.getpid()}.part"): path for path in files}
     try:
         for part, path in temporary.items():
@@ -69,6 +73,8 @@ def _write_together(files: Mapping[Path, bytes]) -> None:
                 file.write(files[path])
                 file.flush()
                 os.fsync(file.fileno())
+        for path in outdated:
+            path.unlink(missing_ok=True)
         for part, path in temporary.items():
             part.replace(path)
     except BaseException:

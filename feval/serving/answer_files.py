@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import csv
 import io
-import json
 from pathlib import Path
 from typing import Any
 
+from feval.cards.reading import parse_json, read_regular
 from feval.errors import UsageError
+from feval.report.tables.csv import text_of_cell
 
 _MAX_BYTES = 256 << 20
 _QUESTION = ("question", "question_id", "id")
@@ -35,30 +36,20 @@ def read_answers(path: Path) -> object:
 def read_text(path: Path) -> str:
     """Read a file of UTF-8; `UsageError` if it cannot be read."""
     try:
-        if path.stat().st_size > _MAX_BYTES:
-            raise UsageError(f"{path} is larger than {_MAX_BYTES >> 20} MiB, the most that is read.")
-        return path.read_text("utf-8-sig")
+        text = read_regular(path, _MAX_BYTES).decode("utf-8-sig")
     except OSError as error:
         raise UsageError(f"{path} cannot be read: {error.strerror or error}.") from error
     except UnicodeDecodeError as error:
         raise UsageError(f"{path} is not text in UTF-8.") from error
+    return text.replace("\r\n", "\n").replace("\r", "\n")
 
 
 def _parsed(text: str, where: str) -> Any:
     try:
-        return json.loads(text, object_pairs_hook=unique)
-    except (ValueError, RecursionError) as error:
+        return parse_json(text)
+    except ValueError as error:
         advice = "Files of JSON Lines end in .jsonl, files of comma-separated values in .csv."
         raise UsageError(f"{where} is not valid JSON: {error}. {advice}") from error
-
-
-def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """Make a dict of an object's pairs, as a hook of `json.loads`; `ValueError` if a name has two different values."""
-    fields = dict(pairs)
-    twice = next((key for key, value in pairs if fields[key] != value), None)
-    if twice is not None:
-        raise ValueError(f"{twice[:80]!r} occurs twice in one object, with different values")
-    return fields
 
 
 def _rows(path: Path, text: str) -> list[dict[str, Any]]:
@@ -72,4 +63,4 @@ def _rows(path: Path, text: str) -> list[dict[str, Any]]:
     if len(ids) != 1 or "answer" not in columns:
         shown = ", ".join(columns) or "none"
         raise UsageError(f"{path} needs the columns 'question' (ids or texts) and 'answer'; it has {shown}.")
-    return [{"question": row[ids[0]], "answer": row["answer"] or None} for row in rows]
+    return [{"question": text_of_cell(row[ids[0]] or ""), "answer": row["answer"] or None} for row in rows]

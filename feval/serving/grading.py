@@ -12,12 +12,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from feval.cards.cards import price_ids
+from feval.cards.reading import parse_json
 from feval.errors import ConflictError, UnknownNameError, UsageError
 from feval.evaluation.requests import Consumption
 from feval.receipts.grading import Grade, answers_by_id, grade_answers
 from feval.receipts.writing import receipt
 from feval.replay.loading import load
-from feval.serving.answer_files import read_text, unique
+from feval.serving.answer_files import read_text
 from feval.serving.matching.templates import PromptCounts, is_use_list, prompt_remarks
 from feval.serving.runs.ledger import FORMAT
 from feval.serving.runs.ledger import read_ledger as read_lines
@@ -81,8 +82,8 @@ def grade_posted(body: bytes, ledger: Callable[[str | None], Mapping[str, Any]],
         NotRecordedError: the run has asked nothing.
     """
     try:
-        fields = json.loads(body, object_pairs_hook=unique)
-    except (ValueError, RecursionError) as error:
+        fields = parse_json(body)
+    except ValueError as error:
         raise RequestError(
             f"The body is not valid JSON: {error}. Post an object with `answers`.", code="invalid_json"
         ) from error
@@ -206,8 +207,8 @@ def read_ledger(path: Path) -> SavedLedger:
         header, entries = read_lines(path)
         return _saved(path, header, *_joined(header, entries))
     try:
-        reply = json.loads(read_text(path))
-    except (ValueError, RecursionError) as error:
+        reply = parse_json(read_text(path))
+    except ValueError as error:
         raise _no_ledger(path) from error
     summaries = reply.get("runs", [reply]) if isinstance(reply, dict) else None
     if not isinstance(summaries, list) or not all(_is_summary(each) for each in summaries):

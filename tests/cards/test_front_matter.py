@@ -150,8 +150,8 @@ def test_what_is_no_regular_file_is_refused(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe.md")
     (tmp_path / "folder.md").mkdir()
     for name, fragment in (
-        ("pipe.md", "not a regular file"),
-        ("folder.md", "not a regular file"),
+        ("pipe.md", "it is no regular file"),
+        ("folder.md", "Is a directory"),
         ("absent.md", "There is no card"),
         ("a\0b", "cannot"),
     ):
@@ -160,11 +160,11 @@ def test_what_is_no_regular_file_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_file_that_may_not_be_read_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(self: Path, mode: str = "r") -> NoReturn:
-        raise PermissionError(13, "Permission denied", str(self))
+    def refuse(path: Path, flags: int) -> NoReturn:
+        raise PermissionError(13, "Permission denied", str(path))
 
     path = write(tmp_path, "---\nid: a\n---\n")
-    monkeypatch.setattr(Path, "open", refuse)  # root, who runs many a container, may read any file
+    monkeypatch.setattr("feval.cards.reading.os.open", refuse)  # root, who runs many a container, may read any file
     with pytest.raises(CardError, match="cannot be read: Permission denied"):
         read_front_matter(path)
 

@@ -300,7 +300,7 @@ BAD_JSON = {
     "list": ("[]", "not a JSON object"),
     "NaN": ('{"prices": {"a": [NaN, 1]}}', "NaN is not a JSON number"),
     "Infinity": ('{"prices": {"a": [1, -Infinity]}}', "-Infinity is not a JSON number"),
-    "key twice": ('{"prices": {"a": [1, 1], "a": [2, 2]}}', "'a' comes twice"),
+    "key twice": ('{"prices": {"a": [1, 1], "a": [2, 2]}}', "'a' occurs twice"),
     "deep": ("[" * 100_000, "not a usable JSON"),
     "digits": ('{"id": ' + "9" * 5000 + "}", "not a usable JSON"),
 }

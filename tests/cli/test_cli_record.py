@@ -347,7 +347,7 @@ def test_a_settings_file_that_cannot_be_read_is_refused(tmp_path: Path) -> None:
     large.write_text("#" * (1 << 20) + "\n")
     number.write_text(f"seed = {'9' * 5000}\n")
     for path, why in (
-        (pipe, "is neither file nor folder"),
+        (pipe, "it is no regular file"),
         (large, "is larger than 1,048,576 bytes"),
         (number, "is not valid TOML: Exceeds the limit"),
         (tmp_path, "cannot be read: Is a directory"),

@@ -378,6 +378,7 @@ def test_what_fails_is_kept_with_its_reason_while_the_others_go_on(toy: Path) ->
             replicates=2,
         ),
         base=toy,
+        methods=[f"{toy}/mine.py:{name}" for name in ("first", "broken")],
     )
     assert [curve.label for curve in result.curves] == ["self-consistency (gpt-3.5-turbo)", "mine"]
     reasons = {one.label: one.reason for one in result.missing}
@@ -439,7 +440,9 @@ def test_without_dollars_another_axis_is_named(toy: Path) -> None:
 
 def test_a_split_is_the_same_for_all(toy: Path) -> None:
     result = compare(
-        plan(SC, {"name": "mine.py:first", "llms": ["gpt-4o-mini"]}, train_fraction=0.5, replicates=2), base=toy
+        plan(SC, {"name": "mine.py:first", "llms": ["gpt-4o-mini"]}, train_fraction=0.5, replicates=2),
+        base=toy,
+        methods=[f"{toy}/mine.py:first"],
     )
     everything = [point for curve in (*result.curves, *result.ceilings) for point in curve.points] + list(
         result.baselines
@@ -451,7 +454,8 @@ def test_a_split_is_the_same_for_all(toy: Path) -> None:
 @pytest.mark.slow  # starts processes
 def test_the_numbers_do_not_depend_on_the_workers(toy: Path) -> None:
     pair = plan(SC, {"name": "mine.py:first", "llms": ["gpt-4o-mini"]}, replicates=3)
-    assert compare(pair, base=toy, workers=2).to_dict() == compare(pair, base=toy).to_dict()
+    given: Any = {"base": toy, "methods": [f"{toy}/mine.py:first"]}
+    assert compare(pair, workers=2, **given).to_dict() == compare(pair, **given).to_dict()
 
 
 def test_a_frame_needs_a_library(comparison: Comparison, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -483,12 +487,12 @@ def test_compare_writes_what_it_shows(toy: Path) -> None:
         {"name": "mine.py:first", "llms": ["gpt-4o-mini"]},
         SC | {"label": "too many", "budgets": {"n": [7]}},
     )
-    file = written(toy, plan(*methods, replicates=2))
-    done = run(file, "--out", toy / "out" / "here")
+    file, mine = written(toy, plan(*methods, replicates=2)), f"--method={toy}/mine.py:first"
+    done = run(file, mine, "--out", toy / "out" / "here")
     assert done.exit_code == 0, done.output
     for words in ("Best at three budgets", "Pareto frontier", "No difference", "Missing", "--all"):
         assert words in done.stdout
-    everything = run(file, "--all", "--receipt", "none").stdout
+    everything = run(file, mine, "--all", "--receipt", "none").stdout
     for words in (
         "Pareto frontier",
         "Difference in accuracy",
@@ -502,7 +506,7 @@ def test_compare_writes_what_it_shows(toy: Path) -> None:
     assert len(done.stdout.splitlines()) <= 40
     out = toy / "out" / "here"
     result = json.loads((out / "comparison.json").read_text())
-    printed = json.loads(run(file, "--json").stdout)
+    printed = json.loads(run(file, mine, "--json").stdout)
     assert verify_receipt(Path(printed.pop("receipt")), methods=[f"{toy / 'mine.py'}:first"]).equal
     assert result == printed
     rows = list(csv.DictReader(io.StringIO((out / "results.csv").read_text())))
@@ -517,15 +521,15 @@ def test_compare_writes_what_it_shows(toy: Path) -> None:
     table = pq.read_table(out / "questions.parquet").to_pydict()
     own = [right for right, point in zip(table["right"], table["point"], strict=True) if point == 1]
     assert np.mean(own) == pytest.approx(float(rows[1]["accuracy"]))
-    again = run(out / "comparison.toml", "--json")
+    again = run(out / "comparison.toml", mine, "--json")
     moved = json.loads(again.stdout)
     assert moved["differences"] == result["differences"]
-    assert run(file, "--out", out).exit_code == 0
+    assert run(file, mine, "--out", out).exit_code == 0
     written(toy, plan(SC))
-    refused = run(file, "--out", out)
+    refused = run(file, mine, "--out", out)
     assert refused.exit_code == 1
     assert "--force" in refused.stderr
-    assert run(file, "--out", out, "--force").exit_code == 0
+    assert run(file, mine, "--out", out, "--force").exit_code == 0
 
 
 def test_a_first_plan_can_be_run(toy: Path) -> None:
@@ -566,7 +570,8 @@ def test_every_point_counts_for_the_frontier_also_where_two_cost_the_same(toy: P
         "def first(question, llm):\n    return llm.sample(1).answers[0]\n"
     )
     users = [{"name": f"recorded.py:{name}", "llms": ["gpt-4o-mini"]} for name in ("none", "first")]
-    result = compare(plan(*users, axis="samples", order="recorded"), base=toy)
+    given = [f"{toy}/recorded.py:{name}" for name in ("none", "first")]
+    result = compare(plan(*users, axis="samples", order="recorded"), base=toy, methods=given)
     assert [point.label for point in result.frontier] == ["recorded.py:first"]
     assert result.areas == ()
     [row] = result.differences
@@ -617,7 +622,8 @@ def receipt(toy: Path) -> Path:
     absent = MINE | {"label": "absent", "name": "nowhere.py:first"}
     fielded = MINE | {"label": "fielded", "fields": {"k": 3}}
     file = written(toy, plan(SC, MINE, broken, absent, fielded, replicates=2, order="seeded"))
-    assert run(file, "--out", toy / "out").exit_code == 0
+    given = [f"--method={toy}/mine.py:{name}" for name in ("first", "broken")]
+    assert run(file, *given, "--out", toy / "out").exit_code == 0
     return toy / "out" / "receipt.json"
 
 
@@ -685,13 +691,13 @@ def test_a_receipt_without_recordings_is_damaged_and_a_list_of_another_length_is
 
 
 def test_many_differences_are_not_all_printed(toy: Path) -> None:
-    assert run(written(toy, plan(SC, MINE, replicates=2)), "--out", toy / "out").exit_code == 0
+    given = ("--method", f"{toy / 'mine.py'}:first")
+    assert run(written(toy, plan(SC, MINE, replicates=2)), *given, "--out", toy / "out").exit_code == 0
     whole = json.loads((toy / "out" / "receipt.json").read_text())
     whole["request"]["plan"]["seed"] = 7
     (toy / "out" / "receipt.json").write_text(json.dumps(whole))
-    given = (toy / "out", "--method", f"{toy / 'mine.py'}:first")
-    listed = json.loads(verified(*given, "--json").stdout)["differences"]
-    lines = verified(*given).stderr.splitlines()
+    listed = json.loads(verified(toy / "out", *given, "--json").stdout)["differences"]
+    lines = verified(toy / "out", *given).stderr.splitlines()
     assert len(listed) > 21
     assert len(lines) == 21
     assert f"{len(listed) - 20} more of " in lines[-1]

@@ -288,7 +288,7 @@ def test_a_report_follows_what_was_learnt_on_the_same_questions(
         monkeypatch.setattr(f"feval.{user}.fit", noted)
     result = compare(Plan.from_dict(settings | {"method": [entry]}), base=recordings)
     dataset, llms = load_compared(result, recordings)
-    assert traces(result, dataset, llms, base=recordings).missing == ()
+    assert traces(result, dataset, llms).missing == ()
     assert len(fitted) == 2
     assert fitted[0] == fitted[1]
     assert set(fitted[0]) < {0, 2, 3}

@@ -14,5 +14,5 @@ from feval.receipts.format import read_receipt
 def test_a_pipe_in_place_of_a_receipt_is_refused_at_once(tmp_path: Path) -> None:
     pipe = tmp_path / "receipt.json"
     os.mkfifo(pipe)
-    with pytest.raises(UsageError, match="neither file nor folder"):
+    with pytest.raises(UsageError, match="it is no regular file"):
         read_receipt(pipe)

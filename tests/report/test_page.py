@@ -97,7 +97,7 @@ def _entries() -> tuple[ComparedMethod, ...]:
 @pytest.fixture(scope="module")
 def comparison(folder: Path) -> Comparison:
     plan = Plan(dataset="toy", recordings=("recording",), entries=_entries(), order="recorded", resamples=200)
-    return compare(plan, base=folder)
+    return compare(plan, base=folder, methods=[f"{folder}/mine.py:patient"])
 
 
 @pytest.fixture(scope="module")
@@ -118,7 +118,7 @@ def _data(page: str) -> dict[str, Any]:
 
 def test_every_method_is_followed_to_where_it_stopped(comparison: Comparison, folder: Path, loaded: Any) -> None:
     dataset, llms = loaded
-    followed = traces(comparison, dataset, llms, base=folder)
+    followed = traces(comparison, dataset, llms)
     assert followed.order == "recorded"
     assert not followed.missing
     for curve, (smallest, largest) in zip(followed.curves, ANSWERS.values(), strict=True):
@@ -133,7 +133,7 @@ def test_a_method_that_fails_later_is_said_and_the_others_are_followed(
     dataset, llms = loaded
     entry = _entries()[2].changed(method="gone.py:patient")
     curves = (*comparison.curves[:2], replace(comparison.curves[2], entry=entry))
-    followed = traces(replace(comparison, curves=curves), dataset, llms, base=folder)
+    followed = traces(replace(comparison, curves=curves), dataset, llms)
     assert [len(curve) for curve in followed.curves] == [2, 2, 0]
     ((label, reason),) = followed.missing
     assert label == "patient"
@@ -147,7 +147,7 @@ def test_seeded_draws_show_the_cots_in_the_order_of_replicate_0(
 ) -> None:
     dataset, llms = loaded
     seeded = replace(comparison, plan=comparison.plan.changed(order="seeded", seed=5))
-    followed = traces(seeded, dataset, llms, base=folder)
+    followed = traces(seeded, dataset, llms)
     book = _data(comparison_page(seeded, dataset, llms, traces=followed))["explorer"]
     for place, llm in enumerate(llms):
         for row, question in enumerate(book["questions"]):
@@ -252,7 +252,7 @@ def test_the_svg_has_no_date_and_refers_to_nothing_outside(comparison: Compariso
 
 @pytest.mark.parametrize("axis", ["usd", "tokens", "calls", "samples"])
 def test_the_picture_shows_every_line_and_hides_none(comparison: Comparison, axis: str, folder: Path) -> None:
-    output = compare(comparison.plan.changed(axis=axis), base=folder)
+    output = compare(comparison.plan.changed(axis=axis), base=folder, methods=comparison.methods)
     with own_style():
         figure = _figure(output)
         figure.canvas.draw()
@@ -271,7 +271,7 @@ def test_the_picture_shows_every_line_and_hides_none(comparison: Comparison, axi
 
 
 def test_a_comparison_of_one_point_can_be_drawn(comparison: Comparison, folder: Path) -> None:
-    alone = compare(comparison.plan.changed(entries=_entries()[2:3]), base=folder)
+    alone = compare(comparison.plan.changed(entries=_entries()[2:3]), base=folder, methods=comparison.methods)
     files = comparison_files(alone, base=folder)
     assert set(files) == {"comparison.png", "comparison.svg", "report.html"}
     assert "ranking" not in {table["id"] for table in _data(files["report.html"].decode())["tables"]}

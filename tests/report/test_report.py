@@ -12,6 +12,8 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from small import write_toy
 
 from feval.cli.output import print_table
@@ -21,7 +23,7 @@ from feval.recording import verify_recording
 from feval.report.files import save_files
 from feval.report.pictures.curve import _figure, curves_png
 from feval.report.pictures.drawing import own_style
-from feval.report.tables.csv import POINT_COLUMNS, curve_csv, curves_csv
+from feval.report.tables.csv import POINT_COLUMNS, csv_text, curve_csv, curves_csv, text_of_cell
 from feval.report.tables.rich_tables import rich_table
 from feval.report.tables.tables import Column, Table, curve_table, curves_table, plain, subtitles
 from feval.report.text import counted, decimals_for, fixed, percent, plain_number, signed_points, visible
@@ -398,3 +400,18 @@ def test_no_report_is_written_into_a_recording(tmp_path: Path) -> None:
 @pytest.mark.parametrize(("number", "expected"), [(0, "0 CoTs"), (1, "1 CoT"), (2, "2 CoTs"), (2000, "2,000 CoTs")])
 def test_one_of_something_is_no_plural(number: int, expected: str) -> None:
     assert counted(number, "CoT") == expected
+
+
+@given(st.text(alphabet="'=+-@\t\r\n,\"a1 ", max_size=6) | st.text(max_size=20))
+def test_text_in_a_csv_is_no_formula_and_comes_back(name: str) -> None:
+    name = name.encode(errors="replace").decode()
+    [_, [same, number]] = csv.reader(io.StringIO(csv_text(["name", "n"], [[name, -0.5]]), newline=""))
+    assert not same.startswith(("=", "+", "-", "@", "\t", "\r", "\n"))
+    assert (text_of_cell(same), number) == (name, "-0.5")
+
+
+@pytest.mark.parametrize("name", ["=1+1", "+1", "-1", "@SUM(A1)", "\tx", "\rx", "'=1", "''-1"])
+def test_names_of_strangers_are_shown_as_text_by_a_spreadsheet(name: str) -> None:
+    rows = list(csv.DictReader(io.StringIO(curves_csv([curve(point(1, usd=-1e-5), llm=name)]), newline="")))
+    assert rows[0]["llm"] == f"'{name}"
+    assert rows[0]["usd_per_question"] == "-1e-05"

@@ -5,17 +5,13 @@
 
 from __future__ import annotations
 
-import errno
 import hashlib
 import json
-import os
 import re
-import stat
 from collections.abc import Iterable, Sequence
-from io import BufferedReader
-from pathlib import Path
 from typing import Any
 
+from feval.cards.reading import open_regular as open_regular
 from feval.errors import UsageError
 
 FORMAT = "feval-recording"
@@ -83,18 +79,6 @@ def is_safe_path(path: object) -> bool:
 def is_beside(path: str) -> bool:
     """Return whether a file of a Hub repository, which people edit and feval does not read, may lie beside a recording's."""
     return path in _BESIDE_FILES or path.startswith(_BESIDE_FOLDERS)
-
-
-def open_regular(path: Path) -> BufferedReader:
-    """Open a file of a recording. Pipes and devices are an `OSError`: reading them may never end."""
-    descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0))
-    try:
-        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-            raise OSError(errno.EINVAL, "it is no regular file", str(path))
-        return os.fdopen(descriptor, "rb")
-    except BaseException:
-        os.close(descriptor)
-        raise
 
 
 class LeafHash:

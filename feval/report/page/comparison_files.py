@@ -31,7 +31,7 @@ def comparison_files(
     `time_limit` seconds on a question while it is traced for the page.
     """
     dataset, llms = load_compared(comparison, base)
-    followed = traces(comparison, dataset, llms, base=base, time_limit=time_limit)
+    followed = traces(comparison, dataset, llms, time_limit=time_limit)
     page = comparison_page(comparison, dataset, llms, traces=followed, caps=caps, verify=_verify(comparison, receipt))
     return {
         "comparison.png": pictures.comparison_png(comparison),

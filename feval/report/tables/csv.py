@@ -1,10 +1,15 @@
-"""CSV text, and `curve.csv`: the points of a curve, floats in full, so that the picture can be redrawn from it."""
+"""CSV text, and `curve.csv`: the points of a curve, floats in full, so that the picture can be redrawn from it.
+
+A spreadsheet takes a cell that begins with one of `=+-@`, a tab or a line end for a formula, and names come from strangers. Such
+text is written behind an apostrophe, which makes it text there; `text_of_cell` takes the apostrophe away.
+"""
 
 from __future__ import annotations
 
 import csv
-import io
+import re
 from collections.abc import Iterable, Sequence
+from types import SimpleNamespace
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -14,6 +19,8 @@ POINT_COLUMNS = (
     "n", "accuracy", "accuracy_low", "accuracy_high", "usd_per_question", "tokens_per_question", "pass_at_n", "kind",
 )  # fmt: skip
 """The columns of `curve.csv`, in order; an empty cell is an unknown number (such as USD without a price)."""
+
+_FORMULA = re.compile(r"'*[=+\-@\t\r\n]")
 
 
 def curve_csv(curve: Curve) -> str:
@@ -28,20 +35,21 @@ def curves_csv(curves: Sequence[Curve]) -> str:
 
 
 def csv_text(header: Sequence[str], rows: Iterable[Iterable[object]]) -> str:
-    """Return CSV text with LF line ends; `None` is an empty cell, floats are written in full."""
-    out = io.StringIO()
-    writer = csv.writer(out, lineterminator="\n")
-    writer.writerow(header)
-    writer.writerows(rows)
-    return out.getvalue()
+    """Return CSV text with LF line ends; `None` is an empty cell, floats are written in full, text is never a formula."""
+    lines: list[str] = []
+    writer = csv.writer(SimpleNamespace(write=lines.append))  # ends lines by CR LF, and so quotes both in a cell
+    writer.writerows(map(_cell, row) for row in (header, *rows))
+    return "".join(line.removesuffix("\r\n") + "\n" for line in lines)
 
 
-def _cells(point: CurvePoint) -> list[str]:
-    return [_cell(getattr(point, column)) for column in POINT_COLUMNS]
+def text_of_cell(cell: str) -> str:
+    """Return the text that a cell written by `csv_text` stands for."""
+    return cell[1:] if cell.startswith("'") and _FORMULA.match(cell) else cell
 
 
-def _cell(value: float | str | None) -> str:
-    # float() first: the repr of a NumPy scalar would carry its type.
-    if isinstance(value, str):
-        return value
-    return "" if value is None else repr(int(value) if isinstance(value, int) else float(value))
+def _cell(value: object) -> object:
+    return f"'{value}" if isinstance(value, str) and _FORMULA.match(value) else value
+
+
+def _cells(point: CurvePoint) -> list[object]:
+    return [getattr(point, column) for column in POINT_COLUMNS]

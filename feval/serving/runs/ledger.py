@@ -10,6 +10,7 @@ from typing import Any
 
 import orjson
 
+from feval.cards.reading import open_regular
 from feval.errors import ConflictError, SourceError, StorageError
 from feval.publish.secrets import open_private
 from feval.recording import recording_around
@@ -151,7 +152,7 @@ def _read(path: Path) -> tuple[dict[str, Any], list[dict[str, Any]], int]:
     header: dict[str, Any] = {}
     entries: list[dict[str, Any]] = []
     try:
-        with path.open("rb") as file:
+        with open_regular(path) as file:
             for number, line in enumerate(file, start=1):
                 if not line.endswith(b"\n"):
                     break

@@ -1,0 +1,104 @@
+"""Files that may come from strangers: every reader refuses what is no file, is too large, or says two things."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from feval.cards.prices import price_list
+from feval.cards.reading import MOST_DEPTH, parse_json
+from feval.cli import app
+from feval.comparison.plan import Plan
+from feval.errors import FevalError
+from feval.evaluation.toml_files import read_toml
+from feval.receipts.format import read_receipt
+from feval.serving.answer_files import read_answers
+from feval.serving.grading import read_ledger
+from feval.serving.runs.ledger import read_ledger as read_lines
+
+
+def _areas(path: Path) -> None:
+    from feval.cli.forecast import _areas as areas
+
+    areas(path, None)  # type: ignore[arg-type]
+
+
+READERS: dict[str, Callable[[Path], Any]] = {
+    "plan.toml": Plan.read,
+    "settings.toml": lambda path: read_toml(path, "The settings file", ""),
+    "receipt.json": read_receipt,
+    "prices.json": price_list,
+    "prices.md": price_list,
+    "answers.csv": read_answers,
+    "answers.jsonl": read_answers,
+    "ledger.json": read_ledger,
+    "ledger.jsonl": read_lines,
+    "areas.csv": _areas,
+}
+
+
+@pytest.mark.parametrize("name", READERS)
+def test_what_is_no_regular_file_is_an_error_and_no_wait(name: str, tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "folder").mkdir()
+    for place in (tmp_path / "pipe", tmp_path / "folder", Path("/dev/zero"), Path("/dev/null")):
+        link = tmp_path / f"{place.name}-{name}"
+        link.symlink_to(place)
+        with pytest.raises(FevalError, match=r"cannot be read.*(it is no regular file|Is a directory)"):
+            READERS[name](link)
+
+
+@pytest.mark.parametrize(
+    "name", [name for name in READERS if name != "ledger.jsonl"]
+)  # of the server's own, which is not passed on
+def test_a_file_beyond_its_bound_is_refused_with_the_bound(name: str, tmp_path: Path) -> None:
+    with (tmp_path / name).open("wb") as file:
+        file.truncate(1 << 40)  # sparse
+    with pytest.raises(FevalError, match=r"it is larger than [0-9,]+ bytes"):
+        READERS[name](tmp_path / name)
+
+
+DEEP = {
+    "toml lists": ("plan.toml", "a = " + "[" * 300 + "]" * 300),
+    "toml keys": ("plan.toml", ".".join("a" * 5000) + " = 1"),
+    "toml fields": (
+        "plan.toml",
+        'dataset = "a"\nrecordings = "b"\n[[method]]\nname = "c"\nllms = "d"\nfields.a' + ".a" * 3000 + " = 1",
+    ),
+    "json": ("receipt.json", "[" * 100_000),
+    "json within Python's limit": ("receipt.json", '{"feval_receipt": ' + "[" * 300 + "]" * 300 + "}"),
+    "answers": ("answers.jsonl", '{"a":' * 300 + "1" + "}" * 300),
+    "prices": ("prices.json", '{"prices":' * 300 + "1" + "}" * 300),
+}
+
+
+@pytest.mark.parametrize("name", DEEP)
+def test_deep_nesting_is_a_sentence(name: str, tmp_path: Path) -> None:
+    file, text = DEEP[name]
+    (tmp_path / file).write_text(text)
+    with pytest.raises(FevalError, match=r"nests deeper than 100 levels|recursion"):
+        READERS[file](tmp_path / file)
+
+
+def test_json_says_one_thing_only() -> None:
+    assert parse_json('{"a": 1, "a": 1, "b": [{}]}') == {"a": 1, "b": [{}]}
+    for text, why in (
+        ('{"seed": 1, "seed": 2}', "'seed' occurs twice in one object, with different values"),
+        ("[NaN]", "NaN is not a JSON number"),
+        ("[" * (MOST_DEPTH + 2) + "]" * (MOST_DEPTH + 2), "deeper than 100 levels"),
+        (b"\xff", "utf-8"),
+    ):
+        with pytest.raises(ValueError, match=why):
+            parse_json(text)
+
+
+def test_a_receipt_that_says_two_things_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "receipt.json"
+    path.write_text('{"feval_receipt": 1, "numbers": {"accuracy": 0.9, "accuracy": 0.1}}')
+    done = CliRunner().invoke(app, ["verify", str(path)])
+    assert (done.exit_code, "'accuracy' occurs twice" in done.stderr) == (2, True), done.output

@@ -1,0 +1,168 @@
+"""Several files of one result: the receipt pins the files beside it, goes first and comes last."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+from small import write_toy
+from typer.testing import CliRunner
+
+from feval.cli import app
+from feval.errors import UsageError
+from feval.publish.results import result_files
+from feval.receipts.format import read_receipt
+from feval.receipts.verifying import verify_receipt
+from feval.report.files import save_files
+
+POOLS = [["a", "a", "b", "a"], ["x", "y", None, "y"], ["b", "b", "b", "b"]]
+PLAN = """dataset = "toy"
+recordings = ["toy"]
+resamples = 50
+[[method]]
+name = "self-consistency"
+llms = ["gpt-3.5-turbo"]
+budgets = { n = [1, 2] }
+"""
+
+
+def call(*arguments: object) -> Any:
+    return CliRunner().invoke(app, [str(argument) for argument in arguments])
+
+
+@pytest.fixture(scope="module")
+def toy(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_toy(tmp_path_factory.mktemp("results") / "toy", {"gpt-3.5-turbo": POOLS}, ["a", "y", "b"])
+
+
+@pytest.fixture(scope="module")
+def drawn(toy: Path) -> Path:
+    out = toy.parent / "out"
+    assert call("curve", "self-consistency", "--n", "1..3", "--recording", toy, "--out", out).exit_code == 0
+    return out
+
+
+@pytest.fixture
+def curve(drawn: Path) -> Iterator[Path]:
+    """A copy beside the recording, to be spoilt."""
+    copy = drawn.parent / "copy"
+    yield shutil.copytree(drawn, copy)
+    shutil.rmtree(copy)
+
+
+def test_a_receipt_pins_every_file_beside_it(curve: Path) -> None:
+    files = json.loads((curve / "receipt.json").read_text())["files"]
+    assert set(files) == {path.name for path in curve.iterdir()} - {"receipt.json"}
+    assert call("verify", curve).exit_code == 0
+    (curve / "notes.txt").write_text("mine")  # lists what is of the result, not what is in the folder
+    assert call("verify", curve).exit_code == 0
+
+
+def test_a_file_that_differs_or_is_missing_is_named(curve: Path) -> None:
+    (curve / "curve.csv").write_text("n\n")
+    (curve / "curve.png").unlink()
+    (curve / "curve.svg").unlink()
+    os.mkfifo(curve / "curve.svg")
+    done = call("verify", curve)
+    assert done.exit_code == 1
+    assert "curve.csv, a file of this result, differs: the receipt says SHA-256" in done.stderr
+    assert "curve.png, a file of this result, is missing." in done.stderr
+    assert "curve.svg, a file of this result, cannot be read: it is no regular file." in done.stderr
+    assert "is right" not in done.stdout
+    assert len(json.loads(call("verify", curve, "--json").stdout)["files"]) == 3
+
+
+def test_a_receipt_that_lies_alone_is_checked_by_its_numbers(curve: Path) -> None:
+    for path in curve.glob("curve.*"):
+        path.unlink()
+    check = verify_receipt(curve / "receipt.json")
+    assert check.equal
+    assert check.notes == (
+        "Files of this result that do not lie beside the receipt: curve.csv, curve.parquet, curve.json, curve.png, curve.svg.",
+    )
+
+
+@pytest.mark.parametrize("name", ["../toy/manifest.json", "/etc/passwd", "..", "", "a\\b", "C:a", "\x1b[31m"])
+def test_a_receipt_names_no_file_elsewhere(name: str, curve: Path) -> None:
+    path = curve / "receipt.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"files": {name: "0" * 64}}))
+    with pytest.raises(UsageError, match="damaged receipt"):
+        read_receipt(path)
+
+
+class _Killed(BaseException):
+    """Ends the process as a kill does: nothing of ours runs after it."""
+
+
+def kill_after(steps: int, patch: pytest.MonkeyPatch) -> None:
+    """Let only so many renames and removals happen, and then no cleaning up."""
+    left = iter(range(steps))
+
+    def limited(original: Any) -> Any:
+        def step(path: Path, *target: Path) -> None:
+            if path.suffix == ".part" and not target:
+                return
+            if next(left, None) is None:
+                raise _Killed
+            original(path, *target)
+
+        return step
+
+    for name in ("replace", "unlink"):
+        patch.setattr(f"feval.report.files.os.{name}", limited(getattr(os, name)))
+
+
+def test_a_kill_leaves_no_receipt_that_passes_beside_files_of_another_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    names = ("a.csv", "b.png", "c.json", "receipt.json")
+    old, new = ({name: f"{run} {name}".encode() for name in names} for run in ("old", "new"))
+    states = []
+    for steps in range(6):
+        for name in names:
+            (tmp_path / name).write_bytes(old[name])
+        with monkeypatch.context() as patch, suppress(_Killed):
+            kill_after(steps, patch)
+            save_files(tmp_path, new, replace=True)
+        there = {name: (tmp_path / name).read_bytes() for name in names if (tmp_path / name).exists()}
+        states.append("old" if there == old else "new" if there == new else "receipt.json" in there)
+    assert states == ["old", False, False, False, False, "new"]
+
+
+def test_a_comparison_is_pinned_and_stays_so_when_it_is_published(toy: Path) -> None:
+    plan, out = toy.parent / "plan.toml", toy.parent / "compared"
+    plan.write_text(PLAN)
+    assert call("compare", plan, "--out", out).exit_code == 0
+    hash_ = json.loads((toy / "manifest.json").read_text())["recording_hash"]
+    copy = toy / "results" / "compared"
+    copy.mkdir(parents=True)
+    for path, content in result_files([out], hash_).items():
+        (toy / path).write_bytes(content if isinstance(content, bytes) else content.read_bytes())
+    check = verify_receipt(copy / "receipt.json")
+    assert (check.files, check.equal) == ((), True)
+    (out / "comparison.json").write_text((out / "comparison.json").read_text().replace("toy", "joy", 1))
+    for path, content in result_files([out], hash_).items():
+        (toy / path).write_bytes(content if isinstance(content, bytes) else content.read_bytes())
+    [changed] = verify_receipt(copy / "receipt.json").files
+    assert changed.startswith("comparison.json, a file of this result, differs")
+
+
+def test_lists_of_a_receipt_are_bounded(curve: Path) -> None:
+    path = curve / "receipt.json"
+    whole = json.loads(path.read_text())
+    request: Any = whole["request"]
+    for part, bound in (
+        ({"recordings": whole["recordings"] * 1001}, "1000"),
+        ({"files": {str(n): "" for n in range(1001)}}, "1000"),
+        ({"request": request | {"llms": ["a"] * 1001}}, "1000"),
+        ({"request": request | {"values": [1] * 10_001}}, "10000"),
+    ):
+        path.write_text(json.dumps(whole | part))
+        with pytest.raises(UsageError, match=bound):
+            read_receipt(path)
