@@ -189,7 +189,8 @@ def run_scoring(
         except (KeyboardInterrupt, asyncio.CancelledError) as error:
             raise InterruptedByUser(
                 f"Scoring was interrupted: {scores.done:,} of {scores.total:,} {scores.unit} are scored, in {journal.folder}, "
-                "and the same command continues from there."
+                "and the same command continues from there.",
+                128 + control.signal,
             ) from error
         if outcome.error is not None:
             raise outcome.error
