@@ -254,6 +254,14 @@ def test_a_partial_recording_says_why_it_ended(tmp_path: Path) -> None:
     assert verify_recording(tmp_path / "r").ok
 
 
+def test_a_lock_left_behind_by_a_kill_after_sealing_is_removed(tmp_path: Path) -> None:
+    go(tmp_path / "r")
+    journal_folder(tmp_path / "r").mkdir()
+    (journal_folder(tmp_path / "r") / "lock").touch()
+    go(tmp_path / "r")
+    assert [path.name for path in tmp_path.iterdir()] == ["r"]
+
+
 def test_a_journal_left_behind_by_a_kill_after_sealing_is_removed(tmp_path: Path) -> None:
     go(tmp_path / "r", keep_journal=True)
     assert journal_folder(tmp_path / "r").exists()
