@@ -7,7 +7,6 @@ thought each. The demo copies that recording, verifies it, records another small
 from __future__ import annotations
 
 import dataclasses
-import secrets
 import shutil
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -19,6 +18,7 @@ from pathlib import Path
 from feval.errors import DamagedRecordingError, FevalError, StorageError
 from feval.evaluation.curves import Curve, self_consistency_curve
 from feval.recording import verify_recording
+from feval.recording.layout.destination import NewFolder, storage_errors
 from feval.replay.loading import load
 from feval.report import pictures
 from feval.report.files import save_files
@@ -123,15 +123,13 @@ def _copy_bundled(recording: Path) -> None:
     """Copy the bundled recording in one step, so that an interrupted copy is never mistaken for it."""
     if recording.exists():
         return
-    partial = recording.with_name(f".{recording.name}.partial-{secrets.token_hex(4)}")
+    new = NewFolder(recording)
     try:
-        with bundled_recording() as source:
-            shutil.copytree(source, partial, copy_function=shutil.copyfile)
-        partial.replace(recording)
-    except OSError as error:
-        raise StorageError(f"{recording} could not be written: {error.strerror or error}.") from error
+        with storage_errors(recording), bundled_recording() as source:
+            shutil.copytree(source, new.path, copy_function=shutil.copyfile, dirs_exist_ok=True)
+            new.publish()
     finally:
-        shutil.rmtree(partial, ignore_errors=True)
+        new.remove()
 
 
 def _verified(recording: Path) -> str:

@@ -10,7 +10,7 @@
     │   ├── LockedJournalError   another process is writing it
     │   └── MissingError         it lacks something, and the record mode forbids asking
     └── StoppedError             the run ended early; the journal keeps everything, and the same command continues
-        ├── InterruptedByUser    Ctrl-C
+        ├── InterruptedByUser    Ctrl-C, SIGTERM or SIGHUP
         └── CostLimitReached     `cost_limit_usd` could have been passed
 
 A backend's reason is shown to users and written into the journal: it never holds a key, a header or a URL with credentials.
@@ -19,6 +19,21 @@ A backend's reason is shown to users and written into the journal: it never hold
 from __future__ import annotations
 
 from feval.errors import FevalError
+
+LONGEST_WAIT_S = 600.0
+"""A server that asks to wait longer ends the run."""
+
+
+def duration(seconds: float) -> str:
+    """Return a time in words: "0.5 s", "40 s", "12 min", "3.5 h", "2 days"."""
+    for unit, size in (("days", 86_400), ("h", 3600), ("min", 60)):
+        if seconds >= 2 * size:
+            return f"{round(seconds / size, 1):,g} {unit}"
+    return f"{seconds:.3g} s"
+
+
+def _waiting(reason: str, retry_after: float | None) -> str:
+    return f"{reason}; it asks to wait {duration(retry_after)}" if retry_after else reason
 
 
 class RecorderError(FevalError):
@@ -37,7 +52,7 @@ class RateLimited(BackendError):  # noqa: N818  named after the server's status
     """The server limits the rate (429), and asks to wait `retry_after` seconds, if it says so."""
 
     def __init__(self, retry_after: float | None = None, reason: str = "the server limits the rate") -> None:
-        super().__init__(reason)
+        super().__init__(_waiting(reason, retry_after))
         self.retry_after = retry_after
 
 
@@ -45,7 +60,7 @@ class Transient(BackendError):  # noqa: N818  named after the kind of failure
     """The same request may work next time: a timeout, a broken connection, a 5xx, a reply that cannot be read."""
 
     def __init__(self, reason: str, retry_after: float | None = None) -> None:
-        super().__init__(reason)
+        super().__init__(_waiting(reason, retry_after))
         self.retry_after = retry_after
 
 
@@ -81,9 +96,11 @@ class StoppedError(RecorderError):
 
 
 class InterruptedByUser(StoppedError):  # noqa: N818  named after the event
-    """Ctrl-C."""
+    """Ctrl-C, SIGTERM or SIGHUP; the exit code is the one that a shell gives a program that a signal ended."""
 
-    exit_code = 130
+    def __init__(self, sentence: str, exit_code: int = 130) -> None:
+        super().__init__(sentence)
+        self.exit_code = exit_code
 
 
 class CostLimitReached(StoppedError):  # noqa: N818  named after the event

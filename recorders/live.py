@@ -31,7 +31,7 @@ from feval.cards.tokens import count_words
 from feval.errors import NotRecordedError, OutOfRangeError, PriceNotFoundError, UsageError
 from feval.replay import CoTMetadata, LLMRequest
 from recorders.asking.pace import Limits, backoff
-from recorders.errors import RateLimited, StoppedError, Transient
+from recorders.errors import LONGEST_WAIT_S, RateLimited, StoppedError, Transient, duration
 from recorders.request import Backend, Completion, Decoding, Message, Request
 from recorders.work.settings import default_decoding, default_prices
 
@@ -334,6 +334,11 @@ class MeteredLiveLLM:
                         "more retries."
                     ) from error
                 pause = backoff(Limits(), failures, request.key())
+                if (error.retry_after or 0) > LONGEST_WAIT_S:
+                    raise StoppedError(
+                        f"{self.name} cannot be asked now: {error.reason}, and feval waits {duration(LONGEST_WAIT_S)} at most. "
+                        "Ask again later."
+                    ) from error
                 await terms.wait(pause if error.retry_after is None else error.retry_after)
         counted = next((c.prompt_tokens for c in completions if c.prompt_tokens is not None), None)
         self.prompt_tokens = counted if counted is not None else sum(count_words(m.content) for m in messages)

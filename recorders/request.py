@@ -161,6 +161,7 @@ class Completion:
         token_confidences: minus the mean log-probability of the top k at each token (DeepConf).
         sequence_logprob: if known more exactly than as the sum of `token_logprobs`.
         tokens_split: true if the provider counted several replies together, so that `output_tokens` is a share of a total.
+        usage_doubt: why the provider's token counts cannot be, and were not taken.
     """
 
     text: str
@@ -177,6 +178,7 @@ class Completion:
     token_confidences: tuple[float, ...] | None = None
     sequence_logprob: float | None = None
     tokens_split: bool | None = None
+    usage_doubt: str | None = None
 
 
 def note_on_number(got: int, asked: int) -> str | None:

@@ -29,6 +29,7 @@ from feval.report.text import counted
 from recorders.asking.budget import dollars
 from recorders.asking.pace import Limits
 from recorders.backends.endpoint import Endpoint
+from recorders.errors import duration
 from recorders.request import Decoding
 from recorders.work.record import estimate_dataset, record_dataset
 from recorders.work.settings import (
@@ -51,6 +52,7 @@ if TYPE_CHECKING:
     from recorders.work.topup import HubRecording
 
 
+_LONG_WAIT_S = 60.0
 _SETTINGS_HELP = "TOML file with options, such as `retries = 3`; rarer ones are set there only. See docs/recording.md."
 
 
@@ -427,7 +429,7 @@ class RunDisplay:
 
     def __init__(self, bar: ProgressBar, show: Output, name: str) -> None:
         self._bar, self._show, self._name = bar, show, name
-        self._is_stopping = self._has_trouble = False
+        self._is_stopping = self._has_trouble = self._is_waiting = False
         self.printed: set[str] = set()
 
     def __call__(self, state: Progress) -> None:
@@ -437,6 +439,11 @@ class RunDisplay:
         if state.trouble is not None and not self._has_trouble:
             self._has_trouble = True
             self._show.note(f"A request failed and is sent again: {state.trouble.rstrip('.')}.")
+        if state.waiting_s < _LONG_WAIT_S:
+            self._is_waiting = False
+        elif not self._is_waiting:
+            self._is_waiting = True
+            self._show.note(f"The server asks to wait {duration(state.waiting_s)}; nothing is sent until then.")
         if state.warning is not None and state.warning not in self.printed:
             self.printed.add(state.warning)
             self._show.note(state.warning)
@@ -449,7 +456,7 @@ class RunDisplay:
 def _line(state: Progress) -> str:
     """One line for the bar: counts, rate and dollars."""
     usd = "" if state.usd is None else f", ${state.usd:,.4f}"
-    waiting = f", the server asks to wait {state.waiting_s:.0f} s" if state.waiting_s else ""
+    waiting = f", the server asks to wait {duration(round(state.waiting_s))}" if state.waiting_s else ""
     return f"{state.done:,} of {state.total:,}, {state.per_second:,.0f}/s{usd}{waiting}"
 
 

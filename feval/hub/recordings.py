@@ -26,6 +26,7 @@ from feval.hub.addresses import is_address, parse_address
 from feval.hub.files import RepoFile, cache_folder
 from feval.hub.snapshots import Snapshot, open_snapshot
 from feval.recording import open_recording, parquet
+from feval.recording.layout.destination import NewFolder, storage_errors
 from feval.recording.layout.format import MANIFEST, README, file_path
 from feval.recording.layout.locate import MOST_BYTES
 from feval.recording.partial import check_leaf, check_votes, paths_of, write_origin
@@ -217,20 +218,14 @@ def _new_folder(out: Path) -> Path:
 
 def _copy(recording: Recording, paths: Sequence[str], target: Path) -> None:
     """Copy files from the cache to a new folder, which appears in one rename."""
+    new = NewFolder(target)
     try:
-        target.absolute().parent.mkdir(parents=True, exist_ok=True)
-        scratch = Path(tempfile.mkdtemp(prefix=f".{target.name}.partial-", dir=target.absolute().parent))
-        try:
-            scratch.chmod(0o755)
+        with storage_errors(target):
             for path in (*paths, MANIFEST):
-                place = scratch / path
+                place = new.path / path
                 place.parent.mkdir(parents=True, exist_ok=True)
                 shutil.copyfile(recording.path / path, place)
-            write_origin(scratch, str(recording.address))
-            scratch.rename(target)
-        finally:
-            shutil.rmtree(scratch, ignore_errors=True)
-    except OSError as error:
-        raise StorageError(
-            f"{target} could not be written: {error.strerror or error}. Name another folder with --out."
-        ) from error
+            write_origin(new.path, str(recording.address))
+            new.publish()
+    finally:
+        new.remove()

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from feval.errors import StorageError
 from feval.recording import recording_around
+from feval.recording.layout.destination import scratch_beside
 
 
 def save_files(folder: Path, files: Mapping[str, bytes], *, replace: bool = False, option: str = "--out") -> list[Path]:
@@ -66,11 +67,15 @@ def _write_together(files: Mapping[Path, bytes], outdated: Iterable[Path]) -> No
 
     A full disk leaves the old files, and a kill no mixture with a receipt beside it.
     """
-    temporary = {path.with_name(f".{path.name}.{os.getpid()}.part"): path for path in files}
+    temporary: dict[Path, Path] = {}
+    locks: list[int] = []
     try:
-        for part, path in temporary.items():
+        for path, data in files.items():
+            part, lock = scratch_beside(path, Path.touch, ".{}.{}.part")
+            temporary[part] = path
+            locks.append(lock)
             with part.open("wb") as file:
-                file.write(files[path])
+                file.write(data)
                 file.flush()
                 os.fsync(file.fileno())
         for path in outdated:
@@ -82,3 +87,6 @@ def _write_together(files: Mapping[Path, bytes], outdated: Iterable[Path]) -> No
             with contextlib.suppress(OSError):
                 part.unlink()
         raise
+    finally:
+        for lock in locks:
+            os.close(lock)

@@ -25,6 +25,7 @@ class ReplyChecks:
         self._decoding = decoding
         self._questions: dict[str, _Texts] = {}
         self._seen: Counter[str] = Counter()
+        self._doubts: Counter[str] = Counter()
 
     def see(self, key: str, completion: Completion, *, refused: bool = False) -> None:
         """Look at one CoT of a question's `key`; `refused` marks the placeholder of a refused request."""
@@ -35,7 +36,10 @@ class ReplyChecks:
         seen["cots"] += 1
         seen[completion.finish_reason] += 1
         seen["empty"] += not completion.text
-        seen["without usage"] += completion.output_tokens is None
+        if completion.usage_doubt is not None:
+            self._doubts[completion.usage_doubt] += 1
+        else:
+            seen["without usage"] += completion.output_tokens is None
         seen["without logprobs"] += completion.token_logprobs is None
         text = hash(completion.text)
         known = self._questions.get(key)
@@ -58,6 +62,10 @@ class ReplyChecks:
             (seen["empty"], f"of {cots} CoTs are empty."),
             (seen["without usage"], f"of {cots} CoTs came without a count of their tokens."),
         ]
+        for doubt, number in sorted(self._doubts.items()):
+            facts.append(
+                (number, f"of {cots} CoTs came with a count of tokens that cannot be, and was not taken: {doubt}.")
+            )
         if self._decoding.logprobs is not None:
             missing = seen["without logprobs"]
             facts.append((missing, f"of {cots} CoTs came without the log-probabilities that were asked for."))

@@ -1,8 +1,13 @@
-"""Stopping a run from outside: by code, by Ctrl-C, by SIGTERM and SIGHUP; and running it from plain functions."""
+"""Stopping a run from outside: by code, by Ctrl-C, by SIGTERM and SIGHUP; and running it from plain functions.
+
+What asks a process to end gives it some time, so SIGTERM and SIGHUP wait for replies in flight as Ctrl-C does, but not as long as
+they take.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import os
 import signal
 import threading
 from collections.abc import Awaitable, Callable, Coroutine, Iterator
@@ -12,6 +17,9 @@ from typing import Any, Protocol
 
 from recorders.asking.progress import Outcome
 from recorders.errors import InterruptedByUser
+
+GRACE_S = 30.0
+"""How long SIGTERM and SIGHUP wait for replies in flight."""
 
 
 class _Stoppable(Protocol):
@@ -25,7 +33,7 @@ class Control:
         self._run: _Stoppable | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._wish = 0
-        self.signal: int | None = None
+        self.signal = signal.SIGINT
 
     def finish(self) -> None:
         """Send nothing more; wait for replies in flight."""
@@ -35,19 +43,17 @@ class Control:
         """Send nothing more and wait for nothing; what has arrived is still written."""
         self._set(2)
 
-    def ended_by(self, number: int) -> None:
-        """Like `now`, because of a signal, whose number is kept in `signal`."""
+    def interrupt(self, number: signal.Signals = signal.SIGINT) -> None:
+        """`finish` at the first call, `now` at the second; unless it was Ctrl-C, `now` also if replies take too long."""
         self.signal = number
-        self._set(2)
-
-    def interrupt(self) -> None:
-        """`finish` at the first call, `now` at the second: what Ctrl-C should do."""
         self._set(self._wish + 1)
+        if number != signal.SIGINT and self._loop is not None:
+            self._loop.call_later(GRACE_S, self.now)
 
-    def interrupt_from_elsewhere(self) -> None:
+    def interrupt_from_elsewhere(self, number: signal.Signals = signal.SIGINT) -> None:
         """`interrupt`, from another thread or a signal handler."""
         if self._loop is not None:
-            self._loop.call_soon_threadsafe(self.interrupt)
+            self._loop.call_soon_threadsafe(self.interrupt, number)
 
     def attach(self, run: _Stoppable) -> None:
         """Say which run to stop; called by the run, in its loop."""
@@ -69,8 +75,8 @@ def run(
 ) -> Outcome:
     """Run to the end, or until something stops it, and close what was asked.
 
-    In the main thread, the first Ctrl-C waits for replies in flight; a second one, SIGTERM and SIGHUP wait for nothing. Where a
-    request `blocks` the event loop, as a user's own function does, the second Ctrl-C raises KeyboardInterrupt inside it.
+    In the main thread, the first Ctrl-C waits for replies in flight, SIGTERM and SIGHUP for 30 seconds at most, a second one for
+    nothing. Where a request `blocks` the event loop, as a user's own function does, the second raises KeyboardInterrupt in it.
     """
 
     async def whole() -> Outcome:
@@ -80,8 +86,12 @@ def run(
         finally:
             await close()
 
-    outcome = _in_a_loop(whole(), control)
-    if isinstance(outcome.error, InterruptedByUser) and control.signal is not None:
+    try:
+        outcome = _in_a_loop(whole(), control)
+    except InterruptedByUser as error:
+        error.exit_code = 128 + control.signal
+        raise
+    if isinstance(outcome.error, InterruptedByUser):
         outcome.error.exit_code = 128 + control.signal
     return outcome
 
@@ -110,30 +120,37 @@ def _interruptible(control: Control, *, blocks: bool) -> Iterator[None]:
     loop = asyncio.get_running_loop()
     before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
     handled = [number for number in before if before[number] not in (signal.SIG_IGN, None)]
+    handler = _Interrupt(control)
     for number in handled:
-        if number != signal.SIGINT:
-            loop.add_signal_handler(number, control.ended_by, number)
-        elif blocks:
-            signal.signal(number, _Interrupt(control))
+        if blocks:
+            signal.signal(number, handler)
         else:
-            loop.add_signal_handler(number, control.interrupt)
+            loop.add_signal_handler(number, control.interrupt, number)
     try:
         yield
     finally:
+        handler.close()
         for number in handled:
             loop.remove_signal_handler(number)
             signal.signal(number, before[number])
 
 
 class _Interrupt:
-    """A handler for Ctrl-C that works while the event loop is blocked."""
+    """A signal handler that works while the event loop is blocked."""
 
     def __init__(self, control: Control) -> None:
         self._control = control
-        self._pressed = False
+        self._again: threading.Timer | None = None
 
-    def __call__(self, *_: object) -> None:
-        if self._pressed:
-            raise KeyboardInterrupt
-        self._pressed = True
-        self._control.interrupt_from_elsewhere()
+    def __call__(self, number: int, _frame: object) -> None:
+        if self._again is not None:
+            raise KeyboardInterrupt(number)
+        self._again = threading.Timer(GRACE_S, os.kill, (os.getpid(), number))
+        self._again.daemon = True
+        if number != signal.SIGINT:
+            self._again.start()
+        self._control.interrupt_from_elsewhere(signal.Signals(number))
+
+    def close(self) -> None:
+        if self._again is not None:
+            self._again.cancel()

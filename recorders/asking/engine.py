@@ -22,6 +22,7 @@ from recorders.asking.control import Control
 from recorders.asking.pace import Clock, Limits, LoopClock, Pace, backoff
 from recorders.asking.progress import Outcome, Progress, Speedometer
 from recorders.errors import (
+    LONGEST_WAIT_S,
     BackendError,
     CostLimitReached,
     Fatal,
@@ -31,6 +32,7 @@ from recorders.errors import (
     Refused,
     StoppedError,
     Transient,
+    duration,
 )
 
 _REFUSALS_UNTIL_HOPELESS = 8
@@ -166,6 +168,10 @@ class _Run(Generic[Batch, Reply]):
                     f"The next request could pass the cost limit ({self._assignment.budget}), so nothing more was sent: "
                     f"{standing} Raise the limit."
                 )
+            case StoppedError() as error:
+                return StoppedError(
+                    f"{_sentence(str(error))} {activity} stopped: {standing} Run it again when the time is over."
+                )
             case BackendError() as error:
                 return type(error)(f"{_sentence(error.reason)} {activity} stopped: {standing}{advice}")
         number = len(self._given_up)
@@ -269,8 +275,8 @@ class _Run(Generic[Batch, Reply]):
             tokens = self._assignment.pay(job.batch, reply)
             self._pace.content()
             return reply
-        except RateLimited as error:
-            self._pace.limited(job.number, error.retry_after)
+        except RateLimited:
+            self._pace.limited(job.number)
             raise
         except TimeoutError as error:
             raise Transient(f"no reply came within {limit:g} seconds") from error
@@ -297,6 +303,9 @@ class _Run(Generic[Batch, Reply]):
 
     def _wait_before_retry(self, job: _Job[Batch], error: RateLimited | Transient) -> float | None:
         """Return the seconds until the request is sent again; `None` if it is given up."""
+        if error.retry_after is not None and error.retry_after > LONGEST_WAIT_S:
+            self._stop(StoppedError(f"{error.reason}, and feval waits {duration(LONGEST_WAIT_S)} at most"))
+            return None
         if isinstance(error, RateLimited) and self._replies > job.replies_then:
             job.failures = 0  # the server is busy, not broken: it has answered others meanwhile
         self._pace.hold(error.retry_after)
@@ -354,14 +363,14 @@ class _Run(Generic[Batch, Reply]):
             self._assignment.before_commit()
             try:
                 self._count(await loop.run_in_executor(disk, self._assignment.journal.commit))
+                if group is not None and not group.done():
+                    group.set_result(None)
+                self._show()
             except Exception as error:  # noqa: BLE001  whatever it is, nothing can be journalled any more
                 self._fail(error)
                 for task in self._jobs:
                     task.cancel()
                 return
-            if group is not None and not group.done():
-                group.set_result(None)
-            self._show()
 
     def _count(self, keys: list[Any]) -> None:
         self._new += len(keys)

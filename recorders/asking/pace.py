@@ -168,13 +168,12 @@ class Pace:
             self.window = min(float(self._limits.concurrency), self.window + step)
             self._freed.set()
 
-    def limited(self, number: int, retry_after: float | None) -> None:
-        """The server said 429 to the request with this number, and to retry after some seconds, if it says so."""
+    def limited(self, number: int) -> None:
+        """The server said 429 to the request with this number."""
         if number > self._halved_at:
             self.window = max(1.0, self.window / 2)
             self._threshold = self.window
             self._halved_at = self._sent
-        self.hold(retry_after)
 
     def hold(self, seconds: float | None) -> None:
         """Send nothing for some seconds, as a Retry-After demands."""

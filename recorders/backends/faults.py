@@ -6,12 +6,12 @@ quote the server word for word, and a traceback would print them.
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from typing import Any
+from urllib.parse import urljoin, urlsplit
 
 from recorders.backends.endpoint import Endpoint
 from recorders.errors import BackendError, Fatal, RateLimited, Refused, Transient
@@ -30,6 +30,8 @@ _NO_MONEY = re.compile(
 # The same in every request: a server that rejects one of these will never answer.
 _SETTINGS = {"model", "temperature", "top_p", "n", "seed", "stop", "logprobs", "top_logprobs", "max_completion_tokens"}
 _PASSING = {408, 409, 421, 425}
+_SECONDS = re.compile(r"\s*-?[0-9]+(?:\.[0-9]*)?\s*")
+_LONGEST_WAIT_S = 366 * 86_400.0  # whoever asks for more asks for as long as this
 
 
 class Answer:
@@ -60,13 +62,19 @@ def of_answer(answer: Answer, endpoint: Endpoint, model: str) -> BackendError:
     message = endpoint.redaction.reason(answer.message)
     message = message if message.endswith("...") else message.rstrip(".")
     reason = f"{endpoint.host} answered {answer.status}" + (f": {message}" if message else "")
+    wait = retry_after(answer.headers)
     status = answer.status
+    if 300 <= status < 400:
+        return Fatal(
+            f"{endpoint.host} answered {status}, a redirection to {_target(answer, endpoint)}, which is not followed: question "
+            "and key would go there. If you trust it, give its base URL."
+        )
     if status == 402 or (status in {403, 429} and _NO_MONEY.search(answer.words)):
         return Fatal(f"{reason}. The account has no money or quota left; fill it up, then run the same command again.")
     if status == 429:
-        return RateLimited(retry_after(answer.headers), reason)
+        return RateLimited(wait, reason)
     if status >= 500 or status in _PASSING:
-        return Transient(reason, retry_after(answer.headers))
+        return Transient(reason, wait)
     if status == 401:
         return Fatal(f"{reason}. Check the API key in the environment variable, and that it belongs to this server.")
     if status in {400, 403, 422} and _POLICY.search(answer.words):
@@ -109,20 +117,25 @@ def retry_after(headers: Mapping[str, str], now: datetime | None = None) -> floa
     if seconds is not None or value is None:
         return seconds
     until, sent = _date(value), _date(headers.get("date")) or now or datetime.now(UTC)
-    return None if until is None else max(0.0, (until - sent).total_seconds())
+    return None if until is None else min(max(0.0, (until - sent).total_seconds()), _LONGEST_WAIT_S)
+
+
+def _target(answer: Answer, endpoint: Endpoint) -> str:
+    """Return scheme and host of a redirection."""
+    try:
+        parts = urlsplit(urljoin(endpoint.url, answer.headers.get("location", "")))
+        return endpoint.redaction.reason(f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}")
+    except ValueError:
+        return "an address that cannot be read"
 
 
 def _number(text: str | None) -> float | None:
-    try:
-        value = float(text or "")
-    except ValueError:
-        return None
-    return max(0.0, value) if math.isfinite(value) else None
+    return min(max(0.0, float(text)), _LONGEST_WAIT_S) if text and _SECONDS.fullmatch(text) else None
 
 
 def _date(text: str | None) -> datetime | None:
     try:
         date = parsedate_to_datetime(text or "")
-    except (ValueError, TypeError):
+    except (ValueError, TypeError, OverflowError):
         return None
     return date if date.tzinfo else date.replace(tzinfo=UTC)

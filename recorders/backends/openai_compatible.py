@@ -116,8 +116,13 @@ class OpenAICompatible:
             return Answer(error.status_code, error.response.headers, error.body)
         except (openai.APITimeoutError, TimeoutError):
             failure: BackendError = Transient(f"{self._endpoint.host} did not answer within {self._timeout_s:g} s")
+        except BackendError as error:
+            failure = error
         except openai.APIConnectionError as error:
-            failure = Transient(self._endpoint.redaction.reason(_broken(self._endpoint.host, error)))
+            cause = error.__cause__  # openai 2 wraps whatever is raised while a reply is read
+            if not isinstance(cause, BackendError):
+                cause = Transient(self._endpoint.redaction.reason(_broken(self._endpoint.host, error)))
+            failure = cause
         except UnicodeEncodeError:
             failure = Refused(
                 "the messages hold halves of surrogate pairs, which cannot be sent; correct the question's text"
@@ -158,7 +163,9 @@ class OpenAICompatible:
 
     def _read(self, content: bytes, request: Request, count: int) -> list[Completion]:
         reply = self._parsed(content, request.model)
-        reading = replies.read(reply, count, request.decoding.logprobs, self._endpoint.redaction.reply)
+        reading = replies.read(
+            reply, count, request.decoding.logprobs, self._endpoint.redaction.reply, request.decoding.max_tokens
+        )
         self._say(*reading.notes)
         return list(reading.completions)
 
@@ -184,9 +191,10 @@ class _Clients:
         # The client stands on httpx, or from its version 3 on, on httpx2.
         bases = (base.__module__.partition(".")[0] for base in self._openai.DefaultAsyncHttpxClient.__mro__)
         self._library = import_module(next(base for base in bases if base.startswith("httpx")))
-        self._in_flight = {self._made(): 0}
         # Asked for this type, the client hands out replies as they came.
         self.response_type: Any = self._library.Response
+        self._bounded = _bounded(self._openai.DefaultAsyncHttpxClient, self.response_type, endpoint.host)
+        self._in_flight = {self._made(): 0}
 
     @contextmanager
     def one(self) -> Iterator[openai.AsyncOpenAI]:
@@ -209,12 +217,30 @@ class _Clients:
         client: openai.AsyncOpenAI = self._openai.AsyncOpenAI(
             api_key=self._endpoint.client_key,
             base_url=self._endpoint.url,
-            default_headers=self._endpoint.headers,
+            default_headers=replies.ACCEPTED | self._endpoint.headers,
             max_retries=0,
             timeout=timeout,
-            http_client=self._openai.DefaultAsyncHttpxClient(timeout=timeout),
+            # A redirection would carry question and key to another host.
+            http_client=self._bounded(timeout=timeout, follow_redirects=False),
         )
         return client
+
+
+def _bounded(client_type: Any, response_type: Any, host: str) -> Any:
+    """Return an HTTP client's type, made to read no more of a reply than `replies.body` does."""
+
+    class Bounded(client_type):  # type: ignore[misc]  # known only once the client is imported
+        async def send(self, request: Any, **options: Any) -> Any:
+            response = await super().send(request, **options | {"stream": True})
+            try:
+                content = await replies.body(response, host)
+            finally:
+                await response.aclose()
+            coded = {"content-encoding", "content-length", "transfer-encoding"}
+            headers = [(name, value) for name, value in response.headers.multi_items() if name not in coded]
+            return response_type(response.status_code, headers=headers, content=content, request=request)
+
+    return Bounded
 
 
 def _official_client() -> ModuleType:

@@ -16,9 +16,16 @@ from typing import Any, TypeGuard
 import orjson
 
 from feval.cards.schema import FINISH_REASONS
-from recorders.errors import Transient
+from recorders.errors import Fatal, Transient
 from recorders.request import Completion, note_on_number
 
+MOST_BYTES = 64 * 2**20
+"""Of one reply."""
+
+ACCEPTED = {"Accept-Encoding": "gzip"}
+"""Header of every request."""
+
+_CODINGS = {"", "identity", "gzip", "deflate"}
 _SURROGATES = re.compile("[\ud800-\udfff]")
 _SPLIT = (
     "The server counts the output tokens of all choices of a reply together: they are split by length of text, and only the sum "
@@ -28,6 +35,7 @@ _SPLIT_EVENLY = " Hidden reasoning is split evenly, since no text shows whose it
 _VERY_UNLIKELY = -9999.0  # OpenAI's stand-in for a log-probability of minus infinity
 _HIGHEST = 0.01  # rounding on a GPU takes certain tokens a little above 0
 _MOST_TOKENS = 2**31
+_MARKS = 32  # tokens of a choice that no text shows: ends of turns, names of channels
 _REASONING_FIELDS = ("reasoning_content", "reasoning", "thinking")
 """Where servers put thoughts: DeepSeek and many others, vLLM and OpenRouter, Ollama."""
 _GEMINI_THOUGHTS = ("thoughts_token_count", "thoughtsTokenCount")
@@ -40,6 +48,19 @@ class Reading:
 
     completions: tuple[Completion, ...]
     notes: tuple[str, ...]
+
+
+async def body(response: Any, host: str) -> bytes:
+    """Return the body of an open response of httpx or httpx2; an error if it is larger than 64 MB, also after decompression."""
+    coding = response.headers.get("content-encoding", "").strip().lower()
+    if coding not in _CODINGS:  # httpx decodes others, and lists of them, without a bound
+        raise Fatal(f"{host} sent a reply with the content encoding {coding[:40]!a}, and gzip was asked for.")
+    content = bytearray()
+    async for chunk in response.aiter_bytes():
+        content += chunk
+        if len(content) > MOST_BYTES:
+            raise Transient(f"{host} sent a reply of more than {MOST_BYTES:,} bytes")
+    return bytes(content)
 
 
 def parse(content: bytes) -> Mapping[str, Any]:
@@ -56,10 +77,13 @@ def parse(content: bytes) -> Mapping[str, Any]:
     return value
 
 
-def read(reply: Mapping[str, Any], asked: int, top: int | None, clean: Callable[[str], str]) -> Reading:
+def read(
+    reply: Mapping[str, Any], asked: int, top: int | None, clean: Callable[[str], str], max_tokens: int | None = None
+) -> Reading:
     """Return the completions of a chat completion's JSON object; `Transient` if no choice in it can be read.
 
-    `top` log-probabilities per token were asked for (`None`: none); `clean` removes secrets from every text of the server.
+    `top` log-probabilities per token were asked for (`None`: none); `clean` removes secrets from every text of the server;
+    `max_tokens` were allowed for each choice.
     """
     choices = choices_of(reply)
     if not choices:
@@ -68,6 +92,8 @@ def read(reply: Mapping[str, Any], asked: int, top: int | None, clean: Callable[
     texts = [_Texts.of(choice["message"], notes, clean) for choice in choices]
     logprobs = [_Logprobs.of(choice.get("logprobs"), top, notes) for choice in choices]
     usage = _Usage.of(reply.get("usage"), notes)
+    if doubt := _doubt(reply.get("usage"), usage, choices, texts, max_tokens):
+        usage = _Usage()
     output, reasoning, is_split = _shares(usage, texts, logprobs, notes)
     label = {name: _label(reply.get(name), clean) for name in ("id", "model", "system_fingerprint")}
     completions = tuple(
@@ -85,6 +111,7 @@ def read(reply: Mapping[str, Any], asked: int, top: int | None, clean: Callable[
             token_logprobs=logprobs[number].sampled,
             token_confidences=logprobs[number].confidences,
             tokens_split=is_split or None,
+            usage_doubt=doubt,
         )
         for number, (choice, text) in enumerate(zip(choices, texts, strict=True))
     )
@@ -140,7 +167,9 @@ def _content(content: object) -> tuple[str, str | None]:
     """Return the text and the thoughts of a message's content, which is a string, nothing, or a list of parts."""
     if isinstance(content, str):
         return content, None
-    parts = [part for part in content if isinstance(part, dict)] if isinstance(content, list) else []
+    if content is not None and not (isinstance(content, list) and all(isinstance(part, dict) for part in content)):
+        raise Transient(f"the content of a reply is not text (a {type(content).__name__})")
+    parts: list[dict[str, Any]] = content or []
     thoughts = "".join(_thought(part) for part in parts)
     replies = (part for part in parts if part.get("type", "text") == "text" and part.get("thought") is not True)
     return "".join(_part(part, "text") for part in replies), thoughts or None
@@ -240,7 +269,7 @@ class _Usage:
     @classmethod
     def of(cls, usage: object, notes: list[str]) -> _Usage:
         """Read a reply's token counts."""
-        if not isinstance(usage, dict) or _count(usage, "completion_tokens") is None:
+        if not isinstance(usage, dict) or usage.get("completion_tokens") is None:
             notes.append("The server states no token usage: its replies are recorded without.")
             return cls()
         prompt, output = _count(usage, "prompt_tokens"), _count(usage, "completion_tokens")
@@ -253,7 +282,39 @@ class _Usage:
                 "The server counts reasoning tokens beside the completion's; they are recorded as part of the output."
             )
             output, reasoning = output + apart, apart
-        return cls(prompt, output, reasoning, _count(usage, "prompt_cache_hit_tokens") if cached is None else cached)
+        cached = _count(usage, "prompt_cache_hit_tokens") if cached is None else cached
+        return cls(prompt, output, reasoning, cached)
+
+
+def _doubt(
+    stated: object, usage: _Usage, choices: Sequence[Mapping[str, Any]], texts: Sequence[_Texts], max_tokens: int | None
+) -> str | None:
+    """Return why a reply's token counts cannot be; `None` if they can, or if it states none.
+
+    A token has at least one byte of text, but for marks that no text shows, such as the end of a turn.
+    """
+    for name in ("completion_tokens", "prompt_tokens"):
+        value = stated.get(name) if isinstance(stated, dict) else None
+        if value is not None and _count(stated, name) is None:
+            return f"{name} is no count"
+    if usage.output is None:
+        return None
+    sizes = [len(text.answer.encode()) + len((text.reasoning or "").encode()) for text in texts]
+    visible = usage.output - (usage.reasoning or 0)
+    if usage.prompt == 0:
+        return "0 tokens for a prompt"
+    if usage.output < sum(map(bool, sizes)):
+        return "fewer tokens than texts"
+    if max_tokens is not None and visible > len(texts) * (max_tokens + 1):
+        return "more tokens than the limit allows"
+    # Where nothing is seen, nothing is known: calls of tools, what a filter withheld, a limit reached while thinking.
+    if (
+        all(sizes)
+        and visible > sum(sizes) + len(texts) * _MARKS
+        and not any(c["message"].get("tool_calls") for c in choices)
+    ):
+        return "more tokens than the text has bytes"
+    return None
 
 
 def _thoughts_apart(

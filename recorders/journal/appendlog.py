@@ -27,6 +27,7 @@ import orjson
 from feval.errors import StorageError
 from feval.publish.secrets import Mask, known_secrets, open_private
 from feval.recording import recording_around
+from feval.recording.layout.destination import sync_folder
 from recorders.errors import JournalError, LockedJournalError
 
 VERSION = 1
@@ -152,6 +153,8 @@ class AppendLog(ABC, Generic[Record, Key]):
             raise StorageError(
                 f"The journal {self.folder} would lie inside the recording {holder}, which never changes. Name another folder."
             )
+        place = self.folder.absolute()
+        new_folders = [path for path in (place, *place.parents) if not path.exists()]
         self.folder.mkdir(parents=True, exist_ok=True)
         self._lock = self._locked()
         locked()
@@ -169,7 +172,8 @@ class AppendLog(ABC, Generic[Record, Key]):
         if not self.existed:
             self._check_may_begin()
             self._append(self._line({"v": VERSION, self.HEADER: identity, **(about or {})}))
-            _sync_folder(self.folder)
+            for folder in {place, place.parent, *(path.parent for path in new_folders)}:
+                sync_folder(folder)
         os.fsync(self._file)  # a killed writer may have left lines that it did not live to sync
 
     def _check_may_begin(self) -> None:
@@ -318,11 +322,3 @@ def clean(text: str) -> str:
     except UnicodeEncodeError:
         return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
     return text
-
-
-def _sync_folder(folder: Path) -> None:
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

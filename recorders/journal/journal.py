@@ -74,6 +74,7 @@ _TYPES: Mapping[str, tuple[type, ...]] = {
     "token_confidences": (list, type(None)),
     "sequence_logprob": (float, type(None)),
     "tokens_split": (bool, type(None)),
+    "usage_doubt": (str, type(None)),
     "seed": (int, type(None)),
     "recorded_at": (str,),
 }

@@ -78,7 +78,7 @@ class ChatScorer:
         max_tokens = fields.pop("max_tokens")
         body = {"model": self._model, "messages": self._check.ask(item), "temperature": 0.0, **fields}
         reply = await self._backend.chat(body, max_tokens)
-        [completion] = replies.read(reply, 1, None, self._endpoint.redaction.reply).completions
+        [completion] = replies.read(reply, 1, None, self._endpoint.redaction.reply, max_tokens).completions
         usage = completion.prompt_tokens, completion.output_tokens
         text = completion.text or completion.reasoning or ""
         if completion.finish_reason == "content_filter":

@@ -11,7 +11,7 @@ from typing import Any, ClassVar, Generic, TypeVar
 
 from feval.cards.prices import Price, price_list, usd
 from feval.cards.tokens import count_words
-from feval.errors import DamagedRecordingError, NotRecordedError, StorageError
+from feval.errors import DamagedRecordingError, FevalError, NotRecordedError, StorageError
 from feval.recording import Recording, open_recording, verify_recording
 from recorders.asking.assignment import Assignment, TokenEstimate
 from recorders.asking.budget import Budget, CostEstimate, check_cost_limit
@@ -58,7 +58,7 @@ class ScoringTask(ABC, Generic[Result]):
 
     @abstractmethod
     def seal(self, journal: ScoreJournal, out: Path, new: int, without_text: int) -> Result:
-        """Make the derived recording from a journal with all scores, `new` of them from this run."""
+        """Make the derived recording, unless it is there, from a journal with all scores, `new` of them from this run."""
 
     def batches(
         self, journal: ScoreJournal | None = None, without_text: Callable[[int], None] = lambda _: None
@@ -166,13 +166,13 @@ def run_scoring(
 ) -> Result:
     """Ask for every score that is missing, and write all scores into a derived recording.
 
-    In the main thread, the first Ctrl-C waits for replies in flight; a second one, SIGTERM and SIGHUP wait for nothing. The
-    journal is beside `out`: if the run ends early, it keeps what was scored, and the same call continues. Nothing is sent that
+    In the main thread, the first Ctrl-C, SIGTERM or SIGHUP waits for replies in flight, the second for nothing. The journal is
+    beside `out`: if the run ends early, it keeps what was scored, and the same call continues. Nothing is sent that
     could pass `cost_limit_usd`, which covers earlier runs, if every reply in flight were as long as allowed.
     """
     out = Path(out)
-    if out.exists() and not (out.is_dir() and not any(out.iterdir())):
-        raise StorageError(f"{out} exists already; a recording is never overwritten. Name another folder.")
+    if is_written(out):
+        return _written_before(task, out)
     # Scores may cost money, and a damaged recording cannot be sealed again with them.
     if problems := verify_recording(task.source.path).problems:
         raise DamagedRecordingError(
@@ -189,7 +189,8 @@ def run_scoring(
         except (KeyboardInterrupt, asyncio.CancelledError) as error:
             raise InterruptedByUser(
                 f"Scoring was interrupted: {scores.done:,} of {scores.total:,} {scores.unit} are scored, in {journal.folder}, "
-                "and the same command continues from there."
+                "and the same command continues from there.",
+                128 + control.signal,
             ) from error
         if outcome.error is not None:
             raise outcome.error
@@ -200,6 +201,30 @@ def run_scoring(
                 "Import or record it with its texts."
             )
         return task.seal(journal, out, outcome.new, scores.without_text)
+
+
+def is_written(out: Path) -> bool:
+    """Return whether something is at `out`."""
+    return out.exists() and not (out.is_dir() and not any(out.iterdir()))
+
+
+def _written_before(task: ScoringTask[Result], out: Path) -> Result:
+    """Finish a run that was killed after it wrote `out` and before it removed the journal; refuse any other `out`."""
+    if (journal_folder(out) / ScoreJournal.NAME).exists() and _is_made_from(out, task):
+        with ScoreJournal.open(journal_folder(out), task.identity) as journal:
+            items = [keyed for question in task.items() for keyed in question]
+            if all(item is None or key in journal for key, item in items):
+                return task.seal(journal, out, 0, sum(item is None for _, item in items))
+    raise StorageError(f"{out} exists already; a recording is never overwritten. Name another folder.")
+
+
+def _is_made_from(out: Path, task: ScoringTask[Any]) -> bool:
+    try:
+        made = open_recording(out).manifest.raw
+    except FevalError:
+        return False
+    parents = [parent.get("hash") for parent in made.get("parents", ())]
+    return parents == [task.source.hash] and made.get("operation", {}).get("scorer") == task.scorer.info.name
 
 
 def estimate_scoring(task: ScoringTask[Any], out: str | Path, prices: str) -> CostEstimate:

@@ -27,7 +27,7 @@ from feval.recording import PoolRows, Recording, ScorerInfo, ScoreRows, open_rec
 from feval.recording.derived.merging import add_scorers
 from feval.recording.scores import verdicts_name
 from feval.report.text import counted
-from recorders.scoring.missing_scores import ScoringTask, check_named, finish
+from recorders.scoring.missing_scores import ScoringTask, check_named, finish, is_written
 from recorders.scoring.score_journal import CoTKey, Score, ScoreJournal
 from recorders.scoring.scorer import Item, Scorer
 from recorders.scoring.scoring import score_rows
@@ -255,13 +255,14 @@ class PairwiseComparison(ScoringTask[PairwiseResult]):
                 "it with its texts."
             )
         notes = tuple(_notes(judge.info.name, states, total))
-        add_scorers(
-            source.path,
-            out,
-            [(scorers[name], verdicts) for name, verdicts in rows.items()],
-            operation={"kind": judge.info.kind, **judge.facts, "scorer": judge.info.name},
-            notes=notes,
-        )
+        if not is_written(out):
+            add_scorers(
+                source.path,
+                out,
+                [(scorers[name], verdicts) for name, verdicts in rows.items()],
+                operation={"kind": judge.info.kind, **judge.facts, "scorer": judge.info.name},
+                notes=notes,
+            )
         recording_hash = finish(out, journal, "verdicts")
         note = f"{counted(self.judged_before, 'comparison')} of LLMs had verdicts already and stay as they are."
         return PairwiseResult(

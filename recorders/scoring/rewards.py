@@ -10,6 +10,7 @@ from typing import Any
 import httpx2
 
 from feval.recording import ScorerInfo
+from recorders.backends import replies
 from recorders.backends.endpoint import Endpoint
 from recorders.backends.faults import Answer, of_answer
 from recorders.errors import BackendError, Fatal, Transient
@@ -17,7 +18,6 @@ from recorders.scoring.score_journal import Score
 from recorders.scoring.scorer import Item, RequestCost, read_score
 
 _CONNECT_TIMEOUT_S = 15.0
-_MOST_BYTES = 64 * 2**20
 
 
 class _HTTPScorer:
@@ -66,13 +66,9 @@ class _HTTPScorer:
             limits = httpx2.Limits(max_connections=None)
             self._client = httpx2.AsyncClient(timeout=timeout, limits=limits, follow_redirects=False)
         headers = {"Content-Type": "application/json", "Authorization": f"Bearer {self._endpoint.client_key}"}
-        content = bytearray()
-        async with self._client.stream("POST", url, content=data, headers=headers | self._endpoint.headers) as response:
-            async for chunk in response.aiter_bytes():
-                content += chunk
-                if len(content) > _MOST_BYTES:
-                    raise Transient(f"{self._endpoint.host} sent more than {_MOST_BYTES:,} bytes")
-        return response, bytes(content)
+        headers |= replies.ACCEPTED | self._endpoint.headers
+        async with self._client.stream("POST", url, content=data, headers=headers) as response:
+            return response, await replies.body(response, self._endpoint.host)
 
     def _error(self, answer: Answer) -> BackendError:
         return of_answer(answer, self._endpoint, self._model)
@@ -120,12 +116,12 @@ class RewardScorer(_HTTPScorer):
         return self._scores(scores, len(items), "a list `scores` in a JSON object")
 
     def _error(self, answer: Answer) -> BackendError:
-        if answer.status not in {404, 405} and not 300 <= answer.status < 400:
+        if answer.status not in {404, 405}:
             return super()._error(answer)
         reason = self._endpoint.redaction.reason(answer.message).rstrip(".")
         return Fatal(
             f"{self._endpoint.host} answered {answer.status}" + (f": {reason}" if reason else "") + ". Check the URL "
-            f"({self._endpoint.url}): a reward model there should take a POST of JSON, without being moved elsewhere."
+            f"({self._endpoint.url}): a reward model there should take a POST of JSON."
         )
 
 

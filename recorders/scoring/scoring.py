@@ -17,7 +17,7 @@ from typing import Any
 from feval.errors import NotRecordedError, StorageError, UsageError
 from feval.recording import Recording, ScoreRows, add_scores, open_recording
 from feval.report.text import counted
-from recorders.scoring.missing_scores import ScoringTask, check_named, finish
+from recorders.scoring.missing_scores import ScoringTask, check_named, finish, is_written
 from recorders.scoring.score_journal import REFUSED, CoTKey, Score, ScoreJournal
 from recorders.scoring.scorer import Item, Scorer
 
@@ -164,18 +164,19 @@ class CoTScoring(ScoringTask[ScoringResult]):
             _state(score) for pair in scores.values() for samples in pair.values() for score in samples.values()
         )
         notes = tuple(_notes(scorer.info.name, states, without_text))
-        add_scores(
-            source.path,
-            out,
-            scorer.info,
-            {pair: _rows(source, pair[0], by_question) for pair, by_question in scores.items()},
-            operation={"kind": scorer.info.kind, **scorer.facts},
-            notes=notes,
-            replacing=bool(self.earlier),
-            without_notes=[
-                note for note in source.manifest.raw.get("notes", ()) if self.earlier and _is_note_of(scorer, note)
-            ],
-        )
+        if not is_written(out):
+            add_scores(
+                source.path,
+                out,
+                scorer.info,
+                {pair: _rows(source, pair[0], by_question) for pair, by_question in scores.items()},
+                operation={"kind": scorer.info.kind, **scorer.facts},
+                notes=notes,
+                replacing=bool(self.earlier),
+                without_notes=[
+                    note for note in source.manifest.raw.get("notes", ()) if self.earlier and _is_note_of(scorer, note)
+                ],
+            )
         return ScoringResult(
             path=out,
             recording_hash=finish(out, journal, "scores"),

@@ -56,7 +56,8 @@ def record_dataset(
 ) -> Path:
     """Ask for what is missing, seal, verify, and remove the journal.
 
-    In the main thread, the first Ctrl-C waits for replies in flight; a second one, SIGTERM and SIGHUP wait for nothing.
+    In the main thread, the first Ctrl-C waits for replies in flight, SIGTERM and SIGHUP for 30 seconds at most, a second one for
+    nothing.
 
     Args:
         task: what is to be recorded.
@@ -205,7 +206,7 @@ def _never_empty(journal: Journal) -> Iterator[None]:
 
 
 def _remove_leftover(out: Path, folder: Path, identity: Mapping[str, Any]) -> None:
-    """Remove the journal of a run that was killed between sealing and removing it, once the recording verifies."""
-    if verify_recording(out).ok and (folder / JOURNAL).exists():
+    """Remove the journal, or its lock alone, of a run that was killed between sealing and removing it, once `out` verifies."""
+    if verify_recording(out).ok:
         with Journal.open(folder, identity) as leftover:
             leftover.remove()

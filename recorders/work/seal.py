@@ -23,6 +23,7 @@ from feval.cards.cards import thoughts_of
 from feval.cards.tokens import SPLIT_USAGE, USAGE, is_usage, token_counter
 from feval.recording import DatasetInfo, LLMInfo, PoolRows, Question, RecordingWriter, verify_recording
 from feval.recording.content import OPTIONAL_COLUMNS
+from feval.report.text import counted
 from recorders.asking.checks import ReplyChecks
 from recorders.errors import JournalError
 from recorders.journal.journal import Journal
@@ -85,7 +86,7 @@ class _Contents:
         requests, samples, offsets = array("L"), array("L"), array("Q")
         priced: set[int] = set()
         unpriced: set[int] = set()
-        self.counted, self.split = True, False
+        self._uncounted, self._cots, self.split = 0, 0, False
         for entry in journal.entries():
             if entry.kind != "cot":
                 continue
@@ -95,10 +96,11 @@ class _Contents:
             samples.append(record["sample"])
             offsets.append(entry.offset)
             if "refused" not in record:
-                self.counted &= record.get("output_tokens") is not None
+                self._cots += 1
+                self._uncounted += record.get("output_tokens") is None
                 self.split |= bool(record.get("tokens_split"))
                 (unpriced if record.get("prompt_tokens") is None else priced).add(number)
-        self.counted &= unpriced <= priced
+        self._unpriced = len(unpriced - priced)
         order = np.lexsort((np.frombuffer(samples, samples.typecode), np.frombuffer(requests, requests.typecode)))
         self._offsets: npt.NDArray[np.uint64] = np.frombuffer(offsets, offsets.typecode)[order]
         self._starts = np.searchsorted(np.frombuffer(requests, requests.typecode)[order], np.arange(len(numbers) + 1))
@@ -106,9 +108,15 @@ class _Contents:
 
     def counter(self, other: str) -> str:
         """Return the name of the provider's counter; `other` if its counts are not complete."""
-        if not self.counted:
+        if self._uncounted or self._unpriced:
             return other
         return SPLIT_USAGE if self.split else USAGE
+
+    def why_not_usage(self) -> str:
+        """Return what the provider did not count, in words."""
+        prompts = f"the prompts of {self._unpriced} of {counted(len(self._numbers), 'request')}"
+        cots = f"the output of {self._uncounted} of {counted(self._cots, 'CoT')}"
+        return " and ".join([*[cots] * bool(self._uncounted), *[prompts] * bool(self._unpriced)])
 
     def offsets(self, key: str) -> list[int]:
         """Return the offsets of a request's CoTs, in sample order."""
@@ -155,7 +163,8 @@ class _Sealing:
         sentences = self._checks.notes()
         if counter == USAGE and not is_usage(self._counter):
             sentences.append(
-                f"All tokens were counted by {self._counter!r}, because the provider's counts are not complete."
+                f"All tokens were counted by {self._counter!r}, because the provider gave no usable count of "
+                f"{self._contents.why_not_usage()}."
             )
         if self._with_thoughts:
             sentences.append(f"Texts that held thoughts, which were split off: {self._with_thoughts}.")

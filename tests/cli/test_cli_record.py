@@ -263,6 +263,17 @@ def test_the_first_ctrl_c_says_what_is_waited_for(capsys: pytest.CaptureFixture[
     assert capsys.readouterr().err == "note: Stopping: waiting for 3 requests in flight. Ctrl-C stops at once.\n"
 
 
+def test_a_long_wait_is_said_once(capsys: pytest.CaptureFixture[str]) -> None:
+    show = Output(as_json=False, quiet=False)
+    shown = RunDisplay(show.progress("recording"), show, "some/model")
+    for seconds in (0.0, 7.0, 300.0, 299.0, 0.0, 90.0):
+        shown(Progress(1, 9, 1, 0, 16, 2.0, None, seconds))
+    assert capsys.readouterr().err == (
+        "note: The server asks to wait 5 min; nothing is sent until then.\n"
+        "note: The server asks to wait 90 s; nothing is sent until then.\n"
+    )
+
+
 def test_the_first_failure_is_said_while_it_is_tried_again(tmp_path: Path) -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))  # bound and not listening: every connection is refused

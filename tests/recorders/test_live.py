@@ -91,6 +91,15 @@ def test_what_may_work_next_time_is_tried_again_and_retry_after_is_honoured() ->
     assert 0 <= waits[1] <= 2
 
 
+def test_a_retry_after_beyond_ten_minutes_is_not_waited_for() -> None:
+    waits.clear()
+    with live(Scripted(faults=[RateLimited(7200.0)]), "gpt-3.5-turbo", answer_kind="number", wait=no_wait) as llm:
+        metered = llm.ask("2 + 2?")
+        with pytest.raises(StoppedError, match="it asks to wait 2 h, and feval waits 10 min at most"):
+            metered.sample(2)
+    assert waits == []
+
+
 def test_what_fails_too_often_or_for_ever_is_said() -> None:
     backend = Scripted(faults=[Transient("reset")] * 3)
     with live(backend, "gpt-3.5-turbo", answer_kind="number", retries=2, wait=no_wait) as llm:

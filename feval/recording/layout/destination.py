@@ -1,21 +1,25 @@
 """The folder that a new recording is written into: hidden beside the target, and renamed in one step at the end.
 
-An interruption at any moment leaves either no recording or a whole one.
+An interruption at any moment leaves either no recording or a whole one. A process that is killed leaves its hidden folder, which
+the next one that writes the same target removes.
 """
 
 from __future__ import annotations
 
 import errno
+import fcntl
+import glob
 import os
 import secrets
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from feval.errors import StorageError
 from feval.recording.layout.locate import recording_around
 
+_FLAGS = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
 _FULL, _READ_ONLY = "the disk is full", "the folder is read-only"
 _NO_FOLDER = "a part of its path is a file, not a folder"
 _WHAT_HAPPENED = {
@@ -66,9 +70,8 @@ class NewFolder:
                 )
             self._new_parents = [path for path in (parent, *parent.parents) if not path.exists()]
             parent.mkdir(parents=True, exist_ok=True)
-            self.path = parent / f".{out.name}.partial-{secrets.token_hex(4)}"
             try:
-                self.path.mkdir()
+                self.path, self._lock = scratch_beside(parent / out.name, Path.mkdir)
             except OSError:
                 self._remove_parents()
                 raise
@@ -76,15 +79,18 @@ class NewFolder:
     def publish(self) -> None:
         """Sync all folders and give the folder its name."""
         for folder in [self.path, *(path for path in self.path.rglob("*") if path.is_dir())]:
-            _sync_folder(folder)
+            sync_folder(folder)
         self.path.rename(self._out)
-        _sync_folder(self._out.absolute().parent)
+        sync_folder(self._out.absolute().parent)
 
     def remove(self) -> None:
         """Remove what is left, and the folders above that were made and nobody uses; nothing happens once it is published."""
         if self.path.exists():
             shutil.rmtree(self.path, ignore_errors=True)
             self._remove_parents()
+        if self._lock >= 0:
+            os.close(self._lock)
+        self._lock = -1
 
     def _remove_parents(self) -> None:
         with suppress(OSError):
@@ -92,7 +98,33 @@ class NewFolder:
                 folder.rmdir()
 
 
-def _sync_folder(folder: Path) -> None:
+def scratch_beside(target: Path, make: Callable[[Path], object], name: str = ".{}.partial-{}") -> tuple[Path, int]:
+    """Make a hidden file or folder beside a target; it is in use until the descriptor is closed.
+
+    Those that nobody uses any more are removed: a lock says so, not a process id, which another host or container may have, too.
+    """
+    for path in target.parent.glob(name.format(glob.escape(target.name), "*")):
+        with suppress(OSError):
+            lock = os.open(path, _FLAGS)
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                shutil.rmtree(path) if path.is_dir() else path.unlink()
+            finally:
+                os.close(lock)
+    while True:
+        path = target.with_name(name.format(target.name, secrets.token_hex(4)))
+        make(path)
+        with suppress(FileNotFoundError):  # another process took it for left behind before it was locked
+            lock = os.open(path, _FLAGS)
+            with suppress(OSError):  # on a disk without locks nobody removes it
+                fcntl.flock(lock, fcntl.LOCK_EX)
+            if path.exists():
+                return path, lock
+            os.close(lock)
+
+
+def sync_folder(folder: Path) -> None:
+    """Write a folder's entries to the disk."""
     descriptor = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(descriptor)

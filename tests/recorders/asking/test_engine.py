@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import signal
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -215,6 +216,36 @@ def test_a_retry_after_is_honoured_by_every_request(tmp_path: Path) -> None:
     assert sent[1] >= 30
 
 
+@pytest.mark.parametrize("error", [RateLimited(601.0, "host said 429"), Transient("host said 429", 5400.0)])
+def test_a_retry_after_beyond_ten_minutes_stops_the_run_and_says_so(tmp_path: Path, error: Exception) -> None:
+    clock = FakeClock()
+    outcome = go(tmp_path, plan(4, 5), FakeBackend([None, error]), clock=clock, limits=Limits(1))
+    assert type(outcome.error) is StoppedError
+    wait = "10 min" if isinstance(error, RateLimited) else "90 min"
+    assert str(outcome.error) == (
+        f"host said 429; it asks to wait {wait}, and feval waits 10 min at most. Recording stopped: 5 of 20 CoTs are recorded, "
+        f"in {tmp_path}, and the same command continues from there. Run it again when the time is over."
+    )
+    assert clock.now() < 60
+    assert go(tmp_path, plan(4, 5), FakeBackend()).complete
+
+
+def test_a_retry_after_of_ten_minutes_is_waited_for(tmp_path: Path) -> None:
+    clock = FakeClock()
+    assert go(tmp_path, plan(4, 5), FakeBackend([RateLimited(600.0)]), clock=clock, limits=Limits(1)).complete
+    assert clock.now() >= 600
+
+
+def test_a_display_that_fails_ends_the_run_and_loses_nothing(tmp_path: Path) -> None:
+    def broken(state: Progress) -> None:
+        if state.new >= 5:
+            raise OSError(5, "the terminal is gone")
+
+    with pytest.raises(OSError, match="terminal is gone"):
+        go(tmp_path, plan(40, 5), FakeBackend(pause=3), progress=broken)
+    assert len(texts(tmp_path)) >= 5
+
+
 def test_a_reply_that_never_comes_is_given_up(tmp_path: Path) -> None:
     never = FakeBackend([lambda replies: asyncio.sleep(1000, replies)])
     outcome = go(tmp_path, plan(4, 5), never, limits=Limits(timeout_s=0.02))
@@ -364,6 +395,24 @@ def test_the_second_interrupt_waits_for_nothing(tmp_path: Path) -> None:
     assert outcome.done == len(texts(tmp_path)) == 5 * (len(backend.calls) - 2)
 
 
+def test_sigterm_waits_for_what_is_in_flight_as_ctrl_c_does(tmp_path: Path) -> None:
+    backend, control = stop_after(3, lambda c: c.interrupt(signal.SIGTERM))
+    outcome = go(tmp_path, plan(100, 5), backend, control=control)
+    assert isinstance(outcome.error, InterruptedByUser)
+    assert outcome.done == len(texts(tmp_path)) == 5 * len(backend.calls) == 80
+    again = FakeBackend()
+    assert go(tmp_path, plan(100, 5), again).complete
+    assert max((backend.asked + again.asked).values()) == 1  # no CoT is paid for twice
+
+
+def test_sigterm_does_not_wait_forever(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("recorders.asking.control.GRACE_S", 0.01)
+    backend, control = stop_after(3, lambda c: c.interrupt(signal.SIGTERM))
+    outcome = go(tmp_path, plan(100, 5), backend, control=control)
+    assert isinstance(outcome.error, InterruptedByUser)
+    assert outcome.done == len(texts(tmp_path)) == 5 * (len(backend.calls) - 2)
+
+
 def test_an_interrupt_ends_a_long_wait(tmp_path: Path) -> None:
     control = Control()
     clock = FakeClock()
@@ -374,7 +423,7 @@ def test_an_interrupt_ends_a_long_wait(tmp_path: Path) -> None:
 
     async def both(journal: Journal) -> Outcome:
         recording = record_samples(
-            plan(4, 5), FakeBackend([RateLimited(3600.0)]), journal, clock=clock, control=control, limits=Limits(1)
+            plan(4, 5), FakeBackend([RateLimited(500.0)]), journal, clock=clock, control=control, limits=Limits(1)
         )
         return (await asyncio.gather(recording, press()))[0]
 

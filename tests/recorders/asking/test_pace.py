@@ -88,7 +88,7 @@ def test_concurrency_grows_by_one_per_reply_until_the_first_429_then_slowly() ->
         assert pace.window > 16
         grown = pace.window
         numbers = [await pace.acquire() for _ in range(int(grown))]
-        pace.limited(numbers[0], None)
+        pace.limited(numbers[0])
         assert pace.window == grown / 2
         pace.content()
         assert pace.window == pytest.approx(grown / 2 + 2 / grown)
@@ -103,14 +103,14 @@ def test_replies_of_one_moment_halve_once() -> None:
     async def work() -> None:
         first = [await pace.acquire() for _ in range(16)]
         for number in first:
-            pace.limited(number, None)
+            pace.limited(number)
             pace.release()
         assert pace.window == 8
-        pace.limited(await pace.acquire(), None)
+        pace.limited(await pace.acquire())
         assert pace.window == 4
         for _ in range(50):
             pace.release()
-            pace.limited(await pace.acquire(), None)
+            pace.limited(await pace.acquire())
         assert pace.window == 1
 
     clock.run(work())
@@ -131,9 +131,9 @@ def test_a_retry_after_holds_everything_back() -> None:
     pace = Pace(Limits(16), clock)
 
     async def work() -> list[float]:
-        number = await pace.acquire()
-        pace.limited(number, 7.5)
-        pace.limited(number, 2.0)
+        await pace.acquire()
+        pace.hold(7.5)
+        pace.hold(2.0)
         pace.release()
         assert pace.held_for == 7.5
         await pace.acquire()

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import gzip
 import math
+import resource
+import zlib
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
 import pytest
-from faulty_server import BIG, FAULTS, HALF, REASONING, REFUSAL, WORST, FaultyServer, text_of
+from faulty_server import BIG, FAULTS, HALF, REASONING, REFUSAL, WORST, FaultyServer, Reply, text_of
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from recording_doubles import completions
@@ -53,7 +56,7 @@ def server() -> Iterator[FaultyServer]:
 
 
 def test_a_reply_becomes_a_completion_with_all_that_the_server_states(server: FaultyServer) -> None:
-    asked = request(temperature=0.5, top_p=0.9, max_tokens=64, stop=("\n\n",), seed=100, extra_body={"min_p": 0.1})
+    asked = request(temperature=0.5, top_p=0.9, max_tokens=640, stop=("\n\n",), seed=100, extra_body={"min_p": 0.1})
     [completion] = complete(server, asked, [7])
     text = text_of("What is 2 + 2?", 107)
     assert completion == Completion(
@@ -73,7 +76,7 @@ def test_a_reply_becomes_a_completion_with_all_that_the_server_states(server: Fa
         "messages": [{"role": "user", "content": "What is 2 + 2?"}],
         "temperature": 0.5,
         "top_p": 0.9,
-        "max_tokens": 64,
+        "max_tokens": 640,
         "stop": ["\n\n"],
         "seed": 107,
         "min_p": 0.1,
@@ -125,6 +128,7 @@ def test_a_rate_limit_says_how_long_to_wait(fault: str, wait_s: float | None) ->
     with FaultyServer([fault]) as server, pytest.raises(RateLimited) as caught:
         complete(server, request())
     assert caught.value.retry_after == wait_s
+    assert caught.value.reason.endswith("" if wait_s is None else f"; it asks to wait {wait_s:g} s")
     assert len(server.seen) == 1  # the client does not retry
 
 
@@ -188,6 +192,63 @@ def test_what_never_works_at_all_is_fatal_and_says_what_to_do(fault: str, advice
     with FaultyServer([fault]) as server, pytest.raises(Fatal) as caught:
         complete(server, request())
     assert advice in caught.value.reason
+
+
+@pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
+@pytest.mark.parametrize(
+    ("location", "target"),
+    [
+        ("https://user:s3cret@evil.example/v1/chat/completions", "https://evil.example,"),
+        ("/login", "http://127.0.0.1:"),
+        ("http://[::1", "an address that cannot be read,"),
+    ],
+)
+def test_a_redirection_is_not_followed(
+    status: int, location: str, target: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(FAULTS, "moved", lambda _: Reply(status, b"<h1>Moved</h1>", {"location": location}))
+    with FaultyServer(["moved"]) as server, pytest.raises(Fatal, match="which is not followed") as caught:
+        complete(server, request())
+    assert f"answered {status}, a redirection to {target}" in caught.value.reason
+    assert "s3cret" not in caught.value.reason
+    assert len(server.seen) == 1
+
+
+@pytest.mark.parametrize("status", [200, 400])
+@pytest.mark.parametrize("coding", ["gzip", "deflate", "identity"])
+def test_no_more_of_a_reply_is_read_than_a_bound(coding: str, status: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    body = {"gzip": gzip.compress, "deflate": zlib.compress, "identity": bytes}[coding](b" " * 3_000_000)
+    monkeypatch.setattr(replies, "MOST_BYTES", 2_000_000)
+    monkeypatch.setitem(FAULTS, "big", lambda _: Reply(status, body, {"content-encoding": coding}))
+    with FaultyServer(["big"]) as server, pytest.raises(Transient, match="a reply of more than 2,000,000 bytes"):
+        complete(server, request())
+
+
+@pytest.mark.parametrize("coding", ["br", "zstd", "gzip, gzip"])
+def test_a_reply_in_a_coding_that_was_not_asked_for_is_an_error(coding: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(FAULTS, "coded", lambda _: Reply(200, b"x", {"content-encoding": coding}))
+    with FaultyServer(["coded"]) as server, pytest.raises(Fatal, match=f"content encoding '{coding}'"):
+        complete(server, request())
+    assert server.seen[0].headers["accept-encoding"] == "gzip"
+
+
+def test_a_reply_in_gzip_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    packed = {"content-encoding": "gzip"}
+    monkeypatch.setitem(FAULTS, "packed", lambda reply: Reply(200, gzip.compress(reply.body), packed))
+    with FaultyServer(["packed"]) as server:
+        [completion] = complete(server, request())
+    assert completion.text == text_of("What is 2 + 2?", 0)
+
+
+@pytest.mark.slow
+def test_a_megabyte_that_stands_for_a_gigabyte_takes_little_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    packer = zlib.compressobj(9, zlib.DEFLATED, 31)
+    bomb = b"".join(packer.compress(bytes(2**20)) for _ in range(1024)) + packer.flush()
+    monkeypatch.setitem(FAULTS, "bomb", lambda _: Reply(200, bomb, {"content-encoding": "gzip"}))
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    with FaultyServer(["bomb"]) as server, pytest.raises(Transient, match="more than 67,108,864 bytes"):
+        complete(server, request())
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 300_000  # kilobytes
 
 
 def test_every_fault_is_tested() -> None:
@@ -415,7 +476,6 @@ def read_one(message: object, top: int | None = None, usage: object = None, **fi
         ({"content": "a"}, "a", None),
         ({"content": None}, "", None),
         ({}, "", None),
-        ({"content": 7}, "", None),
         ({"content": "a", "reasoning_content": "r"}, "a", "r"),
         ({"content": "a", "reasoning": "r"}, "a", "r"),
         ({"content": "a", "reasoning": {"effort": "low"}}, "a", None),
@@ -431,7 +491,7 @@ def read_one(message: object, top: int | None = None, usage: object = None, **fi
             "a",
             "r",
         ),
-        ({"content": [None, {"type": "text", "text": [[["deep"]]]}]}, "", None),
+        ({"content": [{"type": "text", "text": [[["deep"]]]}]}, "", None),
         ({"content": "", "refusal": "no"}, "no", None),
         ({"content": "yes", "refusal": "no"}, "yes", None),
     ],
@@ -441,12 +501,18 @@ def test_the_forms_of_a_message(message: object, text: str, reasoning: str | Non
     assert (completion.text, completion.reasoning) == (text, reasoning)
 
 
+@pytest.mark.parametrize("content", [7, True, {"text": "a"}, [None, {"type": "text", "text": "a"}], ["a"]])
+def test_content_that_is_not_text_is_an_error_of_that_reply(content: object) -> None:
+    with pytest.raises(Transient, match="the content of a reply is not text"):
+        read_one({"content": content})
+
+
 @pytest.mark.parametrize(
     ("usage", "counts"),
     [
         ({"prompt_tokens": 3, "completion_tokens": 5}, (3, 5, None, None)),
         ({"prompt_tokens": 3.0, "completion_tokens": 5.0}, (3, 5, None, None)),
-        ({"prompt_tokens": -1, "completion_tokens": 5}, (None, 5, None, None)),
+        ({"prompt_tokens": -1, "completion_tokens": 5}, (None, None, None, None)),
         ({"prompt_tokens": True, "completion_tokens": "5"}, (None, None, None, None)),
         ({"completion_tokens": 5, "completion_tokens_details": {"reasoning_tokens": 2}}, (None, 5, 2, None)),
         (
@@ -471,6 +537,48 @@ def test_the_forms_of_usage(usage: object, counts: tuple[int | None, ...]) -> No
     completion = read_one({"content": "a"}, usage=usage)
     result = (completion.prompt_tokens, completion.output_tokens, completion.reasoning_tokens, completion.cached_tokens)
     assert result == counts
+
+
+HIDDEN = {"reasoning_tokens": 900}
+
+
+@pytest.mark.parametrize(
+    ("message", "usage", "doubt"),
+    [
+        ("Four.", {"completion_tokens": 0}, "fewer tokens than texts"),
+        ("", {"completion_tokens": 0}, None),
+        ("Four.", {"completion_tokens": 1}, None),
+        ("Four.", {"completion_tokens": 37}, None),  # five bytes, and marks that no text shows
+        ("Four.", {"completion_tokens": 38}, "more tokens than the text has bytes"),
+        ("Four.", {"completion_tokens": 905, "completion_tokens_details": HIDDEN}, None),
+        (
+            "Four.",
+            {"completion_tokens": 938, "completion_tokens_details": HIDDEN},
+            "more tokens than the text has bytes",
+        ),
+        ("", {"completion_tokens": 1000}, None),  # all thoughts, or what a filter withheld
+        ("a" * 5000, {"completion_tokens": 1000}, None),
+        ("a" * 5000, {"completion_tokens": 1002}, "more tokens than the limit allows"),
+        ("Four.", {"completion_tokens": -5}, "completion_tokens is no count"),
+        ("Four.", {"completion_tokens": True}, "completion_tokens is no count"),
+        ("Four.", {"completion_tokens": 2.5}, "completion_tokens is no count"),
+        ("Four.", {"completion_tokens": "5"}, "completion_tokens is no count"),
+        ("Four.", {"completion_tokens": 5, "prompt_tokens": -1}, "prompt_tokens is no count"),
+        ("Four.", {"completion_tokens": 5, "prompt_tokens": 0}, "0 tokens for a prompt"),
+        ("Four.", {}, None),
+    ],
+)
+def test_token_counts_that_cannot_be_are_not_taken(message: str, usage: dict[str, Any], doubt: str | None) -> None:
+    reply = {"choices": [choice({"content": message})], "usage": usage}
+    [completion] = replies.read(reply, 1, None, str, max_tokens=1000).completions
+    assert completion.usage_doubt == doubt
+    assert completion.output_tokens == (usage.get("completion_tokens") if doubt is None else None)
+    assert completion.prompt_tokens is None
+
+
+def test_calls_of_tools_are_not_taken_for_missing_text() -> None:
+    completion = read_one({"content": "So", "tool_calls": [{"id": "1"}]}, usage={"completion_tokens": 300})
+    assert (completion.output_tokens, completion.usage_doubt) == (300, None)
 
 
 @pytest.mark.parametrize(
@@ -531,6 +639,13 @@ NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
         ({"retry-after": "-3"}, 0.0),
         ({"retry-after": "inf"}, None),
         ({"retry-after": "nan"}, None),
+        ({"retry-after": "1e300"}, None),
+        ({"retry-after": "1_000"}, None),
+        ({"retry-after": "\u0663"}, None),
+        ({"retry-after": "9" * 400}, 366 * 86_400.0),
+        ({"retry-after": "Fri, 31 Dec 9999 23:59:59 GMT"}, 366 * 86_400.0),
+        ({"retry-after": "Fri, 31 Dec 99999999999999999999 23:59:59 GMT"}, None),
+        ({"retry-after": "Thu, 01 Jan 2026 12:00:30 +999999999999"}, None),
         ({"retry-after": ""}, None),
         ({"retry-after": "Thu, 01 Jan 2026 12:00:30 GMT"}, 30.0),
         ({"retry-after": "Thu, 01 Jan 2026 11:00:00 GMT"}, 0.0),

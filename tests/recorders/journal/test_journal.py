@@ -30,6 +30,15 @@ def add(journal: Journal, index: int, *samples: int, **fields: object) -> None:
     journal.add(sent, sent.key(), samples, [reply(index, s, **fields) for s in samples], recorded_at=NOW)
 
 
+def test_new_folders_are_synced_where_they_are_listed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    synced: list[Path] = []
+    monkeypatch.setattr("recorders.journal.appendlog.sync_folder", synced.append)
+    opened(tmp_path / "a" / "r.journal").close()
+    assert sorted(synced) == [tmp_path, tmp_path / "a", tmp_path / "a" / "r.journal"]
+    opened(tmp_path / "a" / "r.journal").close()
+    assert len(synced) == 3
+
+
 def opened(folder: Path, mode: str = "new_episodes") -> Journal:
     return Journal.open(folder, IDENTITY, mode=mode)
 

@@ -44,6 +44,7 @@ from recorders.journal.journal import journal_folder
 from recorders.scoring import judge
 from recorders.scoring.missing_scores import run_scoring
 from recorders.scoring.pairwise import PairwiseComparison, PairwiseResult
+from recorders.scoring.score_journal import ScoreJournal
 from recorders.scoring.scorer import Item
 from recorders.scoring.scorers import make_scorer
 
@@ -185,6 +186,25 @@ def test_every_comparison_is_asked_in_both_orders_and_kept(three: Path, tmp_path
     other = recording.scores("toy", "a/one", f"{JUDGE}:vs=a/three:shift=1")
     assert other.values.tolist() == [[0.5, 0.5], [1.0, 0.0]]
     assert verify_recording(tmp_path / "out").ok
+    assert not journal_folder(tmp_path / "out").exists()
+
+
+def test_killed_at_its_very_end_the_same_command_finds_the_verdicts(
+    three: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def killed(_: ScoreJournal) -> None:
+        raise KeyboardInterrupt
+
+    with serving(fair) as server:
+        monkeypatch.setattr(ScoreJournal, "remove", killed)
+        with pytest.raises(KeyboardInterrupt):
+            judged(three, tmp_path / "out", server)
+        monkeypatch.undo()
+        asked = len(server.seen)
+        result = judged(three, tmp_path / "out", server)
+        assert len(server.seen) == asked
+    assert result.new == 0
+    assert result.verdicts == result.comparisons > 0
     assert not journal_folder(tmp_path / "out").exists()
 
 

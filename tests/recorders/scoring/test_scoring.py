@@ -7,9 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from scoring_doubles import Server, chat, command, judged, needs_client, rewards, score
+from scoring_doubles import Server, chat, command, judged, needs_client, rewards, run, score
 from settings_files import settings_file
 
+from feval.errors import StorageError
 from feval.recording import open_recording, verify_recording
 from recorders.asking.pace import Limits
 from recorders.errors import Fatal
@@ -41,6 +42,32 @@ def test_a_dry_run_of_what_costs_nothing_or_an_unknown_price(toy: Path, tmp_path
     assert "7 CoTs in 4 calls of http:http://127.0.0.1:9/x; tokens and price are not known." in http
 
 
+def test_killed_at_its_very_end_the_same_command_finds_the_scores(
+    toy: Path, tmp_path: Path, functions: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out, counts = tmp_path / "out", tmp_path / "counts"
+    monkeypatch.setenv("COUNTS", str(counts))
+
+    def killed(_: ScoreJournal) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(ScoreJournal, "remove", killed)
+    with pytest.raises(KeyboardInterrupt):
+        run(toy, out, f"python:{functions}:counted")
+    monkeypatch.undo()
+    monkeypatch.chdir(tmp_path)
+    before = counts.read_bytes()
+    with pytest.raises(StorageError, match="exists already"):
+        run(toy, out, f"python:{functions}:length")
+    result = run(toy, out, f"python:{functions}:counted")
+    assert (result.new, result.cots, result.with_score) == (0, 7, 7)
+    assert result.recording_hash == open_recording(out).hash
+    assert counts.read_bytes() == before
+    assert not journal_folder(out).exists()
+    with pytest.raises(StorageError, match="exists already"):
+        run(toy, out, f"python:{functions}:counted")
+
+
 @needs_client
 @pytest.mark.parametrize("usage", [True, False])
 def test_a_cost_limit_stops_and_the_same_command_goes_on(
@@ -48,7 +75,7 @@ def test_a_cost_limit_stops_and_the_same_command_goes_on(
 ) -> None:
     out = tmp_path / "out"
     usages = {"usage": {"prompt_tokens": 100, "completion_tokens": 1000, "total_tokens": 1100}} if usage else {}
-    reply = {name: value for name, value in chat("Score: 5").items() if name != "usage"} | usages
+    reply = {name: value for name, value in chat("Hm. " * 300 + "\nScore: 5").items() if name != "usage"} | usages
     with Server(lambda *_: (200, reply)) as server:
         limited = judged(server, "--prices", prices, "--out", out, "--cost-limit")
         for _ in range(2):

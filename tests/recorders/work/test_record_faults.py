@@ -40,7 +40,7 @@ def recorded(server: FaultyServer, out: Path, limits: Limits = QUICK, **decoding
     """Record all questions and return a hash of the CoTs. How tokens were counted depends on how the server bundles them."""
     notes: list[str] = []
     backend = OpenAICompatible(Endpoint(server.url), note=notes.append)
-    work = task(QUESTIONS, SAMPLES, **decoding)
+    work = task(QUESTIONS, SAMPLES, **{"max_tokens": 2_000_000} | decoding)  # the server counts bytes
     record_dataset(work, backend, out, limits=limits, prices="none", backend_notes=notes, now=lambda: NOW)
     assert verify_recording(out).ok
     manifest = open_recording(out).manifest

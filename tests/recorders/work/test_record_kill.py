@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import json
 import re
+import signal
 import subprocess
 import sys
+import time
 from collections import Counter
 from pathlib import Path
 
 import pytest
+from faulty_server import FaultyServer
 from places import ROOT, SUPPORT
 
 from recorders.journal.journal import Journal
@@ -103,6 +107,32 @@ def test_kills_at_random_moments_lose_nothing_and_repeat_little(tmp_path: Path) 
     repeated = sum(times.values()) - len(times)
     assert repeated <= len(runs) * CONCURRENCY * SAMPLES_PER_REQUEST
     assert len(held) > 1000
+
+
+@pytest.mark.slow
+def test_sigterm_to_the_command_waits_for_replies_and_pays_for_none_twice(tmp_path: Path) -> None:
+    pytest.importorskip("openai", reason="the official client (extra `record`) is not installed")
+    texts = [f"How much is {number} + 3?" for number in range(12)]
+    questions = [{"id": f"q{number}", "question": text, "answer": "1"} for number, text in enumerate(texts)]
+    (tmp_path / "q.jsonl").write_text("".join(f"{json.dumps(question)}\n" for question in questions))
+    with FaultyServer(delay_s=1.0) as server:
+        options = (
+            f"--base-url {server.url} --dataset sums --llm some/model --answer-kind number --samples 3 --concurrency 4"
+        )
+        more = ["--prompt", "none", "--prices", "none", "--questions", tmp_path / "q.jsonl", "--out", tmp_path / "r"]
+        command = [sys.executable, "-m", "feval", "record", "--backend", "openai", *options.split(), *more]
+        for stop in (True, True, False):
+            seen = len(server.seen)
+            process = subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=ROOT)
+            while stop and len(server.seen) < seen + 2 and process.poll() is None:
+                time.sleep(0.01)
+            if stop:
+                process.send_signal(signal.SIGTERM)
+            _, stderr = process.communicate(timeout=60)
+            assert process.returncode == (143 if stop else 0), stderr
+            assert ("the same command continues from there" in stderr) == stop
+    assert server.sent == dict.fromkeys(texts, 3)
+    assert [path.name for path in sorted(tmp_path.iterdir())] == ["q.jsonl", "r"]
 
 
 def test_no_page_promises_more_than_a_kill_leaves() -> None:
