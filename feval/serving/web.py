@@ -61,7 +61,9 @@ def guarded(
 ) -> Starlette:
     """Return a Starlette application that refuses requests of web pages, checks the token (if any) and bounds bodies."""
     guard = Middleware(_Guard, only_loopback=is_loopback(host), token=token, limits=limits or Limits())
-    handlers: Any = {FevalError: _feval_error, HTTPException: _http_error, Exception: _bug}
+    handlers: Any = {
+        FevalError: _feval_error, HTTPException: _http_error, ClientDisconnect: _nobody, Exception: _bug
+    }  # fmt: skip
     return Starlette(routes=routes, middleware=[guard], exception_handlers=handlers, lifespan=lifespan)
 
 
@@ -237,7 +239,11 @@ async def _http_error(request: Request, error: HTTPException) -> Response:
     return _Last.of(RequestError(message, status=error.status_code, headers=error.headers))  # its body was not read
 
 
+async def _nobody(_: Request, __: ClientDisconnect) -> Response:
+    """The client has gone away in the middle of its body."""
+    return Response()
+
+
 async def _bug(_: Request, error: Exception) -> Response:
-    if not isinstance(error, ClientDisconnect):
-        _LOG.error("A request could not be answered: %s.", type(error).__name__)  # its text could show what was sent
+    _LOG.error("A request could not be answered: %s.", type(error).__name__)  # its text could show what was sent
     return _error(FevalError(f"An internal error occurred ({type(error).__name__}); the server logged it."))
