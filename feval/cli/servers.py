@@ -36,7 +36,9 @@ _RUN = "my-run"
 _MOST_NAMED = 8
 
 Port = Annotated[int, typer.Option("--port", min=0, max=65535, help="To listen on; 0 takes any free one.")]
-Host = Annotated[str, typer.Option("--host", metavar="HOST", help="Address to listen on; whoever reaches it may ask.")]
+Host = Annotated[
+    str, typer.Option("--host", metavar="HOST", help="Address to listen on; others need FEVAL_SERVE_TOKEN.")
+]
 
 
 def serve(
@@ -45,9 +47,7 @@ def serve(
         typer.Argument(metavar="RECORDING", help="Folders. Default: those in FEVAL_RECORDING.", show_default=False),
     ] = None,
     port: Annotated[int, typer.Option(min=0, max=65535, help="0 takes any free one.")] = 8000,
-    host: Annotated[
-        str, typer.Option(metavar="HOST", help="Address to listen on; others need FEVAL_SERVE_TOKEN.")
-    ] = "127.0.0.1",
+    host: Host = "127.0.0.1",
     dataset: OnlyDatasets = None,
     llm: OnlyLLMs = None,
     seed: Annotated[int, typer.Option(help="Random seed of the draws.")] = 0,
@@ -81,7 +81,7 @@ def serve(
         raise UsageError(f"--few-shot is last or none; {few_shot!r} was given.")
     if resume and ledger is None:
         raise UsageError("--resume continues where a ledger file ends; name it with --ledger FILE.")
-    token = os.environ.get("FEVAL_SERVE_TOKEN") or None
+    token = _token()
     server = serving.serve(
         list(recordings) if recordings else None, host=host, port=port, token=token, datasets=dataset or None,
         llms=llm or None, seed=seed, order=order, recycle=recycle, strict=strict, few_shot=few_shot,
@@ -100,10 +100,7 @@ def serve(
 
 def _announce_replay(show: Output, server: Server[Application], *, protected: bool) -> None:
     """Print the URL at once: a script waits for this line."""
-    if not server.only_loopback:
-        show.note(
-            f"{server.host} can be reached from other machines, unencrypted. Whoever has the token can read the recording."
-        )
+    _note_reach(show, server, "read the recording")
     llms = server.application.library.model_names()
     named = ", ".join(llms[:_MOST_NAMED]) + (f" and {len(llms) - _MOST_NAMED} more" if len(llms) > _MOST_NAMED else "")
     if begun := [run["run"] for run in server.application.ledger()["runs"]]:
@@ -154,8 +151,9 @@ def tiny_server(
 
     Example: feval tiny-server --port 8123
     """
-    server = servers.tiny_server.tiny_server(model or None, host=host, port=port)
+    server = servers.tiny_server.tiny_server(model or None, host=host, port=port, token=_token())
     names = server.application.names
+    _note_reach(show, server, "ask")
     _announce(show, server, f"Serving {', '.join(names)}", {"models": list(names)})
     server.run()
 
@@ -188,8 +186,9 @@ def proxy(
     """Record existing code by forwarding its requests.
 
     Point code that asks an OpenAI-compatible server at the URL that is printed. A request is answered from the journal while that
-    has unused samples of it, else forwarded with the client's own key, which is never written. Ctrl-C seals the recording; the
-    journal stays for the next time. Needs feval[serve].
+    has unused samples of it, else forwarded with the client's own key, which is never written. If FEVAL_SERVE_TOKEN is set,
+    clients send that token as their key, and the upstream's comes from --api-key-env. Ctrl-C seals the recording; the journal
+    stays for the next time. Needs feval[serve].
 
     Example: feval proxy --upstream https://api.openai.com/v1 --record my-run --port 8124
     """
@@ -209,11 +208,16 @@ def proxy(
             f"There is no journal in {folder}, so there is nothing to seal. Record first, without --seal."
         )
     with Journal.open(folder, identity, mode="none" if seal else "new_episodes") as journal:
-        proxy = servers.proxy.Proxy(endpoint, journal, dataset, allowed_fields=allow_field or ())
+        proxy = servers.proxy.Proxy(endpoint, journal, dataset, token=_token(), allowed_fields=allow_field or ())
         if not seal:
             server = servers.proxy.proxy_server(proxy, host=host, port=port)
             if endpoint.warning:
                 show.note(endpoint.warning)
+            if proxy.token and not (endpoint.has_key or endpoint.headers):
+                show.note(
+                    f"Clients send the token as their key, so {endpoint.host} gets none; --api-key-env names one."
+                )
+            _note_reach(show, server, "use the upstream's key")
             _announce(show, server, f"Recording {endpoint.url}", {"upstream": endpoint.url})
             server.run()
         sealed = servers.proxied.seal_proxied(
@@ -246,9 +250,17 @@ def _account(show: Output, proxy: Proxy, sealed: Path | None) -> None:
         show.note(f"{proxy.unrecorded:,} chat completions could not be recorded and were passed on as they are.")
 
 
+def _token() -> str | None:
+    """Return what every client has to send; an environment variable stays out of the list of processes."""
+    return os.environ.get("FEVAL_SERVE_TOKEN") or None
+
+
+def _note_reach(show: Output, server: Server[Any], power: str) -> None:
+    if not server.only_loopback:
+        show.note(f"{server.host} can be reached from other machines, unencrypted. Whoever has the token can {power}.")
+
+
 def _announce(show: Output, server: Server[Any], what: str, account: dict[str, object]) -> None:
     """Print the URL at once: a script waits for this line."""
-    if not server.only_loopback:
-        show.note(f"{server.host} can be reached from other machines. Whoever reaches port {server.port} may ask.")
     show.result({"url": server.url, "port": server.port} | account, f"{what} at {server.url} (Ctrl-C ends it).")
     print(end="", flush=True)

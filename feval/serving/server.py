@@ -8,10 +8,10 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import AbstractAsyncContextManager, contextmanager, suppress
 from pathlib import Path
 from types import FrameType
-from typing import TYPE_CHECKING, Generic, Protocol, Self, TypeVar, Unpack
+from typing import TYPE_CHECKING, Any, Generic, Protocol, Self, TypeVar, Unpack
 
 from feval import __version__
 from feval.errors import StorageError, UsageError
@@ -21,8 +21,10 @@ from feval.serving.web import Limits, guarded, replay_routes
 
 import uvicorn  # isort: skip  # after `web`, which says how to install it
 
+from feval.serving.heads import BoundedHeads
+
 if TYPE_CHECKING:
-    from starlette.types import ASGIApp
+    from starlette.routing import BaseRoute
 
     from feval.recording.reader import Recording
 
@@ -42,9 +44,10 @@ _Application = TypeVar("_Application", bound=_Closable)
 
 
 class Server(Generic[_Application]):
-    """An application that listens on a port; as a context manager it serves in a thread of its own.
+    """Routes of an application that listens on a port; as a context manager it serves in a thread of its own.
 
-    It listens from the start: clients that connect before `run` wait. `close` closes the application, too.
+    It listens from the start: clients that connect before `run` wait. `close` closes the application, too. Every request has to
+    carry the token, if there is one; only a server on loopback needs none.
 
     Attributes:
         application: what is behind it.
@@ -53,30 +56,34 @@ class Server(Generic[_Application]):
         only_loopback: whether no other machine reaches it.
 
     Raises:
-        UsageError: the host is empty.
+        UsageError: the host is empty, or other than loopback without a token, or the token is too short.
         StorageError: the port is taken, or the host is not this machine's.
     """
 
     def __init__(
         self,
         application: _Application,
-        app: ASGIApp,
+        routes: Sequence[BaseRoute],
         *,
         host: str = "127.0.0.1",
         port: int = 0,
+        token: str | None = None,
         limits: Limits | None = None,
+        lifespan: Callable[[Any], AbstractAsyncContextManager[None]] | None = None,
         grace_s: int | None = None,
     ) -> None:
         if not host.strip():
             raise UsageError(
                 "The host to listen on is empty. Name one, such as 127.0.0.1, or 0.0.0.0 to serve every machine."
             )
+        _check_token(host, token)
         self.application, self.host = application, host
         self.only_loopback = is_loopback(host)
         self._socket = _listening(host, port)
         self.port = int(self._socket.getsockname()[1])
         config = uvicorn.Config(
-            app,
+            guarded(routes, host=host, token=token, limits=limits, lifespan=lifespan),
+            http=BoundedHeads,
             ws="none",
             log_config=None,
             log_level="critical",  # tracebacks could show keys
@@ -159,15 +166,9 @@ def replay_server(
     token: str | None = None,
     limits: Limits | None = None,
 ) -> Server[Application]:
-    """Return a server of recordings; see `serve`.
-
-    Raises:
-        UsageError: a host other than loopback without a token, or a token that is too short.
-        StorageError: the port is taken, or the host is not this machine's.
-    """
-    _check_token(host, token)
-    app = guarded(replay_routes(application, has_token=token is not None), host=host, token=token, limits=limits)
-    return Server(application, app, host=host, port=port, limits=limits, grace_s=_GRACE_S)
+    """Return a server of recordings; see `serve` and `Server`."""
+    routes = replay_routes(application)
+    return Server(application, routes, host=host, port=port, token=token, limits=limits, grace_s=_GRACE_S)
 
 
 def serve(
@@ -202,10 +203,10 @@ def serve(
 
 
 def _check_token(host: str, token: str | None) -> None:
-    if token is None and host.strip() and not is_loopback(host):
+    if token is None and not is_loopback(host):
         raise UsageError(
-            f"{host} can be reached from other machines, and what is served includes the recording's texts. Set "
-            "FEVAL_SERVE_TOKEN to a token that clients have to send as their API key, or listen on 127.0.0.1."
+            f"{host} can be reached from other machines, and whoever reaches it could ask. Set FEVAL_SERVE_TOKEN to a token "
+            "that clients have to send as their API key, or listen on 127.0.0.1."
         )
     if token is not None and (
         len(token) < _MIN_TOKEN or not token.isascii() or not token.isprintable() or " " in token

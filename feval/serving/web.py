@@ -6,7 +6,7 @@ import asyncio
 import hmac
 import logging
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager
+from contextlib import AbstractAsyncContextManager, suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,7 +17,8 @@ from feval.serving.wire.errors import RequestError, ServingError
 from feval.serving.wire.replies import Call, Reply, error_reply
 
 try:
-    import uvicorn  # noqa: F401  without it nothing here is of use
+    import httptools  # noqa: F401  without these nothing here is of use
+    import uvicorn  # noqa: F401
     from starlette.applications import Starlette
     from starlette.concurrency import run_in_threadpool
     from starlette.exceptions import HTTPException
@@ -34,7 +35,10 @@ except ImportError as error:
 
 _LOG = logging.getLogger("feval.serving")
 _EVENTS_AT_ONCE = 16
-_KEY_HEADERS = ("authorization", "x-api-key", "api-key")
+_KEY_HEADERS = (b"authorization", b"x-api-key", b"api-key")
+_LONGEST_LENGTH = 20  # digits of a Content-Length, as h11 has it
+_MOST_DROPPED = 64 << 20
+_LINGER_S = 2.0
 METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
 
 
@@ -57,17 +61,17 @@ def guarded(
 ) -> Starlette:
     """Return a Starlette application that refuses requests of web pages, checks the token (if any) and bounds bodies."""
     guard = Middleware(_Guard, only_loopback=is_loopback(host), token=token, limits=limits or Limits())
-    handlers: Any = {FevalError: _feval_error, HTTPException: _http_error, Exception: _bug}
+    handlers: Any = {
+        FevalError: _feval_error, HTTPException: _http_error, ClientDisconnect: _nobody, Exception: _bug
+    }  # fmt: skip
     return Starlette(routes=routes, middleware=[guard], exception_handlers=handlers, lifespan=lifespan)
 
 
-def replay_routes(application: Application, *, has_token: bool = False) -> list[BaseRoute]:
-    """Return the routes of a recording that is served; with `has_token` the application sees no keys."""
+def replay_routes(application: Application) -> list[BaseRoute]:
+    """Return the routes of a recording that is served."""
 
     async def answer(request: Request) -> Response:
         headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in request.scope["headers"]}
-        if has_token:
-            headers = {name: value for name, value in headers.items() if name not in _KEY_HEADERS}
         query = request.scope["query_string"].decode("latin-1")
         call = Call(request.method, request.scope["path"], query, headers, await request.body())
         # Most requests take less time than a thread would take to start; only grading reads a whole pool.
@@ -97,7 +101,10 @@ async def _paced(events: Iterable[bytes]) -> AsyncIterator[bytes]:
 
 
 class _Guard:
-    """ASGI middleware: refuses web pages of other hosts, requests without the token, and bodies too large or too slow."""
+    """ASGI middleware: refuses web pages of other hosts, requests without the token, and bodies too large or too slow.
+
+    With a token, what is behind it sees no key, and nothing that holds the token.
+    """
 
     def __init__(self, app: ASGIApp, *, only_loopback: bool, token: str | None, limits: Limits) -> None:
         self._app, self._only_loopback, self._limits = app, only_loopback, limits
@@ -105,14 +112,23 @@ class _Guard:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http":
-            problem = self._problem(dict(scope["headers"]))
+            headers = scope["headers"]
+            problem = self._problem(headers, scope["http_version"])
             if problem is not None:
-                await _error(problem)(scope, receive, send)
+                await _Last.of(problem)(scope, receive, send)
                 return
             receive = self._bounded(receive)
+            if (token := self._token) is not None:
+                scope["headers"] = [
+                    (name, value) for name, value in headers if name not in _KEY_HEADERS and token not in value
+                ]
         await self._app(scope, receive, send)
 
-    def _problem(self, headers: Mapping[bytes, bytes]) -> ServingError | None:
+    def _problem(self, fields: Sequence[tuple[bytes, bytes]], version: str) -> ServingError | None:
+        headers = dict(fields)
+        problem = _ambiguity(fields, headers, version)
+        if problem is not None:
+            return problem
         reason = refusal(headers.get(b"host"), headers.get(b"origin"), only_loopback=self._only_loopback)
         if reason is not None:
             return RequestError(reason, status=403, code="forbidden")
@@ -124,11 +140,8 @@ class _Guard:
                 code="invalid_api_key",
                 headers={"www-authenticate": "Bearer"},
             )
-        length = int(headers.get(b"content-length", 0))  # the server has checked that it is a number
-        if length > self._limits.body_bytes:
-            # A client that waits for "100 Continue" may or may not send the body now, so its connection ends.
-            return self._too_long(f"has {length:,} bytes", closes=b"expect" in headers)
-        return None
+        length = int(headers.get(b"content-length", 0))  # httptools has checked that it is a number
+        return self._too_long(f"has {length:,} bytes") if length > self._limits.body_bytes else None
 
     def _bounded(self, receive: Receive) -> Receive:
         loop, limits = asyncio.get_running_loop(), self._limits
@@ -145,22 +158,60 @@ class _Guard:
                 raise RequestError(
                     f"The request did not arrive within {limits.body_s:g} seconds.", headers={"connection": "close"}
                 ) from None
+            was_in_bounds = size <= limits.body_bytes
             size += len(message.get("body", b""))
-            if size > limits.body_bytes:
-                raise self._too_long("is longer", closes=True)
+            if was_in_bounds and size > limits.body_bytes:
+                raise self._too_long("is longer")
             if not message.get("more_body"):  # from here on the server waits for the end of the connection
                 deadline = None
             return message
 
         return bounded
 
-    def _too_long(self, what: str, *, closes: bool) -> ServingError:
+    def _too_long(self, what: str) -> ServingError:
         return RequestError(
             f"The body {what}; at most {self._limits.body_bytes:,} bytes are read. Send a shorter one.",
             status=413,
             code="body_too_long",
-            headers={"connection": "close"} if closes else None,
         )
+
+
+def _ambiguity(
+    fields: Sequence[tuple[bytes, bytes]], headers: Mapping[bytes, bytes], version: str
+) -> ServingError | None:
+    """Return what two readers of a request could read in two ways (RFC 9112), and httptools lets pass."""
+    names = [name for name, _ in fields]
+    for name in (b"host", b"origin"):
+        if names.count(name) > 1:
+            return RequestError(f"The request has several headers {name.decode().title()}; send one.")
+    if b"host" not in headers and version != "1.0":
+        return RequestError("The request has no header Host; HTTP/1.1 requires one.")
+    if len(headers.get(b"content-length", b"")) > _LONGEST_LENGTH:
+        return RequestError(f"The header Content-Length has more than {_LONGEST_LENGTH} digits.")
+    if headers.get(b"transfer-encoding", b"chunked").lower() != b"chunked":
+        return RequestError("The only Transfer-Encoding that is read is chunked.")
+    return None
+
+
+class _Last(Response):
+    """The last reply on a connection. What is still sent to it is read and dropped: closed on unread bytes, it would be lost."""
+
+    @classmethod
+    def of(cls, error: FevalError) -> Response:
+        """Return an error as such a reply."""
+        reply = error_reply(error)
+        return cls(reply.body, reply.status, {**reply.headers, "connection": "close"})
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:  # noqa: ARG002  as Starlette calls it
+        await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
+        await send({"type": "http.response.body", "body": self.body, "more_body": True})
+        with suppress(TimeoutError, FevalError):
+            dropped, more = 0, True
+            while more and dropped <= _MOST_DROPPED:
+                async with asyncio.timeout(_LINGER_S):
+                    message = await receive()
+                dropped, more = dropped + len(message.get("body", b"")), message.get("more_body", False)
+        await send({"type": "http.response.body"})
 
 
 def _carries(authorization: bytes, token: bytes) -> bool:
@@ -174,7 +225,7 @@ def _error(error: FevalError) -> Response:
 
 
 async def _feval_error(_: Request, error: FevalError) -> Response:
-    return _error(error)
+    return _Last.of(error) if getattr(error, "code", None) == "body_too_long" else _error(error)
 
 
 async def _http_error(request: Request, error: HTTPException) -> Response:
@@ -185,10 +236,14 @@ async def _http_error(request: Request, error: HTTPException) -> Response:
         message = f"{path[:80]} takes {allowed}, not {request.method[:20]}."
     else:
         message = f"There is nothing at {path[:80]}. Give clients a base URL that ends with /v1."
-    return _error(RequestError(message, status=error.status_code, headers=error.headers))
+    return _Last.of(RequestError(message, status=error.status_code, headers=error.headers))  # its body was not read
+
+
+async def _nobody(_: Request, __: ClientDisconnect) -> Response:
+    """The client has gone away in the middle of its body."""
+    return Response()
 
 
 async def _bug(_: Request, error: Exception) -> Response:
-    if not isinstance(error, ClientDisconnect):
-        _LOG.error("A request could not be answered: %s.", type(error).__name__)  # its text could show what was sent
+    _LOG.error("A request could not be answered: %s.", type(error).__name__)  # its text could show what was sent
     return _error(FevalError(f"An internal error occurred ({type(error).__name__}); the server logged it."))

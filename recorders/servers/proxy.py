@@ -26,7 +26,7 @@ from hashlib import sha256
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
-from feval.serving.web import METHODS, Limits, guarded, response  # isort: skip  # first: it says how to install Starlette
+from feval.serving.web import METHODS, Limits, response  # isort: skip  # first: it says how to install Starlette
 
 import httpx2
 import orjson
@@ -86,13 +86,22 @@ class _ChatRequest:
 class Proxy:
     """Forwards requests to a server, and records its chat completions; each sample in the journal is given again once.
 
+    With a `token` every client has to send it as its key, so that only the upstream's own key is sent on.
+
     `recorded` counts new CoTs, `replayed` those given again, `unrecorded` chat completions that were passed on unrecorded.
     """
 
     def __init__(
-        self, upstream: Endpoint, journal: Journal, dataset: str, *, allowed_fields: Collection[str] = ()
+        self,
+        upstream: Endpoint,
+        journal: Journal,
+        dataset: str,
+        *,
+        token: str | None = None,
+        allowed_fields: Collection[str] = (),
     ) -> None:
         self._upstream, self._journal, self._dataset = upstream, journal, dataset
+        self.token = token
         self._allowed_fields = allowed_fields
         self._lock = threading.Lock()
         self._next: dict[str, int] = {}
@@ -120,11 +129,11 @@ class Proxy:
     async def answer(self, call: HTTPRequest) -> Response:
         """Answer a request."""
         path, query = call.scope["path"], call.scope["query_string"]
+        body = await call.body()
         if (path != "/v1" and not path.startswith("/v1/")) or ".." in unquote(path).split("/"):
             raise MissError(
                 "Only paths under /v1 are passed on; give clients a base URL that ends with /v1.", code="unknown_url"
             )
-        body = await call.body()
         if call.method == "POST" and path.rstrip("/") == "/v1/chat/completions" and not query:
             chat = self._recordable(call, body)
             if chat is not None:
@@ -139,9 +148,10 @@ class Proxy:
         """Return a chat completion as the journal can hold it; `None` if it cannot."""
         try:
             fields = orjson.loads(body)
-        except orjson.JSONDecodeError:
+            # Not as it was sent: JSON may hide a key behind escapes. And deeper, as a line of the journal has it.
+            text = orjson.dumps([[[[[[[[fields]]]]]]]]).decode()
+        except (orjson.JSONDecodeError, orjson.JSONEncodeError):
             return None
-        text = orjson.dumps(fields).decode()  # not as it was sent: JSON may hide a key behind escapes
         if not isinstance(fields, dict) or self._redaction(call).reply(text) != text:
             return None
         messages, decoding = _messages(fields.get("messages")), _decoding(fields)
@@ -256,7 +266,7 @@ class Proxy:
     def _redaction(self, call: HTTPRequest) -> Redaction:
         headers = [value for name, value in call.headers.items() if _KEY_NAME.search(name)]
         upstream = self._upstream.headers.get("Authorization", self._upstream.client_key)
-        keys = [_SCHEME.sub("", value).strip() for value in (*headers, upstream)]
+        keys = [_SCHEME.sub("", value).strip() for value in (*headers, upstream, self.token or "")]
         return Redaction(*keys, *(orjson.dumps(key).decode()[1:-1] for key in keys))
 
     async def _forwarded(self, call: HTTPRequest, body: bytes) -> tuple[int, dict[str, str], bytes]:
@@ -338,8 +348,7 @@ class Proxy:
 def proxy_server(proxy: Proxy, *, host: str = "127.0.0.1", port: int = 0) -> Server[Proxy]:
     """Return a server that answers through a proxy; see `Server`."""
     routes = [Route("/{path:path}", proxy.answer, methods=METHODS)]
-    app = guarded(routes, host=host, limits=_LIMITS, lifespan=proxy.lifespan)
-    return Server(proxy, app, host=host, port=port)
+    return Server(proxy, routes, host=host, port=port, token=proxy.token, limits=_LIMITS, lifespan=proxy.lifespan)
 
 
 def messages_id(messages: Sequence[Message]) -> str:

@@ -16,7 +16,7 @@ import time
 from collections.abc import Iterable
 from typing import Any
 
-from feval.serving.web import guarded, response  # isort: skip  # first: it says how to install Starlette
+from feval.serving.web import response  # isort: skip  # first: it says how to install Starlette
 
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
@@ -81,7 +81,7 @@ class TinyModels:
         return name
 
     def _parsed(self, body: bytes) -> CompletionRequest:
-        request = parse("chat", body, {})
+        request = parse("chat", body, {}, models="tiny model")
         self._known(request.model)
         if not 1 <= request.n <= _MAX_CHOICES:
             raise _wrong("n", f"a whole number from 1 to {_MAX_CHOICES}", request.n)
@@ -126,10 +126,12 @@ class TinyModels:
         }
 
 
-def tiny_server(names: Iterable[str] | None = None, *, host: str = "127.0.0.1", port: int = 0) -> Server[TinyModels]:
+def tiny_server(
+    names: Iterable[str] | None = None, *, host: str = "127.0.0.1", port: int = 0, token: str | None = None
+) -> Server[TinyModels]:
     """Return a server of the tiny models; see `TinyModels` and `Server`."""
     models = TinyModels(names)
-    return Server(models, guarded(models.routes, host=host), host=host, port=port)
+    return Server(models, models.routes, host=host, port=port, token=token)
 
 
 def _is_installed(name: str) -> bool:

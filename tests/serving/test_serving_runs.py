@@ -416,23 +416,6 @@ def test_a_ledger_needs_a_place_outside_the_recording(recording: Path, tmp_path:
     assert sorted(recording.rglob("*")) == before
 
 
-def test_no_cot_is_handed_out_when_the_ledger_cannot_be_written(
-    recording: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def full(*_: object) -> int:
-        raise OSError(28, "No space left on device")
-
-    app = opened(recording, ledger=tmp_path / "ledger.jsonl")
-    monkeypatch.setattr("feval.serving.runs.ledger.os.write", full)
-    app.respond(chat(QUESTIONS[0]))
-    with pytest.raises(StorageError, match="No space"):
-        app.close()
-    reply = app.respond(chat(QUESTIONS[0]))
-    assert reply.status == 507
-    assert "No space" in error(reply)["message"]
-    assert (tmp_path / "ledger.jsonl").stat().st_size > 0  # the header, written before
-
-
 def test_the_ledger_tells_every_run_and_question(app: Application) -> None:
     drawn = ask_some(app)
     everything = body(app.respond(get("/feval/ledger")))

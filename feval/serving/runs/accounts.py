@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from copy import copy, deepcopy
 from dataclasses import dataclass
 from typing import Any
 
@@ -106,6 +107,19 @@ class Account:
         counts.add(handout, int(llm.pool.prompt_tokens[row]))
         return handout
 
+    def saved(self, requests: Sequence[PoolRequest]) -> Callable[[], None]:
+        """Return a function that undoes some requests, which are taken after this call."""
+        templates = deepcopy(self.templates)
+        cursors = {key: deepcopy(self._cursors.get(key)) for key in {(each.llm, each.row) for each in requests}}
+        counts = {llm: copy(self._counts.get(llm)) for llm in {each.llm for each in requests}}
+
+        def undo() -> None:
+            self.templates = templates
+            _put_back(self._cursors, cursors)
+            _put_back(self._counts, counts)
+
+        return undo
+
     @staticmethod
     def _samples(request: PoolRequest, order: Sequence[int], cursor: _Cursor) -> tuple[tuple[int, ...], int]:
         if request.sample is not None:
@@ -135,6 +149,14 @@ class Account:
             "llms": {name: _summed(counts) for name, counts in by_name.items()},
             "prompts": self.templates.to_list(),
         }
+
+
+def _put_back(items: dict[Any, Any], before: Mapping[Any, Any]) -> None:
+    for key, value in before.items():
+        if value is None:
+            items.pop(key, None)
+        else:
+            items[key] = value
 
 
 def _summed(counts: Sequence[_Counts]) -> dict[str, Any]:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import logging
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
-from threading import Condition, Thread
+from threading import Event, Lock, Thread
 from typing import Any
 
 import orjson
@@ -18,14 +20,17 @@ from feval.serving.matching.templates import is_example
 
 FORMAT = "feval-serving-ledger"
 
+_LOG = logging.getLogger("feval.serving")
 _FLUSH_S = 0.2
+_MOST_WAITING = 16 << 20  # bytes that a disk may be behind
 _PINNED = ("recordings", "seed", "order", "billing", "prices")
 
 
 class LedgerFile:
     """A ledger file open for appending; its header says what is served, `entries` are the requests that it held before.
 
-    Entries reach the operating system at most 0.2 s later.
+    Entries reach the operating system at most 0.2 s later. What could not be written is kept, and tried again then and
+    at the end.
 
     Raises:
         StorageError: the file exists and `resume` is false, another process appends to it, or it cannot be written.
@@ -36,10 +41,10 @@ class LedgerFile:
     def __init__(self, path: str | Path, header: Mapping[str, Any], *, resume: bool) -> None:
         self.path = Path(path)
         self.entries: list[dict[str, Any]] = []
-        self._waiting: list[bytes] = []
-        self._wake = Condition()
-        self._closed = False
-        self._failure: str | None = None
+        self._waiting = bytearray()
+        self._lock, self._writing = Lock(), Lock()
+        self._closing = Event()
+        self._has_failed = False
         if (holder := recording_around(self.path.absolute().parent)) is not None:
             raise StorageError(
                 f"The ledger {self.path} would lie inside the recording {holder}, which never changes. Name another file."
@@ -49,7 +54,7 @@ class LedgerFile:
         except OSError as error:
             raise StorageError(f"The ledger {self.path} cannot be opened: {error.strerror or error}.") from error
         try:
-            self._lock()
+            self._claim()
             self._begin({"format": FORMAT, "version": 1, **header}, resume=resume)
         except BaseException:
             os.close(self._file)
@@ -57,27 +62,37 @@ class LedgerFile:
         self._thread = Thread(target=self._write_on, name="ledger", daemon=True)
         self._thread.start()
 
-    def add(self, entry: Mapping[str, Any]) -> None:
-        """Append a request; `StorageError` if an earlier one could not be written."""
-        if self._failure is not None:
-            raise StorageError(self._failure)
-        line = orjson.dumps(entry, option=orjson.OPT_APPEND_NEWLINE)
-        with self._wake:
-            self._waiting.append(line)
+    @property
+    def is_late(self) -> bool:
+        """Whether requests have to be on the disk before they are answered: a write has failed, or the disk is far behind."""
+        return self._has_failed or len(self._waiting) > _MOST_WAITING
+
+    def add(self, entries: Sequence[Mapping[str, Any]], *, at_once: bool) -> None:
+        """Append requests, `at_once` or soon; `StorageError` if they cannot be written at once, and then none of them is."""
+        lines = b"".join([orjson.dumps(entry, option=orjson.OPT_APPEND_NEWLINE) for entry in entries])
+        if self._closing.is_set():
+            raise StorageError(f"The ledger {self.path} is closed, so no more CoTs are handed out.")
+        if at_once:
+            self._write(lines)
+        else:
+            with self._lock:
+                self._waiting += lines
 
     def close(self) -> None:
         """Write what is left and close the file; `StorageError` if not everything could be written."""
-        with self._wake:
-            if self._closed:
-                return
-            self._closed = True
-            self._wake.notify()
+        if self._closing.is_set():
+            return
+        self._closing.set()
         self._thread.join()
-        os.close(self._file)
-        if self._failure is not None:
-            raise StorageError(self._failure)
+        try:
+            self._write()
+        except StorageError as error:
+            lost = self._waiting.count(b"\n")
+            raise StorageError(f"{error} Requests that were answered and are not in it: {lost:,}.") from error
+        finally:
+            os.close(self._file)
 
-    def _lock(self) -> None:
+    def _claim(self) -> None:
         try:
             import fcntl
         except ImportError:  # no such locks on Windows
@@ -110,27 +125,43 @@ class LedgerFile:
             self._append(orjson.dumps(header, option=orjson.OPT_APPEND_NEWLINE))
 
     def _append(self, data: bytes) -> None:
+        """Write all of some lines, or nothing of them."""
         try:
-            while data:
-                data = data[os.write(self._file, data) :]
+            size = os.fstat(self._file).st_size
+            try:
+                while data:
+                    data = data[os.write(self._file, data) :]
+                if self._has_failed:  # some file systems notice only then that there is no room
+                    os.fsync(self._file)
+            except OSError:
+                os.ftruncate(self._file, size)
+                raise
         except OSError as error:
             raise StorageError(
-                f"The ledger {self.path} cannot be written ({error.strerror or error}), so no more CoTs are handed out. "
-                "Make room, and start again with --resume."
+                f"The ledger {self.path} cannot be written ({error.strerror or error}). Make room; until then, no CoTs are "
+                "handed out."
             ) from error
 
+    def _write(self, lines: bytes = b"") -> None:
+        """Write what waits, then some lines; if that fails, what waits is kept, and the lines are not."""
+        with self._writing:
+            with self._lock:
+                waiting, self._waiting = self._waiting, bytearray()
+            try:
+                self._append(bytes(waiting) + lines)
+            except StorageError as error:
+                with self._lock:
+                    self._waiting = waiting + self._waiting
+                if not self._has_failed:
+                    _LOG.warning("%s", error)
+                self._has_failed = True
+                raise
+
     def _write_on(self) -> None:
-        closed = False
-        while not closed:
-            with self._wake:
-                self._wake.wait_for(lambda: self._closed, _FLUSH_S)
-                closed = self._closed
-                waiting, self._waiting = self._waiting, []
-            if waiting and self._failure is None:
-                try:
-                    self._append(b"".join(waiting))
-                except StorageError as error:
-                    self._failure = str(error)
+        while not self._closing.wait(_FLUSH_S):
+            if self._waiting:
+                with suppress(StorageError):
+                    self._write()
 
 
 def read_ledger(path: str | Path) -> tuple[dict[str, Any], list[dict[str, Any]]]:

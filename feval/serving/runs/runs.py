@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from feval.errors import ConflictError, NotRecordedError, UnknownNameError
+from feval.errors import ConflictError, NotRecordedError, StorageError, UnknownNameError
 from feval.replay import LLM
 from feval.serving.matching.cache import BoundedCache
 from feval.serving.matching.templates import PromptCounts, PromptUse, difference
@@ -94,12 +94,23 @@ class Runs:
             if now - run.last_request >= _PAUSE_S:
                 self._warn_of_repeat(run, requests)
             run.last_request = now
+            is_late = self._file is not None and self._file.is_late
+            undo = run.saved(requests) if is_late else None
             handouts = [run.take(request, draw, self.billing) for request, draw in zip(requests, draws, strict=True)]
+            entries = []
             for request, handout in zip(requests, handouts, strict=True):
                 is_new = request.use is not None and run.templates.count(request.use)
                 example = self._example(run.templates, request) if is_new else None
                 if self._file is not None:
-                    self._file.add(_entry(name, request, handout, example))
+                    entries.append(_entry(name, request, handout, example))
+            if self._file is not None:
+                try:
+                    self._file.add(entries, at_once=is_late)
+                except StorageError:  # a request that is not answered does not count
+                    if undo is not None:
+                        undo()
+                    raise
+            self._runs[name.label] = run
         return handouts
 
     def reset(self, name: RunName) -> None:
@@ -108,7 +119,7 @@ class Runs:
             if name.label not in self._runs:
                 raise self._unknown(name.label)
             if self._file is not None:
-                self._file.add({"run": name.label, "reset": True})
+                self._file.add([{"run": name.label, "reset": True}], at_once=self._file.is_late)
             del self._runs[name.label]
 
     def summary(self, label: str, *, detail: bool = False) -> dict[str, Any]:
@@ -156,7 +167,7 @@ class Runs:
         if run is None:
             if len(self._runs) >= _MAX_RUNS:
                 raise RequestError(f"This server has {_MAX_RUNS:,} runs, the most that it keeps. Start another server.")
-            run = self._runs[name.label] = Account(name)
+            run = Account(name)
         return run
 
     def _require(self, name: RunName, request: PoolRequest, size: int, place: int) -> int:
@@ -189,7 +200,7 @@ class Runs:
                 f"{where} that this recording does not have. Continue with the recording that it was made with."
             )
         chosen = entry["samples"][0] if entry.get("chosen") else None
-        run = self._run(name)
+        run = self._runs[name.label] = self._run(name)
         handout = run.take(PoolRequest(llm, row, entry["n"], chosen), draw, self.billing)
         if list(handout.samples) != entry["samples"]:
             raise ConflictError(

@@ -75,7 +75,7 @@ class CompletionRequest:
     settings: Mapping[str, Any]
 
 
-def parse(kind: str, body: bytes, headers: Mapping[str, str]) -> CompletionRequest:
+def parse(kind: str, body: bytes, headers: Mapping[str, str], *, models: str = "recorded LLM") -> CompletionRequest:
     """Read a request. Of the headers, whose names are in lower case, those of `OWN_HEADERS` are read; ids may be percent-encoded.
 
     Raises:
@@ -95,7 +95,7 @@ def parse(kind: str, body: bytes, headers: Mapping[str, str]) -> CompletionReque
         logprobs = top_logprobs is not None
     request = CompletionRequest(
         kind=kind,
-        model=_model(fields),
+        model=_model(fields, models),
         conversations=(_chat(fields),) if chat else _prompts(fields),
         n=_count(fields),
         stream=bool(_typed(fields, "stream", bool, "true or false")),
@@ -204,10 +204,10 @@ def _sample(field: object, header: str | None) -> int | None:
     return field if isinstance(field, int) else None
 
 
-def _model(fields: Mapping[str, Any]) -> str:
+def _model(fields: Mapping[str, Any], models: str) -> str:
     model = fields.get("model")
     if not isinstance(model, str) or not model:
-        raise _wrong("model", "the name of a recorded LLM; GET /v1/models lists them", model)
+        raise _wrong("model", f"the name of a {models}; GET /v1/models lists them", model)
     return model
 
 

@@ -15,7 +15,7 @@ import time
 import zlib
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +31,7 @@ from feval.cli import app
 from feval.errors import StorageError
 from feval.recording import Question, open_recording, verify_recording
 from feval.serving.server import Server
-from feval.serving.web import METHODS, guarded
+from feval.serving.web import METHODS
 from recorders.backends.endpoint import Endpoint
 from recorders.journal.journal import Journal
 from recorders.servers.proxied import match, seal_proxied
@@ -67,7 +67,7 @@ class Upstream(TinyModels):
             await run_in_threadpool(self.may_answer.wait, 30)
             return self.instead or await tiny[request.url.path](request)
 
-        return Server(self, guarded([Route("/{path:path}", answer, methods=METHODS)]))
+        return Server(self, [Route("/{path:path}", answer, methods=METHODS)])
 
     def body(self, number: int) -> dict[str, Any]:
         return dict(json.loads(self.bodies[number]))
@@ -317,6 +317,57 @@ def test_the_proxys_own_key_is_not_told_to_clients(upstream: Upstream, tmp_path:
                 assert "[key]" in shown
                 assert not [fragment for fragment in FRAGMENTS if fragment in shown]
         assert upstream.calls[-1]["authorization"] == f"Bearer {KEY}"
+
+
+def status_of(service: Server[Proxy], key: str) -> int:
+    connection = http.client.HTTPConnection("127.0.0.1", service.port, timeout=30)
+    with closing(connection):
+        connection.request("GET", "/v1/models", headers={"Authorization": f"Bearer {key}"})
+        return connection.getresponse().status
+
+
+def test_with_a_token_the_clients_key_is_the_token_and_goes_no_further(upstream: Upstream, tmp_path: Path) -> None:
+    token = "a-token-of-some-length"  # noqa: S105  opens nothing
+    with upstream.server() as server, ExitStack() as stack:
+        journal = stack.enter_context(Journal.open(tmp_path / "r.journal", {}))
+        proxies = [Proxy(Endpoint(server.url, key), journal, "sums", token=token) for key in (KEY, None)]
+        for proxy, sent in zip(proxies, (f"Bearer {KEY}", None), strict=True):
+            service = stack.enter_context(proxy_server(proxy))
+            assert status_of(service, "none") == 401
+            calls = len(upstream.calls)
+            headers = {"X-Api-Key": token, "X-Seen": f"key {token}"}
+            client = openai.OpenAI(base_url=service.url, api_key=token, max_retries=0, default_headers=headers)
+            with client:
+                assert client.chat.completions.create(**body_of(PROBLEMS[calls].question)).choices
+                assert client.chat.completions.create(**body_of(f"The token is {token}.")).choices
+            assert [call.get("authorization") for call in upstream.calls[calls:]] == [sent, sent]
+            assert token not in str(upstream.calls)
+            assert (proxy.recorded, proxy.unrecorded) == (1, 1)
+    assert token not in (tmp_path / "r.journal" / "journal.jsonl").read_text()
+    assert_no_key(tmp_path)
+
+
+def test_the_command_demands_a_token_on_another_host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("FEVAL_SERVE_TOKEN", raising=False)
+    monkeypatch.setattr(Server, "run", lambda self: self.close())
+    command = ["proxy", "--upstream", "https://api.example/v1", "--record", str(tmp_path / "r"), "--host", "0.0.0.0"]  # noqa: S104
+    refused = CliRunner().invoke(app, command, prog_name="feval")
+    assert (refused.exit_code, "FEVAL_SERVE_TOKEN" in refused.stderr) == (2, True)
+    monkeypatch.setenv("FEVAL_SERVE_TOKEN", "a-token-of-some-length")
+    result = CliRunner().invoke(app, command, prog_name="feval")
+    assert result.exit_code == 0, result.output
+    assert "so api.example gets none; --api-key-env names one" in result.stderr
+    assert "a-token" not in result.output
+
+
+def test_a_deeply_nested_body_is_answered_and_not_half_recorded(upstream: Upstream, tmp_path: Path) -> None:
+    plain = json.dumps(body_of(PROBLEMS[0].question, max_tokens=4))
+    with upstream.server() as server, running(tmp_path, server.url) as run:
+        for depth in (100, *range(240, 258), 1000, 2000):
+            body = plain.replace("{", '{"deep": ' + "[" * depth + "]" * depth + ", ", 1).encode()
+            assert posted(run, body)[0] == (200 if depth <= 1000 else 400), depth
+        assert run.proxy.recorded + run.proxy.unrecorded == 21
+        assert run.journal.totals.cots == run.proxy.recorded == 7
 
 
 def test_a_redirection_does_not_lead_past_the_proxy(upstream: Upstream, tmp_path: Path) -> None:

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from raw_http import Raw
 from typer.testing import CliRunner
 
 from feval.cli import app
@@ -27,6 +28,7 @@ from recorders.servers.tiny_server import TinyModels, tiny_server
 openai = pytest.importorskip("openai", reason="the official client (extra `record`) is not installed")
 
 MODEL = "feval/tiny-42k"
+TOKEN = "a-token-of-some-length"  # noqa: S105  opens nothing
 QUESTION = "Tom has 49 apples. Tom sells 22. How many apples does Tom have now?"
 ASKED: dict[str, Any] = {"model": MODEL, "messages": [{"role": "user", "content": QUESTION}]}
 
@@ -182,6 +184,11 @@ def test_a_value_that_cannot_work_is_a_400(client: Any, fields: dict[str, Any], 
     assert str(caught.value.body["message"]).endswith((".", "sent."))
 
 
+def test_a_request_without_a_model_is_told_of_tiny_models(service: Server[TinyModels]) -> None:
+    _, reply = raw(service, "POST", "/v1/chat/completions", json.dumps(ASKED | {"model": 7}).encode())
+    assert reply["error"]["message"].startswith("`model` must be the name of a tiny model; GET /v1/models lists them")
+
+
 def test_an_unknown_model_is_a_404(client: Any) -> None:
     with pytest.raises(openai.NotFoundError, match="does not exist") as caught:
         client.chat.completions.create(**(ASKED | {"model": "gpt-4o"}))
@@ -249,12 +256,33 @@ def test_the_command_says_where_it_is_and_ends_on_ctrl_c() -> None:
         assert process.stderr.read() == ""
 
 
-def test_another_host_warns(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_another_host_needs_a_token_and_says_who_may_ask(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Server, "run", lambda self: self.close())
-    result = CliRunner().invoke(app, ["tiny-server", "--host", "0.0.0.0", "--json"], prog_name="feval")  # noqa: S104
+    command = ["tiny-server", "--host", "0.0.0.0", "--json"]  # noqa: S104
+    monkeypatch.delenv("FEVAL_SERVE_TOKEN", raising=False)
+    refused = CliRunner().invoke(app, command, prog_name="feval")
+    assert (refused.exit_code, refused.stdout, "FEVAL_SERVE_TOKEN" in refused.stderr) == (2, "", True)
+    monkeypatch.setenv("FEVAL_SERVE_TOKEN", TOKEN)
+    result = CliRunner().invoke(app, command, prog_name="feval")
     assert result.exit_code == 0, result.output
-    assert "can be reached from other machines" in result.stderr
+    assert "Whoever has the token can ask" in result.stderr
     assert json.loads(result.stdout)["port"] > 0
+    assert TOKEN not in result.output
+
+
+def test_with_a_token_only_its_bearers_are_answered() -> None:
+    with tiny_server([MODEL], token=TOKEN) as running:
+        for key, status in ((None, 401), ("none", 401), (TOKEN, 200)):
+            headers = {} if key is None else {"Authorization": f"Bearer {key}"}
+            assert raw(running, "GET", "/v1/models", **headers)[0] == status
+
+
+@pytest.mark.parametrize(
+    "head", ["", "host: localhost\r\nhost: localhost\r\n", "host: localhost\r\norigin: a\r\norigin: b\r\n"]
+)
+def test_heads_are_checked_as_those_of_serve(service: Server[TinyModels], head: str) -> None:
+    with Raw(service.port) as connection:
+        assert connection.send(f"GET /v1/models HTTP/1.1\r\n{head}\r\n".encode()).receive().status == 400
 
 
 def test_an_unknown_model_is_not_served() -> None:

@@ -1,0 +1,76 @@
+"""Bounds of what comes before a request's body, which neither llhttp nor uvicorn has."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+
+_MOST_BYTES = 1 << 16
+_MOST_S = 30.0
+_TOO_LARGE = b"HTTP/1.1 431 Request Header Fields Too Large\r\nconnection: close\r\ncontent-length: 0\r\n\r\n"
+
+
+class BoundedHeads(HttpToolsProtocol):
+    """uvicorn's protocol on httptools, with a bound on the bytes and the seconds of a request's head.
+
+    httptools and not h11, which accepts bare line feeds, folded headers, and a Content-Length beside chunks: what another server
+    in front may read as two requests. Overridden are callbacks of asyncio and of httptools only.
+    """
+
+    _connection: asyncio.BaseTransport
+    _deadline: asyncio.TimerHandle | None = None
+    _is_idle = True
+    _in_head = False
+    _head_bytes = 0
+
+    def connection_made(self, transport: Any) -> None:
+        """Begin to wait for the first head."""
+        super().connection_made(transport)
+        self._connection = transport
+        self._wait()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Wait for nothing more."""
+        self._arrived()
+        super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        """Read what came, and count and time it while a head is incomplete."""
+        if self._is_idle:  # blank lines between requests would keep an idle connection open
+            data = data.lstrip(b"\r\n")
+            if not data:
+                return
+        super().data_received(data)
+        if self._in_head:
+            self._head_bytes += len(data)
+            if self._head_bytes > _MOST_BYTES:
+                self._connection.write(_TOO_LARGE)  # type: ignore[attr-defined]  # of a transport that writes
+                self._connection.close()
+            elif self._deadline is None:
+                self._wait()
+
+    def on_message_begin(self) -> None:
+        """Note that a head begins."""
+        self._is_idle, self._in_head, self._head_bytes = False, True, 0
+        super().on_message_begin()
+
+    def on_headers_complete(self) -> None:
+        """Note that the head is complete."""
+        self._in_head = False
+        self._arrived()
+        super().on_headers_complete()
+
+    def on_message_complete(self) -> None:
+        """Note that the body is complete."""
+        self._is_idle = True
+        super().on_message_complete()
+
+    def _wait(self) -> None:
+        self._deadline = asyncio.get_running_loop().call_later(_MOST_S, self._connection.close)
+
+    def _arrived(self) -> None:
+        if self._deadline is not None:
+            self._deadline.cancel()
+            self._deadline = None

@@ -1,0 +1,185 @@
+"""The ledger on a full disk: what was answered is in the file, what is not in the file was not answered, and counts agree."""
+
+from __future__ import annotations
+
+import errno
+import os
+import resource
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from threading import Thread
+from typing import Any
+
+import pytest
+from serving_doubles import chat, error, get, opened, samples_of, simple
+
+from feval.errors import StorageError
+from feval.serving import Application, Reply
+from feval.serving.runs import ledger
+from feval.serving.runs.ledger import read_ledger
+
+QUESTIONS = [f"What is question {i}, asked in full?" for i in range(3)]
+
+
+@pytest.fixture(scope="module")
+def recording(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return simple(tmp_path_factory.mktemp("full") / "r", QUESTIONS, size=200)
+
+
+class Disk:
+    """A disk behind `os.write` that has room for so many more bytes; part of a line may fit."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.room, self._write = 1 << 40, os.write
+        monkeypatch.setattr(ledger.os, "write", self.write)
+
+    def write(self, file: int, data: bytes) -> int:
+        if not self.room:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        written = self._write(file, data[: self.room])
+        self.room -= written
+        return written
+
+
+@pytest.fixture
+def disk(monkeypatch: pytest.MonkeyPatch) -> Disk:
+    monkeypatch.setattr(ledger, "_FLUSH_S", 60)  # the tests flush, or the end does
+    return Disk(monkeypatch)
+
+
+def counted(app: Application) -> dict[str, Any]:
+    """What the application says it handed out."""
+    return {name: app.ledger(name, detail=True) for name in (run["run"] for run in app.ledger()["runs"])}
+
+
+def answered(replies: list[Reply]) -> list[list[int]]:
+    assert {reply.status for reply in replies} <= {200, 507}
+    return [samples_of(reply) for reply in replies if reply.status == 200]
+
+
+def flush(app: Application) -> None:
+    """What the ledger's thread does at a tick."""
+    file: Any = app._file
+    with suppress(StorageError):
+        file._write()
+
+
+def ask(app: Application, number: int, question: int = 0, **fields: Any) -> list[Reply]:
+    return [app.respond(chat(QUESTIONS[question], **fields)) for _ in range(number)]
+
+
+def test_what_was_answered_is_written_when_there_is_room_again(recording: Path, tmp_path: Path, disk: Disk) -> None:
+    file = tmp_path / "ledger.jsonl"
+    with opened(recording, ledger=file) as app:
+        replies = ask(app, 5)
+        disk.room = 100  # less than a line
+        flush(app)
+        refused = ask(app, 5)
+        assert {reply.status for reply in refused} == {507}
+        assert "No space left on device). Make room" in error(refused[0])["message"]
+        assert counted(app)["default"]["cots"] == 5
+        disk.room = 1 << 20
+        replies += ask(app, 5)
+        assert len(read_ledger(file)[1]) == 10, "from now on a line is on the disk before its reply is sent"
+        before = counted(app)
+    _, entries = read_ledger(file)
+    assert [entry["samples"] for entry in entries] == answered(replies)
+    with opened(recording, ledger=file, resume=True) as app:
+        assert counted(app) == before
+
+
+def test_a_refused_request_leaves_no_trace(recording: Path, tmp_path: Path, disk: Disk) -> None:
+    file = tmp_path / "ledger.jsonl"
+    with opened(recording, ledger=file) as app:
+        replies = ask(app, 2) + ask(app, 2, feval={"sample": 7})
+        disk.room = 0
+        flush(app)
+        before, lines = counted(app), file.read_bytes()
+        other = {"x-feval-run": "other"}
+        for call in (
+            chat(QUESTIONS[0]),
+            chat(QUESTIONS[0], n=3),
+            chat(QUESTIONS[0], feval={"sample": 7}),
+            chat(QUESTIONS[1], feval={"sample": 3}),
+            chat(f"Please: {QUESTIONS[2]}"),
+            chat(QUESTIONS[0], headers=other),
+        ):
+            for room in (0, 1, 150):
+                disk.room = room
+                assert app.respond(call).status == 507
+                assert counted(app) == before
+                assert file.read_bytes() == lines
+        disk.room = 0
+        assert app.respond(get("/run/default/feval/ledger")).status == 200
+        disk.room = 1 << 20
+        replies += ask(app, 2)
+        assert len({sample for samples in answered(replies) for sample in samples}) == 5
+        assert [entry["samples"] for entry in read_ledger(file)[1]] == answered(replies)
+
+
+def test_what_the_end_cannot_write_is_said(
+    recording: Path, tmp_path: Path, disk: Disk, caplog: pytest.LogCaptureFixture
+) -> None:
+    app = opened(recording, ledger=tmp_path / "ledger.jsonl")
+    ask(app, 3)
+    disk.room = 0
+    flush(app)
+    flush(app)
+    with pytest.raises(StorageError, match=r"No space left.*answered and are not in it: 3"):
+        app.close()
+    assert caplog.text.count("cannot be written") == 1
+    assert ask(app, 1)[0].status == 507
+    assert read_ledger(tmp_path / "ledger.jsonl")[1] == []
+
+
+def test_a_disk_that_is_far_behind_is_waited_for(
+    recording: Path, tmp_path: Path, disk: Disk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ledger, "_MOST_WAITING", 1000)
+    with opened(recording, ledger=tmp_path / "ledger.jsonl") as app:
+        file: Any = app._file
+        for _ in range(50):
+            assert ask(app, 1)[0].status == 200
+            assert len(file._waiting) < 1500
+        assert len(read_ledger(file.path)[1]) > 40
+
+
+@contextmanager
+def files_of_at_most(size: int) -> Iterator[None]:
+    """A limit of the system on the length of a file: a write stops in the middle of a line."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+
+def asked_by(app: Application, threads: int, each: int, replies: list[Reply]) -> None:
+    """Ask from several threads while the ledger is written."""
+    workers = [Thread(target=lambda q=q: replies.extend(ask(app, each, q % 3, n=2))) for q in range(threads)]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join()
+
+
+def test_a_limit_of_the_system_loses_no_answered_request(
+    recording: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ledger, "_FLUSH_S", 0.001)
+    file = tmp_path / "ledger.jsonl"
+    replies: list[Reply] = []
+    with opened(recording, ledger=file) as app:
+        with files_of_at_most(4000):
+            asked_by(app, 6, 20, replies)
+        assert Counter(reply.status for reply in replies).keys() == {200, 507}
+        asked_by(app, 6, 5, replies)
+        before = counted(app)
+    entries = read_ledger(file)[1]
+    assert sorted(entry["samples"] for entry in entries) == sorted(answered(replies))
+    assert before["default"]["requests"] == len(entries)
+    with opened(recording, ledger=file, resume=True) as app:
+        assert counted(app) == before
