@@ -200,7 +200,11 @@ def _rows(path: str, data: bytes) -> list[Row]:
 
 def _parquet_rows(path: str, data: bytes) -> list[Row]:
     try:
-        rows: list[Row] = pq.read_table(pa.BufferReader(data)).to_pylist()
+        with pq.ParquetFile(pa.BufferReader(data)) as file:
+            Bounds(path, data, file.metadata).check()
+            rows: list[Row] = file.read().to_pylist()
+    except DamagedRecordingError as error:
+        raise SourceError(str(error)) from error
     except (pa.ArrowException, OSError, ValueError) as error:
         raise SourceError(f"{path} is not a readable Parquet file ({error!s:.120}).") from error
     return rows

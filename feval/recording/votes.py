@@ -154,7 +154,7 @@ class Votes:
         """Check what the arrays say of each other: whatever is used as an index must be one. Wrong ones are a `ValueError`."""
         questions = len(self.gold)
         _check_offsets("candidate_starts", self._starts, questions, int(self._starts[-1]))
-        counts = np.diff(self._starts.astype(np.int64))
+        counts = self._starts[1:].astype(np.int64) - self._starts[:-1].astype(np.int64)
         if len(self.question_keys) != questions or ((self.gold < NO_ANSWER) | (self.gold >= counts)).any():
             raise ValueError(f"its keys or golds are not of its {questions} questions")
         highest = cache(partial(_highest_codes, counts))

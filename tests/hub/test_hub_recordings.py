@@ -448,7 +448,7 @@ def bomb(kind: str) -> tuple[bytes, int]:
         rows = 4_000_000
         column = pa.array([None] * rows, pa.string())
     table = pa.table(
-        {"question_id": column, "sample_index": pa.nulls(rows, pa.int32()), "text": pa.nulls(rows, pa.string())}
+        {"question_id": pa.nulls(rows, pa.string()), "sample_index": pa.nulls(rows, pa.int32()), "more": column}
     )
     return parquet(table, use_dictionary=kind != "plain"), rows
 

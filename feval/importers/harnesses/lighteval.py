@@ -173,17 +173,10 @@ def _question(doc: Any, name: str, where: str) -> tuple[SourceQuestion, bool]:
 
 
 def _rows(source: Path, request: ImportRequest) -> Iterator[_Row]:
-    number = expanded = 0
-    allowed = max(RATIO_FREE_BYTES, MAX_RATIO * source.stat().st_size)
+    number = 0
     with _opened(source) as file:
         columns = [f"doc.{name}" for name in _DOC] + [f"model_response.{name}" for name in _RESPONSE]
         for batch in file.iter_batches(_ROWS_AT_ONCE, columns=columns, use_threads=False):
-            # What the file states of its sizes is not all: a dictionary holds a text once, and rows repeat it.
-            expanded += batch.nbytes
-            if expanded > min(MAX_EXPANDED_BYTES, allowed):
-                raise SourceError(
-                    f"{source.name} expands to more than {MAX_RATIO} times its size, as no recording does."
-                )
             for record in batch.to_pylist():
                 where = f"row {number} of {source.name}"
                 doc, response = member(record, "doc", dict, where), member(record, "model_response", dict, where)
@@ -198,10 +191,13 @@ def _opened(source: Path) -> Iterator[pq.ParquetFile]:
         if stream.read(len(_MAGIC)) != _MAGIC:
             raise SourceError(f"{source} is not a Parquet file. Is the format the right one?")
     try:
-        with pq.ParquetFile(source) as file:
+        with pq.ParquetFile(pa.BufferReader(data)) as file:
             _check_columns(file, source.name)
-            _check_sizes(file, source)
+            most_bytes = min(MAX_EXPANDED_BYTES, max(RATIO_FREE_BYTES, MAX_RATIO * len(data)))
+            Bounds(source, data, file.metadata, most_bytes).check()
             yield file
+    except DamagedRecordingError as error:
+        raise SourceError(str(error)) from error
     except (pa.ArrowException, OSError, ValueError) as error:  # a ValueError: no UTF-8, or one name twice
         raise SourceError(f"{source} is a damaged Parquet file: {error}. Get the file again.") from error
 

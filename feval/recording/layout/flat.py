@@ -2,7 +2,7 @@
 
     b"FEVALVT1" | uint64 length of the header | header (JSON) | zeros to a multiple of 64 | arrays, each at a multiple of 64
 
-All integers are little-endian. The header names the arrays in order, each with dtype, shape and offset from the start of the file.
+All integers are little-endian. The header names the arrays in order, each with dtype, shape and offset in the file.
 """
 
 from __future__ import annotations
