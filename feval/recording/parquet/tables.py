@@ -47,7 +47,7 @@ class Table:
                 raise DamagedRecordingError(
                     f"{path} should have {size} bytes, found {actual_size}; fetch the recording again."
                 )
-            data = pa.py_buffer(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
+            data = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
         # Read ahead, a mapped file costs threads and gains nothing.
         self._file = pq.ParquetFile(pa.BufferReader(data), page_checksum_verification=True, pre_buffer=False)
         if self._file.metadata.num_rows != record["rows"]:
@@ -55,7 +55,7 @@ class Table:
                 f"{path} should have {record['rows']} rows, found {self._file.metadata.num_rows}; fetch the recording again."
             )
         check_types(path, self._file.schema_arrow)
-        self._bounds = Bounds(path, memoryview(data), self._file.metadata)
+        self._bounds = Bounds(path, data, self._file.metadata)
         self.groups: int = self._file.metadata.num_row_groups
         self.starts: list[int] | None = None
         self._questions: dict[str, tuple[int, int]] | None = None
