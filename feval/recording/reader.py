@@ -385,6 +385,10 @@ class Recording:
         table = self._tables(path)
         if table.starts is None:
             table.starts = [0, *accumulate(self.votes(dataset).llms[llm].sizes.tolist())]
+            if table.starts[-1] != (rows := self.file_record(path)["rows"]):
+                raise DamagedRecordingError(
+                    f"{self.path / path} has {rows} texts, and the votes have {table.starts[-1]} CoTs."
+                )
         return table.starts
 
     def _text_group(self, path: str, starts: list[int], question: int) -> tuple[Any, int]:
