@@ -18,7 +18,8 @@ from feval.errors import DamagedRecordingError, FevalError
 from feval.recording import Recording, open_recording, verify_recording
 from feval.recording.parquet.bounds import Bounds
 
-TEXTS = "texts/toy/alpha.parquet"
+TEXTS, SAMPLES, REQUESTS = (f"{part}/toy/alpha.parquet" for part in ("texts", "samples", "requests"))
+QUESTIONS = "questions/toy.parquet"
 
 
 @pytest.fixture(scope="module")
@@ -124,15 +125,15 @@ def retyped(path: Path, column: str, change: Callable[[pa.Table], Any]) -> bytes
         (TEXTS, "text", pa.array([{"a": "b"}] * 4), r"should hold text, found struct of a \(text\)"),
         (TEXTS, "sample_index", pa.array(["0", "1", "0", "1"]), "should hold integer, found text"),
         (TEXTS, "question_id", pa.array([["q"]] * 4), "should hold text, found list of text"),
-        ("samples/toy/alpha.parquet", "output_tokens", pa.array([1.5] * 4), "should hold integer, found number"),
-        ("samples/toy/alpha.parquet", "output_tokens", pa.array([1, -1, 1, 1]), "'output_tokens' should be 0 to 2147483647"),
-        ("samples/toy/alpha.parquet", "output_tokens", pa.array([1, 2**40, 1, 1]), "'output_tokens' should be 0 to"),
-        ("samples/toy/alpha.parquet", "output_tokens", pa.array([1, None, 1, 1]), "1 values of 'output_tokens' are missing"),
-        ("samples/toy/alpha.parquet", "recorded_at", pa.array([1, 2, 3, 4]), "found integer"),
-        ("samples/toy/alpha.parquet", "finish_reason", pa.array(["stop", None] * 2), "2 values of 'finish_reason' are missing"),
-        ("questions/toy.parquet", "question", pa.array(["What?", None]), "1 values of 'question' are missing"),
-        ("questions/toy.parquet", "choices", pa.array(["A", "B"]), "should hold list of struct of label"),
-        ("questions/toy.parquet", "answer_key", pa.array([4, 5]), "should hold text, found integer"),
+        (SAMPLES, "output_tokens", pa.array([1.5] * 4), "should hold integer, found number"),
+        (SAMPLES, "output_tokens", pa.array([1, -1, 1, 1]), "'output_tokens' should be 0 to 2147483647"),
+        (SAMPLES, "output_tokens", pa.array([1, 2**40, 1, 1]), "'output_tokens' should be 0 to"),
+        (SAMPLES, "output_tokens", pa.array([1, None, 1, 1]), "1 values of 'output_tokens' are missing"),
+        (SAMPLES, "recorded_at", pa.array([1, 2, 3, 4]), "found integer"),
+        (SAMPLES, "finish_reason", pa.array(["stop", None] * 2), "2 values of 'finish_reason' are missing"),
+        (QUESTIONS, "question", pa.array(["What?", None]), "1 values of 'question' are missing"),
+        (QUESTIONS, "choices", pa.array(["A", "B"]), "should hold list of struct of label"),
+        (QUESTIONS, "answer_key", pa.array([4, 5]), "should hold text, found integer"),
     ],
 )  # fmt: skip
 def test_a_column_of_a_wrong_type_is_a_sentence(
@@ -142,6 +143,26 @@ def test_a_column_of_a_wrong_type_is_a_sentence(
     with pytest.raises(DamagedRecordingError, match=words):
         recording.questions("toy") if path.startswith("questions") else list(recording.pools("toy", "alpha"))
     assert not verify_recording(toy).ok
+
+
+def test_files_of_other_questions_are_a_sentence(toy: Path) -> None:
+    """Found by the fuzzer: each ended `feval verify` with a traceback."""
+    ids = {
+        name: retyped(toy / name, "question_id", lambda table: pa.array(["x"] * len(table)))
+        for name in (REQUESTS, QUESTIONS)
+    }
+    good = {name: (toy / name).read_bytes() for name in (REQUESTS, QUESTIONS)}
+    replace(toy, REQUESTS, ids[REQUESTS])
+    assert not verify_recording(toy).ok
+    replace(toy, REQUESTS, parquet(pq.read_table(toy / REQUESTS).slice(0, 1)), 1)
+    assert "alpha was asked 'x', which is no question of toy." in verify_recording(toy).problems
+    replace(toy, REQUESTS, good[REQUESTS], 2)
+    replace(toy, QUESTIONS, ids[QUESTIONS])
+    assert "a question id comes twice" in verify_recording(toy).problems[0]
+    replace(toy, QUESTIONS, good[QUESTIONS])
+    assert verify_recording(toy).ok
+    replace(toy, SAMPLES, parquet(pq.read_table(toy / SAMPLES).drop_columns("answer")))
+    assert "cannot be read ('answer')" in verify_recording(toy).problems[0]
 
 
 @pytest.mark.parametrize("type_", [pa.large_string(), pa.string_view(), pa.dictionary(pa.int32(), pa.string())])

@@ -69,12 +69,14 @@ class Bounds:
     def _expansion(self, group: int, leaf: int) -> int:
         """Return the bytes that a column of a row group stands for."""
         column = self._groups[group].column(leaf)
+        if column.num_values == 0:
+            return 0  # Arrow reads none of its pages
         pages = list(self._pages(column))
         if sum(page.values for page in pages if page.kind != _DICTIONARY_PAGE) != column.num_values:
             raise self._contradiction()
         size = sum(page.bytes for page in pages)
         self._count(size)
-        if column.physical_type != "BYTE_ARRAY" or not column.num_values:
+        if column.physical_type != "BYTE_ARRAY":
             return size
         encodings = {page.encoding for page in pages if page.kind != _DICTIONARY_PAGE}
         most = max(page.bytes for page in pages) * column.num_values  # where every value repeats all of a page
