@@ -13,7 +13,7 @@ import pytest
 from places import ROOT, SUPPORT
 from small import write_scored_toy
 
-CASES = 1000
+CASES = 800
 
 
 @pytest.mark.slow
