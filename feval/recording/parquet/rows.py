@@ -109,10 +109,15 @@ def _pool(
     channels = {
         name: column for columns in optional for name, column in columns.items() if any(v is not None for v in column)
     }
+    narrow = ("answer_raw", "answer", "output_tokens", "finish_reason")
+    answers_raw, answers, tokens, reasons = (samples[name] if texts else [] for name in narrow)
     return PoolRows(
         question,
         texts,
-        *(samples[name] if texts else [] for name in ("answer_raw", "answer", "output_tokens", "finish_reason")),
+        answers_raw,
+        answers,
+        tokens,
+        reasons,
         request["prompt"][0],
         request["prompt_tokens"][0],
         {name: samples[name] for name in OPTIONAL_COLUMNS if any(value is not None for value in samples.get(name, ()))},
