@@ -24,7 +24,7 @@ import pyarrow.parquet as pq
 
 from feval.answers import canonical, canonical_gold
 from feval.cards.cards import DatasetCard, HubChoices, HubColumns, dataset_card, find_dataset_card
-from feval.errors import CardError, SourceError
+from feval.errors import CardError, DamagedRecordingError, SourceError
 from feval.hub.questions import question_files
 from feval.importers.golds import positions_as_labels
 from feval.importers.questions import known_answer_kind, read_questions
@@ -32,6 +32,7 @@ from feval.importers.reading import Reader, read_bytes
 from feval.importers.shapes import choices_of, gold_text, member, refuse
 from feval.importers.source import SourceQuestion
 from feval.recording.content import Question
+from feval.recording.parquet import Bounds
 
 Row = dict[str, Any]
 Choices = tuple[tuple[str, str], ...]
@@ -200,7 +201,11 @@ def _rows(path: str, data: bytes) -> list[Row]:
 
 def _parquet_rows(path: str, data: bytes) -> list[Row]:
     try:
-        rows: list[Row] = pq.read_table(pa.BufferReader(data)).to_pylist()
+        with pq.ParquetFile(pa.BufferReader(data)) as file:
+            Bounds(path, data, file.metadata).check()
+            rows: list[Row] = file.read().to_pylist()
+    except DamagedRecordingError as error:
+        raise SourceError(str(error)) from error
     except (pa.ArrowException, OSError, ValueError) as error:
         raise SourceError(f"{path} is not a readable Parquet file ({error!s:.120}).") from error
     return rows

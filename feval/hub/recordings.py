@@ -25,7 +25,7 @@ from feval.errors import StorageError
 from feval.hub.addresses import is_address, parse_address
 from feval.hub.files import RepoFile, cache_folder
 from feval.hub.snapshots import Snapshot, open_snapshot
-from feval.recording import open_recording, parquet
+from feval.recording import open_recording
 from feval.recording.layout.destination import NewFolder, storage_errors
 from feval.recording.layout.format import MANIFEST, README, file_path
 from feval.recording.layout.locate import MOST_BYTES
@@ -161,7 +161,6 @@ class RemoteFiles:
     def _check_content(self, recording: Recording, path: str) -> None:
         check = f"leaf {recording.file_record(path)['sha256']}"
         if check not in self._checks:
-            recording.check_file(path, parquet.check_expansion)
             check_leaf(recording, path)
             self._checks.add([check])
 

@@ -340,7 +340,8 @@ class Recording:
 
     def scan(self, path: str, columns: list[str] | None = None) -> Iterator[tuple[str, dict[str, list[Any]]]]:
         """(question id, column -> values) of a Parquet file, question by question, one row group in memory at a time."""
-        return self._tables(path).questions(columns)
+        with self.shape(path):
+            yield from self._tables(path).questions(columns)
 
     def named_llms(self, path: str) -> set[str]:
         """The LLMs named in the rows of a Parquet file; none before format 3."""
@@ -358,11 +359,6 @@ class Recording:
     def _contents(self) -> str:
         parts = [f"{dataset}: {', '.join(self.llm_names(dataset)) or 'no LLM'}" for dataset in self.dataset_ids()]
         return "; ".join(parts) or "nothing"
-
-    def check_file(self, path: str, check: Callable[[Path, int], None]) -> None:
-        """Run a check over path and size of a file; whatever it raises is a `DamagedRecordingError`."""
-        with self.shape(path):
-            check(self.path / path, self.file_record(path)["bytes"])
 
     def _path(self, part: str, dataset: str, llm: str | None = None) -> str:
         self.require(dataset, llm)
@@ -389,6 +385,10 @@ class Recording:
         table = self._tables(path)
         if table.starts is None:
             table.starts = [0, *accumulate(self.votes(dataset).llms[llm].sizes.tolist())]
+            if table.starts[-1] != (rows := self.file_record(path)["rows"]):
+                raise DamagedRecordingError(
+                    f"{self.path / path} has {rows} texts, and the votes have {table.starts[-1]} CoTs."
+                )
         return table.starts
 
     def _text_group(self, path: str, starts: list[int], question: int) -> tuple[Any, int]:

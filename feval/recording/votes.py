@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property, partial
 from pathlib import Path
@@ -15,7 +15,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from feval.recording.layout.flat import Strings, mapped, unpack, well_formed
+from feval.cards.schema import FINISH_REASONS
+from feval.recording.layout.flat import Kind, Strings, mapped, unpack, well_formed
 
 NO_ANSWER = -1
 """Code of a CoT without an answer."""
@@ -23,9 +24,26 @@ ABSENT = -2
 """Code of a place in the table where no CoT was recorded (pools may be ragged)."""
 
 ALIASES = ("aliases", "alias_offsets", "alias_starts", "alias_codes")
-DETAILS = frozenset(
-    ("question_ids", "question_id_offsets", "text_keys", "candidates", "candidate_offsets", "finish", *ALIASES)
-)
+_OFFSETS, _CODES = ("uint32", "uint64"), ("int8", "int16", "int32")
+_SHARED: Mapping[str, Kind] = {
+    "question_keys": (("uint64",), 1),
+    "candidate_starts": (_OFFSETS, 1),
+    "gold": (_CODES, 1),
+}
+_OF_LLM: Mapping[str, Kind] = {
+    "codes": (_CODES, 2),
+    "output_tokens": (("uint16", "uint32"), 2),
+    "prompt_tokens": (("int32",), 1),
+    "sizes": (("uint32",), 1),
+}
+_STRINGS: tuple[Kind, Kind] = ((("uint8",), 1), (_OFFSETS, 1))
+DETAILS: Mapping[str, Kind] = {
+    **dict(zip(("question_ids", "question_id_offsets"), _STRINGS, strict=True)),
+    "text_keys": (("uint64",), 1),
+    **dict(zip(("candidates", "candidate_offsets"), _STRINGS, strict=True)),
+    "finish": (("uint8",), 2),
+    **dict(zip(ALIASES, (*_STRINGS, (_OFFSETS, 1), (("int32",), 1)), strict=True)),
+}
 """Arrays of the file of details; of "finish" there is one for each LLM."""
 
 
@@ -86,7 +104,7 @@ class Votes:
             )
             for i, name in enumerate(header["llms"])
         }
-        self._check_shapes()
+        self._check()
 
     @cached_property
     def question_ids(self) -> Sequence[str]:
@@ -132,14 +150,39 @@ class Votes:
         """[Q] number of distinct answers of each question, its gold included."""
         return (self._starts[1:] - self._starts[:-1]).astype(np.int32)
 
-    def _check_shapes(self) -> None:
-        per_question: list[npt.NDArray[Any]] = [self.question_keys, self._starts[1:]]
-        for llm in self.llms.values():
-            per_question += [llm.codes, llm.output_tokens, llm.prompt_tokens, llm.sizes]
-            if llm.codes.ndim != 2 or llm.codes.shape != llm.output_tokens.shape:
-                raise ValueError(f"codes of shape {llm.codes.shape}, tokens of shape {llm.output_tokens.shape}")
-        if any(len(array) != len(self.gold) for array in per_question):
-            raise ValueError("its arrays have different numbers of questions")
+    def _check(self) -> None:
+        """Check what the arrays say of each other: whatever is used as an index must be one. Wrong ones are a `ValueError`."""
+        questions = len(self.gold)
+        _check_offsets("candidate_starts", self._starts, questions, int(self._starts[-1]))
+        counts = self._starts[1:].astype(np.int64) - self._starts[:-1].astype(np.int64)
+        if len(self.question_keys) != questions or ((self.gold < NO_ANSWER) | (self.gold >= counts)).any():
+            raise ValueError(f"its keys or golds are not of its {questions} questions")
+        highest = cache(partial(_highest_codes, counts))
+        for name, llm in self.llms.items():
+            shape = questions, width = llm.codes.shape
+            if shape != llm.output_tokens.shape or {questions} != {
+                *map(len, (self.gold, llm.prompt_tokens, llm.sizes))
+            }:
+                raise ValueError(f"the arrays of {name!r:.80} have different shapes")
+            lowest = NO_ANSWER
+            if (llm.sizes != width).any():
+                lowest = ABSENT
+                absent = np.arange(width) >= llm.sizes[:, None]
+                if llm.sizes.max() > width or (absent != (llm.codes == ABSENT)).any():
+                    raise ValueError(f"the sizes of the pools of {name!r:.80} are not those of its codes")
+            if llm.codes.min(initial=0) < lowest or (llm.codes > highest(llm.codes.dtype, width)).any():
+                raise ValueError(f"the codes of {name!r:.80} are not those of the questions' answers")
+
+
+def _check_offsets(name: str, offsets: npt.NDArray[Any], count: int, end: int) -> None:
+    """Check that some pieces follow each other from 0 to an end."""
+    if len(offsets) != count + 1 or offsets[0] != 0 or offsets[-1] != end or (offsets[1:] < offsets[:-1]).any():
+        raise ValueError(f"{name} should rise from 0 to {end} in {count} steps")
+
+
+def _highest_codes(counts: npt.NDArray[np.int64], dtype: np.dtype[Any], width: int) -> npt.NDArray[Any]:
+    """[Q, S] the highest code of each question; as a whole table it is compared four times as fast."""
+    return np.repeat(np.minimum(counts - 1, np.iinfo(dtype).max).astype(dtype), width).reshape(len(counts), width)
 
 
 def _finish(details: Callable[[], Arrays], llm: int, shape: tuple[int, ...]) -> npt.NDArray[np.uint8]:
@@ -149,28 +192,38 @@ def _finish(details: Callable[[], Arrays], llm: int, shape: tuple[int, ...]) -> 
 def _read_details(path: Path, record: Mapping[str, Any], header: Mapping[str, Any], votes: Arrays) -> Arrays:
     data = mapped(path, record)
     with well_formed(path):
-        own_header, details = unpack(data)
+        own_header, details = unpack(data, DETAILS)
         if own_header["dataset"] != header["dataset"]:
             raise ValueError(f"it is of {own_header['dataset']!r:.80}, not of {header['dataset']}")
-        _check_details(details, votes)
+        _check_details(details, votes["candidate_starts"])
+        shared = [name for name in DETAILS if name != "finish" and (name not in ALIASES or name in details)]
+        _check_names(details, shared, ["finish"], len(header["llms"]))
         for llm in range(len(header["llms"])):
             np.broadcast_to(details[f"finish.{llm}"], votes[f"codes.{llm}"].shape)
+            if details[f"finish.{llm}"].max(initial=0) >= len(FINISH_REASONS):
+                raise ValueError(f"finish reasons should be 0 to {len(FINISH_REASONS) - 1}")
         return details
 
 
-def _check_details(details: Arrays, votes: Arrays) -> None:
-    starts = votes["candidate_starts"]
+def _check_names(arrays: Arrays, shared: Iterable[str], of_llm: Iterable[str], llms: int) -> None:
+    expected = {*shared, *(f"{name}.{llm}" for name in of_llm for llm in range(llms))}
+    if odd := arrays.keys() ^ expected:
+        raise ValueError(f"it should have {len(expected)} arrays, found {len(arrays)}; {min(odd)!r:.40} is odd")
+
+
+def _check_details(details: Arrays, starts: npt.NDArray[Any]) -> None:
     expected = len(starts) - 1, len(starts) - 1, int(starts[-1])
     ids, answers = details["question_id_offsets"], details["candidate_offsets"]
     counts = len(ids) - 1, len(details["text_keys"]), len(answers) - 1
-    for texts, ends in (("question_ids", ids), ("candidates", answers)):
-        if int(ends[-1]) != len(details[texts]):
-            raise ValueError(f"{texts} should have {int(ends[-1])} bytes, found {len(details[texts])}")
     if counts != expected:
         raise ValueError(f"ids, texts and answers should be {expected}, found {counts}")
+    _check_offsets("question_id_offsets", ids, len(ids) - 1, len(details["question_ids"]))
+    _check_offsets("candidate_offsets", answers, len(answers) - 1, len(details["candidates"]))
     if "aliases" in details:
-        _, offsets, alias_starts, codes = (details[name] for name in ALIASES)
-        if len(alias_starts) != len(starts) or not int(alias_starts[-1]) == len(codes) == len(offsets) - 1:
+        forms, offsets, alias_starts, codes = (details[name] for name in ALIASES)
+        _check_offsets("alias_starts", alias_starts, len(starts) - 1, len(codes))
+        _check_offsets("alias_offsets", offsets, len(codes), len(forms))
+        if (codes < 0).any() or (codes >= np.repeat(np.diff(starts), np.diff(alias_starts))).any():
             raise ValueError("its aliases are not of these questions")
 
 
@@ -178,5 +231,6 @@ def open_votes(path: Path, record: Mapping[str, Any], details: tuple[Path, Mappi
     """Map a votes file after checking it against its record in the manifest; `details` is that file with its record."""
     data = mapped(path, record)
     with well_formed(path):
-        header, arrays = unpack(data)
+        header, arrays = unpack(data, {**_SHARED, **_OF_LLM})
+        _check_names(arrays, _SHARED, _OF_LLM, len(header["llms"]))
         return Votes(header, arrays, cache(partial(_read_details, *details, header, arrays)))

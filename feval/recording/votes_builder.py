@@ -10,6 +10,7 @@ import numpy.typing as npt
 
 from feval.answers.parties import Parties
 from feval.cards.schema import FINISH_REASONS
+from feval.errors import DamagedRecordingError
 from feval.recording.content import PoolRows, Question
 from feval.recording.layout.flat import offsets_of, pack, pack_strings
 from feval.recording.votes import ABSENT, ALIASES, DETAILS, NO_ANSWER, Votes, name_key
@@ -61,7 +62,11 @@ class VotesBuilder:
 
     def add(self, llm: str, pool: PoolRows) -> None:
         """Add one LLM's CoTs on one question; a finish reason that is none of `FINISH_CODES` is a `KeyError`."""
-        row = self._index[pool.question_id]
+        row = self._index.get(pool.question_id, -1)
+        if row < 0:
+            raise DamagedRecordingError(
+                f"{llm} was asked {pool.question_id!r:.80}, which is no question of {self._dataset}."
+            )
         codes = self._codes[row]
         coded = [NO_ANSWER if a is None else codes.setdefault(a, len(codes)) for a in pool.answers]
         prompt_tokens = -1 if pool.prompt_tokens is None else pool.prompt_tokens

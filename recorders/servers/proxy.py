@@ -219,7 +219,9 @@ class Proxy:
             return self._masked(status, content, headers)
         try:
             reply = replies.parse(content)
-            completions = replies.read(reply, number, chat.request.decoding.logprobs, redaction.reply).completions
+            decoding = chat.request.decoding
+            reading = replies.read(reply, number, decoding.logprobs, redaction.reply, decoding.max_tokens)
+            completions = reading.completions
             choices = orjson.loads(redaction.reply(_storable(replies.choices_of(reply))))[:number]
         except (BackendError, TypeError, ValueError):  # not a chat completion: the client may understand it
             self.unrecorded += 1

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import io
 import json
 import logging
 import re
@@ -13,10 +12,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from bombs import KINDS, bomb, parquet
 from hub_double import Failure, HubDouble
 from hub_settings import TOKEN, full_text, run_feval
 from huggingface_hub import constants
@@ -422,39 +421,7 @@ def test_a_manifest_that_is_none_is_a_sentence(hub: HubDouble, folder: Path, dat
         open_place(put(hub, folder, **{"manifest.json": data}))
 
 
-def parquet(table: pa.Table, **options: Any) -> bytes:
-    file = io.BytesIO()
-    pq.write_table(table, file, compression="zstd", **options)
-    return file.getvalue()
-
-
-def bomb(kind: str) -> tuple[bytes, int]:
-    """A Parquet file of a few kilobytes, and its rows."""
-    if kind == "plain":
-        rows = 120
-        column = pa.array(["x" * (1 << 20)] * rows)
-    elif kind == "dictionary":
-        rows = 2000
-        column = pa.DictionaryArray.from_arrays(pa.array([0] * rows, pa.int32()), pa.array(["y" * (1 << 20)]))
-    elif kind == "nested dictionary":
-        rows = 1
-        inner = pa.DictionaryArray.from_arrays(pa.array([0] * 2000, pa.int32()), pa.array(["y" * (1 << 20)]))
-        column = pa.ListArray.from_arrays(pa.array([0, 2000], pa.int32()), inner)
-    elif kind == "values":
-        rows = 1
-        column = pa.ListArray.from_arrays(
-            pa.array([0, 4_000_000], pa.int32()), pa.array(np.zeros(4_000_000, np.float32))
-        )
-    else:
-        rows = 4_000_000
-        column = pa.array([None] * rows, pa.string())
-    table = pa.table(
-        {"question_id": column, "sample_index": pa.nulls(rows, pa.int32()), "text": pa.nulls(rows, pa.string())}
-    )
-    return parquet(table, use_dictionary=kind != "plain"), rows
-
-
-@pytest.mark.parametrize("kind", ["plain", "dictionary", "nested dictionary", "rows", "values"])
+@pytest.mark.parametrize("kind", KINDS)
 def test_a_parquet_bomb_is_refused_unread(hub: HubDouble, folder: Path, kind: str) -> None:
     data, rows = bomb(kind)
     assert len(data) < 1 << 19

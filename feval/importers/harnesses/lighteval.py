@@ -11,6 +11,7 @@ most samples end, one is counted. Finish reasons are not stored.
 
 from __future__ import annotations
 
+import mmap
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -20,7 +21,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from feval.errors import SourceError
+from feval.errors import DamagedRecordingError, SourceError
 from feval.importers.harnesses.logs import (
     SEVERAL_GOLDS,
     chat_prompt,
@@ -53,6 +54,7 @@ from feval.importers.source import (
     size_note,
 )
 from feval.recording.content import LLMInfo
+from feval.recording.parquet import Bounds
 
 _DOC = ("query", "choices", "gold_index", "id", "instruction")
 _RESPONSE = ("text", "reasonings", "input", "input_tokens", "output_tokens")
@@ -60,7 +62,6 @@ _DECODING = (
     "top_p", "top_k", "min_p", "seed", "stop_tokens", "repetition_penalty", "frequency_penalty", "presence_penalty",
 )  # fmt: skip
 _MAGIC = b"PAR1"
-_MAX_VALUES = 1 << 28
 _ROWS_AT_ONCE = 8
 
 
@@ -173,17 +174,10 @@ def _question(doc: Any, name: str, where: str) -> tuple[SourceQuestion, bool]:
 
 
 def _rows(source: Path, request: ImportRequest) -> Iterator[_Row]:
-    number = expanded = 0
-    allowed = max(RATIO_FREE_BYTES, MAX_RATIO * source.stat().st_size)
+    number = 0
     with _opened(source) as file:
         columns = [f"doc.{name}" for name in _DOC] + [f"model_response.{name}" for name in _RESPONSE]
         for batch in file.iter_batches(_ROWS_AT_ONCE, columns=columns, use_threads=False):
-            # What the file states of its sizes is not all: a dictionary holds a text once, and rows repeat it.
-            expanded += batch.nbytes
-            if expanded > min(MAX_EXPANDED_BYTES, allowed):
-                raise SourceError(
-                    f"{source.name} expands to more than {MAX_RATIO} times its size, as no recording does."
-                )
             for record in batch.to_pylist():
                 where = f"row {number} of {source.name}"
                 doc, response = member(record, "doc", dict, where), member(record, "model_response", dict, where)
@@ -193,15 +187,19 @@ def _rows(source: Path, request: ImportRequest) -> Iterator[_Row]:
 
 @contextmanager
 def _opened(source: Path) -> Iterator[pq.ParquetFile]:
-    """Open details whose sizes, as they state them, are within the bounds."""
+    """Open details that expand to no more than a source may."""
     with disk_errors(source), regular_file(source).open("rb") as stream:
         if stream.read(len(_MAGIC)) != _MAGIC:
             raise SourceError(f"{source} is not a Parquet file. Is the format the right one?")
+        data = mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ)
     try:
-        with pq.ParquetFile(source) as file:
+        with pq.ParquetFile(pa.BufferReader(data)) as file:
             _check_columns(file, source.name)
-            _check_sizes(file, source)
+            most_bytes = min(MAX_EXPANDED_BYTES, max(RATIO_FREE_BYTES, MAX_RATIO * len(data)))
+            Bounds(source, data, file.metadata, most_bytes).check()
             yield file
+    except DamagedRecordingError as error:
+        raise SourceError(str(error)) from error
     except (pa.ArrowException, OSError, ValueError) as error:  # a ValueError: no UTF-8, or one name twice
         raise SourceError(f"{source} is a damaged Parquet file: {error}. Get the file again.") from error
 
@@ -213,19 +211,6 @@ def _check_columns(file: pq.ParquetFile, name: str) -> None:
         raise SourceError(
             f"{name} has no column {' and no '.join(missing)}, as details of lighteval 0.13 have; its columns are "
             f"{', '.join(names)!s:.200}. Another version of lighteval wrote it, or something else."
-        )
-
-
-def _check_sizes(file: pq.ParquetFile, source: Path) -> None:
-    metadata = file.metadata
-    groups = [metadata.row_group(place) for place in range(metadata.num_row_groups)]
-    chunks = [group.column(place) for group in groups for place in range(group.num_columns)]
-    expanded = sum(max(chunk.total_uncompressed_size, 0) for chunk in chunks)
-    values = sum(chunk.num_values for chunk in chunks)
-    allowed = max(RATIO_FREE_BYTES, MAX_RATIO * source.stat().st_size)
-    if expanded > min(MAX_EXPANDED_BYTES, allowed) or values > _MAX_VALUES:
-        raise SourceError(
-            f"{source.name} expands to {expanded:,} bytes and {values:,} values, more than is read of a file of its size."
         )
 
 

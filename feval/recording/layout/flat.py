@@ -2,13 +2,14 @@
 
     b"FEVALVT1" | uint64 length of the header | header (JSON) | zeros to a multiple of 64 | arrays, each at a multiple of 64
 
-All integers are little-endian. The header names each array with its dtype, shape and offset from the start of the file.
+All integers are little-endian. The header names the arrays in order, each with dtype, shape and offset in the file.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
+import math
 import mmap
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -84,15 +85,29 @@ def well_formed(path: Path) -> Iterator[None]:
         raise DamagedRecordingError(f"{path} is not a votes file of this format: {error}.") from error
 
 
-def unpack(data: mmap.mmap) -> tuple[dict[str, Any], dict[str, npt.NDArray[Any]]]:
-    """Return header and arrays, none of which reaches outside the bytes; malformed bytes are any error of `well_formed`."""
+Kind = tuple[tuple[str, ...], int]
+"""The dtypes that an array may have, and its number of dimensions."""
+
+
+def unpack(data: mmap.mmap, kinds: Mapping[str, Kind]) -> tuple[dict[str, Any], dict[str, npt.NDArray[Any]]]:
+    """Return header and arrays, which lie behind the header one after the other; malformed bytes are any error of `well_formed`.
+
+    `kinds` says what an array must be, by its name up to a dot.
+    """
     if data[:8] != _MAGIC:
         raise ValueError(f"it should begin with {_MAGIC!r}, found {data[:8]!r}")
-    header = json.loads(data[16 : 16 + int.from_bytes(data[8:16], "little")])
+    size, end = len(data), 16 + int.from_bytes(data[8:16], "little")
+    if end > size:
+        raise ValueError(f"its header should end at byte {end}, and it has {size}")
+    header = json.loads(data[16:end])
     arrays = {}
     for name, (dtype, shape, offset) in header["arrays"].items():
-        if dtype not in _DTYPES:
-            raise ValueError(f"array {name} has the unknown type {dtype!r:.40}")
+        dtypes, rank = kinds.get(name.partition(".")[0], ((), 0))
+        if dtype not in dtypes or [type(n) for n in (*shape, offset)] != [int] * (rank + 1) or min(shape) < 0:
+            raise ValueError(f"its array {name!r:.40} has the wrong form {[dtype, shape, offset]!r:.80}")
+        start, end = end, offset + _DTYPES[dtype].itemsize * math.prod(shape)
+        if offset < start or offset % _ALIGN or end > size or max(shape) > size:
+            raise ValueError(f"array {name} should lie in bytes {start} to {size}, found {shape} from {offset}")
         arrays[name] = np.ndarray(shape, _DTYPES[dtype], data, offset)
     return header, arrays
 

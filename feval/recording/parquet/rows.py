@@ -29,7 +29,7 @@ def questions_of_table(table: Table) -> list[Question]:
     """Return the questions of a dataset."""
     rows = table.read()
     id_column = "question_id" if "question_id" in rows.column_names else "id"  # "id" until format 2
-    return [
+    questions = [
         Question(
             row[id_column],
             row["question"],
@@ -39,6 +39,9 @@ def questions_of_table(table: Table) -> list[Question]:
         )
         for row in rows.to_pylist()
     ]
+    if len({question.id for question in questions}) < len(questions):
+        raise ValueError("a question id comes twice")
+    return questions
 
 
 def verdicts_of_rows(rows: Iterable[tuple[str, Mapping[str, Sequence[Any]]]]) -> dict[str, list[Verdict]]:
@@ -106,13 +109,15 @@ def _pool(
     channels = {
         name: column for columns in optional for name, column in columns.items() if any(v is not None for v in column)
     }
+    narrow = ("answer_raw", "answer", "output_tokens", "finish_reason")
+    answers_raw, answers, tokens, reasons = (samples[name] if texts else [] for name in narrow)
     return PoolRows(
         question,
         texts,
-        samples.get("answer_raw", []),
-        samples.get("answer", []),
-        samples.get("output_tokens", []),
-        samples.get("finish_reason", []),
+        answers_raw,
+        answers,
+        tokens,
+        reasons,
         request["prompt"][0],
         request["prompt_tokens"][0],
         {name: samples[name] for name in OPTIONAL_COLUMNS if any(value is not None for value in samples.get(name, ()))},

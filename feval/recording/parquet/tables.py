@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from datetime import datetime
 from itertools import accumulate, pairwise
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -18,7 +18,12 @@ import pyarrow.parquet as pq
 from feval.errors import DamagedRecordingError
 from feval.recording.content import utc_text
 from feval.recording.layout.format import open_regular
-from feval.recording.parquet.bounds import check_footer
+from feval.recording.parquet.bounds import Bounds
+from feval.recording.parquet.columns import check_types, checked
+
+_UNREADABLE = (
+    pa.ArrowException, OSError, LookupError, TypeError, ValueError, AttributeError, OverflowError, StopIteration,
+)  # fmt: skip
 
 
 @contextmanager
@@ -26,7 +31,7 @@ def readable(path: Path) -> Iterator[None]:
     """Turn any error of a block that reads a Parquet file, of pyarrow or of a wrong shape, into a `DamagedRecordingError`."""
     try:
         yield
-    except (pa.ArrowException, OSError, KeyError, TypeError, ValueError, IndexError, StopIteration) as error:
+    except _UNREADABLE as error:
         first_line = (str(error).splitlines() or [type(error).__name__])[0][:200]
         raise DamagedRecordingError(f"{path} cannot be read ({first_line}); run `feval verify`.") from error
 
@@ -42,10 +47,15 @@ class Table:
                 raise DamagedRecordingError(
                     f"{path} should have {size} bytes, found {actual_size}; fetch the recording again."
                 )
-            source = path if _is_utf8(path) else _mapped(file)
+            data = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
         # Read ahead, a mapped file costs threads and gains nothing.
-        self._file = pq.ParquetFile(source, memory_map=True, page_checksum_verification=True, pre_buffer=False)
-        check_footer(path, self._file.metadata, record)
+        self._file = pq.ParquetFile(pa.BufferReader(data), page_checksum_verification=True, pre_buffer=False)
+        if self._file.metadata.num_rows != record["rows"]:
+            raise DamagedRecordingError(
+                f"{path} should have {record['rows']} rows, found {self._file.metadata.num_rows}; fetch the recording again."
+            )
+        check_types(path, self._file.schema_arrow)
+        self._bounds = Bounds(path, data, self._file.metadata)
         self.groups: int = self._file.metadata.num_row_groups
         self.starts: list[int] | None = None
         self._questions: dict[str, tuple[int, int]] | None = None
@@ -53,11 +63,13 @@ class Table:
 
     def read(self, columns: list[str] | None = None) -> Any:
         """The whole file, or some columns, as an Arrow table."""
-        return self._file.read(columns, use_threads=False)
+        self._bounds.check(columns)
+        return checked(self._file.read(columns, use_threads=False))
 
     def group(self, index: int, columns: list[str] | None) -> Any:
         """One row group as an Arrow table."""
-        return self._file.read_row_group(index, columns, use_threads=False)
+        self._bounds.check(columns, [index])
+        return checked(self._file.read_row_group(index, columns, use_threads=False))
 
     def questions(self, columns: list[str] | None = None) -> Iterator[tuple[str, dict[str, list[Any]]]]:
         """(question id, column -> values), question by question, one row group in memory at a time."""
@@ -121,16 +133,3 @@ def _with_times_as_text(columns: dict[str, list[Any]]) -> dict[str, list[Any]]:
     if times is None:
         return columns
     return columns | {"recorded_at": [utc_text(time) if isinstance(time, datetime) else time for time in times]}
-
-
-def _is_utf8(path: Path) -> bool:
-    try:
-        str(path).encode()
-    except UnicodeEncodeError:
-        return False
-    return True
-
-
-def _mapped(file: BinaryIO) -> Any:
-    """Map a file for Arrow, which takes file names in UTF-8 only."""
-    return pa.BufferReader(pa.py_buffer(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)))

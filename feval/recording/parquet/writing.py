@@ -28,6 +28,7 @@ _QUESTIONS_SCHEMA: Schema = pa.schema([*((name, _STRING) for name in _QUESTION_T
 _FORMS = ["question_id", "left", "right"]
 _OUTCOMES = [("gold", pa.bool_()), ("equal", pa.bool_())]
 _EQUALITY_SCHEMA: Schema = pa.schema([*((name, _STRING) for name in _FORMS), *_OUTCOMES]), _FORMS
+DATASET_SCHEMAS = (_QUESTIONS_SCHEMA, _EQUALITY_SCHEMA)
 
 SCORES_SCHEMA: Schema = (
     pa.schema(

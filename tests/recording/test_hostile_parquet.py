@@ -1,0 +1,182 @@
+"""Parquet files of a local folder made by hand, which the manifest lists as they are."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from bombs import KINDS, bomb, parquet
+from small import restate, write_toy
+
+from feval.errors import DamagedRecordingError, FevalError
+from feval.recording import Recording, open_recording, verify_recording
+from feval.recording.parquet.bounds import Bounds
+
+TEXTS, SAMPLES, REQUESTS = (f"{part}/toy/alpha.parquet" for part in ("texts", "samples", "requests"))
+QUESTIONS = "questions/toy.parquet"
+
+
+@pytest.fixture(scope="module")
+def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_toy(tmp_path_factory.mktemp("parquet") / "toy", {"alpha": [["4", None], ["7", "5"]]}, ["4", "5"])
+
+
+@pytest.fixture
+def toy(source: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(source, tmp_path / "toy"))
+
+
+def replace(toy: Path, path: str, data: bytes, rows: int | None = None) -> Recording:
+    """Put another file in the place of one, and let the manifest agree with it."""
+    (toy / path).unlink()  # other recordings may share it
+    (toy / path).write_bytes(data)
+    restate(toy, path)
+    if rows is not None:
+        manifest = json.loads((toy / "manifest.json").read_text())
+        manifest["files"][path]["rows"] = rows
+        (toy / "manifest.json").write_text(json.dumps(manifest))
+    return open_recording(toy)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_bomb_in_a_local_folder_is_refused_before_it_is_decoded(toy: Path, kind: str) -> None:
+    data, rows = bomb(kind)
+    assert len(data) < 1 << 19
+    recording = replace(toy, TEXTS, data, rows)
+    pool = pa.default_memory_pool()
+    before = pool.max_memory()
+    with pytest.raises(DamagedRecordingError, match="no recording compresses so well"):
+        list(recording.scan(TEXTS))
+    assert not verify_recording(toy).ok
+    assert pool.max_memory() - before < 64 << 20
+
+
+def test_texts_are_not_read_from_a_bomb(toy: Path) -> None:
+    """The file of the issue: 1,148 bytes that stand for 8 GB."""
+    data, rows = bomb("dictionary", "text")
+    recording = replace(toy, TEXTS, data, rows)
+    with pytest.raises(DamagedRecordingError, match=r"has [0-9,]+ bytes and would expand to 8,\d+,\d+,\d+ bytes"):
+        list(recording.scan_texts("toy", "alpha"))
+    assert any("would expand to" in problem for problem in verify_recording(toy).problems)
+    with pytest.raises(DamagedRecordingError, match="has 8000 texts, and the votes have 4 CoTs"):
+        recording.texts("toy", "alpha", 0)
+
+
+def varint(value: int, size: int = 0) -> bytes:
+    """A number of Thrift's compact protocol, drawn out to a size."""
+    digits = []
+    value <<= 1
+    while value > 127 or len(digits) + 1 < size:
+        digits.append(value & 127 | 128)
+        value >>= 7
+    return bytes([*digits, value])
+
+
+def test_a_footer_that_states_less_than_its_pages_hold_is_not_believed(toy: Path) -> None:
+    data, rows = bomb("plain")
+    group = pq.read_metadata(pa.BufferReader(data)).row_group(0)
+    footer = len(data) - 8 - int.from_bytes(data[-8:-4], "little")
+    changed = data[footer:]
+    for size in {group.total_byte_size, group.column(2).total_uncompressed_size}:
+        assert varint(size) in changed
+        changed = changed.replace(varint(size), varint(5, len(varint(size))))
+    data = data[:footer] + changed
+    assert pq.read_metadata(pa.BufferReader(data)).row_group(0).total_byte_size == 5
+    with pytest.raises(DamagedRecordingError, match="no recording compresses so well"):
+        list(replace(toy, TEXTS, data, rows).scan(TEXTS))
+
+
+def test_every_page_of_a_sound_file_is_found() -> None:
+    """Pages of both versions, with and without dictionaries, statistics and checksums, of several row groups."""
+    texts = ["one", None, "two" * 50, ""] * 500
+    table = pa.table({"text": texts, "number": range(2000), "list": [[], None, ["a", "b"], ["c"]] * 500})
+    for version in ("1.0", "2.0"):
+        for options in ({"use_dictionary": False}, {"write_statistics": False}, {"write_page_checksum": True}):
+            data = parquet(table, data_page_version=version, data_page_size=300, row_group_size=700, **options)
+            metadata = pq.read_metadata(pa.BufferReader(data))
+            bounds = Bounds("it", data, metadata)
+            bounds.check()
+            for group in range(metadata.num_row_groups):
+                for leaf in range(metadata.num_columns):
+                    column = metadata.row_group(group).column(leaf)
+                    stated = column.total_uncompressed_size  # with the headers of the pages
+                    pages = list(bounds._pages(column))
+                    assert sum(page.values for page in pages if page.kind != 2) == column.num_values
+                    assert 0 <= stated - sum(page.bytes for page in pages) < 600 * len(pages)
+
+
+def retyped(path: Path, column: str, change: Callable[[pa.Table], Any]) -> bytes:
+    table = pq.read_table(path)
+    return parquet(table.set_column(table.schema.get_field_index(column), column, change(table)))
+
+
+@pytest.mark.parametrize(
+    ("path", "column", "values", "words"),
+    [
+        (TEXTS, "text", pa.array([1, 2, 3, 4]), "the column 'text' should hold text, found integer"),
+        (TEXTS, "text", pa.array([b"a", b"b", b"c", b"d"]), "should hold text, found binary"),
+        (TEXTS, "text", pa.array([["a"], ["b"], [], None]), "should hold text, found list of text"),
+        (TEXTS, "text", pa.array([{"a": "b"}] * 4), r"should hold text, found struct of a \(text\)"),
+        (TEXTS, "sample_index", pa.array(["0", "1", "0", "1"]), "should hold integer, found text"),
+        (TEXTS, "question_id", pa.array([["q"]] * 4), "should hold text, found list of text"),
+        (SAMPLES, "output_tokens", pa.array([1.5] * 4), "should hold integer, found number"),
+        (SAMPLES, "output_tokens", pa.array([1, -1, 1, 1]), "'output_tokens' should be 0 to 2147483647"),
+        (SAMPLES, "output_tokens", pa.array([1, 2**40, 1, 1]), "'output_tokens' should be 0 to"),
+        (SAMPLES, "output_tokens", pa.array([1, None, 1, 1]), "1 values of 'output_tokens' are missing"),
+        (SAMPLES, "recorded_at", pa.array([1, 2, 3, 4]), "found integer"),
+        (SAMPLES, "finish_reason", pa.array(["stop", None] * 2), "2 values of 'finish_reason' are missing"),
+        (QUESTIONS, "question", pa.array(["What?", None]), "1 values of 'question' are missing"),
+        (QUESTIONS, "choices", pa.array(["A", "B"]), "should hold list of struct of label"),
+        (QUESTIONS, "answer_key", pa.array([4, 5]), "should hold text, found integer"),
+    ],
+)  # fmt: skip
+def test_a_column_of_a_wrong_type_is_a_sentence(
+    toy: Path, path: str, column: str, values: pa.Array, words: str
+) -> None:
+    recording = replace(toy, path, retyped(toy / path, column, lambda _: values))
+    with pytest.raises(DamagedRecordingError, match=words):
+        recording.questions("toy") if path.startswith("questions") else list(recording.pools("toy", "alpha"))
+    assert not verify_recording(toy).ok
+
+
+def test_files_of_other_questions_are_a_sentence(toy: Path) -> None:
+    """Found by the fuzzer: each ended `feval verify` with a traceback."""
+    ids = {
+        name: retyped(toy / name, "question_id", lambda table: pa.array(["x"] * len(table)))
+        for name in (REQUESTS, QUESTIONS)
+    }
+    good = {name: (toy / name).read_bytes() for name in (REQUESTS, QUESTIONS)}
+    replace(toy, REQUESTS, ids[REQUESTS])
+    assert not verify_recording(toy).ok
+    replace(toy, REQUESTS, parquet(pq.read_table(toy / REQUESTS).slice(0, 1)), 1)
+    assert "alpha was asked 'x', which is no question of toy." in verify_recording(toy).problems
+    replace(toy, REQUESTS, good[REQUESTS], 2)
+    replace(toy, QUESTIONS, ids[QUESTIONS])
+    assert "a question id comes twice" in verify_recording(toy).problems[0]
+    replace(toy, QUESTIONS, good[QUESTIONS])
+    assert verify_recording(toy).ok
+    replace(toy, SAMPLES, parquet(pq.read_table(toy / SAMPLES).drop_columns("answer")))
+    assert "cannot be read ('answer')" in verify_recording(toy).problems[0]
+
+
+@pytest.mark.parametrize("type_", [pa.large_string(), pa.string_view(), pa.dictionary(pa.int32(), pa.string())])
+def test_how_another_writer_holds_texts_is_its_own_affair(toy: Path, type_: pa.DataType) -> None:
+    before = list(open_recording(toy).pools("toy", "alpha"))
+    recording = replace(toy, TEXTS, retyped(toy / TEXTS, "text", lambda table: table.column("text").cast(type_)))
+    assert list(recording.pools("toy", "alpha")) == before
+
+
+def test_fewer_or_more_rows_than_the_manifest_or_the_votes_have_are_a_sentence(toy: Path) -> None:
+    table = pq.read_table(toy / TEXTS)
+    with pytest.raises(DamagedRecordingError, match="should have 4 rows, found 3"):
+        replace(toy, TEXTS, parquet(table.slice(0, 3))).texts("toy", "alpha", 0)
+    for texts in (table.slice(0, 3), pa.concat_tables([table, table])):
+        recording = replace(toy, TEXTS, parquet(texts), len(texts))
+        with pytest.raises(FevalError, match="4"):
+            recording.texts("toy", "alpha", 0)
