@@ -19,12 +19,13 @@ from feval.evaluation.user_methods import MethodFile
 from feval.methods.fields import field_value, takes
 
 
-def make_method(name: str, settings: Mapping[str, Any] | None = None) -> Any:
+def make_method(name: str, settings: Mapping[str, Any] | None = None, *, sandbox: bool = False) -> Any:
     """Return a method by its name.
 
     Args:
         name: a key of `METHODS`, or `FILE.py:FUNCTION` for a user's own.
         settings: fields that differ from the defaults. Text is converted to the field's type.
+        sandbox: whether a user's method runs in bubblewrap: without network, home and files of others. Nothing for built-in ones.
 
     Raises:
         UnknownNameError: no such method or field; the message names the nearest.
@@ -40,7 +41,7 @@ def make_method(name: str, settings: Mapping[str, Any] | None = None) -> Any:
             raise UsageError(f"{name} is a user's method, which has no fields; {', '.join(settings)} cannot be set.")
         if not Path(path).is_file():
             raise UsageError(f"There is no file {path!r}; a user's method is named FILE.py:FUNCTION.")
-        return MethodFile(Path(path), function)
+        return MethodFile(Path(path), function, sandbox)
     if name == "path-consistency":
         raise UsageError(
             "Path-Consistency (arXiv 2409.01281) cannot be replayed: its later CoTs are generated from prefixes of earlier ones, "
