@@ -16,6 +16,7 @@ from feval.cli.options import (
     DatasetName,
     LLMNames,
     RecordingFolders,
+    Sandbox,
     Settings,
     TimeLimit,
     Workers,
@@ -57,6 +58,7 @@ def run(
     llms: LLMNames = None,
     workers: Workers = 1,
     time_limit: TimeLimit = 60.0,
+    sandbox: Sandbox = False,
     options: dict[str, Any],
     saved: ResultFiles,
     show: Output,
@@ -68,7 +70,7 @@ def run(
     Example: feval run early-stopping --set window=5 --recording my-recording --llm gpt-4o-mini
     """
     fields = parse_settings(settings or [])
-    chosen = make_method(method, fields)
+    chosen = make_method(method, fields, sandbox=sandbox)
     with show.progress(method):
         opened = open_recordings(recordings, dataset, llms)
         request = RunRequest(method=method, settings=fields, dataset=opened.dataset, llms=opened.llms, **options)

@@ -61,6 +61,9 @@ Workers = Annotated[int, typer.Option("--workers", min=1, help="Processes; the n
 TimeLimit = Annotated[
     float, typer.Option("--time-limit", min=0.001, metavar="SECONDS", help="For a method of your own, per question.")
 ]
+Sandbox = Annotated[
+    bool, typer.Option("--sandbox", help="For a method of your own: run it in bubblewrap, without network and home.")
+]
 RecordingFolder = Annotated[
     Path,
     typer.Argument(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Collection, Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -18,12 +18,14 @@ from feval.cli.options import (
     OnlyDatasets,
     OnlyLLMs,
     RecordingFolder,
+    Sandbox,
     UsersMethods,
     only_name,
     whole_folder,
 )
 from feval.cli.output import Output, say
 from feval.errors import NotRecordedError, OutOfRangeError, SourceError, UsageError
+from feval.evaluation.method_names import make_method
 from feval.hub.addresses import is_address, parse_address
 from feval.hub.places import open_place
 from feval.importers import import_recording
@@ -243,6 +245,7 @@ def verify(
         typer.Option("--recording", metavar="DIR", help="Where a receipt's recording is, if it moved."),
     ] = None,
     methods: UsersMethods = None,
+    sandbox: Sandbox = False,
     prices: Annotated[
         str | None, typer.Option(metavar="LIST", help="A price list of your own that the receipt needs.")
     ] = None,
@@ -259,15 +262,16 @@ def verify(
         raise UsageError(
             "Name a recording or a receipt to verify, or give --last for the newest receipt in your state folder."
         )
+    files = [make_method(name, sandbox=sandbox) for name in methods or []]
     recording = recording or last_receipt()
     if is_receipt(recording) and is_address(recording):
-        _verify_receipt(show, recording, recordings, methods or [], prices)
+        _verify_receipt(show, recording, recordings, files, prices)
         return
     recording = whole_folder(show, recording)
     if not (recording / "manifest.json").is_file() and (recording / "receipt.json").is_file():
         recording = recording / "receipt.json"  # the folder that a report was written to
     if is_receipt(recording):
-        _verify_receipt(show, recording, recordings, methods or [], prices)
+        _verify_receipt(show, recording, recordings, files, prices)
         return
     if recordings or methods or prices:
         raise UsageError(f"--recording, --method and --prices belong to receipts; {recording} is not a receipt.")
@@ -296,7 +300,7 @@ def verify(
 
 
 def _verify_receipt(
-    show: Output, place: Path, recordings: Sequence[Path] | None, methods: Sequence[str], prices: str | None
+    show: Output, place: Path, recordings: Sequence[Path] | None, methods: Sequence[Any], prices: str | None
 ) -> None:
     path, local = _place_of(place), local_receipt(place)
     with show.progress(f"verifying {local.name}"):

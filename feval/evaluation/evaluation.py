@@ -270,6 +270,8 @@ def evaluate(
             f"An evaluation needs an LLM, a replicate and a worker; {len(used)}, {replicates} and {workers} were given."
         )
     dataset.require(used)
+    if isinstance(method, MethodFile):
+        method.start(time_limit)
     used = used if seed is None else [llm.seeded(seed) for llm in used]
     kind, trained = _kind(method, order), 0
     with _named(method):

@@ -19,18 +19,21 @@ from feval.evaluation.user_methods import MethodFile
 from feval.methods.fields import field_value, takes
 
 
-def make_method(name: str, settings: Mapping[str, Any] | None = None) -> Any:
+def make_method(name: str | MethodFile, settings: Mapping[str, Any] | None = None, *, sandbox: bool = False) -> Any:
     """Return a method by its name.
 
     Args:
-        name: a key of `METHODS`, or `FILE.py:FUNCTION` for a user's own.
+        name: a key of `METHODS`, or `FILE.py:FUNCTION` for a user's own; what this function returned for one stays as it is.
         settings: fields that differ from the defaults. Text is converted to the field's type.
+        sandbox: whether a user's method runs in bubblewrap, without network and home.
 
     Raises:
         UnknownNameError: no such method or field; the message names the nearest.
-        UsageError: a value of the wrong type, or fields for a user's method.
+        UsageError: a value of the wrong type, fields for a user's method, or a sandbox for a built-in one.
         OutOfRangeError: the method refuses a value.
     """
+    if isinstance(name, MethodFile):
+        return name
     settings = settings or {}
     if ":" in name:
         path, _, function = name.rpartition(":")
@@ -40,7 +43,11 @@ def make_method(name: str, settings: Mapping[str, Any] | None = None) -> Any:
             raise UsageError(f"{name} is a user's method, which has no fields; {', '.join(settings)} cannot be set.")
         if not Path(path).is_file():
             raise UsageError(f"There is no file {path!r}; a user's method is named FILE.py:FUNCTION.")
-        return MethodFile(Path(path), function)
+        return MethodFile(Path(path), function, sandbox)
+    if sandbox:
+        raise UsageError(
+            f"--sandbox is for a method of your own (FILE.py:FUNCTION), and {name} is built in; leave it out."
+        )
     if name == "path-consistency":
         raise UsageError(
             "Path-Consistency (arXiv 2409.01281) cannot be replayed: its later CoTs are generated from prefixes of earlier ones, "

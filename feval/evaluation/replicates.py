@@ -93,7 +93,7 @@ def called(
     answer = np.empty((1, len(rows)), np.int64)
     ledgers = np.empty((len(llms), len(LEDGER_FIELDS), 1, len(rows)), np.int64)
     outcomes = (
-        method.answers(dataset, llms, rows.tolist(), replicate, time_limit)
+        method.answers(dataset, llms, rows, replicate, time_limit)
         if isinstance(method, MethodFile)
         else answers(method, methods.method_name(method), dataset, llms, rows, replicate)
     )

@@ -53,5 +53,5 @@ def fit(method: Any, dataset: Dataset, llms: Sequence[LLM], rows: Rows, time_lim
     """The method fitted on some questions, on which it must not be evaluated; see `feval.methods.protocol.Learner`."""
     dataset.require(llms)
     if isinstance(method, MethodFile):
-        return method.fitted(dataset, llms, rows.tolist(), time_limit)
+        return method.fitted(dataset, llms, rows, time_limit)
     return method.fit([llm.pool.rows(rows) for llm in llms], dataset.gold[rows])

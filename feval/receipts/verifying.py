@@ -100,7 +100,7 @@ def verify_receipt(
     path: Path,
     recordings: Sequence[Path] | None = None,
     *,
-    methods: Sequence[str] = (),
+    methods: Sequence[str | MethodFile] = (),
     prices: str | Path | None = None,
 ) -> ReceiptCheck:
     """Compute the numbers of a receipt again.
@@ -216,7 +216,7 @@ def _pinned_prices(pinned: PinnedPrices | None, option: str | Path | None) -> Pr
     return prices
 
 
-def _users_methods(names: Sequence[str]) -> dict[str, MethodFile]:
+def _users_methods(names: Sequence[str | MethodFile]) -> dict[str, MethodFile]:
     """The users' methods that were given, by the hash of their source: the only ones that may run."""
     methods = [make_method(name) for name in names]
     return {f"{m.source_sha256}:{m.function}": m for m in methods if isinstance(m, MethodFile)}

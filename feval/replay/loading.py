@@ -13,11 +13,11 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any, Self
+from typing import Self
 
 from feval.cards.prices import BILLINGS, PriceList, price_list
 from feval.errors import ConflictError, FevalWarning, NotRecordedError, UnknownNameError, UsageError
@@ -97,7 +97,7 @@ def open_recordings(recording: str | Path | Recording | Sequence[str | Path | Re
 
 @dataclass(frozen=True)
 class LoadRecipe:
-    """How another process loads the same dataset and LLMs: all JSON values, but for the price list.
+    """How another process loads the same dataset and LLMs.
 
     Attributes:
         recordings: place (folder, or address on the Hub) and hash of each recording.
@@ -140,16 +140,6 @@ class LoadRecipe:
             dataset, llms = load(self.dataset, self.loaded, recordings, prices=prices, billing=self.billing)
         by_name = {llm.name: llm for llm in llms}
         return dataset, [by_name[name].seeded(seed) for name, seed in self.llms]
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the recipe as JSON values."""
-        return asdict(self)
-
-    @classmethod
-    def from_dict(cls, values: Mapping[str, Any]) -> Self:
-        """Return the recipe that `to_dict` wrote."""
-        prices = None if values["prices"] is None else PriceList(**values["prices"])
-        return cls(**dict(values) | {"prices": prices})
 
 
 def _pool(llm: str, view: View) -> Pool:

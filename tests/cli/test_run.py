@@ -110,6 +110,7 @@ def test_run_and_curve_warn_of_few_questions_and_of_prompts_paid_once(toy: Path)
         (["self-consistency", "--order", "sorted"], 2, "sorted"),
         (["oracle", "--order", "seeded"], 2, "oracle"),
         (["path-consistency"], 2, "cannot be replayed"),
+        (["self-consistency", "--sandbox"], 2, "--sandbox is for a method of your own"),
         (["nowhere.py:method"], 2, "no file 'nowhere.py'"),
         (["self-consistency", "--set", "n=3", "--train-fraction", "2"], 2, "less than 1"),
     ],
@@ -120,6 +121,21 @@ def test_what_run_refuses(arguments: list[str], code: int, words: str, toy: Path
     assert words in done.stderr
     assert done.stderr.startswith("error: ")
     assert "Traceback" not in done.output
+
+
+@pytest.mark.parametrize("command", ["run", "verify"])
+def test_a_sandbox_that_cannot_be_is_refused(
+    command: str, toy: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "mine.py"
+    file.write_text(SIX_LINES)
+    arguments = [f"{file}:agree", "--recording", str(toy), "--llm", "gpt-4o-mini", "--replicates", "1"]
+    if command == "verify":
+        assert run(*arguments, "--receipt", tmp_path / "receipt.json").exit_code == 0
+        arguments = [str(tmp_path / "receipt.json"), "--recording", str(toy), "--method", f"{file}:agree"]
+    monkeypatch.setenv("PATH", str(tmp_path))
+    done = CliRunner().invoke(app, [command, *arguments, "--sandbox"])
+    assert (done.exit_code, "--sandbox runs a method in bubblewrap" in done.stderr) == (2, True)
 
 
 def test_a_file_that_cannot_be_used(tmp_path: Path) -> None:
@@ -199,7 +215,7 @@ class Needy:
         ("asks", 1, "raised EOFError: "),
         ("three", 2, "cannot be called with a question and 1 LLM: missing a required argument"),
         ("text", 1, "mine.py, line 7)"),
-        ("Needy", 1, "The class Needy of "),
+        ("Needy", 1, "Needy.__init__() missing"),
         ("textt", 2, "Did you mean 'text'?"),
         ("", 2, "names no function"),
     ],

@@ -357,5 +357,4 @@ def test_only_the_bytes_that_were_hashed_are_run(tmp_path: Path, replay: Replay)
     other = make_method(f"{file}:method")
     assert other.source_sha256 == method.source_sha256
     file.write_text("def method(question, llm):\n    return 'b'\n")
-    with pytest.raises(MethodError, match="has changed since"):
-        evaluate(other, replay[0], replay[1][0])
+    assert evaluate(other, replay[0], replay[1][0], order="recorded").right.tolist() == [1, 0, 0, 0]

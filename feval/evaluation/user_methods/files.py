@@ -9,12 +9,14 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from feval.errors import UsageError
-from feval.evaluation.user_methods.calling import MethodAnswer, Training
-from feval.replay.loading import LoadRecipe
+from feval.evaluation.user_methods.calling import TIME_LIMIT, MethodAnswer
+from feval.methods.arrays import Rows
 
 if TYPE_CHECKING:
-    from feval.evaluation.user_methods.process import MethodProcess
+    from feval.evaluation.user_methods.process import MethodProcess, Training
     from feval.replay.dataset import Dataset
     from feval.replay.llm import LLM
 
@@ -26,11 +28,13 @@ class MethodFile:
     Attributes:
         path: of the file.
         function: name of the callable: a function, or a class that is instantiated without arguments.
+        sandbox: whether the process runs in bubblewrap; see `sandbox`.
         training: what it has learnt from; `None` for nothing.
     """
 
     path: Path
     function: str
+    sandbox: bool = False
     training: Training | None = None
 
     @property
@@ -38,18 +42,27 @@ class MethodFile:
         return self.function
 
     @cached_property
-    def source_sha256(self) -> str:
-        """Sha256 of the file's bytes, in hex."""
+    def source(self) -> bytes:
+        """The file's bytes, read once: those that are hashed are those that run."""
         try:
-            return hashlib.sha256(self.path.read_bytes()).hexdigest()
+            return self.path.read_bytes()
         except OSError as error:
             raise UsageError(f"The method's file {self.path} cannot be read: {error.strerror or error}.") from error
+
+    @property
+    def source_sha256(self) -> str:
+        """Sha256 of the file's bytes, in hex."""
+        return hashlib.sha256(self.source).hexdigest()
 
     @cached_property
     def _process(self) -> MethodProcess:
         from feval.evaluation.user_methods.process import MethodProcess  # naming a file starts no process
 
-        return MethodProcess(self.path, self.function, self.source_sha256)
+        return MethodProcess(self.path, self.function, self.source, sandbox=self.sandbox)
+
+    def start(self, time_limit: float | None = TIME_LIMIT) -> None:
+        """Run the file in its process, unless that was done; see `MethodProcess.start`."""
+        self._process.start(time_limit)
 
     def learns(self) -> bool:
         """Return whether it has something left to learn; see `MethodProcess.learns`."""
@@ -59,27 +72,25 @@ class MethodFile:
         """Check that it can be called with a question and so many LLMs; see `MethodProcess.require_arguments`."""
         self._process.require_arguments(llms)
 
-    def fitted(
-        self, dataset: Dataset, llms: Sequence[LLM], rows: Sequence[int], time_limit: float | None
-    ) -> MethodFile:
+    def fitted(self, dataset: Dataset, llms: Sequence[LLM], rows: Rows, time_limit: float | None) -> MethodFile:
         """Return the method after learning from some questions; see `MethodProcess.fit`."""
-        training = LoadRecipe.of(dataset, llms), tuple(map(int, rows))
+        training = dataset, llms, rows
         self._process.fit(training, time_limit)
-        method = MethodFile(self.path, self.function, training)
-        method.__dict__.update(source_sha256=self.source_sha256, _process=self._process)
+        method = MethodFile(self.path, self.function, self.sandbox, training)
+        method.__dict__.update(source=self.source, _process=self._process)
         return method
 
     def answers(
-        self,
-        dataset: Dataset,
-        llms: Sequence[LLM],
-        rows: Sequence[int],
-        replicate: int | None,
-        time_limit: float | None,
+        self, dataset: Dataset, llms: Sequence[LLM], rows: Rows, replicate: int | None, time_limit: float | None
     ) -> Iterator[MethodAnswer]:
-        """Ask it some questions; see `MethodProcess.answers`."""
-        questions = [(int(row), dataset.question_ids[row]) for row in rows]
-        return self._process.answers(LoadRecipe.of(dataset, llms), questions, replicate, time_limit, self.training)
+        """Ask it some questions, and return its answers in the order of the rows; see `MethodProcess.answers`.
+
+        It gets the questions in an order of their own: a recording may have them sorted by what is right.
+        """
+        order = np.argsort(dataset.question_keys[rows], kind="stable")
+        given = self._process.answers(dataset, llms, rows[order], replicate, time_limit, self.training)
+        by_place = dict(zip(order.tolist(), given, strict=True))
+        return (by_place[place] for place in range(len(rows)))
 
     def end(self) -> None:
         """End its process, whatever that is doing."""
@@ -88,7 +99,7 @@ class MethodFile:
     def __getstate__(self) -> dict[str, Any]:
         if self.training is not None:  # another process would have to learn again, perhaps something else
             raise UsageError(f"What {self.function} has learnt stays in its process; take one worker.")
-        return {"path": self.path, "function": self.function, "training": None, "source_sha256": self.source_sha256}
+        return {name: getattr(self, name) for name in ("path", "function", "sandbox", "training", "source")}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)

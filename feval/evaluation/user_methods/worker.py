@@ -1,75 +1,105 @@
 """The process that runs a user's method, started by `process`: `python -m feval.evaluation.user_methods.worker`.
 
-Requests come through standard input and replies go to standard output. A message is its length (four bytes, little-endian) and a
-JSON text; no message becomes code. A request has a "command":
+Requests come through standard input and replies go to standard output; `messages` has their form, and no message becomes code. A
+request has a "command":
 
+    ready   has Python started?                                     reply: null
     load    run the user's file                                     reply: whether the method learns
     check   can the method be called with so many LLMs?             reply: null
-    open    load recordings, in place of those loaded before        reply: null
-    fit     let the method learn from some questions                reply: null
-    ask     ask the method some questions, in one replicate         one reply per question: [answer, ledgers]
+    fit     let the method learn from pools and golds               reply: null
+    open    take questions and pools, in place of those before      reply: null
+    ask     ask the method these questions, in one draw             one reply per question: [answer, ledgers]
 
-A reply is {"value": ...}, or {"error": class, "message": sentence}, which ends its request. The user's code sees neither pipe:
-its input is empty, and what it prints goes to standard error. The parent ends this process when a time limit is up; if the parent
-dies, this process ends, too.
+A reply is {"value": ...}, or {"error": class, "message": sentence}, which ends its request. Before it may come calls, {"call":
+[name, ...]}, for texts and channels, which are answered in the same way. This process opens no recording: it holds the texts of
+the questions, the pools and draws of the method's LLMs, and the golds of training questions; no id and no other gold. The user's
+code is not meant to see either pipe: its input is empty, and what it prints goes to standard error. The parent ends this process
+when a time limit is up; if the parent dies, this process ends, too.
 """
 
 from __future__ import annotations
 
-import json
 import os
+import select
 import signal
 import sys
 import threading
+from base64 import b64decode
 from collections.abc import Iterator, Sequence
-from hashlib import sha256
 from importlib.machinery import ModuleSpec, SourceFileLoader
 from importlib.util import module_from_spec
 from pathlib import Path
-from queue import SimpleQueue
-from typing import IO, TYPE_CHECKING, Any
+from typing import Any
 
-import numpy as np
-
-from feval.errors import FevalError, MethodError, UnknownNameError, UsageError
-from feval.evaluation.user_methods.calling import LENGTH, answers, contained, described, encoded, require_arguments
-from feval.replay.loading import LoadRecipe
-
-if TYPE_CHECKING:
-    from feval.replay.dataset import Dataset
-    from feval.replay.llm import LLM
+from feval import errors
+from feval.errors import FevalError, MethodError, UnknownNameError
+from feval.evaluation.user_methods.calling import call_method, closed_ledgers, contained, described, require_arguments
+from feval.evaluation.user_methods.handed import HandedLLM, pool_from
+from feval.evaluation.user_methods.messages import LENGTH, array_from, decoded, encoded
 
 _GRACE_SECONDS = 5.0
 
 
 def main() -> None:
     """Serve requests until the parent closes the pipe."""
-    requests, replies = _take_pipes()
-    queue: SimpleQueue[dict[str, Any]] = SimpleQueue()
-    threading.Thread(target=_receive, args=(requests, queue), daemon=True).start()
-    worker, own = _Worker(), os.getpid()
+    parent = _Parent()
+    threading.Thread(target=_end_with_parent, args=(parent.requests.fileno(),), daemon=True).start()
+    worker = _Worker(parent)
     while True:
-        for reply in _replies(worker, queue.get()):
-            if os.getpid() != own:
-                os._exit(1)  # the user's code forked, and its child came back here
-            replies.write(encoded(reply))
-            replies.flush()
+        for reply in _replies(worker, parent.receive()):
+            parent.send(reply)
 
 
-def _take_pipes() -> tuple[IO[bytes], IO[bytes]]:
-    """Return the two pipes, out of the way of the user's code: it reads nothing, and prints to standard error."""
-    requests, replies = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
-    nothing = os.open(os.devnull, os.O_RDONLY)
-    os.dup2(nothing, 0)
-    os.dup2(2, 1)
-    sys.stdout = sys.stderr
-    return requests, replies
+class _Parent:
+    """The process that started this one, at the other end of two pipes, which are out of the way of the user's code."""
+
+    def __init__(self) -> None:
+        self.requests, self._replies = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb", 0)
+        self._own, self._lock, self._interrupted = os.getpid(), threading.Lock(), False
+        nothing = os.open(os.devnull, os.O_RDONLY)
+        os.dup2(nothing, 0)
+        os.dup2(2, 1)
+        sys.stdout = sys.stderr
+
+    def receive(self) -> dict[str, Any]:
+        """Return the next message."""
+        if len(head := self.requests.read(LENGTH.size)) < LENGTH.size:
+            _end()
+        return decoded(self.requests.read(*LENGTH.unpack(head)))
+
+    def send(self, message: dict[str, Any]) -> None:
+        """Send a message."""
+        if os.getpid() != self._own:
+            os._exit(1)  # the user's code forked, and its child came back here
+        left = memoryview(encoded(message))
+        while left:
+            left = left[self._replies.write(left) or 0 :]
+
+    def call(self, name: str, *arguments: Any) -> Any:
+        """Ask the parent for something, and return its value; `FevalError` where it refuses."""
+        if os.getpid() != self._own:
+            os._exit(1)
+        with self._lock:
+            if self._interrupted:
+                raise MethodError("asked an LLM after an exception had interrupted the request before.")
+            self._interrupted = True
+            self.send({"call": [name, *arguments]})
+            reply = self.receive()
+            self._interrupted = False
+        if "error" in reply:
+            raise getattr(errors, reply["error"])(reply["message"])
+        return reply["value"]
 
 
-def _receive(requests: IO[bytes], queue: SimpleQueue[dict[str, Any]]) -> None:
-    """Read requests in a thread of its own, which notices the parent's end while the method is busy."""
-    while len(head := requests.read(LENGTH.size)) == LENGTH.size:
-        queue.put(json.loads(requests.read(*LENGTH.unpack(head))))
+def _end_with_parent(requests: int) -> None:
+    """Wait, in a thread of its own, for the parent's end, also while the method is busy."""
+    poll = select.poll()
+    poll.register(requests, 0)  # nothing but the end of the other side
+    poll.poll()
+    _end()
+
+
+def _end() -> None:
     if os.getpgid(0) == os.getpid():
         os.killpg(0, signal.SIGKILL)  # together with what the user's code started
     os._exit(1)
@@ -81,52 +111,60 @@ def _replies(worker: _Worker, request: dict[str, Any]) -> Iterator[dict[str, Any
         for value in getattr(worker, command)(**request):
             yield {"value": value}
     except FevalError as error:
-        yield {"error": type(error).__name__, "message": str(error)}
+        yield {"error": type(error).__name__, "message": str(error).strip()}
     except BaseException as error:  # noqa: BLE001  also a KeyboardInterrupt that the user's code raises
-        yield {"error": "MethodError", "message": f"The process of the method {worker.name} raised {described(error)}."}
+        yield {"error": "MethodError", "message": f"raised {described(error)}."}
 
 
 class _Worker:
-    """Answers requests; every public method is a command."""
+    """Answers requests; every public method is a command. The parent begins the sentence of a `MethodError`: "The method ..."."""
 
-    def __init__(self) -> None:
-        self.name = ""
+    def __init__(self, parent: _Parent) -> None:
+        self._parent = parent
+        self._name = ""
         self._method: Any = None
         self._fitted: Any = None
-        self._dataset: Dataset
-        self._llms: Sequence[LLM]
+        self._questions: list[str] = []
+        self._llms: list[HandedLLM] = []
 
-    def load(self, path: str, function: str, source_sha256: str, module_path: list[str]) -> Iterator[bool]:
-        self.name = function
+    def ready(self) -> Iterator[None]:
+        yield None
+
+    def load(self, path: str, function: str, source: str, module_path: list[str]) -> Iterator[bool]:
+        self._name = function
         sys.path[:] = module_path
-        self._method = _loaded(Path(path), function, source_sha256)
-        with contained(f"The method {function}"):
+        self._method = _loaded(Path(path), function, b64decode(source))
+        with contained(""):
             learns = hasattr(self._method, "fit") and not getattr(self._method, "fitted", False)
         yield bool(learns)
 
     def check(self, llms: int) -> Iterator[None]:
-        require_arguments(self._method, self.name, llms)
+        require_arguments(self._method, self._name, llms)
         yield None
 
-    def open(self, recipe: dict[str, Any]) -> Iterator[None]:
-        self._dataset, self._llms = LoadRecipe.from_dict(recipe).load()
-        _ = self._dataset[0]  # reads all questions now, and not in the first one's time
+    def fit(self, pools: list[dict[str, Any]], gold: dict[str, Any]) -> Iterator[None]:
+        with contained(""):
+            handed = [pool_from(pool, self._parent.call) for pool in pools]
+            self._fitted = self._method.fit(handed, array_from(gold))
         yield None
 
-    def fit(self, rows: list[int]) -> Iterator[None]:
-        training = np.array(rows, np.intp)
-        with contained(f"The method {self.name}, learning from {len(rows)} questions,"):
-            pools = [llm.pool.rows(training) for llm in self._llms]
-            self._fitted = self._method.fit(pools, self._dataset.gold[training])
+    def open(self, questions: list[str], llms: list[dict[str, Any]], **shared: Any) -> Iterator[None]:
+        self._questions = questions
+        self._llms = [HandedLLM(place, llm, shared, self._parent.call) for place, llm in enumerate(llms)]
         yield None
 
-    def ask(self, rows: list[int], replicate: int | None, seconds: float | None, *, fitted: bool) -> Iterator[Any]:
+    def ask(
+        self, orders: Sequence[dict[str, Any] | None], seconds: float | None, *, fitted: bool
+    ) -> Iterator[tuple[str | None, list[list[int]]]]:
         method = self._fitted if fitted else self._method
-        replies = answers(method, self.name, self._dataset, self._llms, rows, replicate)
+        for llm, drawn in zip(self._llms, orders, strict=True):
+            llm.draw(drawn)
         try:
-            for _ in rows:
+            for place, question in enumerate(self._questions):
+                metered = [llm.ask(place) for llm in self._llms]
                 _end_later(seconds)
-                yield next(replies)
+                answer = call_method(method, "", question, metered)
+                yield answer, closed_ledgers(metered)
         finally:
             _end_later(None)
 
@@ -134,7 +172,7 @@ class _Worker:
 def _end_later(seconds: float | None) -> None:
     """End this process should its parent be killed while the user's code holds the interpreter: nothing of ours can run then.
 
-    The parent's own limit comes first. Processor time is counted, on all cores, since a process that waits lets `_receive` run.
+    The parent's own limit comes first. Processor time is counted, on all cores, since a process that waits lets the thread run.
     """
     if hasattr(signal, "setitimer"):
         limit = 0.0 if seconds is None else (seconds + _GRACE_SECONDS) * (os.cpu_count() or 1)
@@ -155,29 +193,21 @@ class _PinnedSource(SourceFileLoader):
         return self._source
 
 
-def _loaded(path: Path, function: str, source_sha256: str) -> Any:
+def _loaded(path: Path, function: str, source: bytes) -> Any:
     """Run a user's file and return its method; a class is instantiated."""
-    try:
-        source = path.read_bytes()
-    except OSError as error:
-        raise UsageError(f"The method's file {path} cannot be read: {error.strerror or error}.") from error
-    if sha256(source).hexdigest() != source_sha256:
-        raise MethodError(f"The method's file {path} has changed since it was named; run again.")
-    name = f"feval_method_{source_sha256[:16]}"
+    name = "feval_users_method"
     loader = _PinnedSource(name, path, source)
     module = module_from_spec(ModuleSpec(name, loader, origin=str(path)))
     module.__file__ = str(path)
     sys.modules[name] = module  # dataclasses look their module up
-    with contained(f"The file {path}"):
+    with contained(""):
         loader.exec_module(module)
     method = getattr(module, function, None)
     if not callable(method):
         names = [n for n, value in vars(module).items() if callable(value) and not n.startswith("_")]
         raise UnknownNameError.of("callable", function, names, f"It should be defined in {path}.")
-    if not isinstance(method, type):
-        return method
-    with contained(f"The class {function} of {path}"):
-        return method()
+    with contained(""):
+        return method() if isinstance(method, type) else method
 
 
 if __name__ == "__main__":

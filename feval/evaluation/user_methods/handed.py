@@ -1,0 +1,119 @@
+"""LLMs and pools in the worker process of a user's method: made from what feval's own process hands over, and no more."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+
+from feval.cards.prices import PriceList
+from feval.evaluation.user_methods.handing import ID
+from feval.evaluation.user_methods.messages import array_from
+from feval.recording.content import ScorerInfo
+from feval.recording.scores import Scores
+from feval.replay.channels import Channels
+from feval.replay.llm import LLM
+from feval.replay.meter import MeteredLLM
+from feval.replay.pools import Pool, Ragged, TokenLogprobs
+
+Call = Callable[..., Any]
+"""Asks feval's own process: (name, *arguments) -> value."""
+
+
+class HandedLLM(LLM):
+    """An LLM on the questions that were handed over, which are told apart by their places."""
+
+    def __init__(self, place: int, values: dict[str, Any], shared: Mapping[str, Any], call: Call) -> None:
+        answers = values.pop("answers")
+        self.pool = pool_from(values, call)
+        self.name, self.dataset, self.billing = self.pool.llm, shared["dataset"], shared["billing"]
+        prices = None if shared["prices"] is None else PriceList(**shared["prices"])
+        self._prices = lambda: prices
+        self._view: Any = _HandedView(place, answers, self.dataset, call)
+        self._call = call
+        self._orders: np.ndarray[Any, Any] | None = None
+
+    def draw(self, orders: Mapping[str, Any] | None) -> None:
+        """Go on to another draw of all questions; `None` for the recorded order."""
+        self._orders = None if orders is None else array_from(orders)
+
+    def order(self, row: int, _: int) -> tuple[int, ...]:
+        """See `LLM.order`; of the draw that feval is at."""
+        size = int(self.pool.sizes[row])
+        return tuple(range(size) if self._orders is None else self._orders[row, :size].tolist())
+
+    def ask(self, question_id: str | int, _: int | None = 0) -> MeteredLLM:
+        """See `LLM.ask`."""
+        return _HandedMeter(self, int(question_id))
+
+
+class _HandedMeter(MeteredLLM):
+    __slots__ = ()
+
+    def uniform(self, seed: int = 0) -> float:
+        """See `MeteredLLM.uniform`: it takes the question's key, which stays in feval's own process."""
+        llm: Any = self._llm
+        return float(llm._call("uniform", self._row, self._order[: max(self.cots, 1)], seed))  # noqa: SLF001
+
+
+class _HandedView:
+    """What an LLM takes from a view of a recording."""
+
+    def __init__(self, llm: int, answers: Sequence[list[str]], dataset: str, call: Call) -> None:
+        self._llm, self._answers, self._call = llm, answers, call
+        self._last: dict[str, tuple[int, Any]] = {}
+        self.votes = SimpleNamespace(dataset=dataset, question_ids=[ID] * len(answers))
+
+    def candidates(self, row: int) -> list[str]:
+        return self._answers[row]
+
+    def prompt(self, _: str, row: int) -> Any:
+        return self._once("prompt", row)
+
+    def texts(self, _: str, row: int) -> Any:
+        return self._once("texts", row)
+
+    def reasoning(self, _: str, row: int) -> Any:
+        return self._once("reasoning", row)
+
+    def _once(self, name: str, row: int) -> Any:
+        if self._last.get(name, (-1, None))[0] != row:
+            self._last[name] = row, self._call(name, self._llm, row)
+        return self._last[name][1]
+
+
+class _HandedChannels(Channels):
+    """Scores and log-probabilities, which feval's own process is asked for when they are first looked at."""
+
+    def __init__(self, owner: str, number: int, call: Call) -> None:
+        super().__init__(owner)
+        self._number, self._call = number, call
+
+    def scorers(self) -> Sequence[str]:
+        names: list[str] = self._call("scorers", self._number)
+        return names
+
+    def _read_scores(self, scorer: str) -> Scores:
+        values = self._call("scores", self._number, scorer)
+        info = ScorerInfo(**values.pop("scorer"))
+        return Scores(info, **{name: array_from(value) for name, value in values.items()})
+
+    def _read_logprobs(self) -> TokenLogprobs:
+        values = self._call("logprobs", self._number)
+        return TokenLogprobs(
+            array_from(values["sequence"]), _ragged(values["confidences"]), _ragged(values["logprobs"])
+        )
+
+
+def _ragged(values: Mapping[str, Any]) -> Ragged:
+    return Ragged(array_from(values["values"]), array_from(values["offsets"]), tuple(values["shape"]))
+
+
+def pool_from(values: dict[str, Any], call: Call) -> Pool:
+    """Return a pool from its arrays."""
+    channels = _HandedChannels(values.pop("owner"), values.pop("channels"), call)
+    name = values.pop("llm")
+    arrays = {key: array_from(value) for key, value in values.items()}
+    return Pool(name, _finish=arrays.pop("finish"), **arrays, channels=channels)

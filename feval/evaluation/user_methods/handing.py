@@ -1,0 +1,109 @@
+"""What feval hands to the worker process of a user's method: texts of questions, pools with their draws, and channels on request.
+
+The recordings, the ids and the golds stay in this process, and so do the keys of questions, which are made from ids.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from feval.errors import FevalError
+from feval.replay.draws import uniforms
+
+if TYPE_CHECKING:
+    from feval.methods.arrays import Rows
+    from feval.replay.channels import Channels
+    from feval.replay.dataset import Dataset
+    from feval.replay.llm import LLM
+    from feval.replay.pools import Pool
+
+ID = "<question>"
+"""Stands for a question's id in the worker's messages."""
+
+
+class Desk:
+    """Makes the messages that hand something to a worker process, and answers its calls about what they left out."""
+
+    def __init__(self) -> None:
+        self._llms: Sequence[LLM] = ()
+        self._rows: list[int] = []
+        self._ids: list[str] = []
+        self._channels: list[Channels] = []
+
+    def questions(self, dataset: Dataset, llms: Sequence[LLM], rows: Rows) -> dict[str, Any]:
+        """Return some questions and the pools of some LLMs on them."""
+        self._llms, self._rows = llms, rows.tolist()
+        self._ids = [dataset.question_ids[row] for row in self._rows]
+        prices = llms[0].prices
+        return {
+            "dataset": dataset.id,
+            "questions": [dataset[row].question for row in self._rows],
+            "llms": [self._with_answers(llm, rows) for llm in llms],
+            "billing": llms[0].billing,
+            "prices": None if prices is None else asdict(prices),
+        }
+
+    def pool(self, pool: Pool) -> dict[str, Any]:
+        """Return the arrays of a pool."""
+        self._channels.append(pool.channels)
+        arrays = ("llm", "codes", "output_tokens", "prompt_tokens", "sizes", "finish", "candidates")
+        channels = {"owner": pool.channels.owner, "channels": len(self._channels) - 1}
+        return {name: getattr(pool, name) for name in arrays} | channels
+
+    def _with_answers(self, llm: LLM, rows: Rows) -> dict[str, Any]:
+        """Return a pool with its answers, numbered as they were recorded: among all codes of a question is the gold's."""
+        pool = self.pool(llm.pool.rows(rows))
+        codes = np.array(pool["codes"], np.int32)
+        answers: list[list[str | None]] = []
+        for row, recorded in zip(self._rows, codes, strict=True):
+            samples = range(int(llm.pool.sizes[row]))
+            numbers = {code: n for n, code in enumerate(dict.fromkeys(code for code in recorded.tolist() if code >= 0))}
+            first = dict(
+                zip(reversed(recorded[: len(samples)].tolist()), reversed(llm.answers(row, samples)), strict=True)
+            )
+            recorded[:] = [numbers.get(code, code) for code in recorded.tolist()]
+            answers.append([first[code] for code in numbers])
+        return pool | {"codes": codes, "candidates": np.array([*map(len, answers)]), "answers": answers}
+
+    def reply(self, call: Any) -> dict[str, Any]:
+        """Return the reply to a call, which may be anything that JSON can say. No message names an id."""
+        try:
+            name, *arguments = call
+            return {"value": getattr(self, f"_call_{name}")(*arguments)}
+        except FevalError as error:
+            message = str(error)
+            for each in self._ids:
+                message = message.replace(repr(each), repr(ID))
+            return {"error": type(error).__name__, "message": message}
+        except Exception as error:  # noqa: BLE001  the call comes from a stranger's code
+            return {"error": "UsageError", "message": f"feval does not take the call {call!r:.80} ({error!s:.80})."}
+
+    def _call_texts(self, llm: int, place: int) -> list[str | None]:
+        return self._llms[llm].texts(self._rows[place])
+
+    def _call_reasoning(self, llm: int, place: int) -> list[str | None] | None:
+        return self._llms[llm].reasoning(self._rows[place])
+
+    def _call_prompt(self, llm: int, place: int) -> str | None:
+        return self._llms[llm].request(self._rows[place]).raw_text
+
+    def _call_uniform(self, place: int, samples: list[int], seed: int) -> float:
+        row = self._rows[place]
+        keys = self._llms[0].question_keys[row : row + 1]
+        return float(uniforms(keys, np.array(samples, np.uint16)[None, None, :], seed)[0, 0, -1])
+
+    def _call_scorers(self, channels: int) -> list[str]:
+        return [*self._channels[channels].scorers()]
+
+    def _call_scores(self, channels: int, scorer: str) -> dict[str, Any]:
+        scores = self._channels[channels].scores(scorer)
+        return {name: getattr(scores, name) for name in scores.__slots__} | {"scorer": asdict(scores.scorer)}
+
+    def _call_logprobs(self, channels: int) -> dict[str, Any]:
+        logprobs = self._channels[channels].logprobs()
+        parts = {"confidences": asdict(logprobs.confidences), "logprobs": asdict(logprobs.logprobs)}
+        return {"sequence": logprobs.sequence} | parts

@@ -1,0 +1,291 @@
+"""What the process of a user's method holds, and what becomes of one that misbehaves: six tricks, its pipe, its sandbox."""
+
+from __future__ import annotations
+
+import os
+import re
+import socket
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from places import ROOT
+from small import write_toy
+
+from feval import evaluate, load
+from feval.errors import MethodError, UsageError
+from feval.evaluation.method_names import make_method
+from feval.evaluation.user_methods import sandbox
+from feval.evaluation.user_methods.handing import Desk
+from feval.replay import LLM, Dataset
+
+Replay = tuple[Dataset, list[LLM]]
+POOLS = [["a", "a", "b", "a"], ["x", "y", None, "y"], ["b", "b", "b", "b"], ["q", "a", "a", "r"]]
+GOLDS = ["gold-zero", "gold-one", "gold-two", "gold-three"]  # no CoT has them, so that whoever names one has found it
+
+TRICKS = '''
+import gc, glob, os, re, sys, types
+
+WANTED = re.compile(r"gold-(zero|one|two|three)|toy/[0-9]|RECORDING")
+SEEN = set()
+
+
+def attribute(value, name):
+    try:
+        return getattr(value, name)
+    except Exception:
+        return None
+
+
+def texts(value, depth=6):
+    """Texts that can be reached from a value by attributes, items and closures."""
+    if id(value) in SEEN or depth < 0 or isinstance(value, (types.ModuleType, type)):
+        return
+    SEEN.add(id(value))
+    if isinstance(value, (str, bytes)):
+        yield value if isinstance(value, str) else value.decode("latin-1")
+        return
+    if isinstance(value, dict):
+        parts = [*value.keys(), *value.values()]
+    elif isinstance(value, (list, tuple, set, frozenset)):
+        parts = [*value]
+    else:
+        parts = [attribute(value, name) for name in dir(value) if not name.startswith("__")]
+        parts += [cell.cell_contents for cell in getattr(value, "__closure__", None) or ()]
+    for part in parts:
+        yield from texts(part, depth - 1)
+
+
+def frames(question, llm):
+    frame = sys._getframe(1)
+    while frame is not None:
+        yield from texts({**frame.f_locals})
+        frame = frame.f_back
+
+
+def attributes(question, llm):
+    yield from texts(llm, 8)
+    yield from texts(llm.sample(2).cots, 8)
+
+
+def garbage(question, llm):
+    for value in gc.get_objects():
+        if isinstance(value, (dict, list, tuple)):
+            yield from (part for part in (value.values() if isinstance(value, dict) else value) if isinstance(part, str))
+
+
+def mentioned(question, llm):
+    yield from [*sys.argv, *os.environ.values(), os.getcwd()]
+    for name in os.listdir("/proc/self/fd"):
+        yield os.readlink(f"/proc/self/fd/{name}") if os.path.islink(f"/proc/self/fd/{name}") else ""
+    for name in ("cmdline", "environ", "maps"):
+        yield open(f"/proc/self/{name}").read()
+
+
+def patched(question, llm):
+    import feval.evaluation.replicates as judge
+    from feval.replay import Dataset
+
+    Dataset.answer_key = lambda *_: "anything"
+    judge._code = lambda *_: 0
+    return []
+
+
+def asked(question, llm):
+    parent = llm._llm._call
+    for name in ("gold", "questions", "__class__", "pool"):
+        try:
+            yield repr(parent(name, 0))
+        except Exception as error:
+            yield str(error)
+    try:
+        llm.sample(99)
+    except Exception as error:
+        yield str(error)
+
+
+def tricks(question, llm):
+    found = {}
+    for trick in (frames, attributes, garbage, mentioned, patched, asked):
+        SEEN.clear()
+        found[trick.__name__] = sorted({match[0] for text in trick(question, llm) for match in WANTED.finditer(text)})
+    found = {name: values for name, values in found.items() if values}
+    return str(found) if found else "nothing found"
+'''
+
+
+@pytest.fixture(scope="module")
+def replay(tmp_path_factory: pytest.TempPathFactory) -> Replay:
+    folder = tmp_path_factory.mktemp("isolation")
+    return load("toy", recording=write_toy(folder / "RECORDING", {"gpt-4o-mini": POOLS}, GOLDS))
+
+
+def written(folder: Path, source: str) -> Path:
+    (folder / "mine.py").write_text(source)
+    return folder / "mine.py"
+
+
+def test_six_tricks_find_neither_gold_nor_id(tmp_path: Path, replay: Replay, monkeypatch: pytest.MonkeyPatch) -> None:
+    dataset, [llm] = replay
+    monkeypatch.setenv("FEVAL_RECORDING", str(dataset.recording_paths[0]))
+    monkeypatch.setenv("PWD", str(dataset.recording_paths[0]))
+    monkeypatch.chdir(dataset.recording_paths[0])
+    source = TRICKS.replace("gold-", "gol[d]-").replace("toy/", "to[y]/").replace("|RECORDING", "|RECORDIN[G]")
+    method = make_method(f"{written(tmp_path, source)}:tricks")
+    answers = [each.answer for each in method.answers(dataset, [llm], np.arange(4), 0, 60)]
+    assert answers == ["nothing found"] * 4
+    assert evaluate(method, dataset, llm, order="recorded").accuracy == 0
+
+
+def test_answer_codes_and_order_of_questions_do_not_tell_the_gold(tmp_path: Path) -> None:
+    """Questions sorted by their golds, which the recording numbers first or last, are handed over in another order."""
+    golds = ["a"] * 8 + ["b"] * 8
+    recording = write_toy(tmp_path / "sorted", {"gpt-4o-mini": [["c", "b", "a"]] * 16}, golds)
+    dataset, [llm] = load("toy", recording=recording)
+    handed = Desk().questions(dataset, [llm], np.arange(16))
+    assert handed["llms"][0]["answers"] == [["c", "b", "a"]] * 16
+    assert handed["llms"][0]["codes"].tolist() == [[0, 1, 2]] * 16
+    source = "N = [0]\ndef counts(question, llm):\n    N[0] += 1\n    return 'a' if N[0] <= 8 else 'b'\n"
+    method = make_method(f"{written(tmp_path, source)}:counts")
+    assert evaluate(method, dataset, llm, order="recorded").accuracy < 1
+
+
+HOSTILE = """
+import os, struct, sys, time
+
+def write(text):
+    return os.write(REPLIES[0], struct.pack("<I", len(text)) + text)
+
+def garbage(question, llm):
+    write(b"{")
+
+def nested(question, llm):
+    write(b"[" * 100000)
+
+def huge(question, llm):
+    return "a" * (1 << 21)
+
+def lies(question, llm):
+    write(b'{"value": ["a", [[1, 99, 0, 0, 0, 0]]]}')
+
+def overflows(question, llm):
+    llm.charge(output_tokens=10**30)
+
+def odd(question, llm):
+    write(b'{"call": [["texts"], {"a": 1}]}')
+    time.sleep(0.1)
+    write(b'{"error": "annotations", "message": 7}')
+"""
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("garbage", "that is not a message"),
+        ("nested", "that is not a message"),
+        ("huge", "gave a reply of 2,097,.* bytes; 1,048,576 is the most"),
+        ("lies", "not an answer with what it took"),
+        ("overflows", "not an answer with what it took"),
+        ("odd", "on question 'toy/[0-3]' 7"),
+    ],
+)
+def test_a_worker_that_lies_on_its_pipe_ends_in_a_sentence(
+    name: str, words: str, tmp_path: Path, replay: Replay
+) -> None:
+    source = f"REPLIES = [2]\n{HOSTILE}\ndef method(question, llm):\n    REPLIES[0] = llm._llm._call.__self__._replies.fileno()\n"
+    source += f"    return {name}(question, llm)\n"
+    method = make_method(f"{written(tmp_path, source)}:method")
+    with pytest.raises(MethodError, match=words):
+        evaluate(method, replay[0], replay[1][0], order="recorded", time_limit=20)
+
+
+def test_a_file_that_loops_at_import_is_ended(tmp_path: Path, replay: Replay) -> None:
+    method = make_method(f"{written(tmp_path, 'while True: pass')}:method")
+    with pytest.raises(MethodError, match=r"The file .*mine.py did not come to an end in 0\.2 s.*--time-limit"):
+        evaluate(method, *replay, time_limit=0.02)
+
+
+def test_the_sandbox_shows_python_and_no_more(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With a `bwrap` that starts nothing: a venv and a user's package are bound; checkout, home and working folder are not."""
+    fake = tmp_path / "bin" / "bwrap"
+    fake.parent.mkdir()
+    fake.write_text("#!/bin/sh\nexit 0\n")
+    fake.chmod(0o755)
+    for folder in ("package", "work", "home", "venv"):
+        (tmp_path / folder).mkdir()
+    monkeypatch.setenv("PATH", f"{fake.parent}{os.pathsep}{os.environ['PATH']}")
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("OPENAI_API_KEY", "secret")
+    monkeypatch.chdir(tmp_path / "work")
+    monkeypatch.setattr(sys, "prefix", str(tmp_path / "venv"))
+    places = [str(tmp_path / "package"), str(tmp_path / "work"), str(tmp_path / "home"), str(ROOT), ""]
+    monkeypatch.setattr(sys, "path", places)
+    command = sandbox.sandboxed(["python", "-c", "0"])
+    bound = {command[i + 2] for i, part in enumerate(command) if part.startswith("--ro-bind")}
+    assert {str(tmp_path / "package"), str(tmp_path / "venv"), str(ROOT / "feval"), "/usr"} <= bound
+    assert not bound & {str(tmp_path / "work"), str(tmp_path / "home"), str(ROOT), "/"}
+    assert {"--unshare-all", "--die-with-parent", "--new-session"} <= {*command}
+    assert "--bind" not in command
+    assert command[-3:] == ["python", "-c", "0"]
+    assert set(sandbox.python_environment(sandbox=True)) == {"PATH", "HOME", "LANG", "PYTHONPATH"}
+
+
+@pytest.mark.parametrize(
+    ("script", "words"), [(None, "no `bwrap` on the PATH"), ("echo no; echo uid >&2; exit 1", "here .uid")]
+)
+def test_a_sandbox_that_cannot_be_is_refused(
+    script: str | None, words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    if script is not None:
+        (tmp_path / "bwrap").write_text(f"#!/bin/sh\n{script}\n")
+        (tmp_path / "bwrap").chmod(0o755)
+    with pytest.raises(UsageError, match=f"--sandbox.*{words}"):
+        sandbox.sandboxed(["python"])
+
+
+def makes_sandboxes() -> bool:
+    try:
+        sandbox.sandboxed(["true"])
+    except UsageError:
+        return False
+    return True
+
+
+LOOKS = """
+import os, socket
+
+def looks(question, llm):
+    found = [place for place in PLACES if os.path.exists(place)]
+    for place in ("/usr/x", os.path.dirname(os.__file__) + "/x"):
+        try:
+            open(place, "w")
+            found.append(place)
+        except OSError:
+            pass
+    try:
+        socket.create_connection(("127.0.0.1", PORT), 1)
+        found.append("network")
+    except OSError:
+        pass
+    open("/tmp/mine", "w").close()
+    pids = [name for name in os.listdir("/proc") if name.isdigit()]
+    return f"{found} {len(pids) < 6} {sorted(os.environ)}"
+"""
+
+
+@pytest.mark.skipif(not makes_sandboxes(), reason="bubblewrap is not installed, or cannot make namespaces here")
+def test_a_sandbox_has_no_network_no_home_and_no_other_files(tmp_path: Path, replay: Replay) -> None:
+    dataset, [llm] = replay
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        places = [str(dataset.recording_paths[0]), str(tmp_path), str(Path.home() / ".bashrc"), str(ROOT / "docs")]
+        source = f"PLACES, PORT = {places}, {server.getsockname()[1]}\n{LOOKS}"
+        method = make_method(f"{written(tmp_path, source)}:looks", sandbox=True)
+        [answer] = method.answers(dataset, [llm], np.arange(1), 0, 60)
+        method.end()
+    found, _, names = (answer.answer or "").partition(" True ")
+    assert found == "[]"
+    assert (
+        {"HOME", "PATH"} <= set(re.findall(r"\w+", names)) <= {"HOME", "LANG", "PATH", "PWD", "PYTHONPATH", "LC_CTYPE"}
+    )
