@@ -3,6 +3,7 @@
 #
 # FEVAL_PYTHON  the Python to use, 3.11 or later (otherwise the first that serves, on PATH and where installers put it)
 # FEVAL_VENV    the environment's folder (otherwise .venv in the checkout)
+# FEVAL_LOCKED  set: the dependencies are those of .ci/locked.txt, each file checked against its hash, and nothing else is fetched
 
 feval_say() {
     printf '%s\n' "$*" >&2
@@ -74,6 +75,11 @@ feval_make_venv() {
         feval_stop "$feval_python -m venv failed; its words are above. Name another Python with FEVAL_PYTHON=/path/to/python3, or install this one's venv and ensurepip modules."
 }
 
+# PIP_USER: a user's pip configuration may ask for --user, which no virtual environment allows.
+feval_pip() {
+    PIP_USER=0 PIP_DISABLE_PIP_VERSION_CHECK=1 "$venv/bin/python" -m pip install --quiet "$@" </dev/null
+}
+
 # Whether the environment is whole. Its Python may be gone (an upgrade), too old, or the making of it was interrupted.
 feval_whole() {
     [ ! -e "$venv/feval-unfinished" ] && feval_serves "$venv/bin/python" && feval_has_pip
@@ -108,9 +114,12 @@ feval_venv() {
         "$feval_sum dev" | "$feval_sum $feval_extra") return ;;
     esac
     feval_say "feval: installing feval${feval_extra:+ with the extra $feval_extra} and its dependencies (a minute or two, once)."
-    # PIP_USER: a user's pip configuration may ask for --user, which no virtual environment allows.
-    PIP_USER=0 PIP_DISABLE_PIP_VERSION_CHECK=1 "$venv/bin/python" -m pip install --quiet \
-        --editable "$feval_root${feval_extra:+[$feval_extra]}" </dev/null ||
+    if [ -n "${FEVAL_LOCKED:-}" ]; then
+        feval_pip --require-hashes --requirement "$feval_root/.ci/locked.txt" &&
+            feval_pip --no-deps --no-build-isolation --editable "$feval_root"
+    else
+        feval_pip --editable "$feval_root${feval_extra:+[$feval_extra]}"
+    fi ||
         feval_stop "pip could not install feval; its words are above. Check the network (or pip's index) and run this again."
     printf '%s\n' "$feval_sum $feval_extra" >"$venv/feval-installed"
     rm -f "$venv/feval-unfinished"

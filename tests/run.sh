@@ -6,4 +6,6 @@ root=$(cd "$(dirname "$0")/.." && pwd)
 . "$root/.ci/venv.sh"
 feval_venv "$root" dev
 cd "$root"
-exec "$venv/bin/python" -m pytest -n auto -m "not slow" "$@"
+unset PYTHONDONTWRITEBYTECODE # or every program that a test starts compiles feval anew
+# Each worker begins with half of the tests in a row, so that what a module's tests share is made once.
+exec "$venv/bin/python" -m pytest -n auto --dist worksteal -m "not slow" "$@"

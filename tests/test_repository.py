@@ -11,6 +11,9 @@ import tomllib
 from pathlib import Path
 
 import pytest
+import yaml
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 from places import ROOT
 
 import feval
@@ -103,6 +106,43 @@ def test_ci_is_one_executable_bash_script() -> None:
     run = ROOT / ".ci" / "run"
     assert run.stat().st_mode & 0o111
     subprocess.run(["bash", "-n", str(run)], check=True)
+
+
+WORKFLOWS = {path.name: yaml.safe_load(path.read_text("utf-8")) for path in (ROOT / ".github/workflows").glob("*.yml")}
+MAY_WRITE = {
+    ("release.yml", "publish"): {"id-token": "write", "attestations": "write"},
+    ("release.yml", "announce"): {"contents": "write"},
+}
+
+
+@pytest.mark.parametrize("name", WORKFLOWS)
+def test_a_workflow_may_read_and_no_job_more_than_it_needs(name: str) -> None:
+    assert WORKFLOWS[name]["permissions"] == {"contents": "read"}
+    for job, steps in WORKFLOWS[name]["jobs"].items():
+        assert steps.get("permissions") == MAY_WRITE.get((name, job)), job
+
+
+@pytest.mark.parametrize("name", WORKFLOWS)
+def test_a_workflow_holds_no_password_and_runs_actions_by_their_hash(name: str) -> None:
+    text = (ROOT / ".github/workflows" / name).read_text("utf-8")
+    assert "secrets." not in text
+    assert "pull_request_target" not in text
+    actions = re.findall(r"uses: (\S+)", text)
+    assert actions
+    assert {action for action in actions if not re.search(r"@[0-9a-f]{40}$", action)} <= {
+        "pypa/gh-action-pypi-publish@release/v1"
+    }
+    assert text.count("actions/checkout@") == text.count("persist-credentials: false")
+
+
+def test_every_locked_file_has_a_hash_and_every_dependency_is_locked() -> None:
+    entries = re.split(r"\n(?=\S)", (ROOT / ".ci/locked.txt").read_text("utf-8"))
+    assert [entry for entry in entries if "==" not in entry or "--hash=sha256:" not in entry] == []
+    locked = {canonicalize_name(entry.partition("==")[0]): entry.partition("==")[2].split()[0] for entry in entries}
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+    for line in [*project["dependencies"], *project["optional-dependencies"]["dev"]]:
+        requirement = Requirement(line)
+        assert requirement.specifier.contains(locked[canonicalize_name(requirement.name)]), line
 
 
 def test_the_changelog_begins_with_this_version() -> None:

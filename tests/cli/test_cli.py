@@ -143,14 +143,24 @@ def test_help_lists_the_commands() -> None:
     assert len(result.stdout.splitlines()) <= 45
 
 
-@pytest.mark.parametrize("command", ["serve", "proxy", "tiny-server"])
-def test_help_of_servers_does_not_need_the_extra(command: str) -> None:
-    without = f"import sys; sys.modules.update(uvicorn=None, starlette=None); {MAIN}"
-    assert spawn(command, "--help", code=without).stdout.startswith(f"Usage: feval {command}")
+def test_help_of_servers_does_not_need_the_extra() -> None:
     arguments = {"serve": ["."], "proxy": ["--upstream", "http://127.0.0.1:9/v1", "--record", "x"], "tiny-server": []}
-    refused = spawn(command, *arguments[command], code=without)
-    assert refused.returncode == 2
-    assert "pip install 'feval[serve]'" in refused.stderr
+    lines = [line for name, own in arguments.items() for line in ([name, "--help"], [name, *own])]
+    without = f"""
+import json, sys
+sys.modules.update(uvicorn=None, starlette=None)
+from typer.testing import CliRunner
+from feval.cli import app
+for line in {lines}:
+    result = CliRunner().invoke(app, line, prog_name="feval")
+    print(json.dumps([result.exit_code, result.stdout, result.stderr]))
+"""
+    results = [json.loads(line) for line in spawn(code=without).stdout.splitlines()]
+    assert len(results) == len(lines)
+    for (name, *_), (_, page, _), (code, _, error) in zip(lines[::2], results[::2], results[1::2], strict=True):
+        assert page.startswith(f"Usage: feval {name}")
+        assert code == 2
+        assert "pip install 'feval[serve]'" in error
 
 
 def test_version() -> None:
@@ -731,7 +741,7 @@ def test_a_reader_that_leaves_is_no_error() -> None:
 
 
 @pytest.mark.parametrize("closed", [">&-", "2>&-", ">&- 2>&-"])
-@pytest.mark.parametrize(("folder", "code"), [("toy", 0), ("absent", 1)])
+@pytest.mark.parametrize(("folder", "code"), [("toy", 0), pytest.param("absent", 1, marks=pytest.mark.slow)])
 def test_closed_streams_are_no_error(toy: Path, closed: str, folder: str, code: int) -> None:
     script = f"'{sys.executable}' -c '{MAIN}' info '{toy.parent / folder}' --json {closed}"
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
@@ -748,7 +758,7 @@ def test_an_ascii_terminal_is_no_error(tmp_path: Path) -> None:
     assert "\\u4e2d" in done.stdout
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, pytest.param(signal.SIGHUP, marks=pytest.mark.slow)])
 def test_interrupting_leaves_nothing_half_done(tmp_path: Path, number: signal.Signals) -> None:
     (tmp_path / "source.jsonl").write_text(whole(0))
     code = (

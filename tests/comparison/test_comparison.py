@@ -6,6 +6,7 @@ import csv
 import io
 import json
 import math
+import shutil
 import sys
 import types
 from dataclasses import replace
@@ -50,12 +51,19 @@ USERS = (
 )
 
 
+@pytest.fixture(scope="module")
+def original(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What `toy` is a copy of."""
+    folder = tmp_path_factory.mktemp("toy")
+    write_toy(folder / "rec", {"gpt-3.5-turbo": WEAK * 5, "gpt-4o-mini": STRONG * 5}, GOLDS * 5)
+    (folder / "mine.py").write_text(USERS)
+    return folder
+
+
 @pytest.fixture
-def toy(tmp_path: Path) -> Path:
+def toy(original: Path, tmp_path: Path) -> Path:
     """A folder with a recording `rec` and a user's file `mine.py`."""
-    write_toy(tmp_path / "rec", {"gpt-3.5-turbo": WEAK * 5, "gpt-4o-mini": STRONG * 5}, GOLDS * 5)
-    (tmp_path / "mine.py").write_text(USERS)
-    return tmp_path
+    return shutil.copytree(original, tmp_path / "toy")
 
 
 def plan(*methods: dict[str, Any], **settings: Any) -> Plan:
@@ -63,10 +71,10 @@ def plan(*methods: dict[str, Any], **settings: Any) -> Plan:
     return Plan.from_dict(content | settings)
 
 
-@pytest.fixture
-def comparison(toy: Path) -> Comparison:
+@pytest.fixture(scope="module")
+def comparison(original: Path) -> Comparison:
     other = SC | {"llms": ["gpt-4o-mini"], "label": "strong"}
-    return compare(plan(SC, other, replicates=5, seed=3), base=toy)
+    return compare(plan(SC, other, replicates=5, seed=3), base=original)
 
 
 FULL = """
@@ -615,25 +623,31 @@ def verified(*arguments: object) -> Any:
     return CliRunner().invoke(app, ["verify", *map(str, arguments)])
 
 
-@pytest.fixture
-def receipt(toy: Path) -> Path:
-    """Of a comparison with a method of the user's, one that raises and one that is not there."""
+@pytest.fixture(scope="module")
+def compared(original: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The files of a comparison with a method of the user's, one that raises and one that is not there."""
+    folder = shutil.copytree(original, tmp_path_factory.mktemp("compared") / "toy")
     broken = MINE | {"label": "broken", "name": "mine.py:broken"}
     absent = MINE | {"label": "absent", "name": "nowhere.py:first"}
     fielded = MINE | {"label": "fielded", "fields": {"k": 3}}
-    file = written(toy, plan(SC, MINE, broken, absent, fielded, replicates=2, order="seeded"))
-    given = [f"--method={toy}/mine.py:{name}" for name in ("first", "broken")]
-    assert run(file, *given, "--out", toy / "out").exit_code == 0
-    return toy / "out" / "receipt.json"
+    file = written(folder, plan(SC, MINE, broken, absent, fielded, replicates=2, order="seeded"))
+    given = [f"--method={folder}/mine.py:{name}" for name in ("first", "broken")]
+    assert run(file, *given, "--out", folder / "out").exit_code == 0
+    return folder / "out"
 
 
-def test_a_comparison_is_computed_again_from_its_receipt(receipt: Path, toy: Path) -> None:
+@pytest.fixture
+def receipt(toy: Path, compared: Path) -> Path:
+    return shutil.copytree(compared, toy / "out") / "receipt.json"
+
+
+def test_a_comparison_is_computed_again_from_its_receipt(receipt: Path, toy: Path, compared: Path) -> None:
     (toy / "elsewhere").mkdir()
     copy = (toy / "mine.py").rename(toy / "elsewhere" / "same.py")
     done = verified(receipt, "--method", f"{copy}:first", "--method", f"{copy}:broken")
     assert done.exit_code == 0, done.output
     assert "all equal" in done.stdout
-    assert str(toy) not in receipt.read_text()  # nothing of this machine
+    assert str(compared.parent) not in receipt.read_text()  # nothing of this machine
     written_down = json.loads(receipt.read_text())
     written_down["numbers"]["differences"][0]["p_holm"] = 0.5
     receipt.write_text(json.dumps(written_down))

@@ -199,7 +199,7 @@ def run_model_switch(api_path: Path) -> tuple[int, float]:
     return correct, usd
 
 
-@pytest.mark.parametrize("kind", ["zip", "recording", "original"])
+@pytest.mark.parametrize("kind", [pytest.param("zip", marks=pytest.mark.slow), "recording", "original"])
 def test_seeded_self_consistency_is_reproduced(shared: Path, sources: dict[tuple[str, str], Path], kind: str) -> None:
     expected = golden(shared, "feval.replay.sc20.seed0")
     correct, usd = run_self_consistency(

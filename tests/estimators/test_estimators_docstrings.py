@@ -31,7 +31,8 @@ def building_blocks() -> set[str]:
     imported = {
         alias.name
         for path in (ROOT / "feval").rglob("*.py")
-        for node in ast.walk(ast.parse(path.read_text("utf-8")))
+        if "from feval.estimators" in (text := path.read_text("utf-8"))
+        for node in ast.walk(ast.parse(text))
         if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("feval.estimators")
         for alias in node.names
     }

@@ -225,6 +225,7 @@ def test_no_question_gives_no_values() -> None:
 TINY = st.sampled_from([0.0, 5e-324, 1e-300, 1e-16, 1e-9, 1e-3, 0.25])
 
 
+@pytest.mark.slow
 @given(st.lists(TINY, min_size=1, max_size=5), st.booleans(), st.sampled_from(TIES))
 @example([5e-324, 0.25], True, "uniform")
 @settings(max_examples=40, deadline=None)

@@ -26,6 +26,7 @@ def law(weights: list[int]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     return shares[:1], shares[None, 1:-1], shares[-1:]
 
 
+@pytest.mark.slow
 @given(LAWS, st.integers(1, 4), st.sampled_from([1, 3, 6]), st.sampled_from(TIES))
 @settings(max_examples=50, deadline=None)
 def test_the_expectation_equals_the_mean_over_all_sequences_of_calls(
@@ -41,6 +42,7 @@ def test_the_expectation_equals_the_mean_over_all_sequences_of_calls(
     assert result == pytest.approx(expected, abs=1e-13)
 
 
+@pytest.mark.slow
 @given(LAWS, st.integers(1, 7))
 @settings(max_examples=12, deadline=None)
 def test_as_votes_grow_the_plugin_tells_the_accuracy_of_g_votes(weights: list[int], calls: int) -> None:

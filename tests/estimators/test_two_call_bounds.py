@@ -129,7 +129,7 @@ EDGES = Moments.from_correlation(
 )
 
 
-@pytest.mark.parametrize("text", ["P_3 - P_1", "P_5 - 2*P_2 + P_1", "q - q^2"])
+@pytest.mark.parametrize("text", ["P_3 - P_1", pytest.param("P_5 - 2*P_2 + P_1", marks=pytest.mark.slow), "q - q^2"])
 def test_bounds_of_objectives_are_sharp_and_proven_at_the_edges_of_the_moments(text: str) -> None:
     interval = polynomial_objective_interval(objective(text), EDGES)
     for bound in (interval.lower, interval.upper):
@@ -205,6 +205,7 @@ def test_negative_weights_and_atoms_outside_the_unit_interval_make_no_law(atoms:
     assert not forged.check().holds()
 
 
+@pytest.mark.slow
 @settings(max_examples=300, deadline=None)
 @given(
     atoms=st.lists(PROBABILITY, min_size=1, max_size=6),
@@ -315,7 +316,7 @@ def test_the_mean_alone_certifies_nothing_and_two_moments_lie_within(n: int) -> 
     assert (both.high <= alone.high + 1e-14).all()
 
 
-@pytest.mark.parametrize("n", [1, 2, 5, 20])
+@pytest.mark.parametrize("n", [1, 2, 5, pytest.param(20, marks=pytest.mark.slow)])
 def test_the_general_program_finds_the_closed_forms(n: int) -> None:
     moments = table_of_moments(100)
     general, closed = polynomial_objective_interval(majority_polynomial(n), moments), vote_interval(n, moments)
@@ -323,6 +324,7 @@ def test_the_general_program_finds_the_closed_forms(n: int) -> None:
     np.testing.assert_allclose(general.high, closed.high, atol=2e-12)
 
 
+@pytest.mark.slow
 @settings(max_examples=25, deadline=None)
 @given(
     powers=st.lists(st.integers(-9, 9), min_size=4, max_size=8),

@@ -285,7 +285,7 @@ def test_what_is_no_method_is_refused_before_anything_runs(value: Any, words: st
         evaluate(value, *replay)
 
 
-@pytest.mark.parametrize("method", [TwoRounds(), two_rounds])
+@pytest.mark.parametrize("method", [TwoRounds(), pytest.param(two_rounds, marks=pytest.mark.slow)])
 def test_numbers_do_not_depend_on_the_number_of_workers(method: Any, replay: Replay) -> None:
     alone, shared = (evaluate(method, *replay, order="seeded", replicates=7, workers=n) for n in (1, 3))
     for name in ("right", "no_answer", "calls", "samples", "tokens", "usd"):

@@ -124,7 +124,13 @@ def cases() -> Iterator[tuple[str, str]]:
             yield pool, gold
 
 
-@pytest.mark.parametrize("method", [*CRITERIA, *WINDOWS, *PLAIN], ids=str)
+def marked(method: Any) -> Any:
+    """Entropies take seconds: one of their four cases is fast enough."""
+    slow = method.criterion == "entropy" and (method.budget, method.no_answer) != (4, "drop")
+    return pytest.param(method, marks=pytest.mark.slow) if slow else method
+
+
+@pytest.mark.parametrize("method", [*map(marked, CRITERIA), *WINDOWS, *PLAIN], ids=str)
 def test_the_split_is_the_mean_over_all_orders(method: Any) -> None:
     pools, golds = zip(*cases(), strict=True)
     right, shares = exact_split(method, pools, golds)
@@ -224,6 +230,7 @@ def test_an_estimated_split_is_said_everywhere(tmp_path: Path, monkeypatch: pyte
         assert verify_receipt(receipt).equal
 
 
+@pytest.mark.slow
 def test_a_small_sample_says_how_far_it_may_be_off(monkeypatch: pytest.MonkeyPatch) -> None:
     """Over many seeds the estimate has the truth as its mean, and its standard errors as its spread."""
     rng = np.random.default_rng(6)
@@ -240,6 +247,7 @@ def test_a_small_sample_says_how_far_it_may_be_off(monkeypatch: pytest.MonkeyPat
     assert 0.8 < means.std() / errors.mean() < 1.25
 
 
+@pytest.mark.slow
 def test_the_demo_has_a_split_where_many_golds_are_tied() -> None:
     with bundled_recording() as folder:
         dataset, [llm] = load("tiny_sums", ["feval/tiny-42k"], recording=folder)
@@ -292,6 +300,7 @@ def test_an_oracle_fails_for_want_of_answers_or_of_the_right_one(n: int) -> None
         assert shares.routed_wrong == pytest.approx([0])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["date_cot1_40", "last_letters_gpt35"])
 @pytest.mark.parametrize(
     "method", [AdaptiveConsistency(budget=20), AdaptiveConsistency(budget=40), EarlyStopping(5, 40)], ids=str

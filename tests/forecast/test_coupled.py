@@ -203,6 +203,7 @@ def test_areas_are_questions_of_their_own(recorded: Path) -> None:
         couple(dataset, llms, areas=areas, shown_areas=["prime"])
 
 
+@pytest.mark.slow
 def test_it_is_a_function_of_its_arguments(recorded: Path) -> None:
     dataset, llms, apart = opened(recorded)
     one, other = (couple(dataset, llms, apart, resamples=100, seed=3) for _ in range(2))

@@ -101,6 +101,7 @@ def test_votes_are_certified_where_all_questions_are_alike_and_not_where_calls_a
     assert steady.purchase.votes == 1
 
 
+@pytest.mark.slow
 def test_certificates_hold_together_by_one_region_and_over_a_family_by_a_wider_one(tmp_path: Path) -> None:
     shares = (6, 7, 7, 8, 8, 8, 9, 9, 10)
     pilot = toy(tmp_path, [["a"] * c + ["b"] * (10 - c) for c in shares for _ in range(12)])

@@ -34,11 +34,10 @@ from feval.errors import (
     UsageError,
 )
 from feval.hub import local_folder, open_place, pull
-from feval.recording import merge, open_recording, verify_recording
+from feval.recording import merge, open_recording, select, verify_recording
 from feval.recording.layout.format import file_path, recording_hash
 from feval.recording.layout.manifest import manifest_bytes
 
-DEMO = ROOT / "recorders" / "tiny" / "recording"
 REPO = "somebody/recording"
 PRICES = "tiny-2026-11"
 GOLDS = ("1", "2", "x", None)
@@ -50,10 +49,17 @@ POOLS = {
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def demo(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The first questions and CoTs of the bundled recording."""
+    whole = ROOT / "recorders" / "tiny" / "recording"
+    first = [question.id for question in open_recording(whole).questions("tiny_sums")[:12]]
+    return select(whole, tmp_path_factory.mktemp("recordings") / "demo", questions=first, samples=6)
+
+
+@pytest.fixture(scope="module")
+def folder(demo: Path) -> Path:
     """A recording of two datasets: one with scores, log-probabilities and an empty pool, and the bundled one."""
-    place = tmp_path_factory.mktemp("recordings")
-    return merge([write_scored_toy(place / "toy", POOLS, GOLDS, PRICES), DEMO], place / "both")
+    return merge([write_scored_toy(demo.with_name("toy"), POOLS, GOLDS, PRICES), demo], demo.with_name("both"))
 
 
 def files_of(folder: Path) -> dict[str, bytes]:
@@ -147,11 +153,11 @@ def test_texts_prompts_and_channels_are_fetched_when_they_are_asked_for(
     assert llm(row).request.raw_text == own(row).request.raw_text
 
 
-def test_the_address_alone_opens_a_recording_of_one_dataset(hub: HubDouble) -> None:
-    address = put(hub, DEMO)
+def test_the_address_alone_opens_a_recording_of_one_dataset(hub: HubDouble, demo: Path) -> None:
+    address = put(hub, demo)
     dataset, llms = feval.load(address)
     assert (dataset.id, len(llms)) == ("tiny_sums", 3)
-    assert answers(dataset, llms) == answers(*feval.load("tiny_sums", recording=DEMO))
+    assert answers(dataset, llms) == answers(*feval.load("tiny_sums", recording=demo))
 
 
 def test_the_address_alone_of_several_datasets_says_how_to_name_one(hub: HubDouble, address: str) -> None:
@@ -214,11 +220,11 @@ def test_several_places_can_stand_in_the_environment(
     assert sent_paths(hub) >= {"votes/toy.votes"}
 
 
-def test_a_recording_may_lie_in_a_folder_of_the_repository(hub: HubDouble) -> None:
-    files = {f"recordings/demo/{path}": data for path, data in files_of(DEMO).items()}
+def test_a_recording_may_lie_in_a_folder_of_the_repository(hub: HubDouble, demo: Path) -> None:
+    files = {f"recordings/demo/{path}": data for path, data in files_of(demo).items()}
     address = f"hf://datasets/{REPO}@{hub.add_dataset(REPO, files)}/recordings/demo"
     dataset, _ = feval.load(address)
-    assert dataset.recording_hashes == (open_recording(DEMO).hash,)
+    assert dataset.recording_hashes == (open_recording(demo).hash,)
     assert verify_recording(local_folder(address)).ok
 
 
@@ -230,12 +236,12 @@ def test_a_branch_warns_with_the_commit_to_pin(hub: HubDouble, address: str) -> 
         open_place(f"hf://{REPO}@next%2Fone")
 
 
-def test_a_branch_that_moved_is_followed(hub: HubDouble, folder: Path, address: str) -> None:
+def test_a_branch_that_moved_is_followed(hub: HubDouble, demo: Path, folder: Path, address: str) -> None:
     with pytest.warns(UnpinnedWarning):
         assert open_place(f"hf://{REPO}@main").hash == open_recording(folder).hash
-    put(hub, DEMO)
+    put(hub, demo)
     with pytest.warns(UnpinnedWarning):
-        assert open_place(f"hf://{REPO}@main").hash == open_recording(DEMO).hash
+        assert open_place(f"hf://{REPO}@main").hash == open_recording(demo).hash
 
 
 def test_tags_and_beginnings_of_commits_do_not_warn(hub: HubDouble, folder: Path, address: str) -> None:
@@ -634,9 +640,11 @@ budgets = {{ n = [1, 3] }}
     assert address in (tmp_path / "out" / "comparison.toml").read_text("utf-8")
 
 
-def test_the_examples_of_the_page_run(hub: HubDouble, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_examples_of_the_page_run(
+    hub: HubDouble, demo: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
-    address = put(hub, DEMO)
+    address = put(hub, demo)
     hub.datasets[REPO].tags["v1.0"] = address.rpartition("@")[2]
     page = (ROOT / "docs" / "loading.md").read_text("utf-8")
     for word, ours in (

@@ -197,10 +197,10 @@ def test_gsm8k_by_gpt4_is_ragged_and_mixes_texts_with_numbers(importing: Importi
     ("file", "accuracy", "unreadable"),
     [
         ("Llama-3.1-8B-Instruct/responses_0_14042_seed72645763", 0.644, 48),
-        ("Llama-3.1-8B-Instruct/responses_0_14042_seed83475617", 0.646, 47),
-        ("Llama-3.2-3B-Instruct/responses_0_14042_seed72645763", 0.552, 142),
+        pytest.param("Llama-3.1-8B-Instruct/responses_0_14042_seed83475617", 0.646, 47, marks=pytest.mark.slow),
+        pytest.param("Llama-3.2-3B-Instruct/responses_0_14042_seed72645763", 0.552, 142, marks=pytest.mark.slow),
         ("Llama-3.2-3B-Instruct/responses_0_14042_seed29387482", 0.553, 145),
-        ("Llama-3.2-1B-Instruct/responses_0_14042_seed72645763", 0.354, 332),
+        pytest.param("Llama-3.2-1B-Instruct/responses_0_14042_seed72645763", 0.354, 332, marks=pytest.mark.slow),
         ("Llama-3.2-1B-Instruct/responses_0_14042_seed18987374", 0.353, 329),
     ],
 )
@@ -217,6 +217,7 @@ def test_mmlu_replies_equal_the_published_check(shared: Path, file: str, accurac
     assert sum(row.count("E") for row in answers) == unreadable
 
 
+@pytest.mark.slow
 def test_an_mmlu_recording_equals_the_published_check(shared: Path, importing: Importing) -> None:
     key = shared / "real/coupled_mmlu/mmlu_test_answer_key.csv"
     file = "Llama-3.1-8B-Instruct/responses_0_14042_seed72645763.csv.gz"

@@ -86,6 +86,7 @@ def test_pools_of_different_sizes_do_not_disturb_each_other(method: Any) -> None
 unlike = st.lists(st.integers(-1, 8), min_size=14, max_size=14)
 
 
+@pytest.mark.slow
 @settings(max_examples=60, deadline=None)
 @given(
     st.lists(unlike, min_size=1, max_size=5),

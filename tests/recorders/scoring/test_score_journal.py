@@ -127,7 +127,7 @@ def spawn(
 
 
 @pytest.mark.parametrize(
-    "number", [signal.SIGINT, signal.SIGTERM, pytest.param(signal.SIGKILL, marks=pytest.mark.slow)]
+    "number", [signal.SIGINT, *(pytest.param(end, marks=pytest.mark.slow) for end in (signal.SIGTERM, signal.SIGKILL))]
 )
 def test_a_killed_run_loses_nothing_and_asks_little_twice(
     tmp_path: Path, functions: str, number: signal.Signals
