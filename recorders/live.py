@@ -50,7 +50,7 @@ class LiveCoT:
         answer: voting key of the answer; `None` for no answer.
         tokens: output tokens by the provider's count, or 1.365 per word if there is none.
         dollar_cost: USD of the output tokens; `None` without a price.
-        finish_reason: a word of `feval.cards.schema.FINISH_REASONS`.
+        finish_reason: a word of `feval.cards.finish_reasons.FINISH_REASONS`.
         sample: index among the CoTs of its question.
         reasoning: the thoughts; `None` if the provider does not show them.
     """

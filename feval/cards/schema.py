@@ -1,4 +1,4 @@
-"""What the paper's Listing 3 prints, as frozen pydantic models, and the finish reasons of CoTs.
+"""What the paper's Listing 3 prints, as frozen pydantic models.
 
 The models are for JSON in and out; inside, feval works on arrays and frozen dataclasses.
 
@@ -8,15 +8,9 @@ needs it), a CoT's metadata has its finish reason, and dollars may be `None` for
 
 from __future__ import annotations
 
-from typing import Literal, get_args
-
 from pydantic import BaseModel, ConfigDict, Field
 
-FinishReason = Literal["stop", "length", "tool_calls", "content_filter", "function_call", "error", "unknown"]
-"""Why a CoT ended: OpenAI's words, plus `error` (the provider failed) and `unknown` (the source does not say)."""
-
-# The order is part of the votes file: a finish reason is stored as its position here. Append only.
-FINISH_REASONS: tuple[FinishReason, ...] = get_args(FinishReason)
+from feval.cards.finish_reasons import FinishReason
 
 
 class _Frozen(BaseModel):

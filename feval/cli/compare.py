@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from feval.cli.evaluating import ResultFiles, encoded, request_options, result_options
-from feval.cli.options import DatasetName, TimeLimit, UsersMethods, Workers, only_name, recording_folders
+from feval.cli.options import DatasetName, Sandbox, TimeLimit, UsersMethods, Workers, only_name, recording_folders
 from feval.cli.output import Output, quiet_matplotlib
 from feval.comparison.comparison import compare as compare_methods
 from feval.comparison.plan import Plan, path_from, suggested_plan
 from feval.errors import ConflictError, ShortPoolError, UsageError
+from feval.evaluation.method_names import make_method
 from feval.hub.addresses import is_address, parse_address
 from feval.hub.places import open_place
 from feval.receipts.writing import comparison_receipt
@@ -50,6 +51,7 @@ def compare(
         ),
     ] = None,
     methods: UsersMethods = None,
+    sandbox: Sandbox = False,
     show_all: Annotated[bool, typer.Option("--all", help="Print every table, after the headline.")] = False,
     options: dict[str, Any],
     workers: Workers = 1,
@@ -79,8 +81,13 @@ def compare(
             "with --init."
         )
     plan, base = Plan.read(file).changed(**options), file.parent
+    if sandbox and not methods:
+        raise UsageError(
+            "--sandbox is for methods of your own; name them with --method FILE.py:FUNCTION, or leave it out."
+        )
+    given = [make_method(name, sandbox=sandbox) for name in methods or ()]
     with show.progress(f"comparing {len(plan.entries)} methods"):
-        comparison = compare_methods(plan, workers=workers, base=base, time_limit=time_limit, methods=methods or ())
+        comparison = compare_methods(plan, workers=workers, base=base, time_limit=time_limit, methods=given)
     if show.json:  # there are no tables
         for one in comparison.missing:
             show.note(f"Missing: {one.label}. {one.reason}")

@@ -273,8 +273,10 @@ def verify(
     if is_receipt(recording):
         _verify_receipt(show, recording, recordings, files, prices)
         return
-    if recordings or methods or prices:
-        raise UsageError(f"--recording, --method and --prices belong to receipts; {recording} is not a receipt.")
+    if recordings or methods or sandbox or prices:
+        raise UsageError(
+            f"--recording, --method, --sandbox and --prices belong to receipts; {recording} is not a receipt."
+        )
     with show.progress(f"verifying {recording.name}") as progress:
         verification = verify_recording(recording, progress=progress)
     summary = {

@@ -35,7 +35,7 @@ from feval.evaluation.cautions import billed_once, few_questions
 from feval.evaluation.evaluation import Evaluation, budgets, evaluate
 from feval.evaluation.oracle import Oracle
 from feval.evaluation.question_set import NONE_LEFT_OUT, LeftOut, Rows, question_set
-from feval.evaluation.user_methods import TIME_LIMIT
+from feval.evaluation.user_methods import TIME_LIMIT, MethodFile
 from feval.hub.places import open_place
 from feval.methods import METHODS, SelfConsistency
 from feval.methods.protocol import has_exact_form
@@ -240,7 +240,7 @@ def compare(
     time_limit: float | None = TIME_LIMIT,
     recordings: Sequence[Recording] | None = None,
     prices: PriceList | None = None,
-    methods: Sequence[str] | Mapping[str, Any] = (),
+    methods: Sequence[str | MethodFile] | Mapping[str, Any] = (),
 ) -> Comparison:
     """Evaluate the methods of a plan and compare them.
 

@@ -261,7 +261,7 @@ class Plan(EvaluationOptions):
         prices = str(base / self.prices) if self.prices and (base / self.prices).is_file() else self.prices
         return [place if is_address(place) else base / place for place in self.recordings], prices
 
-    def users_methods(self, names: Sequence[str], base: Path) -> dict[str, Any]:
+    def users_methods(self, names: Sequence[str | MethodFile], base: Path) -> dict[str, Any]:
         """The users' methods of the plan by their name in it; one whose file is absent stands as the error that says so.
 
         Raises:

@@ -30,9 +30,9 @@ import orjson
 
 from feval import replay
 from feval.cards.cards import our_dataset_id
+from feval.cards.finish_reasons import FINISH_REASONS
 from feval.cards.names import LLMType
 from feval.cards.prices import Price, price_list, usd
-from feval.cards.schema import FINISH_REASONS
 from feval.cards.tokens import count_words
 from feval.compat.feval_ttc_values import (
     PRICES,

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from feval.answers.parties import Parties
-from feval.cards.schema import FINISH_REASONS
+from feval.cards.finish_reasons import FINISH_REASONS
 from feval.errors import DamagedRecordingError
 from feval.recording.content import PoolRows, Question
 from feval.recording.layout.flat import offsets_of, pack, pack_strings

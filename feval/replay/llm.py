@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from feval import cards
+from feval.cards.finish_reasons import FINISH_REASONS
 from feval.cards.prices import billed_prompts, usd
 from feval.errors import OutOfRangeError, PriceNotFoundError, ShortPoolError, UsageError
 from feval.replay.draws import orders, pool_key
@@ -190,7 +190,7 @@ class LLM:
         """Return one recorded CoT of a question (by its row)."""
         tokens = int(self.pool.output_tokens[row, sample])
         dollars = None if self.price is None else float(usd(self.price, 0, tokens))
-        reason = cards.schema.FINISH_REASONS[int(self.pool.finish[row, sample])]
+        reason = FINISH_REASONS[int(self.pool.finish[row, sample])]
         return CoT(sample, self.answers(row, [sample])[0], CoTMetadata(tokens, dollars, reason), self, row)
 
     def request(self, row: int) -> LLMRequest:

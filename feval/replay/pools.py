@@ -70,7 +70,7 @@ class Pool:
 
     @property
     def finish(self) -> Integers:
-        """[Q, S] position of each CoT's finish reason in `feval.cards.schema.FINISH_REASONS`; read when first asked for."""
+        """[Q, S] position of each CoT's finish reason in `feval.cards.finish_reasons.FINISH_REASONS`; read on demand."""
         return self._finish() if callable(self._finish) else self._finish
 
     @property

@@ -14,6 +14,7 @@ from feval.replay.pools import Pool
 
 if TYPE_CHECKING:
     from feval.cards import schema
+    from feval.cards.finish_reasons import FinishReason
 
 
 class RecordedLLM(Protocol):
@@ -256,7 +257,7 @@ class LLMResponse:
                 metadata=cards.schema.CoTMetadata(
                     dollar_cost=cot.dollar_cost,
                     tokens=cot.tokens,
-                    finish_reason=cast("schema.FinishReason", cot.finish_reason),
+                    finish_reason=cast("FinishReason", cot.finish_reason),
                 ),
             )
             for cot in self.cots

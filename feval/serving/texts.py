@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from threading import Lock
 
-from feval.cards.schema import FINISH_REASONS
+from feval.cards.finish_reasons import FINISH_REASONS
 from feval.replay import LLM
 from feval.serving.matching.cache import BoundedCache
 

@@ -15,7 +15,7 @@ from typing import Any, TypeGuard
 
 import orjson
 
-from feval.cards.schema import FINISH_REASONS
+from feval.cards.finish_reasons import FINISH_REASONS
 from recorders.errors import Fatal, Transient
 from recorders.request import Completion, note_on_number
 

@@ -23,7 +23,7 @@ from typing import Any, NamedTuple, Self
 
 import orjson
 
-from feval.cards.schema import FINISH_REASONS
+from feval.cards.finish_reasons import FINISH_REASONS
 from feval.cards.tokens import count_words
 from feval.errors import UnknownNameError
 from feval.publish.secrets import make_private

@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from feval.cards.schema import FINISH_REASONS
+from feval.cards.finish_reasons import FINISH_REASONS
 from feval.errors import ConflictError, UsageError
 from feval.recording.content import CHANNELS, OPTIONAL_COLUMNS, PAIR_PARTS, PairTally, PoolRows, utc_time
 from feval.recording.layout.format import LeafHash, file_path
