@@ -85,7 +85,7 @@ def compare(
         raise UsageError(
             "--sandbox is for methods of your own; name them with --method FILE.py:FUNCTION, or leave it out."
         )
-    given = [make_method(name, sandbox=sandbox) for name in methods or ()]
+    given = [make_method(name, sandbox=sandbox) for name in methods or () if ":" in name]
     with show.progress(f"comparing {len(plan.entries)} methods"):
         comparison = compare_methods(plan, workers=workers, base=base, time_limit=time_limit, methods=given)
     if show.json:  # there are no tables

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from bombs import KINDS, bomb, parquet
-from small import restate, write_toy
+from small import put_manifest, restate, write_toy
 
 from feval.errors import DamagedRecordingError, FevalError
 from feval.recording import Recording, open_recording, verify_recording
@@ -40,7 +40,7 @@ def replace(toy: Path, path: str, data: bytes, rows: int | None = None) -> Recor
     if rows is not None:
         manifest = json.loads((toy / "manifest.json").read_text())
         manifest["files"][path]["rows"] = rows
-        (toy / "manifest.json").write_text(json.dumps(manifest))
+        put_manifest(toy, manifest)
     return open_recording(toy)
 
 
