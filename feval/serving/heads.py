@@ -13,7 +13,7 @@ _TOO_LARGE = b"HTTP/1.1 431 Request Header Fields Too Large\r\nconnection: close
 
 
 class BoundedHeads(HttpToolsProtocol):
-    """uvicorn's protocol on httptools, with a bound on the bytes and the seconds of a request's head.
+    """uvicorn's protocol on httptools, with a bound on the bytes of a request's head and trailers, and the seconds of its head.
 
     httptools and not h11, which accepts bare line feeds, folded headers, and a Content-Length beside chunks: what another server
     in front may read as two requests. Overridden are callbacks of asyncio and of httptools only.
@@ -22,7 +22,7 @@ class BoundedHeads(HttpToolsProtocol):
     _connection: asyncio.BaseTransport
     _deadline: asyncio.TimerHandle | None = None
     _is_idle = True
-    _in_head = False
+    _in_head = _in_trailers = False
     _head_bytes = 0
 
     def connection_made(self, transport: Any) -> None:
@@ -42,13 +42,14 @@ class BoundedHeads(HttpToolsProtocol):
             data = data.lstrip(b"\r\n")
             if not data:
                 return
+        were_trailers = self._in_trailers
         super().data_received(data)
-        if self._in_head:
+        if self._in_head or (were_trailers and self._in_trailers):
             self._head_bytes += len(data)
             if self._head_bytes > _MOST_BYTES:
                 self._connection.write(_TOO_LARGE)  # type: ignore[attr-defined]  # of a transport that writes
                 self._connection.close()
-            elif self._deadline is None:
+            elif self._in_head and self._deadline is None:
                 self._wait()
 
     def on_message_begin(self) -> None:
@@ -62,9 +63,18 @@ class BoundedHeads(HttpToolsProtocol):
         self._arrived()
         super().on_headers_complete()
 
+    def on_chunk_header(self) -> None:
+        """Note that a chunk's bytes come, or trailers after the last one."""
+        self._in_trailers, self._head_bytes = True, 0
+
+    def on_body(self, body: bytes) -> None:
+        """Note that no trailers came."""
+        self._in_trailers = False
+        super().on_body(body)
+
     def on_message_complete(self) -> None:
         """Note that the body is complete."""
-        self._is_idle = True
+        self._is_idle, self._in_trailers = True, False
         super().on_message_complete()
 
     def _wait(self) -> None:

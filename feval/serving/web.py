@@ -38,7 +38,7 @@ _EVENTS_AT_ONCE = 16
 _KEY_HEADERS = (b"authorization", b"x-api-key", b"api-key")
 _LONGEST_LENGTH = 20  # digits of a Content-Length, as h11 has it
 _MOST_DROPPED = 64 << 20
-_LINGER_S = 2.0
+_LINGER_S, _LONGEST_LINGER_S = 2.0, 30.0
 METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
 
 
@@ -207,10 +207,11 @@ class _Last(Response):
         await send({"type": "http.response.body", "body": self.body, "more_body": True})
         with suppress(TimeoutError, FevalError):
             dropped, more = 0, True
-            while more and dropped <= _MOST_DROPPED:
-                async with asyncio.timeout(_LINGER_S):
-                    message = await receive()
-                dropped, more = dropped + len(message.get("body", b"")), message.get("more_body", False)
+            async with asyncio.timeout(_LONGEST_LINGER_S):
+                while more and dropped <= _MOST_DROPPED:
+                    async with asyncio.timeout(_LINGER_S):
+                        message = await receive()
+                    dropped, more = dropped + len(message.get("body", b"")), message.get("more_body", False)
         await send({"type": "http.response.body"})
 
 

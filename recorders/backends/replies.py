@@ -36,6 +36,8 @@ _VERY_UNLIKELY = -9999.0  # OpenAI's stand-in for a log-probability of minus inf
 _HIGHEST = 0.01  # rounding on a GPU takes certain tokens a little above 0
 _MOST_TOKENS = 2**31
 _MARKS = 32  # tokens of a choice that no text shows: ends of turns, names of channels
+_LONGEST_LABEL = 1000
+_PARTS = ("text", "thinking", "reasoning")
 _REASONING_FIELDS = ("reasoning_content", "reasoning", "thinking")
 """Where servers put thoughts: DeepSeek and many others, vLLM and OpenRouter, Ollama."""
 _GEMINI_THOUGHTS = ("thoughts_token_count", "thoughtsTokenCount")
@@ -170,6 +172,8 @@ def _content(content: object) -> tuple[str, str | None]:
     if content is not None and not (isinstance(content, list) and all(isinstance(part, dict) for part in content)):
         raise Transient(f"the content of a reply is not text (a {type(content).__name__})")
     parts: list[dict[str, Any]] = content or []
+    if parts and not any(part.get("type", "text") in _PARTS for part in parts):
+        raise Transient("the content of a reply is not text (a list without any)")
     thoughts = "".join(_thought(part) for part in parts)
     replies = (part for part in parts if part.get("type", "text") == "text" and part.get("thought") is not True)
     return "".join(_part(part, "text") for part in replies), thoughts or None
@@ -212,7 +216,7 @@ def _storable(text: str, notes: list[str], clean: Callable[[str], str]) -> str:
 
 
 def _label(value: object, clean: Callable[[str], str]) -> str | None:
-    return clean(_SURROGATES.sub("\ufffd", value)) if _is_text(value) else None
+    return clean(_SURROGATES.sub("\ufffd", value))[:_LONGEST_LABEL] if _is_text(value) else None
 
 
 @dataclass(frozen=True, slots=True)

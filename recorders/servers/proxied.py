@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+import os
+import shutil
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from hashlib import sha256
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 from feval.answers import EXTRACTOR_VERSION
@@ -17,6 +18,7 @@ from feval.answers.equality import named_equality
 from feval.cards.cards import find_dataset_card
 from feval.errors import FevalError, StorageError
 from feval.recording import DatasetInfo, LLMInfo, Question, merge, open_recording
+from feval.recording.layout.destination import scratch_beside
 from recorders.errors import JournalError
 from recorders.journal.journal import Journal
 from recorders.request import Decoding, Message, Request
@@ -62,12 +64,15 @@ def seal_proxied(
     if len(groups) == 1:
         ((llm, group),) = groups.items()
         return seal_group(free, names[llm], group)
-    with TemporaryDirectory(prefix=f".{out.name}-", dir=out.parent) as folder:
+    folder, lock = scratch_beside(out, Path.mkdir)
+    try:
         parts = [
-            seal_group(Path(folder) / str(number), names[llm], group)
-            for number, (llm, group) in enumerate(groups.items())
+            seal_group(folder / str(number), names[llm], group) for number, (llm, group) in enumerate(groups.items())
         ]
         return merge(parts, free)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+        os.close(lock)
 
 
 def check_place(out: Path) -> None:

@@ -62,12 +62,14 @@ class TinyModels:
 
     async def list_models(self, request: Request) -> Response:
         """List the models."""
+        await request.body()  # within its bounds; what is left unread would hold the connection
         return response(json_reply({"object": "list", "data": [_card(name) for name in self.names]}), request)
 
     def close(self) -> None:
         """Do nothing: the models stay loaded."""
 
     async def _model(self, request: Request) -> Response:
+        await request.body()
         return response(json_reply(_card(self._known(request.path_params["name"]))), request)
 
     def _known(self, name: str) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import threading
+import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -135,6 +136,31 @@ def test_a_head_without_end_is_431_and_given_up(server: Server[Any], part: bytes
         connection.send(b"GET / HTTP/1.1\r\n" + HOST + part)
         assert connection.socket.recv(12) == b"HTTP/1.1 431"
     assert ask(server.port, "GET", "/", x="y" * 60_000).status == 200
+
+
+@pytest.mark.parametrize("part", [b"x" * 1_000, b"x: y\r\n" * 200])
+def test_trailers_without_end_are_given_up(server: Server[Any], part: bytes) -> None:
+    with Raw(server.port) as connection:
+        connection.send(request("POST", "/", transfer_encoding="chunked") + b"2\r\nab\r\n0\r\n")
+        with contextlib.suppress(OSError):
+            connection.send(*[part] * 50_000)
+            pytest.fail("all of them were read")
+    chunks = b"186a0\r\n" + b"x" * 100_000 + b"\r\n0\r\nx: y\r\n\r\n"
+    with Raw(server.port) as connection:
+        assert connection.send(request("POST", "/", transfer_encoding="chunked"), chunks).receive().status == 200
+
+
+def test_bytes_that_trickle_in_after_a_refusal_hold_no_connection(
+    server: Server[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(web, "_LONGEST_LINGER_S", 0.2, raising=False)
+    with Raw(server.port) as connection:
+        connection.send(request("POST", "/", host="evil.example", content_length="1000"))
+        with contextlib.suppress(OSError):
+            for _ in range(40):
+                connection.send(b"x")
+                time.sleep(0.05)
+            pytest.fail("the connection is open")
 
 
 def test_heads_that_do_not_come_hold_no_thread_and_end(server: Server[Any], monkeypatch: pytest.MonkeyPatch) -> None:

@@ -501,10 +501,18 @@ def test_the_forms_of_a_message(message: object, text: str, reasoning: str | Non
     assert (completion.text, completion.reasoning) == (text, reasoning)
 
 
-@pytest.mark.parametrize("content", [7, True, {"text": "a"}, [None, {"type": "text", "text": "a"}], ["a"]])
+@pytest.mark.parametrize(
+    "content", [7, True, {"text": "a"}, [None, {"type": "text", "text": "a"}], ["a"], [{"type": "image"}]]
+)
 def test_content_that_is_not_text_is_an_error_of_that_reply(content: object) -> None:
     with pytest.raises(Transient, match="the content of a reply is not text"):
         read_one({"content": content})
+
+
+def test_names_that_a_server_sends_have_bounds() -> None:
+    reply = {"choices": [choice({"content": "a"})], "id": "i" * 1_000_000, "model": "m" * 1_000_000}
+    [completion] = replies.read(reply, 1, None, str).completions
+    assert len(completion.response_id or "") == len(completion.served_model or "") == 1000
 
 
 @pytest.mark.parametrize(

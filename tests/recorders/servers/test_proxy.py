@@ -511,6 +511,7 @@ def test_a_run_becomes_a_recording(upstream: Upstream, tmp_path: Path) -> None:
         seal = lambda: seal_proxied(run.journal, out, dataset="sums", answer_kind="number", questions=golds)  # noqa: E731
         assert seal() == seal() == out
         run.texts(f"Question: {PROBLEMS[0].question}\nAnswer:", n=2, temperature=0.5)
+        (tmp_path / ".r.partial-0").mkdir()  # as a process leaves it that is killed while it seals
         assert seal() == tmp_path / "r-2"  # a recording is never changed
     assert verify_recording(out).ok
     recording = open_recording(out)
