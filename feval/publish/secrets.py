@@ -1,7 +1,7 @@
 """Keys and other secrets: which are known, what they look like, where they may not be, and what masks them.
 
 A known secret is the value of an environment variable that a command names, or that is named like one (`OPENAI_API_KEY`,
-`HF_TOKEN`), if it has at least 16 characters. What would be stored with one in it is refused where a user gives it, and masked
+`HF_TOKEN`), if it has at least 16 characters and is no path. What would be stored with one in it is refused where a user gives it, and masked
 where a server sends it. `feval.publish.scan` searches finished recordings by the same list.
 """
 
@@ -115,7 +115,10 @@ def known_secrets(variable: str | None = None, environment: Mapping[str, str] | 
     return {
         name: value
         for name, value in values
-        if (name == variable or _SECRET_VARIABLE.search(name)) and len(value) >= _SHORTEST and value.isprintable()
+        if (name == variable or _SECRET_VARIABLE.search(name))
+        and len(value) >= _SHORTEST
+        and value.isprintable()
+        and not os.path.exists(value)  # noqa: PTH110  False where Path.exists raises: a name too long
     }
 
 
