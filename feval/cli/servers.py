@@ -23,7 +23,7 @@ from feval.report.text import counted
 from feval.serving.matching.templates import prompt_remarks
 from recorders import servers
 from recorders.backends.endpoint import Endpoint
-from recorders.journal.journal import JOURNAL, Journal, journal_folder
+from recorders.journal.journal import JOURNAL, Journal, journal_folder, never_empty
 from recorders.work.settings import load_questions
 
 if TYPE_CHECKING:
@@ -207,7 +207,7 @@ def proxy(
         raise StorageError(
             f"There is no journal in {folder}, so there is nothing to seal. Record first, without --seal."
         )
-    with Journal.open(folder, identity, mode="none" if seal else "new_episodes") as journal:
+    with Journal.open(folder, identity, mode="none" if seal else "new_episodes") as journal, never_empty(journal):
         proxy = servers.proxy.Proxy(endpoint, journal, dataset, token=_token(), allowed_fields=allow_field or ())
         if not seal:
             server = servers.proxy.proxy_server(proxy, host=host, port=port)

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, fields
 from datetime import UTC, datetime
 from pathlib import Path
@@ -25,7 +26,7 @@ import orjson
 
 from feval.cards.finish_reasons import FINISH_REASONS
 from feval.cards.tokens import count_words
-from feval.errors import UnknownNameError
+from feval.errors import FevalError, UnknownNameError
 from feval.publish.secrets import make_private
 from recorders.errors import JournalError
 from recorders.journal.appendlog import VERSION, AppendLog, Line, clean, difference
@@ -40,6 +41,7 @@ __all__ = [
     "Totals",
     "difference",
     "journal_folder",
+    "never_empty",
     "utc_now",
 ]
 
@@ -298,6 +300,17 @@ class Journal(AppendLog[dict[str, Any], tuple[str, int]]):
         if (wrong := _wrong_field(kind, record)) is not None:
             raise self._damaged(number, f"lacks the field {wrong!r}, or has it with a wrong type")
         return JournalEntry(number or 0, offset, kind, record)
+
+
+@contextmanager
+def never_empty(journal: Journal) -> Iterator[None]:
+    """After a failure, remove a journal without CoTs: it would only block the corrected command."""
+    try:
+        yield
+    except FevalError:
+        if not len(journal):
+            journal.remove()
+        raise
 
 
 def _cot_record(

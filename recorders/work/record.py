@@ -10,15 +10,14 @@ call again continues where the last one stopped; once the recording is complete,
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable, Iterator, Mapping, MutableSequence, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, MutableSequence, Sequence
 from pathlib import Path
 from typing import Any
 
 from feval.cards.cards import thoughts_of
 from feval.cards.prices import Price, price_list
 from feval.cards.tokens import token_counter
-from feval.errors import FevalError, UnknownNameError, UsageError
+from feval.errors import UnknownNameError, UsageError
 from feval.recording import Recording, verify_recording
 from recorders.asking.budget import CostEstimate, check_cost_limit
 from recorders.asking.control import Control, run
@@ -26,7 +25,7 @@ from recorders.asking.pace import Limits
 from recorders.asking.progress import Progress
 from recorders.asking.samples import estimate_samples, record_samples
 from recorders.errors import InterruptedByUser, MissingError, RecorderError
-from recorders.journal.journal import JOURNAL, MODES, Journal, journal_folder, utc_now
+from recorders.journal.journal import JOURNAL, MODES, Journal, journal_folder, never_empty, utc_now
 from recorders.request import Backend
 from recorders.work.resume import is_sealed, start_from
 from recorders.work.seal import seal
@@ -110,7 +109,7 @@ def record_dataset(
     # A vocabulary is fetched before anything is paid for.
     token_counter(other_counter if counter == "usage" else counter)
     opened = Journal.open(folder, identity, mode=mode, about={"backend": backend.name})
-    with opened, _never_empty(opened):
+    with opened, never_empty(opened):
         if start is not None:
             start_from(start, opened, identity, task.questions, plan.requests)
         asking = record_samples(
@@ -192,17 +191,6 @@ def _check_mode(mode: str) -> None:
 
 def _price(prices: str, llm: str) -> Price | None:
     return None if prices == "none" else price_list(prices).find(llm)
-
-
-@contextmanager
-def _never_empty(journal: Journal) -> Iterator[None]:
-    """After a failure, remove a journal without CoTs: it would only block the corrected command."""
-    try:
-        yield
-    except FevalError:
-        if not len(journal):
-            journal.remove()
-        raise
 
 
 def _remove_leftover(out: Path, folder: Path, identity: Mapping[str, Any]) -> None:

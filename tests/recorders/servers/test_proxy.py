@@ -353,6 +353,7 @@ def test_the_command_demands_a_token_on_another_host(tmp_path: Path, monkeypatch
     command = ["proxy", "--upstream", "https://api.example/v1", "--record", str(tmp_path / "r"), "--host", "0.0.0.0"]  # noqa: S104
     refused = CliRunner().invoke(app, command, prog_name="feval")
     assert (refused.exit_code, "FEVAL_SERVE_TOKEN" in refused.stderr) == (2, True)
+    assert list(tmp_path.iterdir()) == []  # an empty journal would refuse the corrected command
     monkeypatch.setenv("FEVAL_SERVE_TOKEN", "a-token-of-some-length")
     result = CliRunner().invoke(app, command, prog_name="feval")
     assert result.exit_code == 0, result.output
