@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import json
+import math
 import os
 import stat
 from io import BufferedReader
@@ -43,9 +44,9 @@ def read_regular(path: Path, most_bytes: int) -> bytes:
 
 
 def parse_json(text: str | bytes) -> Any:
-    """Return a JSON value; `ValueError` also for NaN, a key with two different values, and depth beyond `MOST_DEPTH`."""
+    """Return a JSON value; `ValueError` also for NaN, infinity, a key with two values, and depth beyond `MOST_DEPTH`."""
     try:
-        value = json.loads(text, parse_constant=_refuse_constant, object_pairs_hook=_unique)
+        value = json.loads(text, parse_constant=_refuse_constant, parse_float=_finite, object_pairs_hook=_unique)
     except RecursionError as error:
         raise ValueError(f"it nests deeper than {MOST_DEPTH} levels") from error
     require_shallow(value)
@@ -71,6 +72,13 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     if twice is not None:
         raise ValueError(f"{twice[:80]!r} occurs twice in one object, with different values")
     return fields
+
+
+def _finite(digits: str) -> float:
+    number = float(digits)
+    if math.isinf(number):
+        raise ValueError(f"{digits:.80} is larger than numbers can be")
+    return number
 
 
 def _refuse_constant(word: str) -> NoReturn:

@@ -17,6 +17,7 @@ from typing import Any
 from feval import hub
 from feval.cards.cards import find_dataset_card, price_ids
 from feval.cards.prices import price_list
+from feval.cards.reading import parse_json
 from feval.cards.tokens import SPLIT_USAGE, USAGE
 from feval.errors import RecordingError
 from feval.publish.configs import MOST_SPLITS, Config, split_names
@@ -421,7 +422,7 @@ def _few(names: Iterable[str]) -> str:
 def _messages(request: str | None) -> str | None:
     """Return the messages of a request, one after the other; the request itself where it has another form."""
     try:
-        messages = json.loads(request) if request else None
+        messages = parse_json(request) if request else None
     except ValueError:
         return request
     if not isinstance(messages, list) or not all(

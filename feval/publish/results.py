@@ -16,6 +16,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from feval.cards.reading import parse_json
 from feval.comparison.plan import Plan
 from feval.errors import ConflictError, FevalError, ReleaseError
 from feval.hub.addresses import is_address, parse_address
@@ -134,8 +135,8 @@ def _place(path: Path, entry: Mapping[str, Any], recording_hash: str) -> str:
 
 def _moved_comparison(path: Path, places: Mapping[str, str]) -> bytes:
     try:
-        comparison = json.loads(path.read_bytes())
-    except (OSError, ValueError, RecursionError) as error:
+        comparison = parse_json(path.read_bytes())
+    except (OSError, ValueError) as error:
         raise ReleaseError(f"{path} cannot be read as JSON ({error}). Write the results again.") from error
     if isinstance(comparison, dict):
         _move(comparison, places)

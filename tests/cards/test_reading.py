@@ -17,6 +17,7 @@ from feval.comparison.plan import Plan
 from feval.errors import FevalError
 from feval.evaluation.toml_files import read_toml
 from feval.receipts.format import read_receipt
+from feval.recording.layout.origin import PULLED, origin
 from feval.serving.answer_files import read_answers
 from feval.serving.grading import read_ledger
 from feval.serving.runs.ledger import read_ledger as read_lines
@@ -51,6 +52,11 @@ def test_what_is_no_regular_file_is_an_error_and_no_wait(name: str, tmp_path: Pa
         link.symlink_to(place)
         with pytest.raises(FevalError, match=r"cannot be read.*(it is no regular file|Is a directory)"):
             READERS[name](link)
+
+
+def test_a_pipe_as_the_note_of_an_address_is_passed_over(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / PULLED)
+    assert origin(tmp_path) is None
 
 
 @pytest.mark.parametrize(
@@ -90,6 +96,7 @@ def test_json_says_one_thing_only() -> None:
     for text, why in (
         ('{"seed": 1, "seed": 2}', "'seed' occurs twice in one object, with different values"),
         ("[NaN]", "NaN is not a JSON number"),
+        ("[1.5, -1e999]", "-1e999 is larger than numbers can be"),
         ("[" * (MOST_DEPTH + 2) + "]" * (MOST_DEPTH + 2), "deeper than 100 levels"),
         (b"\xff", "utf-8"),
     ):

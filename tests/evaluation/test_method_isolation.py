@@ -14,7 +14,7 @@ from places import ROOT
 from small import write_toy
 
 from feval import evaluate, load
-from feval.errors import MethodError, UsageError
+from feval.errors import DamagedRecordingError, MethodError, UsageError
 from feval.evaluation.method_names import make_method
 from feval.evaluation.user_methods import sandbox
 from feval.evaluation.user_methods.handing import Desk
@@ -151,6 +151,8 @@ def test_answer_codes_and_order_of_questions_do_not_tell_the_gold(tmp_path: Path
     assert evaluate(method, dataset, llm, order="recorded").accuracy < 1
 
 
+linux = pytest.mark.skipif(sys.platform != "linux", reason="signals for real time have other numbers, or none")
+
 HOSTILE = """
 import os, struct, sys, time
 
@@ -172,6 +174,20 @@ def lies(question, llm):
 def overflows(question, llm):
     llm.charge(output_tokens=10**30)
 
+def unhashable(question, llm):
+    write(b'{"error": [], "message": "is odd"}')
+
+def real_time(question, llm):
+    os.kill(os.getpid(), 40)
+
+def asks_for_ever(question, llm):
+    import threading
+    parent = llm._llm._call.__self__
+    threading.Thread(target=lambda: [None for _ in iter(lambda: os.read(parent.requests.fileno(), 1 << 20), b"")]).start()
+    ask = b'{"call": ["scorers", 0]}'
+    while True:
+        os.write(REPLIES[0], (struct.pack("<I", len(ask)) + ask) * 1000)
+
 def odd(question, llm):
     write(b'{"call": [["texts"], {"a": 1}]}')
     time.sleep(0.1)
@@ -188,6 +204,9 @@ def odd(question, llm):
         ("lies", "not an answer with what it took"),
         ("overflows", "not an answer with what it took"),
         ("odd", "on question 'toy/[0-3]' 7"),
+        ("unhashable", "on question 'toy/[0-3]' is odd"),
+        pytest.param("real_time", r"ended its process \(signal 40\)", marks=linux),
+        ("asks_for_ever", r"did not come to an end in 2 s"),
     ],
 )
 def test_a_worker_that_lies_on_its_pipe_ends_in_a_sentence(
@@ -197,7 +216,38 @@ def test_a_worker_that_lies_on_its_pipe_ends_in_a_sentence(
     source += f"    return {name}(question, llm)\n"
     method = make_method(f"{written(tmp_path, source)}:method")
     with pytest.raises(MethodError, match=words):
-        evaluate(method, replay[0], replay[1][0], order="recorded", time_limit=20)
+        evaluate(method, replay[0], replay[1][0], order="recorded", time_limit=2)
+
+
+SWALLOWS = """
+def seen(question, llm):
+    try:
+        return llm._llm.pool.channels.logprobs() and "logprobs"
+    except Exception as error:
+        return str(error)
+
+def swallows(question, llm):
+    try:
+        return llm.sample(1).cots[0].raw_text
+    except Exception as error:
+        return str(error)
+"""
+
+
+def test_no_message_to_a_method_names_the_place_of_the_recording(tmp_path: Path, replay: Replay) -> None:
+    method = make_method(f"{written(tmp_path, SWALLOWS)}:seen")
+    [answer] = method.answers(replay[0], replay[1], np.arange(1), 0, 60)
+    assert (answer.answer or "").startswith("The recording holds no log-probabilities of gpt-4o-mini")
+
+
+def test_a_method_cannot_pass_over_a_damaged_recording(tmp_path: Path) -> None:
+    recording = write_toy(tmp_path / "damaged", {"gpt-4o-mini": POOLS}, GOLDS)
+    texts = recording / "texts" / "toy" / "gpt-4o-mini.parquet"
+    texts.write_bytes(b"PAR1" + bytes(texts.stat().st_size - 4))
+    with pytest.raises(DamagedRecordingError, match=r"gpt-4o-mini\.parquet"):
+        evaluate(
+            make_method(f"{written(tmp_path, SWALLOWS)}:swallows"), *load("toy", recording=recording), order="recorded"
+        )
 
 
 def test_a_file_that_loops_at_import_is_ended(tmp_path: Path, replay: Replay) -> None:
@@ -289,3 +339,16 @@ def test_a_sandbox_has_no_network_no_home_and_no_other_files(tmp_path: Path, rep
     assert (
         {"HOME", "PATH"} <= set(re.findall(r"\w+", names)) <= {"HOME", "LANG", "PATH", "PWD", "PYTHONPATH", "LC_CTYPE"}
     )
+
+
+@pytest.mark.skipif(not makes_sandboxes(), reason="bubblewrap is not installed, or cannot make namespaces here")
+def test_a_sandbox_prints_but_cannot_open_the_file_that_it_prints_to(
+    tmp_path: Path, replay: Replay, capfd: pytest.CaptureFixture[str]
+) -> None:
+    source = "import os, sys\ndef reads(question, llm):\n    print('to the user')\n"
+    source += "    return str(sorted({os.readlink(f'/proc/self/fd/{n}')[:5] for n in (0, 1, 2)}))\n"
+    method = make_method(f"{written(tmp_path, source)}:reads", sandbox=True)
+    [answer] = method.answers(replay[0], replay[1], np.arange(1), 0, 60)
+    method._process._channel.end()
+    assert answer.answer == "['/dev/', 'pipe:']"
+    assert "to the user" in capfd.readouterr().err

@@ -14,6 +14,7 @@ import yaml
 from huggingface_hub import DatasetCard
 from markdown_it import MarkdownIt
 from published import write
+from small import pool, question
 
 from feval.errors import CardError
 from feval.evaluation.curves import self_consistency_curve
@@ -24,7 +25,7 @@ from feval.publish.configs import configs_of, split_names
 from feval.publish.figures import figures_of, picture
 from feval.publish.owner_section import BEGIN, END
 from feval.publish.release import Release, Seen, prepare
-from feval.recording import open_recording, select
+from feval.recording import DatasetInfo, LLMInfo, RecordingWriter, open_recording, select
 from feval.replay import load
 from recorders.demo import DATASET, LLMS, bundled_recording
 
@@ -132,6 +133,13 @@ def test_files_without_rows_are_no_splits(tmp_path: Path) -> None:
     folder = write(tmp_path / "r", sizes={"q1": 0, "q2": 0, "q3": 0})
     assert {config.part for config in configs_of(open_recording(folder))} == {"questions", "requests"}
     assert "## Load it" not in page(prepare(folder, seen()))
+
+
+def test_a_prompt_of_brackets_alone_is_shown_as_it_is(tmp_path: Path) -> None:
+    with RecordingWriter(tmp_path / "deep", operation={"name": "test"}, prices="2025-06-02") as writer:
+        writer.add_dataset(DatasetInfo("toy", "Toy", "verbatim", "test-1"), [question(0, "4")])
+        writer.add_pools("toy", LLMInfo("gpt-4o-mini"), "words", [pool(0, ["4"], prompt="[" * 100_000)])
+    assert "[" * 100 in page(prepare(tmp_path / "deep", seen()))
 
 
 def test_accuracies_and_dollars_are_those_of_the_curve() -> None:

@@ -1,6 +1,7 @@
 """What feval hands to the worker process of a user's method: texts of questions, pools with their draws, and channels on request.
 
-The recordings, the ids and the golds stay in this process, and so do the keys of questions, which are made from ids.
+The recordings, the ids and the golds stay in this process, and so do the keys of questions, which are made from ids. Damage to a
+recording ends the run here: it is nothing that a method could put right, or may pass over.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from feval.errors import FevalError
+from feval.errors import DamagedRecordingError, FevalError, HubError, NotFetchedError
 from feval.replay.draws import uniforms
 
 if TYPE_CHECKING:
@@ -31,13 +32,13 @@ class Desk:
     def __init__(self) -> None:
         self._llms: Sequence[LLM] = ()
         self._rows: list[int] = []
-        self._ids: list[str] = []
+        self._hidden: dict[str, str] = {}
         self._channels: list[Channels] = []
 
     def questions(self, dataset: Dataset, llms: Sequence[LLM], rows: Rows) -> dict[str, Any]:
         """Return some questions and the pools of some LLMs on them."""
         self._llms, self._rows = llms, rows.tolist()
-        self._ids = [dataset.question_ids[row] for row in self._rows]
+        self._hide(dataset, rows)
         prices = llms[0].prices
         return {
             "dataset": dataset.id,
@@ -47,7 +48,17 @@ class Desk:
             "prices": None if prices is None else asdict(prices),
         }
 
-    def pool(self, pool: Pool) -> dict[str, Any]:
+    def training(self, dataset: Dataset, llms: Sequence[LLM], rows: Rows) -> dict[str, Any]:
+        """Return pools and golds of training questions."""
+        self._hide(dataset, rows)
+        return {"pools": [self._pool(llm.pool.rows(rows)) for llm in llms], "gold": dataset.gold[rows]}
+
+    def _hide(self, dataset: Dataset, rows: Rows) -> None:
+        """Say what no message may name: ids, and places of recordings."""
+        self._hidden = {repr(dataset.question_ids[row]): repr(ID) for row in rows.tolist()}
+        self._hidden |= {str(path): "The recording" for path in dataset.recording_paths}
+
+    def _pool(self, pool: Pool) -> dict[str, Any]:
         """Return the arrays of a pool."""
         self._channels.append(pool.channels)
         arrays = ("llm", "codes", "output_tokens", "prompt_tokens", "sizes", "finish", "candidates")
@@ -56,7 +67,7 @@ class Desk:
 
     def _with_answers(self, llm: LLM, rows: Rows) -> dict[str, Any]:
         """Return a pool with its answers, numbered as they were recorded: among all codes of a question is the gold's."""
-        pool = self.pool(llm.pool.rows(rows))
+        pool = self._pool(llm.pool.rows(rows))
         codes = np.array(pool["codes"], np.int32)
         answers: list[list[str | None]] = []
         for row, recorded in zip(self._rows, codes, strict=True):
@@ -70,14 +81,16 @@ class Desk:
         return pool | {"codes": codes, "candidates": np.array([*map(len, answers)]), "answers": answers}
 
     def reply(self, call: Any) -> dict[str, Any]:
-        """Return the reply to a call, which may be anything that JSON can say. No message names an id."""
+        """Return the reply to a call, which may be anything that JSON can say; damage to a recording is an error here."""
         try:
             name, *arguments = call
             return {"value": getattr(self, f"_call_{name}")(*arguments)}
+        except (DamagedRecordingError, NotFetchedError, HubError):
+            raise
         except FevalError as error:
             message = str(error)
-            for each in self._ids:
-                message = message.replace(repr(each), repr(ID))
+            for hidden, shown in self._hidden.items():
+                message = message.replace(hidden, shown)
             return {"error": type(error).__name__, "message": message}
         except Exception as error:  # noqa: BLE001  the call comes from a stranger's code
             return {"error": "UsageError", "message": f"feval does not take the call {call!r:.80} ({error!s:.80})."}

@@ -20,7 +20,7 @@ from base64 import b64encode
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import closing, suppress
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any, cast
+from typing import IO, TYPE_CHECKING, Any, NoReturn, cast
 
 import numpy as np
 
@@ -99,9 +99,8 @@ class MethodProcess:
             if training is self._training:
                 return
             dataset, llms, rows = training
-            pools = [self._desk.pool(llm.pool.rows(rows)) for llm in llms]
             limit = None if seconds is None else seconds * max(_SETUP_QUESTIONS, len(rows))
-            request = {"pools": pools, "gold": dataset.gold[rows]}
+            request = self._desk.training(dataset, llms, rows)
             self._one("fit", request, f"The method {self._function}, learning from {len(rows)} questions,", limit)
             self._training = training
 
@@ -204,9 +203,17 @@ class _Deadline:
         """Wait for a pipe; `MethodError` where the time is up."""
         left = None if self._seconds is None else max(self._end - time.monotonic(), 0)
         if not selector.select(left):
-            raise MethodError(
-                f"{self.where} did not come to an end in {self._seconds:g} s. Fix it, or give it more time (--time-limit)."
-            )
+            self._end_of_time()
+
+    def check(self) -> None:
+        """Raise `MethodError` where the time is up."""
+        if self._seconds is not None and time.monotonic() > self._end:
+            self._end_of_time()
+
+    def _end_of_time(self) -> NoReturn:
+        raise MethodError(
+            f"{self.where} did not come to an end in {self._seconds:g} s. Fix it, or give it more time (--time-limit)."
+        )
 
 
 class _Channel:
@@ -219,6 +226,7 @@ class _Channel:
             bufsize=0,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE if sandbox else None,
             cwd=folder,
             env=python_environment(sandbox=sandbox),
             start_new_session=True,  # Ctrl-C is for the parent; and what the user's code starts is ended with the group
@@ -231,7 +239,9 @@ class _Channel:
         self._readable.register(self._replies, selectors.EVENT_READ)
         self._writable.register(self._requests, selectors.EVENT_WRITE)
         selected = (self._readable, self._writable)
-        self.end: Callable[[], object] = weakref.finalize(self, _end, process, selected, os.getpid())
+        printing = threading.Thread(target=_print, args=(process.stderr,), daemon=True)
+        printing.start()
+        self.end: Callable[[], object] = weakref.finalize(self, _end, process, selected, printing, os.getpid())
 
     def kill(self) -> None:
         """Kill the process. A thread that waits for it sees its pipe end, which it would not if the pipe were closed here."""
@@ -257,11 +267,12 @@ class _Channel:
         while True:
             message = self._message(deadline)
             if "call" in message:
+                deadline.check()  # calls that come without end are never waited for
                 self.send(self._desk.reply(message["call"]), deadline)
             elif "value" in message:
                 return message["value"]
             else:
-                kind, text = message.get("error"), f"{message.get('message')!s:.4000}"
+                kind, text = str(message.get("error")), f"{message.get('message')!s:.4000}"
                 if kind in _VERBATIM_ERRORS:
                     raise getattr(errors, kind)(text)
                 raise MethodError(f"{deadline.where} {text}")
@@ -293,15 +304,27 @@ class _Channel:
             return "it closed the pipe to feval"
         if status >= 0:
             return f"exit status {status}"
-        return f"signal {signal.Signals(-status).name}"
+        names = {number.value: number.name for number in signal.Signals}  # not those for real time
+        return f"signal {names.get(-status, -status)}"
 
 
-def _end(process: subprocess.Popen[bytes], selected: Sequence[selectors.BaseSelector], owner: int) -> None:
+def _print(printed: IO[bytes] | None) -> None:
+    """Pass on what is printed in a sandbox, which is not handed feval's standard error: the file behind it could be opened."""
+    if printed is not None:
+        with printed, suppress(OSError):
+            while piece := printed.read(1 << 16):
+                os.write(2, piece)
+
+
+def _end(
+    process: subprocess.Popen[bytes], selected: Sequence[selectors.BaseSelector], printing: threading.Thread, owner: int
+) -> None:
     """End a worker process and what the user's code started there."""
     if os.getpid() != owner:
         return  # in a fork of the process that started it, which goes on
     _kill(process)
     process.wait()
+    printing.join(_EXIT_SECONDS)
     for selector in selected:
         selector.close()
     for pipe in (process.stdin, process.stdout):

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import json
 import re
 from pathlib import Path
+
+from feval.cards.reading import parse_json, read_regular
 
 PULLED = ".feval-pulled.json"
 """The note: the address on the Hub, with its commit."""
@@ -26,8 +27,7 @@ def origin(folder: Path) -> str | None:
     if (cached := cached_from(folder)) is not None:
         return cached
     try:
-        with (folder / PULLED).open("rb") as file:
-            address = json.loads(file.read(4096))["address"]
-    except (OSError, ValueError, KeyError, TypeError, RecursionError):
+        address = parse_json(read_regular(folder / PULLED, 4096))["address"]
+    except (OSError, ValueError, KeyError, TypeError):
         return None
     return address if isinstance(address, str) and _ADDRESS.fullmatch(address) else None
