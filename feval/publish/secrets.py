@@ -1,8 +1,8 @@
 """Keys and other secrets: which are known, what they look like, where they may not be, and what masks them.
 
 A known secret is the value of an environment variable that a command names, or that is named like one (`OPENAI_API_KEY`,
-`HF_TOKEN`), if it has at least 16 characters and is no path. What would be stored with one in it is refused where a user gives it, and masked
-where a server sends it. `feval.publish.scan` searches finished recordings by the same list.
+`HF_TOKEN`), if it has at least 16 characters and is no path. What would be stored with one in it is refused where a user gives
+it, and masked where a server sends it. `feval.publish.scan` searches finished recordings by the same list.
 """
 
 from __future__ import annotations

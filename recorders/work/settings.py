@@ -120,7 +120,7 @@ def make_backend(
         return OpenAICompatible(Endpoint.from_environment(base_url, key_variable), timeout_s=timeout_s, note=note)
     if base_url or key_variable:
         raise UsageError(
-            f"The backend {name!r} asks no server; leave --base-url and --api-key-env out, or use 'openai'."
+            f"The backend {name!r} asks no server; leave --base-url and --api-key-env out, or pass --backend openai."
         )
     if name == "tiny":
         return Tiny(note=note)
