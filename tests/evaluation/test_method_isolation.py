@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import socket
+import subprocess
 import sys
 from pathlib import Path
 
@@ -198,6 +199,12 @@ def test_a_worker_that_lies_on_its_pipe_ends_in_a_sentence(
     method = make_method(f"{written(tmp_path, source)}:method")
     with pytest.raises(MethodError, match=words):
         evaluate(method, replay[0], replay[1][0], order="recorded", time_limit=20)
+
+
+def test_the_worker_imports_little() -> None:
+    heavy = "{'pydantic', 'yaml', 'orjson', 'pyarrow', 'scipy', 'typer', 'huggingface_hub'}"
+    code = f"import sys, feval.evaluation.user_methods.worker; assert not {heavy} & set(sys.modules)"
+    subprocess.run([sys.executable, "-c", code], check=True)
 
 
 def test_a_file_that_loops_at_import_is_ended(tmp_path: Path, replay: Replay) -> None:
