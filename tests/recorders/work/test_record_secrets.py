@@ -30,7 +30,7 @@ from feval.errors import FevalError, UsageError
 from feval.publish.secrets import forms
 from feval.recording import Question
 from feval.serving.server import Server
-from feval.serving.web import METHODS, guarded
+from feval.serving.web import METHODS
 from recorders.asking.pace import Limits
 from recorders.backends.endpoint import Endpoint
 from recorders.journal.journal import Journal
@@ -200,7 +200,7 @@ class Echo:
 @pytest.fixture(scope="module")
 def echo() -> Iterator[Server[Echo]]:
     upstream = Echo()
-    with Server(upstream, guarded([Route("/{path:path}", upstream.answer, methods=METHODS)])) as server:
+    with Server(upstream, [Route("/{path:path}", upstream.answer, methods=METHODS)]) as server:
         yield server
 
 
