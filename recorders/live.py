@@ -25,8 +25,9 @@ from feval.answers import canonical, extract
 from feval.answers.equality import comparison, named_equality
 from feval.answers.parties import Division
 from feval.answers.thoughts import Thoughts, split_columns
+from feval.cards.billing import Price, billed_prompts, usd
 from feval.cards.cards import thoughts_of
-from feval.cards.prices import Price, PriceList, billed_prompts, price_list, usd
+from feval.cards.prices import PriceList, price_list
 from feval.cards.tokens import count_words
 from feval.errors import NotRecordedError, OutOfRangeError, PriceNotFoundError, UsageError
 from feval.replay import CoTMetadata, LLMRequest

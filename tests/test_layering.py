@@ -31,13 +31,22 @@ MOST_FILES_IN_FEVAL, MOST_MODULES_IN_A_FOLDER, MOST_LINES = 8, 15, 500
 SEAMS: dict[str, set[str]] = {
     "feval.answers._math_worker": {"importlib", "math_verify", "resource"},
     "feval.cards.tokens": {"tiktoken"},
+    "feval.cli.known": {"feval.hub.datasets"},
     "feval.cli.output": {"rich"},
+    "feval.cli.record": {
+        f"recorders.work.topup.{name}"
+        for name in ("check_top_up", "hub_recording", "offer", "recorded_folder", "top_up")
+    },
+    "feval.cli.recordings": {"feval.importers.import_recording"},
     "feval.estimators.inference.intervals": {"scipy"},
     "feval.evaluation.replicates": {"feval.evaluation.workers.map_blocks"},
+    "feval.evaluation.user_methods.handed": {"feval.cards.prices.PriceList"},
     "feval.evaluation.user_methods.files": {"feval.evaluation.user_methods.process.MethodProcess"},
+    "feval.hub.datasets": {"feval.hub.questions.question_files"},
     "feval.hub.places": {"feval.hub.recordings.open_remote", "feval.hub.recordings.pull"},
     "feval.recording.layout.format": {"orjson"},
     "feval.recording.layout.locate": {"orjson"},
+    "feval.replay.channels": {"feval.hub.open_place", "feval.recording.layout.origin.cached_from"},
     "feval.replay.dataset": {"feval.replay.answer_forms.normal_form"},
     "feval.serving.runs.ledger": {"fcntl"},
     "feval.serving.server": {"resource"},

@@ -97,6 +97,7 @@ def run_page(text: str, folder: Path, environment: dict[str, str]) -> None:
             said = run(block, folder, environment)
 
 
+@pytest.mark.slow
 def test_every_block_runs_and_prints_what_it_shows(tmp_path: Path, environment: dict[str, str]) -> None:
     folder = tmp_path / "empty"
     folder.mkdir()

@@ -8,6 +8,7 @@ from feval.lazy import lazy_names
 
 if TYPE_CHECKING:
     from feval.cards import schema as schema
+    from feval.cards.billing import Price as Price
     from feval.cards.cards import DatasetCard as DatasetCard
     from feval.cards.cards import LLMCard as LLMCard
     from feval.cards.cards import dataset_card as dataset_card
@@ -17,7 +18,6 @@ if TYPE_CHECKING:
     from feval.cards.cards import read_card as read_card
     from feval.cards.names import DatasetType as DatasetType
     from feval.cards.names import LLMType as LLMType
-    from feval.cards.prices import Price as Price
     from feval.cards.prices import PriceList as PriceList
     from feval.cards.prices import price_list as price_list
     from feval.cards.tokens import count_words as count_words
@@ -35,7 +35,8 @@ __getattr__, __dir__ = lazy_names(
             "find_llm_card",
             "read_card",
         ),
-        "prices": ("Price", "PriceList", "price_list"),
+        "billing": ("Price",),
+        "prices": ("PriceList", "price_list"),
         "tokens": ("count_words", "token_counter"),
         "names": ("DatasetType", "LLMType"),
         "schema": (),

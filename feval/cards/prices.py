@@ -1,72 +1,24 @@
-"""Price lists, billing, and eq. (1) of the paper: from tokens to US dollars.
-
-    USD = 1e-6 (C_in · prompt tokens billed + C_out · output tokens)
-
-C_in and C_out are USD per million tokens, from a dated price list that is never edited, only superseded.
-
-Source: FEval-TTC (arXiv 2511.01203), section 2.3, eq. (1), and Appendix A. Every prompt is billed once there; the other two
-billings are what papers without a sampling API that returns many CoTs per request paid.
-"""
+"""Price lists: dated USD per million tokens, never edited, only superseded. `billing` makes dollars of them."""
 
 from __future__ import annotations
 
 import hashlib
 import json
-import math
 import numbers
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Self, overload
+from typing import Annotated, Any, Self
 
 from pydantic import AfterValidator, BeforeValidator, Field, InstanceOf, ValidationError, model_validator
 
+from feval.cards.billing import MOST_USD_PER_MTOK, PRICE_FIELDS, Price
 from feval.cards.fields import Card, Day, Text
 from feval.cards.front_matter import card_files, read_card_text, read_front_matter
 from feval.cards.reading import parse_json
 from feval.cards.validation import sentence, shorten
 from feval.errors import CardError, OutOfRangeError, PriceNotFoundError, UnknownNameError, UsageError
-
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
-BILLINGS: tuple[str, ...] = ("once", "per_round", "per_sample")
-"""How a prompt is charged: `once` per LLM and question (eq. 1, the default), `per_round` (each request sends it again, as ESC's
-windows do), or `per_sample` (each CoT is a request of its own, as in Adaptive-Consistency)."""
-
-_PRICE_FIELDS = ("input_usd_per_mtok", "output_usd_per_mtok")
-_MOST_USD_PER_MTOK = 1_000_000_000  # far above any price, and far below where sums of dollars leave floats
-
-
-@dataclass(frozen=True, slots=True)
-class Price:
-    """What an LLM costs.
-
-    Attributes:
-        input_usd_per_mtok: C_in, USD per million prompt tokens, 0 to 1e9.
-        output_usd_per_mtok: C_out, USD per million output tokens, 0 to 1e9.
-
-    Raises:
-        OutOfRangeError: a price is negative, beyond 1e9, or no number.
-    """
-
-    input_usd_per_mtok: float
-    output_usd_per_mtok: float
-
-    def __post_init__(self) -> None:
-        for name in _PRICE_FIELDS:
-            value = getattr(self, name)
-            try:
-                price = float(value)  # an integer, times an array of small integers, would overflow
-            except (OverflowError, TypeError, ValueError):
-                price = math.nan
-            if not 0 <= price <= _MOST_USD_PER_MTOK:  # NaN, too, is refused
-                raise OutOfRangeError(
-                    f"A price cannot be {shorten(value)} USD per million tokens. Give a number from 0 to {_MOST_USD_PER_MTOK:,}."
-                )
-            object.__setattr__(self, name, price)
 
 
 def _list_id(text: str) -> str:
@@ -86,8 +38,8 @@ def _as_price(value: object) -> Price:
     if isinstance(value, Price):
         return value
     pair = value
-    if isinstance(value, Mapping) and set(value) == set(_PRICE_FIELDS):
-        pair = [value[name] for name in _PRICE_FIELDS]
+    if isinstance(value, Mapping) and set(value) == set(PRICE_FIELDS):
+        pair = [value[name] for name in PRICE_FIELDS]
     if (
         not isinstance(pair, (list, tuple))
         or len(pair) != 2
@@ -95,12 +47,12 @@ def _as_price(value: object) -> Price:
     ):
         raise ValueError(
             "give two numbers, [input, output], in USD per million tokens, or a mapping with "
-            + " and ".join(_PRICE_FIELDS)
+            + " and ".join(PRICE_FIELDS)
         )
     try:
         return Price(*pair)
     except OutOfRangeError as error:
-        raise ValueError(f"a price is a number from 0 to {_MOST_USD_PER_MTOK:,}") from error
+        raise ValueError(f"a price is a number from 0 to {MOST_USD_PER_MTOK:,}") from error
 
 
 def _is_number(value: object) -> bool:
@@ -238,48 +190,3 @@ def _from_facts(path: Path, facts: Mapping[str, Any]) -> PriceList:
     except ValidationError as error:
         raise CardError(f"The price list {path} {sentence(error)}. data_cards/README.md lists the fields.") from error
     return PriceList(card.id, card.date, card.source, card.prices, card.notes)
-
-
-@overload
-def billed_prompts(billing: str, rounds: int, cots: int) -> int: ...
-@overload
-def billed_prompts(billing: str, rounds: NDArray[np.integer[Any]], cots: NDArray[np.integer[Any]]) -> NDArray[Any]: ...
-def billed_prompts(billing: str, rounds: Any, cots: Any) -> Any:
-    """Return how many times the prompt of a question is paid.
-
-    Args:
-        billing: one of `BILLINGS`.
-        rounds: requests made to one LLM for one question, at least 0: an integer, or an array of any shape.
-        cots: CoTs received, of the same shape.
-
-    Returns:
-        Integers of the same shape: 1 wherever anything was asked (`once`), `rounds` (`per_round`), or `cots` (`per_sample`);
-        0 wherever nothing was asked.
-
-    Raises:
-        UnknownNameError: `billing` is none of `BILLINGS`.
-    """
-    if billing not in BILLINGS:
-        raise UnknownNameError.of("billing", billing, BILLINGS)
-    times = {"once": 1, "per_round": rounds, "per_sample": cots}[billing]
-    return times * (rounds > 0)
-
-
-@overload
-def usd(price: Price, prompt_tokens: float, output_tokens: float) -> float: ...
-@overload
-def usd(price: Price, prompt_tokens: NDArray[Any], output_tokens: NDArray[Any] | float) -> NDArray[np.float64]: ...
-@overload
-def usd(price: Price, prompt_tokens: float, output_tokens: NDArray[Any]) -> NDArray[np.float64]: ...
-def usd(price: Price, prompt_tokens: Any, output_tokens: Any) -> Any:
-    """Return the cost in USD by eq. (1).
-
-    Args:
-        price: of the LLM.
-        prompt_tokens: input tokens billed: those of the prompt times `billed_prompts`; a number, or an array of any shape.
-        output_tokens: of all CoTs paid for; of a shape that broadcasts with it.
-
-    Returns:
-        USD: a float, or a float64 array. Unknown token counts (negative in a pool) are the caller's to leave out.
-    """
-    return 1e-6 * (price.input_usd_per_mtok * prompt_tokens + price.output_usd_per_mtok * output_tokens)

@@ -11,8 +11,6 @@ from feval.cli.options import AnswerKind
 from feval.cli.output import Output
 from feval.errors import UnknownNameError
 from feval.evaluation.method_names import method_fields
-from feval.hub.datasets import questions as find_questions
-from feval.hub.datasets import questions_jsonl, questions_sha256, remarks
 from feval.methods import METHODS
 from feval.report.files import save_files
 from feval.report.tables.known import KNOWN, known_table, questions_table
@@ -67,15 +65,17 @@ def questions(
 
     Example: feval questions gsm8k --out gsm8k.jsonl
     """
+    from feval.hub import datasets  # loads pyarrow, which `ls` can do without
+
     with show.progress(f"fetching the questions of {dataset}"):
-        rows = find_questions(dataset, source=questions_file, answer_kind=answer_kind)
-    for sentence in remarks(rows):
+        rows = datasets.questions(dataset, source=questions_file, answer_kind=answer_kind)
+    for sentence in datasets.remarks(rows):
         show.note(sentence)
-    written = [] if out is None else save_files(out.parent, {out.name: questions_jsonl(rows)}, replace=force)
+    written = [] if out is None else save_files(out.parent, {out.name: datasets.questions_jsonl(rows)}, replace=force)
     summary = {
         "dataset": dataset,
         "count": len(rows),
-        "sha256": questions_sha256(rows),
+        "sha256": datasets.questions_sha256(rows),
         "file": None if out is None else str(out),
         "questions": [
             {

@@ -41,7 +41,6 @@ from recorders.work.settings import (
     make_backend,
     make_task,
 )
-from recorders.work.topup import check_top_up, hub_recording, offer, recorded_folder, top_up
 
 if TYPE_CHECKING:
     from feval.cli.output import ProgressBar
@@ -303,9 +302,13 @@ def record(
     base = _hub_recording(show, task, settings)
     if dry_run:
         _note(show, [*settings.file_notes(), *task.notes])
+        if base is not None:
+            from recorders.work.topup import recorded_folder
+
+            out = recorded_folder(out)
         estimate = estimate_dataset(
             task,
-            out if base is None else recorded_folder(out),
+            out,
             mode=settings.mode,
             limits=limits,
             prices=prices,
@@ -347,6 +350,7 @@ def _hub_recording(show: Output, task: RecordingTask, settings: RecordSettings) 
         raise UsageError(
             f"--into starts with the CoTs of {into}, and --from with those of {settings.start}; leave one of them out."
         )
+    from recorders.work.topup import check_top_up, hub_recording  # huggingface_hub takes half a second to load
 
     with show.progress(f"fetching what {into} holds of {task.llm_name} on {task.dataset}"):
         base = hub_recording(into)
@@ -358,6 +362,8 @@ def _top_up(
     show: Output, base: HubRecording, task: RecordingTask, backend: Backend, out: Path, options: dict[str, Any], *,
     refuse_drift: bool,
 ) -> None:  # fmt: skip
+    from recorders.work.topup import offer, top_up
+
     repo_id = base.seen.repo_id
     quiet_matplotlib()
     with show.progress(f"recording {task.llm_name} on {task.dataset}") as bar:

@@ -28,7 +28,6 @@ from feval.errors import NotRecordedError, OutOfRangeError, SourceError, UsageEr
 from feval.evaluation.method_names import make_method
 from feval.hub.addresses import is_address, parse_address
 from feval.hub.places import open_place
-from feval.importers import import_recording
 from feval.receipts.format import is_receipt, local_receipt
 from feval.receipts.semantics import VERSION
 from feval.receipts.verifying import ReceiptCheck, verify_receipt
@@ -72,6 +71,8 @@ def import_(
 
     Example: feval import esc T0.7.jsonl.gz --dataset last_letters --llm gpt-3.5-turbo --out my-recording
     """
+    from feval.importers import import_recording  # loads every format
+
     with show.progress(f"importing {source.name}") as progress:
         import_recording(
             format_name,

@@ -29,10 +29,11 @@ from typing import ClassVar
 import orjson
 
 from feval import replay
+from feval.cards.billing import Price, usd
 from feval.cards.cards import our_dataset_id
 from feval.cards.finish_reasons import FINISH_REASONS
 from feval.cards.names import LLMType
-from feval.cards.prices import Price, price_list, usd
+from feval.cards.prices import price_list
 from feval.cards.tokens import count_words
 from feval.compat.feval_ttc_values import (
     PRICES,

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from feval.cards.prices import billed_prompts, usd
+from feval.cards.billing import billed_prompts, usd
 from feval.errors import OutOfRangeError, UnknownNameError, UsageError
 from feval.estimators.cost import mean_output_tokens
 from feval.estimators.counts import vote_counts

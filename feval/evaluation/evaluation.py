@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from feval import methods
-from feval.cards.prices import usd
+from feval.cards.billing import usd
 from feval.errors import NotRecordedError, ShortPoolError, UnknownNameError, UnlabelledError, UsageError
 from feval.estimators.inference.intervals import accuracy_interval
 from feval.evaluation.cautions import billed_once, few_questions

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from feval.cards.prices import billed_prompts
+from feval.cards.billing import billed_prompts
 from feval.methods.arrays import Bools, Floats
 from feval.methods.decisions import LEDGER_FIELDS
 from feval.methods.error_shares import ErrorShares

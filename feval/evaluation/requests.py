@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Self, TypeVar
 import numpy as np
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 
-from feval.cards.prices import BILLINGS
+from feval.cards.billing import BILLINGS
 from feval.cards.validation import sentence
 from feval.errors import OutOfRangeError, UnknownNameError, UsageError
 from feval.evaluation.curves import method_curve, self_consistency_curve

@@ -23,9 +23,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from feval.answers import canonical, canonical_gold
-from feval.cards.cards import DatasetCard, HubChoices, HubColumns, dataset_card, find_dataset_card
+from feval.cards.cards import DatasetCard, HubChoices, HubColumns, HubSource, dataset_card, find_dataset_card
 from feval.errors import CardError, DamagedRecordingError, SourceError
-from feval.hub.questions import question_files
 from feval.importers.golds import positions_as_labels
 from feval.importers.questions import known_answer_kind, read_questions
 from feval.importers.reading import Reader, read_bytes
@@ -93,7 +92,7 @@ def train_rows(dataset_id: str, *, source: Path | None = None) -> list[Row]:
             "in a file for --settings."
         )
     train = card.hub.model_copy(update={"split": "train", "files": None})
-    return [row for file in question_files(train, train=True) for row in _rows(file.path, file.data)]
+    return _hub_rows(train, train=True)
 
 
 def remarks(questions: Sequence[Question]) -> list[str]:
@@ -180,8 +179,13 @@ def _from_hub(card: DatasetCard) -> tuple[list[SourceQuestion], str]:
             "is not on the Hub" if hub is None else "is on the Hub, and its card does not say how rows become questions"
         )
         raise CardError(f"The dataset {card.id!r} {where}. Pass a file with the questions, --questions FILE.")
-    rows = [row for file in question_files(hub) for row in _rows(file.path, file.data)]
-    return hub_questions(card.id, rows, hub.columns, card.answer_kind), f"{hub.repository} on the Hub"
+    return hub_questions(card.id, _hub_rows(hub), hub.columns, card.answer_kind), f"{hub.repository} on the Hub"
+
+
+def _hub_rows(source: HubSource, *, train: bool = False) -> list[Row]:
+    from feval.hub.questions import question_files  # huggingface_hub takes half a second to load
+
+    return [row for file in question_files(source, train=train) for row in _rows(file.path, file.data)]
 
 
 def _rows(path: str, data: bytes) -> list[Row]:

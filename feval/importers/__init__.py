@@ -4,8 +4,19 @@ The module of a format only reads a file into the columns of `feval.importers.so
 counts tokens and writes. `docs/importing.md` is the user's guide, with a section on adding an importer.
 """
 
-from feval.importers.catalogue import IMPORTERS
-from feval.importers.conversion import import_recording
-from feval.importers.source import Importer
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from feval.lazy import lazy_names
+
+if TYPE_CHECKING:
+    from feval.importers.catalogue import IMPORTERS
+    from feval.importers.conversion import import_recording
+    from feval.importers.source import Importer
 
 __all__ = ["IMPORTERS", "Importer", "import_recording"]
+
+__getattr__, __dir__ = lazy_names(
+    __name__, {"catalogue": ("IMPORTERS",), "conversion": ("import_recording",), "source": ("Importer",)}
+)

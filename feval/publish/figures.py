@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from feval.cards.billing import usd
 from feval.cards.cards import price_ids
 from feval.cards.finish_reasons import FINISH_REASONS
-from feval.cards.prices import usd
 from feval.estimators.counts import vote_counts
 from feval.estimators.inference.intervals import accuracy_interval
 from feval.estimators.votes.plurality import LARGEST_POOL

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from feval.cards.prices import billed_prompts, usd
+from feval.cards.billing import billed_prompts, usd
 from feval.errors import ConflictError, NotRecordedError, UnknownNameError, UsageError
 from feval.evaluation.cautions import few_questions
 from feval.evaluation.evaluation import interval_ends

@@ -9,17 +9,17 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import numpy as np
 import numpy.typing as npt
 
 from feval.errors import ConflictError, NotRecordedError, UnknownNameError
-from feval.hub import open_place
-from feval.recording.layout.origin import cached_from
 from feval.recording.logprobs import Ragged, TokenLogprobs
-from feval.recording.reader import Recording
 from feval.recording.scores import Scores
+
+if TYPE_CHECKING:
+    from feval.recording.reader import Recording
 
 AGGREGATES = ("score", "last", "min", "prod", "mean")
 """The number a CoT is judged by: its one score, or an aggregate of its step scores."""
@@ -158,6 +158,9 @@ class RecordedChannels(Channels):
         return state | {"_recording": (str(self._recording.path), self._recording.hash)}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
+        from feval.hub import open_place  # the process of a user's method opens nothing
+        from feval.recording.layout.origin import cached_from
+
         path, expected = state["_recording"]
         recording = open_place(cached_from(Path(path)) or path)
         if recording.hash != expected:

@@ -10,15 +10,16 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from feval.cards.billing import billed_prompts, usd
 from feval.cards.finish_reasons import FINISH_REASONS
-from feval.cards.prices import billed_prompts, usd
 from feval.errors import OutOfRangeError, PriceNotFoundError, ShortPoolError, UsageError
 from feval.replay.draws import orders, pool_key
 from feval.replay.meter import MeteredLLM
 from feval.replay.responses import CoT, CoTMetadata, LLMRequest, LLMResponse
 
 if TYPE_CHECKING:
-    from feval.cards.prices import Price, PriceList
+    from feval.cards.billing import Price
+    from feval.cards.prices import PriceList
     from feval.recording.content import LLMInfo
     from feval.recording.reader import Recording
     from feval.recording.view import View
@@ -45,7 +46,7 @@ class LLM:
         name: full name of the variant.
         dataset: id of the dataset.
         seed: random seed for draws.
-        billing: how prompts are charged, one of `feval.cards.prices.BILLINGS`.
+        billing: how prompts are charged, one of `feval.cards.billing.BILLINGS`.
         counter: name of the token counter.
         pool: its recorded CoTs as arrays.
     """

@@ -19,7 +19,8 @@ from functools import cache
 from pathlib import Path
 from typing import Self
 
-from feval.cards.prices import BILLINGS, PriceList, price_list
+from feval.cards.billing import BILLINGS
+from feval.cards.prices import PriceList, price_list
 from feval.errors import ConflictError, FevalWarning, NotRecordedError, UnknownNameError, UsageError
 from feval.hub import split_places as places
 from feval.hub.addresses import is_address

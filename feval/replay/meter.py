@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from feval.cards.prices import billed_prompts
+from feval.cards.billing import billed_prompts
 from feval.errors import OutOfRangeError, UsageError
 from feval.replay.draws import uniforms
 from feval.replay.responses import LLMResponse, RecordedLLM

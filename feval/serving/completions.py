@@ -23,7 +23,7 @@ from feval.serving.wire.requests import CompletionRequest
 if TYPE_CHECKING:
     import numpy.typing as npt
 
-    from feval.cards.prices import Price
+    from feval.cards.billing import Price
     from feval.recording.logprobs import TokenLogprobs
     from feval.recording.reader import Recording
     from feval.replay import LLM

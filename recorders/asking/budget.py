@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from feval.cards.prices import Price, usd
+from feval.cards.billing import Price, usd
 from feval.errors import OutOfRangeError, PriceNotFoundError
 
 _TOKENS_PER_CHARACTER = 0.5  # more than text in any common language takes; replaced by what the server counts

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, MutableSequence, Seque
 from dataclasses import dataclass, field
 
 from feval.answers.thoughts import Thoughts
-from feval.cards.prices import Price, usd
+from feval.cards.billing import Price, usd
 from feval.cards.tokens import count_words
 from feval.errors import OutOfRangeError
 from recorders.asking.assignment import Assignment, TokenEstimate

@@ -9,7 +9,8 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, Generic, TypeVar
 
-from feval.cards.prices import Price, price_list, usd
+from feval.cards.billing import Price, usd
+from feval.cards.prices import price_list
 from feval.cards.tokens import count_words
 from feval.errors import DamagedRecordingError, FevalError, NotRecordedError, StorageError
 from feval.recording import Recording, open_recording, verify_recording

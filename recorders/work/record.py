@@ -14,8 +14,9 @@ from collections.abc import Callable, Mapping, MutableSequence, Sequence
 from pathlib import Path
 from typing import Any
 
+from feval.cards.billing import Price
 from feval.cards.cards import thoughts_of
-from feval.cards.prices import Price, price_list
+from feval.cards.prices import price_list
 from feval.cards.tokens import token_counter
 from feval.errors import UnknownNameError, UsageError
 from feval.recording import Recording, verify_recording

@@ -14,9 +14,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from feval.cards.billing import BILLINGS, Price, billed_prompts, usd
 from feval.cards.front_matter import card_folder
 from feval.cards.names import LLMType
-from feval.cards.prices import BILLINGS, Price, PriceList, billed_prompts, price_list, usd
+from feval.cards.prices import PriceList, price_list
 from feval.errors import CardError, FevalError, OutOfRangeError, PriceNotFoundError, UnknownNameError, UsageError
 
 # A published price list is never edited. Newer prices are a new list with a new digest.
@@ -349,7 +350,8 @@ def test_any_bytes_are_read_or_refused(tmp_path_factory: pytest.TempPathFactory,
 def test_reading_a_list_does_not_load_numpy() -> None:
     code = """
 import sys
-from feval.cards.prices import price_list, usd, billed_prompts
+from feval.cards.billing import usd, billed_prompts
+from feval.cards.prices import price_list
 price = price_list("2025-06-02").price("o3-mini")
 usd(price, 10 * billed_prompts("once", 2, 3), 20)
 heavy = {"numpy", "scipy", "tiktoken", "requests", "rich"} & set(sys.modules)

@@ -126,6 +126,12 @@ def test_help_imports_nothing_heavy() -> None:
         assert (done.returncode, done.stderr) == (0, "")
 
 
+def test_commands_load_the_client_of_the_hub_on_use() -> None:
+    modules = "compare, evaluating, known, record, recordings, score, servers"
+    done = spawn(code=f"import sys\nfrom feval.cli import {modules}\nassert 'huggingface_hub' not in sys.modules")
+    assert (done.returncode, done.stderr) == (0, "")
+
+
 @pytest.mark.parametrize("command", COMMANDS)
 def test_every_command_has_help_json_and_quiet(command: str) -> None:
     result = CliRunner().invoke(app, [command, "--help"], terminal_width=80)

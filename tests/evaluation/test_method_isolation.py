@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import socket
+import subprocess
 import sys
 from pathlib import Path
 
@@ -248,6 +249,12 @@ def test_a_method_cannot_pass_over_a_damaged_recording(tmp_path: Path) -> None:
         evaluate(
             make_method(f"{written(tmp_path, SWALLOWS)}:swallows"), *load("toy", recording=recording), order="recorded"
         )
+
+
+def test_the_worker_imports_little() -> None:
+    heavy = "{'pydantic', 'yaml', 'orjson', 'pyarrow', 'scipy', 'typer', 'huggingface_hub'}"
+    code = f"import sys, feval.evaluation.user_methods.worker; assert not {heavy} & set(sys.modules)"
+    subprocess.run([sys.executable, "-c", code], check=True)
 
 
 def test_a_file_that_loops_at_import_is_ended(tmp_path: Path, replay: Replay) -> None:

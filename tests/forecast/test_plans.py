@@ -13,7 +13,8 @@ import pytest
 from forecasts import GOLDS, NAME, POOLS, credit, mean, toy
 from small import pool, question, write_toy
 
-from feval.cards.prices import Price, PriceList
+from feval.cards.billing import Price
+from feval.cards.prices import PriceList
 from feval.errors import OutOfRangeError, PriceNotFoundError, ShortPoolError, UsageError
 from feval.estimators.two_call.moments import Moments
 from feval.estimators.two_call.vote_intervals import vote_interval

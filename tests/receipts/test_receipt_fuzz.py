@@ -26,7 +26,7 @@ from feval.receipts.verifying import verify_receipt
 
 pytestmark = pytest.mark.slow
 
-SECONDS = 25.0  # for each of the two fuzzers
+SECONDS = 12.0  # for each of the two fuzzers
 LONGEST = 10.0  # of one case; the toy has three questions
 LLM = "gpt-3.5-turbo"
 COMMANDS = {

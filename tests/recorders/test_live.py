@@ -11,7 +11,8 @@ from small import write_toy
 
 from feval import SelfConsistency, load
 from feval.answers import equality
-from feval.cards.prices import price_list, usd
+from feval.cards.billing import usd
+from feval.cards.prices import price_list
 from feval.errors import AnswerError, OutOfRangeError, PriceNotFoundError, UnknownNameError, UsageError
 from recorders import live
 from recorders.errors import BackendError, Fatal, RateLimited, StoppedError, Transient

@@ -13,7 +13,7 @@ import pytest
 from places import ROOT, SUPPORT
 from small import write_scored_toy
 
-CASES = 800
+CASES = 500
 
 
 @pytest.mark.slow

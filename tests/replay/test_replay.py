@@ -11,7 +11,8 @@ from small import pool, question, write_toy
 import feval
 from feval import self_consistency_curve
 from feval.cards import schema
-from feval.cards.prices import Price, PriceList
+from feval.cards.billing import Price
+from feval.cards.prices import PriceList
 from feval.errors import (
     ConflictError,
     NotRecordedError,

@@ -31,7 +31,7 @@ from recorders.servers.tiny_server import tiny_server
 
 pytestmark = pytest.mark.slow
 
-REQUESTS = 4000
+REQUESTS = 2000
 QUIET_S = 0.1
 ALLOWED = {"serve": {503, 507}, "tiny-server": {503}, "proxy": {502, 503, 507}}
 MODELS = {"serve": "alpha", "tiny-server": "feval/tiny-30k", "proxy": "feval/tiny-30k"}

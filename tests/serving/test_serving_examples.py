@@ -121,6 +121,7 @@ def test_openai_against_the_server_then_graded(server: Server, llm: LLM, tmp_pat
     assert graded["usd"] == server.application.ledger("mine")["usd"]
 
 
+@pytest.mark.slow  # the two tests before it run the same example live and replayed
 def test_openai_live_and_replayed_agree(llm: LLM, tmp_path: Path) -> None:
     """The tiny server draws sample number seed + i for choice i; the recording was made with seed 0, in this order."""
     live, replayed = tmp_path / "live.json", tmp_path / "replayed.json"

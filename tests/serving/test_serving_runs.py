@@ -21,7 +21,7 @@ from serving_doubles import body, chat, error, get, opened, post, samples_of, si
 from small import write_toy
 
 from feval import load
-from feval.cards.prices import BILLINGS
+from feval.cards.billing import BILLINGS
 from feval.errors import ConflictError, NotRecordedError, ReplayWarning, SourceError, StorageError, UsageError
 from feval.replay import MeteredLLM
 from feval.serving import Application, Call

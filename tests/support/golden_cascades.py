@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from feval.cards.prices import Price, usd
+from feval.cards.billing import Price, usd
 from feval.cards.tokens import count_words
 from feval.methods import MixtureOfThoughts, ModelSwitch
 from feval.methods.cascades.model_switch import consistency_weight

@@ -13,8 +13,9 @@ import golden_methods as table
 import numpy as np
 import numpy.typing as npt
 
+from feval.cards.billing import Price, billed_prompts, usd
 from feval.cards.names import LLMType
-from feval.cards.prices import Price, billed_prompts, price_list, usd
+from feval.cards.prices import price_list
 from feval.cards.tokens import count_words
 from feval.estimators.stopping import criteria
 from feval.estimators.stopping.early_stopping import expected_samples

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from types import SimpleNamespace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from feval.cards.prices import PriceList
 from feval.evaluation.user_methods.handing import ID
 from feval.evaluation.user_methods.messages import array_from
 from feval.recording.content import ScorerInfo
@@ -17,6 +16,9 @@ from feval.replay.channels import Channels
 from feval.replay.llm import LLM
 from feval.replay.meter import MeteredLLM
 from feval.replay.pools import Pool, Ragged, TokenLogprobs
+
+if TYPE_CHECKING:
+    from feval.cards.prices import PriceList
 
 Call = Callable[..., Any]
 """Asks feval's own process: (name, *arguments) -> value."""
@@ -29,8 +31,7 @@ class HandedLLM(LLM):
         answers = values.pop("answers")
         self.pool = pool_from(values, call)
         self.name, self.dataset, self.billing = self.pool.llm, shared["dataset"], shared["billing"]
-        prices = None if shared["prices"] is None else PriceList(**shared["prices"])
-        self._prices = lambda: prices
+        self._prices = lambda: _price_list(shared["prices"])
         self._view: Any = _HandedView(place, answers, self.dataset, call)
         self._call = call
         self._orders: np.ndarray[Any, Any] | None = None
@@ -47,6 +48,14 @@ class HandedLLM(LLM):
     def ask(self, question_id: str | int, _: int | None = 0) -> MeteredLLM:
         """See `LLM.ask`."""
         return _HandedMeter(self, int(question_id))
+
+
+def _price_list(values: Mapping[str, Any] | None) -> PriceList | None:
+    if values is None:
+        return None
+    from feval.cards.prices import PriceList  # it takes long to import, and few methods ask for dollars
+
+    return PriceList(**values)
 
 
 class _HandedMeter(MeteredLLM):

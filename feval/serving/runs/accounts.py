@@ -8,7 +8,7 @@ from copy import copy, deepcopy
 from dataclasses import dataclass
 from typing import Any
 
-from feval.cards.prices import usd
+from feval.cards.billing import usd
 from feval.replay import LLM
 from feval.serving.matching.templates import PromptCounts, PromptUse, Template
 from feval.serving.runs.names import RunName

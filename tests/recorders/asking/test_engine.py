@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from recording_doubles import FakeBackend, FakeClock, reply, request
 
-from feval.cards.prices import Price
+from feval.cards.billing import Price
 from feval.errors import OutOfRangeError, PriceNotFoundError, StorageError
 from recorders.asking.control import Control
 from recorders.asking.pace import Limits

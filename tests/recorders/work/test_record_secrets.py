@@ -223,7 +223,7 @@ def everything(folder: Path) -> Iterator[tuple[str, str]]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", range(9))
 def test_no_command_writes_or_prints_a_known_key(
     echo: Server[Echo], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, seed: int
 ) -> None:
