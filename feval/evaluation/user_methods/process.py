@@ -42,9 +42,8 @@ if TYPE_CHECKING:
     """What a method learns from: a dataset with LLMs, and the rows of the training questions."""
 
 _START_SECONDS = 120.0  # for Python and NumPy, before the user's code runs
-_SETUP_QUESTIONS = (
-    10  # running the file, which may load something large, takes no longer than so many questions may take
-)
+# Running the file, which may load something large, takes no longer than so many questions may take.
+_SETUP_QUESTIONS = 10
 _EXIT_SECONDS = 2.0
 _MOST_BYTES = 1 << 20  # of one message from the worker: far above any answer
 _NOTHING: tuple[tuple[object, ...], Rows] = ((), np.empty(0, np.intp))
