@@ -368,7 +368,8 @@ def test_a_deeply_nested_body_is_answered_and_not_half_recorded(upstream: Upstre
             body = plain.replace("{", '{"deep": ' + "[" * depth + "]" * depth + ", ", 1).encode()
             assert posted(run, body)[0] == (200 if depth <= 1000 else 400), depth
         assert run.proxy.recorded + run.proxy.unrecorded == 21
-        assert run.journal.totals.cots == run.proxy.recorded == 7
+        assert run.journal.totals.cots == run.proxy.recorded
+        assert run.proxy.recorded in {7, 8}  # orjson's limits differ by one between its versions
 
 
 def test_a_redirection_does_not_lead_past_the_proxy(upstream: Upstream, tmp_path: Path) -> None:
