@@ -37,6 +37,6 @@ class Oracle:
         right = pass_at_k(counts.gold, counts.size, [self.n]).per_question()[:, 0]
         return Expectation.of_one_request(right, self.n, pool)
 
-    def exact_errors(self, pool: Pool, gold: Integers, right: Floats, draw: DrawOrders) -> ErrorShares:  # noqa: ARG002
+    def exact_errors(self, pool: Pool, gold: Integers, right: Floats, draw: DrawOrders) -> ErrorShares:  # noqa: ARG002  as the protocol has it
         """How wrong answers come about over all draws; see `ExactErrorsMethod.exact_errors`."""
         return ErrorShares.without_stops(no_answer_probability(pool.codes >= 0, pool.sizes, self.n))

@@ -136,7 +136,7 @@ class Client:
         if isinstance(error, hub_errors.HFValidationError):
             return self.failed("no repository can have that name", self.wrong_name)
         # OSError covers most of the client's errors; HTTPError is that of its HTTP library, httpx or httpx2.
-        if isinstance(error, (OSError, hub_errors.HTTPError)):  # type: ignore[attr-defined]
+        if isinstance(error, (OSError, hub_errors.HTTPError)):  # type: ignore[attr-defined]  # re-exported, and not declared so
             ours = self._http_error(error)
             if client_retries and isinstance(ours, TransientError) and not ours.broken:
                 return self.failed(str(ours), "Try later")

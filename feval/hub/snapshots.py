@@ -138,7 +138,7 @@ def _progress_bar(progress: _Progress, total: int) -> type[Any]:
         def __init__(self, *args: Any, **options: Any) -> None:
             self._counts_bytes = options.get("unit") == "B"
             self._bytes = 0
-            super().__init__(*args, **options | {"disable": True})  # type: ignore[no-untyped-call]
+            super().__init__(*args, **options | {"disable": True})  # type: ignore[no-untyped-call]  # tqdm is untyped
 
         def update(self, n: float | None = 1) -> bool | None:
             nonlocal so_far

@@ -161,8 +161,8 @@ def frozen_method(cls: type[_T]) -> type[_T]:
     Making one raises `UsageError` for a value of another type, `OutOfRangeError` for a number outside its range and
     `UnknownNameError` for a word or a field that there is not.
     """
-    cls._refuse = model_validator(mode="wrap")(classmethod(_refuse))  # type: ignore[attr-defined,arg-type]
-    cls.__post_init__ = _checking_dataclasses(cls)  # type: ignore[attr-defined]
+    cls._refuse = model_validator(mode="wrap")(classmethod(_refuse))  # type: ignore[attr-defined,arg-type]  # any class gets one
+    cls.__post_init__ = _checking_dataclasses(cls)  # type: ignore[attr-defined]  # any class gets one
     return cast("type[_T]", pydantic_dataclass(frozen=True, config=_CONFIG)(cls))
 
 

@@ -85,7 +85,7 @@ class Receipt(Request):
     recordings: Annotated[tuple[PinnedRecording, ...], Field(strict=False, min_length=1, max_length=MOST_NAMES)]
     prices: PinnedPrices | None
     counters: dict[str, str] = {}  # noqa: RUF012  pydantic copies it
-    files: Annotated[dict[Annotated[str, AfterValidator(_beside)], str], Field(max_length=MOST_NAMES)] = {}  # noqa: RUF012
+    files: Annotated[dict[Annotated[str, AfterValidator(_beside)], str], Field(max_length=MOST_NAMES)] = {}  # noqa: RUF012  pydantic copies it
     request: dict[str, Any]
     numbers: dict[str, Any]
 

@@ -222,7 +222,7 @@ def _carries(authorization: bytes, token: bytes) -> bool:
 
 def _error(error: FevalError) -> Response:
     reply = error_reply(error)
-    return Response(bytes(reply.body), reply.status, reply.headers)  # type: ignore[arg-type]
+    return Response(bytes(reply.body), reply.status, reply.headers)  # type: ignore[arg-type]  # a dict is a mapping
 
 
 async def _feval_error(_: Request, error: FevalError) -> Response:

@@ -64,7 +64,7 @@ class _HandedMeter(MeteredLLM):
     def uniform(self, seed: int = 0) -> float:
         """See `MeteredLLM.uniform`: it takes the question's key, which stays in feval's own process."""
         llm: Any = self._llm
-        return float(llm._call("uniform", self._row, self._order[: max(self.cots, 1)], seed))  # noqa: SLF001
+        return float(llm._call("uniform", self._row, self._order[: max(self.cots, 1)], seed))  # noqa: SLF001  one class in two processes
 
 
 class _HandedView:

@@ -21,7 +21,7 @@ _ISOLATED = ("--unshare-all", "--die-with-parent", "--new-session", "--cap-drop"
 def python_environment(*, sandbox: bool) -> Mapping[str, str]:
     """Return the environment of the worker process: this one's without what names recordings; almost none in a sandbox."""
     if sandbox:
-        return {"PATH": "/usr/bin:/bin", "HOME": "/tmp", "LANG": "C.UTF-8", "PYTHONPATH": str(_FEVAL.parent)}  # noqa: S108
+        return {"PATH": "/usr/bin:/bin", "HOME": "/tmp", "LANG": "C.UTF-8", "PYTHONPATH": str(_FEVAL.parent)}  # noqa: S108  the sandbox's own /tmp
     path = os.pathsep.join([str(_FEVAL.parent), *filter(None, [os.environ.get("PYTHONPATH")])])
     kept = {
         name: value for name, value in os.environ.items() if name not in _WITHHELD and not name.startswith("FEVAL_")
@@ -52,7 +52,7 @@ def sandboxed(command: Sequence[str]) -> list[str]:
     places = [part for place in _read_only_places() for part in ("--ro-bind", place, place)]
     kept = [part for place in _SETTINGS for part in ("--ro-bind-try", place, place)]
     devices = ("--proc", "/proc", "--dev", "/dev", "--tmpfs", "/tmp")  # noqa: S108  the sandbox's own
-    return [bwrap, *_ISOLATED, *_system(), *kept, *devices, *places, "--chdir", "/tmp", *command]  # noqa: S108
+    return [bwrap, *_ISOLATED, *_system(), *kept, *devices, *places, "--chdir", "/tmp", *command]  # noqa: S108  the sandbox's own /tmp
 
 
 def _system() -> Iterator[str]:

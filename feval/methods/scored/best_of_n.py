@@ -96,7 +96,7 @@ class BestOfN(_ChoiceByScore):
         right = subset_best_accuracy(scores, (pool.codes == gold[:, None]) & (pool.codes >= 0), pool.sizes, self.n)
         return Expectation.of_one_request(right, self.n, pool)
 
-    def exact_errors(self, pool: Pool, gold: Integers, right: Floats, draw: DrawOrders) -> ErrorShares:  # noqa: ARG002
+    def exact_errors(self, pool: Pool, gold: Integers, right: Floats, draw: DrawOrders) -> ErrorShares:  # noqa: ARG002  as the protocol has it
         """How wrong answers come about over all draws; see `ExactErrorsMethod.exact_errors`."""
         scored = (pool.codes >= 0) & ~np.isnan(pool.aggregated(self.scorer, self.aggregate))
         return ErrorShares.without_stops(no_answer_probability(scored, pool.sizes, self.n))

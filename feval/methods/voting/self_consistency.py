@@ -66,7 +66,7 @@ class SelfConsistency:
         accuracy = subset_plurality_accuracy(counts.gold, counts.rivals, counts.no_answer, [self.n])
         return Expectation.of_one_request(accuracy.per_question()[:, 0], self.n, pool)
 
-    def exact_errors(self, pool: Pool, gold: Integers, right: Floats, draw: DrawOrders) -> ErrorShares:  # noqa: ARG002
+    def exact_errors(self, pool: Pool, gold: Integers, right: Floats, draw: DrawOrders) -> ErrorShares:  # noqa: ARG002  as the protocol has it
         """How wrong answers come about over all draws; see `ExactErrorsMethod.exact_errors`."""
         if self.no_answer == "vote":
             return ErrorShares.without_stops(no_answer_wins(pool, np.array([self.n]))[:, 0])

@@ -219,7 +219,10 @@ def test_a_redirection_to_what_is_no_address_is_not_followed(status: int, monkey
     with FaultyServer(["moved"]) as server, pytest.raises(BackendError) as caught:
         complete(server, request())
     # Clients on httpx read the address themselves, and report a broken connection.
-    expected = "a redirection to an address that cannot be read, which is not followed", "Invalid URL in location header"
+    expected = (
+        "a redirection to an address that cannot be read, which is not followed",
+        "Invalid URL in location header",
+    )
     assert any(words in caught.value.reason for words in expected)
     assert len(server.seen) == 1
 
