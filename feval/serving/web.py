@@ -18,7 +18,7 @@ from feval.serving.wire.replies import Call, Reply, error_reply
 
 try:
     import httptools  # noqa: F401  without these nothing here is of use
-    import uvicorn  # noqa: F401
+    import uvicorn  # noqa: F401  as httptools
     from starlette.applications import Starlette
     from starlette.concurrency import run_in_threadpool
     from starlette.exceptions import HTTPException
