@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Container, Iterable, Sequence
 from typing import Any
 
 from feval.cards.reading import open_regular as open_regular
@@ -67,6 +67,21 @@ def file_path(part: str, dataset: str, llm: str | None = None) -> str:
     if llm is None:
         return f"{part}/{slug(dataset)}.parquet"
     return f"{part}/{slug(dataset)}/{slug(llm)}.parquet"
+
+
+def part_path(part: str, dataset: str, llm: str, number: int) -> str:
+    """Return the path of one file, counted from 0, of a part that lies in several."""
+    return f"{file_path(part, dataset, llm).removesuffix('.parquet')}/part-{number:05d}.parquet"
+
+
+def file_paths(files: Container[str], part: str, dataset: str, llm: str) -> list[str]:
+    """Return which of some files hold a part of an LLM, in their order: one, several, or none."""
+    if (path := file_path(part, dataset, llm)) in files:
+        return [path]
+    paths: list[str] = []
+    while (path := part_path(part, dataset, llm, len(paths))) in files:
+        paths.append(path)
+    return paths
 
 
 def is_safe_path(path: object) -> bool:
