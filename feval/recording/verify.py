@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,15 +19,8 @@ from feval.recording.gold_aware import gold_aware_remark, is_gold_aware
 from feval.recording.layout.format import MANIFEST, README, SCORES, LeafHash, file_path, is_beside, open_regular
 from feval.recording.layout.manifest import check_manifest
 from feval.recording.layout.origin import PULLED, cached_from
-from feval.recording.leaves import (
-    ScoreTally,
-    dataset_leaf,
-    equality_counts,
-    equality_leaf,
-    llm_leaf,
-    pool_lines,
-    question_line,
-)
+from feval.recording.leaves import ScoreTally, dataset_leaf, llm_leaf, pool_lines, question_line, verdict_tally
+from feval.recording.question_table import QuestionTable
 from feval.recording.reader import Recording, open_recording
 from feval.recording.votes_builder import FINISH_CODES, VotesBuilder
 
@@ -178,9 +171,21 @@ def _check_dataset(
     computed[dataset, None, "questions"] = leaf.hexdigest()
     counted = {"questions": len(questions), "with_gold": sum(each.answer_key is not None for each in questions)}
     problems = _check_counts(recording.manifest.datasets[dataset], counted, dataset)
-    builder = VotesBuilder(dataset, questions)
+    with VotesBuilder(QuestionTable(dataset, questions)) as builder:
+        return problems + _check_answers(recording, dataset, computed, builder, steps)
+
+
+def _check_answers(
+    recording: Recording,
+    dataset: str,
+    computed: dict[tuple[str, str | None, str], str],
+    builder: VotesBuilder,
+    steps: Steps,
+) -> list[str]:
+    """Check the LLMs of a dataset, and the votes that follow from their answers."""
+    problems: list[str] = []
     for llm in recording.llm_names(dataset):
-        tally = PairTally(question.id for question in questions)
+        tally = PairTally(recording.votes(dataset))
         _check_pair(recording, dataset, llm, computed, builder, tally)
         problems += _check_counts(recording.manifest.pairs[dataset, llm], tally.record(), f"{llm} on {dataset}")
         steps.step()
@@ -188,12 +193,19 @@ def _check_dataset(
     problems += _check_correct(recording, dataset, builder)
     for llm in recording.llm_names(dataset):
         problems += _check_keys(recording, dataset, llm)
-    expected = builder.to_bytes()
+    paths = recording.votes_paths(dataset)
     return problems + [
         f"{path}: it contradicts the Parquet files; merge or import again."
-        for part, path in recording.votes_paths(dataset).items()
-        if expected[part] != (recording.path / path).read_bytes()
+        for part, blocks in builder.files().items()
+        if (path := paths.get(part)) and recording.file_record(path)["sha256"] != _sha256(blocks)
     ]
+
+
+def _sha256(blocks: Iterable[bytes]) -> str:
+    digest = hashlib.sha256()
+    for block in blocks:
+        digest.update(block)
+    return digest.hexdigest()
 
 
 def _check_counts(record: Mapping[str, Any], counted: Mapping[str, int], who: str) -> list[str]:
@@ -212,11 +224,11 @@ def _check_equality(
     if name == NORMAL_FORM:
         return []
     verdicts = recording.verdicts(dataset)
-    computed[dataset, None, "equality"] = equality_leaf(name, verdicts)
-    for question, _, gold in list(builder.forms()):
-        builder.join(question, parties_of(verdicts.get(question, ()), gold))
+    tally = verdict_tally(name, verdicts)
+    computed[dataset, None, "equality"] = tally.leaf()
+    builder.join(lambda question, _, gold: parties_of(verdicts.get(question, ()), gold))
     stated = recording.manifest.datasets[dataset]["equality"]
-    counted = {"name": name, **equality_counts(verdicts, stated["not_asked"])}
+    counted = {"name": name, **tally.counts(stated["not_asked"])}
     return [] if stated == counted else [f"{MANIFEST}: the equality of {dataset} should be {counted}, found {stated}."]
 
 
@@ -224,8 +236,8 @@ def _check_correct(recording: Recording, dataset: str, builder: VotesBuilder) ->
     """Check the column `correct`."""
     for llm in recording.llm_names(dataset):
         path = file_path("samples", dataset, llm)
-        stated = [value for _, columns in recording.scan(path) for value in columns.get("correct", ())]
-        if stated and stated != builder.correct(llm):
+        stated = (value for _, columns in recording.scan(path) for value in columns.get("correct", ()))
+        if any(is_stated != is_correct for is_stated, is_correct in zip(stated, builder.correct(llm), strict=False)):
             yield f"{path}: its column `correct` contradicts answers and golds."
 
 
@@ -273,9 +285,8 @@ def _check_pair(
 
 def scores_leaf(recording: Recording, dataset: str, llm: str, scorer: str) -> str:
     """Recompute the leaf of a scorer's scores; a `DamagedRecordingError` if they are not what the manifest counts."""
-    votes = recording.votes(dataset)
-    sizes = dict(zip(votes.question_ids, votes.llms[llm].sizes.tolist(), strict=True))
-    tally = ScoreTally(recording.scorer_info(scorer), f"{scorer} of {llm} on {dataset}", sizes)
+    votes, who = recording.votes(dataset), f"{scorer} of {llm} on {dataset}"
+    tally = ScoreTally(recording.scorer_info(scorer), who, votes.question_ids, votes.llms[llm].sizes)
     try:
         for rows in recording.score_rows(dataset, llm, scorer):
             tally.add(rows)
