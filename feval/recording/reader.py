@@ -5,6 +5,7 @@ Opening reads the manifest, `votes` maps one small file; the rest is read from P
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from functools import cached_property, lru_cache
@@ -176,17 +177,19 @@ class Recording:
 
     def questions(self, dataset: str) -> list[Question]:
         """All questions of a dataset, with their golds, in recorded order."""
-        questions = list(self.scan_questions(dataset))
-        if len({question.id for question in questions}) < len(questions):
-            with self.shape(self.path / file_path("questions", dataset)):
-                raise ValueError("a question id comes twice")
-        return questions
+        return list(self.scan_questions(dataset))
 
     def scan_questions(self, dataset: str) -> Iterator[Question]:
-        """The questions of a dataset, one after the other; unlike `questions`, it does not look for ids that come twice."""
-        part = self._part("questions", dataset)
+        """The questions of a dataset, as `questions` has them, one row group in memory at a time."""
+        part, hashes = self._part("questions", dataset), array("q")
         with self.shape(part.path):
-            yield from parquet.questions_of_tables(part.groups())
+            for question in parquet.questions_of_tables(part.groups()):
+                hashes.append(hash(question.id))
+                yield question
+            if len(np.unique(hashes)) < len(hashes):
+                ids = {question.id for question in parquet.questions_of_tables(part.groups())}
+                if len(ids) < len(hashes):
+                    raise ValueError("a question id comes twice")
 
     def verdicts(self, dataset: str) -> dict[str, list[Verdict]]:
         """The recorded verdicts on which normal forms of a dataset's answers are equal, by question id."""
