@@ -13,6 +13,8 @@ import pytest
 from small import SCORER, content, in_parts, pool, put_manifest, question, restate, scored_pool
 
 from feval.errors import DamagedRecordingError
+from feval.publish.configs import configs_of
+from feval.publish.front_matter import front_matter
 from feval.recording import DatasetInfo, LLMInfo, RecordingWriter, add_scores, open_recording, verify_recording
 from feval.recording.partial import Part, check_leaf, check_votes, listed_parts
 from feval.replay import load
@@ -155,3 +157,17 @@ def test_a_file_of_several_that_is_damaged_is_named(cut: Path, tmp_path: Path) -
     assert recording.texts("toy", "alpha", 0)
     with pytest.raises(DamagedRecordingError, match=r"part-00001.parquet cannot be read"):
         recording.texts("toy", "alpha", 1)
+
+
+def test_the_page_of_a_recording_lists_all_files_of_a_split(whole: Path, cut: Path) -> None:
+    configs = [configs_of(open_recording(folder)) for folder in (whole, cut)]
+    splits = [[(c.name, s.name, s.rows, s.nulls) for c in each for s in c.splits] for each in configs]
+    assert splits[0] == splits[1]
+    paths = {path for config in configs[1] for split in config.splits for path in split.paths}
+    assert paths == {path for path in open_recording(cut).manifest.files if path.endswith(".parquet")}
+    fields = front_matter(
+        open_recording(cut), configs[1], title="t", licence="mit", licence_details="", languages=[], kept={}
+    )
+    [texts] = [config for config in fields["configs"] if config["config_name"] == "toy-texts"]
+    assert len(texts["data_files"]) == 2
+    assert texts["data_files"][0]["path"] == [f"texts/toy/alpha/part-0000{number}.parquet" for number in range(4)]
