@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from feval.errors import OutOfRangeError
-from feval.estimators.arrays import Floats, Integers
+from feval.estimators.arrays import Floats, Integers, Rows
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,6 +45,10 @@ class PerQuestion:
         values: Floats = self.values[self.rows]
         return values
 
+    def of_questions(self, rows: Rows | slice) -> PerQuestion:
+        """The values of Q questions that have these rows of this table as theirs; see `counts.distinct_vote_counts`."""
+        return PerQuestion(self.values, self.rows[rows])
+
     def beside(self, other: PerQuestion) -> PerQuestion:
         """Join the columns of two tables over the same questions; OutOfRangeError if their numbers of questions differ."""
         if len(self) != len(other):
@@ -56,7 +60,7 @@ class PerQuestion:
         return PerQuestion(joined, rows)
 
 
-def distinct(columns: Sequence[Integers]) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.intp]]:
+def distinct(columns: Sequence[Integers] | Integers) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.intp]]:
     """Find the distinct rows of a table of integers, given by its columns.
 
     Each row becomes one integer in mixed radix. Where 62 bits run out, the numbers so far are replaced by their ranks: exact for

@@ -82,18 +82,19 @@ def question_set(
             "Which pools are too short is not known: a function does not say how many CoTs it will ask for. Make a recording "
             "without the short ones: feval select RECORDING --min-cots N --out DIR."
         )
-    candidates = np.arange(len(dataset)) if rows is None else np.asarray(rows, np.intp)
+    candidates = np.arange(len(dataset)) if rows is None else np.array(rows, np.intp)
     labelled = dataset.gold[candidates] >= 0
     if not labelled.all():
         _check_labelled(dataset, candidates, labelled, unlabelled)
-    enough = _enough(candidates[labelled], budgets, short_pools)
-    ids = dataset.question_ids
+    rest = candidates if labelled.all() else candidates[labelled]
+    enough = _enough(rest, budgets, short_pools)
 
     def names(left_out: Rows) -> tuple[str, ...]:
-        return tuple(ids[row] for row in left_out.tolist())
+        return tuple(dataset.question_ids[row] for row in left_out.tolist())  # where none is, ids are not even read
 
-    rest = candidates[labelled]
-    return QuestionSet(rest[enough], LeftOut(names(candidates[~labelled]), names(rest[~enough])))
+    return QuestionSet(
+        rest if enough.all() else rest[enough], LeftOut(names(candidates[~labelled]), names(rest[~enough]))
+    )
 
 
 def _check_labelled(dataset: Dataset, rows: Rows, labelled: Bools, choice: str) -> None:
