@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
 
 from feval.errors import OutOfRangeError
+from feval.estimators import per_question
 from feval.estimators.arrays import Integers, Rows
-from feval.estimators.per_question import distinct
+from feval.estimators.per_question import by_blocks, distinct, question_blocks
 
 NO_ANSWER = -1
 """Code of a sample without an answer; it casts no vote."""
 
 ABSENT = -2
 """Code of a missing sample (ragged pools)."""
-
-QUESTIONS_AT_ONCE = 1 << 14
-"""Questions of a block: more are counted, and what depends on each of them is computed, block by block."""
 
 _BLOCK = 1 << 17  # codes per block, which fit a core's cache
 
@@ -45,13 +42,6 @@ class VoteCounts:
         return VoteCounts(self.gold, rivals, np.zeros_like(self.no_answer), self.size)
 
 
-def question_blocks(questions: int) -> Iterator[slice]:
-    """Cut questions into blocks of `QUESTIONS_AT_ONCE`."""
-    yield from (
-        slice(start, min(start + QUESTIONS_AT_ONCE, questions)) for start in range(0, questions, QUESTIONS_AT_ONCE)
-    )
-
-
 def distinct_vote_counts(codes: Integers, gold: Integers) -> tuple[VoteCounts, Rows | slice]:
     """Count the votes of many questions, block by block, and keep each distinct vector of counts once.
 
@@ -65,7 +55,7 @@ def distinct_vote_counts(codes: Integers, gold: Integers) -> tuple[VoteCounts, R
         The counts of G vectors, with the rivals in descending order, and [Q] the vector of each question.
     """
     _check(codes, gold)
-    if len(codes) <= QUESTIONS_AT_ONCE:
+    if len(codes) <= per_question.QUESTIONS_AT_ONCE:
         return vote_counts(codes, gold), slice(None)
     tables, places, found = [], [], 0
     for block in question_blocks(len(codes)):
@@ -76,7 +66,7 @@ def distinct_vote_counts(codes: Integers, gold: Integers) -> tuple[VoteCounts, R
         tables.append(columns[:, first])
         places.append(rows.astype(np.int32) + np.int32(found))
         found += len(first)
-    table = np.zeros((max(map(len, tables)), found), tables[0].dtype)
+    table = np.zeros_like(tables[0], shape=(max(map(len, tables)), found))
     for start, part in zip(np.cumsum([0, *(part.shape[1] for part in tables)]).tolist(), tables, strict=False):
         table[: len(part), start : start + part.shape[1]] = part
     first, rows = distinct(table)
@@ -87,8 +77,7 @@ def distinct_vote_counts(codes: Integers, gold: Integers) -> tuple[VoteCounts, R
 
 def answered_counts(codes: Integers) -> Integers:
     """[Q] how many samples of each question have an answer."""
-    blocks = [(codes[block] >= 0).sum(axis=1, dtype=np.uint16) for block in question_blocks(len(codes))]
-    return np.concatenate(blocks) if blocks else np.zeros(0, np.uint16)
+    return by_blocks(lambda block: (codes[block] >= 0).sum(axis=1, dtype=np.uint16), len(codes))
 
 
 def vote_counts(codes: Integers, gold: Integers) -> VoteCounts:

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from feval.estimators import counts as counting
+from feval.estimators import per_question
 from feval.estimators.cost import mean_output_tokens
 from feval.estimators.counts import answered_counts, distinct_vote_counts, vote_counts
 from feval.estimators.per_question import PerQuestion, distinct
@@ -69,7 +69,7 @@ def test_distinct_counts_do_not_depend_on_the_blocks(monkeypatch: pytest.MonkeyP
     expected = subset_plurality_accuracy(whole.gold, whole.rivals, whole.no_answer, draws)
     answered = answered_counts(codes)
     for questions in (1, 20, 199):
-        monkeypatch.setattr(counting, "QUESTIONS_AT_ONCE", questions)
+        monkeypatch.setattr(per_question, "QUESTIONS_AT_ONCE", questions)
         vectors, rows = distinct_vote_counts(codes, gold)
         assert vectors.gold.dtype == one_block.gold.dtype
         assert len(np.unique(np.column_stack([vectors.gold, vectors.no_answer, vectors.rivals]), axis=0)) == len(

@@ -87,9 +87,10 @@ def accuracy_interval(values: PerQuestion | npt.NDArray[Any], confidence: float 
 def _right_or_wrong(values: Floats) -> Bools:
     """[C] whether a column of [G, C] holds zeros and ones only."""
     blocks = (values[start : start + _BLOCK] for start in range(0, len(values), _BLOCK))
-    return np.logical_and.reduce([
-        (np.minimum(np.abs(block), np.abs(1.0 - block)) <= _EQUAL).all(axis=0) for block in blocks
-    ])  # fmt: skip
+    holds = np.ones(values.shape[1], np.bool_)
+    for block in blocks:
+        holds &= (np.minimum(np.abs(block), np.abs(1.0 - block)) <= _EQUAL).all(axis=0)
+    return holds
 
 
 def wilson_interval(successes: float | Floats, trials: int, confidence: float = 0.95) -> Interval:
