@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from feval import methods
+from feval import executors, methods
 from feval.cards.billing import usd
 from feval.errors import NotRecordedError, ShortPoolError, UnknownNameError, UnlabelledError, UsageError
 from feval.estimators.inference.intervals import accuracy_interval
@@ -31,6 +31,8 @@ from feval.replay import LLM
 from feval.replay.draws import ORDERS
 
 if TYPE_CHECKING:
+    from concurrent.futures import Executor
+
     from feval.methods.error_shares import ErrorShares, MonteCarloPart
     from feval.methods.protocol import ExactMethod, Method
     from feval.replay import Dataset
@@ -230,8 +232,10 @@ def evaluate(
     train_fraction: float | None = None,
     split_seed: int = 0,
     workers: int = 1,
+    executor: Executor | None = None,
     time_limit: float | None = TIME_LIMIT,
     confidence: float | None = 0.95,
+    progress: Callable[[int, int], None] = lambda _done, _total: None,
 ) -> Evaluation:
     """Evaluate a method on a dataset.
 
@@ -250,9 +254,11 @@ def evaluate(
             method that was given what it would learn (a temperature, thresholds) keeps it.
         split_seed: of that split, see `train_test_rows`.
         workers: processes that share the questions of seeded and recorded evaluations; the numbers are the same for any number.
+        executor: takes their place: that of a cluster, from `feval.distributed`, or one that is open already.
         time_limit: seconds that a method from a file (`FILE.py:NAME`) may take on one question, in its own process; `None` for no
             limit. A callable given in Python runs in this process and is trusted to come to an end.
         confidence: level of the score interval over questions (`estimators.inference.intervals`); `None` for no interval.
+        progress: called with (questions done, questions in all) of a seeded or recorded evaluation.
 
     Raises:
         ShortPoolError: a pool is smaller than what the method may ask for; the message names the question.
@@ -289,9 +295,9 @@ def evaluate(
             means = exact_means(method, dataset, used, chosen)
         else:
             prompt_tokens = [llm.pool.prompt_tokens[chosen] for llm in used]
-            sums = replicate_sums(
-                method, dataset, used, chosen, order=kind, replicates=replicates, time_limit=time_limit, workers=workers
-            )
+            given: dict[str, Any] = {"order": kind, "replicates": replicates, "time_limit": time_limit}
+            with executors.opened(workers, given=executor) as opened:
+                sums = replicate_sums(method, dataset, used, chosen, **given, executor=opened, progress=progress)
             means = sums.means(1 if kind == "recorded" else replicates, prompt_tokens)
     evaluation = _evaluation(method, dataset, used, chosen, kind, replicates, means, confidence)
     return replace(evaluation, train_questions=trained, left_out=questions.left_out)
