@@ -43,7 +43,7 @@ class PerQuestion:
     """
 
     values: Floats
-    rows: npt.NDArray[np.intp]
+    rows: Integers
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -72,7 +72,9 @@ class PerQuestion:
 
     def of_questions(self, rows: Rows | slice) -> PerQuestion:
         """The values of Q questions that have these rows of this table as theirs; see `counts.distinct_vote_counts`."""
-        return PerQuestion(self.values, self.rows[rows])
+        return PerQuestion(
+            self.values, self.rows[rows] if isinstance(rows, slice) else self.rows.astype(rows.dtype)[rows]
+        )
 
     def beside(self, other: PerQuestion) -> PerQuestion:
         """Join the columns of two tables over the same questions; OutOfRangeError if their numbers of questions differ."""

@@ -31,6 +31,7 @@ from feval.methods.arrays import Floats, Integers
 from feval.methods.protocol import drawn
 from feval.methods.voting.self_consistency import SelfConsistency
 from feval.replay.draws import ORDERS
+from feval.replay.pools import without_gaps
 
 if TYPE_CHECKING:
     from feval.evaluation.evaluation import Evaluation
@@ -168,10 +169,11 @@ def self_consistency_curve(
     dataset.require([llm])
     questions = question_set(dataset, [(llm, max(budgets))], unlabelled=unlabelled, short_pools=short_pools)
     rows, pool = questions.rows, llm.pool.rows(questions.rows)
+    gold = dataset.gold[without_gaps(rows)]
     if order == "exact":
-        values = _exact(dataset.gold[rows], pool, budgets)
+        values = _exact(gold, pool, budgets)
     else:
-        values = _drawn(dataset.gold[rows], pool, drawn_orders(llm, order, replicates, max(budgets), rows), budgets)
+        values = _drawn(gold, pool, drawn_orders(llm, order, replicates, max(budgets), rows), budgets)
     return Curve(
         method="self-consistency",
         dataset=dataset.id,

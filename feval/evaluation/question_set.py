@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, overload
 
 import numpy as np
 
@@ -46,6 +46,30 @@ class LeftOut:
 
 
 NONE_LEFT_OUT = LeftOut()
+
+
+class QuestionIds(Sequence[str]):
+    """The ids of some rows of a dataset, each read when it is looked up."""
+
+    def __init__(self, dataset: Dataset, rows: Rows) -> None:
+        self._dataset, self._rows = dataset, rows
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    @overload
+    def __getitem__(self, index: int) -> str: ...
+    @overload
+    def __getitem__(self, index: slice) -> Sequence[str]: ...
+    def __getitem__(self, index: int | slice) -> str | Sequence[str]:
+        if isinstance(index, slice):
+            return QuestionIds(self._dataset, self._rows[index])
+        return self._dataset.question_ids[int(self._rows[index])]
+
+    def __eq__(self, other: object) -> bool:
+        return list(self) == list(other) if isinstance(other, Sequence) else NotImplemented
+
+    __hash__ = None  # type: ignore[assignment]  # equal to a list, which has none
 
 
 @dataclass(frozen=True, eq=False)
