@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from array import array
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 from itertools import pairwise
 from typing import Any
@@ -122,15 +122,10 @@ class VerdictTally:
         return {"equal": equal, "different": different, "undecided": undecided, "not_asked": not_asked}
 
 
-def equality_leaf(name: str, verdicts: Verdicts) -> str:
-    """Return the leaf of a dataset's verdicts."""
-    return verdict_tally(name, verdicts).leaf()
-
-
-def verdict_tally(name: str, verdicts: Verdicts) -> VerdictTally:
+def verdict_tally(name: str, verdicts: Iterable[tuple[str, Sequence[Verdict]]]) -> VerdictTally:
     """Return the tally of all verdicts of a dataset."""
     tally = VerdictTally(name)
-    for question, rows in verdicts.items():
+    for question, rows in verdicts:
         tally.add(question, rows)
     return tally
 
