@@ -254,7 +254,7 @@ class RecordingWriter:
 
     def _copy_dataset(self, parent: Recording, info: DatasetInfo, without: Collection[tuple[str, str]]) -> None:
         """Write a dataset of an older format in the present one."""
-        self.add_dataset(info, parent.questions(info.id))
+        self.add_dataset(info, parent.scan_questions(info.id))
         for llm in parent.llm_names(info.id):
             counter = parent.counter(info.id, llm)
             self.add_pools(info.id, parent.llm_info(llm), counter, parent.pools(info.id, llm))
