@@ -35,10 +35,10 @@ from feval.recording.leaves import ScoreTally, Verdicts, dataset_leaf, llm_leaf,
 from feval.recording.parquet.pairs import PairFiles
 from feval.recording.parquet.part_files import PartFiles
 from feval.recording.parquet.writing import SCORES_SCHEMA, with_correct, write_questions
-from feval.recording.question_table import QuestionTable
 from feval.recording.reader import Recording
-from feval.recording.settling import settle
-from feval.recording.votes_builder import VotesBuilder
+from feval.recording.sealing.question_table import QuestionTable
+from feval.recording.sealing.settling import settle
+from feval.recording.sealing.votes_builder import VotesBuilder
 
 _WITHOUT_VERDICT = {"undecided": "could not be compared in time", "not_asked": "were beyond the budget of comparisons"}
 
