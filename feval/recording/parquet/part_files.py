@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from itertools import chain, repeat
 from pathlib import Path
 from typing import Any, Self
 
-import numpy as np
 import pyarrow as pa
 
 from feval.recording.content import OPTIONAL_COLUMNS
@@ -104,16 +104,10 @@ class PartFiles:
         self._start_group()
 
     def _keys(self) -> dict[str, Any]:
-        counts = np.array(self._counts)
-        keys = {
-            "llm": pa.repeat(self._key[2], self._rows),
-            "question_id": pa.array(self._questions, pa.string()).take(
-                pa.array(np.repeat(np.arange(len(counts)), counts))
-            ),
-        }
+        questions = chain.from_iterable(map(repeat, self._questions, self._counts))
+        keys = {"llm": pa.repeat(self._key[2], self._rows), "question_id": list(questions)}
         if "sample_index" in self._schema[0].names:
-            first = np.repeat(np.cumsum(counts) - counts, counts)
-            keys["sample_index"] = pa.array(np.arange(self._rows) - first, pa.int32())
+            keys["sample_index"] = list(chain.from_iterable(map(range, self._counts)))
         return keys
 
 
