@@ -254,6 +254,16 @@ class Recording:
             for table in part.groups(["text"]):
                 yield table.column("text").to_pylist()
 
+    def rows(self, part: str, dataset: str, llm: str) -> npt.NDArray[np.int64]:
+        """The rows of the questions that a part of an LLM has, in its order."""
+        rows, row_of = array("q"), self.votes(dataset).rows_in_order()
+        own = self._part(part, dataset, llm)
+        with self.shape(own.path):
+            for question, _ in own.runs():
+                if (row := row_of(question)) != (rows[-1] if rows else -1):
+                    rows.append(row)
+        return np.array(rows, np.int64)
+
     def channels(self, dataset: str, llm: str) -> list[str]:
         """The optional parts that an LLM has on a dataset, out of "reasoning" and "logprobs"."""
         self.require(dataset, llm)
