@@ -53,18 +53,18 @@ def question_line(question: Question) -> list[Any]:
     return [question.id, question.text, question.answer, question.answer_key, [list(c) for c in question.choices]]
 
 
-def pool_lines(pool: PoolRows) -> dict[str, list[Any]]:
+def pool_lines(pool: PoolRows, channels: Mapping[str, dict[str, list[Any]]] | None = None) -> dict[str, list[Any]]:
     """Return a pool's line in each of its leaves, by part; columns, channels and marks without any value are left out."""
+    channels = channel_values(pool) if channels is None else channels
     extra = {name: list(column) for name, column in pool.extra.items() if any(v is not None for v in column)}
     if "recorded_at" in extra:
         extra["recorded_at"] = [None if t is None else utc_text(utc_time(t)) for t in extra["recorded_at"]]
     samples = [pool.question_id, list(pool.raw_answers), list(pool.answers), list(pool.output_tokens)]
-    channels = {part: channel_line(pool.question_id, columns) for part, columns in channel_values(pool).items()}
     return {
         "requests": [pool.question_id, pool.prompt, pool.prompt_tokens],
         "samples": [*samples, list(pool.finish_reasons), extra],
         "texts": [pool.question_id, list(pool.texts)],
-        **channels,
+        **{part: channel_line(pool.question_id, columns) for part, columns in channels.items()},
     }
 
 
@@ -135,7 +135,7 @@ class ScoreTally:
         self._counts["with_steps"] += sum(steps is not None for steps in columns["step_scores"])
         for name in ("prompt_tokens", "output_tokens"):
             self._counts[name] += sum(tokens or 0 for tokens in columns[name])
-        return {"question_id": [rows.question_id] * len(rows.sample_indices), **columns}
+        return columns
 
     def leaf(self) -> str:
         """The leaf of what was added."""

@@ -38,14 +38,8 @@ from feval.recording.leaves import (
     question_line,
 )
 from feval.recording.parquet.pairs import PairFiles
-from feval.recording.parquet.writing import (
-    NARROW_GROUP_ROWS,
-    SCORES_SCHEMA,
-    ParquetFile,
-    with_correct,
-    write_questions,
-    write_verdicts,
-)
+from feval.recording.parquet.part_files import PartFiles
+from feval.recording.parquet.writing import SCORES_SCHEMA, with_correct, write_questions, write_verdicts
 from feval.recording.reader import Recording
 from feval.recording.votes_builder import VotesBuilder
 
@@ -288,14 +282,13 @@ class RecordingWriter:
         if (dataset, llm) not in self._sizes:
             raise UsageError(f"{scorer.name} has scores of {llm!r} on {dataset!r}, which was not added; add it first.")
         self._add_scorer(scorer)
-        path = self._claim(file_path(SCORES + scorer.name, dataset, llm))
+        part = SCORES + scorer.name
         tally = ScoreTally(scorer, f"{scorer.name} of {llm} on {dataset}", self._sizes[dataset, llm])
-        with storage_errors(self.out), ParquetFile(self._root / path, *SCORES_SCHEMA) as table:
+        with storage_errors(self.out), PartFiles(self._claim, self._root, (part, dataset, llm), SCORES_SCHEMA) as files:
             for block in rows:
-                table.extend(llm=[llm] * len(block.sample_indices), **tally.add(block))
-                table.flush_if(NARROW_GROUP_ROWS)
-            self._files[path] = table.close()
-        self._leaves.append((dataset, llm, SCORES + scorer.name, tally.leaf()))
+                files.add(block.question_id, tally.add(block))
+            self._files |= files.close()
+        self._leaves.append((dataset, llm, part, tally.leaf()))
         self._scores.append(tally.record(dataset, llm))
 
     def _add_llm(self, llm: LLMInfo) -> None:
@@ -353,8 +346,8 @@ class RecordingWriter:
 
     def _link_if_same(self, parent: Recording, path: str) -> None:
         """Replace a written file by a link to the parent's, if their bytes are equal."""
-        record = parent.manifest.files.get(path)
-        if record is not None and record["sha256"] == self._files[path]["sha256"]:
+        record, own = parent.manifest.files.get(path), self._files.get(path)
+        if record is not None and own is not None and record["sha256"] == own["sha256"]:
             (self._root / path).unlink()
             self._link(parent, path)
 

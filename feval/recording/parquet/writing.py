@@ -71,6 +71,11 @@ class ParquetFile:
         self._writer.write_table(table, row_group_size=max(table.num_rows, 1))
         self.rows += table.num_rows
 
+    @property
+    def size(self) -> int:
+        """Bytes written so far."""
+        return self._file.size
+
     def extend(self, **columns: Sequence[Any]) -> None:
         """Add rows, as columns of equal length."""
         for name, values in columns.items():
