@@ -21,11 +21,10 @@ from feval.recording.gold_aware import gold_aware_remark, is_gold_aware
 from feval.recording.layout.format import MANIFEST, README, SCORES, LeafHash, is_beside, open_regular
 from feval.recording.layout.manifest import check_manifest
 from feval.recording.layout.origin import PULLED, cached_from
-from feval.recording.leaves import dataset_leaf, equality_counts, equality_leaf, llm_leaf, pool_lines, question_line
-from feval.recording.partial import listed_parts, scores_leaf
+from feval.recording.leaves import dataset_leaf, llm_leaf, pool_lines, question_line, verdict_tally
+from feval.recording.partial import listed_parts, scores_leaf, votes_problems
 from feval.recording.reader import Recording, open_recording
 from feval.recording.votes_builder import FINISH_CODES
-from feval.recording.votes_check import votes_problems
 
 _LATER_COUNTS = ("unclosed_thoughts", "empty_replies")
 
@@ -179,7 +178,7 @@ def _check_dataset(
     computed[dataset, None, "questions"] = leaf.hexdigest()
     problems = _check_counts(recording.manifest.datasets[dataset], counted, dataset)
     for llm in recording.llm_names(dataset):
-        tally = PairTally(recording.votes(dataset).question_ids)
+        tally = PairTally(recording.votes(dataset))
         _check_pair(recording, dataset, llm, computed, tally)
         problems += _check_counts(recording.manifest.pairs[dataset, llm], tally.record(), f"{llm} on {dataset}")
         steps.step()
@@ -204,10 +203,10 @@ def _check_equality(recording: Recording, dataset: str, computed: dict[tuple[str
     name = recording.dataset_info(dataset).equality
     if name == NORMAL_FORM:
         return []
-    verdicts = recording.verdicts(dataset)
-    computed[dataset, None, "equality"] = equality_leaf(name, verdicts)
+    tally = verdict_tally(name, recording.scan_verdicts(dataset))
+    computed[dataset, None, "equality"] = tally.leaf()
     stated = recording.manifest.datasets[dataset]["equality"]
-    counted = {"name": name, **equality_counts(verdicts, stated["not_asked"])}
+    counted = {"name": name, **tally.counts(stated["not_asked"])}
     return [] if stated == counted else [f"{MANIFEST}: the equality of {dataset} should be {counted}, found {stated}."]
 
 

@@ -13,6 +13,7 @@ from feval.recording.layout.format import LeafHash
 from feval.recording.leaves import channel_values, pool_lines
 from feval.recording.parquet.part_files import PartFiles
 from feval.recording.parquet.writing import pair_schema
+from feval.recording.question_table import QuestionTable, row_behind
 
 _MAX_TOKENS = 2**31 - 1
 
@@ -20,27 +21,26 @@ _MAX_TOKENS = 2**31 - 1
 class PairFiles:
     """The Parquet files of one LLM on one dataset, with their leaves: three, and one for each channel that is used.
 
-    `claim` registers the path of a file before it is written, `golds` are normal forms by question id, and `only` names the parts
-    to write where the others are taken from another recording.
+    `claim` registers the path of a file before it is written, and `only` names the parts to write where the others are taken from
+    another recording.
     """
 
     def __init__(
         self,
         claim: Callable[[str], str],
         root: Path,
-        dataset: str,
         llm: str,
-        golds: Mapping[str, str | None],
+        questions: QuestionTable,
         *,
         only: Collection[str] | None = None,
     ) -> None:
-        self._claim, self._root, self._who = claim, root, f"{llm} on {dataset}"
-        self._pair, self._golds = (dataset, llm), golds
+        self._claim, self._root, self._who = claim, root, f"{llm} on {questions.dataset}"
+        self._pair, self._questions = (questions.dataset, llm), questions
         self._only = only
         self._files: dict[str, PartFiles] = {}
         self._leaves: dict[str, LeafHash] = {}
-        self._row, self._rows = -1, {question: row for row, question in enumerate(golds)}
-        self._tally = PairTally(golds)
+        self._row = -1
+        self._tally = PairTally(questions)
 
     def add(self, pool: PoolRows) -> None:
         """Add a pool; its question must be known and in order (`ConflictError`), its values storable (`UsageError`)."""
@@ -48,7 +48,7 @@ class PairFiles:
         self._check(pool)
         channels = channel_values(pool)
         lines = pool_lines(pool, channels)
-        columns = _pool_columns(pool, self._golds.get(pool.question_id), channels)
+        columns = _pool_columns(pool, self._questions.gold(self._row), channels)
         for part in lines if self._only is None else [part for part in lines if part in self._only]:
             self._open(part)
             self._add_line(part, lines[part], pool.question_id)
@@ -61,11 +61,6 @@ class PairFiles:
             self._open(part)
         files = {path: record for part in self._files.values() for path, record in part.close().items()}
         return files, {part: leaf.hexdigest() for part, leaf in self._leaves.items()}, self._tally.record()
-
-    @property
-    def sizes(self) -> dict[str, int]:
-        """How many CoTs each question has."""
-        return self._tally.sizes
 
     def abandon(self) -> None:
         """Close the files, whatever state they are in."""
@@ -85,10 +80,10 @@ class PairFiles:
 
     def _check_order(self, pool: PoolRows) -> None:
         dataset, llm = self._pair
-        row = self._rows.get(pool.question_id)
+        row = row_behind(self._questions.ids, pool.question_id, self._row)
         if row is None:
             raise ConflictError(f"{llm} has CoTs for {pool.question_id!r}, which is no question of {dataset}.")
-        if row <= self._row:
+        if row < 0:
             raise ConflictError(f"{llm}: the CoTs of {pool.question_id!r} come twice or out of order.")
         self._row = row
 
@@ -119,8 +114,8 @@ class PairFiles:
 
 
 def _pool_columns(
-    pool: PoolRows, gold: str | None, channels: dict[str, dict[str, list[Any]]]
-) -> dict[str, dict[str, Sequence[Any]]]:
+    pool: PoolRows, gold: str | None, channels: Mapping[str, Mapping[str, Sequence[Any]]]
+) -> dict[str, Mapping[str, Sequence[Any]]]:
     """Return a pool's rows in each part that has any, by part and column, without their keys."""
     return {
         "requests": {"prompt": [pool.prompt], "prompt_tokens": [pool.prompt_tokens]},

@@ -10,6 +10,7 @@ from feval.answers.parties import Verdict
 from feval.answers.thoughts import Mark
 from feval.errors import DamagedRecordingError
 from feval.recording.content import EQUALITY_COLUMNS, OPTIONAL_COLUMNS, PoolRows, Question, ScoreRows
+from feval.recording.question_table import QuestionTable
 from feval.recording.votes import Votes
 from feval.recording.votes_builder import VotesBuilder
 
@@ -127,9 +128,9 @@ def votes_of_pools(
     dataset: str, questions: Sequence[Question], pools: Iterable[tuple[str, Iterable[PoolRows]]]
 ) -> Votes:
     """Return the votes of a dataset from the pools of each LLM: those of format 1, whose votes file has another form."""
-    builder = VotesBuilder(dataset, questions)
-    for llm, rows in pools:
-        builder.add_llm(llm)
-        for pool in rows:
-            builder.add(llm, pool)
-    return builder.votes()
+    with VotesBuilder(QuestionTable(dataset, questions)) as builder:
+        for llm, rows in pools:
+            builder.add_llm(llm)
+            for pool in rows:
+                builder.add(llm, pool)
+        return builder.votes()
