@@ -24,6 +24,8 @@ from feval.recording import (
     RecordingWriter,
     extract,
     open_recording,
+    select,
+    verify_recording,
 )
 from feval.recording.derived import blocks
 from feval.recording.parquet import part_files
@@ -111,3 +113,36 @@ def test_a_worker_that_finds_another_recording_says_so(tmp_path: Path) -> None:
     block = next(blocks.blocks(write(tmp_path / "r"), "sums", "alpha"))
     with pytest.raises(ConflictError, match="All workers must see the same files at this path"):
         list(block._replace(recording_hash="0" * 64).texts())
+
+
+@pytest.mark.usefixtures("small_groups")
+@pytest.mark.parametrize("block_cots", [1, 4, 1000])
+def test_pools_are_read_in_any_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, block_cots: int) -> None:
+    monkeypatch.setattr(blocks, "_BLOCK_COTS", block_cots)
+    recording = write(tmp_path / "r")
+    pools = {one.question_id: one for one in recording.pools("sums", "alpha")}
+    orders = [range(9), range(8, -1, -1), [3, 4, 8, 0, 1, 2, 5, 7], [0, 2, 5, 6, 8], [6, 5], []]
+    for order in orders:
+        questions = [QUESTIONS[row] for row in order]
+        questions.insert(len(order) // 2, Question("new", "New?"))
+        expected = [pools.get(question.id) for question in questions]
+        assert list(blocks.pools_of(recording, "sums", "alpha", questions)) == expected
+    assert list(blocks.pools_of(recording, "sums", "gamma", QUESTIONS)) == [None] * 9
+
+
+@pytest.mark.usefixtures("small_groups")
+def test_a_selection_links_what_stays_whole(tmp_path: Path) -> None:
+    recording = write(tmp_path / "r")
+    select(recording.path, tmp_path / "all", datasets=["sums"])
+    select(recording.path, tmp_path / "one", llms=["alpha"])
+    written = open_recording(
+        select(recording.path, tmp_path / "written", llms=["alpha"], questions=[q.id for q in QUESTIONS[:8]])
+    )
+    both, one = open_recording(tmp_path / "all"), open_recording(tmp_path / "one")
+    assert both.hash == recording.hash != one.hash != written.hash
+    for made in (both, one):
+        linked = [path for path in made.manifest.files if (made.path / path).samefile(recording.path / path)]
+        assert {"texts/sums/alpha.parquet", "samples/sums/alpha.parquet", "reasoning/sums/alpha.parquet"} <= {*linked}
+        assert list(made.pools("sums", "alpha")) == list(recording.pools("sums", "alpha"))
+        assert verify_recording(made.path).ok
+    assert one.llm_names("sums") == ["alpha"]
