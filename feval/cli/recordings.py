@@ -221,10 +221,10 @@ def _first_questions(recording: Recording, datasets: Sequence[str] | None, first
         raise OutOfRangeError(f"--first takes 1 or more; {first} was given.")
     # Question ids are unique within a dataset only, so there must be one dataset.
     dataset = only_name("dataset", datasets[0] if datasets and len(datasets) == 1 else None, recording.dataset_ids())
-    questions = recording.questions(dataset)
-    if first > len(questions):
-        raise NotRecordedError(f"{dataset} has {counted(len(questions), 'question')}; --first {first} asks for more.")
-    return [question.id for question in questions[:first]]
+    ids = recording.votes(dataset).question_ids
+    if first > len(ids):
+        raise NotRecordedError(f"{dataset} has {counted(len(ids), 'question')}; --first {first} asks for more.")
+    return list(ids[:first])
 
 
 _MOST_DIFFERENCES = 20
