@@ -59,7 +59,7 @@ def test_a_receipt_keeps_the_number_of_replicates_that_was_used(
     """Nobody says how many, and a version that takes another number by default computes the same."""
     monkeypatch.chdir(tmp_path)
     write_toy(Path("toy"), {"gpt-4o-mini": POOLS}, GOLDS)
-    method = '[[method]]\nname = "self-consistency"\nllms = ["gpt-4o-mini"]\n'
+    method = '[[method]]\nname = "self-consistency"\nllms = ["gpt-4o-mini"]\nbudgets = {n = [2]}\n'
     Path("plan.toml").write_text(f'dataset = "toy"\nrecordings = ["toy"]\nresamples = 20\n{method}')
     monkeypatch.setattr("feval.evaluation.means._DRAWS", 60)
     place = [] if command[0] == "compare" else ["--recording", "toy"]
@@ -69,7 +69,7 @@ def test_a_receipt_keeps_the_number_of_replicates_that_was_used(
     pinned, numbers = content["request"].get("plan", content["request"]), content["numbers"]
     assert (pinned["replicates"], numbers.get("replicates", 15)) == (15, 15)
     monkeypatch.setattr("feval.evaluation.means._DRAWS", 2_000_000)
-    assert verify_receipt(Path("result/receipt.json")).reproduced
+    assert verify_receipt(Path("result/receipt.json")).equal
 
 
 @pytest.fixture
