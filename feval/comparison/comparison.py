@@ -279,7 +279,8 @@ def compare(
     runner = _Runner(plan, dataset, llms, np.arange(len(dataset)), executor, time_limit, methods, progress)
     largest = runner.largest_budgets() if plan.short_pools == "drop" else ()
     questions = question_set(dataset, largest, unlabelled=plan.unlabelled, short_pools=plan.short_pools)
-    runner = replace(runner, rows=questions.rows)
+    plan = plan.with_replicates(len(plan.split(dataset, questions.rows)[1]))
+    runner = replace(runner, plan=plan, rows=questions.rows)
     curves = _marked([curve for entry in plan.entries if (curve := runner.curve(entry, missing)) is not None])
     if not curves:
         reasons = "; ".join(f"{one.label}: {one.reason}" for one in missing[:5])
