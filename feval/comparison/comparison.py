@@ -8,14 +8,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
+from copy import copy
 from dataclasses import asdict, dataclass, field, fields, replace
-from functools import cached_property
+from functools import cached_property, partial
 from importlib import import_module
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from feval.comparison.columns import ColumnFile
 from feval.comparison.plan import AXES, ComparedMethod, Plan
 from feval.comparison.statistics import (
     AccuracyDifference,
@@ -28,7 +31,8 @@ from feval.comparison.statistics import (
     costs_of,
     statistics,
 )
-from feval.errors import FevalError, UnknownNameError, UsageError
+from feval.errors import FevalError, StorageError, UnknownNameError, UsageError
+from feval.estimators.inference.bootstrap import MOST_QUESTIONS
 from feval.estimators.inference.intervals import accuracy_interval
 from feval.estimators.inference.sign_flips import MOST_EXACT
 from feval.evaluation.cautions import billed_once, few_questions
@@ -47,6 +51,7 @@ if TYPE_CHECKING:
     from feval.replay import LLM, Dataset
 
 _ERRORS = ("no_answer", "stopped_early", "routed_wrong")
+_MOST_NUMBERS = 1 << 23  # of intervals computed at once
 _CEILING = (1, 2, 3, 5, 7, 10, 15, 20, 30, 40, 60, 80, 100)
 
 
@@ -269,6 +274,8 @@ def compare(
     largest = runner.largest_budgets() if plan.short_pools == "drop" else ()
     questions = question_set(dataset, largest, unlabelled=plan.unlabelled, short_pools=plan.short_pools)
     runner = replace(runner, rows=questions.rows)
+    if len(questions.rows) > MOST_QUESTIONS:
+        runner = replace(runner, columns=ColumnFile(len(questions.rows)))
     curves = _marked([curve for entry in plan.entries if (curve := runner.curve(entry, missing)) is not None])
     if not curves:
         reasons = "; ".join(f"{one.label}: {one.reason}" for one in missing[:5])
@@ -327,6 +334,7 @@ class _Runner:
     workers: int
     time_limit: float | None
     methods: Mapping[str, Any]
+    columns: ColumnFile | None = None
 
     def largest_budgets(self) -> list[tuple[LLM, int]]:
         """The most CoTs that any point of any method may ask each LLM for; points that cannot be made ask for none."""
@@ -355,7 +363,7 @@ class _Runner:
             try:
                 points.append(self._evaluated(self._method(entry, settings), llms, self.order))
             except FevalError as error:
-                failed.append(FailedMethod(label, str(error)))
+                failed.append(FailedMethod(label, _reason(error)))
         if not points and len({one.reason for one in failed}) == 1:
             failed = [FailedMethod(entry.label, failed[0].reason)]
         missing.extend(failed)
@@ -365,7 +373,7 @@ class _Runner:
         try:
             return self._evaluated(SelfConsistency(1), [llm], self.order)
         except FevalError as error:
-            missing.append(FailedMethod(f"single call of {llm.name}", str(error)))
+            missing.append(FailedMethod(f"single call of {llm.name}", _reason(error)))
             return None
 
     def ceiling(self, llm: LLM, missing: list[FailedMethod]) -> MethodCurve | None:
@@ -375,7 +383,7 @@ class _Runner:
         try:
             points = tuple(self._evaluated(Oracle(n), [llm], "exact") for n in counts)
         except FevalError as error:
-            missing.append(FailedMethod(f"pass@n of {llm.name}", str(error)))
+            missing.append(FailedMethod(f"pass@n of {llm.name}", _reason(error)))
             return None
         return MethodCurve(llm.name, entry, points)
 
@@ -406,7 +414,14 @@ class _Runner:
             raise UsageError(
                 f"It costs nothing in {axis}, and the axis of costs is logarithmic; compare by another axis."
             )
-        return evaluation
+        return evaluation if self.columns is None else self.columns.stored(evaluation)
+
+
+def _reason(error: FevalError) -> str:
+    """Why a method is missing; that there is no room for its numbers stops them all."""
+    if isinstance(error, StorageError):
+        raise error
+    return str(error)
 
 
 def _budgets(method: Any, llms: Sequence[LLM]) -> list[tuple[LLM, int]]:
@@ -429,17 +444,24 @@ def _kinds(curves: Sequence[MethodCurve]) -> tuple[str, ...]:
 def _with_intervals(
     plan: Plan, curves: Sequence[MethodCurve], baselines: Sequence[Evaluation], ceilings: Sequence[MethodCurve]
 ) -> tuple[list[MethodCurve], list[Evaluation], list[MethodCurve]]:
-    """The same with the intervals that `evaluate` would have given each point, computed for all points at once."""
+    """The same with the intervals that `evaluate` would have given each point, computed for many points at once."""
     everything = [point for curve in (*curves, *ceilings) for point in curve.points] + list(baselines)
-    right = by_key(everything, [point.right for point in everything])
-    ends = accuracy_interval(right, plan.confidence)
-    rest = iter(
-        replace(point, accuracy_low=low, accuracy_high=high, confidence=plan.confidence)
-        for point, low, high in zip(everything, ends.low.tolist(), ends.high.tolist(), strict=True)
+    order = by_key(everything[0])
+    step = max(1, _MOST_NUMBERS // len(order))
+    complete: list[Evaluation] = []
+    for start in range(0, len(everything), step):
+        some = everything[start : start + step]
+        ends = accuracy_interval(np.stack([point.right[order] for point in some], axis=1), plan.confidence)
+        complete += map(partial(_with_interval, plan.confidence), some, ends.low.tolist(), ends.high.tolist())
+    rest = iter(complete)
+    methods, tops = (
+        [replace(curve, points=tuple(islice(rest, len(curve.points)))) for curve in part] for part in (curves, ceilings)
     )
-
-    def complete(bare: Sequence[MethodCurve]) -> list[MethodCurve]:
-        return [replace(curve, points=tuple(next(rest) for _ in curve.points)) for curve in bare]
-
-    methods, tops = complete(curves), complete(ceilings)
     return methods, list(rest), tops
+
+
+def _with_interval(confidence: float, point: Evaluation, low: float, high: float) -> Evaluation:
+    """A copy of an evaluation, wherever its columns are, with an interval."""
+    other = copy(point)
+    vars(other).update(accuracy_low=low, accuracy_high=high, confidence=confidence)
+    return other
