@@ -1,0 +1,13 @@
+"""Executors: work as tasks for this process, for processes of this machine (`--workers`) or for a Dask cluster (`--scheduler`).
+
+A task is a module-level function with plain arguments. `opened` gives the executor that two options ask for, `results` runs tasks
+on it and yields what they return in their order, whoever ran them, how often and when. `None` is the executor of this process.
+"""
+
+from feval.lazy import lazy_names
+
+__all__ = ["distributed", "opened", "results"]
+
+__getattr__, __dir__ = lazy_names(
+    __name__, {"cluster": ("distributed",), "opening": ("opened",), "tasks": ("results",)}
+)
