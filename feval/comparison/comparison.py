@@ -169,20 +169,16 @@ class Comparison:
         `question` (id), and means over the draws: `right` (probability), `usd` and `tokens` (NaN where not known), `samples`,
         `calls`, and how errors came about: `no_answer`, `stopped_early`, `routed_wrong` (NaN where not known).
         """
-        points = [(curve, place, point) for curve in self.curves for place, point in enumerate(curve.points)]
-        repeated = np.repeat(np.arange(len(points)), [point.questions for _, _, point in points])
-        texts = {
-            "method": [curve.label for curve, _, _ in points],
-            "budget": [curve.budget(place) for curve, place, _ in points],
-            "llms": [" > ".join(point.llms) for _, _, point in points],
-            "kind": [point.kind for _, _, point in points],
-        }
-        columns: dict[str, Any] = {name: [column[i] for i in repeated.tolist()] for name, column in texts.items()}
-        columns["point"] = np.array([place for _, place, _ in points])[repeated]
-        columns["question"] = [name for _, _, point in points for name in point.question_ids]
-        for name in ("right", "usd", "tokens", "samples", "calls", *_ERRORS):
-            values = [(getattr(point, name), point.questions) for _, _, point in points]
-            columns[name] = np.concatenate([np.full(n, np.nan) if value is None else value for value, n in values])
+        points = [point_columns(curve, place) for curve in self.curves for place in range(len(curve.points))]
+        columns: dict[str, Any] = {}
+        for name in points[0]:
+            values = [(point[name], len(point["question"])) for point in points]
+            if isinstance(values[0][0], str):
+                columns[name] = [text for text, questions in values for _ in range(questions)]
+            elif name == "question":
+                columns[name] = [question for ids, _ in values for question in ids]
+            else:
+                columns[name] = np.concatenate([np.broadcast_to(value, questions) for value, questions in values])
         return columns
 
     def to_frame(self, library: str | None = None) -> Any:
@@ -229,6 +225,21 @@ class Comparison:
         for name in ("frontier", "areas", "differences", "savings", "reaches", "ranking"):
             content[name] = [asdict(row) for row in getattr(self, name)]
         return content | ({"left_out": self.left_out.to_dict()} if self.left_out else {})
+
+
+def point_columns(curve: MethodCurve, place: int) -> dict[str, Any]:
+    """The columns of `Comparison.per_question` for one point: ids and numbers of its questions, and what all of them share."""
+    point = curve.points[place]
+    numbers = {name: getattr(point, name) for name in ("right", "usd", "tokens", "samples", "calls", *_ERRORS)}
+    return {
+        "method": curve.label,
+        "budget": curve.budget(place),
+        "llms": " > ".join(point.llms),
+        "kind": point.kind,
+        "point": place,
+        "question": point.question_ids,
+        **{name: np.nan if value is None else value for name, value in numbers.items()},
+    }
 
 
 def _curve_dict(curve: MethodCurve) -> dict[str, Any]:

@@ -34,6 +34,7 @@ from feval.methods import SelfConsistency
 from feval.receipts.verifying import verify_receipt
 from feval.recording import DatasetInfo, LLMInfo, PoolRows, Question, RecordingWriter
 from feval.report.pictures.comparison import _entries
+from feval.report.tables import questions_parquet
 from feval.report.tables.comparisons import comparison_tables
 from feval.report.tables.headline import best_at
 
@@ -240,6 +241,13 @@ def test_columns_in_a_file_give_the_same_comparison(
     for one, other in zip(stored.per_question().values(), comparison.per_question().values(), strict=True):
         np.testing.assert_array_equal(one, other)
     assert len(stored.curves[1].points[2].right) == 20
+    monkeypatch.setattr("feval.report.tables.parquet._ROW_GROUP", 50)
+    files = [io.BytesIO(), io.BytesIO()]
+    for one, file in zip((stored, comparison), files, strict=True):
+        questions_parquet(one, file)
+    assert files[0].getvalue() == files[1].getvalue()
+    columns = {name: list(column) for name, column in stored.per_question().items()}
+    assert pq.read_table(files[0]).to_pydict() == columns
 
 
 def test_a_temporary_folder_without_space_is_named(
