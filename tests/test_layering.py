@@ -39,7 +39,6 @@ SEAMS: dict[str, set[str]] = {
     },
     "feval.cli.recordings": {"feval.importers.import_recording"},
     "feval.estimators.inference.intervals": {"scipy"},
-    "feval.evaluation.replicates": {"feval.evaluation.workers.map_blocks"},
     "feval.evaluation.user_methods.handed": {"feval.cards.prices.PriceList"},
     "feval.evaluation.user_methods.files": {"feval.evaluation.user_methods.process.MethodProcess"},
     "feval.executors.cluster": {"distributed"},

@@ -28,8 +28,8 @@ NOT_FOR_A_CURVE = [
     "scipy.special", "scipy.stats",
 ]  # fmt: skip
 NOT_FOR_VOTES = [
-    "feval.answers.kinds", "feval.cards.schema", "feval.evaluation.user_methods.process", "feval.evaluation.workers",
-    "feval.hub.client", "feval.methods.catalogue",
+    "feval.answers.kinds", "feval.cards.schema", "feval.evaluation.user_methods.process",
+    "feval.executors.processes", "feval.hub.client", "feval.methods.catalogue",
 ]  # fmt: skip
 CURVE = f"""
 from feval import load, self_consistency_curve

@@ -17,7 +17,7 @@ import numpy as np
 from feval.cards.billing import billed_prompts, usd
 from feval.errors import OutOfRangeError, UnknownNameError, UsageError
 from feval.estimators.cost import mean_output_tokens
-from feval.estimators.counts import vote_counts
+from feval.estimators.counts import distinct_vote_counts
 from feval.estimators.inference.intervals import accuracy_interval
 from feval.estimators.per_question import PerQuestion
 from feval.estimators.votes.plurality import pass_at_k, subset_plurality_accuracy
@@ -31,6 +31,7 @@ from feval.methods.arrays import Floats, Integers
 from feval.methods.protocol import drawn
 from feval.methods.voting.self_consistency import SelfConsistency
 from feval.replay.draws import ORDERS
+from feval.replay.pools import without_gaps
 
 if TYPE_CHECKING:
     from feval.evaluation.evaluation import Evaluation
@@ -168,10 +169,11 @@ def self_consistency_curve(
     dataset.require([llm])
     questions = question_set(dataset, [(llm, max(budgets))], unlabelled=unlabelled, short_pools=short_pools)
     rows, pool = questions.rows, llm.pool.rows(questions.rows)
+    gold = dataset.gold[without_gaps(rows)]
     if order == "exact":
-        values = _exact(dataset.gold[rows], pool, budgets)
+        values = _exact(gold, pool, budgets)
     else:
-        values = _drawn(dataset.gold[rows], pool, drawn_orders(llm, order, replicates, max(budgets), rows), budgets)
+        values = _drawn(gold, pool, drawn_orders(llm, order, replicates, max(budgets), rows), budgets)
     return Curve(
         method="self-consistency",
         dataset=dataset.id,
@@ -303,9 +305,9 @@ def _budgets(n: Sequence[int]) -> list[int]:
 
 def _exact(gold: Integers, pool: Pool, budgets: Sequence[int]) -> _Values:
     """Return expectations over all draws without replacement."""
-    counts = vote_counts(pool.codes, gold)
-    right = subset_plurality_accuracy(counts.gold, counts.rivals, counts.no_answer, budgets)
-    any_right = pass_at_k(counts.gold, counts.size, budgets)
+    counts, rows = distinct_vote_counts(pool.codes, gold)
+    right = subset_plurality_accuracy(counts.gold, counts.rivals, counts.no_answer, budgets).of_questions(rows)
+    any_right = pass_at_k(counts.gold, counts.size, budgets).of_questions(rows)
     tokens = mean_output_tokens(pool.output_tokens, pool.sizes).mean()
     return _Values(right, any_right, np.array(budgets) * tokens)
 

@@ -6,8 +6,9 @@ on it and yields what they return in their order, whoever ran them, how often an
 
 from feval.lazy import lazy_names
 
-__all__ = ["distributed", "opened", "results"]
+__all__ = ["distributed", "opened", "require_portable", "results"]
 
 __getattr__, __dir__ = lazy_names(
-    __name__, {"cluster": ("distributed",), "opening": ("opened",), "tasks": ("results",)}
+    __name__,
+    {"cluster": ("distributed",), "opening": ("opened",), "processes": ("require_portable",), "tasks": ("results",)},
 )

@@ -13,14 +13,20 @@ if TYPE_CHECKING:
 
 
 @contextmanager
-def opened(workers: int = 1, scheduler: str | None = None) -> Iterator[Executor | None]:
+def opened(
+    workers: int = 1, scheduler: str | None = None, *, given: Executor | None = None
+) -> Iterator[Executor | None]:
     """Open the executor of so many processes, or of the Dask cluster at an address; `None`, this process, for one worker.
 
-    Where the body raises, Ctrl-C included, processes are ended and tasks of the cluster cancelled.
+    Where the body raises, Ctrl-C included, processes are ended and tasks of the cluster cancelled. An executor that is `given`
+    takes the place of both, and stays open.
 
     Raises:
         UsageError: both were asked for, or the cluster cannot be reached, has no worker, or needs the extra `dask`.
     """
+    if given is not None:
+        yield given
+        return
     if scheduler is not None and workers != 1:
         raise UsageError(
             f"{workers} workers and the scheduler {scheduler} were asked for; a cluster has its own. Leave one of them out."

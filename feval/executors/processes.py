@@ -10,8 +10,11 @@ from concurrent.futures import Executor, Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from multiprocessing import parent_process
 from multiprocessing.context import SpawnContext, SpawnProcess
+from multiprocessing.reduction import ForkingPickler
 from types import TracebackType
 from typing import Any, Self, TypeVar
+
+from feval.errors import UsageError
 
 _T = TypeVar("_T")
 
@@ -66,6 +69,16 @@ class _Context(SpawnContext):
         process = SpawnProcess(*args, **kwargs)
         self.started.append(process)
         return process
+
+
+def require_portable(method: object) -> None:
+    """Raise `UsageError` unless a method can be sent to another process."""
+    try:
+        ForkingPickler.dumps(method)
+    except Exception as error:
+        raise UsageError(
+            f"The method cannot be sent to another process ({error}). Define it at the top level of a file, or take one worker."
+        ) from error
 
 
 def _begin() -> None:

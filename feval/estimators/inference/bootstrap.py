@@ -27,7 +27,7 @@ import numpy as np
 import numpy.typing as npt
 
 from feval.errors import OutOfRangeError
-from feval.estimators.arrays import Floats, Rows
+from feval.estimators.arrays import Floats, Integers, Rows
 from feval.estimators.checks import require_confidence
 from feval.estimators.inference.intervals import Interval, checked_values
 from feval.estimators.per_question import PerQuestion
@@ -134,7 +134,7 @@ class Clusters:
 
 def clusters(
     distinct: PerQuestion, bits: np.random.Philox, dealt: Clusters | None = None
-) -> tuple[Floats, Floats, npt.NDArray[np.intp]]:
+) -> tuple[Floats, Floats, Integers]:
     """The units to resample, see `Clusters`; `distinct` may be their sums already.
 
     Sums [G, C] and numbers of questions [G] of distinct clusters, and the index of each cluster among them.
