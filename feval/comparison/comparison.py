@@ -44,6 +44,7 @@ from feval.hub.places import open_place
 from feval.methods import METHODS, SelfConsistency
 from feval.methods.protocol import has_exact_form
 from feval.replay import load
+from feval.replay.shared_draws import SharedDraws
 
 if TYPE_CHECKING:
     from feval.cards.prices import PriceList
@@ -331,7 +332,7 @@ def _load(
     if not names:
         raise UsageError(f"No LLM of the comparison is recorded on {plan.dataset}: {missing[0].reason}")
     dataset, llms = load(plan.dataset, names, list(recordings), **plan.loading() | {"prices": price_list or prices})
-    return dataset, dict(zip(names, llms, strict=True))
+    return dataset, {llm.name: llm.drawing(SharedDraws().orders) for llm in llms}
 
 
 @dataclass(frozen=True)
