@@ -11,6 +11,7 @@ a gold that is a number is written in its shortest form.
 from __future__ import annotations
 
 import hashlib
+import io
 import logging
 import re
 from collections import Counter
@@ -196,7 +197,7 @@ def _rows(path: str, data: bytes) -> list[Row]:
     if data.lstrip().startswith(b"["):
         rows = reader.json(data, path, exact=True)
     else:
-        rows = [row for _, row in reader.json_lines(data, path)]
+        rows = [row for _, row in reader.json_lines(io.BytesIO(data), path)]
     for number, row in enumerate(rows):
         if not isinstance(row, dict):
             refuse(f"Row {number} of {path}", "an object", row)

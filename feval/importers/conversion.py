@@ -95,8 +95,8 @@ def import_recording(
     if importer is None:
         raise UnknownNameError.of("import format", format, IMPORTERS)
     llms = (str(llm),) if isinstance(llm, str) else tuple(map(str, dict.fromkeys(llm or ())))
-    request = ImportRequest(str(dataset), llms, None, keep_duplicates, temperature, max_tokens)
     source, out, questions = Path(source), Path(out), None if questions is None else Path(questions)
+    request = ImportRequest(str(dataset), llms, None, keep_duplicates, temperature, max_tokens, out)
     _check_options(request, answers)
     card = find_dataset_card(request.dataset)
     kind = known_answer_kind(request.dataset, answer_kind or (card.answer_kind if card else None))

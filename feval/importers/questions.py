@@ -8,6 +8,7 @@ with a column Puzzles) are questions whose gold answer is 24.
 
 from __future__ import annotations
 
+import io
 from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
@@ -51,7 +52,7 @@ def read_questions(path: Path, dataset: str, reader: Reader) -> list[SourceQuest
 def _json_questions(data: bytes, name: str, dataset: str, reader: Reader) -> list[SourceQuestion]:
     return [
         _json_question(line, f"{dataset}/{row}", f"line {number} of {name}")
-        for row, (number, line) in enumerate(reader.json_lines(data, name))
+        for row, (number, line) in enumerate(reader.json_lines(io.BytesIO(data), name))
     ]
 
 

@@ -110,7 +110,11 @@ class Imported:
 
 @dataclass(frozen=True, slots=True)
 class ImportRequest:
-    """The user's options for an importer, as in `import_recording`; `questions` are those of the questions file, in its order."""
+    """The user's options for an importer, as in `import_recording`.
+
+    `questions` are those of the questions file, in its order. `out` is the recording that is made: what an importer does not keep
+    in memory lies in a temporary file beside it (`None`: where the system has such files).
+    """
 
     dataset: str
     llms: tuple[str, ...] = ()
@@ -118,6 +122,7 @@ class ImportRequest:
     keep_duplicates: bool = False
     temperature: float | None = None
     max_tokens: int | None = None
+    out: Path | None = None
 
     def the_llm(self, source: str) -> LLMInfo:
         """Return the one LLM of a source that does not name it; the user must."""
