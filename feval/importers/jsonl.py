@@ -5,6 +5,7 @@ One line per question, with its CoTs in `samples`, or one line per CoT, with eve
 
 from __future__ import annotations
 
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -21,10 +22,11 @@ _SAMPLES = ("samples", "completions", "responses")
 def read(source: Path, request: ImportRequest) -> Imported:
     """Read one JSON Lines file. The request names the LLM if the lines do not, or chooses among theirs."""
     reader = Reader()
-    lines = _Lines(source.name, request)
-    for number, line in reader.json_lines(read_lines(source), source.name):
-        lines.add(line, f"line {number} of {source.name}")
-    return lines.rows.imported(reader)
+    content = _Lines(source.name, request)
+    with closing(read_lines(source)) as lines:
+        for number, line in reader.json_lines(lines, source.name):
+            content.add(line, f"line {number} of {source.name}")
+    return content.rows.imported(reader)
 
 
 class _Lines:

@@ -16,7 +16,7 @@ import json
 import re
 import string
 import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Generator, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any, cast
@@ -68,8 +68,8 @@ def read_bytes(path: Path) -> bytes:
     return data
 
 
-def read_lines(path: Path) -> Iterator[bytes]:
-    """Yield the lines of a source, expanded where it is compressed by gzip, without holding more than one."""
+def read_lines(path: Path) -> Generator[bytes, None, None]:
+    """Yield the lines of a source, expanded where it is compressed by gzip, one at a time; close it to close the file."""
     blank = True
     with _opened(path) as (stream, compressed):
         if compressed:

@@ -1,6 +1,6 @@
 """Generic rows become questions and pools: rows must agree about their question, and each LLM has its own CoTs.
 
-Questions stay in memory; CoTs and requests go through a `Spill` and are put together, question by question, when recorded.
+Questions stay in memory; CoTs and requests go through `SortedRows` and are put together, question by question, when recorded.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from feval.errors import ConflictError, SourceError
 from feval.importers.columns import COLUMNS, RowReader, examples
 from feval.importers.reading import Reader
 from feval.importers.shapes import sentence_start
+from feval.importers.sorted_rows import SortedRows
 from feval.importers.source import Imported, ImportRequest, Prompt, SourceLLM, SourcePool, SourceQuestion, llm_notes
-from feval.importers.spill import Spill
 from feval.recording.content import OPTIONAL_COLUMNS, LLMInfo, ScoreRows
 
 _T = TypeVar("_T")
@@ -51,7 +51,7 @@ class Rows:
         self._questions: list[SourceQuestion] = []
         self._numbers: dict[str, int] = {}
         self._llms: dict[str | None, _LLM] = {}
-        self._spill = Spill(request.out)
+        self._rows = SortedRows(request.out)
         self._source, self._request = source, request
         self._others: dict[str, Any] = {}
         self._without_unit: set[str] = set()
@@ -96,7 +96,7 @@ class Rows:
             llm.request = question, prompt, prompt_tokens
         request = (None, None) if prompt is None else (prompt.messages, prompt.text)
         content = self._counted(llm, values, where) if cot else None
-        self._spill.add(llm.number, question, (where, line, *request, prompt_tokens, content))
+        self._rows.add(llm.number, question, (where, line, *request, prompt_tokens, content))
 
     def _check_decoding(self, llm: str | None, decoding: dict[str, Any], values: Mapping[str, Any], where: str) -> None:
         for key in ("temperature", "max_tokens"):
@@ -189,7 +189,7 @@ class Rows:
 
     def _by_question(self, llm: _LLM) -> Iterator[tuple[int, Prompt | None, int | None, list[_CotRow]]]:
         """Yield number, request, prompt tokens and ordered CoTs of each question that an LLM was asked."""
-        for number, rows in self._spill.questions(llm.number):
+        for number, rows in self._rows.questions(llm.number):
             question, prompt, prompt_tokens, cots = self._questions[number].id, None, None, []
             _check_once(question, [line for _, line, *_ in rows if line is not None])
             for place, _, messages, text, tokens, cot in rows:

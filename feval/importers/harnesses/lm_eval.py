@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeGuard
@@ -62,8 +63,9 @@ def read(source: Path, request: ImportRequest) -> Imported:
     """Read the JSON Lines samples of one task. The request names the LLM if there are no results beside them."""
     reader = Reader()
     docs: dict[int, _Doc] = {}
-    for number, line in reader.json_lines(read_lines(source), source.name):
-        _add(docs, line, f"line {number} of {source.name}")
+    with closing(read_lines(source)) as lines:
+        for number, line in reader.json_lines(lines, source.name):
+            _add(docs, line, f"line {number} of {source.name}")
     results = _Results.of(source, reader)
     ordered = [docs[number] for number in sorted(docs)]
     chosen = _chosen_filter(ordered)

@@ -15,6 +15,7 @@ from itertools import groupby
 from operator import itemgetter
 from pathlib import Path
 from typing import IO, Any
+from weakref import finalize
 
 import orjson
 
@@ -28,8 +29,8 @@ _BLOCK_BYTES = 128 << 10
 _HEAD = struct.Struct("<QQ")  # number of the question, bytes of its rows
 
 
-class Spill:
-    """Rows (JSON values) by number of their group and question; they come back in the order in which they were added.
+class SortedRows:
+    """Rows (JSON values) by number of their group and question; those of one question stay in the order in which they were added.
 
     Args:
         out: the recording that is made; the temporary file lies beside it. `None`: where the system has such files.
@@ -75,6 +76,7 @@ class Spill:
         with nullcontext() if self._out is None else storage_errors(self._out):
             if self._file is None:
                 self._file = _nameless_file(self._out)
+                finalize(self, self._file.close)
             run: dict[int, tuple[int, int]] = {}
             place = self._file.seek(0, 2)
             for group, question in sorted(self._rows):
