@@ -73,12 +73,11 @@ class ReplicateSums:
         prompts = np.zeros((llms, questions), np.int64)
         return cls(right, none, early, routed, prompts, np.zeros((llms, len(LEDGER_FIELDS), questions), np.int64))
 
-    @classmethod
-    def joined(cls, parts: Sequence[ReplicateSums]) -> ReplicateSums:
-        """Concatenate the sums of blocks of questions."""
-        names = ("right", "none", "early", "routed", "prompts", "ledgers")
-        whole = {name: np.concatenate([getattr(part, name) for part in parts], axis=-1) for name in names}
-        return cls(**whole, split=parts[0].split)
+    def put(self, block: slice, part: ReplicateSums) -> None:
+        """Take over the sums of a block of questions."""
+        for name in ("right", "none", "early", "routed", "prompts", "ledgers"):
+            getattr(self, name)[..., block] = getattr(part, name)
+        self.split = part.split
 
     def add(self, decisions: Decisions, right: Bools, billing: str) -> None:
         """Count some replicates, from their decisions and a mask [R, Q] of the right ones."""

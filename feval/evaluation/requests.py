@@ -256,12 +256,12 @@ class CurveRequest(RunRequest):
             return self
         return self.changed(field=None) if (self.method, self.field) == ("self-consistency", "n") else self
 
-    def compute(self, dataset: Dataset, llms: Sequence[LLM]) -> Curve:
-        """The curve, from what `load` gave for this request."""
-        options = self.arguments()
+    def compute(self, dataset: Dataset, llms: Sequence[LLM], **running: Any) -> Curve:
+        """The curve, from what `load` gave for this request; `running` are an executor and progress."""
+        options = self.arguments() | running
         if self.field is not None:
             return method_curve(dataset, llms, self.method, self.field, self.values, settings=self.settings, **options)
-        plain = {name: options[name] for name in _PLAIN} | {"order": self.order or "exact"}
+        plain = {name: options[name] for name in (*_PLAIN, *running)} | {"order": self.order or "exact"}
         return self_consistency_curve(dataset, llms[0], list(map(int, self.values)), **plain)
 
 

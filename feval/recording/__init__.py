@@ -9,7 +9,9 @@ from feval.lazy import lazy_names
 if TYPE_CHECKING:
     from feval.recording.content import DatasetInfo, LLMInfo, PoolRows, Question, ScorerInfo, ScoreRows
     from feval.recording.derived.extraction import Extraction, extract
-    from feval.recording.derived.merging import add_scores, merge, select
+    from feval.recording.derived.merging import merge
+    from feval.recording.derived.scoring import add_scores
+    from feval.recording.derived.selection import select
     from feval.recording.layout.locate import recording_around
     from feval.recording.reader import Recording, aggregate_scores, open_recording
     from feval.recording.scores import Scores
@@ -46,8 +48,10 @@ __getattr__, __dir__ = lazy_names(
     __name__,
     {
         "content": ("DatasetInfo", "LLMInfo", "PoolRows", "Question", "ScorerInfo", "ScoreRows"),
-        "derived.merging": ("add_scores", "merge", "select"),
         "derived.extraction": ("Extraction", "extract"),
+        "derived.merging": ("merge",),
+        "derived.scoring": ("add_scores",),
+        "derived.selection": ("select",),
         "layout.locate": ("recording_around",),
         "reader": ("Recording", "aggregate_scores", "open_recording"),
         "scores": ("Scores",),

@@ -24,7 +24,7 @@ from typing import Any, ClassVar
 
 from feval.errors import ConflictError, NotRecordedError, StorageError, UnknownNameError, UsageError
 from feval.recording import PoolRows, Recording, ScorerInfo, ScoreRows, open_recording
-from feval.recording.derived.merging import add_scorers
+from feval.recording.derived.scoring import add_scorers
 from feval.recording.scores import verdicts_name
 from feval.report.text import counted
 from recorders.scoring.missing_scores import ScoringTask, check_named, finish, is_written

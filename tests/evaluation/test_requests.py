@@ -15,7 +15,7 @@ from feval.errors import OutOfRangeError, UnknownNameError, UsageError
 from feval.evaluation.requests import CurveRequest, EvaluationOptions, ReplayOptions, RunRequest
 
 # Of `evaluate`: set by `load`, chosen by the caller, or without effect on numbers.
-OWN = {"seed", "rows", "workers", "time_limit"}
+OWN = {"seed", "rows", "executor", "progress", "workers", "time_limit"}
 
 
 def request(**values: Any) -> RunRequest:

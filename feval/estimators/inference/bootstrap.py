@@ -27,7 +27,7 @@ import numpy as np
 import numpy.typing as npt
 
 from feval.errors import OutOfRangeError
-from feval.estimators.arrays import Floats
+from feval.estimators.arrays import Floats, Integers
 from feval.estimators.checks import require_confidence
 from feval.estimators.inference.intervals import Interval, checked_values
 from feval.estimators.per_question import PerQuestion
@@ -104,7 +104,7 @@ def _resampled_means(distinct: PerQuestion, resamples: int, seed: int) -> Floats
     return means
 
 
-def clusters(distinct: PerQuestion, bits: np.random.Philox) -> tuple[Floats, Floats, npt.NDArray[np.intp]]:
+def clusters(distinct: PerQuestion, bits: np.random.Philox) -> tuple[Floats, Floats, Integers]:
     """The units to resample: questions, or random clusters of them if there are more than `MOST_QUESTIONS`.
 
     Sums [G, C] and numbers of questions [G] of distinct clusters, and the index of each cluster among them.

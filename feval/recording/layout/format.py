@@ -69,13 +69,13 @@ def file_path(part: str, dataset: str, llm: str | None = None) -> str:
     return f"{part}/{slug(dataset)}/{slug(llm)}.parquet"
 
 
-def part_path(part: str, dataset: str, llm: str, number: int) -> str:
+def part_path(part: str, dataset: str, llm: str | None, number: int) -> str:
     """Return the path of one file, counted from 0, of a part that lies in several."""
     return f"{file_path(part, dataset, llm).removesuffix('.parquet')}/part-{number:05d}.parquet"
 
 
-def file_paths(files: Container[str], part: str, dataset: str, llm: str) -> list[str]:
-    """Return which of some files hold a part of an LLM, in their order: one, several, or none."""
+def file_paths(files: Container[str], part: str, dataset: str, llm: str | None = None) -> list[str]:
+    """Return which of some files hold a part of a dataset, or of an LLM on it, in their order: one, several, or none."""
     if (path := file_path(part, dataset, llm)) in files:
         return [path]
     paths: list[str] = []

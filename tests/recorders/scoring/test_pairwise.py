@@ -33,7 +33,7 @@ from feval.recording import (
     open_recording,
     verify_recording,
 )
-from feval.recording.derived.merging import add_scorers
+from feval.recording.derived.scoring import add_scorers
 from feval.recording.scores import verdicts_name
 from feval.replay import load
 from feval.report.pictures.coupled import coupling_png

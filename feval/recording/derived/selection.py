@@ -1,0 +1,143 @@
+"""Select from a recording: some datasets, LLMs, questions, or the first CoTs of each pool, as a derived recording."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import fields, replace
+from pathlib import Path
+from typing import Any
+
+from feval.errors import NotRecordedError, OutOfRangeError, ShortPoolError
+from feval.recording.content import COT_COLUMNS, PoolRows, ScoreRows
+from feval.recording.derived.common import derived_writer, known_verdicts
+from feval.recording.reader import Recording
+from feval.recording.verify import open_sound
+
+
+def select(
+    recording: str | Path,
+    out: str | Path,
+    *,
+    datasets: Collection[str] | None = None,
+    llms: Collection[str] | None = None,
+    questions: Collection[str] | None = None,
+    samples: int | None = None,
+    min_cots: int | None = None,
+) -> Path:
+    """Make a smaller recording: some datasets, LLMs, questions, or the first CoTs of each pool.
+
+    Args:
+        recording: the folder to select from.
+        out: the folder to make.
+        datasets: ids to keep; `None` keeps all.
+        llms: names to keep; `None` keeps all.
+        questions: question ids to keep; `None` keeps all.
+        samples: keep the first so many CoTs of every pool; `None` keeps all.
+        min_cots: leave out the questions on which a kept LLM has fewer CoTs; `None` leaves none out.
+
+    Raises:
+        NotRecordedError: something named is not there.
+        ShortPoolError: a pool has fewer CoTs than asked for, or no question of a dataset has `min_cots`.
+        OutOfRangeError: `samples` or `min_cots` below 1.
+        RecordingError, StorageError: as for `merge`.
+    """
+    if samples is not None and samples < 1:
+        raise OutOfRangeError(f"A selection keeps at least 1 CoT per pool, not {samples}. Raise --samples.")
+    if min_cots is not None and min_cots < 1:
+        raise OutOfRangeError(f"The least number of CoTs per question is 1, not {min_cots}. Raise --min-cots.")
+    source = open_sound(recording)
+    selected = [dataset for dataset in source.dataset_ids() if datasets is None or dataset in datasets]
+    _check_names(source, datasets, llms, selected)
+    question_ids = None if questions is None else set(questions)
+    choice = {"datasets": datasets, "llms": llms, "questions": questions}
+    operation: dict[str, Any] = {key: sorted(value) for key, value in choice.items() if value is not None}
+    operation |= {key: value for key, value in (("samples", samples), ("min_cots", min_cots)) if value is not None}
+    short = {dataset: _short(source, dataset, llms, question_ids, min_cots or 0) for dataset in selected}
+    notes = source.manifest.raw.get("notes", []) + [
+        f"{len(ids)} question{'' if len(ids) == 1 else 's'} of {dataset} with fewer than {min_cots} CoTs of some LLM left out."
+        for dataset, ids in short.items()
+        if ids
+    ]
+    with derived_writer(source, out, {"name": "select", **operation}, notes) as writer:
+        missing = set(question_ids or ())
+        for dataset in selected:
+            rows = [q for q in source.questions(dataset) if question_ids is None or q.id in question_ids]
+            missing -= {row.id for row in rows}
+            rows = [row for row in rows if row.id not in short[dataset]]
+            info = source.dataset_info(dataset)
+            writer.add_dataset(info, rows, **known_verdicts(dataset, [source], info.equality))
+            for llm in source.llm_names(dataset):
+                if llms is None or llm in llms:
+                    pools = _first(source.pools(dataset, llm), {row.id for row in rows}, samples, llm)
+                    writer.add_pools(dataset, source.llm_info(llm), source.counter(dataset, llm), pools)
+                    for scorer in source.scorers(dataset, llm):
+                        scored = _first_scores(
+                            source.score_rows(dataset, llm, scorer), {row.id for row in rows}, samples
+                        )
+                        writer.add_scores(dataset, llm, source.scorer_info(scorer), scored)
+        if missing:
+            raise NotRecordedError(
+                f"{source.path} has no question {min(missing)!r:.80} ({len(missing)} are missing). Check the ids."
+            )
+    return Path(out)
+
+
+def _short(
+    source: Recording, dataset: str, llms: Collection[str] | None, questions: Collection[str] | None, least: int
+) -> set[str]:
+    """Return the ids of the chosen questions on which a selected LLM has too few CoTs; a `ShortPoolError` if that is all."""
+    votes = source.votes(dataset)
+    chosen = [name for name in votes.question_ids if questions is None or name in questions]
+    sizes = [votes.llms[llm].sizes for llm in source.llm_names(dataset) if llms is None or llm in llms]
+    short = {name for row, name in enumerate(votes.question_ids) if any(counts[row] < least for counts in sizes)}
+    short.intersection_update(chosen)
+    if chosen and len(short) == len(chosen):
+        raise ShortPoolError(
+            f"No question of {dataset} has {least} CoTs of every selected LLM, so nothing of it would be left. Lower "
+            "--min-cots, or select fewer LLMs."
+        )
+    return short
+
+
+def _check_names(
+    source: Recording, datasets: Collection[str] | None, llms: Collection[str] | None, selected: Sequence[str]
+) -> None:
+    for dataset in datasets or ():
+        source.require(dataset)
+    recorded = {llm for dataset in selected for llm in source.llm_names(dataset)}
+    for llm in llms or ():
+        if llm not in recorded:
+            raise NotRecordedError(
+                f"{source.path} has no LLM {llm!r} there. It has {', '.join(sorted(recorded)) or 'none'}."
+            )
+
+
+def _first_scores(rows: Iterable[ScoreRows], ids: Collection[str], samples: int | None) -> Iterator[ScoreRows]:
+    for scores in rows:
+        if scores.question_id not in ids:
+            continue
+        places = [place for place, index in enumerate(scores.sample_indices) if samples is None or index < samples]
+        columns = {field.name: getattr(scores, field.name) for field in fields(scores) if field.name != "question_id"}
+        shorter: dict[str, Any] = {
+            name: None if column is None else [column[place] for place in places] for name, column in columns.items()
+        }
+        yield replace(scores, **shorter)
+
+
+def _first(pools: Iterable[PoolRows], ids: Collection[str], samples: int | None, llm: str) -> Iterator[PoolRows]:
+    for pool in pools:
+        if pool.question_id not in ids:
+            continue
+        if samples is None:
+            yield pool
+            continue
+        if len(pool.answers) < samples:
+            raise ShortPoolError(
+                f"{llm} has {len(pool.answers)} CoTs on {pool.question_id!r}; {samples} were requested. Select fewer."
+            )
+        columns = {name: column for name in COT_COLUMNS if (column := getattr(pool, name)) is not None}
+        yield replace(
+            pool,
+            extra={name: column[:samples] for name, column in pool.extra.items()},
+            **{name: column[:samples] for name, column in columns.items()},
+        )
