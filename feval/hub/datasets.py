@@ -59,6 +59,7 @@ def questions(dataset_id: str, *, source: Path | None = None, answer_kind: str |
     """
     card = find_dataset_card(dataset_id) if source is not None else dataset_card(dataset_id)
     kind = known_answer_kind(dataset_id, answer_kind or (card.answer_kind if card else None))
+    rows: Sequence[SourceQuestion]
     if source is not None:
         rows, origin = _from_file(source, dataset_id), source.name
     else:

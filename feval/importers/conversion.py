@@ -33,6 +33,7 @@ from feval.importers.source import (
     counted_notes,
 )
 from feval.recording import DatasetInfo, PoolRows, Question, RecordingWriter, ScorerInfo, ScoreRows
+from feval.recording.layout.destination import storage_errors
 
 _HINT_BYTES = 16 << 20
 _POSITIONS_TOO = (
@@ -97,7 +98,7 @@ def import_recording(
         raise UnknownNameError.of("import format", format, IMPORTERS)
     llms = (str(llm),) if isinstance(llm, str) else tuple(map(str, dict.fromkeys(llm or ())))
     source, out, questions = Path(source), Path(out), None if questions is None else Path(questions)
-    request = ImportRequest(str(dataset), llms, None, keep_duplicates, temperature, max_tokens, out)
+    request = ImportRequest(str(dataset), llms, None, keep_duplicates, temperature, max_tokens)
     _check_options(request, answers)
     card = find_dataset_card(request.dataset)
     kind = known_answer_kind(request.dataset, answer_kind or (card.answer_kind if card else None))
@@ -125,7 +126,8 @@ def import_recording(
     with RecordingWriter(out, operation=operation, prices=prices, licences={"questions": licence}) as writer:
         reader = Reader()
         file = None if questions is None else read_questions(questions, request.dataset, reader)
-        imported = _read(importer, source, replace(request, questions=file))
+        with storage_errors(out):  # temporary files
+            imported = _read(importer, source, replace(request, questions=file, scratch=writer.scratch))
         origins = source.name, questions.name if questions else ""
         joined, gold_notes = completed(imported.questions, file, kind, origins)
         conversion = _Conversion(
@@ -133,12 +135,12 @@ def import_recording(
             joined,
             info,
             counter,
-            out,
+            writer.scratch,
             always_text=answers == "text",
             default_kind=answer_kind is None,
             golds_are_positions=bool(gold_notes),
         )
-        writer.add_dataset(replace(info, system_prompt=imported.system_prompt), conversion.questions)
+        writer.add_dataset(replace(info, system_prompt=imported.system_prompt), conversion.questions())
         total = imported.llm_count * len(joined)
         for number, one in enumerate(imported.llms):
             report = None if progress is None else _offset(progress, number * len(joined), total)
@@ -187,15 +189,15 @@ def _offset(progress: Callable[[int, int], None], start: int, total: int) -> Cal
 
 
 class _Conversion:
-    """Makes the rows of one import, question by question, and counts what is unusual; `questions` are those of the recording."""
+    """Makes the rows of one import, question by question, and counts what is unusual."""
 
     def __init__(
         self,
         importer: Importer,
-        questions: list[SourceQuestion],
+        questions: Sequence[SourceQuestion],
         info: DatasetInfo,
         counter: str | None,
-        out: Path,
+        scratch: Path,
         *,
         always_text: bool,
         default_kind: bool,
@@ -203,9 +205,7 @@ class _Conversion:
     ) -> None:
         kind = info.answer_kind
         self._importer = importer
-        self.questions = [
-            Question(q.id, q.text or "", q.gold, canonical_gold(kind, q.gold, q.choices), q.choices) for q in questions
-        ]
+        self._questions = questions
         self._kind = kind
         self._equality = info.equality
         self._counter = counter
@@ -214,13 +214,18 @@ class _Conversion:
         self._golds_are_positions = golds_are_positions
         self._seen: Counter[str] = Counter()
         self._scorers: dict[str, int] = {}
-        self._out, self._scores = out, SortedRows(out)
+        self._scratch, self._scores = scratch, SortedRows(scratch)
         self._right: dict[str, _RightCots] = {}
         if kind == "verbatim" and always_text and importer.upstream_answer is None:
             raise UsageError(
                 f"Verbatim answers are the stored ones of a {importer.name} source, and answers from the texts were asked "
                 "for; choose another answer kind, or the stored answers."
             )
+
+    def questions(self) -> Iterator[Question]:
+        """Yield the questions with their canonical golds."""
+        for q in self._questions:
+            yield Question(q.id, q.text or "", q.gold, canonical_gold(self._kind, q.gold, q.choices), q.choices)
 
     def counter(self, llm: SourceLLM) -> str:
         """Return the token counter for an LLM: the one asked for, else the source's counts, else words."""
@@ -235,20 +240,20 @@ class _Conversion:
         """Yield the rows of one LLM, one pool per question."""
         name = self.counter(llm)
         count = None if name == "usage" else token_counter(name)
-        self._scorers, self._scores = {}, SortedRows(self._out)
+        self._scorers, self._scores = {}, SortedRows(self._scratch)
         thoughts = thoughts_of(llm.info.name)
-        for number, (question, pool) in enumerate(zip(self.questions, llm.pools, strict=True)):
+        for number, (question, pool) in enumerate(zip(self._questions, llm.pools, strict=True)):
             reasons = pool.finish_reasons or ["unknown"] * len(pool.texts)
             columns = split_columns(pool.texts, pool.reasoning, reasons, thoughts)
             self._seen["with thoughts"] += sum(bool(marks) for marks in columns.marks or ())
             self._seen["without reply"] += columns.readable.count(False)
             raw = self._raw_answers(question, pool, columns)
             canonical = normal_forms(self._kind, raw, question.choices)
-            if self._compares and question.answer is not None:
+            if self._compares and question.gold is not None:
                 stored = self._stored_answers(pool)
                 right = self._right.setdefault(llm.info.name, _RightCots())
                 right.add(
-                    self._right_by_kind(question, raw, canonical), stored.count(question.answer), len(raw), len(stored)
+                    self._right_by_kind(question, raw, canonical), stored.count(question.gold), len(raw), len(stored)
                 )
             if self._golds_are_positions and pool.answers is not None and not self._always_text:
                 labels = dict(question.choices)
@@ -281,7 +286,7 @@ class _Conversion:
         """Yield the scores of the LLM whose pools came last, by scorer."""
         for name, group in self._scorers.items():
             blocks = self._scores.questions(group)
-            rows = (ScoreRows(self.questions[number].id, *columns) for number, (columns,) in blocks)
+            rows = (ScoreRows(self._questions[number].id, *columns) for number, (columns,) in blocks)
             yield ScorerInfo(name, "imported", {"format": self._importer.name}), rows
 
     def _stored_answers(self, pool: SourcePool) -> Sequence[str | None]:
@@ -292,14 +297,15 @@ class _Conversion:
         answers = {text: None if text is None else rule(text) for text in set(pool.texts)}
         return [answers[text] for text in pool.texts]
 
-    def _right_by_kind(self, question: Question, raw: Sequence[str | None], forms: Sequence[str | None]) -> int:
+    def _right_by_kind(self, question: SourceQuestion, raw: Sequence[str | None], forms: Sequence[str | None]) -> int:
         """Return the number of CoTs that vote with the gold."""
         if self._equality == NORMAL_FORM:
-            return 0 if question.answer_key is None else list(forms).count(question.answer_key)
-        votes = keys(self._kind, raw, question.answer, question.choices, equality=self._equality)
+            gold = canonical_gold(self._kind, question.gold, question.choices)
+            return 0 if gold is None else list(forms).count(gold)
+        votes = keys(self._kind, raw, question.gold, question.choices, equality=self._equality)
         return 0 if votes.gold is None else votes.answers.count(votes.gold)
 
-    def _raw_answers(self, question: Question, pool: SourcePool, columns: SplitColumns) -> Sequence[str | None]:
+    def _raw_answers(self, question: SourceQuestion, pool: SourcePool, columns: SplitColumns) -> Sequence[str | None]:
         """Return the stored answers, or those read in the replies; verbatim answers are read as the authors do."""
         verbatim = self._kind == "verbatim"
         if pool.answers is not None and not self._always_text:
@@ -314,7 +320,7 @@ class _Conversion:
             return answers
         return [answer if readable else None for answer, readable in zip(answers, columns.readable, strict=True)]
 
-    def _extracted(self, text: str | None, question: Question) -> str | None:
+    def _extracted(self, text: str | None, question: SourceQuestion) -> str | None:
         if text is None:
             return None
         if self._kind != "verbatim":
@@ -327,7 +333,7 @@ class _Conversion:
         return self._importer.upstream_answer(text)
 
     def _request(
-        self, question: Question, pool: SourcePool, count: Callable[[str], int] | None, *, counted: bool
+        self, question: SourceQuestion, pool: SourcePool, count: Callable[[str], int] | None, *, counted: bool
     ) -> tuple[str | None, int | None]:
         """Return the request and its tokens. Where the source has neither, the question's text stands in for the request.
 
@@ -367,9 +373,9 @@ class _Conversion:
         if not seen["stored"]:
             how = "the authors' rule" if kind == "verbatim" else EXTRACTOR_VERSION
             notes.append(f"Answers were extracted from the texts by {how}.")
-        if expected_questions not in (None, len(self.questions)):
+        if expected_questions not in (None, len(self._questions)):
             notes.append(
-                f"The source has {len(self.questions)} questions; the dataset's card says {expected_questions}."
+                f"The source has {len(self._questions)} questions; the dataset's card says {expected_questions}."
             )
         return notes
 
@@ -385,10 +391,10 @@ class _Conversion:
         return "which is no answer" + ", whatever the source stores" * bool(self._seen["stored"])
 
     def _gold_facts(self) -> list[tuple[str, int]]:
-        golds = [question.answer_key for question in self.questions if question.answer is not None]
+        golds = [canonical_gold(self._kind, q.gold, q.choices) for q in self._questions if q.gold is not None]
         need = "accuracies need one, or --unlabelled drop"
         return [
-            (f"Questions without a gold answer ({need})", len(self.questions) - len(golds)),
+            (f"Questions without a gold answer ({need})", len(self._questions) - len(golds)),
             (f"Gold answers that cannot be read as {self._kind} ({need})", golds.count(None)),
         ]
 
@@ -426,7 +432,7 @@ class _RightCots:
         return f"{self.by_kind / self.cots:.1%} and {self.as_stored / self.cots:.1%}".replace("%", " %")
 
 
-def _output_tokens(question: Question, pool: SourcePool, count: Callable[[str], int] | None) -> Sequence[int]:
+def _output_tokens(question: SourceQuestion, pool: SourcePool, count: Callable[[str], int] | None) -> Sequence[int]:
     if count is None:
         return pool.tokens or []
     if None in pool.texts:

@@ -1,6 +1,6 @@
 """Generic rows become questions and pools: rows must agree about their question, and each LLM has its own CoTs.
 
-Questions stay in memory; CoTs and requests go through `SortedRows` and are put together, question by question, when recorded.
+Questions and rows lie in temporary files where they are many; CoTs are put together, question by question, when recorded.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from feval.importers.reading import Reader
 from feval.importers.shapes import sentence_start
 from feval.importers.sorted_rows import SortedRows
 from feval.importers.source import Imported, ImportRequest, Prompt, SourceLLM, SourcePool, SourceQuestion, llm_notes
+from feval.importers.stored_questions import StoredQuestions
 from feval.recording.content import OPTIONAL_COLUMNS, LLMInfo, ScoreRows
 
 _T = TypeVar("_T")
@@ -48,10 +49,10 @@ class Rows:
     """Collects the questions of one source, and the CoTs by LLM (`None`: not named) and question."""
 
     def __init__(self, source: str, request: ImportRequest) -> None:
-        self._questions: list[SourceQuestion] = []
+        self._questions = StoredQuestions(request.scratch)
         self._numbers: dict[str, int] = {}
         self._llms: dict[str | None, _LLM] = {}
-        self._rows = SortedRows(request.out)
+        self._rows = SortedRows(request.scratch)
         self._source, self._request = source, request
         self._others: dict[str, Any] = {}
         self._without_unit: set[str] = set()
@@ -72,15 +73,16 @@ class Rows:
         number = self._numbers.setdefault(name, len(self._questions))
         if number == len(self._questions):
             self._questions.append(SourceQuestion(name, text, gold, choices))
-            return number
-        known = self._questions[number]
-        if any(new and new != old for new, old in ((text, known.text), (gold, known.gold), (choices, known.choices))):
-            self._questions[number] = SourceQuestion(
+        elif text is not None or gold is not None or choices:
+            known = self._questions[number]
+            question = SourceQuestion(
                 name,
                 _agreed(known.text, text, "two texts", name, where),
                 _agreed(known.gold, gold, "two gold answers", name, where),
                 _agreed(known.choices or None, choices or None, "two sets of choices", name, where) or (),
             )
+            if question != known:
+                self._questions[number] = question
         return number
 
     def add_row(
@@ -128,6 +130,7 @@ class Rows:
 
         The notes end with those of the source's reader.
         """
+        self._numbers.clear()
         chosen = self._chosen()
         llms = [self._llm(self._llms.get(name, _LLM(-1)), info) for name, info in chosen]
         notes = self._notes(chosen)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import errno
 import gzip
-import io
 import json
 from collections import defaultdict
 from pathlib import Path
@@ -32,7 +31,7 @@ def small_runs(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("small_runs")
 def test_rows_come_back_by_group_and_question_in_the_order_they_were_added(tmp_path: Path) -> None:
-    sorted_rows_ = SortedRows(tmp_path / "out")
+    sorted_rows_ = SortedRows(tmp_path)
     expected: dict[int, dict[int, list[Any]]] = {group: defaultdict(list) for group in range(4)}
     for place, (group, question, size) in enumerate(
         np.random.default_rng(1).integers((3, 40, 200), size=(500, 3)).tolist()
@@ -85,11 +84,10 @@ def test_what_rows_on_disk_contradict_is_said_as_of_rows_in_memory(imported: Imp
 
 @pytest.mark.usefixtures("small_runs")
 def test_a_disk_that_is_full_while_rows_are_sorted_is_said(imported: Import, monkeypatch: pytest.MonkeyPatch) -> None:
-    class Full(io.BytesIO):
-        def write(self, _: Any) -> int:
-            raise OSError(errno.ENOSPC, "No space left on device")
+    def full(*_: Any) -> int:
+        raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr(sorted_rows, "_nameless_file", lambda _: Full())
+    monkeypatch.setattr(sorted_rows.Spill, "write", full)
     with pytest.raises(StorageError, match="could not be written: the disk is full"):
         imported("jsonl", lines(*(COT | {"text": "x" * 200} for _ in range(20))))
 
@@ -176,7 +174,7 @@ def peak():
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
 
 before = peak()
-imported = jsonl.read(Path(sys.argv[1]), ImportRequest("toy", ("m",), out=Path(sys.argv[1] + ".out")))
+imported = jsonl.read(Path(sys.argv[1]), ImportRequest("toy", ("m",), scratch=Path(sys.argv[1]).parent))
 assert sum(len(pool.texts) for llm in imported.llms for pool in llm.pools) == 80_000
 print(peak() - before)
 """
