@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from feval.evaluation.evaluation import Evaluation, evaluate
     from feval.evaluation.oracle import Oracle
     from feval.evaluation.training import train_test_rows
+    from feval.executors.cluster import distributed
     from feval.importers import import_recording
     from feval.methods import (
         METHODS,
@@ -77,6 +78,7 @@ __all__ = [
     "__version__",
     "as_method",
     "compare",
+    "distributed",
     "evaluate",
     "import_recording",
     "load",
@@ -99,6 +101,7 @@ __getattr__, __dir__ = lazy_names(
         "evaluation.curves": ("Curve", "CurvePoint", "method_curve", "self_consistency_curve"),
         "evaluation.environment": ("BudgetEnvironment", "as_method"),
         "errors": ("FevalError",),
+        "executors": ("distributed",),
         "evaluation.evaluation": ("Evaluation", "evaluate"),
         "evaluation.oracle": ("Oracle",),
         "evaluation.training": ("train_test_rows",),

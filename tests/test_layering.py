@@ -19,8 +19,8 @@ from places import ROOT
 
 # The rows of `docs/architecture.md`, top to bottom.
 ROWS = (
-    "errors", "lazy", "answers", "cards", "recording", "importers", "hub", "estimators", "replay", "methods", "evaluation",
-    "comparison", "forecast", "receipts", "report", "publish", "compat", "serving", "cli", "__main__",
+    "errors", "lazy", "executors", "answers", "cards", "recording", "importers", "hub", "estimators", "replay", "methods",
+    "evaluation", "comparison", "forecast", "receipts", "report", "publish", "compat", "serving", "cli", "__main__",
 )  # fmt: skip
 RECORDER_ROWS = (
     "errors", "shared_noise", "request", "journal", "tiny", "backends", "asking", "scoring", "work", "servers", "live", "demo",
@@ -39,9 +39,10 @@ SEAMS: dict[str, set[str]] = {
     },
     "feval.cli.recordings": {"feval.importers.import_recording"},
     "feval.estimators.inference.intervals": {"scipy"},
-    "feval.evaluation.replicates": {"feval.evaluation.workers.map_blocks"},
     "feval.evaluation.user_methods.handed": {"feval.cards.prices.PriceList"},
     "feval.evaluation.user_methods.files": {"feval.evaluation.user_methods.process.MethodProcess"},
+    "feval.executors.cluster": {"distributed"},
+    "feval.executors.opening": {"feval.executors.cluster.connected", "feval.executors.processes.Processes"},
     "feval.hub.datasets": {"feval.hub.questions.question_files"},
     "feval.hub.places": {"feval.hub.recordings.open_remote", "feval.hub.recordings.pull"},
     "feval.recording.layout.format": {"orjson"},
@@ -56,11 +57,12 @@ SEAMS: dict[str, set[str]] = {
 """Module -> what it imports inside functions: optional packages, and heavy ones that most commands do without."""
 
 NETWORK = {
-    "aiohttp", "ftplib", "http", "httpcore", "httpcore2", "httptools", "httpx", "httpx2", "huggingface_hub", "openai", "requests",
-    "smtplib", "socket", "socketserver", "ssl", "starlette", "urllib.error", "urllib.request", "urllib3", "uvicorn", "uvloop",
+    "aiohttp", "dask", "distributed", "ftplib", "http", "httpcore", "httpcore2", "httptools", "httpx", "httpx2",
+    "huggingface_hub", "openai", "requests", "smtplib", "socket", "socketserver", "ssl", "starlette", "urllib.error",
+    "urllib.request", "urllib3", "uvicorn", "uvloop",
     "websockets", "xmlrpc",
 }  # fmt: skip
-NETWORK_ROWS = ("hub", "serving")  # and every recorder
+NETWORK_ROWS = ("executors", "hub", "serving")  # and every recorder
 
 CODE_IN_DATA = {"cloudpickle", "dill", "joblib", "jsonpickle", "marshal", "pickle", "runpy", "shelve"}
 CODE_CALLS = {"__import__", "compile", "eval", "exec"}

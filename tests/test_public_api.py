@@ -14,22 +14,22 @@ PUBLIC = [
     "AdaptiveConsistency", "AutoMix", "BestOfN", "BudgetEnvironment", "Cascade", "Comparison", "ConfidenceWeighted",
     "Curve", "CurvePoint", "Dataset", "DatasetType", "DeepConfidence", "DifficultyAdaptive", "EarlyStopping", "Evaluation",
     "FevalError", "LLM", "LLMType", "METHODS", "MixtureOfThoughts", "ModelSwitch", "Oracle", "Plan", "PriceList",
-    "SelfConsistency", "SingleCall", "WeightedBestOfN", "__version__", "as_method", "compare", "evaluate",
-    "import_recording", "load", "merge", "method_curve", "open_recording", "plurality", "price_list", "select",
+    "SelfConsistency", "SingleCall", "WeightedBestOfN", "__version__", "as_method", "compare", "distributed",
+    "evaluate", "import_recording", "load", "merge", "method_curve", "open_recording", "plurality", "price_list", "select",
     "self_consistency_curve", "train_test_rows", "verify_receipt", "verify_recording",
 ]  # fmt: skip
 
 HEAVY = [
-    "httpx2", "huggingface_hub", "matplotlib", "numpy", "orjson", "pyarrow", "pydantic", "rich", "scipy", "tiktoken", "typer",
-    "yaml",
+    "dask", "distributed", "httpx2", "huggingface_hub", "matplotlib", "numpy", "orjson", "pyarrow", "pydantic", "rich", "scipy",
+    "tiktoken", "typer", "yaml",
 ]  # fmt: skip
 NOT_FOR_A_CURVE = [
-    "asyncio", "huggingface_hub", "matplotlib", "multiprocessing", "pyarrow", "rich", "scipy.optimize", "scipy.special",
-    "scipy.stats",
+    "asyncio", "dask", "distributed", "huggingface_hub", "matplotlib", "multiprocessing", "pyarrow", "rich", "scipy.optimize",
+    "scipy.special", "scipy.stats",
 ]  # fmt: skip
 NOT_FOR_VOTES = [
-    "feval.answers.kinds", "feval.cards.schema", "feval.evaluation.user_methods.process", "feval.evaluation.workers",
-    "feval.hub.client", "feval.methods.catalogue",
+    "feval.answers.kinds", "feval.cards.schema", "feval.evaluation.user_methods.process",
+    "feval.executors.processes", "feval.hub.client", "feval.methods.catalogue",
 ]  # fmt: skip
 CURVE = f"""
 from feval import load, self_consistency_curve

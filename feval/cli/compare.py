@@ -4,12 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from tempfile import SpooledTemporaryFile
+from typing import TYPE_CHECKING, Annotated, Any, BinaryIO, cast
 
 import typer
 
 from feval.cli.evaluating import ResultFiles, encoded, request_options, result_options
-from feval.cli.options import DatasetName, Sandbox, TimeLimit, UsersMethods, Workers, only_name, recording_folders
+from feval.cli.options import (
+    DatasetName,
+    Machines,
+    Sandbox,
+    TimeLimit,
+    UsersMethods,
+    machine_options,
+    only_name,
+    recording_folders,
+)
 from feval.cli.output import Output, quiet_matplotlib
 from feval.comparison.comparison import compare as compare_methods
 from feval.comparison.plan import Plan, path_from, suggested_plan
@@ -20,7 +30,7 @@ from feval.hub.places import open_place
 from feval.receipts.writing import comparison_receipt
 from feval.replay.loading import load
 from feval.report import tables
-from feval.report.files import save_files
+from feval.report.files import Content, save_files
 from feval.report.page.comparison_files import comparison_files
 from feval.report.tables.comparisons import comparison_tables, results_csv
 from feval.report.tables.headline import headline
@@ -29,8 +39,11 @@ if TYPE_CHECKING:
     from feval.comparison.comparison import Comparison
     from feval.replay import LLM
 
+_IN_MEMORY = 1 << 26  # bytes of questions.parquet; a larger one waits in the temporary folder
+
 
 @request_options(Plan, overriding=True)
+@machine_options
 @result_options("report.html, pictures, tables and receipt.json")
 def compare(
     file: Annotated[
@@ -54,7 +67,7 @@ def compare(
     sandbox: Sandbox = False,
     show_all: Annotated[bool, typer.Option("--all", help="Print every table, after the headline.")] = False,
     options: dict[str, Any],
-    workers: Workers = 1,
+    machines: Machines,
     time_limit: TimeLimit = 60.0,
     saved: ResultFiles,
     show: Output,
@@ -86,8 +99,10 @@ def compare(
             "--sandbox is for methods of your own; name them with --method FILE.py:FUNCTION, or leave it out."
         )
     given = [make_method(name, sandbox=sandbox) for name in methods or () if ":" in name]
-    with show.progress(f"comparing {len(plan.entries)} methods"):
-        comparison = compare_methods(plan, workers=workers, base=base, time_limit=time_limit, methods=given)
+    with show.progress(f"comparing {len(plan.entries)} methods") as progress, machines.opened() as executor:
+        comparison = compare_methods(
+            plan, executor=executor, base=base, time_limit=time_limit, methods=given, progress=progress
+        )
     if show.json:  # there are no tables
         for one in comparison.missing:
             show.note(f"Missing: {one.label}. {one.reason}")
@@ -95,24 +110,26 @@ def compare(
         show.note(
             "No two methods share any of the given costs, so no accuracies are compared; change `costs` in the file."
         )
-    saved.show(
-        show,
-        comparison.to_dict(),
-        *headline(comparison, complete=show_all),
-        *(comparison_tables(comparison) if show_all else ()),
-        receipt=lambda folder: comparison_receipt(comparison, base, folder),
-        files=lambda folder: _files(comparison, base, folder, time_limit),
-    )
+    with SpooledTemporaryFile(_IN_MEMORY) as questions:
+        saved.show(
+            show,
+            comparison.to_dict(),
+            *headline(comparison, complete=show_all),
+            *(comparison_tables(comparison) if show_all else ()),
+            receipt=lambda folder: comparison_receipt(comparison, base, folder),
+            files=lambda folder: _files(comparison, base, folder, time_limit, cast("BinaryIO", questions)),
+        )
 
 
-def _files(comparison: Comparison, base: Path, out: Path, time_limit: float) -> dict[str, bytes]:
+def _files(comparison: Comparison, base: Path, out: Path, time_limit: float, questions: BinaryIO) -> dict[str, Content]:
     quiet_matplotlib()
+    tables.questions_parquet(comparison, questions)
     return {
         "comparison.json": encoded(comparison.to_dict()),
         "comparison.toml": comparison.plan.moved(base, out).to_toml().encode(),
         "results.csv": results_csv(comparison).encode(),
         "results.parquet": tables.results_parquet(comparison),
-        "questions.parquet": tables.questions_parquet(comparison),
+        "questions.parquet": questions,
         **comparison_files(comparison, base=base, receipt="receipt.json", time_limit=time_limit),
     }
 

@@ -7,7 +7,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from feval.errors import OutOfRangeError
-from feval.estimators.arrays import Integers
+from feval.estimators import per_question
+from feval.estimators.arrays import Integers, Rows
+from feval.estimators.per_question import by_blocks, distinct, question_blocks
 
 NO_ANSWER = -1
 """Code of a sample without an answer; it casts no vote."""
@@ -33,6 +35,49 @@ class VoteCounts:
     rivals: Integers
     no_answer: Integers
     size: Integers
+
+    def with_no_answer_as_rival(self) -> VoteCounts:
+        """The same pools where no answer is one more candidate, which votes and is never correct."""
+        rivals = np.column_stack([self.rivals, self.no_answer])
+        return VoteCounts(self.gold, rivals, np.zeros_like(self.no_answer), self.size)
+
+
+def distinct_vote_counts(codes: Integers, gold: Integers) -> tuple[VoteCounts, Rows | slice]:
+    """Count the votes of many questions, block by block, and keep each distinct vector of counts once.
+
+    An estimate that depends on counts alone is made once per vector, over all blocks: index it with the second result to have
+    one per question. A single block is left as it is, since estimators look for distinct questions themselves.
+
+    Args:
+        codes, gold: as for `vote_counts`.
+
+    Returns:
+        The counts of G vectors, with the rivals in descending order, and [Q] the vector of each question.
+    """
+    _check(codes, gold)
+    if len(codes) <= per_question.QUESTIONS_AT_ONCE:
+        return vote_counts(codes, gold), slice(None)
+    tables, places, found = [], [], 0
+    for block in question_blocks(len(codes)):
+        counts = vote_counts(codes[block], gold[block])
+        rivals = np.sort(counts.rivals.T, axis=0)[::-1]
+        columns = np.vstack([counts.gold, counts.no_answer, rivals[: np.count_nonzero(rivals.any(axis=1))]])
+        first, rows = distinct(columns)
+        tables.append(columns[:, first])
+        places.append(rows.astype(np.int32) + np.int32(found))
+        found += len(first)
+    table = np.zeros_like(tables[0], shape=(max(map(len, tables)), found))
+    for start, part in zip(np.cumsum([0, *(part.shape[1] for part in tables)]).tolist(), tables, strict=False):
+        table[: len(part), start : start + part.shape[1]] = part
+    first, rows = distinct(table)
+    whole, of_table = table[:, first], rows.astype(np.int32)
+    size = whole.sum(axis=0, dtype=whole.dtype)  # at most the number of samples, which fits
+    return VoteCounts(whole[0], whole[2:].T, whole[1], size), np.concatenate([of_table[place] for place in places])
+
+
+def answered_counts(codes: Integers) -> Integers:
+    """[Q] how many samples of each question have an answer."""
+    return by_blocks(lambda block: (codes[block] >= 0).sum(axis=1, dtype=np.uint16), len(codes))
 
 
 def vote_counts(codes: Integers, gold: Integers) -> VoteCounts:

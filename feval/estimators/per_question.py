@@ -7,14 +7,30 @@ question once and stores which one every question is. Feval's own; assumes nothi
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from feval.errors import OutOfRangeError
-from feval.estimators.arrays import Floats, Integers
+from feval.estimators.arrays import Floats, Integers, Rows
+
+QUESTIONS_AT_ONCE = 1 << 14
+"""Questions of a block: what is counted or computed for each of more questions is done block by block."""
+
+
+def question_blocks(questions: int) -> Iterator[slice]:
+    """Cut questions into blocks of `QUESTIONS_AT_ONCE`; an empty one where there are none."""
+    for start in range(0, max(questions, 1), QUESTIONS_AT_ONCE):
+        yield slice(start, min(start + QUESTIONS_AT_ONCE, questions))
+
+
+def by_blocks(values: Callable[[slice], npt.NDArray[Any]], questions: int) -> npt.NDArray[Any]:
+    """Concatenate what a function of a block of questions returns, so that its working memory does not grow with them."""
+    first, *others = (values(block) for block in question_blocks(questions))
+    return np.concatenate([first, *others]) if others else first
 
 
 @dataclass(frozen=True, eq=False)
@@ -27,7 +43,7 @@ class PerQuestion:
     """
 
     values: Floats
-    rows: npt.NDArray[np.intp]
+    rows: Integers
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -45,6 +61,21 @@ class PerQuestion:
         values: Floats = self.values[self.rows]
         return values
 
+    def column(self, place: int) -> Floats:
+        """[Q] values of one column."""
+        values: Floats = self.values[:, place][self.rows]
+        return values
+
+    def mixed(self, weights: Floats) -> Floats:
+        """[Q] sum of each question's C values with some weights [C]."""
+        return by_blocks(lambda block: self.values[self.rows[block]] @ weights, len(self.rows))
+
+    def of_questions(self, rows: Rows | slice) -> PerQuestion:
+        """The values of Q questions that have these rows of this table as theirs; see `counts.distinct_vote_counts`."""
+        return PerQuestion(
+            self.values, self.rows[rows] if isinstance(rows, slice) else self.rows.astype(rows.dtype)[rows]
+        )
+
     def beside(self, other: PerQuestion) -> PerQuestion:
         """Join the columns of two tables over the same questions; OutOfRangeError if their numbers of questions differ."""
         if len(self) != len(other):
@@ -56,7 +87,7 @@ class PerQuestion:
         return PerQuestion(joined, rows)
 
 
-def distinct(columns: Sequence[Integers]) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.intp]]:
+def distinct(columns: Sequence[Integers] | Integers) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.intp]]:
     """Find the distinct rows of a table of integers, given by its columns.
 
     Each row becomes one integer in mixed radix. Where 62 bits run out, the numbers so far are replaced by their ranks: exact for

@@ -9,19 +9,21 @@ import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, fields, is_dataclass, replace
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
-from feval import methods
+from feval import executors, methods
 from feval.cards.billing import usd
 from feval.errors import NotRecordedError, ShortPoolError, UnknownNameError, UnlabelledError, UsageError
 from feval.estimators.inference.intervals import accuracy_interval
+from feval.estimators.per_question import question_blocks
 from feval.evaluation.cautions import billed_once, few_questions
 from feval.evaluation.expected import exact_means
-from feval.evaluation.means import QuestionMeans
-from feval.evaluation.question_set import NONE_LEFT_OUT, LeftOut, question_set
+from feval.evaluation.means import QuestionMeans, default_replicates
+from feval.evaluation.question_set import NONE_LEFT_OUT, LeftOut, QuestionIds, question_set
 from feval.evaluation.replicates import replicate_sums
 from feval.evaluation.training import fit, train_test_rows
 from feval.evaluation.user_methods import TIME_LIMIT, MethodFile, learns, require_arguments
@@ -29,8 +31,11 @@ from feval.methods.arrays import Floats, Rows
 from feval.methods.protocol import BatchMethod, has_exact_form
 from feval.replay import LLM
 from feval.replay.draws import ORDERS
+from feval.replay.pools import without_gaps
 
 if TYPE_CHECKING:
+    from concurrent.futures import Executor
+
     from feval.methods.error_shares import ErrorShares, MonteCarloPart
     from feval.methods.protocol import ExactMethod, Method
     from feval.replay import Dataset
@@ -104,34 +109,39 @@ class Evaluation:
     @property
     def questions(self) -> int:
         """Number of questions."""
-        return len(self.right)
+        return len(self.question_keys)
 
-    @property
+    @cached_property
     def accuracy(self) -> float:
         """Mean over questions of the probability of being right."""
         return float(self.right.mean())
 
-    @property
+    @cached_property
     def usd_per_question(self) -> float | None:
         """Mean dollars."""
         return None if self.usd is None else float(self.usd.mean())
 
-    @property
+    @cached_property
     def tokens_per_question(self) -> float | None:
         """Mean tokens billed."""
         return None if self.tokens is None else float(self.tokens.mean())
 
-    @property
+    @cached_property
     def calls_per_question(self) -> float:
         """Mean requests, auxiliary ones included."""
         return float(self.calls.mean())
 
-    @property
+    @cached_property
+    def samples_per_question(self) -> float:
+        """Mean CoTs."""
+        return float(self.samples.mean())
+
+    @cached_property
     def usd_per_question_per_round(self) -> float | None:
         """Mean dollars if every call paid its prompt."""
         return None if self.usd_per_round is None else float(self.usd_per_round.mean())
 
-    @property
+    @cached_property
     def tokens_per_question_per_round(self) -> float | None:
         """Mean tokens billed if every call paid its prompt."""
         return None if self.tokens_per_round is None else float(self.tokens_per_round.mean())
@@ -171,6 +181,10 @@ class Evaluation:
 
     def errors(self) -> dict[str, float | None]:
         """How wrong answers came about, as shares of all questions that add up to 1 - accuracy; see the properties."""
+        return dict(self._errors)
+
+    @cached_property
+    def _errors(self) -> dict[str, float | None]:
         none, early, routed = (
             None if part is None else float(part.mean())
             for part in (self.no_answer, self.stopped_early, self.routed_wrong)
@@ -192,7 +206,7 @@ class Evaluation:
             "accuracy": self.accuracy,
             "accuracy_low": self.accuracy_low,
             "accuracy_high": self.accuracy_high,
-            "samples_per_question": float(self.samples.mean()),
+            "samples_per_question": self.samples_per_question,
             "usd_per_question": self.usd_per_question,
             "tokens_per_question": self.tokens_per_question,
             "usd_per_question_per_round": self.usd_per_question_per_round,
@@ -222,7 +236,7 @@ def evaluate(
     llms: LLM | Sequence[LLM],
     *,
     order: str | None = None,
-    replicates: int = 100,
+    replicates: int | None = None,
     seed: int | None = None,
     rows: Sequence[int] | Rows | None = None,
     unlabelled: str = "refuse",
@@ -230,8 +244,10 @@ def evaluate(
     train_fraction: float | None = None,
     split_seed: int = 0,
     workers: int = 1,
+    executor: Executor | None = None,
     time_limit: float | None = TIME_LIMIT,
     confidence: float | None = 0.95,
+    progress: Callable[[int, int], None] = lambda _done, _total: None,
 ) -> Evaluation:
     """Evaluate a method on a dataset.
 
@@ -241,7 +257,7 @@ def evaluate(
         llms: from the same `load`, in the order the method wants them.
         order: "exact" (expectation over all draws; the default where the method has one), "seeded" (the default otherwise) or
             "recorded".
-        replicates: how many draws of every question, for "seeded".
+        replicates: how many draws of every question, for "seeded"; `None` for `feval.evaluation.means.default_replicates`.
         seed: of the draws; `None` for that of the load.
         rows: which questions, by row; `None` for all.
         unlabelled: "refuse" or "drop" questions without a gold answer that can be read.
@@ -250,9 +266,11 @@ def evaluate(
             method that was given what it would learn (a temperature, thresholds) keeps it.
         split_seed: of that split, see `train_test_rows`.
         workers: processes that share the questions of seeded and recorded evaluations; the numbers are the same for any number.
+        executor: takes their place: that of a cluster, from `feval.distributed`, or one that is open already.
         time_limit: seconds that a method from a file (`FILE.py:NAME`) may take on one question, in its own process; `None` for no
             limit. A callable given in Python runs in this process and is trusted to come to an end.
         confidence: level of the score interval over questions (`estimators.inference.intervals`); `None` for no interval.
+        progress: called with (questions done, questions in all) of a seeded or recorded evaluation.
 
     Raises:
         ShortPoolError: a pool is smaller than what the method may ask for; the message names the question.
@@ -265,7 +283,7 @@ def evaluate(
     """
     _require_method(method)
     used = [llms] if isinstance(llms, LLM) else list(llms)
-    if not used or replicates < 1 or workers < 1:
+    if not used or (replicates is not None and replicates < 1) or workers < 1:
         raise UsageError(
             f"An evaluation needs an LLM, a replicate and a worker; {len(used)}, {replicates} and {workers} were given."
         )
@@ -283,15 +301,16 @@ def evaluate(
             trained = len(train)
         if train is not None and learns(method):
             method = fit(method, dataset, used, train, time_limit)
+        replicates = default_replicates(len(chosen)) if replicates is None else replicates
         if not len(chosen):
             raise UsageError(f"An evaluation needs a question; {dataset.id} was to be evaluated on none.")
         if kind == "exact":
             means = exact_means(method, dataset, used, chosen)
         else:
             prompt_tokens = [llm.pool.prompt_tokens[chosen] for llm in used]
-            sums = replicate_sums(
-                method, dataset, used, chosen, order=kind, replicates=replicates, time_limit=time_limit, workers=workers
-            )
+            given: dict[str, Any] = {"order": kind, "replicates": replicates, "time_limit": time_limit}
+            with executors.opened(workers, given=executor) as opened:
+                sums = replicate_sums(method, dataset, used, chosen, **given, executor=opened, progress=progress)
             means = sums.means(1 if kind == "recorded" else replicates, prompt_tokens)
     evaluation = _evaluation(method, dataset, used, chosen, kind, replicates, means, confidence)
     return replace(evaluation, train_questions=trained, left_out=questions.left_out)
@@ -364,12 +383,12 @@ def _evaluation(
     means: QuestionMeans,
     confidence: float | None,
 ) -> Evaluation:
-    known = all(int(llm.pool.prompt_tokens[rows].min()) >= 0 for llm in llms)
+    places = without_gaps(rows)
+    known = all(int(llm.pool.prompt_tokens[places].min()) >= 0 for llm in llms)
     tokens, dollars = _costs(llms, means.prompt_tokens, means.output_tokens) if known else (None, None)
-    round_tokens, round_dollars = (
-        _costs(llms, means.prompt_tokens_per_round, means.output_tokens) if known else (None, None)
-    )
-    keys = dataset.question_keys[rows]
+    round_tokens, round_dollars = tokens, dollars
+    if known and means.prompt_tokens_per_round is not means.prompt_tokens:
+        round_tokens, round_dollars = _costs(llms, means.prompt_tokens_per_round, means.output_tokens)
     low, high = interval_ends(means.right, confidence)
     return Evaluation(
         method=methods.method_name(method),
@@ -383,8 +402,8 @@ def _evaluation(
         billing=llms[0].billing,
         counters=tuple(llm.counter for llm in llms),
         recording_hashes=dataset.recording_hashes,
-        question_ids=[dataset.question_ids[row] for row in rows.tolist()],
-        question_keys=keys,
+        question_ids=QuestionIds(dataset, rows),
+        question_keys=dataset.question_keys[places],
         right=means.right,
         calls=means.calls,
         samples=means.samples,
@@ -401,12 +420,15 @@ def _evaluation(
 
 def _costs(llms: Sequence[LLM], prompts: list[Floats], outputs: list[Floats]) -> tuple[Floats, Floats | None]:
     """[Q] tokens, and dollars where every LLM has a price."""
-    tokens, dollars = np.zeros((2, len(prompts[0])))
-    for llm, prompt_tokens, output_tokens in zip(llms, prompts, outputs, strict=True):
-        tokens = tokens + prompt_tokens + output_tokens
-        if llm.price is not None:
-            dollars = dollars + np.asarray(usd(llm.price, prompt_tokens, output_tokens))
-    return tokens, None if any(llm.price is None for llm in llms) else dollars
+    prices = [llm.price for llm in llms]
+    tokens, dollars = np.zeros(len(prompts[0])), None if None in prices else np.zeros(len(prompts[0]))
+    for block in question_blocks(len(tokens)):
+        for price, prompt_tokens, output_tokens in zip(prices, prompts, outputs, strict=True):
+            tokens[block] += prompt_tokens[block]
+            tokens[block] += output_tokens[block]
+            if dollars is not None and price is not None:
+                dollars[block] += usd(price, prompt_tokens[block], output_tokens[block])
+    return tokens, dollars
 
 
 def interval_ends(right: Floats, confidence: float | None) -> tuple[float | None, float | None]:

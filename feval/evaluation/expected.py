@@ -13,6 +13,7 @@ from feval.evaluation.replicates import drawn_orders
 from feval.methods.arrays import Floats, Rows
 from feval.methods.error_shares import ErrorShares
 from feval.methods.protocol import has_exact_errors
+from feval.replay.pools import without_gaps
 
 if TYPE_CHECKING:
     from feval.methods.decisions import Orders
@@ -25,9 +26,13 @@ def exact_means(method: Any, dataset: Dataset, llms: Sequence[LLM], rows: Rows) 
     [draws] = method.draws(len(llms))
     [llm] = llms
     llm.require(rows, draws)
-    pool, gold = llm.pool.rows(rows), dataset.gold[rows]
-    expected = method.exact(pool, gold)
+    places = without_gaps(rows)
+    expected = method.exact(llm.pool.rows(rows), dataset.gold[places])
+    right, rounds = expected.right, expected.rounds
     prompts = _expected_prompts(llm.billing, expected)
+    billed = per_round = [prompts * llm.pool.prompt_tokens[places]]
+    if not np.array_equal(prompts, rounds):
+        per_round = [rounds * llm.pool.prompt_tokens[places]]
 
     def draw(places: Rows, replicates: int) -> Iterator[Orders]:
         return drawn_orders(llm, "seeded", replicates, draws, rows[places])
@@ -36,20 +41,14 @@ def exact_means(method: Any, dataset: Dataset, llms: Sequence[LLM], rows: Rows) 
     def error_shares() -> ErrorShares:
         if not has_exact_errors(method):
             return ErrorShares()
-        shares: ErrorShares = method.exact_errors(pool, gold, expected.right, draw)
+        # The pool is taken anew: it would otherwise stay in memory as long as the evaluation.
+        shares: ErrorShares = method.exact_errors(llm.pool.rows(rows), dataset.gold[places], right, draw)
         return shares
 
-    return QuestionMeans(
-        expected.right,
-        error_shares,
-        expected.rounds,
-        expected.cots,
-        [prompts * llm.pool.prompt_tokens[rows]],
-        [expected.rounds * llm.pool.prompt_tokens[rows]],
-        [expected.output_tokens],
-    )
+    return QuestionMeans(right, error_shares, rounds, expected.cots, billed, per_round, [expected.output_tokens])
 
 
 def _expected_prompts(billing: str, expected: Expectation) -> Floats:
     """[Q] expected prompts: billing is linear, and every method of one LLM asks it at least once."""
-    return {"once": np.ones_like(expected.rounds), "per_round": expected.rounds, "per_sample": expected.cots}[billing]
+    once = np.broadcast_to(1.0, expected.rounds.shape)
+    return {"once": once, "per_round": expected.rounds, "per_sample": expected.cots}[billing]

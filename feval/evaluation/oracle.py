@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from feval.estimators.counts import vote_counts
+from feval.estimators.counts import answered_counts, distinct_vote_counts
 from feval.estimators.votes.plurality import pass_at_k
 from feval.methods.arrays import Floats, Integers
 from feval.methods.error_shares import ErrorShares, no_answer_probability
@@ -33,10 +33,10 @@ class Oracle:
 
     def exact(self, pool: Pool, gold: Integers) -> Expectation:
         """The expectation over all draws; see `ExactMethod.exact`."""
-        counts = vote_counts(pool.codes, gold)
-        right = pass_at_k(counts.gold, counts.size, [self.n]).per_question()[:, 0]
-        return Expectation.of_one_request(right, self.n, pool)
+        counts, rows = distinct_vote_counts(pool.codes, gold)
+        right = pass_at_k(counts.gold, counts.size, [self.n]).of_questions(rows)
+        return Expectation.of_one_request(right.column(0), self.n, pool)
 
     def exact_errors(self, pool: Pool, gold: Integers, right: Floats, draw: DrawOrders) -> ErrorShares:  # noqa: ARG002  as the protocol has it
         """How wrong answers come about over all draws; see `ExactErrorsMethod.exact_errors`."""
-        return ErrorShares.without_stops(no_answer_probability(pool.codes >= 0, pool.sizes, self.n))
+        return ErrorShares.without_stops(no_answer_probability(answered_counts(pool.codes), pool.sizes, self.n))

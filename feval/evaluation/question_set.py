@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, overload
 
 import numpy as np
 
@@ -48,6 +48,30 @@ class LeftOut:
 NONE_LEFT_OUT = LeftOut()
 
 
+class QuestionIds(Sequence[str]):
+    """The ids of some rows of a dataset, each read when it is looked up."""
+
+    def __init__(self, dataset: Dataset, rows: Rows) -> None:
+        self._dataset, self._rows = dataset, rows
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    @overload
+    def __getitem__(self, index: int) -> str: ...
+    @overload
+    def __getitem__(self, index: slice) -> Sequence[str]: ...
+    def __getitem__(self, index: int | slice) -> str | Sequence[str]:
+        if isinstance(index, slice):
+            return QuestionIds(self._dataset, self._rows[index])
+        return self._dataset.question_ids[int(self._rows[index])]
+
+    def __eq__(self, other: object) -> bool:
+        return list(self) == list(other) if isinstance(other, Sequence) else NotImplemented
+
+    __hash__ = None  # type: ignore[assignment]  # equal to a list, which has none
+
+
 @dataclass(frozen=True, eq=False)
 class QuestionSet:
     """The questions that numbers are computed over: their rows [Q], and the ids of those that were dropped."""
@@ -82,18 +106,19 @@ def question_set(
             "Which pools are too short is not known: a function does not say how many CoTs it will ask for. Make a recording "
             "without the short ones: feval select RECORDING --min-cots N --out DIR."
         )
-    candidates = np.arange(len(dataset)) if rows is None else np.asarray(rows, np.intp)
+    candidates = np.arange(len(dataset)) if rows is None else np.array(rows, np.intp)
     labelled = dataset.gold[candidates] >= 0
     if not labelled.all():
         _check_labelled(dataset, candidates, labelled, unlabelled)
-    enough = _enough(candidates[labelled], budgets, short_pools)
-    ids = dataset.question_ids
+    rest = candidates if labelled.all() else candidates[labelled]
+    enough = _enough(rest, budgets, short_pools)
 
     def names(left_out: Rows) -> tuple[str, ...]:
-        return tuple(ids[row] for row in left_out.tolist())
+        return tuple(dataset.question_ids[row] for row in left_out.tolist())  # where none is, ids are not even read
 
-    rest = candidates[labelled]
-    return QuestionSet(rest[enough], LeftOut(names(candidates[~labelled]), names(rest[~enough])))
+    return QuestionSet(
+        rest if enough.all() else rest[enough], LeftOut(names(candidates[~labelled]), names(rest[~enough]))
+    )
 
 
 def _check_labelled(dataset: Dataset, rows: Rows, labelled: Bools, choice: str) -> None:

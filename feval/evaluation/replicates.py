@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -10,6 +10,7 @@ import numpy as np
 
 from feval import methods
 from feval.errors import OutOfRangeError
+from feval.evaluation.blocks import block_results
 from feval.evaluation.means import ReplicateSums
 from feval.evaluation.user_methods import TIME_LIMIT, MethodFile, answers
 from feval.methods.arrays import Rows
@@ -20,12 +21,14 @@ from feval.replay import LLM
 from feval.replay.draws import MAX_REPLICATES
 
 if TYPE_CHECKING:
+    from concurrent.futures import Executor
+
     from feval.methods.decisions import Orders
     from feval.replay import Dataset
     from feval.replay.pools import Pool
 
 
-_CHUNK_CODES = 1 << 22
+_CHUNK_CODES = 1 << 21  # of orders at once, two bytes each
 
 
 def drawn_orders(
@@ -121,18 +124,36 @@ def replicate_sums(
     order: str,
     replicates: int,
     time_limit: float | None,
-    workers: int = 1,
+    executor: Executor | None = None,
+    progress: Callable[[int, int], None] = lambda _done, _total: None,
 ) -> ReplicateSums:
-    """Run a method, with a batch form or any callable, over some questions in one process or several, and count what happens."""
-    if workers > 1 and len(rows) > 1 and not getattr(method, "whole_set", False):
-        if isinstance(method, BatchMethod):
-            for llm, draws in zip(llms, method.draws(len(llms)), strict=True):
-                llm.require(rows, draws)  # so that the message does not depend on the workers
-        from feval.evaluation.workers import map_blocks  # most evaluations need no processes
+    """Run a method, with a batch form or any callable, over some questions, here or on an executor, and count what happens.
 
-        work = partial(replicate_sums, order=order, replicates=replicates, time_limit=time_limit)
-        blocks = np.array_split(rows, min(workers, len(rows)))
-        return ReplicateSums.joined(map_blocks(work, method, dataset, llms, blocks, workers))
+    `progress` is called with (questions done, questions in all).
+    """
+    work = partial(_block_sums, order=order, replicates=replicates, time_limit=time_limit)
+    if isinstance(method, BatchMethod):
+        for llm, draws in zip(llms, method.draws(len(llms)), strict=True):
+            llm.require(rows, draws)  # so that the message does not depend on the blocks
+        if getattr(method, "whole_set", False):
+            return work(method, dataset, llms, rows)
+    sums = ReplicateSums.zeros(len(llms), len(rows))
+    for block, part in block_results(work, method, dataset, llms, rows, executor):
+        sums.put(block, part)
+        progress(block.stop, len(rows))
+    return sums
+
+
+def _block_sums(
+    method: Any,
+    dataset: Dataset,
+    llms: Sequence[LLM],
+    rows: Rows,
+    *,
+    order: str,
+    replicates: int,
+    time_limit: float | None,
+) -> ReplicateSums:
     gold = dataset.gold[rows]
     sums = ReplicateSums.zeros(len(llms), len(rows))
     if not isinstance(method, BatchMethod):

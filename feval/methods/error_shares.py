@@ -59,13 +59,13 @@ class ErrorShares:
     @classmethod
     def without_stops(cls, no_answer: Floats) -> ErrorShares:
         """For a method of one LLM that always draws all it may: nothing is stopped early or routed wrong."""
-        return cls(no_answer, np.zeros(len(no_answer)), np.zeros(len(no_answer)))
+        nothing = np.broadcast_to(0.0, no_answer.shape)
+        return cls(no_answer, nothing, nothing)
 
 
-def no_answer_probability(answered: Bools, sizes: Integers, n: int) -> Floats:
-    """[Q] probability that none of n CoTs has an answer, by a mask [Q, S] of the recorded CoTs that have one."""
-    silent: Floats = 1.0 - pass_at_k(answered.sum(axis=1), sizes, [n]).per_question()[:, 0]
-    return silent
+def no_answer_probability(answered: Integers, sizes: Integers, n: int) -> Floats:
+    """[Q] probability that none of n CoTs has an answer, by the numbers [Q] of recorded CoTs that have one, and of all."""
+    return 1.0 - pass_at_k(answered, sizes, [n]).column(0)
 
 
 def split_errors(

@@ -33,5 +33,6 @@ class Expectation:
     @classmethod
     def of_one_request(cls, right: Floats, cots: int, pool: Pool) -> Expectation:
         """For a method that always draws so many CoTs in one request."""
-        ones = np.ones(len(right))
-        return cls(right, ones, cots * ones, cots * mean_output_tokens(pool.output_tokens, pool.sizes))
+        tokens = mean_output_tokens(pool.output_tokens, pool.sizes)
+        tokens *= cots
+        return cls(right, np.broadcast_to(1.0, right.shape), np.broadcast_to(float(cots), right.shape), tokens)

@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
-from feval.estimators.counts import vote_counts
+from feval.estimators.counts import VoteCounts, distinct_vote_counts
+from feval.estimators.per_question import PerQuestion
 from feval.estimators.votes.plurality import subset_plurality_accuracy
-from feval.methods.arrays import Floats, Integers
+from feval.methods.arrays import Floats, Integers, Rows
 
 if TYPE_CHECKING:
     from feval.replay.pools import Pool
@@ -111,11 +112,23 @@ def share_of_lead(codes: Integers, answer: Integers) -> Floats:
     return share
 
 
-def no_answer_wins(pool: Pool, n: Integers) -> Floats:
-    """[Q, N] probability, over all draws, that no answer wins the vote of N numbers n of CoTs in which it takes part."""
-    counts = vote_counts(pool.codes, np.full(len(pool.codes), -1))
+def distinct_votes(pool: Pool, gold: Integers, no_answer: str) -> tuple[VoteCounts, Rows | slice]:
+    """The distinct counts of a pool, and which are each question's; if `no_answer` is "vote", no answer is one more rival."""
+    counts, rows = distinct_vote_counts(pool.codes, gold)
+    return (counts.with_no_answer_as_rival() if no_answer == "vote" else counts), rows
+
+
+def plurality_is_right(pool: Pool, gold: Integers, no_answer: str, n: Sequence[int] | Integers) -> PerQuestion:
+    """Probability, over all draws, that the plurality of each of N numbers n of CoTs is the gold."""
+    counts, rows = distinct_votes(pool, gold, no_answer)
+    return subset_plurality_accuracy(counts.gold, counts.rivals, counts.no_answer, n).of_questions(rows)
+
+
+def no_answer_wins(pool: Pool, n: Sequence[int] | Integers) -> PerQuestion:
+    """Probability, over all draws, that no answer wins the vote of each of N numbers n of CoTs, in which it takes part."""
+    counts, rows = distinct_vote_counts(pool.codes, np.full(len(pool.codes), -1))
     nobody = np.zeros_like(counts.no_answer)
-    return subset_plurality_accuracy(counts.no_answer, counts.rivals, nobody, n).per_question()
+    return subset_plurality_accuracy(counts.no_answer, counts.rivals, nobody, n).of_questions(rows)
 
 
 def weighted_plurality(answers: Sequence[str | None], weights: Sequence[float]) -> str | None:

@@ -24,8 +24,8 @@ from feval.recording.layout.manifest import Manifest
 from feval.recording.layout.origin import PULLED
 from feval.recording.leaves import ScoreTally, channel_line, dataset_leaf, llm_leaf, question_line, verdict_tally
 from feval.recording.reader import Recording
+from feval.recording.sealing.votes_builder import FINISH_CODES
 from feval.recording.votes import ABSENT, NO_ANSWER, Votes, name_key
-from feval.recording.votes_builder import FINISH_CODES
 
 TEXT_PARTS = ("texts", "reasoning")
 """The long texts: most bytes of a recording, and not needed for voting."""

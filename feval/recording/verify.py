@@ -8,11 +8,12 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import zip_longest
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from pydantic import ValidationError
 
+from feval import executors
 from feval.answers.parties import NORMAL_FORM
 from feval.cards.validation import sentence
 from feval.errors import DamagedRecordingError, FevalError
@@ -24,7 +25,10 @@ from feval.recording.layout.origin import PULLED, cached_from
 from feval.recording.leaves import dataset_leaf, llm_leaf, pool_lines, question_line, verdict_tally
 from feval.recording.partial import listed_parts, scores_leaf, votes_problems
 from feval.recording.reader import Recording, open_recording
-from feval.recording.votes_builder import FINISH_CODES
+from feval.recording.sealing.votes_builder import FINISH_CODES
+
+if TYPE_CHECKING:
+    from concurrent.futures import Executor
 
 _LATER_COUNTS = ("unclosed_thoughts", "empty_replies")
 
@@ -55,19 +59,22 @@ class Verification:
         return not self.problems
 
 
-def verify_recording(path: str | Path, progress: Callable[[int, int], None] | None = None) -> Verification:
+def verify_recording(
+    path: str | Path, progress: Callable[[int, int], None] | None = None, *, executor: Executor | None = None
+) -> Verification:
     """Recompute every hash of a recording from its bytes and its content.
 
     Args:
         path: the folder.
         progress: called with (steps done, steps in all).
+        executor: hashes the files, see `feval.evaluate`; `None` for this process.
 
     Raises:
         NotARecordingError, NewerFormatError, DamagedRecordingError: the manifest itself cannot be read.
     """
     recording = open_recording(path)
     steps = Steps(len(recording.manifest.files) + len(recording.manifest.pairs), progress)
-    problems = list(file_problems(recording, steps.step))
+    problems = list(file_problems(recording, steps.step, executor))
     problems += _check_strays(recording)
     if not problems:
         problems += _check_content(recording, steps)
@@ -94,14 +101,18 @@ def _remarks(recording: Recording) -> Iterator[str]:
             yield gold_aware_remark(recording, dataset)
 
 
-def file_problems(recording: Recording, step: Callable[[], None] = lambda: None) -> Iterator[str]:
+def file_problems(
+    recording: Recording, step: Callable[[], None] = lambda: None, executor: Executor | None = None
+) -> Iterator[str]:
     """Check the manifest's shape and the bytes of every file it lists, calling `step` after each; yield problems as sentences."""
     try:
         check_manifest(recording.manifest.raw, unknown_fields=False)
     except ValidationError as error:
         yield f"{MANIFEST} {sentence(error)}."
-    for name, record in recording.manifest.files.items():
-        yield from _check_file(recording, name, record)
+    place = recording.path.absolute(), recording.address
+    tasks = ((*place, name, record) for name, record in recording.manifest.files.items())
+    for problems in executors.results(_check_file, tasks, executor):
+        yield from problems
         step()
 
 
@@ -118,16 +129,16 @@ class Steps:
             self._report(self._done, self._total)
 
 
-def _check_file(recording: Recording, name: str, record: Mapping[str, Any]) -> list[str]:
-    if name == README and recording.address is not None:
+def _check_file(path: Path, address: str | None, name: str, record: Mapping[str, Any]) -> list[str]:
+    if name == README and address is not None:
         return []  # on the Hub it is the card, which people edit; nothing depends on it
     try:
-        with open_regular(recording.path / name) as file:
+        with open_regular(path / name) as file:
             size = os.fstat(file.fileno()).st_size
             digest = hashlib.file_digest(file, "sha256").hexdigest() if size == record["bytes"] else ""
     except OSError as error:
-        if isinstance(error, FileNotFoundError) and recording.address is not None:
-            return [f"{name}: it was not fetched; `feval pull {recording.address}` fetches all."]
+        if isinstance(error, FileNotFoundError) and address is not None:
+            return [f"{name}: it was not fetched; `feval pull {address}` fetches all."]
         return [f"{name}: listed in {MANIFEST}, but it cannot be opened ({error.strerror})."]
     if size != record["bytes"]:
         return [f"{name}: {record['bytes']} bytes expected, {size} found."]

@@ -40,10 +40,10 @@ from feval.recording.leaves import ScoreTally, Verdicts, dataset_leaf, llm_leaf,
 from feval.recording.parquet.pairs import PairFiles
 from feval.recording.parquet.part_files import PartFiles
 from feval.recording.parquet.writing import SCORES_SCHEMA, has_correct, with_correct, write_questions
-from feval.recording.question_table import QuestionTable
 from feval.recording.reader import Recording
-from feval.recording.settling import settle
-from feval.recording.votes_builder import VotesBuilder
+from feval.recording.sealing.question_table import QuestionTable
+from feval.recording.sealing.settling import settle
+from feval.recording.sealing.votes_builder import VotesBuilder
 
 _WITHOUT_VERDICT = {"undecided": "could not be compared in time", "not_asked": "were beyond the budget of comparisons"}
 
@@ -294,7 +294,7 @@ class RecordingWriter:
 
     def _copy_dataset(self, parent: Recording, info: DatasetInfo, without: Collection[tuple[str, str]]) -> None:
         """Write a dataset of an older format in the present one."""
-        self.add_dataset(info, parent.questions(info.id))
+        self.add_dataset(info, parent.scan_questions(info.id))
         for llm in parent.llm_names(info.id):
             counter = parent.counter(info.id, llm)
             self.add_pools(info.id, parent.llm_info(llm), counter, parent.pools(info.id, llm))
@@ -337,6 +337,11 @@ class RecordingWriter:
             raise ConflictError(
                 f"Scorer {scorer.name} was added with two kinds or parameters; give each scorer its own name."
             )
+
+    @property
+    def scratch(self) -> Path:
+        """The hidden folder that is written into, for temporary files."""
+        return self._root
 
     @property
     def _root(self) -> Path:

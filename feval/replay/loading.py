@@ -14,7 +14,7 @@ from __future__ import annotations
 import os
 import warnings
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 from typing import Self
@@ -112,7 +112,7 @@ class LoadRecipe:
     loaded: tuple[str, ...]
     llms: tuple[tuple[str, int], ...]
     billing: str
-    prices: PriceList | None
+    prices: PriceList | None = field(hash=False)
 
     @classmethod
     def of(cls, dataset: Dataset, llms: Sequence[LLM]) -> Self:

@@ -6,7 +6,8 @@ The batch form of a method sees nothing else of an LLM. A pool holds no gold, no
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -25,6 +26,17 @@ Integers = npt.NDArray[np.integer[Any]]
 Rows = npt.NDArray[np.intp]
 
 _NO_ANSWER = -1
+
+
+def without_gaps(rows: Rows) -> Rows | slice:
+    """Return rows that follow each other as a slice, which takes a view of an array instead of a copy; else the rows."""
+    if len(rows) and int(rows[-1]) - int(rows[0]) == len(rows) - 1 and (np.diff(rows) == 1).all():
+        return slice(int(rows[0]), int(rows[-1]) + 1)
+    return rows
+
+
+def _finish_at(finish: Integers | Callable[[], Integers], places: Rows | slice) -> Integers:
+    return (finish() if callable(finish) else finish)[places]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -68,10 +80,15 @@ class Pool:
     question_keys: npt.NDArray[np.uint64] | None = None
     channels: Channels = ArrayChannels()  # noqa: RUF009  it holds nothing, and nothing can be put into it
 
+    def __reduce__(self) -> tuple[type[Pool], tuple[Any, ...]]:
+        """Send another process the finish reasons, not how they are read."""
+        values = {each.name: getattr(self, each.name) for each in fields(self)} | {"_finish": self.finish}
+        return Pool, tuple(values.values())
+
     @property
     def finish(self) -> Integers:
         """[Q, S] position of each CoT's finish reason in `feval.cards.finish_reasons.FINISH_REASONS`; read on demand."""
-        return self._finish() if callable(self._finish) else self._finish
+        return _finish_at(self._finish, slice(None))
 
     @property
     def smallest(self) -> int:
@@ -145,18 +162,19 @@ class Pool:
         return ScoringTokens(scored.astype(np.int64), np.where(scored, prompts, 0), np.where(scored, outputs, 0))
 
     def rows(self, rows: Rows) -> Pool:
-        """Return the pool of some questions, in the order given."""
-        if len(rows) == len(self.sizes) and (np.diff(rows) == 1).all():
+        """Return the pool of some questions, in the order given; the arrays are views where these follow each other."""
+        places = without_gaps(rows)
+        if isinstance(places, slice) and len(rows) == len(self.sizes):
             return self
         return Pool(
             self.llm,
-            self.codes[rows],
-            self.output_tokens[rows],
-            self.prompt_tokens[rows],
-            self.sizes[rows],
-            self.finish[rows],
-            self.candidates[rows],
-            None if self.question_keys is None else self.question_keys[rows],
+            self.codes[places],
+            self.output_tokens[places],
+            self.prompt_tokens[places],
+            self.sizes[places],
+            partial(_finish_at, self._finish, places),
+            self.candidates[places],
+            None if self.question_keys is None else self.question_keys[places],
             self.channels.rows(rows),
         )
 

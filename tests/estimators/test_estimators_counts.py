@@ -5,12 +5,15 @@ from __future__ import annotations
 from collections import Counter
 
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from feval.estimators import per_question
 from feval.estimators.cost import mean_output_tokens
-from feval.estimators.counts import vote_counts
+from feval.estimators.counts import answered_counts, distinct_vote_counts, vote_counts
 from feval.estimators.per_question import PerQuestion, distinct
+from feval.estimators.votes.plurality import subset_plurality_accuracy
 
 
 @given(
@@ -51,6 +54,42 @@ def test_large_pools_and_many_candidates_are_counted() -> None:
     counts = vote_counts(codes, np.array([399]))
     assert (counts.gold.tolist(), counts.rivals.shape, int(counts.rivals.sum())) == ([2], (1, 400), 798)
     assert vote_counts(np.zeros((1, 300), np.int8), np.array([0])).gold.tolist() == [300]
+
+
+def test_distinct_counts_do_not_depend_on_the_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
+    rng = np.random.default_rng(3)
+    codes = np.minimum(rng.integers(-2, 7, (200, 8)), rng.integers(0, 7, (200, 1))).astype(np.int8)
+    codes[40:60] = -1  # a block without any rival
+    codes[:, 0] = 0
+    gold = rng.integers(-1, 4, 200)
+    whole = vote_counts(codes, gold)
+    one_block, every = distinct_vote_counts(codes, gold)
+    assert every == slice(None)
+    draws = [1, 2]
+    expected = subset_plurality_accuracy(whole.gold, whole.rivals, whole.no_answer, draws)
+    answered = answered_counts(codes)
+    for questions in (1, 20, 199):
+        monkeypatch.setattr(per_question, "QUESTIONS_AT_ONCE", questions)
+        vectors, rows = distinct_vote_counts(codes, gold)
+        assert vectors.gold.dtype == one_block.gold.dtype
+        assert len(np.unique(np.column_stack([vectors.gold, vectors.no_answer, vectors.rivals]), axis=0)) == len(
+            vectors.gold
+        )
+        for name in ("gold", "no_answer", "size"):
+            assert (getattr(vectors, name)[rows] == getattr(whole, name)).all()
+        rivals = -np.sort(-whole.rivals.astype(np.int64), axis=1)
+        assert (vectors.rivals[rows] == rivals[:, : vectors.rivals.shape[1]]).all()
+        values = subset_plurality_accuracy(vectors.gold, vectors.rivals, vectors.no_answer, draws).of_questions(rows)
+        assert (values.values == expected.values).all()
+        assert (values.rows == expected.rows).all()
+        assert (answered_counts(codes) == answered).all()
+    assert (answered == whole.gold + whole.rivals.sum(axis=1)).all()
+
+
+def test_no_answer_can_be_one_more_rival() -> None:
+    counts = vote_counts(np.array([[0, 0, 1, -1, -2]], np.int8), np.array([0])).with_no_answer_as_rival()
+    assert (counts.gold.tolist(), counts.no_answer.tolist(), counts.size.tolist()) == ([2], [0], [4])
+    assert counts.rivals.tolist() == [[0, 1, 1]]
 
 
 def test_mean_tokens_are_over_the_recorded_samples() -> None:

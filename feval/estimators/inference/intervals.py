@@ -18,12 +18,13 @@ import numpy as np
 import numpy.typing as npt
 
 from feval.errors import OutOfRangeError
-from feval.estimators.arrays import Floats
+from feval.estimators.arrays import Bools, Floats
 from feval.estimators.checks import require_confidence
 from feval.estimators.per_question import PerQuestion
 
 _EQUAL = 1e-12  # rounding that exact estimates may carry
 _PSEUDO_QUESTIONS = 2.0
+_BLOCK = 1 << 12  # rows looked at at once
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,12 +67,14 @@ def accuracy_interval(values: PerQuestion | npt.NDArray[Any], confidence: float 
         )
     questions, mean = len(distinct), np.clip(distinct.mean(), 0.0, 1.0)
     weights = np.bincount(distinct.rows, minlength=len(distinct.values)).astype(np.float64)
-    present = distinct.values[weights > 0]
-    right_or_wrong = (np.minimum(np.abs(present), np.abs(1.0 - present)) <= _EQUAL).all(axis=0)
+    present = distinct.values if weights.all() else distinct.values[weights > 0]
+    right_or_wrong = _right_or_wrong(present)
     width = np.full(len(mean), _normal_quantile(confidence) ** 2 / questions)
     fractional = np.flatnonzero(~right_or_wrong)
     if questions > 1 and len(fractional):
-        squares = weights[weights > 0] @ (present[:, fractional] - mean[fractional]) ** 2
+        distances = present[:, fractional]
+        distances -= mean[fractional]
+        squares = weights[weights > 0] @ np.square(distances, out=distances)
         share = squares / (mean[fractional] * (1.0 - mean[fractional]))
         shrunk = (share + _PSEUDO_QUESTIONS) / (questions + _PSEUDO_QUESTIONS)
         width[fractional] = _student_quantile(confidence, questions - 1) ** 2 * shrunk / questions
@@ -79,6 +82,15 @@ def accuracy_interval(values: PerQuestion | npt.NDArray[Any], confidence: float 
     if questions == 1:
         ends.low[fractional], ends.high[fractional] = 0.0, 1.0
     return ends
+
+
+def _right_or_wrong(values: Floats) -> Bools:
+    """[C] whether a column of [G, C] holds zeros and ones only."""
+    blocks = (values[start : start + _BLOCK] for start in range(0, len(values), _BLOCK))
+    holds = np.ones(values.shape[1], np.bool_)
+    for block in blocks:
+        holds &= (np.minimum(np.abs(block), np.abs(1.0 - block)) <= _EQUAL).all(axis=0)
+    return holds
 
 
 def wilson_interval(successes: float | Floats, trials: int, confidence: float = 0.95) -> Interval:

@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from feval.errors import UsageError
-from feval.estimators.arrays import Floats, Int16, Int64, Integers, UInt64
+from feval.estimators.arrays import Floats, Int16, Int64, Integers, Rows, UInt64
 from feval.estimators.per_question import distinct
 from feval.estimators.stopping.ends import AnswerCounts, Ends, count_codes, no_answer_codes
 from feval.estimators.votes.plurality import binomials
@@ -54,6 +54,44 @@ def over_orders(
         ends: the rule's table.
         most_states: most counts to visit for pools with equally many rivals; UsageError beyond.
     """
+    votes = expected_votes(pools, ends, most_states=most_states)
+    return OverOrders(votes.right, votes.samples, votes.tokens(pools, gold_tokens, rival_tokens, none_tokens))
+
+
+@dataclass(frozen=True, eq=False)
+class ExpectedVotes:
+    """Means [Q] over all orders that depend on counts alone.
+
+    Attributes:
+        right: [Q] probability that the gold wins the plurality.
+        votes: [Q, 2 + K] samples without an answer, with the gold answer, and with each rival.
+    """
+
+    right: Floats
+    votes: Floats
+
+    @property
+    def samples(self) -> Floats:
+        """[Q] expected samples."""
+        total: Floats = self.votes.sum(axis=1)
+        return total
+
+    def rows(self, rows: Rows | slice) -> ExpectedVotes:
+        """Select questions."""
+        return ExpectedVotes(self.right[rows], self.votes[rows])
+
+    def tokens(self, pools: AnswerCounts, gold: Integers, rivals: Integers, none: Integers) -> Floats:
+        """[Q] expected output tokens, from the totals of `over_orders`; pools may have fewer rivals than `votes`."""
+        mean = np.zeros(self.votes.shape)
+        mean[:, 0], mean[:, 1] = mean_tokens(none, pools.none), mean_tokens(gold, pools.gold)
+        mean[:, 2 : 2 + rivals.shape[1]] = _lumped_mean(rivals, pools.rivals)
+        mean *= self.votes
+        total: Floats = mean.sum(axis=1)
+        return total
+
+
+def expected_votes(pools: AnswerCounts, ends: Ends, *, most_states: int = MOST_STATES) -> ExpectedVotes:
+    """What `over_orders` computes of counts alone, once per distinct pool."""
     first, rows = distinct((pools.gold, pools.none, *pools.rivals.T))
     unique = pools.rows(first)
     right, votes = np.zeros(len(first)), np.zeros((len(first), 2 + pools.rivals.shape[1]))
@@ -62,11 +100,7 @@ def over_orders(
         same = np.flatnonzero(kinds == kind)
         walk = _Walk(unique.rows(same), int(kind), ends, most_states)
         right[same], votes[same, : 2 + kind] = walk.right, walk.votes
-    mean = np.column_stack([
-        mean_tokens(none_tokens, pools.none), mean_tokens(gold_tokens, pools.gold), _lumped_mean(rival_tokens, pools.rivals)
-    ])  # fmt: skip
-    samples = votes.sum(axis=1)
-    return OverOrders(np.minimum(right, 1.0)[rows], samples[rows], (votes[rows] * mean).sum(axis=1))
+    return ExpectedVotes(np.minimum(right, 1.0)[rows], votes[rows])
 
 
 def mean_tokens(tokens: Integers, counts: Integers) -> Floats:

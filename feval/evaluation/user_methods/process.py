@@ -226,7 +226,7 @@ class _Channel:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE if sandbox else None,
-            cwd=folder,
+            cwd=folder if folder.is_dir() else None,  # on another machine it may not be there
             env=python_environment(sandbox=sandbox),
             start_new_session=True,  # Ctrl-C is for the parent; and what the user's code starts is ended with the group
         )

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
+from feval.estimators.per_question import by_blocks
 from feval.estimators.votes.best_of_n import subset_best_accuracy
 from feval.methods.arrays import Floats, Integers
 from feval.methods.batches import batches
@@ -92,13 +93,19 @@ class BestOfN(_ChoiceByScore):
     def exact(self, pool: Pool, gold: Integers) -> Expectation:
         """The expectation over all draws; see `ExactMethod.exact`."""
         require_pool(self, pool, self.n)
-        scores = np.where(pool.codes < 0, np.nan, pool.aggregated(self.scorer, self.aggregate))
-        right = subset_best_accuracy(scores, (pool.codes == gold[:, None]) & (pool.codes >= 0), pool.sizes, self.n)
-        return Expectation.of_one_request(right, self.n, pool)
+        aggregated = pool.aggregated(self.scorer, self.aggregate)
+
+        def right(block: slice) -> Floats:
+            codes = pool.codes[block]
+            scores = np.where(codes < 0, np.nan, aggregated[block])
+            return subset_best_accuracy(scores, (codes == gold[block, None]) & (codes >= 0), pool.sizes[block], self.n)
+
+        return Expectation.of_one_request(by_blocks(right, len(gold)), self.n, pool)
 
     def exact_errors(self, pool: Pool, gold: Integers, right: Floats, draw: DrawOrders) -> ErrorShares:  # noqa: ARG002  as the protocol has it
         """How wrong answers come about over all draws; see `ExactErrorsMethod.exact_errors`."""
-        scored = (pool.codes >= 0) & ~np.isnan(pool.aggregated(self.scorer, self.aggregate))
+        codes, scores = pool.codes, pool.aggregated(self.scorer, self.aggregate)
+        scored = by_blocks(lambda block: ((codes[block] >= 0) & ~np.isnan(scores[block])).sum(axis=1), len(codes))
         return ErrorShares.without_stops(no_answer_probability(scored, pool.sizes, self.n))
 
 

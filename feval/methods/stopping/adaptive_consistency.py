@@ -4,29 +4,29 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Literal, Protocol
 
 import numpy as np
 from pydantic import Field
 
 from feval.errors import UsageError
+from feval.estimators.arrays import Int64
 from feval.estimators.cost import mean_output_tokens
-from feval.estimators.counts import vote_counts
+from feval.estimators.counts import answered_counts, distinct_vote_counts
+from feval.estimators.per_question import by_blocks
 from feval.estimators.stopping.criteria import Criterion
-from feval.estimators.stopping.ends import AnswerCounts, ends_of_rule
-from feval.estimators.stopping.orders import OverOrders
+from feval.estimators.stopping.ends import AnswerCounts, Ends, ends_of_rule
 from feval.estimators.stopping.premature_stops import wrong_stops
-from feval.estimators.votes.plurality import subset_plurality_accuracy
 from feval.methods.arrays import Floats, Integers
 from feval.methods.decisions import Decisions, Ledger, Orders
 from feval.methods.error_shares import ErrorShares, no_answer_probability
 from feval.methods.expectation import Expectation
 from feval.methods.fields import Count, ExactNumber, Whole, as_fraction, frozen_method
 from feval.methods.protocol import DrawOrders, Response, drawn, one_llm, require_draws, seen_tokens
-from feval.methods.stopping.pool_counts import PoolCounts, gold_share_of_lead, mean_over_orders
+from feval.methods.stopping.pool_counts import gold_share_of_lead, mean_over_orders, right_over_orders, voting_counts
 from feval.methods.stopping.stopped_early import early_votes_of_whole_pool, split_of_stops
-from feval.methods.vote import NoAnswerRule, no_answer_wins, plurality, plurality_codes
+from feval.methods.vote import NoAnswerRule, no_answer_wins, plurality, plurality_codes, plurality_is_right
 from feval.replay.draws import uniforms
 
 if TYPE_CHECKING:
@@ -136,7 +136,7 @@ class AdaptiveConsistency:
         """The expectation over all draws; see `ExactMethod.exact`."""
         if self.criterion == "random":
             return self._exact_random(pool, gold)
-        means = _mean_over_orders(self, PoolCounts.of(pool, gold, self.no_answer))
+        means = mean_over_orders(pool, gold, self.no_answer, self.ends)
         return Expectation(means.right, means.samples, means.samples, means.output_tokens)
 
     def exact_errors(self, pool: Pool, gold: Integers, right: Floats, draw: DrawOrders) -> ErrorShares:
@@ -147,33 +147,33 @@ class AdaptiveConsistency:
 
     def _exact_random(self, pool: Pool, gold: Integers) -> Expectation:
         """The coin does not look at the answers: a mixture of self-consistency over numbers of CoTs."""
-        codes = pool.codes if self.no_answer == "drop" else pool.with_no_answer_as_vote().codes
-        counts, n = vote_counts(codes, gold), np.arange(1, self.budget + 1)
-        share = _coin_stops(self)
-        right = subset_plurality_accuracy(counts.gold, counts.rivals, counts.no_answer, n).per_question() @ share
-        cots = np.full(len(right), share @ n)
+        n, share = np.arange(1, self.budget + 1), _coin_stops(self)
+        right = plurality_is_right(pool, gold, self.no_answer, n).mixed(share)
+        cots = np.broadcast_to(share @ n, right.shape)
         return Expectation(right, cots, cots, cots * mean_output_tokens(pool.output_tokens, pool.sizes))
 
     def _no_answer(self, pool: Pool) -> Floats:
         """[Q] probability of no answer."""
         if self.criterion == "random":
-            n = np.arange(1, self.budget + 1)
+            n, share = np.arange(1, self.budget + 1), _coin_stops(self)
             if self.no_answer == "vote":
-                return no_answer_wins(pool, n) @ _coin_stops(self)
-            by_draws = [no_answer_probability(pool.codes >= 0, pool.sizes, draws) for draws in n.tolist()]
-            return np.array(by_draws).T @ _coin_stops(self)
+                return no_answer_wins(pool, n).mixed(share)
+            answered, sizes = answered_counts(pool.codes), pool.sizes
+
+            def silent(block: slice) -> Floats:
+                of_draws = [no_answer_probability(answered[block], sizes[block], draws) for draws in n.tolist()]
+                return np.array(of_draws).T @ share
+
+            return by_blocks(silent, len(sizes))
         if self.no_answer == "drop":  # no criterion stops without a vote
-            return no_answer_probability(pool.codes >= 0, pool.sizes, self.budget)
-        silent, candidates = pool.codes == -1, int(pool.codes.max(initial=-1)) + 1
-        voting = replace(pool, codes=np.where(silent, candidates, pool.codes).astype(np.int64))
-        none = np.where(silent.any(axis=1), candidates, -1)
-        return _mean_over_orders(self, PoolCounts.of(voting, none, "drop")).right
+            return no_answer_probability(answered_counts(pool.codes), pool.sizes, self.budget)
+        counts, rows = distinct_vote_counts(pool.codes, np.full(len(pool.codes), -1))
+        pools = AnswerCounts.of(counts.no_answer, counts.rivals, np.zeros_like(counts.no_answer))
+        return right_over_orders(pools, self.ends(pools.bounds()))[rows]
 
-
-def _mean_over_orders(method: AdaptiveConsistency, counts: PoolCounts, *, only_last: bool = False) -> OverOrders:
-    """The means over all orders, of a criterion that looks at the votes."""
-    ends = ends_of_rule(method.rule.stop_mask, counts.pools.bounds(), method.budget, only_last=only_last)
-    return mean_over_orders(counts, ends)
+    def ends(self, bounds: Int64, *, only_last: bool = False) -> Ends:
+        """Where a criterion that looks at the votes ends, in pools within some bounds; see `ends_of_rule`."""
+        return ends_of_rule(self.rule.stop_mask, bounds, self.budget, only_last=only_last)
 
 
 def _coin_stops(method: AdaptiveConsistency) -> Floats:
@@ -198,10 +198,10 @@ class _Stops:
         return early_votes_of_whole_pool(pools, wrong, self._right_at_budget)
 
     def _right_at_budget(self, pools: AnswerCounts) -> Floats:
-        counts = PoolCounts.of_counts(pools, self.method.no_answer)
+        voting = voting_counts(pools, self.method.no_answer)
         if self.method.criterion == "random":
-            return gold_share_of_lead(counts.pools) * float(_coin_stops(self.method)[-1])
-        return _mean_over_orders(self.method, counts, only_last=True).right
+            return gold_share_of_lead(voting) * float(_coin_stops(self.method)[-1])
+        return right_over_orders(voting, self.method.ends(voting.bounds(), only_last=True))
 
     def wrong_before_budget(self, counts: Integers) -> Floats:
         method, none_votes = self.method, self.method.no_answer == "vote"
@@ -211,8 +211,7 @@ class _Stops:
                 counts, method.budget, lambda keys, draws: np.full(len(keys), share[draws - 1]), none_votes=none_votes
             )
         pools = AnswerCounts(*(column.astype(np.int64) for column in (counts[:, 1], counts[:, 2:], counts[:, 0])))
-        bounds = PoolCounts.of_counts(pools, method.no_answer).pools.bounds()
-        ends = ends_of_rule(method.rule.stop_mask, bounds, method.budget)
+        ends = method.ends(voting_counts(pools, method.no_answer).bounds())
         return wrong_stops(counts, method.budget, lambda keys, _: ends.at(keys), none_votes=none_votes)
 
 

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
 from feval.errors import OutOfRangeError
+from feval.estimators.counts import answered_counts
+from feval.estimators.per_question import question_blocks
 from feval.estimators.stopping.early_plurality import early_plurality
 from feval.estimators.stopping.early_stopping import MOST_WINDOWS_IN_FLOATS, EarlyStops, early_stops, window_ends
 from feval.estimators.stopping.ends import AnswerCounts
-from feval.estimators.stopping.orders import over_orders
+from feval.estimators.stopping.orders import expected_votes
 from feval.estimators.stopping.premature_stops import wrong_stops
 from feval.methods.arrays import Floats, Integers
 from feval.methods.decisions import Decisions, Ledger, Orders
@@ -20,7 +22,7 @@ from feval.methods.error_shares import ErrorShares, no_answer_probability
 from feval.methods.expectation import Expectation
 from feval.methods.fields import Count, frozen_method
 from feval.methods.protocol import DrawOrders, Sampler, drawn, one_llm, require_draws, seen_tokens
-from feval.methods.stopping.pool_counts import PoolCounts, gold_share_of_lead
+from feval.methods.stopping.pool_counts import PoolCounts, distinct_pools, gold_share_of_lead
 from feval.methods.stopping.stopped_early import early_votes_of_whole_pool, split_of_stops
 from feval.methods.vote import plurality, plurality_codes
 
@@ -99,46 +101,51 @@ class EarlyStopping:
 
         In closed form. Only where rounding could reach 1e-10 (many small windows) is the vote summed over all counts.
         """
-        counts = PoolCounts.of(pool, gold, "drop")
-        stops = early_stops(
-            np.column_stack([counts.pools.gold, counts.pools.rivals]),
-            np.zeros(len(gold), np.intp),
-            counts.pools.size,
-            np.column_stack([counts.gold_tokens, counts.rival_tokens]),
-            pool.output_tokens.sum(axis=1, dtype=np.int64),
-            window=self.window,
-            windows=self.windows,
-        )
+        stops = EarlyStops(*np.empty((4, len(gold))))
+        for block in question_blocks(len(gold)):
+            part = self._stops(pool, gold, block)
+            for field in fields(EarlyStops):
+                getattr(stops, field.name)[block] = getattr(part, field.name)
+        pools, rows = distinct_pools(pool, gold, "drop")
         if self.window == 1:  # the first answer stops and is the only vote
             right = stops.gold_window
         elif self.answer == "all":
-            right = self._right_votes(counts)
+            right = self._right_votes(pools)[rows]
         elif bool((pool.sizes == self.draws(1)[0]).all()):  # without a stop the whole pool votes
-            right = stops.gold_window + stops.no_stop * gold_share_of_lead(counts.pools)
+            right = stops.gold_window + stops.no_stop * gold_share_of_lead(pools)[rows]
         else:
-            right = stops.gold_window + self._right_votes(counts)
+            right = stops.gold_window + self._right_votes(pools)[rows]
         return Expectation(np.minimum(right, 1.0), stops.windows, stops.windows * self.window, stops.output_tokens)
 
-    def _right_votes(self, counts: PoolCounts) -> Floats:
+    def _stops(self, pool: Pool, gold: Integers, questions: slice) -> EarlyStops:
+        """Where a block of questions stops."""
+        counts = PoolCounts.of(pool, gold, "drop", questions)
+        return early_stops(
+            np.column_stack([counts.pools.gold, counts.pools.rivals]),
+            np.zeros(len(counts.pools.gold), np.intp),
+            counts.pools.size,
+            np.column_stack([counts.gold_tokens, counts.rival_tokens]),
+            pool.output_tokens[questions].sum(axis=1, dtype=np.int64),
+            window=self.window,
+            windows=self.windows,
+        )
+
+    def _right_votes(self, pools: AnswerCounts) -> Floats:
         """[Q] probability that everything drawn votes for the gold; if a stop answers its window, and nothing stopped."""
         unstopped = self.answer == "window"
         shape = {"window": self.window, "windows": self.windows}
-        votes = early_plurality(
-            counts.pools.gold, counts.pools.rivals, counts.pools.size, only_unstopped=unstopped, **shape
-        )
+        votes = early_plurality(pools.gold, pools.rivals, pools.size, only_unstopped=unstopped, **shape)
         inexact = np.flatnonzero(votes.error > _TOLERANCE)
         if not len(inexact):
             return votes.right
-        pools = counts.pools.rows(inexact)
-        ends = window_ends(pools.bounds(), only_unstopped=unstopped, **shape)
-        tokens = (counts.gold_tokens[inexact], counts.rival_tokens[inexact], counts.none_tokens[inexact])
+        few = pools.rows(inexact)
         right = votes.right.copy()
-        right[inexact] = over_orders(pools, *tokens, ends).right
+        right[inexact] = expected_votes(few, window_ends(few.bounds(), only_unstopped=unstopped, **shape)).right
         return right
 
     def exact_errors(self, pool: Pool, gold: Integers, right: Floats, draw: DrawOrders) -> ErrorShares:
         """How wrong answers come about over all draws; see `ExactErrorsMethod.exact_errors`."""
-        none = no_answer_probability(pool.codes >= 0, pool.sizes, self.draws(1)[0])
+        none = no_answer_probability(answered_counts(pool.codes), pool.sizes, self.draws(1)[0])
         wrong = np.maximum(1.0 - right - none, 0.0)
         return split_of_stops(self, _Stops(self), pool, gold, wrong, none, draw)
 

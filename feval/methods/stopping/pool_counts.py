@@ -2,15 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from feval.estimators.stopping.by_partition import MOST_PARTITIONS, number_of_partitions, over_partitions
+from feval.estimators.arrays import Int64
+from feval.estimators.per_question import question_blocks
+from feval.estimators.stopping.by_partition import (
+    MOST_PARTITIONS,
+    number_of_partitions,
+    over_partitions,
+    votes_by_partition,
+)
 from feval.estimators.stopping.ends import AnswerCounts, Ends
-from feval.estimators.stopping.orders import MOST_STATES, OverOrders, over_orders
-from feval.methods.arrays import Floats, Integers
+from feval.estimators.stopping.orders import MOST_STATES, OverOrders, expected_votes
+from feval.methods.arrays import Floats, Integers, Rows
+from feval.methods.vote import distinct_votes
 
 if TYPE_CHECKING:
     from feval.replay.pools import Pool
@@ -33,24 +42,20 @@ class PoolCounts:
     none_tokens: Integers
 
     @classmethod
-    def of_counts(cls, pools: AnswerCounts, no_answer: str) -> PoolCounts:
-        """Without tokens; if `no_answer` is "vote", no answer is one more rival."""
-        free = np.zeros_like(pools.none)
-        if no_answer == "vote":
-            pools = AnswerCounts.of(pools.gold, np.column_stack([pools.rivals, pools.none]), free)
-        return cls(pools, free, np.zeros_like(pools.rivals), free)
-
-    @classmethod
-    def of(cls, pool: Pool, gold: Integers, no_answer: str) -> PoolCounts:
-        """From a pool; if `no_answer` is "vote", no answer is one more rival."""
-        codes = pool.codes.astype(np.int64)
+    def of(cls, pool: Pool, gold: Integers, no_answer: str, questions: slice = slice(None)) -> PoolCounts:
+        """From a block of a pool's questions; if `no_answer` is "vote", no answer is one more rival."""
+        codes, gold, output_tokens = (
+            pool.codes[questions].astype(np.int64),
+            gold[questions],
+            pool.output_tokens[questions],
+        )
         if no_answer == "vote":  # a candidate of its own, and not the gold's code where nobody gave the gold
             codes = np.where(codes == -1, max(codes.max(initial=-1), gold.max(initial=-1)) + 1, codes)
         candidates = int(codes.max(initial=-1)) + 1
         shape = (len(codes), candidates + 2)
         place = (codes + 2 + shape[1] * np.arange(len(codes))[:, None]).ravel()
         counts = np.bincount(place, minlength=shape[0] * shape[1]).reshape(shape)
-        tokens = np.bincount(place, pool.output_tokens.ravel(), minlength=shape[0] * shape[1]).reshape(shape)
+        tokens = np.bincount(place, output_tokens.ravel(), minlength=shape[0] * shape[1]).reshape(shape)
         rows = np.flatnonzero((gold >= 0) & (gold < candidates))
         of_gold = np.zeros((2, len(codes)), np.int64)
         for column, table in zip(of_gold, (counts, tokens), strict=True):
@@ -62,12 +67,54 @@ class PoolCounts:
         return cls(pools, of_gold[1], rival_tokens.astype(np.int64), tokens[:, 1].astype(np.int64))
 
 
-def mean_over_orders(counts: PoolCounts, ends: Ends, most_states: int = MOST_STATES) -> OverOrders:
-    """The means over all orders of some pools, by the faster of two ways; see `over_orders`."""
-    arguments = (counts.pools, counts.gold_tokens, counts.rival_tokens, counts.none_tokens, ends)
-    if number_of_partitions(ends.budget) <= MOST_PARTITIONS:
-        return over_partitions(*arguments)
-    return over_orders(*arguments, most_states=most_states)
+def distinct_pools(pool: Pool, gold: Integers, no_answer: str) -> tuple[AnswerCounts, Rows | slice]:
+    """The distinct counts of a pool, and those of each question; see `distinct_votes`."""
+    counts, rows = distinct_votes(pool, gold, no_answer)
+    return AnswerCounts.of(counts.gold, counts.rivals, counts.no_answer), rows
+
+
+def voting_counts(pools: AnswerCounts, no_answer: str) -> AnswerCounts:
+    """The same counts, with no answer as one more rival if `no_answer` is "vote"."""
+    if no_answer == "drop":
+        return pools
+    return AnswerCounts.of(pools.gold, np.column_stack([pools.rivals, pools.none]), np.zeros_like(pools.none))
+
+
+def mean_over_orders(pool: Pool, gold: Integers, no_answer: str, ends_within: Callable[[Int64], Ends]) -> OverOrders:
+    """The means over all orders of a pool, by the faster of two ways; see `over_orders`.
+
+    `ends_within` gives a rule's table for bounds of the counts (`AnswerCounts.bounds`).
+    """
+    pools, rows = distinct_pools(pool, gold, no_answer)
+    ends = ends_within(pools.bounds())
+    few = number_of_partitions(ends.budget) <= MOST_PARTITIONS
+    votes = None
+    if not (few and isinstance(rows, slice)):
+        votes = votes_by_partition(pools, ends) if few else expected_votes(pools, ends)
+
+    means = OverOrders(*np.empty((3, len(gold))))
+    for block in question_blocks(len(gold)):
+        counts = PoolCounts.of(pool, gold, no_answer, block)
+        tokens = counts.gold_tokens, counts.rival_tokens, counts.none_tokens
+        if votes is None:
+            part = over_partitions(counts.pools, *tokens, ends)
+        else:
+            own = votes.rows(rows if isinstance(rows, slice) else rows[block])
+            part = OverOrders(own.right, own.samples, own.tokens(counts.pools, *tokens))
+        means.right[block], means.samples[block], means.output_tokens[block] = (
+            part.right,
+            part.samples,
+            part.output_tokens,
+        )
+    return means
+
+
+def right_over_orders(pools: AnswerCounts, ends: Ends, most_states: int = MOST_STATES) -> Floats:
+    """[Q] probability that the gold wins the plurality, by the faster of the two ways."""
+    if number_of_partitions(ends.budget) > MOST_PARTITIONS:
+        return expected_votes(pools, ends, most_states=most_states).right
+    free = np.zeros_like(pools.none)
+    return over_partitions(pools, free, np.zeros_like(pools.rivals), free, ends).right
 
 
 def gold_share_of_lead(pools: AnswerCounts) -> Floats:

@@ -18,11 +18,12 @@ from typing import TYPE_CHECKING, Protocol
 import numpy as np
 
 from feval.errors import UsageError
+from feval.estimators.per_question import question_blocks
 from feval.estimators.stopping.ends import LARGEST_BUDGET, AnswerCounts, Ends, partitions
 from feval.estimators.stopping.premature_stops import premature_stop_states
 from feval.methods.arrays import Floats, Integers, Rows
 from feval.methods.error_shares import ErrorShares, MonteCarloPart, split_errors
-from feval.methods.stopping.pool_counts import PoolCounts, gold_share_of_lead, mean_over_orders
+from feval.methods.stopping.pool_counts import distinct_pools, gold_share_of_lead, right_over_orders
 
 if TYPE_CHECKING:
     from feval.methods.protocol import BatchMethod, DrawOrders
@@ -73,29 +74,36 @@ def split_of_stops(
     Milliseconds where the budget is the whole pool, otherwise up to some seconds. `draw` is for what must be estimated.
     """
     early, estimate = _stopped_early(method, model, pool, gold, wrong, draw)
-    return ErrorShares(no_answer, np.minimum(early, wrong), np.zeros(len(wrong)), estimate)
+    return ErrorShares(no_answer, np.minimum(early, wrong), np.broadcast_to(0.0, wrong.shape), estimate)
 
 
 def _stopped_early(
     method: BatchMethod, model: StopModel, pool: Pool, gold: Integers, wrong: Floats, draw: DrawOrders
 ) -> tuple[Floats, MonteCarloPart | None]:
-    pools, [budget] = PoolCounts.of(pool, gold, "drop").pools, method.draws(1)
-    early = np.zeros(len(wrong))
+    [budget] = method.draws(1)
     if model.stops_at_most == 1:
-        return early, None
+        return np.zeros(len(wrong)), None
+    pools, vectors = distinct_pools(pool, gold, "drop")
+    early, each = np.zeros(len(pools.gold)), wrong
+    if not isinstance(vectors, slice):  # questions with the same counts are as often wrong
+        wrong = np.empty(len(early))
+        wrong[vectors] = each
     whole = np.flatnonzero((pools.size == budget) & (wrong > 0))
     early[whole] = model.early_of_whole_pool(pools.rows(whole), wrong[whole])
     # The gold can lead in counts of the budget if no other answer has to be drawn more often than it.
     most = pools.gold + np.minimum(pools.rivals, pools.gold[:, None]).sum(axis=1) + pools.none
     part = np.flatnonzero((pools.size > budget) & (pools.gold > 0) & (most >= budget) & (wrong > 0))
     if not len(part):
-        return early, None
+        return early[vectors], None
     exact = _early_of_part(model, budget, pools.rows(part))
     if exact is not None:
         early[part] = exact
-        return early, None
-    early[part], estimate = _estimated(method, pool, gold, part, wrong[part], draw)
-    return early, replace(estimate, standard_error=estimate.standard_error * len(part) / len(early))
+        return early[vectors], None
+    estimated = np.zeros(len(early), np.bool_)
+    estimated[part] = True
+    questions, early = np.flatnonzero(estimated[vectors]), early[vectors]
+    early[questions], estimate = _estimated(method, pool, gold, questions, each[questions], draw)
+    return early, replace(estimate, standard_error=estimate.standard_error * len(questions) / len(early))
 
 
 def early_votes_of_whole_pool(
@@ -123,7 +131,7 @@ def _early_of_part(model: StopModel, budget: int, pools: AnswerCounts) -> Floats
     whole = whole[whole[:, 1] > 0]
     try:
         ends = Ends.of(whole, model.wrong_before_budget(whole), budget)
-        return mean_over_orders(PoolCounts.of_counts(pools, "drop"), ends, _MOST_COUNTS).right
+        return right_over_orders(pools, ends, _MOST_COUNTS)
     except UsageError:  # too many counts
         return None
 
@@ -140,16 +148,17 @@ def _estimated(
     method: BatchMethod, pool: Pool, gold: Integers, rows: Rows, wrong: Floats, draw: DrawOrders
 ) -> tuple[Floats, MonteCarloPart]:
     """[N] the same for some rows: its share of the wrong answers in replicates, times the exact probability of a wrong one."""
-    part, part_gold = pool.rows(rows), gold[rows]
     replicates = min(max(_ESTIMATE_CODES // (len(rows) * method.draws(1)[0]), _LEAST_REPLICATES), _MOST_REPLICATES)
     wrong_replicates, early, squares = np.zeros((3, len(rows)))
-    for orders in draw(rows, replicates):
-        decisions = method.decide([part], [orders])
-        right = decisions.answer == part_gold
-        parts, _ = split_errors(decisions, right, part_gold, [part], [orders])
-        wrong_replicates += (~right & (decisions.answer >= 0)).sum(axis=0)
-        early += parts.sum(axis=0)
-        squares += (parts**2).sum(axis=0)
+    for block in question_blocks(len(rows)):
+        part, part_gold = pool.rows(rows[block]), gold[rows[block]]
+        for orders in draw(rows[block], replicates):
+            decisions = method.decide([part], [orders])
+            right = decisions.answer == part_gold
+            parts, _ = split_errors(decisions, right, part_gold, [part], [orders])
+            wrong_replicates[block] += (~right & (decisions.answer >= 0)).sum(axis=0)
+            early[block] += parts.sum(axis=0)
+            squares[block] += (parts**2).sum(axis=0)
     count = np.maximum(wrong_replicates, 1.0)
     share = early / count
     # The variance of a ratio; a question that was never wrong in a replicate may have any share of its little.

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from feval.estimators.counts import vote_counts
-from feval.estimators.votes.plurality import subset_plurality_accuracy
+from feval.estimators.counts import answered_counts
 from feval.methods.arrays import Floats, Integers
 from feval.methods.batches import batches
 from feval.methods.decisions import Decisions, Ledger, Orders
@@ -16,7 +15,7 @@ from feval.methods.error_shares import ErrorShares, no_answer_probability
 from feval.methods.expectation import Expectation
 from feval.methods.fields import Count, frozen_method
 from feval.methods.protocol import DrawOrders, Sampler, one_llm, require_draws
-from feval.methods.vote import NoAnswerRule, no_answer_wins, plurality, plurality_codes
+from feval.methods.vote import NoAnswerRule, no_answer_wins, plurality, plurality_codes, plurality_is_right
 
 if TYPE_CHECKING:
     from feval.replay.pools import Pool
@@ -61,13 +60,11 @@ class SelfConsistency:
 
     def exact(self, pool: Pool, gold: Integers) -> Expectation:
         """The expectation over all draws; see `ExactMethod.exact`."""
-        codes = pool.codes if self.no_answer == "drop" else pool.with_no_answer_as_vote().codes
-        counts = vote_counts(codes, gold)
-        accuracy = subset_plurality_accuracy(counts.gold, counts.rivals, counts.no_answer, [self.n])
-        return Expectation.of_one_request(accuracy.per_question()[:, 0], self.n, pool)
+        right = plurality_is_right(pool, gold, self.no_answer, [self.n])
+        return Expectation.of_one_request(right.column(0), self.n, pool)
 
     def exact_errors(self, pool: Pool, gold: Integers, right: Floats, draw: DrawOrders) -> ErrorShares:  # noqa: ARG002  as the protocol has it
         """How wrong answers come about over all draws; see `ExactErrorsMethod.exact_errors`."""
         if self.no_answer == "vote":
-            return ErrorShares.without_stops(no_answer_wins(pool, np.array([self.n]))[:, 0])
-        return ErrorShares.without_stops(no_answer_probability(pool.codes >= 0, pool.sizes, self.n))
+            return ErrorShares.without_stops(no_answer_wins(pool, [self.n]).column(0))
+        return ErrorShares.without_stops(no_answer_probability(answered_counts(pool.codes), pool.sizes, self.n))

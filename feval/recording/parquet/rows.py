@@ -10,9 +10,9 @@ from feval.answers.parties import Verdict
 from feval.answers.thoughts import Mark
 from feval.errors import DamagedRecordingError
 from feval.recording.content import EQUALITY_COLUMNS, OPTIONAL_COLUMNS, PoolRows, Question, ScoreRows
-from feval.recording.question_table import QuestionTable
+from feval.recording.sealing.question_table import QuestionTable
+from feval.recording.sealing.votes_builder import VotesBuilder
 from feval.recording.votes import Votes
-from feval.recording.votes_builder import VotesBuilder
 
 _SCORE_FIELDS = {
     "step_scores": "step_scores",

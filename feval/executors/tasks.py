@@ -1,0 +1,163 @@
+"""Run tasks on an executor: results in the order of the tasks, failures that do not depend on who was faster."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Iterator, Sized
+from concurrent.futures import BrokenExecutor, CancelledError
+from queue import SimpleQueue
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from feval import __version__
+from feval.errors import ConflictError, UsageError
+
+if TYPE_CHECKING:
+    from concurrent.futures import Executor, Future
+
+_T = TypeVar("_T")
+Progress = Callable[[int, int | None], None]
+"""Called with (tasks done, tasks in all)."""
+
+_TASKS_PER_WORKER = 4  # submitted and not yet yielded
+_MOST_RUNS = 3  # of a task whose process died
+
+
+def results(
+    function: Callable[..., _T],
+    tasks: Iterable[tuple[Any, ...]],
+    executor: Executor | None = None,
+    progress: Progress | None = None,
+) -> Iterator[_T]:
+    """Yield `function(*task)` for each task, in the order of the tasks.
+
+    A few tasks for each worker are under way at a time, taken from the iterable as others end. Where one fails, later ones are
+    cancelled, and its exception comes in its turn, so that it is the same on every executor. Those whose process died are
+    run again, a few times. Leaving early cancels what is under way.
+
+    Args:
+        function: defined at the top level of a module.
+        tasks: its arguments: paths, ranges, seeds; what can be pickled and is small.
+        executor: `None` for this process.
+        progress: called with (tasks done, tasks in all); the latter is `None` for an iterator.
+
+    Raises:
+        UsageError: processes or workers of the cluster died again and again.
+        ConflictError: another version of feval is installed on the workers.
+    """
+    total = len(tasks) if isinstance(tasks, Sized) else None
+    report: Progress = progress or (lambda _done, _total: None)
+    if executor is None:
+        for done, task in enumerate(tasks, 1):
+            result = function(*task)
+            report(done, total)
+            yield result
+        return
+    yield from _Tasks(function, iter(tasks), executor, lambda done: report(done, total)).results()
+
+
+class _Tasks:
+    """Tasks under way on an executor, and the outcomes that wait for their turn."""
+
+    def __init__(
+        self,
+        function: Callable[..., Any],
+        tasks: Iterator[tuple[Any, ...]],
+        executor: Executor,
+        report: Callable[[int], None],
+    ) -> None:
+        self._function, self._tasks, self._executor, self._report = function, enumerate(tasks), executor, report
+        self._running: dict[Future[Any], tuple[int, tuple[Any, ...], int]] = {}
+        self._ended: SimpleQueue[Future[Any]] = SimpleQueue()
+        # A result leaves its future as soon as it is here: Dask would compute it again if the worker that has it died.
+        self._results: dict[int, Any] = {}
+        self._errors: dict[int, BaseException] = {}
+        self._done = 0
+
+    def results(self) -> Iterator[Any]:
+        turn = 0
+        try:
+            while self._fill() or turn in self._results:
+                while turn not in self._results:
+                    self._take(self._ended.get())
+                    if turn in self._errors:
+                        raise self._errors[turn]
+                yield self._results.pop(turn)
+                turn += 1
+        finally:
+            for future in [*self._running]:
+                future.cancel()
+
+    def _fill(self) -> bool:
+        """Submit tasks while there is room and none has failed; return whether any is under way."""
+        while not self._errors and len(self._running) + len(self._results) < _TASKS_PER_WORKER * _workers(
+            self._executor
+        ):
+            if (entry := next(self._tasks, None)) is None:
+                break
+            self._submit(*entry, 1)
+        return bool(self._running)
+
+    def _submit(self, place: int, task: tuple[Any, ...], run: int) -> None:
+        future = self._executor.submit(run_task, __version__, self._function, task)
+        self._running[future] = place, task, run
+        future.add_done_callback(self._ended.put)
+
+    def _take(self, future: Future[Any]) -> None:
+        """Take over the outcome of a task that has ended; submit it again where its process died."""
+        place, task, run = self._running.pop(future)
+        try:
+            self._results[place] = future.result()
+        except BrokenExecutor as error:
+            try:
+                if run == _MOST_RUNS:
+                    raise
+                self._submit(place, task, run + 1)
+            except BrokenExecutor:
+                self._fail(place, _ended_again(error))
+        except CancelledError as error:
+            if not self._errors:
+                self._fail(place, _given_up(error))
+        except BaseException as error:  # noqa: BLE001  raised in its turn
+            self._fail(place, _given_up(error) if type(error).__name__ == "KilledWorker" else error)
+        else:
+            self._done += 1
+            self._report(self._done)
+
+    def _fail(self, place: int, error: BaseException) -> None:
+        """Keep an error for its turn, and cancel what comes after it."""
+        self._errors[place] = error
+        for future, (later, *_) in [*self._running.items()]:
+            if later > place:
+                future.cancel()
+
+
+def run_task(version: str, function: Callable[..., _T], task: tuple[Any, ...]) -> _T:
+    """Run a task in a process that may be of another machine."""
+    if version != __version__:
+        raise ConflictError(
+            f"This is feval {version}, and a worker has feval {__version__}, whose numbers may differ. Install the same on all."
+        )
+    return function(*task)
+
+
+def _workers(executor: Executor) -> int:
+    """Return how many tasks an executor runs at a time; other executors than ours have no name for it."""
+    return getattr(executor, "workers", None) or getattr(executor, "_max_workers", None) or os.cpu_count() or 1
+
+
+def _ended_again(error: BaseException) -> UsageError:
+    sentence = UsageError(
+        "The processes could not start or were ended. A script that asks for several workers must start its work "
+        'under `if __name__ == "__main__":`, and there must be memory for each. Or take one worker.'
+    )
+    sentence.__cause__ = error
+    return sentence
+
+
+def _given_up(error: BaseException) -> UsageError:
+    sentence = UsageError(
+        f"The cluster gave a task up ({type(error).__name__}): its workers died again and again, or its scheduler ended. There "
+        "must be memory for each thread of a worker; the cluster's logs say more."
+    )
+    sentence.__cause__ = error
+    return sentence

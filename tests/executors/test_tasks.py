@@ -1,0 +1,164 @@
+"""Results come in the order of the tasks, and the same ones whoever ran them."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Iterator
+from concurrent.futures import Executor, Future, ThreadPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from feval.errors import ConflictError, UsageError
+from feval.executors import opened, results
+from feval.executors.tasks import run_task
+
+
+def squared(number: int) -> int:
+    return number * number
+
+
+def refused(number: int) -> int:
+    if number % 3 == 2:
+        raise ConflictError(f"{number} is refused.")
+    return number
+
+
+def dies_once(number: int, folder: str) -> int:
+    """End the process in the middle of task 3, the first time."""
+    mark = Path(folder) / "died"
+    if number == 3 and not mark.exists():
+        mark.touch()
+        os.kill(os.getpid(), signal.SIGKILL)
+    (Path(folder) / f"{number}-{os.getpid()}").touch()
+    return squared(number)
+
+
+def dies(_: int) -> None:
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+class Backwards(Executor):
+    """Runs tasks when as many are under way as it has room for, the last one first."""
+
+    workers = 1
+
+    def __init__(self) -> None:
+        self.waiting: list[tuple[Future[Any], Any, tuple[Any, ...]]] = []
+        self.most = self.ran = 0
+
+    def submit(self, fn: Any, /, *args: Any, **_: Any) -> Future[Any]:
+        future: Future[Any] = Future()
+        self.waiting.append((future, fn, args))
+        self.most = max(self.most, len(self.waiting))
+        if len(self.waiting) == 4:
+            self.run()
+        return future
+
+    def run(self) -> None:
+        while self.waiting:
+            future, fn, args = self.waiting.pop()
+            if future.set_running_or_notify_cancel():
+                self.ran += 1
+                try:
+                    future.set_result(fn(*args))
+                except ConflictError as error:
+                    future.set_exception(error)
+
+
+class BreaksAlways(Executor):
+    """Has processes that die."""
+
+    workers = 2
+    submitted = 0
+
+    def submit(self, *_: Any, **__: Any) -> Future[Any]:
+        self.submitted += 1
+        future: Future[Any] = Future()
+        future.set_exception(BrokenProcessPool("died"))
+        return future
+
+
+def test_results_come_in_the_order_of_the_tasks_whichever_ends_first() -> None:
+    executor, seen = Backwards(), []
+    tasks = [(n,) for n in range(12)]
+    assert [*results(squared, tasks, executor, lambda *done: seen.append(done))] == [n * n for n in range(12)]
+    assert executor.most == 4
+    assert seen == [(n, 12) for n in range(1, 13)]
+
+
+@pytest.mark.parametrize("make", [lambda: None, lambda: ThreadPoolExecutor(3)])
+def test_tasks_are_taken_as_there_is_room(make: Any) -> None:
+    taken = []
+
+    def tasks() -> Iterator[tuple[int]]:
+        for n in range(1000):
+            taken.append(n)
+            yield (n,)
+
+    executor = make()
+    given = results(squared, tasks(), executor)
+    assert [next(given) for _ in range(3)] == [0, 1, 4]
+    assert len(taken) <= 15
+    given.close()
+    assert [*results(squared, [], executor)] == []
+    if executor is not None:
+        executor.shutdown()
+
+
+def test_the_first_failure_in_order_is_the_one_raised_and_ends_the_work() -> None:
+    executor = Backwards()
+    tasks = iter([(n,) for n in [0, 1, 5, 2, *range(100)]])
+    given = results(refused, tasks, executor)
+    assert [next(given), next(given)] == [0, 1]
+    with pytest.raises(ConflictError, match="5 is refused"):
+        next(given)
+    assert len([*tasks]) >= 98
+
+
+def test_processes_that_die_again_and_again_are_a_sentence() -> None:
+    executor = BreaksAlways()
+    with pytest.raises(UsageError, match=r"could not start or were ended.*Or take one worker"):
+        [*results(squared, [(1,)], executor)]
+    assert executor.submitted == 3
+
+
+def test_another_version_on_a_worker_is_refused() -> None:
+    with pytest.raises(ConflictError, match=r"This is feval 0\.0\.1, and a worker has feval .* Install the same"):
+        run_task("0.0.1", squared, (1,))
+
+
+def test_one_worker_is_this_process_and_none_less() -> None:
+    with opened() as executor:
+        assert executor is None
+    with pytest.raises(UsageError, match="0 workers"), opened(0):
+        pass
+    with pytest.raises(UsageError, match="a cluster has its own"), opened(2, "tcp://127.0.0.1:1"):
+        pass
+    with pytest.raises(UsageError, match="tcp://HOST:PORT or tls://HOST:PORT; 'http://here'"), opened(1, "http://here"):
+        pass
+
+
+@pytest.mark.slow
+def test_a_process_that_dies_is_replaced_and_little_is_repeated(tmp_path: Path) -> None:
+    with opened(2) as executor:
+        assert [*results(dies_once, [(n, str(tmp_path)) for n in range(40)], executor)] == [n * n for n in range(40)]
+        runs = [path.name.partition("-")[0] for path in tmp_path.iterdir() if path.name != "died"]
+        assert set(runs) == {str(n) for n in range(40)}
+        assert len(runs) <= 48
+        with pytest.raises(UsageError, match="were ended"):
+            [*results(dies, [(0,)], executor)]
+        assert [*results(squared, [(4,)], executor)] == [16]
+
+
+@pytest.mark.slow
+def test_where_the_work_raises_its_processes_end(tmp_path: Path) -> None:
+    with pytest.raises(KeyboardInterrupt), opened(2) as executor:
+        pids = [*results(os.getpid, [()] * 4, executor)]
+        raise KeyboardInterrupt
+    for pid in pids:
+        with pytest.raises(ProcessLookupError):
+            os.kill(pid, 0)
