@@ -50,14 +50,21 @@ def seconds(function: Callable[..., None], tasks: list[tuple[Any, ...]], executo
     return time.perf_counter() - began
 
 
+def _empty(who: str, executor: Executor) -> Goal:
+    cpu = time.process_time()
+    took = seconds(nothing, [()] * EMPTY, executor) / EMPTY
+    note = f"{(time.process_time() - cpu) / EMPTY * 1000:.2g} ms of CPU in this process"
+    return Goal(f"an empty task, {who}", took * 1000, None, "ms", note=note)
+
+
 def _pool_goals() -> Iterator[Goal]:
     took = {}
     for workers in (1, 2):
         with Processes(workers) as pool:
             seconds(nothing, [()] * 8, pool)
             took[workers] = seconds(busy, [()] * SHARED, pool)
-            empty = seconds(nothing, [()] * EMPTY, pool) / EMPTY
-    yield Goal("an empty task, 2 processes", empty * 1000, None, "ms")
+            empty = _empty("2 processes", pool)
+    yield empty
     yield _speed("2 processes", took[1], took[2])
 
 
@@ -70,7 +77,7 @@ def _cluster_goals() -> Iterator[Goal]:
         client.wait_for_workers(2)
         executor = feval.distributed(client)
         seconds(nothing, [()] * 8, executor)
-        yield Goal("an empty task, Dask", seconds(nothing, [()] * EMPTY, executor) / EMPTY * 1000, None, "ms")
+        yield _empty("Dask", executor)
         yield _speed("2 workers of Dask", alone, seconds(busy, [()] * SHARED, executor))
         yield Goal(
             f"tasks of {KILLED} that run again after the death of 1 of 2 workers", _repeated(client, executor), 8, ""
