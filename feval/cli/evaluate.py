@@ -83,6 +83,7 @@ def run(
         note_missing_dollars(show, request.prices, replayed)
     source = chosen.source_sha256 if isinstance(chosen, MethodFile) else None
     request = request.changed(method=result.method, order=result.kind, source_sha256=source)
+    request = request.with_replicates(result.questions)
     numbers = result.to_dict()
     saved.show(
         show,

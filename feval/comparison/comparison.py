@@ -8,15 +8,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from copy import copy
 from dataclasses import asdict, dataclass, field, fields, replace
-from functools import cached_property
+from functools import cached_property, partial
 from importlib import import_module
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from feval import executors
+from feval.comparison.columns import ColumnFile
 from feval.comparison.plan import AXES, ComparedMethod, Plan
 from feval.comparison.statistics import (
     AccuracyDifference,
@@ -29,7 +32,8 @@ from feval.comparison.statistics import (
     costs_of,
     statistics,
 )
-from feval.errors import FevalError, UnknownNameError, UsageError
+from feval.errors import FevalError, StorageError, UnknownNameError, UsageError
+from feval.estimators.inference.bootstrap import MOST_QUESTIONS
 from feval.estimators.inference.intervals import accuracy_interval
 from feval.estimators.inference.sign_flips import MOST_EXACT
 from feval.evaluation.cautions import billed_once, few_questions
@@ -41,6 +45,7 @@ from feval.hub.places import open_place
 from feval.methods import METHODS, SelfConsistency
 from feval.methods.protocol import has_exact_form
 from feval.replay import load
+from feval.replay.shared_draws import SharedDraws
 
 if TYPE_CHECKING:
     from concurrent.futures import Executor
@@ -50,6 +55,7 @@ if TYPE_CHECKING:
     from feval.replay import LLM, Dataset
 
 _ERRORS = ("no_answer", "stopped_early", "routed_wrong")
+_MOST_NUMBERS = 1 << 23  # of intervals computed at once
 _CEILING = (1, 2, 3, 5, 7, 10, 15, 20, 30, 40, 60, 80, 100)
 
 
@@ -167,20 +173,16 @@ class Comparison:
         `question` (id), and means over the draws: `right` (probability), `usd` and `tokens` (NaN where not known), `samples`,
         `calls`, and how errors came about: `no_answer`, `stopped_early`, `routed_wrong` (NaN where not known).
         """
-        points = [(curve, place, point) for curve in self.curves for place, point in enumerate(curve.points)]
-        repeated = np.repeat(np.arange(len(points)), [point.questions for _, _, point in points])
-        texts = {
-            "method": [curve.label for curve, _, _ in points],
-            "budget": [curve.budget(place) for curve, place, _ in points],
-            "llms": [" > ".join(point.llms) for _, _, point in points],
-            "kind": [point.kind for _, _, point in points],
-        }
-        columns: dict[str, Any] = {name: [column[i] for i in repeated.tolist()] for name, column in texts.items()}
-        columns["point"] = np.array([place for _, place, _ in points])[repeated]
-        columns["question"] = [name for _, _, point in points for name in point.question_ids]
-        for name in ("right", "usd", "tokens", "samples", "calls", *_ERRORS):
-            values = [(getattr(point, name), point.questions) for _, _, point in points]
-            columns[name] = np.concatenate([np.full(n, np.nan) if value is None else value for value, n in values])
+        points = [point_columns(curve, place) for curve in self.curves for place in range(len(curve.points))]
+        columns: dict[str, Any] = {}
+        for name in points[0]:
+            values = [(point[name], len(point["question"])) for point in points]
+            if isinstance(values[0][0], str):
+                columns[name] = [text for text, questions in values for _ in range(questions)]
+            elif name == "question":
+                columns[name] = [question for ids, _ in values for question in ids]
+            else:
+                columns[name] = np.concatenate([np.broadcast_to(value, questions) for value, questions in values])
         return columns
 
     def to_frame(self, library: str | None = None) -> Any:
@@ -227,6 +229,21 @@ class Comparison:
         for name in ("frontier", "areas", "differences", "savings", "reaches", "ranking"):
             content[name] = [asdict(row) for row in getattr(self, name)]
         return content | ({"left_out": self.left_out.to_dict()} if self.left_out else {})
+
+
+def point_columns(curve: MethodCurve, place: int) -> dict[str, Any]:
+    """The columns of `Comparison.per_question` for one point: ids and numbers of its questions, and what all of them share."""
+    point = curve.points[place]
+    numbers = {name: getattr(point, name) for name in ("right", "usd", "tokens", "samples", "calls", *_ERRORS)}
+    return {
+        "method": curve.label,
+        "budget": curve.budget(place),
+        "llms": " > ".join(point.llms),
+        "kind": point.kind,
+        "point": place,
+        "question": point.question_ids,
+        **{name: np.nan if value is None else value for name, value in numbers.items()},
+    }
 
 
 def _curve_dict(curve: MethodCurve) -> dict[str, Any]:
@@ -279,7 +296,10 @@ def compare(
     runner = _Runner(plan, dataset, llms, np.arange(len(dataset)), executor, time_limit, methods, progress)
     largest = runner.largest_budgets() if plan.short_pools == "drop" else ()
     questions = question_set(dataset, largest, unlabelled=plan.unlabelled, short_pools=plan.short_pools)
-    runner = replace(runner, rows=questions.rows)
+    plan = plan.with_replicates(len(plan.split(dataset, questions.rows)[1]))
+    runner = replace(runner, plan=plan, rows=questions.rows)
+    if len(questions.rows) > MOST_QUESTIONS:
+        runner = replace(runner, columns=ColumnFile(len(questions.rows)))
     curves = _marked([curve for entry in plan.entries if (curve := runner.curve(entry, missing)) is not None])
     if not curves:
         reasons = "; ".join(f"{one.label}: {one.reason}" for one in missing[:5])
@@ -324,7 +344,7 @@ def _load(
     if not names:
         raise UsageError(f"No LLM of the comparison is recorded on {plan.dataset}: {missing[0].reason}")
     dataset, llms = load(plan.dataset, names, list(recordings), **plan.loading() | {"prices": price_list or prices})
-    return dataset, dict(zip(names, llms, strict=True))
+    return dataset, {llm.name: llm.drawing(SharedDraws().orders) for llm in llms}
 
 
 @dataclass(frozen=True)
@@ -339,6 +359,7 @@ class _Runner:
     time_limit: float | None
     methods: Mapping[str, Any]
     progress: Callable[[int, int], None]
+    columns: ColumnFile | None = None
 
     def largest_budgets(self) -> list[tuple[LLM, int]]:
         """The most CoTs that any point of any method may ask each LLM for; points that cannot be made ask for none."""
@@ -368,7 +389,7 @@ class _Runner:
             try:
                 points.append(self._evaluated(self._method(entry, settings), llms, self.order))
             except FevalError as error:
-                failed.append(FailedMethod(label, str(error)))
+                failed.append(FailedMethod(label, _reason(error)))
         if not points and len({one.reason for one in failed}) == 1:
             failed = [FailedMethod(entry.label, failed[0].reason)]
         missing.extend(failed)
@@ -378,7 +399,7 @@ class _Runner:
         try:
             return self._evaluated(SelfConsistency(1), [llm], self.order)
         except FevalError as error:
-            missing.append(FailedMethod(f"single call of {llm.name}", str(error)))
+            missing.append(FailedMethod(f"single call of {llm.name}", _reason(error)))
             return None
 
     def ceiling(self, llm: LLM, missing: list[FailedMethod]) -> MethodCurve | None:
@@ -388,7 +409,7 @@ class _Runner:
         try:
             points = tuple(self._evaluated(Oracle(n), [llm], "exact") for n in counts)
         except FevalError as error:
-            missing.append(FailedMethod(f"pass@n of {llm.name}", str(error)))
+            missing.append(FailedMethod(f"pass@n of {llm.name}", _reason(error)))
             return None
         return MethodCurve(llm.name, entry, points)
 
@@ -419,7 +440,14 @@ class _Runner:
             raise UsageError(
                 f"It costs nothing in {axis}, and the axis of costs is logarithmic; compare by another axis."
             )
-        return evaluation
+        return evaluation if self.columns is None else self.columns.stored(evaluation)
+
+
+def _reason(error: FevalError) -> str:
+    """Why a method is missing; that there is no room for its numbers stops them all."""
+    if isinstance(error, StorageError):
+        raise error
+    return str(error)
 
 
 def _budgets(method: Any, llms: Sequence[LLM]) -> list[tuple[LLM, int]]:
@@ -442,17 +470,24 @@ def _kinds(curves: Sequence[MethodCurve]) -> tuple[str, ...]:
 def _with_intervals(
     plan: Plan, curves: Sequence[MethodCurve], baselines: Sequence[Evaluation], ceilings: Sequence[MethodCurve]
 ) -> tuple[list[MethodCurve], list[Evaluation], list[MethodCurve]]:
-    """The same with the intervals that `evaluate` would have given each point, computed for all points at once."""
+    """The same with the intervals that `evaluate` would have given each point, computed for many points at once."""
     everything = [point for curve in (*curves, *ceilings) for point in curve.points] + list(baselines)
-    right = by_key(everything, [point.right for point in everything])
-    ends = accuracy_interval(right, plan.confidence)
-    rest = iter(
-        replace(point, accuracy_low=low, accuracy_high=high, confidence=plan.confidence)
-        for point, low, high in zip(everything, ends.low.tolist(), ends.high.tolist(), strict=True)
+    order = by_key(everything[0])
+    step = max(1, _MOST_NUMBERS // len(order))
+    complete: list[Evaluation] = []
+    for start in range(0, len(everything), step):
+        some = everything[start : start + step]
+        ends = accuracy_interval(np.stack([point.right[order] for point in some], axis=1), plan.confidence)
+        complete += map(partial(_with_interval, plan.confidence), some, ends.low.tolist(), ends.high.tolist())
+    rest = iter(complete)
+    methods, tops = (
+        [replace(curve, points=tuple(islice(rest, len(curve.points)))) for curve in part] for part in (curves, ceilings)
     )
-
-    def complete(bare: Sequence[MethodCurve]) -> list[MethodCurve]:
-        return [replace(curve, points=tuple(next(rest) for _ in curve.points)) for curve in bare]
-
-    methods, tops = complete(curves), complete(ceilings)
     return methods, list(rest), tops
+
+
+def _with_interval(confidence: float, point: Evaluation, low: float, high: float) -> Evaluation:
+    """A copy of an evaluation, wherever its columns are, with an interval."""
+    other = copy(point)
+    vars(other).update(accuracy_low=low, accuracy_high=high, confidence=confidence)
+    return other

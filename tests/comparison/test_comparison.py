@@ -27,13 +27,14 @@ from feval.cli import app
 from feval.cli.output import print_table
 from feval.comparison.comparison import Comparison
 from feval.comparison.plan import ComparedMethod, Plan, suggested_plan
-from feval.errors import NotRecordedError, OutOfRangeError, UnknownNameError, UsageError
+from feval.errors import NotRecordedError, OutOfRangeError, StorageError, UnknownNameError, UsageError
 from feval.estimators.inference.paired import accuracy_at, holm
 from feval.estimators.inference.sign_flips import sign_flip_test
 from feval.methods import SelfConsistency
 from feval.receipts.verifying import verify_receipt
 from feval.recording import DatasetInfo, LLMInfo, PoolRows, Question, RecordingWriter
 from feval.report.pictures.comparison import _entries
+from feval.report.tables import questions_parquet
 from feval.report.tables.comparisons import comparison_tables
 from feval.report.tables.headline import best_at
 
@@ -228,6 +229,37 @@ def test_differences_are_those_of_the_questions(comparison: Comparison) -> None:
         assert row.p_value is not None
         assert row.p_holm >= row.p_value
     assert comparison.smallest_p == pytest.approx(3 * 2.0**-15)  # of 16 differences
+
+
+def test_columns_in_a_file_give_the_same_comparison(
+    comparison: Comparison, toy: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("feval.comparison.comparison.MOST_QUESTIONS", 5)
+    stored = compare(comparison.plan, base=toy)
+    assert not {"right", "usd", "no_answer"} & vars(stored.curves[0].points[0]).keys()
+    assert stored.to_dict() == comparison.to_dict()
+    for one, other in zip(stored.per_question().values(), comparison.per_question().values(), strict=True):
+        np.testing.assert_array_equal(one, other)
+    assert len(stored.curves[1].points[2].right) == 20
+    monkeypatch.setattr("feval.report.tables.parquet._ROW_GROUP", 50)
+    files = [io.BytesIO(), io.BytesIO()]
+    for one, file in zip((stored, comparison), files, strict=True):
+        questions_parquet(one, file)
+    assert files[0].getvalue() == files[1].getvalue()
+    columns = {name: list(column) for name, column in stored.per_question().items()}
+    assert pq.read_table(files[0]).to_pydict() == columns
+
+
+def test_a_temporary_folder_without_space_is_named(
+    comparison: Comparison, toy: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: Any, **__: Any) -> Any:
+        return Path("/dev/full").open("r+b", buffering=0)
+
+    monkeypatch.setattr("feval.comparison.comparison.MOST_QUESTIONS", 5)
+    monkeypatch.setattr("feval.comparison.columns.tempfile.TemporaryFile", full)
+    with pytest.raises(StorageError, match=r"Column 1 of 20 questions.*No space left.*TMPDIR"):
+        compare(comparison.plan, base=toy)
 
 
 def test_swapping_two_methods_swaps_every_sign(comparison: Comparison, toy: Path) -> None:
