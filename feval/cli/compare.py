@@ -10,7 +10,16 @@ from typing import TYPE_CHECKING, Annotated, Any, BinaryIO, cast
 import typer
 
 from feval.cli.evaluating import ResultFiles, encoded, request_options, result_options
-from feval.cli.options import DatasetName, Sandbox, TimeLimit, UsersMethods, Workers, only_name, recording_folders
+from feval.cli.options import (
+    DatasetName,
+    Machines,
+    Sandbox,
+    TimeLimit,
+    UsersMethods,
+    machine_options,
+    only_name,
+    recording_folders,
+)
 from feval.cli.output import Output, quiet_matplotlib
 from feval.comparison.comparison import compare as compare_methods
 from feval.comparison.plan import Plan, path_from, suggested_plan
@@ -34,6 +43,7 @@ _IN_MEMORY = 1 << 26  # bytes of questions.parquet; a larger one waits in the te
 
 
 @request_options(Plan, overriding=True)
+@machine_options
 @result_options("report.html, pictures, tables and receipt.json")
 def compare(
     file: Annotated[
@@ -57,7 +67,7 @@ def compare(
     sandbox: Sandbox = False,
     show_all: Annotated[bool, typer.Option("--all", help="Print every table, after the headline.")] = False,
     options: dict[str, Any],
-    workers: Workers = 1,
+    machines: Machines,
     time_limit: TimeLimit = 60.0,
     saved: ResultFiles,
     show: Output,
@@ -89,8 +99,10 @@ def compare(
             "--sandbox is for methods of your own; name them with --method FILE.py:FUNCTION, or leave it out."
         )
     given = [make_method(name, sandbox=sandbox) for name in methods or () if ":" in name]
-    with show.progress(f"comparing {len(plan.entries)} methods"):
-        comparison = compare_methods(plan, workers=workers, base=base, time_limit=time_limit, methods=given)
+    with show.progress(f"comparing {len(plan.entries)} methods") as progress, machines.opened() as executor:
+        comparison = compare_methods(
+            plan, executor=executor, base=base, time_limit=time_limit, methods=given, progress=progress
+        )
     if show.json:  # there are no tables
         for one in comparison.missing:
             show.note(f"Missing: {one.label}. {one.reason}")

@@ -15,11 +15,12 @@ from feval.cli.options import (
     DEFAULT_COUNTS,
     DatasetName,
     LLMNames,
+    Machines,
     RecordingFolders,
     Sandbox,
     Settings,
     TimeLimit,
-    Workers,
+    machine_options,
     note_missing_dollars,
     parse_counts,
     recording_folders,
@@ -43,6 +44,7 @@ if TYPE_CHECKING:
 
 
 @request_options(EvaluationOptions)
+@machine_options
 @result_options("result.json and receipt.json")
 def run(
     method: Annotated[
@@ -56,7 +58,7 @@ def run(
     recordings: RecordingFolders = None,
     dataset: DatasetName = None,
     llms: LLMNames = None,
-    workers: Workers = 1,
+    machines: Machines,
     time_limit: TimeLimit = 60.0,
     sandbox: Sandbox = False,
     options: dict[str, Any],
@@ -71,15 +73,17 @@ def run(
     """
     fields = parse_settings(settings or [])
     chosen = make_method(method, fields, sandbox=sandbox)
-    with show.progress(method):
+    with show.progress(method) as progress, machines.opened() as executor:
         opened = open_recordings(recordings, dataset, llms)
         request = RunRequest(method=method, settings=fields, dataset=opened.dataset, llms=opened.llms, **options)
         questions, replayed = opened.load(request)
-        result = evaluate(chosen, questions, replayed, **request.arguments(), workers=workers, time_limit=time_limit)
+        running: dict[str, Any] = {"executor": executor, "progress": progress}
+        result = evaluate(chosen, questions, replayed, **request.arguments(), **running, time_limit=time_limit)
     if result.usd is None:
         note_missing_dollars(show, request.prices, replayed)
     source = chosen.source_sha256 if isinstance(chosen, MethodFile) else None
     request = request.changed(method=result.method, order=result.kind, source_sha256=source)
+    request = request.with_replicates(result.questions)
     numbers = result.to_dict()
     saved.show(
         show,
@@ -91,6 +95,7 @@ def run(
 
 
 @request_options(EvaluationOptions)
+@machine_options
 @result_options("curve.csv, .parquet, .json, .png, .svg and receipt.json")
 def curve(
     method: Annotated[str, typer.Argument(metavar="METHOD", help="See `feval ls methods`.", show_default=False)],
@@ -110,6 +115,7 @@ def curve(
         typer.Option(metavar="FIELD=VALUES", help="Another field to vary: budget=5,10,20 or threshold=0.5,0.7."),
     ] = None,
     settings: Settings = None,
+    machines: Machines,
     options: dict[str, Any],
     saved: ResultFiles,
     show: Output,
@@ -130,7 +136,7 @@ def curve(
             f"--short-pools drop leaves out the questions with fewer CoTs than the largest {field}; say which with "
             f"{'--n' if sweep is None else '--sweep'}, such as --n 1..20."
         )
-    with show.progress(f"{method} curve"):
+    with show.progress(f"{method} curve") as progress, machines.opened() as executor:
         opened = open_recordings(recordings, dataset, llms)
         request = CurveRequest(
             method=method,
@@ -145,7 +151,7 @@ def curve(
         if not values:
             most = max(1, min(*(llm.pool.smallest for llm in replayed), DEFAULT_COUNTS))
             request = request.changed(values=tuple(_usual_budgets(method, field, fields, most)))
-        result = request.compute(questions, replayed)
+        result = request.compute(questions, replayed, executor=executor, progress=progress)
     if any(point.usd_per_question is None for point in result.points):
         note_missing_dollars(show, request.prices, replayed)
     request = request.changed(

@@ -15,8 +15,10 @@ from feval.cli.evaluating import ResultFiles, encoded, open_recordings, request_
 from feval.cli.options import (
     DatasetName,
     LLMName,
+    Machines,
     RecordingFolders,
     Unlabelled,
+    machine_options,
     only_name,
     parse_counts,
     recording_folders,
@@ -45,6 +47,7 @@ _MOST_AREA_BYTES = 64 << 20
 
 
 @request_options(EstimateRequest, without=("billing", "prices"))
+@machine_options
 @result_options("estimate.csv, .json, .png and receipt.json")
 def estimate(
     *,
@@ -62,6 +65,7 @@ def estimate(
             help="unbiased, exact, monte-carlo, gaussian, two-call, max-entropy, ldgp; separated by commas.",
         ),
     ] = "unbiased,exact,two-call,max-entropy,ldgp",
+    machines: Machines,
     options: dict[str, Any],
     saved: ResultFiles,
     show: Output,
@@ -75,13 +79,13 @@ def estimate(
     """
     votes = parse_counts(m, "--m", "votes")
     methods = tuple(name.strip() for name in method.split(","))
-    with show.progress("estimating"):
+    with show.progress("estimating") as progress, machines.opened() as executor:
         opened = open_recordings(recordings, dataset, [llm] if llm else None)
         request = EstimateRequest(
             dataset=opened.dataset, llms=opened.llms, g=g, m=tuple(votes), methods=methods, **options
         )
         questions, [replayed] = opened.load(request)
-        result = forecast_votes(questions, replayed, **request.arguments())
+        result = forecast_votes(questions, replayed, **request.arguments(), executor=executor, progress=progress)
     for sentence in result.warnings:
         show.note(sentence)
     saved.show(

@@ -5,17 +5,23 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterable, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from feval import executors
+from feval.cli.commands import expanded, keyword
 from feval.errors import NotRecordedError, OutOfRangeError, UsageError
 from feval.hub import split_places as places
 from feval.hub.addresses import is_address
 from feval.hub.places import local_folder
 
 if TYPE_CHECKING:
+    from concurrent.futures import Executor
+
     from feval.cli.output import Output
     from feval.replay import LLM
 
@@ -57,7 +63,6 @@ UsersMethods = Annotated[
     list[str] | None,
     typer.Option("--method", metavar="FILE.py:FUNCTION", help="A method of your own that may run. Repeat for several."),
 ]
-Workers = Annotated[int, typer.Option("--workers", min=1, help="Processes; the numbers do not depend on it.")]
 TimeLimit = Annotated[
     float, typer.Option("--time-limit", min=0.001, metavar="SECONDS", help="For a method of your own, per question.")
 ]
@@ -76,7 +81,31 @@ Equality = Annotated[
         "--equality", metavar="NAME", help="Of answers: normal-form; tolerance-X for numbers; math-verify for LaTeX."
     ),
 ]
+_Workers = Annotated[int, typer.Option("--workers", min=1, help="Processes; the numbers do not depend on it.")]
+_Scheduler = Annotated[
+    str | None, typer.Option("--scheduler", metavar="ADDRESS", help="Of a Dask cluster instead: tcp://HOST:PORT.")
+]
 NewFolder = Annotated[Path, typer.Option("--out", metavar="DIR", help="The recording to make: a new folder.")]
+
+
+@dataclass(frozen=True)
+class Machines:
+    """What --workers and --scheduler ask for."""
+
+    workers: int
+    scheduler: str | None
+
+    def opened(self) -> AbstractContextManager[Executor | None]:
+        """Open the executor; see `feval.executors.opened`."""
+        return executors.opened(self.workers, self.scheduler)
+
+
+machine_options = expanded(
+    "machines",
+    [keyword("workers", _Workers, 1), keyword("scheduler", _Scheduler, None)],
+    lambda values: Machines(**values),
+)
+"""Gives a command --workers and --scheduler; their values come as `machines`."""
 
 
 def only_name(noun: str, name: str | None, recorded: Iterable[str]) -> str:

@@ -14,12 +14,14 @@ from feval.cli.evaluating import last_receipt
 from feval.cli.options import (
     AnswerKind,
     Equality,
+    Machines,
     NewFolder,
     OnlyDatasets,
     OnlyLLMs,
     RecordingFolder,
     Sandbox,
     UsersMethods,
+    machine_options,
     only_name,
     whole_folder,
 )
@@ -159,6 +161,7 @@ def select(
     show_recording(show, out)
 
 
+@machine_options
 def extract(
     recording: RecordingFolder,
     out: NewFolder,
@@ -168,6 +171,7 @@ def extract(
     ] = "text",
     equality: Equality = None,
     *,
+    machines: Machines,
     show: Output,
 ) -> None:
     """Extract the answers of a recording again.
@@ -178,9 +182,15 @@ def extract(
     Example: feval extract my-recording --answer-kind latex --out again
     """
     recording = whole_folder(show, recording)
-    with show.progress("extracting") as progress:
+    with show.progress("extracting") as progress, machines.opened() as executor:
         extraction = extract_answers(
-            recording, out, answer_kind=answer_kind, source=answers, equality=equality, progress=progress
+            recording,
+            out,
+            answer_kind=answer_kind,
+            source=answers,
+            equality=equality,
+            progress=progress,
+            executor=executor,
         )
     for sentence in extraction.notes:
         show.note(sentence)
@@ -221,16 +231,17 @@ def _first_questions(recording: Recording, datasets: Sequence[str] | None, first
         raise OutOfRangeError(f"--first takes 1 or more; {first} was given.")
     # Question ids are unique within a dataset only, so there must be one dataset.
     dataset = only_name("dataset", datasets[0] if datasets and len(datasets) == 1 else None, recording.dataset_ids())
-    questions = recording.questions(dataset)
-    if first > len(questions):
-        raise NotRecordedError(f"{dataset} has {counted(len(questions), 'question')}; --first {first} asks for more.")
-    return [question.id for question in questions[:first]]
+    ids = recording.votes(dataset).question_ids
+    if first > len(ids):
+        raise NotRecordedError(f"{dataset} has {counted(len(ids), 'question')}; --first {first} asks for more.")
+    return list(ids[:first])
 
 
 _MOST_DIFFERENCES = 20
 _OUTDATED = 3  # exit code: the receipt is of an older version, in which its numbers meant something else
 
 
+@machine_options
 def verify(
     recording: Annotated[
         Path | None,
@@ -251,6 +262,7 @@ def verify(
         str | None, typer.Option(metavar="LIST", help="A price list of your own that the receipt needs.")
     ] = None,
     *,
+    machines: Machines,
     show: Output,
 ) -> None:
     """Check a recording, or the numbers of a receipt.
@@ -266,20 +278,20 @@ def verify(
     files = [make_method(name, sandbox=sandbox) for name in methods or []]
     recording = recording or last_receipt()
     if is_receipt(recording) and is_address(recording):
-        _verify_receipt(show, recording, recordings, files, prices)
+        _verify_receipt(show, recording, recordings, files, prices, machines)
         return
     recording = whole_folder(show, recording)
     if not (recording / "manifest.json").is_file() and (recording / "receipt.json").is_file():
         recording = recording / "receipt.json"  # the folder that a report was written to
     if is_receipt(recording):
-        _verify_receipt(show, recording, recordings, files, prices)
+        _verify_receipt(show, recording, recordings, files, prices, machines)
         return
     if recordings or methods or sandbox or prices:
         raise UsageError(
             f"--recording, --method, --sandbox and --prices belong to receipts; {recording} is not a receipt."
         )
-    with show.progress(f"verifying {recording.name}") as progress:
-        verification = verify_recording(recording, progress=progress)
+    with show.progress(f"verifying {recording.name}") as progress, machines.opened() as executor:
+        verification = verify_recording(recording, progress=progress, executor=executor)
     summary = {
         "path": str(recording),
         "ok": verification.ok,
@@ -303,11 +315,17 @@ def verify(
 
 
 def _verify_receipt(
-    show: Output, place: Path, recordings: Sequence[Path] | None, methods: Sequence[Any], prices: str | None
+    show: Output,
+    place: Path,
+    recordings: Sequence[Path] | None,
+    methods: Sequence[Any],
+    prices: str | None,
+    machines: Machines,
 ) -> None:
     path, local = _place_of(place), local_receipt(place)
-    with show.progress(f"verifying {local.name}"):
-        check = verify_receipt(local, recordings, methods=methods, prices=prices)
+    with show.progress(f"verifying {local.name}") as progress, machines.opened() as executor:
+        running: dict[str, Any] = {"executor": executor, "progress": progress}
+        check = verify_receipt(local, recordings, methods=methods, prices=prices, **running)
     for remark in check.notes:
         show.note(remark)
     summary = {

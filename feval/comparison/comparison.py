@@ -6,7 +6,7 @@ method sees the same questions. `docs/comparing.md` says what each number means.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from copy import copy
 from dataclasses import asdict, dataclass, field, fields, replace
@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from feval import executors
 from feval.comparison.columns import ColumnFile
 from feval.comparison.plan import AXES, ComparedMethod, Plan
 from feval.comparison.statistics import (
@@ -47,6 +48,8 @@ from feval.replay import load
 from feval.replay.shared_draws import SharedDraws
 
 if TYPE_CHECKING:
+    from concurrent.futures import Executor
+
     from feval.cards.prices import PriceList
     from feval.recording import Recording
     from feval.replay import LLM, Dataset
@@ -253,23 +256,27 @@ def compare(
     plan: Plan,
     *,
     workers: int = 1,
+    executor: Executor | None = None,
     base: Path = Path(),
     time_limit: float | None = TIME_LIMIT,
     recordings: Sequence[Recording] | None = None,
     prices: PriceList | None = None,
     methods: Sequence[str | MethodFile] | Mapping[str, Any] = (),
+    progress: Callable[[int, int], None] = lambda _done, _total: None,
 ) -> Comparison:
     """Evaluate the methods of a plan and compare them.
 
     Args:
         plan: what to compare.
-        workers: processes per evaluation; the numbers are the same for any number.
+        workers: processes for all evaluations together; the numbers are the same for any number.
+        executor: takes their place, see `evaluate`.
         base: the folder that the plan's paths start from: that of its file.
         time_limit: seconds that a user's method may take on one question; `None` for no limit.
         recordings: opened recordings, in place of those that the plan names.
         prices: a price list, in place of the one that the plan names.
         methods: users' methods that it may run, as FILE.py:FUNCTION, since a plan runs no code by itself; or methods by their
             name in the plan, in place of the files it names: for an error, the method is missing and the error is the reason.
+        progress: called with (methods done, methods in all).
 
     Raises:
         NotRecordedError: the recordings lack the dataset.
@@ -279,15 +286,20 @@ def compare(
         UsageError: the plan names a user's method that was not given, or no method of it could be evaluated; the message gives
             the reasons.
     """
+    if executor is None and workers != 1:
+        with executors.opened(workers) as opened:
+            same: dict[str, Any] = {"base": base, "time_limit": time_limit, "recordings": recordings, "prices": prices}
+            return compare(plan, executor=opened, methods=methods, progress=progress, **same)
     methods = methods if isinstance(methods, Mapping) else plan.users_methods(methods, base)
     missing: list[FailedMethod] = []
     dataset, llms = _load(plan, base, missing, recordings, prices)
-    runner = _Runner(plan, dataset, llms, np.arange(len(dataset)), workers, time_limit, methods)
+    runner = _Runner(plan, dataset, llms, np.arange(len(dataset)), executor, time_limit, methods, progress)
     largest = runner.largest_budgets() if plan.short_pools == "drop" else ()
     questions = question_set(dataset, largest, unlabelled=plan.unlabelled, short_pools=plan.short_pools)
-    runner = replace(runner, rows=questions.rows)
-    if len(questions.rows) > MOST_QUESTIONS:
-        runner = replace(runner, columns=ColumnFile(len(questions.rows)))
+    judged = len(plan.split(dataset, questions.rows)[1])
+    plan = plan.with_replicates(judged)
+    columns = ColumnFile(judged) if judged > MOST_QUESTIONS else None
+    runner = replace(runner, plan=plan, rows=questions.rows, columns=columns)
     curves = _marked([curve for entry in plan.entries if (curve := runner.curve(entry, missing)) is not None])
     if not curves:
         reasons = "; ".join(f"{one.label}: {one.reason}" for one in missing[:5])
@@ -343,9 +355,10 @@ class _Runner:
     dataset: Dataset
     llms: dict[str, LLM]
     rows: Rows
-    workers: int
+    executor: Executor | None
     time_limit: float | None
     methods: Mapping[str, Any]
+    progress: Callable[[int, int], None]
     columns: ColumnFile | None = None
 
     def largest_budgets(self) -> list[tuple[LLM, int]]:
@@ -367,6 +380,7 @@ class _Runner:
                     yield self._method(entry, settings), [self.llms[name] for name in entry.llms]
 
     def curve(self, entry: ComparedMethod, missing: list[FailedMethod]) -> MethodCurve | None:
+        self.progress(self.plan.entries.index(entry), len(self.plan.entries))
         if not set(entry.llms) <= set(self.llms):
             return None
         llms = [self.llms[name] for name in entry.llms]
@@ -412,7 +426,7 @@ class _Runner:
         chosen = {"order": order, "unlabelled": "refuse", "short_pools": "refuse", "confidence": None}
         options = self.plan.arguments() | chosen
         evaluation = evaluate(
-            method, self.dataset, llms, rows=self.rows, workers=self.workers, time_limit=self.time_limit, **options
+            method, self.dataset, llms, rows=self.rows, executor=self.executor, time_limit=self.time_limit, **options
         )
         axis = self.plan.axis
         costs = costs_of(evaluation, axis)

@@ -8,12 +8,14 @@ wins; in expectation over draws the two agree.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from feval import executors
 from feval.cards.billing import billed_prompts, usd
 from feval.errors import OutOfRangeError, UnknownNameError, UsageError
 from feval.estimators.cost import mean_output_tokens
@@ -21,21 +23,24 @@ from feval.estimators.counts import distinct_vote_counts
 from feval.estimators.inference.intervals import accuracy_interval
 from feval.estimators.per_question import PerQuestion
 from feval.estimators.votes.plurality import pass_at_k, subset_plurality_accuracy
+from feval.evaluation.blocks import block_results
 from feval.evaluation.cautions import billed_once, few_questions
 from feval.evaluation.evaluation import budgets, evaluate
+from feval.evaluation.means import default_replicates
 from feval.evaluation.method_names import field_names, make_method
 from feval.evaluation.oracle import Oracle
 from feval.evaluation.question_set import NONE_LEFT_OUT, LeftOut, question_set
 from feval.evaluation.replicates import drawn_orders
-from feval.methods.arrays import Floats, Integers
+from feval.methods.arrays import Floats, Integers, Rows
 from feval.methods.protocol import drawn
 from feval.methods.voting.self_consistency import SelfConsistency
 from feval.replay.draws import ORDERS
 from feval.replay.pools import without_gaps
 
 if TYPE_CHECKING:
+    from concurrent.futures import Executor
+
     from feval.evaluation.evaluation import Evaluation
-    from feval.methods.decisions import Orders
     from feval.replay import LLM, Dataset
     from feval.replay.pools import Pool
 
@@ -137,10 +142,13 @@ def self_consistency_curve(
     n: Sequence[int],
     *,
     order: str = "exact",
-    replicates: int = 100,
+    replicates: int | None = None,
     unlabelled: str = "refuse",
     short_pools: str = "refuse",
     confidence: float | None = 0.95,
+    workers: int = 1,
+    executor: Executor | None = None,
+    progress: Callable[[int, int], None] = lambda _done, _total: None,
 ) -> Curve:
     """Return the curve of self-consistency (plurality of n answers, Wang et al. 2203.11171) over n.
 
@@ -149,10 +157,13 @@ def self_consistency_curve(
         llm: from the same `load`.
         n: CoTs per question, such as `range(1, 41)`.
         order: "exact" (default), "recorded" or "seeded".
-        replicates: draws of every question, for "seeded".
+        replicates: draws of every question, for "seeded"; `None` as for `evaluate`.
         unlabelled: "refuse" or "drop" questions without a gold answer that can be read.
         short_pools: "refuse" or "drop" questions with fewer CoTs than the largest n.
         confidence: of the score interval over questions (`feval.estimators.inference.intervals`); `None` leaves intervals out.
+        workers: processes that share the questions, for "seeded"; the numbers are the same for any number.
+        executor: takes their place, see `evaluate`.
+        progress: called with (questions done, questions in all), for "seeded".
 
     Raises:
         ShortPoolError: some n is above the smallest pool; the message names the question.
@@ -164,16 +175,20 @@ def self_consistency_curve(
     budgets = _budgets(n)
     if order not in ORDERS:
         raise UnknownNameError.of("order", order, ORDERS)
-    if replicates < 1:
+    if replicates is not None and replicates < 1:
         raise OutOfRangeError(f"Seeded points average 1 replicate or more; {replicates} were asked for.")
     dataset.require([llm])
     questions = question_set(dataset, [(llm, max(budgets))], unlabelled=unlabelled, short_pools=short_pools)
+    replicates = default_replicates(len(questions.rows)) if replicates is None else replicates
     rows, pool = questions.rows, llm.pool.rows(questions.rows)
     gold = dataset.gold[without_gaps(rows)]
     if order == "exact":
         values = _exact(gold, pool, budgets)
     else:
-        values = _drawn(gold, pool, drawn_orders(llm, order, replicates, max(budgets), rows), budgets)
+        with executors.opened(workers, given=executor) as opened:
+            work = partial(_drawn_sums, order=order, replicates=replicates, budgets=budgets)
+            blocks = block_results(work, SelfConsistency(max(budgets)), dataset, [llm], rows, opened)
+            values = _drawn(blocks, len(rows), replicates if order == "seeded" else 1, len(budgets), progress)
     return Curve(
         method="self-consistency",
         dataset=dataset.id,
@@ -211,6 +226,9 @@ def method_curve(
     settings: Mapping[str, Any] | None = None,
     unlabelled: str = "refuse",
     short_pools: str = "refuse",
+    workers: int = 1,
+    executor: Executor | None = None,
+    progress: Callable[[int, int], None] = lambda _done, _total: None,
     **options: Any,
 ) -> Curve:
     """Return the curve of any method over the values of one of its fields.
@@ -224,6 +242,9 @@ def method_curve(
         settings: other fields that differ from their defaults.
         unlabelled: as for `evaluate`.
         short_pools: "refuse" or "drop" questions with fewer CoTs of some LLM than any of the values may ask for.
+        workers: processes for all points together, as for `evaluate`.
+        executor: takes their place, see `evaluate`.
+        progress: called with (points done, points in all).
         options: other arguments of `evaluate`, which computes each point, such as `order` and `replicates`.
 
     Raises:
@@ -240,9 +261,11 @@ def method_curve(
     largest = [budget for variant in variants.values() for budget in budgets(variant, llms)]
     questions = question_set(dataset, largest, unlabelled=unlabelled, short_pools=short_pools)
     points = []
-    for value, variant in variants.items():
-        result = evaluate(variant, dataset, llms, rows=questions.rows, **options)
-        points.append(_point(value, result, _pass_at_n(variant, dataset, llms, result)))
+    with executors.opened(workers, given=executor) as opened:
+        for value, variant in variants.items():
+            result = evaluate(variant, dataset, llms, rows=questions.rows, executor=opened, **options)
+            points.append(_point(value, result, _pass_at_n(variant, dataset, llms, result)))
+            progress(len(points), len(variants))
     return Curve(
         method=method,
         dataset=dataset.id,
@@ -312,23 +335,40 @@ def _exact(gold: Integers, pool: Pool, budgets: Sequence[int]) -> _Values:
     return _Values(right, any_right, np.array(budgets) * tokens)
 
 
-def _drawn(gold: Integers, pool: Pool, batches: Iterable[Orders], budgets: Sequence[int]) -> _Values:
+def _drawn(
+    blocks: Iterable[tuple[slice, tuple[Integers, Integers, Integers]]],
+    questions: int,
+    replicates: int,
+    budgets: int,
+    progress: Callable[[int, int], None],
+) -> _Values:
     """Return means over the draws of every question: one in recorded order, or seeded replicates."""
-    right, any_right = np.zeros((2, len(gold), len(budgets)))
-    tokens = np.zeros(len(budgets))
-    count = 0
-    for orders in batches:
+    right, any_right = np.empty((2, questions, budgets))
+    tokens = np.zeros(budgets, np.int64)
+    for block, (block_right, block_any, block_tokens) in blocks:
+        right[block], any_right[block] = block_right / replicates, block_any / replicates
+        tokens += block_tokens
+        progress(block.stop, questions)
+    everyone = np.arange(questions)
+    return _Values(PerQuestion(right, everyone), PerQuestion(any_right, everyone), tokens / (replicates * questions))
+
+
+def _drawn_sums(
+    _: Any, dataset: Dataset, llms: Sequence[LLM], rows: Rows, *, order: str, replicates: int, budgets: Sequence[int]
+) -> tuple[Integers, Integers, Integers]:
+    """Count over the draws of some questions: [Q, D] votes that are right, and with a right CoT, and [D] output tokens."""
+    [llm] = llms
+    gold, pool = dataset.gold[rows], llm.pool.rows(rows)
+    right, any_right = np.zeros((2, len(rows), len(budgets)), np.int64)
+    tokens = np.zeros(len(budgets), np.int64)
+    for orders in drawn_orders(llm, order, replicates, max(budgets), rows):
         hits = np.logical_or.accumulate(drawn(pool.codes, orders) == gold[:, None], axis=-1)
         for place, budget in enumerate(budgets):
             decisions = SelfConsistency(budget).decide([pool], [orders[..., :budget]])
             right[:, place] += (decisions.answer == gold).sum(axis=0)
             any_right[:, place] += hits[..., budget - 1].sum(axis=0)
             tokens[place] += decisions.ledgers[0].output_tokens.sum(dtype=np.int64)
-        count += len(orders)
-    everyone = np.arange(len(gold))
-    return _Values(
-        PerQuestion(right / count, everyone), PerQuestion(any_right / count, everyone), tokens / (count * len(gold))
-    )
+    return right, any_right, tokens
 
 
 def _points(

@@ -22,7 +22,7 @@ from feval.estimators.inference.intervals import accuracy_interval
 from feval.estimators.per_question import question_blocks
 from feval.evaluation.cautions import billed_once, few_questions
 from feval.evaluation.expected import exact_means
-from feval.evaluation.means import QuestionMeans
+from feval.evaluation.means import QuestionMeans, default_replicates
 from feval.evaluation.question_set import NONE_LEFT_OUT, LeftOut, QuestionIds, question_set
 from feval.evaluation.replicates import replicate_sums
 from feval.evaluation.training import fit, train_test_rows
@@ -236,7 +236,7 @@ def evaluate(
     llms: LLM | Sequence[LLM],
     *,
     order: str | None = None,
-    replicates: int = 100,
+    replicates: int | None = None,
     seed: int | None = None,
     rows: Sequence[int] | Rows | None = None,
     unlabelled: str = "refuse",
@@ -257,7 +257,7 @@ def evaluate(
         llms: from the same `load`, in the order the method wants them.
         order: "exact" (expectation over all draws; the default where the method has one), "seeded" (the default otherwise) or
             "recorded".
-        replicates: how many draws of every question, for "seeded".
+        replicates: how many draws of every question, for "seeded"; `None` for `feval.evaluation.means.default_replicates`.
         seed: of the draws; `None` for that of the load.
         rows: which questions, by row; `None` for all.
         unlabelled: "refuse" or "drop" questions without a gold answer that can be read.
@@ -283,7 +283,7 @@ def evaluate(
     """
     _require_method(method)
     used = [llms] if isinstance(llms, LLM) else list(llms)
-    if not used or replicates < 1 or workers < 1:
+    if not used or (replicates is not None and replicates < 1) or workers < 1:
         raise UsageError(
             f"An evaluation needs an LLM, a replicate and a worker; {len(used)}, {replicates} and {workers} were given."
         )
@@ -301,6 +301,7 @@ def evaluate(
             trained = len(train)
         if train is not None and learns(method):
             method = fit(method, dataset, used, train, time_limit)
+        replicates = default_replicates(len(chosen)) if replicates is None else replicates
         if not len(chosen):
             raise UsageError(f"An evaluation needs a question; {dataset.id} was to be evaluated on none.")
         if kind == "exact":

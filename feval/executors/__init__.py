@@ -4,9 +4,17 @@ A task is a module-level function with plain arguments. `opened` gives the execu
 on it and yields what they return in their order, whoever ran them, how often and when. `None` is the executor of this process.
 """
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
 from feval.lazy import lazy_names
 
-__all__ = ["distributed", "opened", "require_portable", "results"]
+if TYPE_CHECKING:
+    from feval.executors.cluster import distributed as distributed
+    from feval.executors.opening import opened as opened
+    from feval.executors.processes import require_portable as require_portable
+    from feval.executors.tasks import results as results
 
 __getattr__, __dir__ = lazy_names(
     __name__,

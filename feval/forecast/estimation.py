@@ -2,23 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from feval import executors
 from feval.errors import OutOfRangeError, UnknownNameError
 from feval.estimators.checks import require_confidence
 from feval.estimators.counts import vote_counts
 from feval.estimators.votes.empirical_votes import hypergeometric_majority
 from feval.estimators.votes.plurality import subset_plurality_accuracy
+from feval.evaluation.blocks import loaded, with_numbers
 from feval.evaluation.question_set import Rows, question_set
 from feval.forecast.caveats import forecast_warnings
 from feval.forecast.estimators import ESTIMATORS, DrawnCalls
 from feval.forecast.evidence import checked_votes, ordered_by_key
-from feval.forecast.forecasts import METHODS, OF_MAJORITY, Forecast, PoolCurves
+from feval.forecast.forecasts import METHODS, OF_MAJORITY, EstimatedCurve, Forecast, PoolCurves
+from feval.replay.loading import LoadRecipe
+from feval.replay.pools import without_gaps
 
 if TYPE_CHECKING:
+    from concurrent.futures import Executor
+
     from feval.replay import LLM, Dataset
 
 
@@ -35,6 +41,9 @@ def estimate(
     confidence: float = 0.95,
     resamples: int = 10_000,
     simulations: int = 100,
+    workers: int = 1,
+    executor: Executor | None = None,
+    progress: Callable[[int, int | None], None] | None = None,
 ) -> Forecast:
     """Forecast the accuracy of M-fold voting from g calls per question.
 
@@ -62,6 +71,9 @@ def estimate(
         confidence: of the intervals.
         resamples: of the bootstrap over questions.
         simulations: votes per question of `monte-carlo`.
+        workers: processes that share the estimators; the numbers are the same for any number.
+        executor: takes their place, see `feval.evaluate`.
+        progress: called with (estimators done, estimators in all).
 
     Raises:
         ShortPoolError: g above a pool; the message names the question.
@@ -75,9 +87,16 @@ def estimate(
     dataset.require([llm])
     questions = question_set(dataset, [(llm, g)], unlabelled=unlabelled, short_pools=short_pools)
     rows = ordered_by_key(dataset, questions.rows)
-    calls = DrawnCalls.of(dataset, llm, rows, g, replicate, votes, (confidence, resamples, simulations))
+    how = g, replicate, votes, (confidence, resamples, simulations)
+    calls = DrawnCalls.of(dataset, llm, rows, *how)
     pool = _reference(dataset, llm, questions.rows, votes)
-    estimates = tuple(ESTIMATORS[name](calls) for name in methods)
+    with executors.opened(workers, given=executor) as opened:
+        if opened is None:
+            estimates = tuple(executors.results(_estimated, [(name, calls) for name in methods], None, progress))
+        else:
+            recipe, chosen = LoadRecipe.of(dataset, [llm]), without_gaps(questions.rows)
+            tasks = [(name, recipe, chosen, how) for name in methods]
+            estimates = tuple(executors.results(_estimated_there, tasks, opened, progress))
     return Forecast(
         dataset=dataset.id,
         llm=llm.name,
@@ -95,6 +114,17 @@ def estimate(
         warnings=tuple(forecast_warnings(calls, methods, estimates, pool.size)),
         left_out=questions.left_out,
     )
+
+
+def _estimated(name: str, calls: DrawnCalls) -> EstimatedCurve:
+    return ESTIMATORS[name](calls)
+
+
+def _estimated_there(name: str, recipe: LoadRecipe, rows: Rows | slice, how: tuple[Any, ...]) -> EstimatedCurve:
+    """Estimate in a process that draws the calls itself: a task."""
+    dataset, [llm] = loaded(recipe)
+    calls = DrawnCalls.of(dataset, llm, ordered_by_key(dataset, with_numbers(rows)), *how)
+    return _estimated(name, calls)
 
 
 def _check(g: int, methods: Sequence[str], confidence: float) -> None:

@@ -29,7 +29,7 @@ from feval.recording import open_recording
 from feval.recording.layout.destination import NewFolder, storage_errors
 from feval.recording.layout.format import MANIFEST, README, file_path
 from feval.recording.layout.locate import MOST_BYTES
-from feval.recording.partial import check_leaf, check_votes, paths_of, write_origin
+from feval.recording.partial import Part, check_leaf, check_votes, listed_parts, paths_of, write_origin
 from feval.recording.reader import Recording
 
 _LOG = logging.getLogger(__name__)
@@ -130,6 +130,7 @@ class RemoteFiles:
     def __init__(self, snapshot: Snapshot) -> None:
         self.snapshot = snapshot
         self._fetched: set[str] = set()
+        self._parts: dict[str, Part] = {}
         self._checks = _CheckLog(snapshot)
 
     def fetch(self, recording: Recording, path: str) -> None:
@@ -138,30 +139,41 @@ class RemoteFiles:
 
     def prepare(self, recording: Recording, dataset: str, llms: Sequence[str]) -> None:
         """Fetch what votes of some LLMs on a dataset need, and check that they are derived from what the hash pins."""
-        paths = [file_path("questions", dataset), *recording.votes_paths(dataset).values()]
-        paths += [path for path in [file_path("equality", dataset)] if path in recording.manifest.files]
-        paths += [file_path(part, dataset, llm) for llm in llms for part in ("requests", "samples")]
+        paths = [*recording.files("questions", dataset), *recording.votes_paths(dataset).values()]
+        paths += recording.files("equality", dataset)
+        paths += [
+            path for llm in llms for part in ("requests", "samples") for path in recording.files(part, dataset, llm)
+        ]
         self.bring(recording, paths)
         self.check_votes(recording, dataset, llms)
 
     def bring(
         self, recording: Recording, paths: Sequence[str], progress: _Progress = lambda _done, _total: None
     ) -> dict[str, int]:
-        """Fetch some files, and check their bytes and leaves; files fetched before are skipped."""
-        new = [path for path in dict.fromkeys(paths) if path not in self._fetched]
+        """Fetch some files, and check their bytes and leaves; files fetched before are skipped.
+
+        With a file come the others of its part: its leaf is over all of them.
+        """
+        if self._fetched.issuperset(paths):
+            return {}
+        self._parts = self._parts or listed_parts(recording.manifest)
+        for path in paths:
+            recording.file_record(path)
+        parts = dict.fromkeys(self._parts[path] for path in paths if path not in self._fetched)
+        new = [path for part in parts for path in part.paths(recording.manifest)]
         records = {path: recording.file_record(path) for path in new}
         files = {path: RepoFile(record["bytes"], record["sha256"], None) for path, record in records.items()}
         fetched = self.snapshot.fetch(files, progress)
         self._fetched.update(new)
-        for path in new:
-            if path.endswith(".parquet"):
-                self._check_content(recording, path)
+        for part in parts:
+            self._check_content(recording, part)
         return fetched
 
-    def _check_content(self, recording: Recording, path: str) -> None:
-        check = f"leaf {recording.file_record(path)['sha256']}"
+    def _check_content(self, recording: Recording, part: Part) -> None:
+        hashes = (recording.file_record(path)["sha256"] for path in part.paths(recording.manifest))
+        check = f"leaf {' '.join(hashes)}"
         if check not in self._checks:
-            check_leaf(recording, path)
+            check_leaf(recording, part)
             self._checks.add([check])
 
     def check_votes(self, recording: Recording, dataset: str, llms: Iterable[str]) -> None:

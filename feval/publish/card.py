@@ -29,6 +29,7 @@ from feval.publish.markdown import UNBROKEN, bullets, code, cut, fenced, listed,
 from feval.publish.owner_section import BEGIN, END
 from feval.publish.provenance import has_sent_prompts, is_imported, provenance
 from feval.recording import Recording
+from feval.recording.layout.format import slug
 from feval.report.text import counted, size, visible
 
 PICTURE = "figures/cost-accuracy.png"
@@ -172,6 +173,7 @@ def _example(recording: Recording, page: Page) -> _Facts | None:
     if samples is None:
         return None
     first = samples.splits[0]
+    pattern = _pattern([path for split in samples.splits for path in split.paths], f"samples/{slug(dataset)}/*.parquet")
     flags = "" if len(recording.dataset_ids()) == 1 else f" --dataset {shell_word(dataset)}"
     flags += "" if len(recording.llm_names(dataset)) == 1 else f" --llm {shell_word(str(first.llm))}"
     return {
@@ -184,7 +186,7 @@ def _example(recording: Recording, page: Page) -> _Facts | None:
         "texts": page.config_name(dataset, "texts"),
         "revision": f', revision="{page.tag}"' if page.tag else "",
         "has_columns": recording.manifest.raw["format_version"] >= 3,
-        "files": f"hf://datasets/{page.pinned}/{first.path.rpartition('/')[0]}/*.parquet",
+        "files": f"hf://datasets/{page.pinned}/{pattern}",
     }
 
 
@@ -262,9 +264,10 @@ def _sample(recording: Recording) -> _Facts | None:
     dataset = recording.dataset_ids()[0]
     names = recording.llm_names(dataset)
     try:
-        question = recording.questions(dataset)[0]
+        question = next(recording.scan_questions(dataset))
         texts = recording.texts(dataset, names[0], 0) if names else []
-        request = recording.prompts(dataset, names[0]).get(question.id) if names else None
+        prompts = recording.scan_prompts(dataset, names[0]) if names else ()
+        request = next((prompt for name, prompt in prompts if name == question.id), None)
     except RecordingError:  # a folder without all its files; `prepare` has checked what is published
         return None
     if not texts or texts[0] is None:
@@ -360,6 +363,12 @@ _PARTS = {
 }
 
 
+def _pattern(paths: Iterable[str], pattern: str) -> str:
+    """Return a pattern that files match, also where an LLM has a folder of them."""
+    deep = any(path.count("/") > pattern.count("/") for path in paths)
+    return pattern.replace("*.parquet", "**/*.parquet") if deep else pattern
+
+
 def _files(recording: Recording, page: Page) -> _Facts:
     sizes: dict[str, int] = {}
     for path, record in recording.manifest.files.items():
@@ -371,7 +380,8 @@ def _files(recording: Recording, page: Page) -> _Facts:
         names = [config.name for config in page.configs if config.part == part]
         if names:
             name = page.config_name(dataset, part) or names[0]
-            rows.append([code(name), code(pattern), size(sizes.get(part, 0)).replace(" ", UNBROKEN), columns])
+            shown = _pattern([path for path in recording.manifest.files if path.startswith(f"{part}/")], pattern)
+            rows.append([code(name), code(shown), size(sizes.get(part, 0)).replace(" ", UNBROKEN), columns])
     return {
         "files_of": dataset,
         "files": table(["configuration", "files", "size", "columns"], rows),

@@ -19,25 +19,27 @@ import pyarrow.parquet as pq
 
 from feval.errors import DamagedRecordingError
 from feval.recording import Recording
-from feval.recording.layout.format import SCORES, file_path, open_regular, slug
+from feval.recording.layout.format import SCORES, open_regular, slug
 
 MOST_SPLITS = 30
 """Splits of one configuration that the Hub's viewer shows; `datasets` loads any number."""
 
 _PAIR_PARTS = ("samples", "requests", "texts", "reasoning", "logprobs")
 _NOT_IN_SPLITS = re.compile(r"[^A-Za-z0-9_.]+")
+_Files = tuple[str, list[str], str | None, str | None]
+"""Name of a split, its paths, LLM, scorer."""
 _RESERVED = frozenset(("all",))  # `datasets` takes it for all splits together
 
 
 @dataclass(frozen=True, slots=True)
 class Split:
-    """One file under a name that `datasets` accepts; `arrow_bytes` is its size in memory.
+    """The files of a part under a name that `datasets` accepts; `arrow_bytes` is their size in memory.
 
     Questions have no `llm`, only scores have a `scorer`; `nulls` counts the missing values of columns with any.
     """
 
     name: str
-    path: str
+    paths: tuple[str, ...]
     rows: int
     file_bytes: int
     arrow_bytes: int
@@ -77,40 +79,36 @@ def split_names(recording: Recording) -> dict[str, str]:
     return {llm: names.take(_split_name(llm), "_") for llm in recording.manifest.llms}
 
 
-def _parts(
-    recording: Recording, dataset: str, splits: Mapping[str, str]
-) -> dict[str, list[tuple[str, str, str | None, str | None]]]:
-    """Return part -> (name of the split, path, LLM, scorer) of each file, the samples first."""
-    parts: dict[str, list[tuple[str, str, str | None, str | None]]] = {
+def _parts(recording: Recording, dataset: str, splits: Mapping[str, str]) -> dict[str, list[_Files]]:
+    """Return part -> the files of each split, the samples first."""
+    parts: dict[str, list[_Files]] = {
         "samples": [],
-        "questions": [("questions", file_path("questions", dataset), None, None)],
+        "questions": [("questions", recording.files("questions", dataset), None, None)],
     }
     for llm in recording.llm_names(dataset):
         for part in _PAIR_PARTS:
-            if (path := file_path(part, dataset, llm)) in recording.manifest.files:
-                parts.setdefault(part, []).append((splits[llm], path, llm, None))
+            if paths := recording.files(part, dataset, llm):
+                parts.setdefault(part, []).append((splits[llm], paths, llm, None))
         for scorer in recording.scorers(dataset, llm):
-            name, path = f"{splits[llm]}.{_split_name(scorer)}", file_path(SCORES + scorer, dataset, llm)
-            parts.setdefault("scores", []).append((name, path, llm, scorer))
+            name, paths = f"{splits[llm]}.{_split_name(scorer)}", recording.files(SCORES + scorer, dataset, llm)
+            parts.setdefault("scores", []).append((name, paths, llm, scorer))
     return parts
 
 
-def _config(
-    recording: Recording, name: str, dataset: str, part: str, files: Iterable[tuple[str, str, str | None, str | None]]
-) -> Config | None:
+def _config(recording: Recording, name: str, dataset: str, part: str, files: Iterable[_Files]) -> Config | None:
     names, splits, schema = _Names(), [], None
-    for split, path, llm, scorer in files:
-        record = recording.file_record(path)
-        if record["rows"]:
-            file_schema, arrow_bytes, nulls = _measured(recording.path / path)
-            schema = schema or file_schema
-            splits.append(
-                Split(names.take(split, "_"), path, record["rows"], record["bytes"], arrow_bytes, llm, scorer, nulls)
-            )
+    for split, paths, llm, scorer in files:
+        filled = tuple(path for path in paths if recording.file_record(path)["rows"])
+        if filled:
+            schemas, sizes, nulls = zip(*(_measured(recording.path / path) for path in filled), strict=True)
+            schema = schema or schemas[0]
+            rows, file_bytes = (sum(recording.file_record(path)[key] for path in filled) for key in ("rows", "bytes"))
+            counts = sum(nulls, Counter[str]())
+            splits.append(Split(names.take(split, "_"), filled, rows, file_bytes, sum(sizes), llm, scorer, counts))
     return None if schema is None else Config(name, dataset, part, list(_features(schema)), tuple(splits))
 
 
-def _measured(path: Path) -> tuple[Any, int, dict[str, int]]:
+def _measured(path: Path) -> tuple[Any, int, Counter[str]]:
     """Return a Parquet file's schema, the size of its rows in memory, and its missing values by column."""
     try:
         with open_regular(path) as source, pq.ParquetFile(source) as file:
@@ -121,7 +119,7 @@ def _measured(path: Path) -> tuple[Any, int, dict[str, int]]:
                 nulls.update(
                     {name: column.null_count for name, column in zip(group.column_names, group.columns, strict=True)}
                 )
-            return file.schema_arrow, size, dict(+nulls)
+            return file.schema_arrow, size, +nulls
     except (pa.ArrowException, OSError) as error:
         raise DamagedRecordingError(f"{path} cannot be read ({error}); run `feval verify`.") from error
 

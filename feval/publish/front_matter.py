@@ -124,7 +124,10 @@ def _sources(recording: Recording) -> list[str]:
 
 
 def _config(config: Config, *, default: bool) -> dict[str, Any]:
-    files = [{"split": split.name, "path": split.path} for split in config.splits]
+    files = [
+        {"split": split.name, "path": split.paths[0] if len(split.paths) == 1 else list(split.paths)}
+        for split in config.splits
+    ]
     return {"config_name": config.name, **({"default": True} if default else {}), "data_files": files}
 
 

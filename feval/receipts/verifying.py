@@ -39,6 +39,8 @@ from feval.recording.layout.origin import cached_from
 from feval.replay.loading import load
 
 if TYPE_CHECKING:
+    from concurrent.futures import Executor
+
     from feval.cards.prices import PriceList
     from feval.evaluation.requests import Request
     from feval.receipts.format import PinnedPrices, Receipt
@@ -102,6 +104,8 @@ def verify_receipt(
     *,
     methods: Sequence[str | MethodFile] = (),
     prices: str | Path | None = None,
+    executor: Executor | None = None,
+    progress: Callable[[int, int | None], None] = lambda _done, _total: None,
 ) -> ReceiptCheck:
     """Compute the numbers of a receipt again.
 
@@ -111,6 +115,8 @@ def verify_receipt(
             in the Hub's cache, in the repository at its commit.
         methods: users' methods that it may run, as FILE.py:FUNCTION; each must be the one the receipt pins.
         prices: a price list's id or file, where the receipt's own is not among the cards.
+        executor: of processes or a cluster, see `feval.evaluate`; `None` for this process.
+        progress: called with (parts done, parts in all) of what is computed.
 
     Raises:
         UsageError: the file is not a receipt or of a later format, or a user's method was not given again.
@@ -127,7 +133,7 @@ def verify_receipt(
         )
     opened = _open(places, receipt)
     request = receipt.parsed_request()
-    inputs = _Inputs(opened, _pinned_prices(receipt.prices, prices), _users_methods(methods))
+    inputs = _Inputs(opened, _pinned_prices(receipt.prices, prices), _users_methods(methods), executor, progress)
     changes = semantics.changes_since(receipt.semantics)
     notes = (
         []
@@ -237,6 +243,13 @@ class _Inputs:
     recordings: Sequence[Recording]
     prices: PriceList | str
     methods: Mapping[str, MethodFile]
+    executor: Executor | None
+    progress: Callable[[int, int | None], None]
+
+    @property
+    def running(self) -> dict[str, Any]:
+        """The arguments that say where numbers are computed."""
+        return {"executor": self.executor, "progress": self.progress}
 
     def load(self, request: RunRequest | EstimateRequest | GradeRequest) -> tuple[Dataset, list[LLM]]:
         options: dict[str, Any] = {"seed": request.seed, "billing": request.billing, "prices": self.prices}
@@ -265,16 +278,16 @@ class _Inputs:
 
 def _compute_run(request: RunRequest, inputs: _Inputs) -> dict[str, Any]:
     dataset, llms = inputs.load(request)
-    return evaluate(inputs.method(request), dataset, llms, **request.arguments()).to_dict()
+    return evaluate(inputs.method(request), dataset, llms, **request.arguments(), **inputs.running).to_dict()
 
 
 def _compute_curve(request: CurveRequest, inputs: _Inputs) -> dict[str, Any]:
-    return request.compute(*inputs.load(request)).to_dict()
+    return request.compute(*inputs.load(request), **inputs.running).to_dict()
 
 
 def _compute_estimate(request: EstimateRequest, inputs: _Inputs) -> dict[str, Any]:
     dataset, llms = inputs.load(request)
-    return estimate(dataset, llms[0], **request.arguments()).to_dict()
+    return estimate(dataset, llms[0], **request.arguments(), **inputs.running).to_dict()
 
 
 def _compute_comparison(request: ComparisonRequest, inputs: _Inputs) -> dict[str, Any]:
@@ -294,7 +307,9 @@ def _compute_comparison(request: ComparisonRequest, inputs: _Inputs) -> dict[str
     # The plan's own price list may be a path, and a receipt opens no file of its choice.
     prices = None if isinstance(inputs.prices, str) else inputs.prices
     plan = plan.changed(prices="none" if prices is None else None)
-    return comparison_numbers(compare(plan, recordings=inputs.recordings, prices=prices, methods=methods))
+    return comparison_numbers(
+        compare(plan, recordings=inputs.recordings, prices=prices, methods=methods, **inputs.running)
+    )
 
 
 def _compute_grade(request: GradeRequest, inputs: _Inputs) -> dict[str, Any]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence, Sized
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
@@ -180,30 +180,36 @@ class PoolRows:
 
 
 class PairTally:
-    """Counts the CoTs of one LLM on one dataset; `sizes` has those of each question."""
+    """Counts the CoTs of one LLM on one dataset, of whose questions each is added once at most."""
 
-    def __init__(self, questions: Iterable[str]) -> None:
-        self.sizes = dict.fromkeys(questions, 0)
+    def __init__(self, questions: Sized) -> None:
+        self._left = len(questions)
+        self._cots = self._largest = 0
+        self._smallest: int | None = None
         self._no_answer = self._unclosed = self._empty = 0
 
     def add(self, pool: PoolRows) -> None:
         """Count one pool."""
-        self.sizes[pool.question_id] = len(pool.answers)
-        self._no_answer += sum(answer is None for answer in pool.answers)
-        marked = pool.reasoning_marks or [None] * len(pool.texts)
-        unclosed = [marks is not None and any(not mark.closing for mark in marks) for marks in marked]
+        size = len(pool.answers)
+        self._left -= 1
+        self._cots += size
+        self._largest = max(self._largest, size)
+        self._smallest = size if self._smallest is None else min(self._smallest, size)
+        unclosed = [any(not mark.closing for mark in marks or ()) for marks in pool.reasoning_marks or ()]
         self._unclosed += sum(unclosed)
+        unanswered = [index for index, answer in enumerate(pool.answers) if answer is None]
+        self._no_answer += len(unanswered)
         self._empty += sum(
-            text is not None and not text.strip() and answer is None and not is_unclosed
-            for text, answer, is_unclosed in zip(pool.texts, pool.answers, unclosed, strict=True)
+            (text := pool.texts[index]) is not None and not text.strip() and not (unclosed and unclosed[index])
+            for index in unanswered
         )
 
     def record(self) -> dict[str, int]:
         """Return the counts as the manifest states them."""
         return {
-            "cots": sum(self.sizes.values()),
-            "smallest_pool": min(self.sizes.values(), default=0),
-            "largest_pool": max(self.sizes.values(), default=0),
+            "cots": self._cots,
+            "smallest_pool": 0 if self._left > 0 else self._smallest or 0,
+            "largest_pool": self._largest,
             "no_answer": self._no_answer,
             **({"unclosed_thoughts": self._unclosed} if self._unclosed else {}),
             **({"empty_replies": self._empty} if self._empty else {}),

@@ -17,7 +17,7 @@ def is_gold_aware(recording: Recording, dataset: str) -> bool:
         return any(
             question.answer_key is not None
             and question.answer_key not in ([label for label, _ in question.choices] or string.ascii_uppercase)
-            for question in recording.questions(dataset)
+            for question in recording.scan_questions(dataset)
         )
     return info.extractor.startswith(f"{_GOLD_AWARE}+math-verify")
 

@@ -5,10 +5,13 @@ from __future__ import annotations
 import math
 from array import array
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 from itertools import pairwise
 from typing import Any
+
+import numpy as np
+import numpy.typing as npt
 
 from feval.answers.parties import Verdict
 from feval.errors import ConflictError, UsageError
@@ -25,6 +28,7 @@ from feval.recording.content import (
     utc_time,
 )
 from feval.recording.layout.format import LeafHash
+from feval.recording.sealing.question_table import row_behind
 
 _MAX_TOKENS = 2**31 - 1
 _SCORE_COLUMNS = ("step_scores", "verdict", "prompt_tokens", "output_tokens")
@@ -53,18 +57,18 @@ def question_line(question: Question) -> list[Any]:
     return [question.id, question.text, question.answer, question.answer_key, [list(c) for c in question.choices]]
 
 
-def pool_lines(pool: PoolRows) -> dict[str, list[Any]]:
+def pool_lines(pool: PoolRows, channels: Mapping[str, dict[str, list[Any]]] | None = None) -> dict[str, list[Any]]:
     """Return a pool's line in each of its leaves, by part; columns, channels and marks without any value are left out."""
+    channels = channel_values(pool) if channels is None else channels
     extra = {name: list(column) for name, column in pool.extra.items() if any(v is not None for v in column)}
     if "recorded_at" in extra:
         extra["recorded_at"] = [None if t is None else utc_text(utc_time(t)) for t in extra["recorded_at"]]
     samples = [pool.question_id, list(pool.raw_answers), list(pool.answers), list(pool.output_tokens)]
-    channels = {part: channel_line(pool.question_id, columns) for part, columns in channel_values(pool).items()}
     return {
         "requests": [pool.question_id, pool.prompt, pool.prompt_tokens],
         "samples": [*samples, list(pool.finish_reasons), extra],
         "texts": [pool.question_id, list(pool.texts)],
-        **channels,
+        **{part: channel_line(pool.question_id, columns) for part, columns in channels.items()},
     }
 
 
@@ -93,31 +97,48 @@ def _stored(values: Sequence[Any], kind: str) -> list[Any]:
     return list(values)
 
 
-def equality_leaf(name: str, verdicts: Verdicts) -> str:
-    """Return the leaf of a dataset's verdicts: the equality's name, then one line per question that has any."""
-    leaf = LeafHash()
-    leaf.add([name])
-    for question, rows in verdicts.items():
-        leaf.add([question, *([getattr(verdict, column) for verdict in rows] for column in EQUALITY_COLUMNS)])
-    return leaf.hexdigest()
+class VerdictTally:
+    """Makes the leaf of a dataset's verdicts, the equality's name and one line per question that has any; and counts them."""
+
+    def __init__(self, name: str) -> None:
+        self._outcomes: Counter[bool | None] = Counter()
+        self._leaf = LeafHash()
+        self._leaf.add([name])
+
+    def add(self, question: str, rows: Sequence[Verdict]) -> dict[str, list[Any]]:
+        """Add the verdicts of a question; return column -> values."""
+        columns = {column: [getattr(verdict, column) for verdict in rows] for column in EQUALITY_COLUMNS}
+        self._leaf.add([question, *columns.values()])
+        self._outcomes.update(columns["equal"])
+        return columns
+
+    def leaf(self) -> str:
+        """The leaf of what was added."""
+        return self._leaf.hexdigest()
+
+    def counts(self, not_asked: int) -> dict[str, int]:
+        """Return how many pairs are equal, different, undecided, and were not compared."""
+        equal, different, undecided = (self._outcomes[outcome] for outcome in (True, False, None))
+        return {"equal": equal, "different": different, "undecided": undecided, "not_asked": not_asked}
 
 
-def equality_counts(verdicts: Verdicts, not_asked: int) -> dict[str, int]:
-    """Return how many pairs are equal, different, undecided, and were not compared."""
-    outcomes = Counter(verdict.equal for rows in verdicts.values() for verdict in rows)
-    return {"equal": outcomes[True], "different": outcomes[False], "undecided": outcomes[None], "not_asked": not_asked}
+def verdict_tally(name: str, verdicts: Iterable[tuple[str, Sequence[Verdict]]]) -> VerdictTally:
+    """Return the tally of all verdicts of a dataset."""
+    tally = VerdictTally(name)
+    for question, rows in verdicts:
+        tally.add(question, rows)
+    return tally
 
 
 class ScoreTally:
     """Checks one scorer's rows for one LLM on one dataset; makes their leaf and their record in the manifest.
 
-    `who` names scorer, LLM and dataset in messages; `sizes` has the recorded CoTs of each question, in their order.
+    `who` names scorer, LLM and dataset in messages; `questions` are the ids in their order, `sizes` the recorded CoTs of each.
     """
 
-    def __init__(self, scorer: ScorerInfo, who: str, sizes: Mapping[str, int]) -> None:
+    def __init__(self, scorer: ScorerInfo, who: str, questions: Sequence[str], sizes: npt.NDArray[np.uint32]) -> None:
         self._scorer, self._who = scorer, who
-        self._sizes = sizes
-        self._rows = {question: row for row, question in enumerate(sizes)}
+        self._questions, self._sizes = questions, sizes
         self._last = -1
         self._counts = dict.fromkeys(("cots", "with_score", "with_steps", "prompt_tokens", "output_tokens"), 0)
         self._leaf = LeafHash()
@@ -135,7 +156,7 @@ class ScoreTally:
         self._counts["with_steps"] += sum(steps is not None for steps in columns["step_scores"])
         for name in ("prompt_tokens", "output_tokens"):
             self._counts[name] += sum(tokens or 0 for tokens in columns[name])
-        return {"question_id": [rows.question_id] * len(rows.sample_indices), **columns}
+        return columns
 
     def leaf(self) -> str:
         """The leaf of what was added."""
@@ -146,13 +167,13 @@ class ScoreTally:
         return {"dataset": dataset, "llm": llm, "scorer": self._scorer.name, **self._counts}
 
     def _check_keys(self, rows: ScoreRows) -> None:
-        row = self._rows.get(rows.question_id)
+        row = row_behind(self._questions, rows.question_id, self._last)
         if row is None:
             raise ConflictError(f"{self._who}: {rows.question_id!r} is no recorded question.")
-        if row <= self._last:
+        if row < 0:
             raise ConflictError(f"{self._who}: the scores of {rows.question_id!r} come twice or out of order.")
         self._last = row
-        indices, size = list(rows.sample_indices), self._sizes[rows.question_id]
+        indices, size = list(rows.sample_indices), int(self._sizes[row])
         if any(not 0 <= index < size for index in indices):
             raise ConflictError(
                 f"{self._who}: {rows.question_id!r} has {size} CoTs, and CoT {max(indices, key=abs)} was scored."

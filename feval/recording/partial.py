@@ -8,20 +8,24 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
-from feval.answers.parties import Parties, parties_of
-from feval.errors import DamagedRecordingError
+import numpy as np
+import numpy.typing as npt
+
+from feval.answers.parties import Verdict, parties_of
+from feval.errors import ConflictError, DamagedRecordingError, UsageError
+from feval.recording import parquet
 from feval.recording.content import CHANNELS, OPTIONAL_COLUMNS, PAIR_PARTS, Question
-from feval.recording.layout.format import MANIFEST, README, SCORES, LeafHash, file_path
+from feval.recording.layout.format import MANIFEST, README, SCORES, LeafHash, file_path, file_paths
 from feval.recording.layout.manifest import Manifest
 from feval.recording.layout.origin import PULLED
-from feval.recording.leaves import channel_line, dataset_leaf, equality_leaf, llm_leaf, question_line
+from feval.recording.leaves import ScoreTally, channel_line, dataset_leaf, llm_leaf, question_line, verdict_tally
 from feval.recording.reader import Recording
-from feval.recording.verify import scores_leaf
-from feval.recording.votes import ABSENT, name_key
-from feval.recording.votes_builder import FINISH_CODES
+from feval.recording.sealing.votes_builder import FINISH_CODES
+from feval.recording.votes import ABSENT, NO_ANSWER, Votes, name_key
 
 TEXT_PARTS = ("texts", "reasoning")
 """The long texts: most bytes of a recording, and not needed for voting."""
@@ -35,29 +39,31 @@ class Part:
     dataset: str
     llm: str | None
 
+    def paths(self, manifest: Manifest) -> list[str]:
+        """The files of the part, in their order."""
+        return file_paths(manifest.files, self.part, self.dataset, self.llm)
+
 
 def listed_parts(manifest: Manifest) -> dict[str, Part]:
     """Return path -> what it holds, for all files in the manifest except README.md; paths that no recording has are refused."""
-    known = {path: part for path, part in _possible_parts(manifest) if path in manifest.files}
+    known = {path: part for part in _possible_parts(manifest) for path in part.paths(manifest)}
     strange = manifest.files.keys() - known.keys() - {README}
     if strange:
         raise DamagedRecordingError(
-            f"{MANIFEST} lists {min(strange)!r:.120}, which no recording of its datasets and LLMs has. Do not use it."
+            f"{MANIFEST} lists {min(strange)!r:.120}, which no recording of its datasets and LLMs has (a part is one file, or "
+            "several numbered from 0 without a gap). Do not use it."
         )
     check_names(manifest.files)
     return known
 
 
-def _possible_parts(manifest: Manifest) -> Iterator[tuple[str, Part]]:
+def _possible_parts(manifest: Manifest) -> Iterator[Part]:
     for dataset in manifest.datasets:
-        for part in ("questions", "equality", "votes", "details"):
-            yield file_path(part, dataset), Part(part, dataset, None)
+        yield from (Part(part, dataset, None) for part in ("questions", "equality", "votes", "details"))
     for dataset, llm in manifest.pairs:
-        for part in (*PAIR_PARTS, *CHANNELS):
-            yield file_path(part, dataset, llm), Part(part, dataset, llm)
+        yield from (Part(part, dataset, llm) for part in (*PAIR_PARTS, *CHANNELS))
     for record in manifest.raw.get("scores", []):
-        part, dataset, llm = SCORES + record["scorer"], record["dataset"], record["llm"]
-        yield file_path(part, dataset, llm), Part(part, dataset, llm)
+        yield Part(SCORES + record["scorer"], record["dataset"], record["llm"])
 
 
 def check_names(paths: Iterable[str]) -> None:
@@ -94,12 +100,11 @@ def write_origin(folder: Path, address: str) -> None:
     (folder / PULLED).write_text(json.dumps({"address": address}, indent=2) + "\n", "utf-8")
 
 
-def check_leaf(recording: Recording, path: str) -> None:
-    """Recompute the leaf of one Parquet file; a `DamagedRecordingError` if it differs from the one in the manifest."""
-    part = listed_parts(recording.manifest)[path]
+def check_leaf(recording: Recording, part: Part) -> None:
+    """Recompute the leaf of a part from all its files; a `DamagedRecordingError` if it differs from the one in the manifest."""
     if part.part in {"votes", "details"}:
         return
-    computed = {(part.dataset, part.llm, part.part): _leaf(recording, path, part)}
+    computed = {(part.dataset, part.llm, part.part): _leaf(recording, part)}
     if part.part == "questions":
         computed[part.dataset, None, "dataset"] = dataset_leaf(recording.dataset_info(part.dataset))
     elif part.llm is not None:
@@ -108,43 +113,56 @@ def check_leaf(recording: Recording, path: str) -> None:
     for key, leaf in computed.items():
         stated = recording.manifest.leaves.get(key)
         if stated != leaf:
+            [path, *_] = part.paths(recording.manifest)
             raise DamagedRecordingError(
                 f"{recording.path / path}: the leaf {' / '.join(filter(None, key))} should be {stated}, found {leaf} in its "
                 "content. Its owner has to publish it again."
             )
 
 
-def _leaf(recording: Recording, path: str, part: Part) -> str:
-    leaf = LeafHash()
-    if part.part == "questions":
-        for entry in recording.questions(part.dataset):
-            leaf.add(question_line(entry))
-        return leaf.hexdigest()
+def _leaf(recording: Recording, part: Part) -> str:
     if part.part == "equality":
-        return equality_leaf(recording.dataset_info(part.dataset).equality, recording.verdicts(part.dataset))
+        name = recording.dataset_info(part.dataset).equality
+        return verdict_tally(name, recording.scan_verdicts(part.dataset)).leaf()
     if part.part.startswith(SCORES):
         return scores_leaf(recording, part.dataset, str(part.llm), part.part.removeprefix(SCORES))
-    with recording.shape(path):
-        for question, columns in _with_empty_pools(recording, path, part):
-            leaf.add(_line(part.part, question, columns))
+    leaf = LeafHash()
+    if part.part == "questions":
+        for entry in recording.scan_questions(part.dataset):
+            leaf.add(question_line(entry))
+        return leaf.hexdigest()
+    for question, columns in _with_empty_pools(recording, part):
+        leaf.add(_line(part.part, question, columns))
     return leaf.hexdigest()
 
 
-def _with_empty_pools(recording: Recording, path: str, part: Part) -> Iterator[tuple[str, dict[str, list[Any]]]]:
-    """Yield a file's questions with their columns. A pool without a CoT has a line and no rows; only the requests list it."""
-    rows = recording.scan(path)
+def scores_leaf(recording: Recording, dataset: str, llm: str, scorer: str) -> str:
+    """Recompute the leaf of a scorer's scores; a `DamagedRecordingError` if they are not what the manifest counts."""
+    votes, who = recording.votes(dataset), f"{scorer} of {llm} on {dataset}"
+    tally = ScoreTally(recording.scorer_info(scorer), who, votes.question_ids, votes.llms[llm].sizes)
+    try:
+        for rows in recording.score_rows(dataset, llm, scorer):
+            tally.add(rows)
+    except (UsageError, ConflictError) as error:
+        raise DamagedRecordingError(str(error)) from error
+    [stated] = [record for record in recording.score_records(dataset, llm) if record["scorer"] == scorer]
+    counted = tally.record(dataset, llm)
+    if stated != counted:
+        raise DamagedRecordingError(f"{MANIFEST}: scores should be {counted}, found {stated}.")
+    return tally.leaf()
+
+
+def _with_empty_pools(recording: Recording, part: Part) -> Iterator[tuple[str, dict[str, list[Any]]]]:
+    """Yield a part's questions with their columns. A pool without a CoT has a line and no rows; only the requests list it."""
+    rows = recording.scan(part.part, part.dataset, part.llm)
     if part.part not in {"samples", "texts"}:
         yield from rows
         return
-    following = next(rows, None)
-    for question in recording.prompts(part.dataset, str(part.llm)):
-        if following is not None and following[0] == question:
-            yield following
-            following = next(rows, None)
-        else:
-            yield question, {}
-    if following is not None:
-        yield following
+    own = parquet.Aligned(rows)
+    for question, _ in recording.scan("requests", part.dataset, part.llm, ["question_id"]):
+        yield question, own.take(question)
+    if own.next is not None:
+        yield own.next
 
 
 def _line(part: str, question: str, columns: Mapping[str, list[Any]]) -> list[Any]:
@@ -162,70 +180,120 @@ def _line(part: str, question: str, columns: Mapping[str, list[Any]]) -> list[An
 
 def check_votes(recording: Recording, dataset: str, llms: Iterable[str]) -> None:
     """Check the votes of some LLMs against the Parquet files they are derived from."""
-    path = file_path("votes", dataset)
-    with recording.shape(path):
-        verdicts, questions = recording.verdicts(dataset), recording.questions(dataset)
-        parties = {q.id: parties_of(verdicts.get(q.id, ()), q.answer_key) for q in questions}
-        rows = _check_questions(recording, dataset, questions, parties)
-        for llm in llms:
-            _check_llm(recording, dataset, llm, rows, parties)
+    with recording.shape(recording.path / file_path("votes", dataset)):
+        for problem in votes_problems(recording, dataset, llms):
+            raise DamagedRecordingError(f"{recording.path}/{problem}. Its owner has to publish it again.")
 
 
-def _check_questions(
-    recording: Recording, dataset: str, questions: Sequence[Question], parties: Mapping[str, Parties]
-) -> dict[str, int]:
-    votes = recording.votes(dataset)
-    if list(votes.question_ids) != [question.id for question in questions]:
-        raise _disagree(recording, dataset, "question ids")
-    for row, question in enumerate(questions):
-        gold, candidates = int(votes.gold[row]), votes.candidates(row)
-        if len(set(candidates)) < len(candidates):
-            raise _disagree(recording, dataset, f"candidates of {question.id!r}")
-        if (None if gold < 0 else candidates[gold]) != parties[question.id].gold:
-            raise _disagree(recording, dataset, f"gold of {question.id!r}")
-        if any(parties[question.id].joined.get(f) != candidates[code] for f, code in votes.aliases(row).items()):
-            raise _disagree(recording, dataset, f"equal answers of {question.id!r}")
-        if int(votes.text_keys[row]) != name_key(question.text):
-            raise _disagree(recording, dataset, f"text of {question.id!r}")
-        if int(votes.question_keys[row]) != name_key("feval/question", dataset, question.id):
-            raise _disagree(recording, dataset, f"key of {question.id!r}")
-    return {question.id: row for row, question in enumerate(questions)}
+def votes_problems(recording: Recording, dataset: str, llms: Iterable[str] | None = None) -> Iterator[str]:
+    """Yield what is wrong with the votes of some LLMs, or of all and with the numbering of answers: at most one thing for each.
+
+    A problem begins with the path of the file.
+    """
+    check = _VotesCheck(recording, dataset)
+    if (what := next(check.questions(), None)) is not None:
+        yield check.contradiction(what)
+        return
+    of_llms = [next(check.llm(llm), None) for llm in (recording.llm_names(dataset) if llms is None else llms)]
+    problems = [problem for problem in of_llms if problem is not None]
+    yield from problems
+    if llms is None and not problems and not check.is_numbered():
+        yield check.contradiction("the numbering of answers")
 
 
-def _check_llm(
-    recording: Recording, dataset: str, llm: str, rows: Mapping[str, int], parties: Mapping[str, Parties]
-) -> None:
-    votes, arrays = recording.votes(dataset), recording.votes(dataset).llms[llm]
-    counts = dict.fromkeys(rows.values(), 0)
-    for question, columns in recording.scan(file_path("samples", dataset, llm)):
-        row, size = rows[question], len(columns["answer"])
-        counts[row] = size
-        candidates = votes.candidates(row)
-        codes = arrays.codes[row].tolist()
-        answers = [None if code < 0 else candidates[code] for code in codes[:size]]
-        finish = [FINISH_CODES.get(reason) for reason in columns["finish_reason"]]
-        right = None if votes.gold[row] < 0 else [code == votes.gold[row] for code in codes[:size]]
+class _VotesCheck:
+    """The votes of a dataset beside its Parquet files; `_given[q]` answers of a question were given by the LLMs so far."""
+
+    def __init__(self, recording: Recording, dataset: str) -> None:
+        self._recording, self._dataset = recording, dataset
+        self._votes = recording.votes(dataset)
+        self._given = np.zeros(len(self._votes), np.int32)
+        self._in_order = True
+
+    def contradiction(self, what: str) -> str:
+        return f"{file_path('votes', self._dataset)}: it contradicts the Parquet files ({what})"
+
+    def questions(self) -> Iterator[str]:
+        """Yield how ids, texts, golds and equal answers differ from the questions and the verdicts."""
+        verdicts = self._recording.scan_verdicts(self._dataset)
+        questions = self._recording.scan_questions(self._dataset)
+        following = next(verdicts, None)
+        for row, (question, name) in enumerate(zip_longest(questions, self._votes.question_ids)):
+            if question is None or question.id != name:
+                yield "question ids"
+                return
+            reached: Sequence[Verdict] = ()
+            if following is not None and following[0] == name:
+                reached, following = following[1], next(verdicts, None)
+            yield from (f"{what} of {name!r:.80}" for what in _differences(self._votes, row, question, reached))
+        if following is not None:
+            yield f"verdicts on {following[0]!r:.80}"
+
+    def llm(self, llm: str) -> Iterator[str]:
+        """Yield the problems of an LLM: answers, tokens, finish reasons, the column `correct`, prompt tokens."""
+        sizes, tokens = np.zeros(len(self._votes), np.int64), np.full(len(self._votes), -1, np.int64)
+        arrays = self._votes.llms[llm]
+        try:
+            row_of = self._votes.rows_in_order()
+            for question, columns in self._recording.scan("samples", self._dataset, llm):
+                row = row_of(question)
+                sizes[row] = len(columns["answer"])
+                yield from self._pool(llm, row, question, columns)
+            row_of = self._votes.rows_in_order()
+            for question, columns in self._recording.scan("requests", self._dataset, llm):
+                [sent] = columns["prompt_tokens"]
+                tokens[row_of(question)] = -1 if sent is None else sent
+        except ValueError as error:
+            yield self.contradiction(str(error))
+        if (sizes != arrays.sizes).any():
+            yield self.contradiction(f"numbers of CoTs of {llm}")
+        if (tokens != arrays.prompt_tokens).any():
+            yield self.contradiction(f"prompt tokens of {llm}")
+
+    def is_numbered(self) -> bool:
+        """Whether the answers of each question are numbered as all LLMs gave them, and the gold last if nobody gave it."""
+        counts = self._given + (self._votes.gold == self._given)
+        return self._in_order and bool((counts == self._votes.candidate_counts()).all())
+
+    def _pool(self, llm: str, row: int, question: str, columns: Mapping[str, list[Any]]) -> Iterator[str]:
+        arrays, gold = self._votes.llms[llm], int(self._votes.gold[row])
+        code_of = {form: code for code, form in enumerate(self._votes.candidates(row))} | self._votes.aliases(row)
+        codes = [NO_ANSWER if form is None else code_of.get(form, ABSENT) for form in columns["answer"]]
+        finish = [FINISH_CODES.get(reason, -1) for reason in columns["finish_reason"]]
         agree = (
-            answers == [None if form is None else parties[question].key(form) for form in columns["answer"]]
-            and columns.get("correct", right or [None] * size) == (right or [None] * size)
-            and all(code == ABSENT for code in codes[size:])
-            and arrays.output_tokens[row, :size].tolist() == columns["output_tokens"]
-            and arrays.finish[row, :size].tolist() == finish
+            _holds(arrays.codes[row], codes, ABSENT)
+            and _holds(arrays.output_tokens[row], columns["output_tokens"], 0)
+            and arrays.finish[row, : len(finish)].tolist() == finish
         )
         if not agree:
-            raise _disagree(recording, dataset, f"CoTs of {llm} on {question!r}")
-    if arrays.sizes.tolist() != [counts[row] for row in range(len(rows))]:
-        raise _disagree(recording, dataset, f"numbers of CoTs of {llm}")
-    tokens = dict.fromkeys(counts, -1)
-    for question, columns in recording.scan(file_path("requests", dataset, llm)):
-        [sent] = columns["prompt_tokens"]
-        tokens[rows[question]] = -1 if sent is None else sent
-    if arrays.prompt_tokens.tolist() != [tokens[row] for row in range(len(rows))]:
-        raise _disagree(recording, dataset, f"prompt tokens of {llm}")
+            yield self.contradiction(f"CoTs of {llm} on {question!r:.80}")
+        correct = [None if gold < 0 else code == gold for code in codes]
+        if columns.get("correct", correct) != correct:
+            [path, *_] = self._recording.files("samples", self._dataset, llm)
+            yield f"{path}: its column `correct` contradicts answers and golds"
+        given = int(self._given[row])
+        if max(codes, default=NO_ANSWER) >= given:
+            new = [code for code in dict.fromkeys(codes) if code >= given]
+            self._in_order &= new == list(range(given, given + len(new)))
+            self._given[row] += len(new)
 
 
-def _disagree(recording: Recording, dataset: str, what: str) -> DamagedRecordingError:
-    return DamagedRecordingError(
-        f"{recording.path / file_path('votes', dataset)} contradicts the Parquet files ({what}). Its owner has to publish it "
-        "again."
-    )
+def _holds(stored: npt.NDArray[Any], values: Sequence[int], empty: int) -> bool:
+    size = len(values)
+    return stored[:size].tolist() == values and bool((stored[size:] == empty).all())
+
+
+def _differences(votes: Votes, row: int, question: Question, verdicts: Sequence[Verdict]) -> Iterator[str]:
+    """Yield how the votes of a question differ from the question and its verdicts."""
+    parties, gold, candidates = parties_of(verdicts, question.answer_key), int(votes.gold[row]), votes.candidates(row)
+    code_of = {form: code for code, form in enumerate(candidates)}
+    if len(code_of) < len(candidates) or any(parties.key(form) != form for form in candidates):
+        yield "candidates"
+    if (None if gold < 0 else candidates[gold]) != parties.gold:
+        yield "gold"
+    if votes.aliases(row) != {form: code_of[key] for form, key in parties.joined.items() if key in code_of}:
+        yield "equal answers"
+    if int(votes.text_keys[row]) != name_key(question.text):
+        yield "text"
+    if int(votes.question_keys[row]) != name_key("feval/question", votes.dataset, question.id):
+        yield "key"

@@ -5,11 +5,11 @@ Opening reads the manifest, `votes` maps one small file; the rest is read from P
 
 from __future__ import annotations
 
-from bisect import bisect_left
+from array import array
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from functools import cached_property, lru_cache
-from itertools import accumulate
+from itertools import chain
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -20,7 +20,7 @@ from feval.answers.parties import NORMAL_FORM, Verdict
 from feval.errors import DamagedRecordingError, NotFetchedError, NotRecordedError
 from feval.recording import parquet
 from feval.recording.content import CHANNELS, DatasetInfo, LLMInfo, PoolRows, Question, ScorerInfo, ScoreRows
-from feval.recording.layout.format import FORMAT_VERSION, SCORES, file_path
+from feval.recording.layout.format import FORMAT_VERSION, SCORES, file_path, file_paths
 from feval.recording.layout.manifest import Manifest, read_manifest
 from feval.recording.layout.origin import origin
 from feval.recording.logprobs import TokenLogprobs
@@ -80,6 +80,14 @@ class Recording:
     @cached_property
     def _tables(self) -> Callable[[str], parquet.Table]:
         return lru_cache(_TEXT_FILES_OPEN)(self._open_table)
+
+    @cached_property
+    def _parts(self) -> Callable[[str, str, str | None], parquet.Part]:
+        return lru_cache(_TEXT_FILES_OPEN)(self._open_part)
+
+    def files(self, part: str, dataset: str, llm: str | None = None) -> list[str]:
+        """The paths of the files that hold a part of a dataset, or of an LLM on it, in their order: one, several, or none."""
+        return file_paths(self.manifest.files, part, dataset, llm)
 
     @cached_property
     def address(self) -> str | None:
@@ -169,79 +177,95 @@ class Recording:
 
     def questions(self, dataset: str) -> list[Question]:
         """All questions of a dataset, with their golds, in recorded order."""
-        path = self._path("questions", dataset)
-        with self.shape(path):
-            return parquet.questions_of_table(self._tables(path))
+        return list(self.scan_questions(dataset))
+
+    def scan_questions(self, dataset: str, rows: range | None = None) -> Iterator[Question]:
+        """The questions of a dataset, as `questions` has them, or those of some rows, one row group in memory at a time."""
+        part, hashes = self._part("questions", dataset), array("q")
+        with self.shape(part.path):
+            for question in parquet.questions_of_tables(part.groups(None, rows)):
+                hashes.append(hash(question.id))
+                yield question
+            if len(np.unique(hashes)) < len(hashes):
+                ids = {question.id for question in parquet.questions_of_tables(part.groups())}
+                if len(ids) < len(hashes):
+                    raise ValueError("a question id comes twice")
 
     def verdicts(self, dataset: str) -> dict[str, list[Verdict]]:
         """The recorded verdicts on which normal forms of a dataset's answers are equal, by question id."""
-        path = self._path("equality", dataset)
-        if path not in self.manifest.files:
-            return {}
-        with self.shape(path):
-            return parquet.verdicts_of_rows(self.scan(path))
+        return dict(self.scan_verdicts(dataset))
+
+    def scan_verdicts(self, dataset: str) -> Iterator[tuple[str, list[Verdict]]]:
+        """(question id, its verdicts), for the questions of a dataset that have any."""
+        self.require(dataset)
+        if self.files("equality", dataset):
+            with self.shape(self.path / file_path("equality", dataset)):
+                yield from parquet.verdicts_of_rows(self.scan("equality", dataset))
 
     def texts(self, dataset: str, llm: str, question: int) -> list[str | None]:
         """The recorded texts of one LLM on one question (by its row), in recorded order. Reads one row group."""
-        path = self._path("texts", dataset, llm)
-        with self.shape(path):
-            starts = self._text_starts(path, dataset, llm)
-            if starts[question] == starts[question + 1]:
+        part = self._part("texts", dataset, llm)
+        with self.shape(part.path):
+            start, stop = self._starts("texts", dataset, llm)[question : question + 2].tolist()
+            if start == stop:
                 return []
-            column, first = self._text_group(path, starts, question)
-            texts: list[str | None] = column[starts[question] - first : starts[question + 1] - first].to_pylist()
+            column, first = self._text_group(part, start, stop)
+            texts: list[str | None] = column[start - first : stop - first].to_pylist()
             return texts
 
-    def reasoning(self, dataset: str, llm: str, question_id: str) -> list[str | None] | None:
-        """The recorded thoughts of one LLM on one question, in recorded order; `None` where there are none."""
-        if "reasoning" not in self.channels(dataset, llm):
+    def reasoning(self, dataset: str, llm: str, question: int) -> list[str | None] | None:
+        """The recorded thoughts of one LLM on one question (by its row), in recorded order; `None` where there are none."""
+        if not self.has_reasoning(dataset, llm):
             return None
-        path = file_path("reasoning", dataset, llm)
-        with self.shape(path):
-            table = self._tables(path)
-            start, stop = table.rows_of(question_id)
-            return table.column("reasoning", start, stop) if stop > start else None
+        part = self._part("reasoning", dataset, llm)
+        with self.shape(part.path):
+            start, stop = self._starts("reasoning", dataset, llm)[question : question + 2].tolist()
+            return part.column("reasoning", start, stop) if stop > start else None
 
     def reasoning_tokens(self, dataset: str, llm: str) -> dict[str, list[int | None]]:
         """Question id -> how many of each CoT's output tokens were thoughts; only questions for which the provider reports it."""
-        path = self._path("samples", dataset, llm)
-        with self.shape(path):
-            rows = self.scan(path, ["question_id", "reasoning_tokens"])
-            counts = ((question, values["reasoning_tokens"]) for question, values in rows)
+        rows = self.scan("samples", dataset, llm, ["question_id", "reasoning_tokens"])
+        counts = ((question, values["reasoning_tokens"]) for question, values in rows)
+        with self.shape(self._part("samples", dataset, llm).path):
             return {question: values for question, values in counts if any(count is not None for count in values)}
 
     def texts_near(self, dataset: str, llm: str, question: int) -> dict[int, list[str | None]]:
         """Row -> texts of a question (by its row) and all others in its row group: reading that one decodes them anyway."""
-        path = self._path("texts", dataset, llm)
-        with self.shape(path):
-            starts = self._text_starts(path, dataset, llm)
+        part = self._part("texts", dataset, llm)
+        with self.shape(part.path):
+            starts = self._starts("texts", dataset, llm)
             if starts[question] == starts[question + 1]:
                 return {question: []}
-            column, first = self._text_group(path, starts, question)
-            texts = column.to_pylist()
-            near = {}
-            for row in range(bisect_left(starts, first), len(starts) - 1):
-                if starts[row + 1] > first + len(texts):
-                    break
-                near[row] = texts[starts[row] - first : starts[row + 1] - first]
-            return near
+            column, first = self._text_group(part, int(starts[question]), int(starts[question + 1]))
+            texts, end = column.to_pylist(), first + len(column)
+            rows = range(int(starts.searchsorted(first)), int(starts.searchsorted(end, "right")) - 1)
+            return {row: texts[starts[row] - first : starts[row + 1] - first] for row in rows}
 
-    def scan_texts(self, dataset: str, llm: str) -> Iterator[list[str | None]]:
-        """All texts of one LLM on a dataset in recorded order, one row group of whole questions at a time."""
-        path = self._path("texts", dataset, llm)
-        with self.shape(path):
-            table = self._tables(path)
-            for group in range(table.groups):
-                yield table.group(group, ["text"]).column("text").to_pylist()
+    def scan_texts(self, dataset: str, llm: str, rows: range | None = None) -> Iterator[list[str | None]]:
+        """The texts of one LLM on all or some questions of a dataset in recorded order, one row group at a time."""
+        part = self._part("texts", dataset, llm)
+        with self.shape(part.path):
+            for table in part.groups(["text"], self._cut("texts", dataset, llm, rows)):
+                yield table.column("text").to_pylist()
+
+    def rows(self, part: str, dataset: str, llm: str) -> npt.NDArray[np.int64]:
+        """The rows of the questions that a part of an LLM has, in its order."""
+        rows, row_of = array("q"), self.votes(dataset).rows_in_order()
+        own = self._part(part, dataset, llm)
+        with self.shape(own.path):
+            for question, _ in own.runs():
+                if (row := row_of(question)) != (rows[-1] if rows else -1):
+                    rows.append(row)
+        return np.array(rows, np.int64)
 
     def channels(self, dataset: str, llm: str) -> list[str]:
         """The optional parts that an LLM has on a dataset, out of "reasoning" and "logprobs"."""
         self.require(dataset, llm)
-        return [part for part in CHANNELS if file_path(part, dataset, llm) in self.manifest.files]
+        return [part for part in CHANNELS if self.files(part, dataset, llm)]
 
     def has_reasoning(self, dataset: str, llm: str) -> bool:
         """Whether thoughts of an LLM on a dataset were recorded."""
-        return file_path("reasoning", dataset, llm) in self.manifest.files
+        return bool(self.files("reasoning", dataset, llm))
 
     def has_marks(self, dataset: str, llm: str) -> bool:
         """Whether thoughts were split off texts of an LLM on a dataset."""
@@ -249,7 +273,9 @@ class Recording:
             any(columns.get("marks", ())) for _, columns in self.scan_channel(dataset, llm, "reasoning")
         )
 
-    def scan_channel(self, dataset: str, llm: str, part: str) -> Iterator[tuple[str, dict[str, list[Any]]]]:
+    def scan_channel(
+        self, dataset: str, llm: str, part: str, rows: range | None = None
+    ) -> Iterator[tuple[str, dict[str, list[Any]]]]:
         """An optional part of an LLM on a dataset: (question id, column -> values) for questions with any value.
 
         Args:
@@ -257,14 +283,13 @@ class Recording:
             llm: its name.
             part: "reasoning" has the columns `reasoning` and `marks`; "logprobs" has `sequence_logprob`, `token_confidences` and
                 `token_logprobs`. A missing value is `None`.
+            rows: of the questions; `None` for all.
         """
         if part not in self.channels(dataset, llm):
             raise NotRecordedError(
                 f"{self.path} holds no {part} of {llm} on {dataset}: none was kept when it was recorded. Record it again."
             )
-        path = file_path(part, dataset, llm)
-        with self.shape(path):
-            yield from self.scan(path)
+        yield from self.scan(part, dataset, llm, rows=rows)
 
     def logprobs(self, dataset: str, llm: str) -> TokenLogprobs:
         """Log-probabilities of the tokens of an LLM's CoTs on a dataset, as arrays."""
@@ -273,13 +298,10 @@ class Recording:
                 f"{self.path} holds no log-probabilities of {llm} on {dataset}. Only `feval record --logprobs K` keeps them; "
                 "record the LLM again with it."
             )
-        path = file_path("logprobs", dataset, llm)
-        votes = self.votes(dataset)
-        with self.shape(path):
-            table = self._tables(path)
-            groups = (table.group(group, None) for group in range(table.groups))
+        part, votes = self._part("logprobs", dataset, llm), self.votes(dataset)
+        with self.shape(part.path):
             questions, width = votes.llms[llm].codes.shape
-            return parquet.logprobs_of_tables(groups, votes.question_ids, (questions, width))
+            return parquet.logprobs_of_tables(part.groups(), votes.question_ids, (questions, width))
 
     def score_records(self, dataset: str, llm: str) -> list[dict[str, Any]]:
         """What the manifest says about the scores of an LLM on a dataset, one entry per scorer."""
@@ -298,56 +320,69 @@ class Recording:
 
     def scores(self, dataset: str, llm: str, scorer: str) -> Scores:
         """One scorer's scores of an LLM on a dataset, as arrays."""
-        path = self._scores_path(dataset, llm, scorer)
-        votes = self.votes(dataset)
-        with self.shape(path):
-            table = self._tables(path).read(list(SCORE_COLUMNS))
-            return parquet.scores_of_table(
-                self.scorer_info(scorer), table, votes.question_ids, votes.llms[llm].codes.shape
-            )
+        part, votes = self._scores(dataset, llm, scorer), self.votes(dataset)
+        with self.shape(part.path):
+            groups = part.groups(list(SCORE_COLUMNS))
+            questions, width = votes.llms[llm].codes.shape
+            return parquet.scores_of_tables(self.scorer_info(scorer), groups, votes.question_ids, (questions, width))
 
     def score_rows(self, dataset: str, llm: str, scorer: str) -> Iterator[ScoreRows]:
         """One scorer's scores of an LLM on a dataset, with verdicts, question by question, as they were added."""
-        path = self._scores_path(dataset, llm, scorer)
-        with self.shape(path):
-            yield from parquet.scores_of_rows(self._tables(path))
+        part = self._scores(dataset, llm, scorer)
+        with self.shape(part.path):
+            yield from parquet.scores_of_rows(part.questions())
 
-    def _scores_path(self, dataset: str, llm: str, scorer: str) -> str:
+    def _scores(self, dataset: str, llm: str, scorer: str) -> parquet.Part:
         scorers = self.scorers(dataset, llm)
         if scorer not in scorers:
             raise NotRecordedError(
                 f"{self.path} holds no scores of {llm} on {dataset} by {scorer!r}"
                 f"{'; it holds scores by ' * bool(scorers)}{', '.join(scorers)}. Add some with `feval score`."
             )
-        return file_path(SCORES + scorer, dataset, llm)
+        return self._part(SCORES + scorer, dataset, llm)
 
     def prompts(self, dataset: str, llm: str) -> dict[str, str | None]:
         """Question id -> the request that was sent (a JSON array of messages); `None` where it is unknown."""
-        path = self._path("requests", dataset, llm)
-        with self.shape(path):
-            table = self._tables(path).read(["question_id", "prompt"])
-            return dict(zip(table.column(0).to_pylist(), table.column(1).to_pylist(), strict=True))
+        return dict(self.scan_prompts(dataset, llm))
 
-    def pools(self, dataset: str, llm: str) -> Iterator[PoolRows]:
-        """Everything recorded of one LLM on a dataset, question by question."""
-        requests, samples = (self._path(part, dataset, llm) for part in ("requests", "samples"))
-        with self.shape(samples):
-            texts = (text for group in self.scan_texts(dataset, llm) for text in group)
-            channels = [self.scan_channel(dataset, llm, part) for part in self.channels(dataset, llm)]
-            yield from parquet.pools_of_rows(
-                self.path / samples, self.scan(requests), self.scan(samples), texts, channels
-            )
+    def scan_prompts(self, dataset: str, llm: str) -> Iterator[tuple[str, str | None]]:
+        """(question id, request as in `prompts`), in recorded order, one row group in memory at a time."""
+        part = self._part("requests", dataset, llm)
+        with self.shape(part.path):
+            for table in part.groups(["question_id", "prompt"]):
+                yield from zip(table.column(0).to_pylist(), table.column(1).to_pylist(), strict=True)
 
-    def scan(self, path: str, columns: list[str] | None = None) -> Iterator[tuple[str, dict[str, list[Any]]]]:
-        """(question id, column -> values) of a Parquet file, question by question, one row group in memory at a time."""
+    def pools(self, dataset: str, llm: str, rows: range | None = None) -> Iterator[PoolRows]:
+        """Everything recorded of one LLM on a dataset, question by question; `rows` are those of some questions."""
+        path = self._part("samples", dataset, llm).path
         with self.shape(path):
-            yield from self._tables(path).questions(columns)
+            requests, samples = (self.scan(part, dataset, llm, rows=rows) for part in ("requests", "samples"))
+            texts = chain.from_iterable(self.scan_texts(dataset, llm, rows))
+            channels = [self.scan_channel(dataset, llm, part, rows) for part in self.channels(dataset, llm)]
+            yield from parquet.pools_of_rows(path, requests, samples, texts, channels)
+
+    def scan(
+        self,
+        part: str,
+        dataset: str,
+        llm: str | None = None,
+        columns: list[str] | None = None,
+        *,
+        rows: range | None = None,
+    ) -> Iterator[tuple[str, dict[str, list[Any]]]]:
+        """(question id, column -> values) of a part, question by question, one row group in memory at a time.
+
+        `rows` are those of the questions, for a part of an LLM; `None` reads all.
+        """
+        place = self._part(part, dataset, llm)
+        with self.shape(place.path):
+            yield from place.questions(columns, None if llm is None else self._cut(part, dataset, llm, rows))
 
     def named_llms(self, path: str) -> set[str]:
         """The LLMs named in the rows of a Parquet file; none before format 3."""
-        with self.shape(path):
-            table = self._tables(path).read(["llm"])
-            return {name for column in table.columns for name in column.unique().to_pylist()}
+        with self.shape(self.path / path):
+            groups = self._tables(path).groups(["llm"])
+            return {name for table in groups for column in table.columns for name in column.unique().to_pylist()}
 
     def file_record(self, path: str) -> dict[str, Any]:
         """The manifest's record of a file: "sha256", "bytes", "rows"."""
@@ -359,10 +394,6 @@ class Recording:
     def _contents(self) -> str:
         parts = [f"{dataset}: {', '.join(self.llm_names(dataset)) or 'no LLM'}" for dataset in self.dataset_ids()]
         return "; ".join(parts) or "nothing"
-
-    def _path(self, part: str, dataset: str, llm: str | None = None) -> str:
-        self.require(dataset, llm)
-        return file_path(part, dataset, llm)
 
     def _have(self, path: str) -> None:
         """Fetch a file that is on the Hub, or say that it was not fetched. Other missing files fail when they are opened."""
@@ -380,29 +411,48 @@ class Recording:
         self._have(path)
         return parquet.Table(self.path / path, self.file_record(path))
 
-    def _text_starts(self, path: str, dataset: str, llm: str) -> list[int]:
-        """The first row of each question in a file of texts, and the number of its rows."""
-        table = self._tables(path)
-        if table.starts is None:
-            table.starts = [0, *accumulate(self.votes(dataset).llms[llm].sizes.tolist())]
-            if table.starts[-1] != (rows := self.file_record(path)["rows"]):
-                raise DamagedRecordingError(
-                    f"{self.path / path} has {rows} texts, and the votes have {table.starts[-1]} CoTs."
-                )
-        return table.starts
+    def _part(self, part: str, dataset: str, llm: str | None = None) -> parquet.Part:
+        self.require(dataset, llm)
+        return self._parts(part, dataset, llm)
 
-    def _text_group(self, path: str, starts: list[int], question: int) -> tuple[Any, int]:
-        """The texts in the row group of a question, and the row of the first of them."""
-        table = self._tables(path)
-        group, offset = table.locate(starts[question])
-        column, first = table.group(group, ["text"]).column("text"), starts[question] - offset
-        if starts[question + 1] > first + len(column):
-            raise DamagedRecordingError(f"{self.path / path} ends before the texts of question row {question}.")
+    def _open_part(self, part: str, dataset: str, llm: str | None) -> parquet.Part:
+        paths = self.files(part, dataset, llm) or [file_path(part, dataset, llm)]
+        return parquet.Part(self.path, {path: self.file_record(path) for path in paths}, self._tables)
+
+    def _starts(self, name: str, dataset: str, llm: str) -> npt.NDArray[np.int64]:
+        """[Q + 1] first row of each question in a part of an LLM, and the number of rows."""
+        part = self._part(name, dataset, llm)
+        if part.starts is None:
+            votes = self.votes(dataset)
+            sizes = votes.llms[llm].sizes
+            if name not in {"texts", "samples"}:  # others may lack CoTs
+                sizes, row_of = np.zeros(len(votes), np.int64), votes.rows_in_order()
+                for question, size in part.runs():
+                    sizes[row_of(question)] += size
+            part.starts = np.concatenate([[0], np.cumsum(sizes, dtype=np.int64)])
+            if part.starts[-1] != part.rows:
+                raise DamagedRecordingError(
+                    f"{part.path} has {part.rows} {name}, and the votes have {part.starts[-1]} CoTs."
+                )
+        return part.starts
+
+    def _cut(self, part: str, dataset: str, llm: str, rows: range | None) -> range | None:
+        """The rows of some questions in a part."""
+        if rows is None:
+            return None
+        starts = self._starts(part, dataset, llm)
+        return range(int(starts[rows.start]), int(starts[rows.stop]))
+
+    def _text_group(self, part: parquet.Part, start: int, stop: int) -> tuple[Any, int]:
+        """The texts in the row group of a question that has some rows, and the row of the first of them."""
+        column, first = part.group_at(start, "text")
+        if stop > first + len(column):
+            raise DamagedRecordingError(f"{part.path} ends before the row {stop} that the votes count.")
         return column, first
 
-    def shape(self, path: str) -> AbstractContextManager[None]:
+    def shape(self, path: Path) -> AbstractContextManager[None]:
         """Turn any error of a block that reads a Parquet file into a `DamagedRecordingError`."""
-        return parquet.readable(self.path / path)
+        return parquet.readable(path)
 
 
 def aggregate_scores(

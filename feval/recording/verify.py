@@ -6,30 +6,29 @@ import hashlib
 import os
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from itertools import zip_longest
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+import numpy as np
 from pydantic import ValidationError
 
-from feval.answers.parties import NORMAL_FORM, parties_of
+from feval import executors
+from feval.answers.parties import NORMAL_FORM
 from feval.cards.validation import sentence
-from feval.errors import ConflictError, DamagedRecordingError, FevalError, UsageError
+from feval.errors import DamagedRecordingError, FevalError
 from feval.recording.content import PAIR_PARTS, PairTally
 from feval.recording.gold_aware import gold_aware_remark, is_gold_aware
-from feval.recording.layout.format import MANIFEST, README, SCORES, LeafHash, file_path, is_beside, open_regular
+from feval.recording.layout.format import MANIFEST, README, SCORES, LeafHash, is_beside, open_regular
 from feval.recording.layout.manifest import check_manifest
 from feval.recording.layout.origin import PULLED, cached_from
-from feval.recording.leaves import (
-    ScoreTally,
-    dataset_leaf,
-    equality_counts,
-    equality_leaf,
-    llm_leaf,
-    pool_lines,
-    question_line,
-)
+from feval.recording.leaves import dataset_leaf, llm_leaf, pool_lines, question_line, verdict_tally
+from feval.recording.partial import listed_parts, scores_leaf, votes_problems
 from feval.recording.reader import Recording, open_recording
-from feval.recording.votes_builder import FINISH_CODES, VotesBuilder
+from feval.recording.sealing.votes_builder import FINISH_CODES
+
+if TYPE_CHECKING:
+    from concurrent.futures import Executor
 
 _LATER_COUNTS = ("unclosed_thoughts", "empty_replies")
 
@@ -60,19 +59,22 @@ class Verification:
         return not self.problems
 
 
-def verify_recording(path: str | Path, progress: Callable[[int, int], None] | None = None) -> Verification:
+def verify_recording(
+    path: str | Path, progress: Callable[[int, int], None] | None = None, *, executor: Executor | None = None
+) -> Verification:
     """Recompute every hash of a recording from its bytes and its content.
 
     Args:
         path: the folder.
         progress: called with (steps done, steps in all).
+        executor: hashes the files, see `feval.evaluate`; `None` for this process.
 
     Raises:
         NotARecordingError, NewerFormatError, DamagedRecordingError: the manifest itself cannot be read.
     """
     recording = open_recording(path)
     steps = Steps(len(recording.manifest.files) + len(recording.manifest.pairs), progress)
-    problems = list(file_problems(recording, steps.step))
+    problems = list(file_problems(recording, steps.step, executor))
     problems += _check_strays(recording)
     if not problems:
         problems += _check_content(recording, steps)
@@ -99,14 +101,18 @@ def _remarks(recording: Recording) -> Iterator[str]:
             yield gold_aware_remark(recording, dataset)
 
 
-def file_problems(recording: Recording, step: Callable[[], None] = lambda: None) -> Iterator[str]:
+def file_problems(
+    recording: Recording, step: Callable[[], None] = lambda: None, executor: Executor | None = None
+) -> Iterator[str]:
     """Check the manifest's shape and the bytes of every file it lists, calling `step` after each; yield problems as sentences."""
     try:
         check_manifest(recording.manifest.raw, unknown_fields=False)
     except ValidationError as error:
         yield f"{MANIFEST} {sentence(error)}."
-    for name, record in recording.manifest.files.items():
-        yield from _check_file(recording, name, record)
+    place = recording.path.absolute(), recording.address
+    tasks = ((*place, name, record) for name, record in recording.manifest.files.items())
+    for problems in executors.results(_check_file, tasks, executor):
+        yield from problems
         step()
 
 
@@ -123,16 +129,16 @@ class Steps:
             self._report(self._done, self._total)
 
 
-def _check_file(recording: Recording, name: str, record: Mapping[str, Any]) -> list[str]:
-    if name == README and recording.address is not None:
+def _check_file(path: Path, address: str | None, name: str, record: Mapping[str, Any]) -> list[str]:
+    if name == README and address is not None:
         return []  # on the Hub it is the card, which people edit; nothing depends on it
     try:
-        with open_regular(recording.path / name) as file:
+        with open_regular(path / name) as file:
             size = os.fstat(file.fileno()).st_size
             digest = hashlib.file_digest(file, "sha256").hexdigest() if size == record["bytes"] else ""
     except OSError as error:
-        if isinstance(error, FileNotFoundError) and recording.address is not None:
-            return [f"{name}: it was not fetched; `feval pull {recording.address}` fetches all."]
+        if isinstance(error, FileNotFoundError) and address is not None:
+            return [f"{name}: it was not fetched; `feval pull {address}` fetches all."]
         return [f"{name}: listed in {MANIFEST}, but it cannot be opened ({error.strerror})."]
     if size != record["bytes"]:
         return [f"{name}: {record['bytes']} bytes expected, {size} found."]
@@ -154,6 +160,10 @@ def _check_content(recording: Recording, steps: Steps) -> list[str]:
     """Recompute leaves and votes from the Parquet files."""
     computed: dict[tuple[str, str | None, str], str] = {}
     problems = []
+    try:
+        listed_parts(recording.manifest)
+    except DamagedRecordingError as error:
+        problems.append(str(error))
     for dataset in recording.dataset_ids():
         try:
             problems += _check_dataset(recording, dataset, computed, steps)
@@ -170,30 +180,25 @@ def _check_content(recording: Recording, steps: Steps) -> list[str]:
 def _check_dataset(
     recording: Recording, dataset: str, computed: dict[tuple[str, str | None, str], str], steps: Steps
 ) -> list[str]:
-    questions = recording.questions(dataset)
-    leaf = LeafHash()
-    for question in questions:
+    leaf, counted = LeafHash(), {"questions": 0, "with_gold": 0}
+    for question in recording.scan_questions(dataset):
         leaf.add(question_line(question))
+        counted["questions"] += 1
+        counted["with_gold"] += question.answer_key is not None
     computed[dataset, None, "dataset"] = dataset_leaf(recording.dataset_info(dataset))
     computed[dataset, None, "questions"] = leaf.hexdigest()
-    counted = {"questions": len(questions), "with_gold": sum(each.answer_key is not None for each in questions)}
     problems = _check_counts(recording.manifest.datasets[dataset], counted, dataset)
-    builder = VotesBuilder(dataset, questions)
     for llm in recording.llm_names(dataset):
-        tally = PairTally(question.id for question in questions)
-        _check_pair(recording, dataset, llm, computed, builder, tally)
+        tally = PairTally(recording.votes(dataset))
+        _check_pair(recording, dataset, llm, computed, tally)
         problems += _check_counts(recording.manifest.pairs[dataset, llm], tally.record(), f"{llm} on {dataset}")
         steps.step()
-    problems += _check_equality(recording, dataset, computed, builder)
-    problems += _check_correct(recording, dataset, builder)
+    problems += _check_equality(recording, dataset, computed)
     for llm in recording.llm_names(dataset):
         problems += _check_keys(recording, dataset, llm)
-    expected = builder.to_bytes()
-    return problems + [
-        f"{path}: it contradicts the Parquet files; merge or import again."
-        for part, path in recording.votes_paths(dataset).items()
-        if expected[part] != (recording.path / path).read_bytes()
-    ]
+    if recording.votes_paths(dataset):
+        problems += [f"{problem}; merge or import again." for problem in votes_problems(recording, dataset)]
+    return problems
 
 
 def _check_counts(record: Mapping[str, Any], counted: Mapping[str, int], who: str) -> list[str]:
@@ -204,55 +209,54 @@ def _check_counts(record: Mapping[str, Any], counted: Mapping[str, int], who: st
     return [] if stated == found else [f"{MANIFEST}: the counts of {who} should be {found}, found {stated}."]
 
 
-def _check_equality(
-    recording: Recording, dataset: str, computed: dict[tuple[str, str | None, str], str], builder: VotesBuilder
-) -> list[str]:
-    """Check the verdicts against leaf and manifest, and join the builder's parties."""
+def _check_equality(recording: Recording, dataset: str, computed: dict[tuple[str, str | None, str], str]) -> list[str]:
+    """Check the verdicts against leaf and manifest."""
     name = recording.dataset_info(dataset).equality
     if name == NORMAL_FORM:
         return []
-    verdicts = recording.verdicts(dataset)
-    computed[dataset, None, "equality"] = equality_leaf(name, verdicts)
-    for question, _, gold in list(builder.forms()):
-        builder.join(question, parties_of(verdicts.get(question, ()), gold))
+    tally = verdict_tally(name, recording.scan_verdicts(dataset))
+    computed[dataset, None, "equality"] = tally.leaf()
     stated = recording.manifest.datasets[dataset]["equality"]
-    counted = {"name": name, **equality_counts(verdicts, stated["not_asked"])}
+    counted = {"name": name, **tally.counts(stated["not_asked"])}
     return [] if stated == counted else [f"{MANIFEST}: the equality of {dataset} should be {counted}, found {stated}."]
 
 
-def _check_correct(recording: Recording, dataset: str, builder: VotesBuilder) -> Iterator[str]:
-    """Check the column `correct`."""
-    for llm in recording.llm_names(dataset):
-        path = file_path("samples", dataset, llm)
-        stated = [value for _, columns in recording.scan(path) for value in columns.get("correct", ())]
-        if stated and stated != builder.correct(llm):
-            yield f"{path}: its column `correct` contradicts answers and golds."
-
-
 def _check_keys(recording: Recording, dataset: str, llm: str) -> Iterator[str]:
-    """Check that every row of an LLM's files names the LLM, and that texts and samples are of the same CoTs."""
+    """Check that every row of an LLM's files names the LLM, and that texts and samples are of the same CoTs, with whole pools."""
     scorers = (SCORES + scorer for scorer in recording.scorers(dataset, llm))
     for part in (*PAIR_PARTS, *recording.channels(dataset, llm), *scorers):
-        path = file_path(part, dataset, llm)
-        if recording.named_llms(path) - {llm}:
-            yield f"{path}: its column `llm` names another LLM than {llm!r}."
-    samples, texts = (file_path(part, dataset, llm) for part in ("samples", "texts"))
-    cots = [list(recording.scan(path, ["question_id", "sample_index"])) for path in (samples, texts)]
-    if cots[0] != cots[1]:
-        yield f"{texts}: its question ids and sample indices differ from those of the samples."
+        for path in recording.files(part, dataset, llm):
+            if recording.named_llms(path) - {llm}:
+                yield f"{path}: its column `llm` names another LLM than {llm!r}."
+    samples, texts = (
+        recording.scan(part, dataset, llm, ["question_id", "sample_index"]) for part in ("samples", "texts")
+    )
+    if any(of_samples != of_texts for of_samples, of_texts in zip_longest(samples, texts)):
+        [path, *_] = recording.files("texts", dataset, llm)
+        yield f"{path}: its question ids and sample indices differ from those of the samples."
+    starts = np.cumsum(recording.votes(dataset).llms[llm].sizes, dtype=np.int64)
+    for part in ("samples", "texts"):
+        paths = recording.files(part, dataset, llm)
+        ends = np.cumsum([recording.file_record(path)["rows"] for path in paths])
+        for path, end in zip(paths, ends.tolist(), strict=True):
+            if end and starts[min(starts.searchsorted(end), len(starts) - 1)] != end:
+                yield f"{path}: it ends before all CoTs of its last question."
 
 
 def _check_pair(
-    recording: Recording,
-    dataset: str,
-    llm: str,
-    computed: dict[tuple[str, str | None, str], str],
-    builder: VotesBuilder,
-    tally: PairTally,
+    recording: Recording, dataset: str, llm: str, computed: dict[tuple[str, str | None, str], str], tally: PairTally
 ) -> None:
     leaves = {part: LeafHash() for part in (*PAIR_PARTS, *recording.channels(dataset, llm))}
-    builder.add_llm(llm)
+    votes = recording.votes(dataset)
+    row_of = votes.rows_in_order()
     for pool in recording.pools(dataset, llm):
+        try:
+            row_of(pool.question_id)
+        except ValueError as error:
+            wrong = "comes twice or out of order in" if pool.question_id in votes.question_ids else "is no question of"
+            raise DamagedRecordingError(
+                f"{llm} was asked {pool.question_id!r:.80}, which {wrong} {dataset}."
+            ) from error
         for part, line in pool_lines(pool).items():
             leaves[part].add(line)
         unknown = set(pool.finish_reasons) - FINISH_CODES.keys()
@@ -262,30 +266,12 @@ def _check_pair(
             raise DamagedRecordingError(
                 f"{llm} on {dataset}, question {pool.question_id!r}: the marks of its thoughts do not fit its texts."
             )
-        builder.add(llm, pool)
         tally.add(pool)
     for scorer in recording.scorers(dataset, llm):
         computed[dataset, llm, SCORES + scorer] = scores_leaf(recording, dataset, llm, scorer)
     counter = recording.counter(dataset, llm)
     computed[dataset, llm, "llm"] = llm_leaf(recording.llm_info(llm), counter)
     computed |= {(dataset, llm, part): leaf.hexdigest() for part, leaf in leaves.items()}
-
-
-def scores_leaf(recording: Recording, dataset: str, llm: str, scorer: str) -> str:
-    """Recompute the leaf of a scorer's scores; a `DamagedRecordingError` if they are not what the manifest counts."""
-    votes = recording.votes(dataset)
-    sizes = dict(zip(votes.question_ids, votes.llms[llm].sizes.tolist(), strict=True))
-    tally = ScoreTally(recording.scorer_info(scorer), f"{scorer} of {llm} on {dataset}", sizes)
-    try:
-        for rows in recording.score_rows(dataset, llm, scorer):
-            tally.add(rows)
-    except (UsageError, ConflictError) as error:
-        raise DamagedRecordingError(str(error)) from error
-    [stated] = [record for record in recording.score_records(dataset, llm) if record["scorer"] == scorer]
-    counted = tally.record(dataset, llm)
-    if stated != counted:
-        raise DamagedRecordingError(f"{MANIFEST}: scores should be {counted}, found {stated}.")
-    return tally.leaf()
 
 
 def open_sound(path: str | Path) -> Recording:

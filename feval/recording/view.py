@@ -132,16 +132,19 @@ class View:
             )
         return int(question)
 
+    def _recorded_row(self, row: int) -> int:
+        return row
+
     def texts(self, llm: str, row: int) -> list[str | None]:
         """Texts of an LLM's CoTs on a question, in recorded order; the last result is cached."""
         if self._texts is None or self._texts[:2] != (llm, row):
-            self._texts = (llm, row, self.recording.texts(self.votes.dataset, llm, row))
+            self._texts = (llm, row, self.recording.texts(self.votes.dataset, llm, self._recorded_row(row)))
         return self._texts[2]
 
     def reasoning(self, llm: str, row: int) -> list[str | None] | None:
         """Thoughts of an LLM's CoTs on a question, in recorded order; `None` where there are none. The last result is cached."""
         if self._reasoning is None or self._reasoning[:2] != (llm, row):
-            thoughts = self.recording.reasoning(self.votes.dataset, llm, self.votes.question_ids[row])
+            thoughts = self.recording.reasoning(self.votes.dataset, llm, self._recorded_row(row))
             self._reasoning = (llm, row, thoughts)
         return self._reasoning[2]
 
@@ -341,8 +344,8 @@ class _PartView(View):
     def recorded_rows(self) -> npt.NDArray[np.intp] | None:
         return self._part.rows
 
-    def texts(self, llm: str, row: int) -> list[str | None]:
-        return self._part.recording.texts(self.votes.dataset, llm, int(self._part.rows[row]))
+    def _recorded_row(self, row: int) -> int:
+        return int(self._part.rows[row])
 
     def texts_near(self, llm: str, row: int) -> dict[int, list[str | None]]:
         near = self._part.recording.texts_near(self.votes.dataset, llm, int(self._part.rows[row]))

@@ -124,6 +124,21 @@ class Votes:
         """Number of questions."""
         return len(self.gold)
 
+    def rows_in_order(self) -> Callable[[str], int]:
+        """A function from the id of a question to its row, for ids that come in recorded order; others are a `ValueError`."""
+        places = enumerate(self.question_ids)
+        row, name = -1, ""
+
+        def row_of(question: str) -> int:
+            nonlocal row, name
+            while name != question:
+                row, name = next(places, (-1, question))
+            if row < 0:
+                raise ValueError(f"{question!r:.80} is no question of {self.dataset}, or out of order")
+            return row
+
+        return row_of
+
     def candidates(self, question: int) -> list[str]:
         """The distinct answers of a question (and its gold), by code."""
         candidates: list[str] = self._candidates[int(self._starts[question]) : int(self._starts[question + 1])]

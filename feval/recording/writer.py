@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections import deque
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
+from itertools import islice
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
+import numpy as np
+import numpy.typing as npt
+
 from feval import __version__
-from feval.answers.equality import comparison
-from feval.answers.parties import NORMAL_FORM, PairBudget, divide, parties_of
+from feval.answers.parties import NORMAL_FORM, PairBudget
 from feval.errors import ConflictError, FevalError, UsageError
 from feval.recording.content import DatasetInfo, LLMInfo, PoolRows, Question, ScorerInfo, ScoreRows
+from feval.recording.derived.linking import LinkedPools, linked_files, linked_scores
 from feval.recording.layout.destination import NewFolder, storage_errors
 from feval.recording.layout.format import (
     FORMAT,
@@ -23,31 +28,20 @@ from feval.recording.layout.format import (
     LeafHash,
     check_name,
     file_path,
+    file_paths,
     recording_hash,
 )
 from feval.recording.layout.hashed import link_file, write_file
 from feval.recording.layout.manifest import manifest_bytes
 from feval.recording.layout.readme import readme_text
-from feval.recording.leaves import (
-    ScoreTally,
-    Verdicts,
-    dataset_leaf,
-    equality_counts,
-    equality_leaf,
-    llm_leaf,
-    question_line,
-)
+from feval.recording.leaves import ScoreTally, Verdicts, dataset_leaf, llm_leaf, question_line
 from feval.recording.parquet.pairs import PairFiles
-from feval.recording.parquet.writing import (
-    NARROW_GROUP_ROWS,
-    SCORES_SCHEMA,
-    ParquetFile,
-    with_correct,
-    write_questions,
-    write_verdicts,
-)
+from feval.recording.parquet.part_files import PartFiles
+from feval.recording.parquet.writing import SCORES_SCHEMA, has_correct, with_correct, write_questions
 from feval.recording.reader import Recording
-from feval.recording.votes_builder import VotesBuilder
+from feval.recording.sealing.question_table import QuestionTable
+from feval.recording.sealing.settling import settle
+from feval.recording.sealing.votes_builder import VotesBuilder
 
 _WITHOUT_VERDICT = {"undecided": "could not be compared in time", "not_asked": "were beyond the budget of comparisons"}
 
@@ -86,7 +80,8 @@ class RecordingWriter:
         self._parents = [dict(parent) for parent in parents]
         self._notes = list(notes)
         self._licences = {"questions": None, "outputs": None, **(licences or {})}
-        self._datasets: dict[str, tuple[DatasetInfo, list[Question]]] = {}
+        self._datasets: dict[str, DatasetInfo] = {}
+        self._questions: dict[str, dict[str, int]] = {}
         self._verdicts: dict[str, Verdicts] = {}
         self._settled: dict[str, int] = {}
         self._equality: dict[str, dict[str, Any]] = {}
@@ -98,7 +93,8 @@ class RecordingWriter:
         self._files: dict[str, dict[str, Any]] = {}
         self._paths: dict[str, str] = {}
         self._sources: dict[str, Recording] = {}
-        self._sizes: dict[tuple[str, str], dict[str, int]] = {}
+        self._linked: set[tuple[str, str]] = set()
+        self._pools: dict[tuple[str, str], tuple[Sequence[str], npt.NDArray[np.uint32]]] = {}
         self._scorers: dict[str, ScorerInfo] = {}
         self._scores: list[dict[str, Any]] = []
         self._folder: NewFolder | None = None
@@ -115,6 +111,8 @@ class RecordingWriter:
                 with storage_errors(self.out):
                     self._seal()
         finally:
+            for votes in self._votes.values():
+                votes.close()
             if self._folder is not None:
                 self._folder.remove()
 
@@ -126,7 +124,7 @@ class RecordingWriter:
     def add_dataset(
         self,
         info: DatasetInfo,
-        questions: Sequence[Question],
+        questions: Iterable[Question],
         *,
         parent: Recording | None = None,
         verdicts: Verdicts | None = None,
@@ -136,7 +134,7 @@ class RecordingWriter:
 
         Args:
             info: what identifies it.
-            questions: with their golds.
+            questions: with their golds; a generator is read once, and its questions are not kept.
             parent: a recording with the same questions; its files are linked where they would be written alike.
             verdicts: on pairs of answers that were compared before, under the same equality.
             not_asked: where no answer is new, how many pairs those verdicts leave out; `None` compares the answers when the
@@ -149,26 +147,23 @@ class RecordingWriter:
         check_name("dataset", info.id)
         if info.id in self._datasets:
             raise ConflictError(f"Dataset {info.id} was added twice.")
-        seen: set[str] = set()
-        leaf = LeafHash()
-        for question in questions:
-            check_name("question", question.id)
-            if question.id in seen:
-                raise ConflictError(f"Dataset {info.id} has the question id {question.id!r} twice.")
-            seen.add(question.id)
-            leaf.add(question_line(question))
-        self._datasets[info.id] = (info, list(questions))
+        leaf, table = LeafHash(), QuestionTable(info.id)
+        with storage_errors(self.out):
+            path = self._claim(file_path("questions", info.id))
+            self._files[path] = write_questions(self._root / path, _described(questions, leaf, table))
+            if (repeated := table.repeated_id()) is not None:
+                raise ConflictError(f"Dataset {info.id} has the question id {repeated!r} twice.")
+        self._datasets[info.id] = info
+        self._questions[info.id] = {"questions": len(table), "with_gold": table.with_gold}
         self._verdicts[info.id] = verdicts or {}
         if not_asked is not None:
             self._settled[info.id] = not_asked
-        self._votes[info.id] = VotesBuilder(info.id, questions)
+        self._votes[info.id] = VotesBuilder(table, self._root)
         self._leaves += [(info.id, None, "dataset", dataset_leaf(info)), (info.id, None, "questions", leaf.hexdigest())]
-        with storage_errors(self.out):
-            path = self._claim(file_path("questions", info.id))
-            self._files[path] = write_questions(self._root / path, questions)
-            if parent is not None:
-                self._sources[info.id] = parent
-                if parent.is_current:
+        if parent is not None:
+            self._sources[info.id] = parent
+            if parent.is_current:
+                with storage_errors(self.out):
                     self._keep(parent, info.id, None, {"questions": leaf.hexdigest()})
 
     def add_pools(
@@ -197,6 +192,52 @@ class RecordingWriter:
             ConflictError: this pair was added before, or the same LLM under another decoding, or the pools are out of order.
             UsageError: a name, finish reason, token count or column that cannot be stored.
         """
+        votes, linked = self._begin_pair(dataset, llm, counter), parent is not None and parent.is_current
+        pair = PairFiles(self._claim, self._root, llm.name, votes.questions, only=rewritten if linked else None)
+        try:
+            with storage_errors(self.out):
+                for done, pool in enumerate(pools, 1):
+                    pair.add(pool)
+                    votes.add(llm.name, pool)
+                    if progress is not None:
+                        progress(done)
+                files, leaves, summary = pair.close()
+        finally:
+            pair.abandon()
+        self._files |= files
+        self._end_pair(dataset, llm, counter, leaves, summary)
+        if parent is not None and linked:
+            with storage_errors(self.out):
+                self._keep(parent, dataset, llm.name, dict.fromkeys(rewritten, "") | leaves)
+        elif parent is not None:
+            self._copy_scores(parent, dataset, llm.name)
+
+    def link_pools(self, linked: LinkedPools) -> None:
+        """Add the CoTs of one LLM on one dataset by links to the files that hold them; errors are those of `add_pools`."""
+        dataset, llm = linked.dataset, linked.llm
+        votes = self._begin_pair(dataset, llm, linked.counter)
+        for pool in linked.pools():
+            votes.add(llm.name, pool)
+        for part in linked.parts:
+            self._link_part(part, dataset, llm.name, linked.parents)
+        self._linked.add((dataset, llm.name))
+        self._end_pair(dataset, llm, linked.counter, linked.leaves(), linked.record(votes.sizes(llm.name)))
+
+    def link_scores(self, dataset: str, llm: str, scorer: str, parents: Sequence[Recording]) -> None:
+        """Add one scorer's scores of an LLM on a dataset by links, as `link_pools` does; errors are those of `add_scores`."""
+        for parent in parents:
+            self._add_scorer(parent.scorer_info(scorer))
+        leaf, record = linked_scores(dataset, llm, scorer, parents, *self._pools[dataset, llm])
+        self._link_part(SCORES + scorer, dataset, llm, parents)
+        self._leaves.append((dataset, llm, SCORES + scorer, leaf))
+        self._scores.append(record)
+
+    def _link_part(self, part: str, dataset: str, llm: str, parents: Sequence[Recording]) -> None:
+        with storage_errors(self.out):
+            for parent, path, target in linked_files(part, dataset, llm, parents):
+                self._link(parent, path, self._claim(target))
+
+    def _begin_pair(self, dataset: str, llm: LLMInfo, counter: str) -> VotesBuilder:
         check_name("LLM", llm.name)
         if not llm.base.strip():
             raise UsageError(f"The LLM {llm.name!r} has a variant but no name; put the name before the '@'.")
@@ -206,29 +247,16 @@ class RecordingWriter:
             raise ConflictError(f"{llm.name} on {dataset} was added twice.")
         if dataset not in self._datasets:
             raise UsageError(f"{llm.name} has CoTs for dataset {dataset!r}, which was not added; add it first.")
-        golds = {question.id: question.answer_key for question in self._datasets[dataset][1]}
-        linked = parent is not None and parent.is_current
-        pair = PairFiles(self._claim, self._root, dataset, llm.name, golds, only=rewritten if linked else None)
         self._votes[dataset].add_llm(llm.name)
-        try:
-            with storage_errors(self.out):
-                for done, pool in enumerate(pools, 1):
-                    pair.add(pool)
-                    self._votes[dataset].add(llm.name, pool)
-                    if progress is not None:
-                        progress(done)
-                files, leaves, summary = pair.close()
-        finally:
-            pair.abandon()
-        self._files |= files
-        self._sizes[dataset, llm.name] = pair.sizes
+        return self._votes[dataset]
+
+    def _end_pair(
+        self, dataset: str, llm: LLMInfo, counter: str, leaves: Mapping[str, str], summary: Mapping[str, int]
+    ) -> None:
+        votes = self._votes[dataset]
+        self._pools[dataset, llm.name] = votes.questions.ids, votes.sizes(llm.name)
         self._leaves.append((dataset, llm.name, "llm", llm_leaf(llm, counter)))
         self._leaves += [(dataset, llm.name, part, digest) for part, digest in leaves.items()]
-        if parent is not None and linked:
-            with storage_errors(self.out):
-                self._keep(parent, dataset, llm.name, dict.fromkeys(rewritten, "") | leaves)
-        elif parent is not None:
-            self._copy_scores(parent, dataset, llm.name)
         self._pairs.append({"dataset": dataset, "llm": llm.name, "counter": counter, **summary})
 
     def keep_dataset(self, parent: Recording, dataset: str, without: Collection[tuple[str, str]] = ()) -> None:
@@ -244,27 +272,27 @@ class RecordingWriter:
         if not parent.is_current:
             self._copy_dataset(parent, info, without)
             return
-        self._datasets[dataset] = (info, parent.questions(dataset))
+        votes = parent.votes(dataset)
+        self._datasets[dataset] = info
+        self._questions[dataset] = {"questions": len(votes), "with_gold": int((votes.gold >= 0).sum())}
         if equality := parent.manifest.datasets[dataset].get("equality"):
             self._equality[dataset] = equality
         self._leaves.append((dataset, None, "dataset", dataset_leaf(info)))
         with storage_errors(self.out):
             self._keep(parent, dataset, None, {})
             for path in parent.votes_paths(dataset).values():
-                self._link(parent, self._claim(path))
+                self._link(parent, path, self._claim(path))
             for llm in parent.llm_names(dataset):
                 pair = parent.manifest.pairs[dataset, llm]
                 self._add_llm(parent.llm_info(llm))
                 self._leaves.append((dataset, llm, "llm", llm_leaf(parent.llm_info(llm), pair["counter"])))
                 self._keep(parent, dataset, llm, {}, without)
                 self._pairs.append(pair)
-                votes = parent.votes(dataset)
-                sizes = votes.llms[llm].sizes.tolist()
-                self._sizes[dataset, llm] = dict(zip(votes.question_ids, sizes, strict=True))
+                self._pools[dataset, llm] = votes.question_ids, votes.llms[llm].sizes
 
     def _copy_dataset(self, parent: Recording, info: DatasetInfo, without: Collection[tuple[str, str]]) -> None:
         """Write a dataset of an older format in the present one."""
-        self.add_dataset(info, parent.questions(info.id))
+        self.add_dataset(info, parent.scan_questions(info.id))
         for llm in parent.llm_names(info.id):
             counter = parent.counter(info.id, llm)
             self.add_pools(info.id, parent.llm_info(llm), counter, parent.pools(info.id, llm))
@@ -285,17 +313,16 @@ class RecordingWriter:
                 twice or out of order.
             UsageError: a value that cannot be stored, or CoTs that were not added.
         """
-        if (dataset, llm) not in self._sizes:
+        if (dataset, llm) not in self._pools:
             raise UsageError(f"{scorer.name} has scores of {llm!r} on {dataset!r}, which was not added; add it first.")
         self._add_scorer(scorer)
-        path = self._claim(file_path(SCORES + scorer.name, dataset, llm))
-        tally = ScoreTally(scorer, f"{scorer.name} of {llm} on {dataset}", self._sizes[dataset, llm])
-        with storage_errors(self.out), ParquetFile(self._root / path, *SCORES_SCHEMA) as table:
+        part = SCORES + scorer.name
+        tally = ScoreTally(scorer, f"{scorer.name} of {llm} on {dataset}", *self._pools[dataset, llm])
+        with storage_errors(self.out), PartFiles(self._claim, self._root, (part, dataset, llm), SCORES_SCHEMA) as files:
             for block in rows:
-                table.extend(llm=[llm] * len(block.sample_indices), **tally.add(block))
-                table.flush_if(NARROW_GROUP_ROWS)
-            self._files[path] = table.close()
-        self._leaves.append((dataset, llm, SCORES + scorer.name, tally.leaf()))
+                files.add(block.question_id, tally.add(block))
+            self._files |= files.close()
+        self._leaves.append((dataset, llm, part, tally.leaf()))
         self._scores.append(tally.record(dataset, llm))
 
     def _add_llm(self, llm: LLMInfo) -> None:
@@ -340,12 +367,13 @@ class RecordingWriter:
                 continue  # settled when the recording is sealed
             if part.startswith(SCORES) and (llm, part.removeprefix(SCORES)) in without:
                 continue
-            path = file_path(part, dataset, llm)
             if part not in written:
                 self._leaves.append((dataset, llm, part, digest))
-                self._link(parent, self._claim(path))
-            elif written[part] == digest:
-                self._link_if_same(parent, path)
+            for path in parent.files(part, dataset, llm):
+                if part not in written:
+                    self._link(parent, path, self._claim(path))
+                elif written[part] == digest:
+                    self._link_if_same(parent, path)
         for record in [] if llm is None else parent.score_records(dataset, llm):
             if (llm, record["scorer"]) not in without:
                 self._add_scorer(parent.scorer_info(record["scorer"]))
@@ -353,25 +381,28 @@ class RecordingWriter:
 
     def _link_if_same(self, parent: Recording, path: str) -> None:
         """Replace a written file by a link to the parent's, if their bytes are equal."""
-        record = parent.manifest.files.get(path)
-        if record is not None and record["sha256"] == self._files[path]["sha256"]:
+        record, own = parent.manifest.files.get(path), self._files.get(path)
+        if record is not None and own is not None and record["sha256"] == own["sha256"]:
             (self._root / path).unlink()
-            self._link(parent, path)
+            self._link(parent, path, path)
 
-    def _link(self, parent: Recording, path: str) -> None:
+    def _link(self, parent: Recording, path: str, target: str) -> None:
         record = parent.file_record(path)
-        link_file(parent.path / path, self._root / path, record)
-        self._files[path] = record
+        link_file(parent.path / path, self._root / target, record)
+        self._files[target] = record
 
     def _seal(self) -> None:
         if not self._datasets:
             raise UsageError(f"{self.out}: a recording without a dataset is not written.")
         for dataset, votes in self._votes.items():
-            if self._datasets[dataset][0].equality != NORMAL_FORM:
+            if self._datasets[dataset].equality != NORMAL_FORM:
                 self._settle_equality(dataset, votes)
-            for part, data in votes.to_bytes().items():
+            for llm in votes.llm_names():
+                if self._datasets[dataset].equality != NORMAL_FORM or (dataset, llm) in self._linked:
+                    self._write_correct(dataset, llm, votes)
+            for part, blocks in votes.files().items():
                 path = self._claim(file_path(part, dataset))
-                self._files[path] = write_file(self._root / path, [data], len(self._datasets[dataset][1]))
+                self._files[path] = write_file(self._root / path, blocks, self._questions[dataset]["questions"])
                 if dataset in self._sources:
                     self._link_if_same(self._sources[dataset], path)
         manifest = self._manifest()
@@ -383,31 +414,27 @@ class RecordingWriter:
 
     def _settle_equality(self, dataset: str, votes: VotesBuilder) -> None:
         """Compare the answers of a dataset, so that equal ones vote together."""
-        name, known = self._datasets[dataset][0].equality, self._verdicts[dataset]
-        settled, verdicts, not_asked = dataset in self._settled, {}, self._settled.get(dataset, 0)
-        how, budget = None if settled else comparison(name), self._budget
-        for question, forms, gold in list(votes.forms()):
-            reached = known.get(question, ())
-            if settled:
-                parties = parties_of(reached, gold)
-            else:
-                budget.next_question()
-                parties, division = divide(forms, gold, how, budget, reached)
-                reached, not_asked = division.verdicts, not_asked + division.not_asked
-            votes.join(question, parties)
-            if reached:
-                verdicts[question] = reached
-        path = self._claim(file_path("equality", dataset))
-        self._files[path] = write_verdicts(self._root / path, verdicts)
-        self._leaves.append((dataset, None, "equality", equality_leaf(name, verdicts)))
-        counts = equality_counts(verdicts, not_asked)
+        name, path = self._datasets[dataset].equality, self._claim(file_path("equality", dataset))
+        known, not_asked = self._verdicts[dataset], self._settled.get(dataset)
+        self._files[path], leaf, counts = settle(votes, self._root / path, name, known, self._budget, not_asked)
+        self._leaves.append((dataset, None, "equality", leaf))
         self._equality[dataset] = {"name": name, **counts}
         for outcome, what in _WITHOUT_VERDICT.items():
             if counts[outcome]:
                 self.note(f"{dataset}: {counts[outcome]} pairs of answers {what} ({name}); they count as different.")
-        for llm in votes.llm_names():
-            path = file_path("samples", dataset, llm)
-            self._files[path] = with_correct(self._root / path, votes.correct(llm))
+
+    def _write_correct(self, dataset: str, llm: str, votes: VotesBuilder) -> None:
+        """Write the column `correct` of an LLM as its votes say; linked files in which it is so stay as they are."""
+        differ = paths = file_paths(self._files, "samples", dataset, llm)
+        if (dataset, llm) in self._linked:
+            correct = votes.correct(llm)
+            differ = [path for path in paths if not has_correct(self._root / path, correct)]
+        correct = votes.correct(llm)
+        for path in paths if differ else ():
+            if path in differ:
+                self._files[path] = with_correct(self._root / path, correct)
+            else:
+                deque(islice(correct, self._files[path]["rows"]), 0)
             if dataset in self._sources:
                 self._link_if_same(self._sources[dataset], path)
 
@@ -427,7 +454,7 @@ class RecordingWriter:
             "parents": self._parents,
             "licences": self._licences,
             "notes": self._notes,
-            "datasets": [self._dataset_record(info, questions) for info, questions in self._datasets.values()],
+            "datasets": [self._dataset_record(info) for info in self._datasets.values()],
             "llms": [
                 {
                     "name": llm.name,
@@ -447,16 +474,24 @@ class RecordingWriter:
             "files": {},
         }
 
-    def _dataset_record(self, info: DatasetInfo, questions: Sequence[Question]) -> dict[str, Any]:
+    def _dataset_record(self, info: DatasetInfo) -> dict[str, Any]:
         equality = self._equality.get(info.id)
         return {
             "id": info.id,
             "title": info.title,
             "answer_kind": info.answer_kind,
             "extractor": info.extractor,
-            "questions": len(questions),
-            "with_gold": sum(question.answer_key is not None for question in questions),
+            **self._questions[info.id],
             "system_prompt": info.system_prompt,
             "licence": info.licence,
             **({} if equality is None else {"equality": equality}),
         }
+
+
+def _described(questions: Iterable[Question], leaf: LeafHash, table: QuestionTable) -> Iterator[Question]:
+    """Yield questions as they are added to their leaf and their table."""
+    for question in questions:
+        check_name("question", question.id)
+        leaf.add(question_line(question))
+        table.add(question)
+        yield question

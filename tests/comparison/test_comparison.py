@@ -241,6 +241,8 @@ def test_columns_in_a_file_give_the_same_comparison(
     for one, other in zip(stored.per_question().values(), comparison.per_question().values(), strict=True):
         np.testing.assert_array_equal(one, other)
     assert len(stored.curves[1].points[2].right) == 20
+    split = comparison.plan.changed(train_fraction=0.25)
+    assert compare(split, base=toy).curves[0].points[0].right.shape == (15,)
     monkeypatch.setattr("feval.report.tables.parquet._ROW_GROUP", 50)
     files = [io.BytesIO(), io.BytesIO()]
     for one, file in zip((stored, comparison), files, strict=True):

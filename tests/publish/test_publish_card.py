@@ -103,7 +103,7 @@ def test_every_configuration_has_its_files_and_counts(demo_page: str) -> None:
 @pytest.mark.skipif(find_spec("datasets") is None, reason="the library `datasets` is not installed")
 def test_features_and_sizes_are_spelled_as_datasets_spells_them(tmp_path: Path) -> None:
     recording = open_recording(write(tmp_path / "r"))
-    expected = [(config.features, str(recording.path / config.splits[0].path)) for config in configs_of(recording)]
+    expected = [(config.features, str(recording.path / config.splits[0].paths[0])) for config in configs_of(recording)]
     code = (
         "import sys, json, pyarrow.parquet as pq\nfrom datasets import Features\n"
         "for features, path in json.loads(sys.argv[1]):\n"

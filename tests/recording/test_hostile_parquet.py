@@ -52,7 +52,7 @@ def test_a_bomb_in_a_local_folder_is_refused_before_it_is_decoded(toy: Path, kin
     pool = pa.default_memory_pool()
     before = pool.max_memory()
     with pytest.raises(DamagedRecordingError, match="no recording compresses so well"):
-        list(recording.scan(TEXTS))
+        list(recording.scan("texts", "toy", "alpha"))
     assert not verify_recording(toy).ok
     assert pool.max_memory() - before < 64 << 20
 
@@ -89,7 +89,7 @@ def test_a_footer_that_states_less_than_its_pages_hold_is_not_believed(toy: Path
     data = data[:footer] + changed
     assert pq.read_metadata(pa.BufferReader(data)).row_group(0).total_byte_size == 5
     with pytest.raises(DamagedRecordingError, match="no recording compresses so well"):
-        list(replace(toy, TEXTS, data, rows).scan(TEXTS))
+        list(replace(toy, TEXTS, data, rows).scan("texts", "toy", "alpha"))
 
 
 def test_every_page_of_a_sound_file_is_found() -> None:

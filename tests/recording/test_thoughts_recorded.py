@@ -34,8 +34,7 @@ from feval.recording import (
     verify_recording,
 )
 from feval.recording.derived.extension import extend
-from feval.recording.layout.format import file_path
-from feval.recording.partial import check_leaf
+from feval.recording.partial import Part, check_leaf
 from recorders import live
 from recorders.asking.checks import LimitWatch
 from recorders.asking.pace import Limits
@@ -168,7 +167,7 @@ def test_a_recorded_finish_reason_stays(tmp_path: Path) -> None:
 def test_a_recording_without_marks_keeps_its_hash_and_one_with_marks_counts_them(tmp_path: Path) -> None:
     plain = open_recording(written(tmp_path / "plain", texts=["4"], reasoning=["hm"]))
     assert leaf_of(plain, "reasoning") == hashlib.sha256(b'["sums/0",["hm"]]\n').hexdigest()
-    check_leaf(plain, file_path("reasoning", "sums", LLM))
+    check_leaf(plain, Part("reasoning", "sums", LLM))
     marked = imported(tmp_path, [{"text": "<think>hm</think>The answer is 4."}, {"text": "4"}])
     line = '["sums/0",["hm",null],[[{"closing":"</think>","length":2,"opening":"<think>","reply_offset":0}],null]]\n'
     assert leaf_of(marked, "reasoning") == hashlib.sha256(line.encode()).hexdigest()

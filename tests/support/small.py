@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import hashlib
 import json
+import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 from random import Random
 from typing import Any
+
+import pyarrow.parquet as pq
 
 from feval.recording import DatasetInfo, LLMInfo, PoolRows, Question, RecordingWriter, ScorerInfo, ScoreRows, add_scores
 from feval.recording.layout.manifest import manifest_bytes
@@ -61,6 +65,28 @@ def restate(recording: Path, path: str) -> None:
     manifest, data = json.loads((recording / "manifest.json").read_text()), (recording / path).read_bytes()
     manifest["files"][path] |= {"bytes": len(data), "sha256": hashlib.sha256(data).hexdigest()}
     put_manifest(recording, manifest)
+
+
+def in_parts(recording: Path, out: Path, questions: Mapping[str, int]) -> Path:
+    """A copy of a recording whose LLMs have the parts named (such as "texts") in files of so many questions each."""
+    shutil.copytree(recording, out)
+    manifest = json.loads((out / "manifest.json").read_text())
+    for path in [path for path in manifest["files"] if path.split("/")[0] in questions]:
+        table = pq.read_table(out / path)
+        ids = table.column("question_id").to_pylist()
+        starts = [row for row, name in enumerate(ids) if row == 0 or ids[row - 1] != name]
+        bounds = [*starts[:: questions[path.split("/")[0]]], len(ids)]
+        (out / path).unlink()
+        manifest["files"].pop(path)
+        for number, (start, stop) in enumerate(pairwise(bounds)):
+            piece = f"{path.removesuffix('.parquet')}/part-{number:05d}.parquet"
+            (out / piece).parent.mkdir(exist_ok=True)
+            pq.write_table(table.slice(start, stop - start), out / piece, write_page_index=True)
+            data = (out / piece).read_bytes()
+            record = {"bytes": len(data), "sha256": hashlib.sha256(data).hexdigest(), "rows": stop - start}
+            manifest["files"][piece] = record
+    put_manifest(out, manifest)
+    return out
 
 
 def put_manifest(recording: Path, manifest: Mapping[str, Any]) -> None:

@@ -12,10 +12,11 @@ import json
 import math
 import mmap
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from itertools import accumulate
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -112,31 +113,51 @@ def unpack(data: mmap.mmap, kinds: Mapping[str, Kind]) -> tuple[dict[str, Any], 
     return header, arrays
 
 
-def pack_strings(strings: Iterable[str]) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.unsignedinteger[Any]]]:
-    """Return the strings in UTF-8, end to end, and their offsets."""
-    encoded = [string.encode() for string in strings]
-    return np.frombuffer(b"".join(encoded), np.uint8), offsets_of([len(piece) for piece in encoded])
+class FlatArray(NamedTuple):
+    """An array to be packed; its values come in blocks, in order, of any integer type that holds them."""
+
+    dtype: str
+    shape: tuple[int, ...]
+    blocks: Callable[[], Iterable[npt.NDArray[Any]]]
+
+    @classmethod
+    def of(cls, array: npt.NDArray[Any]) -> FlatArray:
+        """Return an array that is in memory."""
+        return cls(array.dtype.name, array.shape, lambda: [array])
+
+    def whole(self) -> npt.NDArray[Any]:
+        """Return the array in memory."""
+        blocks = [block.ravel().astype(self.dtype) for block in self.blocks()]
+        return np.concatenate([np.empty(0, self.dtype), *blocks]).reshape(self.shape)
 
 
-def offsets_of(lengths: Sequence[int]) -> npt.NDArray[np.unsignedinteger[Any]]:
+def offsets_of(lengths: npt.NDArray[Any]) -> npt.NDArray[np.unsignedinteger[Any]]:
     """Return where each of consecutive pieces starts, and where the last one ends."""
-    ends = np.concatenate([[0], np.cumsum(lengths)])
-    return ends.astype(np.uint32 if ends[-1] < 2**32 else np.uint64)
+    return narrow_offsets(np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)]))
 
 
-def pack(header: dict[str, Any], arrays: Mapping[str, npt.NDArray[Any]]) -> bytes:
-    """Return the bytes of a file. The header is padded with blanks, so that offsets do not depend on its length."""
-    little = {name: np.ascontiguousarray(a, a.dtype.newbyteorder("<")) for name, a in arrays.items()}
-    room = _round_up(16 + len(json.dumps(header, ensure_ascii=False).encode()) + 96 * (len(little) + 1))
-    offset, places = room, {}
-    for name, array in little.items():
-        places[name] = [array.dtype.name, list(array.shape), offset]
-        offset = _round_up(offset + array.nbytes)
+def narrow_offsets(ends: npt.NDArray[Any]) -> npt.NDArray[np.unsignedinteger[Any]]:
+    """Return offsets in the type that files have them in."""
+    return ends.astype(offset_type(int(ends[-1])))
+
+
+def offset_type(end: int) -> str:
+    """Return the type of offsets up to an end."""
+    return "uint32" if end < 2**32 else "uint64"
+
+
+def pack(header: dict[str, Any], arrays: Mapping[str, FlatArray]) -> Iterator[bytes]:
+    """Yield the bytes of a file. The header is padded with blanks, so that offsets do not depend on its length."""
+    room = _round_up(16 + len(json.dumps(header, ensure_ascii=False).encode()) + 96 * (len(arrays) + 1))
+    sizes = {name: math.prod(a.shape) * _DTYPES[a.dtype].itemsize for name, a in arrays.items()}
+    ends = accumulate(map(_round_up, sizes.values()), initial=room)
+    places = {name: [a.dtype, list(a.shape), start] for (name, a), start in zip(arrays.items(), ends, strict=False)}
     text = json.dumps(header | {"arrays": places}, ensure_ascii=False, separators=(",", ":")).encode()
-    pieces = [_MAGIC, (room - 16).to_bytes(8, "little"), text.ljust(room - 16)]
-    for array in little.values():
-        pieces += [array.tobytes(), bytes(_round_up(array.nbytes) - array.nbytes)]
-    return b"".join(pieces)
+    yield _MAGIC + (room - 16).to_bytes(8, "little") + text.ljust(room - 16)
+    for name, array in arrays.items():
+        for block in array.blocks():
+            yield np.ascontiguousarray(block, _DTYPES[array.dtype]).tobytes()
+        yield bytes(_round_up(sizes[name]) - sizes[name])
 
 
 def _round_up(size: int) -> int:

@@ -28,6 +28,8 @@ _SAFE = re.compile(r"[A-Za-z0-9._@=+-]")
 _SAFE_NAME = re.compile(r"[A-Za-z0-9_@=+-][A-Za-z0-9._@=+-]{0,99}")
 _MAX_NAME = 200
 _NOWHERE = frozenset(("", ".", ".."))
+_UNPRINTABLE = re.compile("[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
+_EXPONENT = re.compile(rb"e\+(?<=\de\+)\d")
 _TEXT_OR_PLUS = re.compile(rb'"[^"\\]*+(?>(?:\\.[^"\\]*+)*)"|e\+')
 _VOTES = ("votes", "details")
 _BESIDE_FILES = frozenset(("README.md", "LICENSE", ".gitattributes"))
@@ -41,7 +43,7 @@ def check_name(noun: str, name: str) -> str:
         raise UsageError(
             f"{noun[0].upper()}{noun[1:]} names have 1 to {_MAX_NAME} characters and no blanks around them; found {shown}."
         )
-    if any(ord(c) < 32 or 0x7F <= ord(c) < 0xA0 or 0xD800 <= ord(c) < 0xE000 for c in name):
+    if _UNPRINTABLE.search(name):
         raise UsageError(f"The {noun} {name!r} has control characters or broken Unicode in its name. Rename it.")
     return name
 
@@ -69,13 +71,13 @@ def file_path(part: str, dataset: str, llm: str | None = None) -> str:
     return f"{part}/{slug(dataset)}/{slug(llm)}.parquet"
 
 
-def part_path(part: str, dataset: str, llm: str, number: int) -> str:
+def part_path(part: str, dataset: str, llm: str | None, number: int) -> str:
     """Return the path of one file, counted from 0, of a part that lies in several."""
     return f"{file_path(part, dataset, llm).removesuffix('.parquet')}/part-{number:05d}.parquet"
 
 
-def file_paths(files: Container[str], part: str, dataset: str, llm: str) -> list[str]:
-    """Return which of some files hold a part of an LLM, in their order: one, several, or none."""
+def file_paths(files: Container[str], part: str, dataset: str, llm: str | None = None) -> list[str]:
+    """Return which of some files hold a part of a dataset, or of an LLM on it, in their order: one, several, or none."""
     if (path := file_path(part, dataset, llm)) in files:
         return [path]
     paths: list[str] = []
@@ -117,7 +119,7 @@ class LeafHash:
             raise UsageError(
                 f"A value cannot be stored ({error}); text must be valid Unicode, a number have 64 bits."
             ) from error
-        if b"e+" in line:  # some versions of orjson write 1e+16, others 1e16
+        if b"e+" in line and _EXPONENT.search(line):  # some versions of orjson write 1e+16, others 1e16
             line = _TEXT_OR_PLUS.sub(lambda match: b"e" if match[0] == b"e+" else match[0], line)
         self._sha.update(line)
 

@@ -15,13 +15,13 @@ _BLOCK_BYTES = 1 << 20
 
 
 class HashedFile:
-    """A binary file that knows the SHA-256 of what was written to it. Arrow writes to it as to any file."""
+    """A binary file that knows size and SHA-256 of what was written to it. Arrow writes to it as to any file."""
 
     def __init__(self, path: Path) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
         self._file: IO[bytes] = path.open("xb")
         self._sha = hashlib.sha256()
-        self._size = 0
+        self.size = 0
         self.closed = False
 
     def write(self, data: Any) -> int:
@@ -30,7 +30,7 @@ class HashedFile:
         if not self.closed:
             self._file.write(view)
             self._sha.update(view)
-            self._size += view.nbytes
+            self.size += view.nbytes
         return view.nbytes
 
     def close(self) -> None:
@@ -49,7 +49,7 @@ class HashedFile:
 
     def record(self, rows: int) -> dict[str, Any]:
         """Return the file's record for the manifest."""
-        return {"sha256": self._sha.hexdigest(), "bytes": self._size, "rows": rows}
+        return {"sha256": self._sha.hexdigest(), "bytes": self.size, "rows": rows}
 
 
 def write_file(path: Path, blocks: Iterable[bytes], rows: int) -> dict[str, Any]:

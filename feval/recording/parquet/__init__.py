@@ -8,22 +8,31 @@ from feval.lazy import lazy_names
 
 if TYPE_CHECKING:
     from feval.recording.parquet.arrays import logprobs_of_tables as logprobs_of_tables
-    from feval.recording.parquet.arrays import scores_of_table as scores_of_table
+    from feval.recording.parquet.arrays import scores_of_tables as scores_of_tables
     from feval.recording.parquet.bounds import Bounds as Bounds
+    from feval.recording.parquet.rows import Aligned as Aligned
     from feval.recording.parquet.rows import pools_of_rows as pools_of_rows
-    from feval.recording.parquet.rows import questions_of_table as questions_of_table
+    from feval.recording.parquet.rows import questions_of_tables as questions_of_tables
     from feval.recording.parquet.rows import scores_of_rows as scores_of_rows
     from feval.recording.parquet.rows import verdicts_of_rows as verdicts_of_rows
     from feval.recording.parquet.rows import votes_of_pools as votes_of_pools
+    from feval.recording.parquet.tables import Part as Part
     from feval.recording.parquet.tables import Table as Table
     from feval.recording.parquet.tables import readable as readable
 
 __getattr__, __dir__ = lazy_names(
     __name__,
     {
-        "arrays": ("logprobs_of_tables", "scores_of_table"),
+        "arrays": ("logprobs_of_tables", "scores_of_tables"),
         "bounds": ("Bounds",),
-        "rows": ("pools_of_rows", "questions_of_table", "scores_of_rows", "verdicts_of_rows", "votes_of_pools"),
-        "tables": ("Table", "readable"),
+        "rows": (
+            "Aligned",
+            "pools_of_rows",
+            "questions_of_tables",
+            "scores_of_rows",
+            "verdicts_of_rows",
+            "votes_of_pools",
+        ),
+        "tables": ("Part", "Table", "readable"),
     },
 )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -15,33 +15,45 @@ from feval.recording.logprobs import Ragged, TokenLogprobs
 from feval.recording.scores import Scores
 
 
-def scores_of_table(scorer: ScorerInfo, table: Any, question_ids: Sequence[str], shape: tuple[int, ...]) -> Scores:
-    """Return the arrays [Q, S] of a table with the columns `SCORE_COLUMNS`; wrong places or order are a `ValueError`."""
-    places = _places(table, {question: row for row, question in enumerate(question_ids)}, shape)
+def scores_of_tables(
+    scorer: ScorerInfo, tables: Iterable[Any], question_ids: Sequence[str], shape: tuple[int, int]
+) -> Scores:
+    """Return the arrays [Q, S] of tables with the columns `SCORE_COLUMNS`, one per row group; wrong places are a `ValueError`."""
     size = shape[0] * shape[1]
-    steps = table.column("step_scores").combine_chunks()
-    lengths = np.zeros(size, np.int64)
-    lengths[places] = pc.fill_null(pc.list_value_length(steps), 0).to_numpy()
-
-    def spread(column: str, empty: Any, dtype: Any) -> npt.NDArray[Any]:
-        array = np.full(size, empty, dtype)
-        array[places] = pc.fill_null(table.column(column), empty).to_numpy()
-        return array.reshape(shape)
-
-    scored = np.zeros(size, np.bool_)
-    scored[places] = True
+    columns = {"score": np.full(size, math.nan), "prompt_tokens": np.full(size, -1, np.int32)}
+    columns["output_tokens"] = columns["prompt_tokens"].copy()
+    scored, steps = np.zeros(size, np.bool_), _Lists(shape, np.float64)
+    for places, table in _placed(tables, question_ids, shape):
+        for name, values in columns.items():
+            values[places] = pc.fill_null(
+                table.column(name), values.dtype.type(math.nan if name == "score" else -1)
+            ).to_numpy()
+        scored[places] = True
+        steps.add(table.column("step_scores").combine_chunks(), places)
+    ragged = steps.ragged()
     return Scores(
         scorer=scorer,
-        values=spread("score", math.nan, np.float64),
+        values=columns["score"].reshape(shape),
         scored=scored.reshape(shape),
-        step_values=np.asarray(pc.list_flatten(steps).to_numpy(), np.float64),
-        step_offsets=np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64),
-        prompt_tokens=spread("prompt_tokens", -1, np.int32),
-        output_tokens=spread("output_tokens", -1, np.int32),
+        step_values=ragged.values,
+        step_offsets=ragged.offsets,
+        prompt_tokens=columns["prompt_tokens"].reshape(shape),
+        output_tokens=columns["output_tokens"].reshape(shape),
     )
 
 
-def _places(table: Any, rows: Mapping[str, int], shape: tuple[int, ...], before: int = -1) -> npt.NDArray[np.int64]:
+def _placed(
+    tables: Iterable[Any], question_ids: Sequence[str], shape: tuple[int, ...]
+) -> Iterator[tuple[npt.NDArray[np.int64], Any]]:
+    """Yield tables with the places of their rows, each behind the last."""
+    rows, last = {question: row for row, question in enumerate(question_ids)}, -1
+    for table in tables:
+        places = _places(table, rows, shape, last)
+        last = int(places[-1]) if len(places) else last
+        yield places, table
+
+
+def _places(table: Any, rows: Mapping[str, int], shape: tuple[int, ...], before: int) -> npt.NDArray[np.int64]:
     """Return the place of each row of a table in a flattened [Q, S]; all lie behind the place `before`."""
     ids = table.column("question_id").combine_chunks().dictionary_encode()
     row_of = np.array([rows.get(question, -1) for question in ids.dictionary.to_pylist()], np.int64)
@@ -58,13 +70,9 @@ def _places(table: Any, rows: Mapping[str, int], shape: tuple[int, ...], before:
 
 def logprobs_of_tables(tables: Iterable[Any], question_ids: Sequence[str], shape: tuple[int, int]) -> TokenLogprobs:
     """Return the arrays [Q, S] of tables of log-probabilities, one per row group; wrong places are a `ValueError`."""
-    rows = {question: row for row, question in enumerate(question_ids)}
     sequence = np.full(shape[0] * shape[1], np.nan)
-    lists = {column: _Lists(shape) for column in ("token_confidences", "token_logprobs")}
-    last = -1
-    for table in tables:
-        places = _places(table, rows, shape, last)
-        last = int(places[-1]) if len(places) else last
+    lists = {column: _Lists(shape, np.float32) for column in ("token_confidences", "token_logprobs")}
+    for places, table in _placed(tables, question_ids, shape):
         sequence[places] = pc.fill_null(table.column("sequence_logprob"), math.nan).to_numpy()
         for column, values in lists.items():
             values.add(table.column(column).combine_chunks(), places)
@@ -74,14 +82,16 @@ def logprobs_of_tables(tables: Iterable[Any], question_ids: Sequence[str], shape
 class _Lists:
     """The values of a column of lists, table by table."""
 
-    def __init__(self, shape: tuple[int, int]) -> None:
+    def __init__(self, shape: tuple[int, int], dtype: type[np.floating[Any]]) -> None:
         self._shape = shape
         self._lengths = np.zeros(shape[0] * shape[1], np.int64)
-        self._values: list[npt.NDArray[Any]] = [np.empty(0, np.float32)]
+        self._values: list[npt.NDArray[Any]] = [np.empty(0, dtype)]
 
     def add(self, column: Any, places: npt.NDArray[np.int64]) -> None:
         self._lengths[places] = pc.fill_null(pc.list_value_length(column), 0).to_numpy(zero_copy_only=False)
-        self._values.append(pc.list_flatten(column).to_numpy(zero_copy_only=False).astype(np.float32, copy=False))
+        self._values.append(
+            pc.list_flatten(column).to_numpy(zero_copy_only=False).astype(self._values[0].dtype, copy=False)
+        )
 
     def ragged(self) -> Ragged:
         offsets = np.concatenate([[0], np.cumsum(self._lengths)]).astype(np.int64)

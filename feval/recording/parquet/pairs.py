@@ -9,79 +9,68 @@ from typing import Any
 from feval.cards.finish_reasons import FINISH_REASONS
 from feval.errors import ConflictError, UsageError
 from feval.recording.content import CHANNELS, OPTIONAL_COLUMNS, PAIR_PARTS, PairTally, PoolRows, utc_time
-from feval.recording.layout.format import LeafHash, file_path
+from feval.recording.layout.format import LeafHash
 from feval.recording.leaves import channel_values, pool_lines
-from feval.recording.parquet.writing import NARROW_GROUP_ROWS, ParquetFile, pair_schema
+from feval.recording.parquet.part_files import PartFiles
+from feval.recording.parquet.writing import pair_schema
+from feval.recording.sealing.question_table import QuestionTable, row_behind
 
 _MAX_TOKENS = 2**31 - 1
-_TEXT_GROUP_BYTES = 192 * 1024
-_PROMPT_GROUP_BYTES = 8 * 2**20
 
 
 class PairFiles:
     """The Parquet files of one LLM on one dataset, with their leaves: three, and one for each channel that is used.
 
-    `claim` registers the path of a file before it is written, `golds` are normal forms by question id, and `only` names the parts
-    to write where the others are taken from another recording.
+    `claim` registers the path of a file before it is written, and `only` names the parts to write where the others are taken from
+    another recording.
     """
 
     def __init__(
         self,
         claim: Callable[[str], str],
         root: Path,
-        dataset: str,
         llm: str,
-        golds: Mapping[str, str | None],
+        questions: QuestionTable,
         *,
         only: Collection[str] | None = None,
     ) -> None:
-        self._claim, self._root, self._who = claim, root, f"{llm} on {dataset}"
-        self._pair, self._golds = (dataset, llm), golds
+        self._claim, self._root, self._who = claim, root, f"{llm} on {questions.dataset}"
+        self._pair, self._questions = (questions.dataset, llm), questions
         self._only = only
-        self._paths: dict[str, str] = {}
-        self._tables: dict[str, ParquetFile] = {}
+        self._files: dict[str, PartFiles] = {}
         self._leaves: dict[str, LeafHash] = {}
-        self._row, self._rows = -1, {question: row for row, question in enumerate(golds)}
-        self._tally = PairTally(golds)
-        self._waiting_bytes: dict[str, int] = {}
+        self._row = -1
+        self._tally = PairTally(questions)
 
     def add(self, pool: PoolRows) -> None:
         """Add a pool; its question must be known and in order (`ConflictError`), its values storable (`UsageError`)."""
         self._check_order(pool)
         self._check(pool)
-        columns = _pool_columns(pool, self._pair[1], self._golds.get(pool.question_id))
-        if self._only is not None:
-            columns = {part: rows for part, rows in columns.items() if part in self._only}
-        lines = pool_lines(pool)
-        for part, rows in columns.items():
+        channels = channel_values(pool)
+        lines = pool_lines(pool, channels)
+        columns = _pool_columns(pool, self._questions.gold(self._row), channels)
+        for part in lines if self._only is None else [part for part in lines if part in self._only]:
             self._open(part)
             self._add_line(part, lines[part], pool.question_id)
-            self._tables[part].extend(**rows)
+            self._files[part].add(pool.question_id, columns[part])
         self._tally.add(pool)
-        self._flush(columns)
 
     def close(self) -> tuple[dict[str, dict[str, Any]], dict[str, str], dict[str, int]]:
         """Finish the files; return their records, their leaves, and the summary of the pools."""
         for part in PAIR_PARTS if self._only is None else set(PAIR_PARTS).intersection(self._only):
             self._open(part)
-        files = {self._paths[part]: table.close() for part, table in self._tables.items()}
+        files = {path: record for part in self._files.values() for path, record in part.close().items()}
         return files, {part: leaf.hexdigest() for part, leaf in self._leaves.items()}, self._tally.record()
-
-    @property
-    def sizes(self) -> dict[str, int]:
-        """How many CoTs each question has."""
-        return self._tally.sizes
 
     def abandon(self) -> None:
         """Close the files, whatever state they are in."""
-        for table in self._tables.values():
-            table.abandon()
+        for files in self._files.values():
+            files.abandon()
 
     def _open(self, part: str) -> None:
-        if part not in self._tables:
-            self._paths[part] = self._claim(file_path(part, *self._pair))
+        if part not in self._files:
+            self._files[part] = PartFiles(self._claim, self._root, (part, *self._pair), pair_schema(part))
             self._leaves[part] = LeafHash()
-            self._tables[part] = ParquetFile(self._root / self._paths[part], *pair_schema(part))
 
     def _add_line(self, part: str, line: list[Any], question: str) -> None:
         try:
@@ -91,10 +80,10 @@ class PairFiles:
 
     def _check_order(self, pool: PoolRows) -> None:
         dataset, llm = self._pair
-        row = self._rows.get(pool.question_id)
+        row = row_behind(self._questions.ids, pool.question_id, self._row)
         if row is None:
             raise ConflictError(f"{llm} has CoTs for {pool.question_id!r}, which is no question of {dataset}.")
-        if row <= self._row:
+        if row < 0:
             raise ConflictError(f"{llm}: the CoTs of {pool.question_id!r} come twice or out of order.")
         self._row = row
 
@@ -123,34 +112,14 @@ class PairFiles:
         if odd := set(pool.finish_reasons).difference(FINISH_REASONS):
             raise UsageError(f"{where}: finish reason {min(odd)!r} is not one of {', '.join(FINISH_REASONS)}.")
 
-    def _flush(self, columns: dict[str, dict[str, Sequence[Any]]]) -> None:
-        """Close the row groups that are full. They hold whole questions: few of texts and channels, many of narrow columns."""
-        for part, table in self._tables.items():
-            size = self._waiting_bytes.get(part, 0) + _bytes(columns.get(part, {}))
-            most = {"samples": None, "requests": _PROMPT_GROUP_BYTES}.get(part, _TEXT_GROUP_BYTES)
-            full = (most is not None and size >= most) or table.waiting >= NARROW_GROUP_ROWS
-            self._waiting_bytes[part] = 0 if full else size
-            if full:
-                table.flush()
 
-
-def _pool_columns(pool: PoolRows, llm: str, gold: str | None) -> dict[str, dict[str, Sequence[Any]]]:
-    """Return a pool's rows in each file that has any, by part and column."""
-    size = len(pool.answers)
-    key: dict[str, Sequence[Any]] = {
-        "llm": [llm] * size,
-        "question_id": [pool.question_id] * size,
-        "sample_index": range(size),
-    }
+def _pool_columns(
+    pool: PoolRows, gold: str | None, channels: Mapping[str, Mapping[str, Sequence[Any]]]
+) -> dict[str, Mapping[str, Sequence[Any]]]:
+    """Return a pool's rows in each part that has any, by part and column, without their keys."""
     return {
-        "requests": {
-            "llm": [llm],
-            "question_id": [pool.question_id],
-            "prompt": [pool.prompt],
-            "prompt_tokens": [pool.prompt_tokens],
-        },
+        "requests": {"prompt": [pool.prompt], "prompt_tokens": [pool.prompt_tokens]},
         "samples": {
-            **key,
             "answer_raw": pool.raw_answers,
             "answer": pool.answers,
             "correct": [None if gold is None else answer == gold for answer in pool.answers],
@@ -158,8 +127,8 @@ def _pool_columns(pool: PoolRows, llm: str, gold: str | None) -> dict[str, dict[
             "finish_reason": pool.finish_reasons,
             **{name: _optional_column(pool, name) for name in OPTIONAL_COLUMNS},
         },
-        "texts": {**key, "text": pool.texts},
-        **{part: {**key, **values} for part, values in channel_values(pool).items()},
+        "texts": {"text": pool.texts},
+        **channels,
     }
 
 
@@ -168,13 +137,3 @@ def _optional_column(pool: PoolRows, name: str) -> Sequence[Any]:
     if OPTIONAL_COLUMNS[name] != "utc":
         return values
     return [None if value is None else utc_time(value) for value in values]
-
-
-def _bytes(columns: Mapping[str, Sequence[Any]]) -> int:
-    """Estimate the bytes of columns, keys left out: a byte per character, four per number of a list."""
-    values = (
-        v for name, column in columns.items() if name not in {"llm", "question_id", "sample_index"} for v in column
-    )
-    return sum(
-        len(v) if isinstance(v, str) else 4 * len(v) if isinstance(v, list) else 8 for v in values if v is not None
-    )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from typing import Any
 
@@ -10,9 +10,9 @@ from feval.answers.parties import Verdict
 from feval.answers.thoughts import Mark
 from feval.errors import DamagedRecordingError
 from feval.recording.content import EQUALITY_COLUMNS, OPTIONAL_COLUMNS, PoolRows, Question, ScoreRows
-from feval.recording.parquet.tables import Table, by_question
+from feval.recording.sealing.question_table import QuestionTable
+from feval.recording.sealing.votes_builder import VotesBuilder
 from feval.recording.votes import Votes
-from feval.recording.votes_builder import VotesBuilder
 
 _SCORE_FIELDS = {
     "step_scores": "step_scores",
@@ -25,36 +25,25 @@ Rows = Iterator[tuple[str, dict[str, list[Any]]]]
 """(question id, column -> values), question by question."""
 
 
-def questions_of_table(table: Table) -> list[Question]:
-    """Return the questions of a dataset."""
-    rows = table.read()
-    id_column = "question_id" if "question_id" in rows.column_names else "id"  # "id" until format 2
-    questions = [
-        Question(
-            row[id_column],
-            row["question"],
-            row["answer"],
-            row["answer_key"],
-            tuple((choice["label"], choice["text"]) for choice in row["choices"] or ()),
-        )
-        for row in rows.to_pylist()
-    ]
-    if len({question.id for question in questions}) < len(questions):
-        raise ValueError("a question id comes twice")
-    return questions
+def questions_of_tables(tables: Iterable[Any]) -> Iterator[Question]:
+    """Yield the questions of a dataset from its tables, one per row group."""
+    for table in tables:
+        columns = table.to_pydict()
+        ids = columns["question_id"] if "question_id" in columns else columns["id"]  # "id" until format 2
+        names = ("question", "answer", "answer_key", "choices")
+        for name, text, answer, key, choices in zip(ids, *(columns[name] for name in names), strict=True):
+            yield Question(name, text, answer, key, tuple((each["label"], each["text"]) for each in choices or ()))
 
 
-def verdicts_of_rows(rows: Iterable[tuple[str, Mapping[str, Sequence[Any]]]]) -> dict[str, list[Verdict]]:
-    """Return the verdicts on a dataset's answers, by question id."""
-    return {
-        question: [Verdict(*row) for row in zip(*(columns[name] for name in EQUALITY_COLUMNS), strict=True)]
-        for question, columns in rows
-    }
+def verdicts_of_rows(rows: Rows) -> Iterator[tuple[str, list[Verdict]]]:
+    """Yield the verdicts on a dataset's answers, with the question's id."""
+    for question, columns in rows:
+        yield question, [Verdict(*row) for row in zip(*(columns[name] for name in EQUALITY_COLUMNS), strict=True)]
 
 
-def scores_of_rows(table: Table) -> Iterator[ScoreRows]:
+def scores_of_rows(rows: Rows) -> Iterator[ScoreRows]:
     """Yield a scorer's scores question by question."""
-    for question, columns in by_question(table.read().to_pydict()):
+    for question, columns in rows:
         optional = {
             field: columns[column] if any(value is not None for value in columns[column]) else None
             for column, field in _SCORE_FIELDS.items()
@@ -69,7 +58,7 @@ def pools_of_rows(
 
     Samples and channels may lack questions, requests may not. Files that do not hold the same CoTs are damaged.
     """
-    own_samples, own_channels = _Aligned(samples), [_Aligned(rows) for rows in channels]
+    own_samples, own_channels = Aligned(samples), [Aligned(rows) for rows in channels]
     for question, request in requests:
         columns = own_samples.take(question) or {"sample_index": []}
         size = len(columns["sample_index"])
@@ -82,7 +71,7 @@ def pools_of_rows(
         raise DamagedRecordingError(f"{path} does not hold the same questions as the requests and the texts.")
 
 
-class _Aligned:
+class Aligned:
     """A file that is read along with the questions, some of which it may lack."""
 
     def __init__(self, rows: Rows) -> None:
@@ -139,9 +128,9 @@ def votes_of_pools(
     dataset: str, questions: Sequence[Question], pools: Iterable[tuple[str, Iterable[PoolRows]]]
 ) -> Votes:
     """Return the votes of a dataset from the pools of each LLM: those of format 1, whose votes file has another form."""
-    builder = VotesBuilder(dataset, questions)
-    for llm, rows in pools:
-        builder.add_llm(llm)
-        for pool in rows:
-            builder.add(llm, pool)
-    return builder.votes()
+    with VotesBuilder(QuestionTable(dataset, questions)) as builder:
+        for llm, rows in pools:
+            builder.add_llm(llm)
+            for pool in rows:
+                builder.add(llm, pool)
+        return builder.votes()

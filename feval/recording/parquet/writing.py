@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import islice
 from pathlib import Path
 from typing import Any, Self
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from feval.answers.parties import Verdict
-from feval.recording.content import CHANNELS, EQUALITY_COLUMNS, OPTIONAL_COLUMNS, Question
+from feval.recording.content import CHANNELS, OPTIONAL_COLUMNS, Question
 from feval.recording.layout.hashed import HashedFile
 
 Schema = tuple[pa.Schema, bool | list[str]]
@@ -71,6 +71,11 @@ class ParquetFile:
         self._writer.write_table(table, row_group_size=max(table.num_rows, 1))
         self.rows += table.num_rows
 
+    @property
+    def size(self) -> int:
+        """Bytes written so far."""
+        return self._file.size
+
     def extend(self, **columns: Sequence[Any]) -> None:
         """Add rows, as columns of equal length."""
         for name, values in columns.items():
@@ -86,11 +91,6 @@ class ParquetFile:
 
     def __exit__(self, *_: object) -> None:
         self.abandon()
-
-    def flush_if(self, rows: int) -> None:
-        """Write the rows that wait once there are at least so many."""
-        if self.waiting >= rows:
-            self.flush()
 
     def flush(self) -> None:
         """Write the rows that wait as one row group."""
@@ -147,26 +147,33 @@ def pair_schema(part: str) -> Schema:
     return pa.schema(fields), [name for name, kind in fields if kind == _STRING and name not in long]
 
 
-def with_correct(path: Path, correct: Sequence[bool | None]) -> dict[str, Any]:
-    """Rewrite a file of samples with another column `correct`; return its record for the manifest."""
+def has_correct(path: Path, correct: Iterator[bool | None]) -> bool:
+    """Return whether the column `correct` of a file of samples is what `correct` gives for its rows, all of which are taken."""
+    source = pq.ParquetFile(path)
+    columns = (source.read_row_group(group, ["correct"]).column(0) for group in range(source.num_row_groups))
+    same = [column.to_pylist() == list(islice(correct, len(column))) for column in columns]
+    return all(same)
+
+
+def with_correct(path: Path, correct: Iterator[bool | None]) -> dict[str, Any]:
+    """Rewrite a file of samples with another column `correct`, taken from `correct`; return its record for the manifest."""
     new = path.with_name(f"{path.name}.new")
-    source, start = pq.ParquetFile(path), 0
+    source = pq.ParquetFile(path)
     with ParquetFile(new, *pair_schema("samples")) as table:
         for group in range(source.num_row_groups):
             rows = source.read_row_group(group)
-            column = pa.array(correct[start : start + rows.num_rows], pa.bool_())
+            column = pa.array(islice(correct, rows.num_rows), pa.bool_())
             table.write(rows.set_column(rows.schema.get_field_index("correct"), "correct", column))
-            start += rows.num_rows
         record = table.close()
     new.replace(path)
     return record
 
 
-def write_questions(path: Path, questions: Sequence[Question]) -> dict[str, Any]:
+def write_questions(path: Path, questions: Iterable[Question]) -> dict[str, Any]:
     """Write the questions of a dataset; return the file's record for the manifest."""
     with ParquetFile(path, *_QUESTIONS_SCHEMA) as table:
-        for start in range(0, len(questions), _QUESTIONS_GROUP_ROWS):
-            block = questions[start : start + _QUESTIONS_GROUP_ROWS]
+        following = iter(questions)
+        while block := list(islice(following, _QUESTIONS_GROUP_ROWS)):
             table.extend(
                 question_id=[question.id for question in block],
                 question=[question.text for question in block],
@@ -178,11 +185,14 @@ def write_questions(path: Path, questions: Sequence[Question]) -> dict[str, Any]
         return table.close()
 
 
-def write_verdicts(path: Path, verdicts: Mapping[str, Sequence[Verdict]]) -> dict[str, Any]:
-    """Write the verdicts on a dataset's answers; return the file's record for the manifest."""
-    with ParquetFile(path, *_EQUALITY_SCHEMA) as table:
-        for question, rows in verdicts.items():
-            columns = {column: [getattr(verdict, column) for verdict in rows] for column in EQUALITY_COLUMNS}
-            table.extend(question_id=[question] * len(rows), **columns)
-            table.flush_if(NARROW_GROUP_ROWS)
-        return table.close()
+class VerdictFile(ParquetFile):
+    """The file of the verdicts on a dataset's answers."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(path, *_EQUALITY_SCHEMA)
+
+    def add(self, question: str, columns: Mapping[str, Sequence[Any]]) -> None:
+        """Add the verdicts on a question."""
+        self.extend(question_id=[question] * len(columns["equal"]), **columns)
+        if self.waiting >= NARROW_GROUP_ROWS:
+            self.flush()

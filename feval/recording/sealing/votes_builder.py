@@ -1,0 +1,333 @@
+"""Make the votes files of a dataset from its pools, block by block; writing and verifying use the same code."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from functools import partial
+from itertools import islice, repeat
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+import numpy as np
+import numpy.typing as npt
+import orjson
+
+from feval.answers.parties import Parties
+from feval.cards.finish_reasons import FINISH_REASONS
+from feval.errors import DamagedRecordingError
+from feval.recording.content import PoolRows
+from feval.recording.layout.flat import FlatArray, offset_type, offsets_of, pack
+from feval.recording.sealing.question_table import QuestionTable, row_behind
+from feval.recording.sealing.spill import Column, Spill
+from feval.recording.votes import ABSENT, ALIASES, DETAILS, NO_ANSWER, Votes
+
+FINISH_CODES: dict[str, int] = {reason: code for code, reason in enumerate(FINISH_REASONS)}
+
+_BLOCK_CELLS = 1 << 16
+_NO_FORMS = b"[]\n"
+
+Divide = Callable[[str, list[str], str | None], Parties]
+"""From a question's id, its distinct normal forms and its gold to the parties among them."""
+
+
+class VotesBuilder:
+    """Collects the pools of a dataset, one LLM after the other, and makes its votes.
+
+    Codes number a question's distinct answers in order of first appearance (LLMs as added, CoTs as recorded); the gold comes last
+    if nobody gave it. No result depends on this numbering. Where different normal forms are equal, a code stands for their party.
+    What grows with the CoTs and with the answers lies in temporary files, in `folder` or where the system keeps such files.
+    """
+
+    def __init__(self, questions: QuestionTable, folder: Path | None = None) -> None:
+        self.questions = questions
+        self._spill = Spill(folder)
+        self._llms: dict[str, _Pools] = {}
+        self._forms = _Forms(len(questions), folder)
+        self._numbering: _Numbering | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Give the temporary files back."""
+        self._spill.close()
+        self._forms.close()
+
+    def add_llm(self, llm: str) -> None:
+        """Begin an LLM, which may have no CoT."""
+        self._forms.rewind()
+        self._llms[llm] = _Pools(self._spill, len(self.questions))
+
+    def add(self, llm: str, pool: PoolRows) -> None:
+        """Add the CoTs on one question of the LLM that was begun last, in the order of the questions.
+
+        Raises:
+            DamagedRecordingError: no such question, or out of order.
+            KeyError: a finish reason that is none of `FINISH_CODES`.
+        """
+        row = row_behind(self.questions.ids, pool.question_id, self._forms.row - 1)
+        if row is None or row < 0:
+            problem = f"no question of {self.questions.dataset}" if row is None else "out of order"
+            raise DamagedRecordingError(f"{llm} was asked {pool.question_id!r:.80}, which is {problem}.")
+        self._llms[llm].add(row, self._forms.coded(row, pool.answers), pool)
+
+    def sizes(self, llm: str) -> npt.NDArray[np.uint32]:
+        """[Q] recorded CoTs of each question."""
+        return self._llms[llm].sizes
+
+    def llm_names(self) -> list[str]:
+        """The LLMs in the order they were added."""
+        return list(self._llms)
+
+    def join(self, divide: Divide) -> None:
+        """Let different normal forms of each question vote together; call it once, after all CoTs were added."""
+        self._numbering = self._numbered(divide)
+
+    def correct(self, llm: str) -> Iterator[bool | None]:
+        """Whether each CoT of an LLM is correct, in recorded order; `None` where the question has no gold. Call `join` first."""
+        golds, pools = self._numbers.golds, self._llms[llm]
+        for rows, codes in zip(pools.blocks(), self._codes(pools), strict=True):
+            gold = np.repeat(golds[rows], pools.sizes[rows])
+            right = (codes == gold).tolist()
+            yield from right if (gold >= 0).all() else (None if g < 0 else r for g, r in zip(gold, right, strict=True))
+
+    def files(self) -> dict[str, Iterator[bytes]]:
+        """The bytes of the whole files, by part, in blocks."""
+        votes, details = self._arrays()
+        header = {"dataset": self.questions.dataset}
+        return {"votes": pack(header | {"llms": list(self._llms)}, votes), "details": pack(header, details)}
+
+    def votes(self) -> Votes:
+        """The votes as the files would hold them."""
+        votes, details = ({name: a.whole() for name, a in arrays.items()} for arrays in self._arrays())
+        return Votes({"dataset": self.questions.dataset, "llms": list(self._llms)}, votes, lambda: details)
+
+    @property
+    def _numbers(self) -> _Numbering:
+        if self._numbering is None:
+            self._numbering = self._numbered(lambda question, forms, gold: Parties({}, gold))  # noqa: ARG005
+        return self._numbering
+
+    def _numbered(self, divide: Divide) -> _Numbering:
+        self._forms.rewind()
+        numbering = _Numbering(self._spill, len(self.questions))
+        for row, forms in enumerate(self._forms.rest()):
+            numbering.add(row, forms, divide(self.questions.ids[row], forms, self.questions.gold(row)))
+        return numbering
+
+    def _arrays(self) -> tuple[dict[str, FlatArray], dict[str, FlatArray]]:
+        """The arrays of the votes and those of the details."""
+        arrays = self._shared_arrays()
+        for i, pools in enumerate(self._llms.values()):
+            arrays |= {f"{name}.{i}": array for name, array in self._llm_arrays(pools).items()}
+        details = {name: arrays.pop(name) for name in list(arrays) if name.split(".")[0] in DETAILS}
+        return arrays, details
+
+    def _shared_arrays(self) -> dict[str, FlatArray]:
+        numbers, (ids, id_offsets) = self._numbers, self.questions.ids.arrays()
+        return {
+            "question_ids": FlatArray.of(ids),
+            "question_id_offsets": FlatArray.of(id_offsets),
+            "question_keys": FlatArray.of(self.questions.keys),
+            "text_keys": FlatArray.of(self.questions.text_keys),
+            **dict(zip(("candidates", "candidate_offsets"), numbers.candidates.arrays(), strict=True)),
+            "candidate_starts": FlatArray.of(offsets_of(numbers.counts)),
+            "gold": FlatArray.of(numbers.golds.astype(numbers.code_type)),
+            **self._alias_arrays(),
+        }
+
+    def _alias_arrays(self) -> dict[str, FlatArray]:
+        numbers = self._numbers
+        if not len(numbers.alias_codes):
+            return {}
+        codes = FlatArray("int32", (len(numbers.alias_codes),), numbers.alias_codes.blocks)
+        arrays = (*numbers.aliases.arrays(), FlatArray.of(offsets_of(numbers.alias_counts)), codes)
+        return dict(zip(ALIASES, arrays, strict=True))
+
+    def _llm_arrays(self, pools: _Pools) -> dict[str, FlatArray]:
+        return {
+            "codes": pools.table(self._numbers.code_type, partial(self._codes, pools), ABSENT),
+            "output_tokens": pools.token_table(),
+            "finish": pools.finish_table(),
+            "prompt_tokens": FlatArray.of(pools.prompt_tokens),
+            "sizes": FlatArray.of(pools.sizes),
+        }
+
+    def _codes(self, pools: _Pools) -> Iterator[npt.NDArray[Any]]:
+        """Yield the codes of an LLM's CoTs for each block of questions."""
+        counts, blocks = self._numbers.form_counts, pools.blocks()
+        tables = self._numbers.renumbered.cut(int(counts[rows].sum()) for rows in blocks)
+        for rows, codes, table in zip(blocks, pools.cut(pools.codes), tables, strict=True):
+            first = np.repeat(np.cumsum(counts[rows], dtype=np.int64) - counts[rows], pools.sizes[rows])
+            renumbered = np.append(table, NO_ANSWER)  # which is -1, the last one
+            yield renumbered[np.where(codes < 0, NO_ANSWER, codes + first)]
+
+
+class _Forms:
+    """The distinct normal forms of each question in order of first appearance, as lines of a temporary file.
+
+    LLMs share them: each reads the lines of those before it and writes its own, question by question. `row` is the next one.
+    """
+
+    def __init__(self, questions: int, folder: Path | None) -> None:
+        self._questions, self._folder = questions, folder
+        self._read, self._file = Spill(folder), Spill(folder)
+        self._lines: Iterator[bytes] = repeat(_NO_FORMS, questions)
+        self.row = 0
+
+    def rewind(self) -> None:
+        """Begin again at the first question."""
+        self._copy(self._questions)
+        self._read.close()
+        self._read, self._file = self._file, Spill(self._folder)
+        self._lines, self.row = self._read.lines(), 0
+
+    def close(self) -> None:
+        """Give the temporary files back."""
+        self._read.close()
+        self._file.close()
+
+    def coded(self, row: int, answers: Sequence[str | None]) -> list[int]:
+        """Return the codes of some answers to a question behind those before."""
+        self._copy(row)
+        line = next(self._lines)
+        codes = {form: code for code, form in enumerate(orjson.loads(line))}
+        known = len(codes)
+        coded = [NO_ANSWER if answer is None else codes.setdefault(answer, len(codes)) for answer in answers]
+        self._file.write(line if len(codes) == known else orjson.dumps(list(codes), option=orjson.OPT_APPEND_NEWLINE))
+        self.row = row + 1
+        return coded
+
+    def rest(self) -> Iterator[list[str]]:
+        """Yield the forms of each question from the next one on."""
+        return map(orjson.loads, self._lines)
+
+    def _copy(self, row: int) -> None:
+        """Take over the lines of the questions before a row."""
+        for line in islice(self._lines, row - self.row):
+            self._file.write(line)
+        self.row = row
+
+
+class _Pools:
+    """The pools of one LLM."""
+
+    def __init__(self, spill: Spill, questions: int) -> None:
+        self.codes, self._tokens, self._finish = (Column(spill, typecode) for typecode in "iIB")
+        self.sizes = np.zeros(questions, np.uint32)
+        self.prompt_tokens = np.full(questions, -1, np.int32)
+
+    def add(self, row: int, codes: list[int], pool: PoolRows) -> None:
+        """Add the CoTs on a question."""
+        self.codes.extend(codes)
+        self._tokens.extend(pool.output_tokens)
+        self._finish.extend(bytes(map(FINISH_CODES.__getitem__, pool.finish_reasons)))
+        self.sizes[row] = len(codes)
+        if pool.prompt_tokens is not None:
+            self.prompt_tokens[row] = pool.prompt_tokens
+
+    def blocks(self) -> list[slice]:
+        """Return blocks of questions, with few cells of a table each."""
+        rows = max(1, _BLOCK_CELLS // max(1, self.width))
+        return [slice(start, start + rows) for start in range(0, len(self.sizes), rows)]
+
+    @property
+    def width(self) -> int:
+        """The largest pool."""
+        return int(self.sizes.max(initial=0))
+
+    def cut(self, column: Column) -> Iterator[npt.NDArray[Any]]:
+        """Yield the values of a column for each block of questions."""
+        return column.cut(int(self.sizes[rows].sum()) for rows in self.blocks())
+
+    def table(self, dtype: str, blocks: Callable[[], Iterable[npt.NDArray[Any]]], absent: int) -> FlatArray:
+        """Return a table of all questions from the values for each block of them."""
+
+        def tables() -> Iterator[npt.NDArray[Any]]:
+            for rows, values in zip(self.blocks(), blocks(), strict=True):
+                present = np.arange(self.width) < self.sizes[rows, None]
+                table = np.full(present.shape, absent, dtype)
+                table[present] = values
+                yield table
+
+        return FlatArray(dtype, (len(self.sizes), self.width), tables)
+
+    def token_table(self) -> FlatArray:
+        """[Q, S] output tokens."""
+        _, most = self._tokens.bounds
+        return self.table("uint16" if most < 2**16 else "uint32", partial(self.cut, self._tokens), 0)
+
+    def finish_table(self) -> FlatArray:
+        """[Q, S] finish reasons, or [1, 1] where all are equal."""
+        least, most = self._finish.bounds
+        if least == most and (most == 0 or (self.sizes == self.width).all()):
+            return FlatArray.of(np.full((min(len(self.sizes), 1), min(self.width, 1)), most, np.uint8))
+        return self.table("uint8", partial(self.cut, self._finish), 0)
+
+
+class _Numbering:
+    """The candidates of all questions: one for each party of normal forms, then the gold where it is in none.
+
+    Attributes:
+        golds: [Q] code of the gold, -1 for none.
+        counts: [Q] candidates.
+        form_counts: [Q] normal forms that were numbered before parties joined.
+        renumbered: the code of each of those forms, question by question.
+        joined: whether any parties did.
+    """
+
+    def __init__(self, spill: Spill, questions: int) -> None:
+        self.golds = np.full(questions, NO_ANSWER, np.int32)
+        self.counts, self.form_counts, self.alias_counts = (np.zeros(questions, np.uint32) for _ in range(3))
+        self.candidates, self.aliases = _TextColumn(spill), _TextColumn(spill)
+        self.renumbered, self.alias_codes = Column(spill, "i"), Column(spill, "i")
+
+    def add(self, row: int, forms: list[str], parties: Parties) -> None:
+        """Add the candidates of a question."""
+        keys: dict[str, int] = {}
+        self.renumbered.extend([keys.setdefault(parties.key(form), len(keys)) for form in forms])
+        if parties.gold is not None:
+            self.golds[row] = keys.setdefault(parties.gold, len(keys))
+        aliases = sorted(form for form, key in parties.joined.items() if key in keys)
+        self.candidates.extend(keys)
+        self.aliases.extend(aliases)
+        self.alias_codes.extend([keys[parties.joined[form]] for form in aliases])
+        self.counts[row], self.form_counts[row], self.alias_counts[row] = len(keys), len(forms), len(aliases)
+
+    @property
+    def code_type(self) -> str:
+        """The type of codes."""
+        most = self.counts.max(initial=0)
+        return "int8" if most < 127 else "int16" if most < 32767 else "int32"
+
+
+class _TextColumn:
+    """Strings that are appended, end to end in UTF-8."""
+
+    def __init__(self, spill: Spill) -> None:
+        self._data, self._lengths = Column(spill, "B"), Column(spill, "I")
+
+    def extend(self, texts: Collection[str]) -> None:
+        """Append some."""
+        encoded = [text.encode() for text in texts]
+        self._data.extend(b"".join(encoded))
+        self._lengths.extend(map(len, encoded))
+
+    def arrays(self) -> tuple[FlatArray, FlatArray]:
+        """Return the strings, and where each starts and the last one ends."""
+        offsets = FlatArray(offset_type(len(self._data)), (len(self._lengths) + 1,), self._offsets)
+        return FlatArray("uint8", (len(self._data),), self._data.blocks), offsets
+
+    def _offsets(self) -> Iterator[npt.NDArray[Any]]:
+        end = np.zeros(1, np.int64)
+        yield end
+        for lengths in self._lengths.blocks():
+            ends = end[-1] + np.cumsum(lengths, dtype=np.int64)
+            yield ends
+            end = ends

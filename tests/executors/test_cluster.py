@@ -1,0 +1,170 @@
+"""A Dask cluster, of processes of their own, computes what one process computes, also where a worker dies."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from places import ROOT
+from small import write_toy
+from typer.testing import CliRunner
+
+import feval
+from feval.cli import app
+from feval.errors import UsageError
+from feval.evaluation.method_names import make_method
+from feval.executors import opened
+
+METHOD = """
+import os
+
+def agree(question, llm):
+    first, second = llm.sample(2).answers
+    return first if first == second else llm.sample(1).answers[0]
+"""
+ANSWERS = [
+    ["abc-"[(7 * i * i + 3 * i * k + k * k) % 11 % 4].replace("-", "") or None for i in range(40)] for k in range(40)
+]
+
+
+def invoked(*arguments: object) -> str:
+    done = CliRunner().invoke(app, [str(each) for each in arguments])
+    assert done.exit_code == 0, done.output
+    return done.stdout
+
+
+@pytest.fixture(scope="module")
+def recording(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Forty questions with 40 CoTs each."""
+    return write_toy(tmp_path_factory.mktemp("large") / "recording", {"gpt-4o-mini": ANSWERS}, ["a"] * 40)
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    """A client of a scheduler with two workers that are started anew when they die."""
+    distributed = pytest.importorskip("distributed", reason="the extra dask is not installed")
+    file = tmp_path_factory.mktemp("cluster") / "scheduler.json"
+    environment = os.environ | {"PYTHONPATH": str(ROOT)}
+    files = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL, "cwd": file.parent, "env": environment}
+    dask = [sys.executable, "-m", "distributed.cli.dask_"]
+    options = ["--no-dashboard", "--scheduler-file", str(file)]
+
+    def start(name: str, *more: str) -> subprocess.Popen[bytes]:
+        return subprocess.Popen([*dask[:2], dask[2] + name, *options, *more], **files)
+
+    started = [start("scheduler", "--host", "127.0.0.1", "--port", "0")]
+    try:
+        started += [start("worker", "--nworkers", "2", "--nthreads", "1", "--host", "127.0.0.1")]
+        wait_until(lambda: file.exists() and file.stat().st_size > 0)
+        with distributed.Client(scheduler_file=str(file), set_as_default=False) as client:
+            client.wait_for_workers(2, timeout=120)
+            yield client
+    finally:
+        started[0].kill()
+        for process in started[1:]:
+            process.terminate()
+        for process in started:
+            process.wait()
+
+
+def wait_until(condition: Any) -> None:
+    for _ in range(1200):
+        if condition():
+            return
+        time.sleep(0.1)
+    pytest.fail("it did not come about in two minutes")
+
+
+@pytest.fixture
+def small_tasks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One question is tried here, and every other one is a task."""
+    monkeypatch.setattr("feval.evaluation.blocks._TRIAL_SECONDS", 1e-9)
+    monkeypatch.setattr("feval.evaluation.blocks._TASK_SECONDS", 1e-9)
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("small_tasks")
+def test_a_worker_that_is_killed_at_work_changes_no_figure(cluster: Any, recording: Path) -> None:
+    command = ("run", "adaptive-consistency", "--recording", recording, "--replicates", 200, "--seed", 1)
+    command = (*command, "--order", "seeded", "--receipt", "none", "--json")
+    alone = invoked(*command)
+    [(victim, pid), _] = cluster.run(os.getpid).items()
+    os.kill(pid, signal.SIGSTOP)  # it will be handed tasks and never end one
+    handed = []
+
+    def kill() -> None:
+        try:
+            wait_until(lambda: cluster.processing()[victim])
+            handed.extend(cluster.processing()[victim])
+        finally:
+            os.kill(pid, signal.SIGKILL)
+
+    killing = threading.Thread(target=kill)
+    killing.start()
+    shared = invoked(*command, "--scheduler", cluster.scheduler.address)
+    killing.join()
+    assert handed
+    assert handed[0].startswith("question_block-")
+    assert shared == alone
+    assert json.loads(alone)["replicates"] == 200
+    wait_until(lambda: len(cluster.run(os.getpid)) == 2)
+    assert pid not in cluster.run(os.getpid).values()
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("small_tasks")
+def test_every_command_computes_the_same_on_a_cluster(cluster: Any, tmp_path: Path) -> None:
+    recording = write_toy(tmp_path / "recording", {"gpt-4o-mini": ANSWERS[:4]}, ["a"] * 4)
+    address, common = cluster.scheduler.address, ("--recording", recording, "--seed", 3)
+    plan, receipt = tmp_path / "plan.toml", tmp_path / "receipt.json"
+    invoked("compare", plan, "--init", "--recording", recording, "--order", "seeded", "--replicates", 4)
+    commands: list[tuple[object, ...]] = [
+        ("curve", "self-consistency", *common, "--order", "seeded", "--n", "1,5", "--receipt", receipt, "--force"),
+        ("curve", "early-stopping", *common, "--order", "seeded", "--sweep", "window=3,5", "--receipt", "none"),
+        ("estimate", *common, "--receipt", "none"),
+        ("compare", plan, "--receipt", "none"),
+        ("verify", receipt),
+        ("verify", recording),
+    ]
+    for command in commands:
+        alone = invoked(*command, "--json")
+        assert invoked(*command, "--json", "--scheduler", address) == alone, command[0]
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("small_tasks")
+def test_a_method_of_the_users_own_travels_as_its_file(cluster: Any, recording: Path, tmp_path: Path) -> None:
+    file = tmp_path / "mine.py"
+    file.write_text(METHOD)
+    dataset, llms = feval.load("toy", recording=recording, seed=2)
+    method = make_method(f"{file}:agree")
+    alone = feval.evaluate(method, dataset, llms, replicates=3)
+    file.unlink()  # it was read when it was named
+    shared = feval.evaluate(method, dataset, llms, replicates=3, executor=feval.distributed(cluster))
+    assert shared.to_dict() == alone.to_dict()
+    assert shared.right.tolist() == alone.right.tolist()
+
+
+@pytest.mark.slow
+def test_a_scheduler_that_is_not_there_is_a_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("distributed", reason="the extra dask is not installed")
+    monkeypatch.setattr("feval.executors.cluster._SECONDS_TO_ANSWER", 0.2)
+    sentence = r"The scheduler tcp://127\.0\.0\.1:9 cannot be reached"
+    with pytest.raises(UsageError, match=sentence), opened(1, "tcp://127.0.0.1:9"):
+        pass
+
+
+def test_without_dask_its_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "distributed", None)
+    sentence = r"Dask is not installed: pip install 'feval\[dask\]'"
+    with pytest.raises(UsageError, match=sentence), opened(1, "tcp://127.0.0.1:9"):
+        pass

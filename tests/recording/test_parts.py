@@ -1,0 +1,173 @@
+"""Parts in several files: read, verified and fetched as if they were in one."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+from small import SCORER, content, in_parts, pool, put_manifest, question, restate, scored_pool
+
+from feval.errors import DamagedRecordingError
+from feval.publish.configs import configs_of
+from feval.publish.front_matter import front_matter
+from feval.recording import DatasetInfo, LLMInfo, RecordingWriter, add_scores, open_recording, verify_recording
+from feval.recording.partial import Part, check_leaf, check_votes, listed_parts
+from feval.replay import load
+
+ANSWERS = [["4", "4", None], ["7", "5"], [], ["4", "4", "9", "1"], ["8"]]
+GOLDS = ["4", "5", "6", None, "8"]
+CUTS = {"samples": 2, "texts": 1, "requests": 3, "reasoning": 1, "logprobs": 2, "scores": 1}
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A recording with every part, some of them without some questions."""
+    folder = tmp_path_factory.mktemp("whole")
+    rows = [scored_pool("alpha", row, answers) for row, answers in enumerate(ANSWERS)]
+    thoughts = {0: ["Hm", None, "Ah"], 3: ["a", "b", None, "c"], 4: ["z"]}
+    pools = [
+        replace(rich, reasoning=thoughts.get(row), extra={"seed": [*range(len(rich.texts))]})
+        for row, (rich, _) in enumerate(rows)
+    ]
+    with RecordingWriter(folder / "plain", operation={"name": "test"}) as writer:
+        writer.add_dataset(
+            DatasetInfo("toy", "Toy", "verbatim", "test-1"), [question(row, gold) for row, gold in enumerate(GOLDS)]
+        )
+        writer.add_pools("toy", LLMInfo("alpha"), "words", pools)
+        writer.add_pools("toy", LLMInfo("org/beta"), "words", [pool(1, ["5"]), pool(4, ["8", "8"])])
+    return add_scores(folder / "plain", folder / "whole", SCORER, {("toy", "alpha"): [scored for _, scored in rows]})
+
+
+@pytest.fixture(scope="module")
+def cut(whole: Path) -> Path:
+    """The same recording with its files cut at different questions."""
+    return in_parts(whole, whole.with_name("cut"), CUTS)
+
+
+def everything(folder: Path) -> list[Any]:
+    """All that readers give."""
+    recording = open_recording(folder)
+    result: list[Any] = [recording.hash]
+    for llm in recording.llm_names("toy"):
+        result += [list(recording.pools("toy", llm)), recording.prompts("toy", llm), recording.channels("toy", llm)]
+        result += [[text for group in recording.scan_texts("toy", llm) for text in group]]
+        result += [recording.texts("toy", llm, row) for row in range(len(GOLDS))]
+        result += [recording.texts_near("toy", llm, row)[row] for row in range(len(GOLDS))]
+        result += [recording.reasoning("toy", llm, row) for row in range(len(GOLDS))]
+        result += [list(recording.scan_channel("toy", llm, part)) for part in recording.channels("toy", llm)]
+        result += [list(recording.score_rows("toy", llm, scorer)) for scorer in recording.scorers("toy", llm)]
+        result += [repr(recording.scores("toy", llm, scorer)) for scorer in recording.scorers("toy", llm)]
+        if "logprobs" in recording.channels("toy", llm):
+            result.append(repr(recording.logprobs("toy", llm)))
+        view = load("toy", [llm], folder, prices="none")[1][0]
+        result += [[view.texts(row), view.reasoning(row)] for row in range(len(GOLDS))]
+    return result
+
+
+def test_parts_in_several_files_are_read_like_one(whole: Path, cut: Path) -> None:
+    assert len(open_recording(cut).files("texts", "toy", "alpha")) == 4
+    assert open_recording(cut).files("scores/judge:toy", "toy", "alpha")[-1].endswith("/part-00002.parquet")
+    assert everything(cut) == everything(whole)
+
+
+def test_parts_in_several_files_verify(cut: Path) -> None:
+    assert verify_recording(cut).problems == ()
+    recording = open_recording(cut)
+    for part in set(listed_parts(recording.manifest).values()):
+        check_leaf(recording, part)
+    check_votes(recording, "toy", ["alpha", "org/beta"])
+
+
+def test_several_recordings_open_together_in_parts(whole: Path, cut: Path, tmp_path: Path) -> None:
+    with RecordingWriter(tmp_path / "gamma", operation={"name": "test"}) as writer:
+        questions = [question(row, gold) for row, gold in enumerate(GOLDS)]
+        writer.add_dataset(DatasetInfo("toy", "Toy", "verbatim", "test-1"), questions[::-1])
+        writer.add_pools("toy", LLMInfo("gamma"), "words", [pool(4, ["8"]), pool(0, ["4", "5"])])
+    for folder in (whole, cut):
+        _, llms = load("toy", ["alpha", "gamma"], [tmp_path / "gamma", folder], prices="none")
+        assert llms[1].texts(3) == []
+        assert [llm.texts(4)[0] for llm in llms] == ["Thinking about 4, sample 0. The answer is 8."] * 2
+        assert llms[0].reasoning(4) == ["z"]
+        assert llms[1].reasoning(4) is None
+
+
+@pytest.mark.parametrize(
+    "old", ["texts/toy/alpha/part-00001.parquet", "scores/toy/alpha/judge_toy-13e54c5e/part-00000.parquet"]
+)
+@pytest.mark.parametrize("new", ["gap", "file", "beyond"])
+def test_parts_that_do_not_follow_each_other_are_refused(cut: Path, tmp_path: Path, old: str, new: str) -> None:
+    """A gap in the numbers, one file beside several, a number without a place."""
+    folder = Path(shutil.copytree(cut, tmp_path / "r"))
+    manifest = json.loads((folder / "manifest.json").read_text())
+    [old] = [path for path in manifest["files"] if path.startswith(old[:20]) and path.endswith(old[-18:])]
+    stem = old.rpartition("/")[0]
+    path = {"gap": f"{stem}/part-00017.parquet", "file": f"{stem}.parquet", "beyond": f"{stem}/part-4.parquet"}[new]
+    manifest["files"][path] = manifest["files"].pop(old)
+    (folder / old).rename(folder / path)
+    put_manifest(folder, manifest)
+    with pytest.raises(DamagedRecordingError, match="a part is one file, or several numbered from 0 without a gap"):
+        listed_parts(open_recording(folder).manifest)
+    assert any("which no recording of its datasets and LLMs has" in each for each in verify_recording(folder).problems)
+
+
+def test_files_in_another_order_are_found(cut: Path, tmp_path: Path) -> None:
+    folder = Path(shutil.copytree(cut, tmp_path / "r"))
+    manifest = json.loads((folder / "manifest.json").read_text())
+    names = [f"texts/toy/alpha/part-0000{number}.parquet" for number in (0, 1)]
+    first, second = (content(folder)[name] for name in names)
+    for name, data, old in zip(names, (second, first), names[::-1], strict=True):
+        (folder / name).write_bytes(data)
+        manifest["files"][name] = json.loads((cut / "manifest.json").read_text())["files"][old]
+    put_manifest(folder, manifest)
+    with pytest.raises(DamagedRecordingError, match="the leaf toy / alpha / texts should be"):
+        check_leaf(open_recording(folder), Part("texts", "toy", "alpha"))
+    assert not verify_recording(folder).ok
+
+
+def test_a_pool_that_two_files_share_is_found(whole: Path, tmp_path: Path) -> None:
+    folder = in_parts(whole, tmp_path / "r", {"texts": 5})
+    manifest = json.loads((folder / "manifest.json").read_text())
+    path = "texts/toy/alpha/part-00000.parquet"
+    table = pq.read_table(folder / path)
+    for number, piece in enumerate((table.slice(0, 4), table.slice(4))):
+        name = path.replace("00000", f"0000{number}")
+        pq.write_table(piece, folder / name)
+        manifest["files"][name] = manifest["files"][path] | {"rows": len(piece)}
+    put_manifest(folder, manifest)
+    for number in (0, 1):
+        restate(folder, path.replace("00000", f"0000{number}"))
+    assert verify_recording(folder).problems == (f"{path}: it ends before all CoTs of its last question.",)
+
+
+def test_a_file_of_several_that_is_damaged_is_named(cut: Path, tmp_path: Path) -> None:
+    folder = Path(shutil.copytree(cut, tmp_path / "r"))
+    path = folder / "texts/toy/alpha/part-00001.parquet"
+    data = path.read_bytes()
+    path.write_bytes(data[:100] + bytes([data[100] ^ 255]) + data[101:])
+    assert [problem.split(":")[0] for problem in verify_recording(folder).problems] == [
+        "texts/toy/alpha/part-00001.parquet"
+    ]
+    path.unlink()
+    recording = open_recording(folder)
+    assert recording.texts("toy", "alpha", 0)
+    with pytest.raises(DamagedRecordingError, match=r"part-00001.parquet cannot be read"):
+        recording.texts("toy", "alpha", 1)
+
+
+def test_the_page_of_a_recording_lists_all_files_of_a_split(whole: Path, cut: Path) -> None:
+    configs = [configs_of(open_recording(folder)) for folder in (whole, cut)]
+    splits = [[(c.name, s.name, s.rows, s.nulls) for c in each for s in c.splits] for each in configs]
+    assert splits[0] == splits[1]
+    paths = {path for config in configs[1] for split in config.splits for path in split.paths}
+    assert paths == {path for path in open_recording(cut).manifest.files if path.endswith(".parquet")}
+    fields = front_matter(
+        open_recording(cut), configs[1], title="t", licence="mit", licence_details="", languages=[], kept={}
+    )
+    [texts] = [config for config in fields["configs"] if config["config_name"] == "toy-texts"]
+    assert len(texts["data_files"]) == 2
+    assert texts["data_files"][0]["path"] == [f"texts/toy/alpha/part-0000{number}.parquet" for number in range(4)]

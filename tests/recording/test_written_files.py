@@ -1,0 +1,99 @@
+"""What the files of a recording look like as they are written: row groups that grow, files that continue as parts."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from feval.recording import (
+    DatasetInfo,
+    LLMInfo,
+    RecordingWriter,
+    ScorerInfo,
+    ScoreRows,
+    open_recording,
+    verify_recording,
+)
+from feval.recording.layout.format import file_paths
+from feval.recording.parquet import part_files
+from tests.support.small import pool, question
+
+PARTS = ("requests", "samples", "texts", "reasoning", "scores/judge")
+LLM = "org/alpha"
+
+
+def write(out: Path, questions: int = 5) -> dict[str, Any]:
+    """A recording of pools with 0 to 3 CoTs, thoughts, scores and answers that are nearly the gold; return its manifest."""
+    info = DatasetInfo("toy", "Toy", "number", "test-1", equality="tolerance-0.5")
+    answers = [[str(i)] * (i % 4) for i in range(questions)]
+    pools = [pool(i, own, reasoning=["Hm."] * len(own)) for i, own in enumerate(answers)]
+    scores = [ScoreRows(f"toy/{i}", range(len(own)), [0.5] * len(own)) for i, own in enumerate(answers)]
+    with RecordingWriter(out, operation={"name": "test"}) as writer:
+        writer.add_dataset(info, (question(i, "1") for i in range(questions)))
+        writer.add_pools("toy", LLMInfo(LLM), "words", pools)
+        writer.add_scores("toy", LLM, ScorerInfo("judge", "python"), scores)
+    manifest: dict[str, Any] = json.loads((out / "manifest.json").read_text())
+    return manifest
+
+
+def groups(path: Path) -> list[pa.Table]:
+    file = pq.ParquetFile(path)
+    return [file.read_row_group(number) for number in range(file.num_row_groups)]
+
+
+def test_a_part_that_grows_too_large_continues_in_another_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = write(tmp_path / "whole")
+    monkeypatch.setattr(part_files, "FILE_BYTES", 100)
+    monkeypatch.setattr(part_files, "NARROW_GROUP_ROWS", 2)
+    cut = write(tmp_path / "cut")
+    assert cut["leaves"] == whole["leaves"]
+    assert verify_recording(tmp_path / "cut").ok
+    assert list(open_recording(tmp_path / "cut").pools("toy", LLM)) == list(
+        open_recording(tmp_path / "whole").pools("toy", LLM)
+    )
+    for part in PARTS:
+        [single] = file_paths(whole["files"], part, "toy", LLM)
+        paths = file_paths(cut["files"], part, "toy", LLM)
+        assert [Path(path).name for path in paths] == [f"part-0000{i}.parquet" for i in range(len(paths))]
+        assert len(paths) > 1
+        assert not (tmp_path / "cut" / single).exists()
+        tables = [pq.read_table(tmp_path / "cut" / path) for path in paths]
+        table = pq.read_table(tmp_path / "whole" / single)
+        assert pa.concat_tables(tables).equals(table)
+        assert part != "samples" or table.column("correct").to_pylist() == [True] * 3 + [False] * 3  # 1 and 2 are equal
+        ids = [set(table.column("question_id").to_pylist()) for table in tables]
+        assert sum(map(len, ids)) == len(set().union(*ids))
+        assert [cut["files"][path]["rows"] for path in paths] == [table.num_rows for table in tables]
+    listed = {*cut["files"], "manifest.json"}
+    assert listed == {p.relative_to(tmp_path / "cut").as_posix() for p in (tmp_path / "cut").rglob("*") if p.is_file()}
+
+
+def test_files_that_are_not_large_stay_one(tmp_path: Path) -> None:
+    assert not any("part-0" in path for path in write(tmp_path / "r")["files"])
+
+
+def test_row_groups_of_texts_grow_with_their_file_and_hold_whole_questions(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(part_files, "_SMALLEST_TEXT_GROUP_BYTES", 200)
+    monkeypatch.setattr(part_files, "_LARGEST_TEXT_GROUP_BYTES", 800)
+    monkeypatch.setattr(part_files, "_TEXT_GROUPS", 8)
+    manifest = write(tmp_path / "r", questions=200)
+    [path] = file_paths(manifest["files"], "texts", "toy", LLM)
+    sizes: list[int] = []
+    seen: set[str] = set()
+    for table in groups(tmp_path / "r" / path):
+        ids = set(table.column("question_id").to_pylist())
+        assert not ids & seen
+        seen |= ids
+        sizes.append(sum(map(len, table.column("text").to_pylist())))
+    written = [sum(sizes[:i]) for i in range(len(sizes))]
+    limits = [max(200, min(800, before // 8)) for before in written]
+    assert all(limit <= size < limit + 3 * 60 for limit, size in zip(limits[:-1], sizes[:-1], strict=True))
+    assert sizes[0] < 400
+    assert max(sizes) > 800
