@@ -200,6 +200,8 @@ def split_columns(
     thoughts: Thoughts | None,
 ) -> SplitColumns:
     """Split the thoughts off some texts; `reasoning` has those from a separate field, which precede them."""
+    if thoughts is None and reasoning is None and not _hinted("\n".join(filter(None, texts))):  # as most texts are
+        return SplitColumns(list(texts), None, None, list(finish_reasons), [True] * len(texts))
     parts = [None if text is None else split(text, thoughts) for text in texts]
     apart = reasoning or [None] * len(parts)
     joined = [
@@ -220,6 +222,11 @@ def split_columns(
             for part, thought in zip(parts, joined, strict=True)
         ],
     )
+
+
+def _hinted(text: str) -> bool:
+    """Return whether a text may have a mark of some family."""
+    return any(family.hint in text for family in FAMILIES.values())
 
 
 def mark_tokens(vocabulary: Iterable[str]) -> frozenset[str]:

@@ -337,6 +337,11 @@ class RecordingWriter:
             )
 
     @property
+    def scratch(self) -> Path:
+        """The hidden folder that is written into, for temporary files."""
+        return self._root
+
+    @property
     def _root(self) -> Path:
         if self._folder is None:
             raise FevalError("A RecordingWriter is used inside a `with` block.")
