@@ -329,6 +329,14 @@ def test_all_methods_are_exact_if_every_one_can_be(toy: Path) -> None:
     assert [point.accuracy for point in result.curves[0].points] == [point.accuracy for point in curve.points]
 
 
+def test_progress_counts_the_cots_of_every_draw(toy: Path) -> None:
+    steps: list[tuple[int, int]] = []
+    compare(plan(SC, SWITCH, replicates=4), base=toy, progress=lambda *step: steps.append(step))
+    assert {total for _, total in steps} == {4 * (1 + 3 + 5) + 4 * (2 * 1 + 2 * 2)}
+    assert [done for done, _ in steps] == sorted(done for done, _ in steps)
+    assert steps[-1][0] == steps[-1][1]
+
+
 def test_all_methods_share_their_draws_if_one_cannot_be_exact(toy: Path) -> None:
     result = compare(plan(SC, SWITCH, replicates=4), base=toy)
     assert result.kinds == ("seeded",)
