@@ -17,6 +17,7 @@ import numpy.typing as npt
 
 from feval.answers.parties import Verdict, parties_of
 from feval.errors import ConflictError, DamagedRecordingError, UsageError
+from feval.recording import parquet
 from feval.recording.content import CHANNELS, OPTIONAL_COLUMNS, PAIR_PARTS, Question
 from feval.recording.layout.format import MANIFEST, README, SCORES, LeafHash, file_path, file_paths
 from feval.recording.layout.manifest import Manifest
@@ -157,15 +158,11 @@ def _with_empty_pools(recording: Recording, part: Part) -> Iterator[tuple[str, d
     if part.part not in {"samples", "texts"}:
         yield from rows
         return
-    following = next(rows, None)
+    own = parquet.Aligned(rows)
     for question, _ in recording.scan("requests", part.dataset, part.llm, ["question_id"]):
-        if following is not None and following[0] == question:
-            yield following
-            following = next(rows, None)
-        else:
-            yield question, {}
-    if following is not None:
-        yield following
+        yield question, own.take(question)
+    if own.next is not None:
+        yield own.next
 
 
 def _line(part: str, question: str, columns: Mapping[str, list[Any]]) -> list[Any]:
