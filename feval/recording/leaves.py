@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from array import array
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from itertools import pairwise
 from typing import Any
@@ -27,8 +27,8 @@ from feval.recording.content import (
     utc_text,
     utc_time,
 )
-from feval.recording.layout.format import LeafHash
-from feval.recording.sealing.question_table import row_behind
+from feval.recording.layout.format import LeafHash, check_name
+from feval.recording.sealing.question_table import QuestionTable, row_behind
 
 _MAX_TOKENS = 2**31 - 1
 _SCORE_COLUMNS = ("step_scores", "verdict", "prompt_tokens", "output_tokens")
@@ -55,6 +55,15 @@ def llm_leaf(llm: LLMInfo, counter: str) -> str:
 def question_line(question: Question) -> list[Any]:
     """Return a question's line in the leaf `questions`."""
     return [question.id, question.text, question.answer, question.answer_key, [list(c) for c in question.choices]]
+
+
+def described(questions: Iterable[Question], leaf: LeafHash, table: QuestionTable) -> Iterator[Question]:
+    """Check ids of questions; yield them as they are added to their leaf and their table."""
+    for question in questions:
+        check_name("question", question.id)
+        leaf.add(question_line(question))
+        table.add(question)
+        yield question
 
 
 def pool_lines(pool: PoolRows, channels: Mapping[str, dict[str, list[Any]]] | None = None) -> dict[str, list[Any]]:

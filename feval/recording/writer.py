@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from itertools import islice
 from pathlib import Path
@@ -36,7 +36,7 @@ from feval.recording.layout.format import (
 from feval.recording.layout.hashed import link_file, write_file
 from feval.recording.layout.manifest import manifest_bytes
 from feval.recording.layout.readme import readme_text
-from feval.recording.leaves import ScoreTally, Verdicts, dataset_leaf, llm_leaf, question_line
+from feval.recording.leaves import ScoreTally, Verdicts, dataset_leaf, described, llm_leaf
 from feval.recording.parquet.pairs import PairFiles
 from feval.recording.parquet.part_files import PartFiles
 from feval.recording.parquet.writing import SCORES_SCHEMA, has_correct, with_correct, write_questions
@@ -152,7 +152,7 @@ class RecordingWriter:
         leaf, table = LeafHash(), QuestionTable(info.id)
         with storage_errors(self.out):
             path = self._claim(file_path("questions", info.id))
-            self._files[path] = write_questions(self._root / path, _described(questions, leaf, table))
+            self._files[path] = write_questions(self._root / path, described(questions, leaf, table))
             if (repeated := table.repeated_id()) is not None:
                 raise ConflictError(f"Dataset {info.id} has the question id {repeated!r} twice.")
         self._datasets[info.id] = info
@@ -493,12 +493,3 @@ class RecordingWriter:
             "licence": info.licence,
             **({} if equality is None else {"equality": equality}),
         }
-
-
-def _described(questions: Iterable[Question], leaf: LeafHash, table: QuestionTable) -> Iterator[Question]:
-    """Yield questions as they are added to their leaf and their table."""
-    for question in questions:
-        check_name("question", question.id)
-        leaf.add(question_line(question))
-        table.add(question)
-        yield question
