@@ -127,7 +127,7 @@ def import_recording(
         reader = Reader()
         file = None if questions is None else read_questions(questions, request.dataset, reader)
         with storage_errors(out):  # temporary files
-            imported = _read(importer, source, replace(request, questions=file, scratch=writer.scratch))
+            imported = _read(importer, source, replace(request, questions=file, scratch=writer.root))
         origins = source.name, questions.name if questions else ""
         joined, gold_notes = completed(imported.questions, file, kind, origins)
         conversion = _Conversion(
@@ -135,7 +135,7 @@ def import_recording(
             joined,
             info,
             counter,
-            writer.scratch,
+            writer.root,
             always_text=answers == "text",
             default_kind=answer_kind is None,
             golds_are_positions=bool(gold_notes),

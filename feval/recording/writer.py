@@ -152,7 +152,7 @@ class RecordingWriter:
         leaf, table = LeafHash(), QuestionTable(info.id)
         with storage_errors(self.out):
             path = self._claim(file_path("questions", info.id))
-            self._files[path] = write_questions(self._root / path, described(questions, leaf, table))
+            self._files[path] = write_questions(self.root / path, described(questions, leaf, table))
             if (repeated := table.repeated_id()) is not None:
                 raise ConflictError(f"Dataset {info.id} has the question id {repeated!r} twice.")
         self._datasets[info.id] = info
@@ -160,7 +160,7 @@ class RecordingWriter:
         self._verdicts[info.id] = verdicts or {}
         if not_asked is not None:
             self._settled[info.id] = not_asked
-        self._votes[info.id] = VotesBuilder(table, self._root)
+        self._votes[info.id] = VotesBuilder(table, self.root)
         self._leaves += [(info.id, None, "dataset", dataset_leaf(info)), (info.id, None, "questions", leaf.hexdigest())]
         if parent is not None:
             self._sources[info.id] = parent
@@ -195,7 +195,7 @@ class RecordingWriter:
             UsageError: a name, finish reason, token count or column that cannot be stored.
         """
         votes, linked = self._begin_pair(dataset, llm, counter), parent is not None and parent.is_current
-        pair = PairFiles(self._claim, self._root, llm.name, votes.questions, only=rewritten if linked else None)
+        pair = PairFiles(self._claim, self.root, llm.name, votes.questions, only=rewritten if linked else None)
         try:
             with storage_errors(self.out):
                 for done, pool in enumerate(pools, 1):
@@ -320,7 +320,7 @@ class RecordingWriter:
         self._add_scorer(scorer)
         part = SCORES + scorer.name
         tally = ScoreTally(scorer, f"{scorer.name} of {llm} on {dataset}", *self._pools[dataset, llm])
-        with storage_errors(self.out), PartFiles(self._claim, self._root, (part, dataset, llm), SCORES_SCHEMA) as files:
+        with storage_errors(self.out), PartFiles(self._claim, self.root, (part, dataset, llm), SCORES_SCHEMA) as files:
             for block in rows:
                 files.add(block.question_id, tally.add(block))
             self._files |= files.close()
@@ -339,12 +339,8 @@ class RecordingWriter:
             )
 
     @property
-    def scratch(self) -> Path:
-        """The hidden folder that is written into, for temporary files."""
-        return self._root
-
-    @property
-    def _root(self) -> Path:
+    def root(self) -> Path:
+        """The hidden folder that is written into, also for temporary files."""
         if self._folder is None:
             raise FevalError("A RecordingWriter is used inside a `with` block.")
         return self._folder.path
@@ -390,12 +386,12 @@ class RecordingWriter:
         """Replace a written file by a link to the parent's, if their bytes are equal."""
         record, own = parent.manifest.files.get(path), self._files.get(path)
         if record is not None and own is not None and record["sha256"] == own["sha256"]:
-            (self._root / path).unlink()
+            (self.root / path).unlink()
             self._link(parent, path, path)
 
     def _link(self, parent: Recording, path: str, target: str) -> None:
         record = parent.file_record(path)
-        link_file(parent.path / path, self._root / target, record)
+        link_file(parent.path / path, self.root / target, record)
         self._files[target] = record
 
     def _seal(self) -> None:
@@ -409,13 +405,13 @@ class RecordingWriter:
                     self._write_correct(dataset, llm, votes)
             for part, blocks in votes.files().items():
                 path = self._claim(file_path(part, dataset))
-                self._files[path] = write_file(self._root / path, blocks, self._questions[dataset]["questions"])
+                self._files[path] = write_file(self.root / path, blocks, self._questions[dataset]["questions"])
                 if dataset in self._sources:
                     self._link_if_same(self._sources[dataset], path)
         manifest = self._manifest()
-        self._files[README] = write_file(self._root / README, [readme_text(manifest).encode()], 0)
+        self._files[README] = write_file(self.root / README, [readme_text(manifest).encode()], 0)
         manifest["files"] = dict(sorted(self._files.items()))
-        write_file(self._root / MANIFEST, [manifest_bytes(manifest)], 0)
+        write_file(self.root / MANIFEST, [manifest_bytes(manifest)], 0)
         if self._folder is not None:
             self._folder.publish()
 
@@ -423,7 +419,7 @@ class RecordingWriter:
         """Compare the answers of a dataset, so that equal ones vote together."""
         name, path = self._datasets[dataset].equality, self._claim(file_path("equality", dataset))
         known, not_asked = self._verdicts[dataset], self._settled.get(dataset)
-        self._files[path], leaf, counts = settle(votes, self._root / path, name, known, self._budget, not_asked)
+        self._files[path], leaf, counts = settle(votes, self.root / path, name, known, self._budget, not_asked)
         self._leaves.append((dataset, None, "equality", leaf))
         self._equality[dataset] = {"name": name, **counts}
         for outcome, what in _WITHOUT_VERDICT.items():
@@ -435,11 +431,11 @@ class RecordingWriter:
         differ = paths = file_paths(self._files, "samples", dataset, llm)
         if (dataset, llm) in self._linked:
             correct = votes.correct(llm)
-            differ = [path for path in paths if not has_correct(self._root / path, correct)]
+            differ = [path for path in paths if not has_correct(self.root / path, correct)]
         correct = votes.correct(llm)
         for path in paths if differ else ():
             if path in differ:
-                self._files[path] = with_correct(self._root / path, correct)
+                self._files[path] = with_correct(self.root / path, correct)
             else:
                 deque(islice(correct, self._files[path]["rows"]), 0)
             if dataset in self._sources:
