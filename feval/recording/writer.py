@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
-from itertools import islice
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -39,10 +37,10 @@ from feval.recording.layout.readme import readme_text
 from feval.recording.leaves import ScoreTally, Verdicts, dataset_leaf, described, llm_leaf
 from feval.recording.parquet.pairs import PairFiles
 from feval.recording.parquet.part_files import PartFiles
-from feval.recording.parquet.writing import SCORES_SCHEMA, has_correct, with_correct, write_questions
+from feval.recording.parquet.writing import SCORES_SCHEMA, write_questions
 from feval.recording.reader import Recording
 from feval.recording.sealing.question_table import QuestionTable
-from feval.recording.sealing.settling import settle
+from feval.recording.sealing.settling import settle, write_correct
 from feval.recording.sealing.votes_builder import VotesBuilder
 
 _WITHOUT_VERDICT = {"undecided": "could not be compared in time", "not_asked": "were beyond the budget of comparisons"}
@@ -401,8 +399,12 @@ class RecordingWriter:
             if self._datasets[dataset].equality != NORMAL_FORM:
                 self._settle_equality(dataset, votes)
             for llm in votes.llm_names():
-                if self._datasets[dataset].equality != NORMAL_FORM or (dataset, llm) in self._linked:
-                    self._write_correct(dataset, llm, votes)
+                is_linked = (dataset, llm) in self._linked
+                if is_linked or self._datasets[dataset].equality != NORMAL_FORM:
+                    samples = {path: self._files[path] for path in file_paths(self._files, "samples", dataset, llm)}
+                    self._files |= write_correct(votes, llm, self.root, samples, keep_same=is_linked)
+                    for path in samples if dataset in self._sources else ():
+                        self._link_if_same(self._sources[dataset], path)
             for part, blocks in votes.files().items():
                 path = self._claim(file_path(part, dataset))
                 self._files[path] = write_file(self.root / path, blocks, self._questions[dataset]["questions"])
@@ -425,21 +427,6 @@ class RecordingWriter:
         for outcome, what in _WITHOUT_VERDICT.items():
             if counts[outcome]:
                 self.note(f"{dataset}: {counts[outcome]} pairs of answers {what} ({name}); they count as different.")
-
-    def _write_correct(self, dataset: str, llm: str, votes: VotesBuilder) -> None:
-        """Write the column `correct` of an LLM as its votes say; linked files in which it is so stay as they are."""
-        differ = paths = file_paths(self._files, "samples", dataset, llm)
-        if (dataset, llm) in self._linked:
-            correct = votes.correct(llm)
-            differ = [path for path in paths if not has_correct(self.root / path, correct)]
-        correct = votes.correct(llm)
-        for path in paths if differ else ():
-            if path in differ:
-                self._files[path] = with_correct(self.root / path, correct)
-            else:
-                deque(islice(correct, self._files[path]["rows"]), 0)
-            if dataset in self._sources:
-                self._link_if_same(self._sources[dataset], path)
 
     def _manifest(self) -> dict[str, Any]:
         scorers = [
