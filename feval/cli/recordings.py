@@ -110,7 +110,7 @@ def merge(
 ) -> None:
     """Join recordings into a new one.
 
-    They may differ in datasets, in LLMs or in both. The old recordings stay as they are.
+    They may differ in datasets, in LLMs, in questions or in several of them. The old recordings stay as they are.
 
     Example: feval merge small large --out both
     """

@@ -182,7 +182,7 @@ class Plan(EvaluationOptions):
         recordings: folders, relative to the comparison file.
         entries: the methods.
         seed: random seed for draws, split and resamples.
-        replicates: draws of every question where there is no exact expectation.
+        replicates: draws of every question where there is no exact expectation; `None` as for `evaluate`.
         order: "exact", "seeded" or "recorded", for all methods; `None` for exact if every method has such a form, else seeded;
             "mixed" for exact where there is such a form and seeded elsewhere, each method marked with its kind.
         billing: how prompts are paid.

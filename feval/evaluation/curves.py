@@ -26,6 +26,7 @@ from feval.estimators.votes.plurality import pass_at_k, subset_plurality_accurac
 from feval.evaluation.blocks import block_results
 from feval.evaluation.cautions import billed_once, few_questions
 from feval.evaluation.evaluation import budgets, evaluate
+from feval.evaluation.means import default_replicates
 from feval.evaluation.method_names import field_names, make_method
 from feval.evaluation.oracle import Oracle
 from feval.evaluation.question_set import NONE_LEFT_OUT, LeftOut, question_set
@@ -141,7 +142,7 @@ def self_consistency_curve(
     n: Sequence[int],
     *,
     order: str = "exact",
-    replicates: int = 100,
+    replicates: int | None = None,
     unlabelled: str = "refuse",
     short_pools: str = "refuse",
     confidence: float | None = 0.95,
@@ -156,7 +157,7 @@ def self_consistency_curve(
         llm: from the same `load`.
         n: CoTs per question, such as `range(1, 41)`.
         order: "exact" (default), "recorded" or "seeded".
-        replicates: draws of every question, for "seeded".
+        replicates: draws of every question, for "seeded"; `None` as for `evaluate`.
         unlabelled: "refuse" or "drop" questions without a gold answer that can be read.
         short_pools: "refuse" or "drop" questions with fewer CoTs than the largest n.
         confidence: of the score interval over questions (`feval.estimators.inference.intervals`); `None` leaves intervals out.
@@ -174,10 +175,11 @@ def self_consistency_curve(
     budgets = _budgets(n)
     if order not in ORDERS:
         raise UnknownNameError.of("order", order, ORDERS)
-    if replicates < 1:
+    if replicates is not None and replicates < 1:
         raise OutOfRangeError(f"Seeded points average 1 replicate or more; {replicates} were asked for.")
     dataset.require([llm])
     questions = question_set(dataset, [(llm, max(budgets))], unlabelled=unlabelled, short_pools=short_pools)
+    replicates = default_replicates(len(questions.rows)) if replicates is None else replicates
     rows, pool = questions.rows, llm.pool.rows(questions.rows)
     gold = dataset.gold[without_gaps(rows)]
     if order == "exact":

@@ -9,6 +9,7 @@ import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, fields, is_dataclass, replace
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -21,7 +22,7 @@ from feval.estimators.inference.intervals import accuracy_interval
 from feval.estimators.per_question import question_blocks
 from feval.evaluation.cautions import billed_once, few_questions
 from feval.evaluation.expected import exact_means
-from feval.evaluation.means import QuestionMeans
+from feval.evaluation.means import QuestionMeans, default_replicates
 from feval.evaluation.question_set import NONE_LEFT_OUT, LeftOut, QuestionIds, question_set
 from feval.evaluation.replicates import replicate_sums
 from feval.evaluation.training import fit, train_test_rows
@@ -108,34 +109,39 @@ class Evaluation:
     @property
     def questions(self) -> int:
         """Number of questions."""
-        return len(self.right)
+        return len(self.question_keys)
 
-    @property
+    @cached_property
     def accuracy(self) -> float:
         """Mean over questions of the probability of being right."""
         return float(self.right.mean())
 
-    @property
+    @cached_property
     def usd_per_question(self) -> float | None:
         """Mean dollars."""
         return None if self.usd is None else float(self.usd.mean())
 
-    @property
+    @cached_property
     def tokens_per_question(self) -> float | None:
         """Mean tokens billed."""
         return None if self.tokens is None else float(self.tokens.mean())
 
-    @property
+    @cached_property
     def calls_per_question(self) -> float:
         """Mean requests, auxiliary ones included."""
         return float(self.calls.mean())
 
-    @property
+    @cached_property
+    def samples_per_question(self) -> float:
+        """Mean CoTs."""
+        return float(self.samples.mean())
+
+    @cached_property
     def usd_per_question_per_round(self) -> float | None:
         """Mean dollars if every call paid its prompt."""
         return None if self.usd_per_round is None else float(self.usd_per_round.mean())
 
-    @property
+    @cached_property
     def tokens_per_question_per_round(self) -> float | None:
         """Mean tokens billed if every call paid its prompt."""
         return None if self.tokens_per_round is None else float(self.tokens_per_round.mean())
@@ -175,6 +181,10 @@ class Evaluation:
 
     def errors(self) -> dict[str, float | None]:
         """How wrong answers came about, as shares of all questions that add up to 1 - accuracy; see the properties."""
+        return dict(self._errors)
+
+    @cached_property
+    def _errors(self) -> dict[str, float | None]:
         none, early, routed = (
             None if part is None else float(part.mean())
             for part in (self.no_answer, self.stopped_early, self.routed_wrong)
@@ -196,7 +206,7 @@ class Evaluation:
             "accuracy": self.accuracy,
             "accuracy_low": self.accuracy_low,
             "accuracy_high": self.accuracy_high,
-            "samples_per_question": float(self.samples.mean()),
+            "samples_per_question": self.samples_per_question,
             "usd_per_question": self.usd_per_question,
             "tokens_per_question": self.tokens_per_question,
             "usd_per_question_per_round": self.usd_per_question_per_round,
@@ -226,7 +236,7 @@ def evaluate(
     llms: LLM | Sequence[LLM],
     *,
     order: str | None = None,
-    replicates: int = 100,
+    replicates: int | None = None,
     seed: int | None = None,
     rows: Sequence[int] | Rows | None = None,
     unlabelled: str = "refuse",
@@ -247,7 +257,7 @@ def evaluate(
         llms: from the same `load`, in the order the method wants them.
         order: "exact" (expectation over all draws; the default where the method has one), "seeded" (the default otherwise) or
             "recorded".
-        replicates: how many draws of every question, for "seeded".
+        replicates: how many draws of every question, for "seeded"; `None` for `feval.evaluation.means.default_replicates`.
         seed: of the draws; `None` for that of the load.
         rows: which questions, by row; `None` for all.
         unlabelled: "refuse" or "drop" questions without a gold answer that can be read.
@@ -273,7 +283,7 @@ def evaluate(
     """
     _require_method(method)
     used = [llms] if isinstance(llms, LLM) else list(llms)
-    if not used or replicates < 1 or workers < 1:
+    if not used or (replicates is not None and replicates < 1) or workers < 1:
         raise UsageError(
             f"An evaluation needs an LLM, a replicate and a worker; {len(used)}, {replicates} and {workers} were given."
         )
@@ -291,6 +301,7 @@ def evaluate(
             trained = len(train)
         if train is not None and learns(method):
             method = fit(method, dataset, used, train, time_limit)
+        replicates = default_replicates(len(chosen)) if replicates is None else replicates
         if not len(chosen):
             raise UsageError(f"An evaluation needs a question; {dataset.id} was to be evaluated on none.")
         if kind == "exact":

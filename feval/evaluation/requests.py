@@ -19,6 +19,7 @@ from feval.cards.billing import BILLINGS
 from feval.cards.validation import sentence
 from feval.errors import OutOfRangeError, UnknownNameError, UsageError
 from feval.evaluation.curves import method_curve, self_consistency_curve
+from feval.evaluation.means import default_replicates
 from feval.evaluation.question_set import CHOICES
 from feval.evaluation.training import train_test_rows
 from feval.replay.draws import ORDERS
@@ -164,7 +165,9 @@ class EvaluationOptions(QuestionOptions):
     order: str | None = option(
         None, "exact, seeded or recorded. Default: exact where the method has such a form.", "KIND"
     )
-    replicates: int = option(100, "Draws per question, for --order seeded.", ge=1)
+    replicates: int | None = option(
+        None, "Draws per question, for --order seeded. Default: 100; beyond 20,000 questions fewer, at least 10.", ge=1
+    )
     train_fraction: float | None = option(
         None, "Share of the questions to learn from; the others are judged.", "SHARE", gt=0, lt=1
     )
@@ -182,6 +185,10 @@ class EvaluationOptions(QuestionOptions):
             for name in EvaluationOptions.model_fields
             if name not in ReplayOptions.model_fields
         }
+
+    def with_replicates(self, questions: int) -> Self:
+        """The same with a number of replicates: the default for so many questions where there is none."""
+        return self.changed(replicates=default_replicates(questions)) if self.replicates is None else self
 
     def split(self, dataset: Dataset, rows: Rows) -> tuple[Rows, Rows]:
         """Rows of the training questions, none where nothing is learnt, and of those that are judged."""

@@ -34,12 +34,13 @@ from feval.recording import Recording
 from feval.recording.layout.format import MANIFEST, README, is_beside
 from feval.recording.layout.manifest import manifest_bytes
 from feval.recording.verify import open_sound
-from feval.report.text import counted
+from feval.report.text import counted, size
 
 _LICENCE = "LICENSE"
 _PARTS = ("questions/", "requests/", "samples/", "texts/", "reasoning/", "logprobs/", "scores/", "votes/")
 """Folders of a repository that belong to a recording alone."""
 _MOST_FILES, _MOST_IN_FOLDER = 100_000, 10_000
+_MOST_FILE_BYTES, _GOOD_FILE_BYTES = 50 * 10**9, 20 * 10**9
 _MOST_GROUP_BYTES = 100 * 10**6
 _MOST_SHOWN = 5
 
@@ -165,7 +166,7 @@ def prepare(
         **{path: recording.path / path for path in recording.manifest.files if not is_beside(path)},
         **beside,
     }
-    _check_limits(files)
+    _check_limits(files, recording)
     names = {*recording.manifest.llms, *recording.manifest.datasets}
     findings = scan(files, allow=allow, names=names, progress=progress)
     remarks = tuple(_remarks(recording, files, configs))
@@ -310,7 +311,7 @@ def _manifest(recording: Recording) -> bytes:
     return manifest_bytes(raw)
 
 
-def _check_limits(files: Collection[str]) -> None:
+def _check_limits(files: Collection[str], recording: Recording) -> None:
     folders = Counter(path.rpartition("/")[0] for path in files)
     folder, most = folders.most_common(1)[0]
     if len(files) > _MOST_FILES or most > _MOST_IN_FOLDER:
@@ -318,11 +319,23 @@ def _check_limits(files: Collection[str]) -> None:
             f"The release has {len(files):,} files, {most:,} of them in {folder or 'one folder'!r}; the Hub takes fewer than "
             f"{_MOST_FILES:,} in a repository and {_MOST_IN_FOLDER:,} in a folder. Publish it in parts (`feval select`)."
         )
+    sizes = {path: recording.manifest.files[path]["bytes"] for path in files if path in recording.manifest.files}
+    largest = max(sizes, key=lambda path: sizes[path])
+    if sizes[largest] > _MOST_FILE_BYTES:
+        raise ReleaseError(
+            f"{largest} has {size(sizes[largest])}; the Hub takes files of at most {size(_MOST_FILE_BYTES)}. Publish the "
+            "recording in parts (`feval select`)."
+        )
 
 
 def _remarks(recording: Recording, files: Mapping[str, Path | bytes], configs: Sequence[Config]) -> list[str]:
     """Return what the Hub's viewer may refuse, in sentences."""
     remarks = []
+    if large := [path for path, each in recording.manifest.files.items() if each["bytes"] > _GOOD_FILE_BYTES]:
+        remarks.append(
+            f"{counted(len(large), 'file')} ({large[0]}, ...) have more than {size(_GOOD_FILE_BYTES)}, and the Hub advises less; "
+            "`feval select` of the recording writes Parquet files of about 1 GB."
+        )
     if many := [config.name for config in configs if len(config.splits) > MOST_SPLITS]:
         remarks.append(
             f"The Hub's viewer shows at most {MOST_SPLITS} splits; {many[0]} has more, and loads all the same."

@@ -12,6 +12,7 @@ exceptions: see `scan`.
 from __future__ import annotations
 
 import hashlib
+import io
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -39,6 +40,8 @@ _DISTINCT = frozenset(
 )
 """Columns that repeat their values: each distinct value is searched once."""
 _BATCH_ROWS = 8192
+_BLOCK_BYTES, _OVERLAP_BYTES = 16 << 20, 64 << 10
+"""What is searched at once of a file; no finding is longer than the overlap of two blocks."""
 _MOST_KEPT = 1000
 _MOST_SHOWN = 10
 _MARK = re.compile(r"[0-9a-f]{12}")
@@ -199,19 +202,27 @@ class _Search:
         self._sieves = {strict: _sieve(secrets.values(), strict=strict) for strict in (True, False)}
 
     def plain(self, path: str, content: Path | bytes) -> None:
-        """Search a file as one value; places are lines, or bytes where it is not text."""
-        if isinstance(content, Path):
-            with open_regular(content) as file:
-                content = file.read()
-        if path.endswith(".png"):
-            content = _png_text(content)
-        binary = b"\0" in content[:4096]
+        """Search a file that is not Parquet, block by block; places are lines, or bytes where it is not text."""
+        with open_regular(content) if isinstance(content, Path) else io.BytesIO(content) as file:
+            if path.endswith(".png"):
+                file = io.BytesIO(_png_text(file.read()))
+            binary, first, lines = b"\0" in file.read(4096), 0, 1
+            while True:
+                start = max(0, first - _OVERLAP_BYTES)  # so that no finding is cut
+                file.seek(start)
+                block = file.read(first - start + _BLOCK_BYTES + _OVERLAP_BYTES)
+                own = range(first - start, first - start + _BLOCK_BYTES)
+                lines_before = lines - block.count(10, 0, own.start)
 
-        def place(_: int, start: int) -> str:
-            return f"byte {start:,}" if binary else f"line {content.count(10, 0, start) + 1:,}"
+                def place(_: int, at: int, block: bytes = block, start: int = start, before: int = lines_before) -> str:
+                    return f"byte {start + at:,}" if binary else f"line {before + block.count(10, 0, at):,}"
 
-        words = binary or path == "README.md"  # its examples and its owner's section are words
-        self._search(path, pa.array([content], pa.large_binary()), place, words=words)
+                words = binary or path == "README.md"  # its examples and its owner's section are words
+                self._search(path, pa.array([block], pa.large_binary()), place, words=words, own=own)
+                if len(block) <= own.stop:
+                    return
+                lines += block.count(10, own.start, own.stop)
+                first += _BLOCK_BYTES
 
     def parquet(self, path: str, content: Path | bytes) -> None:
         """Search the text columns of a Parquet file, and its metadata."""
@@ -225,7 +236,9 @@ class _Search:
                     path, pa.array([*metadata.values()], pa.large_binary()), lambda *_: "its metadata", words=False
                 )
                 first = 0
-                for batch in file.iter_batches(_BATCH_ROWS, use_threads=False):
+                size = sum(file.metadata.row_group(i).total_byte_size for i in range(file.num_row_groups))
+                rows = _BLOCK_BYTES * file.metadata.num_rows // max(size, 1)
+                for batch in file.iter_batches(min(max(rows, 1), _BATCH_ROWS), use_threads=False):
                     for name, column in zip(batch.schema.names, batch.columns, strict=True):
                         self._column(path, name, column, first)
                     first += batch.num_rows
@@ -240,15 +253,21 @@ class _Search:
 
             self._search(path, array, place, words=name in _WORDS)
 
-    def _search(self, path: str, values: Any, place: Callable[[int, int], str], *, words: bool) -> None:
-        """Search an array of texts; `place` names a value from its number and the start of the finding in it."""
+    def _search(
+        self, path: str, values: Any, place: Callable[[int, int], str], *, words: bool, own: range | None = None
+    ) -> None:
+        """Search an array of texts; `place` names a value from its number and the start of the finding in it.
+
+        Findings that do not start in `own` are left to the block that has them.
+        """
         self.bytes_searched += values.nbytes
         suspects = pc.indices_nonzero(pc.match_substring_regex(values, self._sieves[not words])).to_pylist()
         for at in suspects:
             value = values[at].as_py()
             value = value if isinstance(value, bytes) else value.encode()
             for rule, hit in self._hits(value, words=words):
-                self._note(rule, path, place(at, hit.start()), hit.group())
+                if own is None or hit.start() in own:
+                    self._note(rule, path, place(at, hit.start()), hit.group())
 
     def _hits(self, value: bytes, *, words: bool) -> Iterator[tuple[Rule, re.Match[bytes]]]:
         """Yield what the rules find in one value; where two overlap, the first rule's."""

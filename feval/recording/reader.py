@@ -107,7 +107,7 @@ class Recording:
     @property
     def is_current(self) -> bool:
         """Whether it has the format that is written, so that its files can be linked."""
-        return bool(self.manifest.raw["format_version"] == FORMAT_VERSION)
+        return bool(self.manifest.raw["format_version"] >= FORMAT_VERSION)
 
     def dataset_ids(self) -> list[str]:
         """Ids of the datasets, in recorded order."""
@@ -247,6 +247,16 @@ class Recording:
         with self.shape(part.path):
             for table in part.groups(["text"], self._cut("texts", dataset, llm, rows)):
                 yield table.column("text").to_pylist()
+
+    def rows(self, part: str, dataset: str, llm: str) -> npt.NDArray[np.int64]:
+        """The rows of the questions that a part of an LLM has, in its order."""
+        rows, row_of = array("q"), self.votes(dataset).rows_in_order()
+        own = self._part(part, dataset, llm)
+        with self.shape(own.path):
+            for question, _ in own.runs():
+                if (row := row_of(question)) != (rows[-1] if rows else -1):
+                    rows.append(row)
+        return np.array(rows, np.int64)
 
     def channels(self, dataset: str, llm: str) -> list[str]:
         """The optional parts that an LLM has on a dataset, out of "reasoning" and "logprobs"."""

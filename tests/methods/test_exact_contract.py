@@ -15,6 +15,7 @@ from small import write_scored_toy
 
 from feval import evaluate, load
 from feval.errors import NotRecordedError
+from feval.estimators import per_question
 from feval.evaluation.oracle import Oracle
 from feval.methods import METHODS, SelfConsistency
 from feval.methods.decisions import Decisions, Ledger
@@ -88,6 +89,25 @@ def check_exact(method: Any, pool: Pool, gold: np.ndarray) -> None:
 @EXACT_CASES
 def test_the_exact_form_is_the_mean_over_all_orders(name: str, case: Case, recorded: Pooled) -> None:
     check_exact(METHODS[name](**case.settings), *recorded)
+
+
+@EXACT_CASES
+def test_blocks_of_questions_make_no_difference(
+    name: str, case: Case, recorded: Pooled, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A question that comes twice, in two blocks, is solved once."""
+    method, (pool, gold) = METHODS[name](**case.settings), recorded
+    twice = np.tile(np.arange(len(gold)), 2)
+    pool, gold = pool.rows(twice), gold[twice]
+    whole = method.exact(pool, gold)
+    split = method.exact_errors(pool, gold, whole.right, not_asked)
+    monkeypatch.setattr(per_question, "QUESTIONS_AT_ONCE", 3)
+    blocks = method.exact(pool, gold)
+    for field in fields(Expectation):
+        assert getattr(blocks, field.name) == pytest.approx(getattr(whole, field.name), abs=1e-12), field.name
+    of_blocks = method.exact_errors(pool, gold, blocks.right, not_asked)
+    for part in ("no_answer", "stopped_early", "routed_wrong"):
+        assert getattr(of_blocks, part) == pytest.approx(getattr(split, part), abs=1e-12), part
 
 
 @EXACT_CASES

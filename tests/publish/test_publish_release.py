@@ -355,3 +355,14 @@ def test_a_repository_name_that_cannot_be_is_wrong_usage(hub: HubDouble, toy: Pa
     result = run_feval("push", toy, "no-owner")
     assert result.exit_code == 2
     assert "somebody/my-recording" in result.stderr
+
+
+def test_files_beyond_the_sizes_of_the_hub_are_named_or_refused(
+    hub: HubDouble, toy: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert not hub.sent_bytes
+    monkeypatch.setattr("feval.publish.release._GOOD_FILE_BYTES", 1000)
+    assert any("have more than 1 kB, and the Hub advises less" in note for note in prepare(toy, look(REPO)).notes)
+    monkeypatch.setattr("feval.publish.release._MOST_FILE_BYTES", 1000)
+    with pytest.raises(ReleaseError, match="the Hub takes files of at most 1 kB"):
+        prepare(toy, look(REPO))

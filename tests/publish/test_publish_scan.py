@@ -239,3 +239,17 @@ def test_a_planted_address_in_a_recording_is_refused(tmp_path: Path) -> None:
     assert {finding.file for finding in result.refused} == {"texts/toy/alpha.parquet", "texts/toy/beta@t=0.8.parquet"}
     assert len(result.refused) == 24
     assert len({finding.mark for finding in result.refused}) == 1
+
+
+@pytest.mark.parametrize("binary", [False, True])
+def test_a_file_is_searched_in_blocks_as_it_is_in_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, binary: bool
+) -> None:
+    lines = [f"{'x' * (37 * row % 91)} joe.{row}@firm{row}.com said so\n" for row in range(300)]
+    file = tmp_path / "notes.md"
+    file.write_bytes(b"\0" * binary + "".join(lines).encode())
+    whole = scan({"notes.md": file})
+    assert len(whole.refused) == 300
+    monkeypatch.setattr("feval.publish.scan._BLOCK_BYTES", 1000)
+    monkeypatch.setattr("feval.publish.scan._OVERLAP_BYTES", 200)
+    assert scan({"notes.md": file}).refused == whole.refused

@@ -10,7 +10,12 @@ import numpy as np
 
 from feval.estimators.arrays import Int64
 from feval.estimators.per_question import question_blocks
-from feval.estimators.stopping.by_partition import MOST_PARTITIONS, number_of_partitions, over_partitions
+from feval.estimators.stopping.by_partition import (
+    MOST_PARTITIONS,
+    number_of_partitions,
+    over_partitions,
+    votes_by_partition,
+)
 from feval.estimators.stopping.ends import AnswerCounts, Ends
 from feval.estimators.stopping.orders import MOST_STATES, OverOrders, expected_votes
 from feval.methods.arrays import Floats, Integers, Rows
@@ -83,7 +88,9 @@ def mean_over_orders(pool: Pool, gold: Integers, no_answer: str, ends_within: Ca
     pools, rows = distinct_pools(pool, gold, no_answer)
     ends = ends_within(pools.bounds())
     few = number_of_partitions(ends.budget) <= MOST_PARTITIONS
-    votes = None if few else expected_votes(pools, ends)
+    votes = None
+    if not (few and isinstance(rows, slice)):
+        votes = votes_by_partition(pools, ends) if few else expected_votes(pools, ends)
 
     means = OverOrders(*np.empty((3, len(gold))))
     for block in question_blocks(len(gold)):

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from collections import deque
+from collections.abc import Mapping
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
 from feval.answers.equality import comparison
 from feval.answers.parties import PairBudget, Parties, divide, parties_of
 from feval.recording.leaves import Verdicts, VerdictTally
-from feval.recording.parquet.writing import VerdictFile
-from feval.recording.votes_builder import VotesBuilder
+from feval.recording.parquet.writing import VerdictFile, has_correct, with_correct
+from feval.recording.sealing.votes_builder import VotesBuilder
 
 
 def settle(
@@ -47,3 +50,23 @@ def settle(
     with VerdictFile(path) as file:
         votes.join(parties)
         return file.close(), tally.leaf(), tally.counts(left_out)
+
+
+def write_correct(
+    votes: VotesBuilder, llm: str, root: Path, samples: Mapping[str, dict[str, Any]], *, keep_same: bool
+) -> dict[str, dict[str, Any]]:
+    """Write the column `correct` of an LLM's files of samples (path -> record) as its votes say; return their new records.
+
+    With `keep_same`, files in which it is so already are not written again.
+    """
+    correct = votes.correct(llm)
+    same = {path for path in samples if keep_same and has_correct(root / path, correct)}
+    if len(same) == len(samples):
+        return {}
+    records, correct = {}, votes.correct(llm)
+    for path, record in samples.items():
+        if path in same:
+            deque(islice(correct, record["rows"]), 0)
+        else:
+            records[path] = with_correct(root / path, correct)
+    return records
