@@ -34,6 +34,7 @@ from feval.report.files import Content, save_files
 from feval.report.page.comparison_files import comparison_files
 from feval.report.tables.comparisons import comparison_tables, results_csv
 from feval.report.tables.headline import headline
+from feval.report.text import counted
 
 if TYPE_CHECKING:
     from feval.comparison.comparison import Comparison
@@ -101,7 +102,14 @@ def compare(
     given = [make_method(name, sandbox=sandbox) for name in methods or () if ":" in name]
     with show.progress(f"comparing {len(plan.entries)} methods") as progress, machines.opened() as executor:
         comparison = compare_methods(
-            plan, executor=executor, base=base, time_limit=time_limit, methods=given, progress=progress
+            plan,
+            executor=executor,
+            base=base,
+            time_limit=time_limit,
+            methods=given,
+            progress=progress.foretell(
+                lambda cots: f"{counted(len(plan.entries), 'method')}, {cots:,} CoTs per question,"
+            ),
         )
     if show.json:  # there are no tables
         for one in comparison.missing:

@@ -37,6 +37,7 @@ from feval.report import pictures, tables
 from feval.report.tables.csv import curve_csv
 from feval.report.tables.results import evaluation_tables, grade_table
 from feval.report.tables.tables import curve_table
+from feval.report.text import counted
 from feval.serving.answer_files import read_answers
 
 if TYPE_CHECKING:
@@ -77,7 +78,12 @@ def run(
         opened = open_recordings(recordings, dataset, llms)
         request = RunRequest(method=method, settings=fields, dataset=opened.dataset, llms=opened.llms, **options)
         questions, replayed = opened.load(request)
-        running: dict[str, Any] = {"executor": executor, "progress": progress}
+
+        def draws(total: int) -> str:
+            replicates = 1 if request.order == "recorded" else request.with_replicates(total).replicates
+            return f"{counted(total, 'question')} x {counted(replicates or 1, 'draw')}"
+
+        running: dict[str, Any] = {"executor": executor, "progress": progress.foretell(draws)}
         result = evaluate(chosen, questions, replayed, **request.arguments(), **running, time_limit=time_limit)
     if result.usd is None:
         note_missing_dollars(show, request.prices, replayed)

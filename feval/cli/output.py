@@ -6,12 +6,15 @@ import json
 import logging
 import sys
 import threading
+import time
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Self
 
 from feval.publish.secrets import shown
 from feval.report import tables
 from feval.report.tables.tables import plain, without_spares
 from feval.report.text import visible
+from recorders.errors import duration
 
 if TYPE_CHECKING:
     from rich.progress import Progress
@@ -19,6 +22,7 @@ if TYPE_CHECKING:
     from feval.report.tables.tables import Table
 
 _WIDEST_TABLE = 10_000
+_LONG_SECONDS = 30
 
 
 def say(sentence: str) -> None:
@@ -111,6 +115,32 @@ class ProgressBar:
         bar = self._bar
         if bar is not None:
             bar.update(bar.task_ids[0], completed=done, total=total)
+
+    def foretell(self, work: Callable[[int], str]) -> Callable[[int, int], None]:
+        """Return progress that says once, on a terminal, what work of more than half a minute will take.
+
+        The sentence comes with the first step after a second of work; what was done by then is its measure. `work` puts all steps
+        into words.
+        """
+        began, told = time.monotonic(), False
+
+        def step(done: int, total: int) -> None:
+            nonlocal told
+            seconds = time.monotonic() - began
+            if not told and seconds >= self.DELAY_SECONDS:
+                told, left = True, seconds / max(done, 1) * (total - done)
+                if self._shown and left > _LONG_SECONDS:
+                    self._tell(f"{work(total)} will take about {duration(left)}.")
+            self(done, total)
+
+        return step
+
+    def _tell(self, sentence: str) -> None:
+        """Print above the bar."""
+        if self._bar is None:
+            say(sentence)
+        else:
+            self._bar.console.print(visible(sentence), markup=False, highlight=False)
 
     def describe(self, label: str) -> None:
         """Change the label beside the bar."""

@@ -22,8 +22,9 @@ from feval.methods.protocol import BatchMethod
 from feval.replay import load
 
 if TYPE_CHECKING:
-    from feval.comparison.comparison import Comparison, MethodCurve
+    from feval.comparison.comparison import Comparison
     from feval.comparison.plan import ComparedMethod, Plan
+    from feval.comparison.runner import MethodCurve
     from feval.evaluation.evaluation import Evaluation
     from feval.methods.decisions import Decisions
     from feval.replay import LLM, Dataset

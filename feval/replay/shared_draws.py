@@ -71,7 +71,7 @@ class SharedDraws:
             return False
         try:
             if self._file is None:
-                self._file = tempfile.TemporaryFile(prefix="feval-draws-", buffering=0)
+                self._file = tempfile.TemporaryFile(prefix="feval-draws-", buffering=0)  # noqa: SIM115  it outlives this call
                 finalize(self, self._file.close)
             self._file.seek(self._end)
             whole = self._file.write(data.data.cast("B")) == data.nbytes

@@ -13,6 +13,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pyarrow.parquet as pq
@@ -25,6 +26,7 @@ from feval import __version__
 from feval.cli import app
 from feval.cli.commands import COMMANDS, REMOVED
 from feval.cli.options import parse_counts
+from feval.cli.output import ProgressBar
 from feval.errors import OutOfRangeError, UsageError
 from feval.recording import DatasetInfo, LLMInfo, PoolRows, Question, RecordingWriter
 
@@ -826,6 +828,21 @@ def test_a_terminal_gets_a_drawn_table_and_a_progress_bar(toy: Path) -> None:
     assert "self-consistency curve" in shown
     assert "─" in shown
     assert "\x1b[" in shown
+
+
+@pytest.mark.parametrize(("questions", "said"), [(1_000_000, True), (20_000, False)])
+def test_a_long_run_says_what_it_will_take(
+    questions: int, said: bool, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """From what the first second of work did; once; not where there is no terminal."""
+    clock = iter([0.0, 0.5, 1.5, 3.0, 0.0, 9.0])
+    monkeypatch.setattr("feval.cli.output.time", SimpleNamespace(monotonic=lambda: next(clock)))
+    for shown in (True, False):
+        step = ProgressBar("a run", shown=shown).foretell(lambda total: f"{total:,} questions x 10 draws")
+        for done in (1_000, 4_000, 8_000) if shown else (8_000,):
+            step(done, questions)
+    sentence = "1,000,000 questions x 10 draws will take about 6.2 min.\n"
+    assert capsys.readouterr().err == (sentence if said else "")
 
 
 def test_quiet_and_json_show_no_progress_on_a_terminal(toy: Path) -> None:

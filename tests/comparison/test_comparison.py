@@ -241,6 +241,8 @@ def test_columns_in_a_file_give_the_same_comparison(
     for one, other in zip(stored.per_question().values(), comparison.per_question().values(), strict=True):
         np.testing.assert_array_equal(one, other)
     assert len(stored.curves[1].points[2].right) == 20
+    split = comparison.plan.changed(train_fraction=0.25)
+    assert compare(split, base=toy).curves[0].points[0].right.shape == (15,)
     monkeypatch.setattr("feval.report.tables.parquet._ROW_GROUP", 50)
     files = [io.BytesIO(), io.BytesIO()]
     for one, file in zip((stored, comparison), files, strict=True):
@@ -325,6 +327,14 @@ def test_all_methods_are_exact_if_every_one_can_be(toy: Path) -> None:
     dataset, [weak] = load("toy", ["gpt-3.5-turbo"], toy / "rec")
     curve = self_consistency_curve(dataset, weak, [1, 3, 5])
     assert [point.accuracy for point in result.curves[0].points] == [point.accuracy for point in curve.points]
+
+
+def test_progress_counts_the_cots_of_every_draw(toy: Path) -> None:
+    steps: list[tuple[int, int]] = []
+    compare(plan(SC, SWITCH, replicates=4), base=toy, progress=lambda *step: steps.append(step))
+    assert {total for _, total in steps} == {4 * (1 + 3 + 5) + 4 * (2 * 1 + 2 * 2)}
+    assert [done for done, _ in steps] == sorted(done for done, _ in steps)
+    assert steps[-1][0] == steps[-1][1]
 
 
 def test_all_methods_share_their_draws_if_one_cannot_be_exact(toy: Path) -> None:

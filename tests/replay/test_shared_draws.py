@@ -46,10 +46,14 @@ def test_kept_draws_are_those_that_are_made(sizes: Any, monkeypatch: pytest.Monk
     assert len(made) == 7
 
 
+def _full(**_: Any) -> Any:
+    return Path("/dev/full").open("r+b", buffering=0)
+
+
 def test_without_room_draws_are_made_anew(monkeypatch: pytest.MonkeyPatch) -> None:
     sizes = np.full(9, 5)
     shared = SharedDraws()
-    monkeypatch.setattr("tempfile.TemporaryFile", lambda **_: Path("/dev/full").open("r+b", buffering=0))
+    monkeypatch.setattr("tempfile.TemporaryFile", _full)
     for _ in range(2):
         assert (shared.orders(7, KEYS, sizes, range(3), 4) == orders(7, KEYS, sizes, range(3), 4)).all()
     assert not shared._blocks

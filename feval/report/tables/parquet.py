@@ -14,7 +14,8 @@ from feval.report.tables.comparisons import RESULT_COLUMNS, result_rows
 from feval.report.tables.csv import POINT_COLUMNS
 
 if TYPE_CHECKING:
-    from feval.comparison.comparison import Comparison, MethodCurve
+    from feval.comparison.comparison import Comparison
+    from feval.comparison.runner import MethodCurve
     from feval.evaluation.curves import Curve
 
 _ROW_GROUP = 1 << 16
