@@ -16,7 +16,7 @@ from pydantic import ValidationError
 from feval import executors
 from feval.answers.parties import NORMAL_FORM
 from feval.cards.validation import sentence
-from feval.errors import DamagedRecordingError, FevalError
+from feval.errors import DamagedRecordingError, FevalError, NotARecordingError
 from feval.recording.content import PAIR_PARTS, PairTally
 from feval.recording.gold_aware import gold_aware_remark, is_gold_aware
 from feval.recording.layout.format import MANIFEST, README, SCORES, LeafHash, is_beside, open_regular
@@ -130,6 +130,8 @@ class Steps:
 
 
 def _check_file(path: Path, address: str | None, name: str, record: Mapping[str, Any]) -> list[str]:
+    if not path.is_dir():
+        raise NotARecordingError(f"A worker finds no recording in {path}. Workers read it from the same path.")
     if name == README and address is not None:
         return []  # on the Hub it is the card, which people edit; nothing depends on it
     try:

@@ -17,6 +17,7 @@ from feval.evaluation.evaluation import evaluate
 from feval.evaluation.method_names import make_method
 from feval.forecast import estimate
 from feval.methods import AdaptiveConsistency, Cascade, DifficultyAdaptive, SelfConsistency
+from feval.recording.verify import _check_file
 from feval.replay import LLM, Dataset, load
 from feval.replay.loading import LoadRecipe
 
@@ -107,6 +108,8 @@ def test_a_worker_says_that_it_needs_the_recording_and_the_right_one(tmp_path: P
     place.rename(tmp_path / "elsewhere")
     with pytest.raises(NotARecordingError, match=r"A worker cannot open the recording: .* same path, or from the Hub"):
         blocks.question_block(lambda *_: None, SelfConsistency(1), recipe, slice(0, 1))
+    with pytest.raises(NotARecordingError, match=r"A worker finds no recording in .* from the same path"):
+        _check_file(place, None, "README.md", {})
     write_toy(place, {"one": ANSWERS[:2], "two": ANSWERS[:2]}, ["a", "b"])
     with pytest.raises(ConflictError, match="has changed: its hash was"):
         blocks.question_block(lambda *_: None, SelfConsistency(1), recipe, slice(0, 1))

@@ -126,6 +126,33 @@ def test_processes_that_die_again_and_again_are_a_sentence() -> None:
     assert executor.submitted == 3
 
 
+class KilledWorker(Exception):  # noqa: N818  Dask calls it so
+    """As Dask's own is named."""
+
+
+class GivesUp(Executor):
+    """A cluster that gives tasks up."""
+
+    def __init__(self, error: Exception | None) -> None:
+        self.error = error
+
+    def submit(self, *_: Any, **__: Any) -> Future[Any]:
+        future: Future[Any] = Future()
+        if self.error is None:
+            future.cancel()
+        else:
+            future.set_exception(self.error)
+        return future
+
+
+@pytest.mark.parametrize("error", [None, KilledWorker("question_block-1")])
+def test_a_cluster_that_gives_a_task_up_is_a_sentence(error: Exception | None) -> None:
+    with pytest.raises(
+        UsageError, match=r"The cluster gave a task up \((KilledWorker|CancelledError)\): .* logs say more"
+    ):
+        [*results(squared, [(1,), (2,)], GivesUp(error))]
+
+
 def test_another_version_on_a_worker_is_refused() -> None:
     with pytest.raises(ConflictError, match=r"This is feval 0\.0\.1, and a worker has feval .* Install the same"):
         run_task("0.0.1", squared, (1,))
