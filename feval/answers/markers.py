@@ -24,6 +24,7 @@ from __future__ import annotations
 import json
 import re
 from collections import deque
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import pairwise
@@ -61,7 +62,20 @@ ANSWER_PHRASE = re.compile(_ANSWER + _LINE_A, _FLAGS)
 OPTION_PHRASE = re.compile(_ANSWER + _OPTION, _FLAGS)
 """What precedes a chosen option; "A:" is an option itself."""
 
-# Every phrase begins at most `_LEAD` characters in front of such a sign, on the same line. Signs are found five times as fast.
+# Every phrase begins near one of a few rare literals, which are found a hundred times as fast as the phrase. Four letters equal
+# others for a pattern that ignores case, but not in `str.lower`; texts with them are searched for signs instead.
+_ODD_LETTERS = "\u0130\u0131\u017f\u212a"
+_ANS = re.compile(r"ans(?<![a-z]ans)(?:wer|(?![a-z]))")
+_HASHES = re.compile("####")
+_COLON = re.compile(r":(?<=[a*_]:)")
+_BEST = re.compile(r"t (?:option|choice|statement|one)")
+_HEADING = 14  # characters of a line in front of its "answer"
+_LINE_LABEL = 7  # characters of a line in front of the colon of its "A:"
+_PRAISES = (3, 4, 6)  # from the beginning of "best", "right" and "correct" to their last letter
+_VERBS_OF_CHOICE = ("choose", "select", "pick", "go with")
+_SUBJECTS = (2, 3, 7, 8, 9, 10)  # from "I" or "we", with or without "would", to the verb
+
+# Every phrase begins at most `_LEAD` characters in front of such a sign, on the same line.
 _LEAD = 24
 _SIGNS = {
     ANSWER_PHRASE: re.compile(r"[aA#](?:(?i:ns)|###|[*_]{0,2}:)"),
@@ -75,9 +89,7 @@ _REFUSAL = re.compile(
     _FLAGS,
 )
 
-_RUN_ON = re.compile(
-    r"^[ \t#*●]{0,8}(?:Q|Question|Problem)[ \t]?(?:#?\d{1,4})?[ \t]?[:.]", re.IGNORECASE | re.MULTILINE
-)
+_RUN_ON = re.compile(r"\n[ \t#*●]{0,8}(?:Q|Question|Problem)[ \t]?(?:#?\d{1,4})?[ \t]?[:.]", re.IGNORECASE)
 _NOT_BUT = re.compile(
     r"[^\w\n]{0,8}not\s(?:[^\n.;]|\.(?=\d)){1,60}?[\s,;.]\s?(?:but|rather|instead|it\sis|it's)\s(?:rather\s|it\sis\s|it's\s)?",
     re.IGNORECASE,
@@ -95,7 +107,7 @@ _EMPTY_LABEL = re.compile(
 _OBJECT = re.compile(r"^[ \t]{0,8}\{", re.MULTILINE)
 _OBJECTS = 8  # how many lines that begin with a brace are tried as the beginning of the closing JSON object
 _ANSWERS = ("answer", "finalanswer")
-_SENTENCE_END = re.compile(r"[.!?](?=\s|$|[*\"'”’)])|[;\n]")
+_SENTENCE_END = re.compile(r"[.!?;\n](?:(?<=[;\n])|(?=\s|$|[*\"'”’)]))")
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,16 +189,22 @@ def _boxed(text: str) -> str | None:
 
 def own_part(text: str) -> str:
     """Return the CoT up to where it begins to invent questions, without an empty label at the end."""
+    if not _RUN_ON.search(text) and not _ends_in_label(text.rstrip(_BLANK)):
+        return text  # as most do, so that no phrase need be found
     matches = _matches(text, ANSWER_PHRASE)
     if not matches:
         return text
     run_on = _RUN_ON.search(text, matches[0].end())
-    text = text[: run_on.start()] if run_on else text
+    text = text[: run_on.start() + 1] if run_on else text
     closed = text.rstrip(_BLANK)
-    if not closed[-8:].lower().endswith(_LABEL_ENDS):
+    if not _ends_in_label(closed):
         return text
     empty = _EMPTY_LABEL.search(closed, max(0, len(closed) - _LONGEST_LABEL))
     return closed[: empty.start()] if empty else text
+
+
+def _ends_in_label(closed: str) -> bool:
+    return closed[-8:].lower().endswith(_LABEL_ENDS)
 
 
 def segments(text: str, phrase: re.Pattern[str] = ANSWER_PHRASE) -> list[Segment]:
@@ -213,12 +231,55 @@ def _refuses(text: str) -> bool:
     return any(words in before for words in _REFUSING) and _REFUSAL.search(text, start) is not None
 
 
+@lru_cache(maxsize=2)  # `own_part` and `segments` ask for the same
 def _matches(text: str, phrase: re.Pattern[str]) -> tuple[re.Match[str], ...]:
     """All matches of a phrase."""
-    return _behind_signs(text, phrase) if _SIGNS[phrase].search(text) else ()
+    if not text.isascii() and any(map(text.__contains__, _ODD_LETTERS)):
+        return _behind_signs(text, phrase)
+    lower, answers = _answers(text)
+    others = _labels(lower) if phrase is ANSWER_PHRASE else _choices(lower)
+    matches: list[re.Match[str]] = []
+    end = 0
+    for start in sorted({*answers, *others}):
+        if start >= end and (match := phrase.match(text, start)):
+            matches.append(match)
+            end = match.end()
+    return tuple(matches)
 
 
-@lru_cache(maxsize=2)  # `own_part` and `segments` ask for the same
+@lru_cache(maxsize=2)
+def _answers(text: str) -> tuple[str, list[int]]:
+    """A text in lower case, and where phrases with "answer" or "####" could begin."""
+    lower = text.lower()
+    starts = [match.start() for match in _HASHES.finditer(lower)] if "#" in lower else []
+    for match in _ANS.finditer(lower):
+        place = match.start()
+        starts += (_line_start(lower, place, _HEADING), place - (lower[place - 1 : place] == "<"), place)
+    return lower, starts
+
+
+def _labels(lower: str) -> Iterator[int]:
+    """Where a label "A:" could begin."""
+    return (
+        _line_start(lower, match.start(), _LINE_LABEL) for match in (_COLON.finditer(lower) if ":" in lower else ())
+    )
+
+
+def _choices(lower: str) -> Iterator[int]:
+    """Where a phrase that names an option could begin."""
+    for match in _BEST.finditer(lower):
+        yield from (match.start() - back for back in _PRAISES)
+    for verb in _VERBS_OF_CHOICE:
+        if verb in lower:
+            yield from (match.start() - back for match in re.finditer(verb, lower) for back in _SUBJECTS)
+
+
+def _line_start(text: str, place: int, most: int) -> int:
+    """Where the line of a place begins, if that is at most so many characters in front of it; else the place."""
+    start = text.rfind("\n", max(0, place - most - 1), place) + 1
+    return start if start or place <= most else place
+
+
 def _behind_signs(text: str, phrase: re.Pattern[str]) -> tuple[re.Match[str], ...]:
     matches: list[re.Match[str]] = []
     signs, end = _SIGNS[phrase], 0

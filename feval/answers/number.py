@@ -66,6 +66,7 @@ _JUNK = rf"""(?<![\d.,/:]) (?:
     )"""
 _NUMBER = re.compile(
     rf"""
+    (?= [-.\d$€£¥₹UEGR] ) (?:
     (?P<junk> {_JUNK} )
   | (?<![\w./^])
     (?P<sign> (?<![)\]}}%]) - )?
@@ -83,30 +84,37 @@ _NUMBER = re.compile(
     )
     (?! [eE][-+]?\d )
     (?: [ ]?% )?
+    )
     """,
     re.VERBOSE | re.ASCII,
 )
 
+# Alternatives begin with their first character, so that the pattern is tried only where there is one; frequent ones come first.
 _TEX = re.compile(
     r"""
-    \\[dtc]?frac \s{0,3} \{ \s{0,3} (?P<over>-?[\d.,]{1,40}) \s{0,3} \} \s{0,3} \{ \s{0,3} (?P<under>[\d.,]{1,40}) \s{0,3} \}
-  | \\[dtc]?frac \s{0,3} (?P<o>\d) \s{0,3} (?P<u>\d)
-  | (?P<nothing> \\! | \\(?:left|right)(?![a-z]) | \^\s?\{?\\circ\}? | (?<=\d)\\[,;](?=\d{3}(?!\d)) )
-  | (?P<point> (?<=\d) \{,\} (?= \d{1,2}(?!\d) | \d{4} ) | (?<= (?<!\d)0 ) \{,\} (?=\d) )
-  | (?P<comma> \{,\} )
-  | (?P<times> \\(?:times|cdot)(?![a-z]) )
-  | (?P<percent> \\% )
-  | (?P<dollar> \\\$ )
-  | (?P<space> \\[,;:\ ()\[\]] | ~ | \*\* | \\(?:text|textbf|textit|textrm|mathrm|mathbf|mbox|boxed|fbox)\s{0,3}\{ )
+    \\ (?: [:\ ()\[\]]
+        | \$ (?P<dollar> )
+        | [,;] (?: (?P<thousand> (?<=\d\\[,;]) (?=\d{3}(?!\d)) ) | )
+        | t (?P<times> imes )(?![a-z])
+        | c (?P<cdot> dot )(?![a-z])
+        | ! (?P<nothing> )
+        | % (?P<percent> )
+        | [dtc]?frac \s{0,3} \{ \s{0,3} (?P<over>-?[\d.,]{1,40}) \s{0,3} \} \s{0,3} \{ \s{0,3} (?P<under>[\d.,]{1,40}) \s{0,3} \}
+        | [dtc]?frac \s{0,3} (?P<o>\d) \s{0,3} (?P<u>\d)
+        | (?P<size> left|right )(?![a-z])
+        | (?:text|textbf|textit|textrm|mathrm|mathbf|mbox|boxed|fbox)\s{0,3}\{ )
+  | \*\*
+  | ~
+  | \^ \s?\{?\\circ\}? (?P<degrees> )
+  | \{,\} (?: (?P<point> (?<=\d\{,\}) (?= \d{1,2}(?!\d) | \d{4} ) | (?<= (?<!\d)0\{,\} ) (?=\d) ) | (?P<comma> ) )
     """,
     re.VERBOSE,
 )
-_TEX_MARKS = ("\\", "^", "{,}", "~", "**")  # every match of `_TEX` holds one; most CoTs hold none
-_UNTEX = {"nothing": "", "point": ".", "comma": ",", "times": "×", "percent": "%", "dollar": "$", "space": " "}
+_UNTEX = dict.fromkeys(("nothing", "size", "degrees", "thousand"), "") | {
+    "dollar": "$", "percent": "%", "times": "×", "cdot": "×", "point": ".", "comma": ",", None: " ",
+}  # fmt: skip
 _SEPARATORS = str.maketrans("", "", ",' ")
-_TYPOGRAPHY = str.maketrans(
-    dict.fromkeys("−‐‑‒–﹣－", "-") | dict.fromkeys("\u00a0\u202f\u2009", " ") | {"⁄": "/", "’": "'"}
-)
+_TYPOGRAPHY = dict.fromkeys("−‐‒–", "-") | {"⁄": "/", "’": "'"}  # of what NFKC leaves
 
 _VULGAR_FRACTION = re.compile("[¼-¾⅐-⅞]")
 
@@ -120,6 +128,11 @@ _LOOSE_MINUS = re.compile(r"([\s$*(]{0,8}-)[ ]+(?=[$€£¥₹.\d])")
 _DENIED = re.compile(r"[^\w\n]{0,8}not\s[^\w\n]{0,4}(?=\d)", re.IGNORECASE)
 _NOT = re.compile(r"(?P<instead>,\s|\band\s)?\bnot\s[^\w\n]{0,4}$", re.IGNORECASE)
 _WHOLE_KEY = re.compile(r"0|-?[1-9][0-9]{0,17}")
+_PRICE = re.compile(r"\$?([1-9][0-9]{0,2}(?:,[0-9]{3}){1,2}|0|[1-9][0-9]{0,8})(?:\.([0-9]{1,3}))?")
+_DIGIT = re.compile("[0-9]")
+_LEAD = 7  # characters of a number in front of its first digit: "-US$ -."
+_REACH = 80
+_APART = re.compile(r".*[cfgjpqvwyz=?!;|\n]", re.DOTALL)  # up to the last character that no number holds
 _UNIT = re.compile(r"\s?[A-Za-z°$€£%][A-Za-z° /.$€£]{0,40}")
 
 
@@ -143,6 +156,9 @@ def canonical(raw: str) -> str | None:
     """Return the exact key of a raw answer; a raw answer that does not begin with its number is read as a text."""
     if _WHOLE_KEY.fullmatch(raw):
         return raw  # what most answers of an archive are: its import should not take longer than twice its loading
+    if price := _PRICE.fullmatch(raw):
+        places = (price[2] or "").rstrip("0")
+        return price[1].replace(",", "") + (f".{places}" if places else "")
     plain = _tight(_readable(raw).strip())
     direct = _direct(plain)
     answer = _equation(plain, direct) if direct is not None else _word(plain) or extract(raw)
@@ -217,14 +233,19 @@ def _decimal_places(bottom: int) -> int | None:
 def _readable(text: str) -> str:
     """Undo typography and TeX as far as numbers need it."""
     if not text.isascii():
-        text = unicodedata.normalize("NFKC", _VULGAR_FRACTION.sub(r" \g<0>", text)).translate(_TYPOGRAPHY)
-    return _TEX.sub(_untex, text) if any(map(text.__contains__, _TEX_MARKS)) else text
+        text = unicodedata.normalize("NFKC", _VULGAR_FRACTION.sub(r" \g<0>", text))
+        for character, plain in _TYPOGRAPHY.items():
+            text = text.replace(character, plain)
+    if "\\" in text or "{,}" in text:
+        return _TEX.sub(_untex, text)
+    return text.replace("**", " ").replace("~", " ")
 
 
 def _untex(match: re.Match[str]) -> str:
-    kind = match.lastgroup or ""
-    if kind in _UNTEX:
-        return _UNTEX[kind]
+    kind = match.lastgroup
+    plain = _UNTEX.get(kind)
+    if plain is not None:
+        return plain
     over, under = (match["over"], match["under"]) if kind == "under" else (match["o"], match["u"])
     glued = match.string[match.start() - 1 : match.start()].isdigit()
     return f"{' ' if glued else ''}{over}/{under}"
@@ -272,12 +293,25 @@ def _equation(text: str, first: re.Match[str]) -> str:
 
 
 def _search(text: str, start: int = 0) -> re.Match[str] | None:
-    return next((match for match in _NUMBER.finditer(text, start) if not match["junk"]), None)
+    digit = _DIGIT.search(text, start)
+    if digit is None:
+        return None
+    begin = max(start, digit.start() - _LEAD)
+    return next((match for match in _NUMBER.finditer(text, begin) if not match["junk"]), None)
 
 
 def _last(text: str) -> str | None:
     """The last number of a text that is not denied; numbers do not span lines, so that few lines are searched."""
-    end = len(text)
+    digit = max(map(text.rfind, "0123456789"))
+    if digit < 0:
+        return None
+    end = text.find("\n", digit)
+    end = len(text) if end < 0 else end
+    apart = _APART.match(text, max(0, digit - _REACH), digit)
+    if apart:
+        numbers = [match for match in _NUMBER.finditer(text, apart.end(), end) if not match["junk"]]
+        if numbers and not _NOT.search(text, max(0, numbers[-1].start() - 12), numbers[-1].start()):
+            return numbers[-1][0].strip()
     while end > 0:
         start = text.rfind("\n", 0, end) + 1
         numbers = [match for match in _NUMBER.finditer(text, start, end) if not match["junk"]]
@@ -331,7 +365,9 @@ def _decimal(digits: str, exponent: str = "0") -> Fraction | None:
     """A plain decimal times a power of ten, rounded; without ever building a number that is too long."""
     if len(digits) > MAX_DIGITS + 1 or len(exponent) > 6 or abs(int(exponent)) > MAX_DIGITS:
         return None
-    value = Fraction(digits) * Fraction(10) ** int(exponent)
+    value = Fraction(digits)
+    if exponent != "0":
+        value *= Fraction(10) ** int(exponent)
     return _rounded(value) if len(digits) > SIGNIFICANT_DIGITS else value
 
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from tempfile import SpooledTemporaryFile
+from typing import TYPE_CHECKING, Annotated, Any, BinaryIO, cast
 
 import typer
 
@@ -29,14 +30,17 @@ from feval.hub.places import open_place
 from feval.receipts.writing import comparison_receipt
 from feval.replay.loading import load
 from feval.report import tables
-from feval.report.files import save_files
+from feval.report.files import Content, save_files
 from feval.report.page.comparison_files import comparison_files
 from feval.report.tables.comparisons import comparison_tables, results_csv
 from feval.report.tables.headline import headline
+from feval.report.text import counted
 
 if TYPE_CHECKING:
     from feval.comparison.comparison import Comparison
     from feval.replay import LLM
+
+_IN_MEMORY = 1 << 26  # bytes of questions.parquet; a larger one waits in the temporary folder
 
 
 @request_options(Plan, overriding=True)
@@ -98,7 +102,14 @@ def compare(
     given = [make_method(name, sandbox=sandbox) for name in methods or () if ":" in name]
     with show.progress(f"comparing {len(plan.entries)} methods") as progress, machines.opened() as executor:
         comparison = compare_methods(
-            plan, executor=executor, base=base, time_limit=time_limit, methods=given, progress=progress
+            plan,
+            executor=executor,
+            base=base,
+            time_limit=time_limit,
+            methods=given,
+            progress=progress.foretell(
+                lambda cots: f"{counted(len(plan.entries), 'method')}, {cots:,} CoTs per question,"
+            ),
         )
     if show.json:  # there are no tables
         for one in comparison.missing:
@@ -107,24 +118,26 @@ def compare(
         show.note(
             "No two methods share any of the given costs, so no accuracies are compared; change `costs` in the file."
         )
-    saved.show(
-        show,
-        comparison.to_dict(),
-        *headline(comparison, complete=show_all),
-        *(comparison_tables(comparison) if show_all else ()),
-        receipt=lambda folder: comparison_receipt(comparison, base, folder),
-        files=lambda folder: _files(comparison, base, folder, time_limit),
-    )
+    with SpooledTemporaryFile(_IN_MEMORY) as questions:
+        saved.show(
+            show,
+            comparison.to_dict(),
+            *headline(comparison, complete=show_all),
+            *(comparison_tables(comparison) if show_all else ()),
+            receipt=lambda folder: comparison_receipt(comparison, base, folder),
+            files=lambda folder: _files(comparison, base, folder, time_limit, cast("BinaryIO", questions)),
+        )
 
 
-def _files(comparison: Comparison, base: Path, out: Path, time_limit: float) -> dict[str, bytes]:
+def _files(comparison: Comparison, base: Path, out: Path, time_limit: float, questions: BinaryIO) -> dict[str, Content]:
     quiet_matplotlib()
+    tables.questions_parquet(comparison, questions)
     return {
         "comparison.json": encoded(comparison.to_dict()),
         "comparison.toml": comparison.plan.moved(base, out).to_toml().encode(),
         "results.csv": results_csv(comparison).encode(),
         "results.parquet": tables.results_parquet(comparison),
-        "questions.parquet": tables.questions_parquet(comparison),
+        "questions.parquet": questions,
         **comparison_files(comparison, base=base, receipt="receipt.json", time_limit=time_limit),
     }
 

@@ -20,7 +20,7 @@ from feval.cli.options import only_name, recording_folders
 from feval.errors import FevalError, StorageError, UsageError
 from feval.hub.places import open_place
 from feval.replay.loading import load
-from feval.report.files import check_folder, save_files
+from feval.report.files import Content, check_folder, save_files, sha256
 
 if TYPE_CHECKING:
     from feval.cli.output import Output
@@ -137,7 +137,7 @@ class ResultFiles:
         numbers: dict[str, Any],
         *tables: str | Table,
         receipt: Callable[[Path], Mapping[str, Any]],
-        files: Callable[[Path], Mapping[str, bytes]],
+        files: Callable[[Path], Mapping[str, Content]],
     ) -> None:
         """Write the files and the receipt, and print the results, also where writing failed.
 
@@ -157,12 +157,12 @@ class ResultFiles:
         show.result(numbers | {"receipt": place}, *tables, *(f"wrote {path}" for path in written))
 
     def _write(
-        self, receipt: Callable[[Path], Mapping[str, Any]], files: Callable[[Path], Mapping[str, bytes]]
+        self, receipt: Callable[[Path], Mapping[str, Any]], files: Callable[[Path], Mapping[str, Content]]
     ) -> list[Path]:
         written = []
         if self.out is not None:
             beside = files(self.out)
-            hashes = {name: hashlib.sha256(data).hexdigest() for name, data in beside.items()}
+            hashes = {name: sha256(data) for name, data in beside.items()}
             sealed = encoded({**receipt(self.out), "files": hashes})
             written += save_files(self.out, {**beside, "receipt.json": sealed}, replace=self.force)
         if self.receipt not in (None, _NO_RECEIPT):

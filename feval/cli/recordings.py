@@ -161,6 +161,7 @@ def select(
     show_recording(show, out)
 
 
+@machine_options
 def extract(
     recording: RecordingFolder,
     out: NewFolder,
@@ -170,6 +171,7 @@ def extract(
     ] = "text",
     equality: Equality = None,
     *,
+    machines: Machines,
     show: Output,
 ) -> None:
     """Extract the answers of a recording again.
@@ -180,9 +182,15 @@ def extract(
     Example: feval extract my-recording --answer-kind latex --out again
     """
     recording = whole_folder(show, recording)
-    with show.progress("extracting") as progress:
+    with show.progress("extracting") as progress, machines.opened() as executor:
         extraction = extract_answers(
-            recording, out, answer_kind=answer_kind, source=answers, equality=equality, progress=progress
+            recording,
+            out,
+            answer_kind=answer_kind,
+            source=answers,
+            equality=equality,
+            progress=progress,
+            executor=executor,
         )
     for sentence in extraction.notes:
         show.note(sentence)

@@ -6,10 +6,8 @@ method sees the same questions. `docs/comparing.md` says what each number means.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
-from functools import cached_property
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,7 +15,18 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from feval import executors
-from feval.comparison.plan import AXES, ComparedMethod, Plan
+from feval.comparison.columns import ColumnFile
+from feval.comparison.plan import Plan
+from feval.comparison.runner import (
+    FailedMethod,
+    MethodCurve,
+    Runner,
+    Work,
+    kinds_of,
+    load_compared_llms,
+    marked,
+    with_intervals,
+)
 from feval.comparison.statistics import (
     AccuracyDifference,
     CostToReach,
@@ -25,63 +34,25 @@ from feval.comparison.statistics import (
     HullArea,
     Rank,
     Saving,
-    by_key,
-    costs_of,
     statistics,
 )
-from feval.errors import FevalError, UnknownNameError, UsageError
-from feval.estimators.inference.intervals import accuracy_interval
+from feval.errors import UnknownNameError, UsageError
+from feval.estimators.inference.bootstrap import MOST_QUESTIONS
 from feval.estimators.inference.sign_flips import MOST_EXACT
 from feval.evaluation.cautions import billed_once, few_questions
-from feval.evaluation.evaluation import Evaluation, budgets, evaluate
-from feval.evaluation.oracle import Oracle
-from feval.evaluation.question_set import NONE_LEFT_OUT, LeftOut, Rows, question_set
+from feval.evaluation.evaluation import Evaluation
+from feval.evaluation.question_set import NONE_LEFT_OUT, LeftOut, question_set
 from feval.evaluation.user_methods import TIME_LIMIT, MethodFile
-from feval.hub.places import open_place
-from feval.methods import METHODS, SelfConsistency
+from feval.methods import METHODS
 from feval.methods.protocol import has_exact_form
-from feval.replay import load
 
 if TYPE_CHECKING:
     from concurrent.futures import Executor
 
     from feval.cards.prices import PriceList
     from feval.recording import Recording
-    from feval.replay import LLM, Dataset
 
 _ERRORS = ("no_answer", "stopped_early", "routed_wrong")
-_CEILING = (1, 2, 3, 5, 7, 10, 15, 20, 30, 40, 60, 80, 100)
-
-
-@dataclass(frozen=True)
-class MethodCurve:
-    """One method over its budgets.
-
-    Attributes:
-        label: what tables and pictures call it.
-        entry: the method as the plan has it.
-        points: evaluations in the order of the sweep, all on the same questions, without those that failed.
-    """
-
-    label: str
-    entry: ComparedMethod
-    points: tuple[Evaluation, ...]
-
-    def budget(self, point: int) -> str:
-        """The value of the swept field at a point, as text; empty without a sweep."""
-        return "" if self.entry.sweep is None else str(self.points[point].fields.get(self.entry.sweep[0]))
-
-    def budget_text(self, point: int) -> str:
-        """The swept field and its value, such as "n=5"; empty without a sweep."""
-        return "" if self.entry.sweep is None else f"{self.entry.sweep[0]}={self.budget(point)}"
-
-
-@dataclass(frozen=True)
-class FailedMethod:
-    """A method, or one of its points, that could not be evaluated, and why."""
-
-    label: str
-    reason: str
 
 
 @dataclass(frozen=True)
@@ -121,7 +92,7 @@ class Comparison:
     @property
     def kinds(self) -> tuple[str, ...]:
         """How the methods were computed: "exact", "recorded" or "seeded"; several of these if the plan mixes them."""
-        return _kinds(self.curves)
+        return kinds_of(self.curves)
 
     @property
     def warnings(self) -> tuple[str, ...]:
@@ -167,20 +138,16 @@ class Comparison:
         `question` (id), and means over the draws: `right` (probability), `usd` and `tokens` (NaN where not known), `samples`,
         `calls`, and how errors came about: `no_answer`, `stopped_early`, `routed_wrong` (NaN where not known).
         """
-        points = [(curve, place, point) for curve in self.curves for place, point in enumerate(curve.points)]
-        repeated = np.repeat(np.arange(len(points)), [point.questions for _, _, point in points])
-        texts = {
-            "method": [curve.label for curve, _, _ in points],
-            "budget": [curve.budget(place) for curve, place, _ in points],
-            "llms": [" > ".join(point.llms) for _, _, point in points],
-            "kind": [point.kind for _, _, point in points],
-        }
-        columns: dict[str, Any] = {name: [column[i] for i in repeated.tolist()] for name, column in texts.items()}
-        columns["point"] = np.array([place for _, place, _ in points])[repeated]
-        columns["question"] = [name for _, _, point in points for name in point.question_ids]
-        for name in ("right", "usd", "tokens", "samples", "calls", *_ERRORS):
-            values = [(getattr(point, name), point.questions) for _, _, point in points]
-            columns[name] = np.concatenate([np.full(n, np.nan) if value is None else value for value, n in values])
+        points = [point_columns(curve, place) for curve in self.curves for place in range(len(curve.points))]
+        columns: dict[str, Any] = {}
+        for name in points[0]:
+            values = [(point[name], len(point["question"])) for point in points]
+            if isinstance(values[0][0], str):
+                columns[name] = [text for text, questions in values for _ in range(questions)]
+            elif name == "question":
+                columns[name] = [question for ids, _ in values for question in ids]
+            else:
+                columns[name] = np.concatenate([np.broadcast_to(value, questions) for value, questions in values])
         return columns
 
     def to_frame(self, library: str | None = None) -> Any:
@@ -229,6 +196,21 @@ class Comparison:
         return content | ({"left_out": self.left_out.to_dict()} if self.left_out else {})
 
 
+def point_columns(curve: MethodCurve, place: int) -> dict[str, Any]:
+    """The columns of `Comparison.per_question` for one point: ids and numbers of its questions, and what all of them share."""
+    point = curve.points[place]
+    numbers = {name: getattr(point, name) for name in ("right", "usd", "tokens", "samples", "calls", *_ERRORS)}
+    return {
+        "method": curve.label,
+        "budget": curve.budget(place),
+        "llms": " > ".join(point.llms),
+        "kind": point.kind,
+        "point": place,
+        "question": point.question_ids,
+        **{name: np.nan if value is None else value for name, value in numbers.items()},
+    }
+
+
 def _curve_dict(curve: MethodCurve) -> dict[str, Any]:
     sweep = None if curve.entry.sweep is None else curve.entry.sweep[0]
     points = [point.to_dict() for point in curve.points]
@@ -259,7 +241,7 @@ def compare(
         prices: a price list, in place of the one that the plan names.
         methods: users' methods that it may run, as FILE.py:FUNCTION, since a plan runs no code by itself; or methods by their
             name in the plan, in place of the files it names: for an error, the method is missing and the error is the reason.
-        progress: called with (methods done, methods in all).
+        progress: called with (CoTs handed out per question, those of all methods and draws), which is how long they take.
 
     Raises:
         NotRecordedError: the recordings lack the dataset.
@@ -275,20 +257,22 @@ def compare(
             return compare(plan, executor=opened, methods=methods, progress=progress, **same)
     methods = methods if isinstance(methods, Mapping) else plan.users_methods(methods, base)
     missing: list[FailedMethod] = []
-    dataset, llms = _load(plan, base, missing, recordings, prices)
-    runner = _Runner(plan, dataset, llms, np.arange(len(dataset)), executor, time_limit, methods, progress)
+    dataset, llms = load_compared_llms(plan, base, missing, recordings, prices)
+    runner = Runner(plan, dataset, llms, np.arange(len(dataset)), executor, time_limit, methods, Work(progress))
     largest = runner.largest_budgets() if plan.short_pools == "drop" else ()
     questions = question_set(dataset, largest, unlabelled=plan.unlabelled, short_pools=plan.short_pools)
-    plan = plan.with_replicates(len(plan.split(dataset, questions.rows)[1]))
-    runner = replace(runner, plan=plan, rows=questions.rows)
-    curves = _marked([curve for entry in plan.entries if (curve := runner.curve(entry, missing)) is not None])
+    judged = len(plan.split(dataset, questions.rows)[1])
+    plan = plan.with_replicates(judged)
+    columns = ColumnFile(judged) if judged > MOST_QUESTIONS else None
+    runner = replace(runner, plan=plan, rows=questions.rows, columns=columns)
+    curves = marked([curve for entry in plan.entries if (curve := runner.curve(entry, missing)) is not None])
     if not curves:
         reasons = "; ".join(f"{one.label}: {one.reason}" for one in missing[:5])
         raise UsageError(f"No method of the comparison could be evaluated. {reasons}")
     names = list(dict.fromkeys(llm for curve in curves for llm in curve.entry.llms))
     baselines = [point for name in names if (point := runner.baseline(llms[name], missing)) is not None]
     ceilings = [curve for name in names if (curve := runner.ceiling(llms[name], missing)) is not None]
-    curves, baselines, ceilings = _with_intervals(plan, curves, baselines, ceilings)
+    curves, baselines, ceilings = with_intervals(plan, curves, baselines, ceilings)
     results = statistics(plan, {curve.label: curve.points for curve in curves})
     return Comparison(
         plan=plan,
@@ -300,160 +284,3 @@ def compare(
         methods=methods,
         **{part.name: getattr(results, part.name) for part in fields(results)},
     )
-
-
-def _load(
-    plan: Plan,
-    base: Path,
-    missing: list[FailedMethod],
-    recordings: Sequence[Recording] | None,
-    price_list: PriceList | None,
-) -> tuple[Dataset, dict[str, LLM]]:
-    """The dataset and the LLMs of the plan that were recorded; methods with others go missing."""
-    places, prices = plan.places(base)
-    recordings = recordings or [open_place(place) for place in places]
-    recorded = [name for recording in recordings for name in recording.llm_names(plan.dataset)]
-    llm_names = dict.fromkeys(llm for entry in plan.entries for llm in entry.llms)
-    for entry in plan.entries:
-        absent = next((llm for llm in entry.llms if recorded and llm not in recorded), None)
-        if absent is not None:
-            advice = f"These are recorded on {plan.dataset}; record it, or change the comparison."
-            missing.append(
-                FailedMethod(entry.label, str(UnknownNameError.of("recorded LLM", absent, recorded, advice)))
-            )
-    names = [name for name in llm_names if not recorded or name in recorded]
-    if not names:
-        raise UsageError(f"No LLM of the comparison is recorded on {plan.dataset}: {missing[0].reason}")
-    dataset, llms = load(plan.dataset, names, list(recordings), **plan.loading() | {"prices": price_list or prices})
-    return dataset, dict(zip(names, llms, strict=True))
-
-
-@dataclass(frozen=True)
-class _Runner:
-    """Evaluates the methods of a plan, and notes why one fails."""
-
-    plan: Plan
-    dataset: Dataset
-    llms: dict[str, LLM]
-    rows: Rows
-    executor: Executor | None
-    time_limit: float | None
-    methods: Mapping[str, Any]
-    progress: Callable[[int, int], None]
-
-    def largest_budgets(self) -> list[tuple[LLM, int]]:
-        """The most CoTs that any point of any method may ask each LLM for; points that cannot be made ask for none."""
-        return [budget for method, llms in self._possible() for budget in _budgets(method, llms)]
-
-    @cached_property
-    def order(self) -> str | None:
-        """The kind of every evaluation; `None` where the plan lets each method have its own."""
-        if self.plan.order is not None:
-            return None if self.plan.order == "mixed" else self.plan.order
-        return "exact" if all(has_exact_form(method) for method, _ in self._possible()) else "seeded"
-
-    def _possible(self) -> Iterator[tuple[Any, list[LLM]]]:
-        """The methods that can be made, with their LLMs; the others go missing when they are evaluated."""
-        for entry in self.plan.entries:
-            for _, settings in entry.points() if set(entry.llms) <= set(self.llms) else ():
-                with suppress(FevalError):
-                    yield self._method(entry, settings), [self.llms[name] for name in entry.llms]
-
-    def curve(self, entry: ComparedMethod, missing: list[FailedMethod]) -> MethodCurve | None:
-        self.progress(self.plan.entries.index(entry), len(self.plan.entries))
-        if not set(entry.llms) <= set(self.llms):
-            return None
-        llms = [self.llms[name] for name in entry.llms]
-        points, failed = [], []
-        for label, settings in entry.points():
-            try:
-                points.append(self._evaluated(self._method(entry, settings), llms, self.order))
-            except FevalError as error:
-                failed.append(FailedMethod(label, str(error)))
-        if not points and len({one.reason for one in failed}) == 1:
-            failed = [FailedMethod(entry.label, failed[0].reason)]
-        missing.extend(failed)
-        return MethodCurve(entry.label, entry, tuple(points)) if points else None
-
-    def baseline(self, llm: LLM, missing: list[FailedMethod]) -> Evaluation | None:
-        try:
-            return self._evaluated(SelfConsistency(1), [llm], self.order)
-        except FevalError as error:
-            missing.append(FailedMethod(f"single call of {llm.name}", str(error)))
-            return None
-
-    def ceiling(self, llm: LLM, missing: list[FailedMethod]) -> MethodCurve | None:
-        most = int(llm.pool.sizes[self.rows].min())
-        counts = (*(n for n in _CEILING if n < most), most)
-        entry = ComparedMethod(label=llm.name, method="oracle", llms=(llm.name,), sweep=("n", counts))
-        try:
-            points = tuple(self._evaluated(Oracle(n), [llm], "exact") for n in counts)
-        except FevalError as error:
-            missing.append(FailedMethod(f"pass@n of {llm.name}", str(error)))
-            return None
-        return MethodCurve(llm.name, entry, points)
-
-    def _method(self, entry: ComparedMethod, settings: dict[str, Any]) -> Any:
-        if entry.method == "oracle":
-            raise UsageError(
-                "The oracle looks at the gold answers, so it cannot be compared with methods; its curve is always drawn, as the "
-                "ceiling of each LLM."
-            )
-        return entry.make(settings, self.methods)
-
-    def _evaluated(self, method: Any, llms: Sequence[LLM], order: str | None) -> Evaluation:
-        # The questions are chosen already, once for all methods, and so are the intervals, later.
-        chosen = {"order": order, "unlabelled": "refuse", "short_pools": "refuse", "confidence": None}
-        options = self.plan.arguments() | chosen
-        evaluation = evaluate(
-            method, self.dataset, llms, rows=self.rows, executor=self.executor, time_limit=self.time_limit, **options
-        )
-        axis = self.plan.axis
-        costs = costs_of(evaluation, axis)
-        if costs is None:
-            others = ", ".join(axis for axis in AXES if costs_of(evaluation, axis) is not None)
-            raise UsageError(
-                f"Its {axis} per question are not known (no price for an LLM, or no prompt tokens recorded); compare by "
-                f"another axis: {others}."
-            )
-        if not costs.mean() > 0:
-            raise UsageError(
-                f"It costs nothing in {axis}, and the axis of costs is logarithmic; compare by another axis."
-            )
-        return evaluation
-
-
-def _budgets(method: Any, llms: Sequence[LLM]) -> list[tuple[LLM, int]]:
-    with suppress(FevalError):
-        return budgets(method, llms)
-    return []
-
-
-def _marked(curves: list[MethodCurve]) -> list[MethodCurve]:
-    """The curves, their labels with their kind where kinds differ: exact and seeded points are not on the same draws."""
-    if len(_kinds(curves)) < 2:
-        return curves
-    return [replace(curve, label=f"{curve.label} [{', '.join(_kinds([curve]))}]") for curve in curves]
-
-
-def _kinds(curves: Sequence[MethodCurve]) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(point.kind for curve in curves for point in curve.points))
-
-
-def _with_intervals(
-    plan: Plan, curves: Sequence[MethodCurve], baselines: Sequence[Evaluation], ceilings: Sequence[MethodCurve]
-) -> tuple[list[MethodCurve], list[Evaluation], list[MethodCurve]]:
-    """The same with the intervals that `evaluate` would have given each point, computed for all points at once."""
-    everything = [point for curve in (*curves, *ceilings) for point in curve.points] + list(baselines)
-    right = by_key(everything, [point.right for point in everything])
-    ends = accuracy_interval(right, plan.confidence)
-    rest = iter(
-        replace(point, accuracy_low=low, accuracy_high=high, confidence=plan.confidence)
-        for point, low, high in zip(everything, ends.low.tolist(), ends.high.tolist(), strict=True)
-    )
-
-    def complete(bare: Sequence[MethodCurve]) -> list[MethodCurve]:
-        return [replace(curve, points=tuple(next(rest) for _ in curve.points)) for curve in bare]
-
-    methods, tops = complete(curves), complete(ceilings)
-    return methods, list(rest), tops

@@ -13,19 +13,17 @@ from itertools import combinations
 from typing import TYPE_CHECKING
 
 import numpy as np
-import numpy.typing as npt
 
-from feval.estimators.inference.bootstrap import bootstrap_means
+from feval.estimators.inference.bootstrap import Clusters, bootstrap_means
 from feval.estimators.inference.bradley_terry import bradley_terry, pairwise_wins
 from feval.estimators.inference.frontier import hull_area, pareto
 from feval.estimators.inference.paired import accuracy_at, cost_to_reach, flip_probability, holm, percentiles
-from feval.estimators.inference.sign_flips import sign_flip_test
+from feval.estimators.inference.sign_flips import STREAM, sign_flip_test
+from feval.methods.arrays import Floats, Rows
 
 if TYPE_CHECKING:
     from feval.comparison.plan import Plan
     from feval.evaluation.evaluation import Evaluation
-
-Floats = npt.NDArray[np.float64]
 
 _GRID = 3
 """Number of costs (per pair) and accuracies (for all) at which methods are compared where the plan names none. Few, since Holm's
@@ -171,10 +169,9 @@ def costs_of(evaluation: Evaluation, axis: str) -> Floats | None:
     return costs
 
 
-def by_key(evaluations: Sequence[Evaluation], values: Sequence[Floats]) -> Floats:
-    """[Q, P] values with the questions sorted by key, so that their order in the recording makes no difference."""
-    order = np.argsort(evaluations[0].question_keys, kind="stable")
-    return np.stack(values, axis=1)[order]
+def by_key(evaluation: Evaluation) -> Rows:
+    """[Q] rows of the questions sorted by key, so that their order in the recording makes no difference."""
+    return np.argsort(evaluation.question_keys, kind="stable")
 
 
 @dataclass(frozen=True, eq=False)
@@ -183,16 +180,16 @@ class _CostCurve:
 
     Attributes:
         places: [P] indices of the points in the curve.
+        points: P evaluations; their columns are read one by one.
         cost, right: [P] means.
-        per_question: [Q, P] accuracies.
         costs, rights: [R, P] resampled means.
     """
 
     label: str
-    places: npt.NDArray[np.intp]
+    places: Rows
+    points: Sequence[Evaluation]
     cost: Floats
     right: Floats
-    per_question: Floats
     costs: Floats
     rights: Floats
 
@@ -201,8 +198,11 @@ class _CostCurve:
         return float(self._at(cost, self.right)), self._at(cost, self.rights)
 
     def questions_at(self, cost: float) -> Floats:
-        """[Q] accuracies at a cost."""
-        return self._at(cost, self.per_question)
+        """[Q] accuracies at a cost, from the points on either side of it."""
+        first = np.unique(self.cost, return_index=True)[1]
+        above = int(np.searchsorted(self.cost[first], cost))
+        near = first[max(above - 1, 0) : above + 1]
+        return accuracy_at(cost, self.cost[near], np.stack([self.points[i].right for i in near.tolist()], axis=1))
 
     def _at(self, cost: float, values: Floats) -> Floats:
         """Interpolate values [..., P]; of points at the same cost the first listed counts."""
@@ -238,21 +238,21 @@ def statistics(plan: Plan, curves: Mapping[str, Sequence[Evaluation]]) -> Statis
 
 def _lines(plan: Plan, curves: Mapping[str, Sequence[Evaluation]]) -> list[_CostCurve]:
     points = [point for points in curves.values() for point in points]
-    costs = [values for point in points if (values := costs_of(point, plan.axis)) is not None]
-    means = by_key(points, [*(point.right for point in points), *costs])
-    resampled = bootstrap_means(means, resamples=plan.resamples, seed=plan.seed % (1 << 64))
+    order, seed = by_key(points[0]), plan.seed % (1 << 64)
+    dealt = Clusters(len(order), seed)
+    means, sums = np.empty((2, len(points))), []
+    for i, values in enumerate(getattr(point, name) for name in ("right", plan.axis) for point in points):
+        means.flat[i] = values[order].mean()
+        sums.append(dealt.sums(values, order))
+    resampled = bootstrap_means(np.stack(sums, axis=1), resamples=plan.resamples, seed=seed, dealt=dealt)
     lines, start = [], 0
     for label, curve in curves.items():
         columns = np.arange(start, start + len(curve))
         start += len(curve)
-        cost = means[:, len(points) + columns].mean(axis=0)
-        places = np.argsort(cost, kind="stable")
-        rights, costs_at = columns[places], len(points) + columns[places]
-        right = means[:, rights]
-        line = _CostCurve(
-            label, places, cost[places], right.mean(axis=0), right, resampled[:, costs_at], resampled[:, rights]
-        )
-        lines.append(line)
+        places = np.argsort(means[1, columns], kind="stable")
+        at = columns[places]
+        costs, rights = resampled[:, len(points) + at], resampled[:, at]
+        lines.append(_CostCurve(label, places, [points[i] for i in at], means[1, at], means[0, at], costs, rights))
     return lines
 
 
@@ -310,9 +310,12 @@ def _differences(plan: Plan, lines: Sequence[_CostCurve]) -> tuple[AccuracyDiffe
 def _difference_rows(plan: Plan, at: Sequence[tuple[_CostCurve, _CostCurve, float | None]]) -> list[AccuracyDifference]:
     """Differences with sign-flip tests, all on the same sign patterns, not yet adjusted."""
     costs = [(a, _own_cost(a, cost), b, _own_cost(b, cost)) for a, b, cost in at]
-    differences = np.stack([a.questions_at(x) - b.questions_at(y) for a, x, b, y in costs], axis=1)
-    seed = plan.seed % (1 << 64)
-    test = sign_flip_test(differences, confidence=plan.confidence, splits=plan.resamples, seed=seed)
+    order, seed = by_key(at[0][0].points[0]), plan.seed % (1 << 64)
+    dealt = Clusters(len(order), seed, STREAM)
+    sums = [dealt.sums(a.questions_at(x) - b.questions_at(y), order) for a, x, b, y in costs]
+    test = sign_flip_test(
+        np.stack(sums, axis=1), confidence=plan.confidence, splits=plan.resamples, seed=seed, dealt=dealt
+    )
     lows, highs = np.clip(test.low, -1.0, 1.0).tolist(), np.clip(test.high, -1.0, 1.0).tolist()
     rows = []
     for i, ((a, x, b, y), (_, _, cost)) in enumerate(zip(costs, at, strict=True)):
@@ -337,7 +340,7 @@ def _begin_alike(a: _CostCurve, b: _CostCurve, cost: float | None) -> bool:
     """Whether two curves differ at a cost only because each is interpolated away from the same first point."""
     if cost is None or max(abs(line.cost[0] - cost) for line in (a, b)) > _SAME_POINT * cost:
         return False
-    return bool((np.abs(a.per_question[:, 0] - b.per_question[:, 0]) <= _SAME_ANSWERS).all())
+    return bool((np.abs(a.points[0].right - b.points[0].right) <= _SAME_ANSWERS).all())
 
 
 def _shared_costs(plan: Plan, a: _CostCurve, b: _CostCurve) -> list[float | None]:

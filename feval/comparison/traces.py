@@ -22,8 +22,9 @@ from feval.methods.protocol import BatchMethod
 from feval.replay import load
 
 if TYPE_CHECKING:
-    from feval.comparison.comparison import Comparison, MethodCurve
+    from feval.comparison.comparison import Comparison
     from feval.comparison.plan import ComparedMethod, Plan
+    from feval.comparison.runner import MethodCurve
     from feval.evaluation.evaluation import Evaluation
     from feval.methods.decisions import Decisions
     from feval.replay import LLM, Dataset
@@ -56,13 +57,15 @@ class Traces:
 
     Attributes:
         order: "recorded", or "seeded" for replicate 0.
-        rows: [Q] rows of the questions that the methods were judged on.
+        rows: [Q] rows of the questions that were followed.
+        judged: number of questions that the methods were judged on; those followed are the first of them.
         curves: per curve of the comparison, the traces of its points.
         missing: (label, reason) of every method that could not be followed.
     """
 
     order: str
     rows: Rows
+    judged: int
     curves: tuple[tuple[Trace, ...], ...]
     missing: tuple[tuple[str, str], ...]
 
@@ -76,16 +79,27 @@ def load_compared(comparison: Comparison, base: Path = Path()) -> tuple[Dataset,
 
 
 def traces(
-    comparison: Comparison, dataset: Dataset, llms: Sequence[LLM], *, time_limit: float | None = TIME_LIMIT
+    comparison: Comparison,
+    dataset: Dataset,
+    llms: Sequence[LLM],
+    *,
+    questions: int | None = None,
+    time_limit: float | None = TIME_LIMIT,
 ) -> Traces:
-    """Follow every method of a comparison through one draw of every question; `dataset` and `llms` come from `load_compared`."""
+    """Follow every method of a comparison through one draw of the first questions, or of all.
+
+    `dataset` and `llms` come from `load_compared`.
+    """
     dataset.require(llms)
     order = "recorded" if comparison.plan.order == "recorded" else "seeded"
     by_name = {llm.name: llm.seeded(comparison.plan.seed) for llm in llms}
     left_out = {*comparison.left_out.unlabelled, *comparison.left_out.short_pools}
-    split = np.array([row for row, name in enumerate(dataset.question_ids) if name not in left_out], np.intp)
+    split = np.arange(len(dataset))
+    if left_out:
+        split = np.array([row for row, name in enumerate(dataset.question_ids) if name not in left_out], np.intp)
     judged = judged_rows(comparison, dataset)
-    follow = _Follower(comparison.plan, dataset, by_name, split, judged, order, comparison.methods, time_limit)
+    first = judged[:questions]
+    follow = _Follower(comparison.plan, dataset, by_name, split, judged, first, order, comparison.methods, time_limit)
     curves, missing = [], []
     for curve in comparison.curves:
         try:
@@ -93,7 +107,7 @@ def traces(
         except FevalError as error:
             curves.append(())
             missing.append((curve.label, str(error)))
-    return Traces(order, follow.rows, tuple(curves), tuple(missing))
+    return Traces(order, first, len(judged), tuple(curves), tuple(missing))
 
 
 def judged_rows(comparison: Comparison, dataset: Dataset) -> Rows:
@@ -101,8 +115,8 @@ def judged_rows(comparison: Comparison, dataset: Dataset) -> Rows:
     first = next((point for curve in comparison.curves for point in curve.points), None)
     if first is None:
         return np.arange(len(dataset))
-    places = {name: row for row, name in enumerate(dataset.question_ids)}
-    return np.array([places[name] for name in first.question_ids], np.intp)
+    by_key = np.argsort(dataset.question_keys, kind="stable")
+    return by_key[np.searchsorted(dataset.question_keys, first.question_keys, sorter=by_key)]
 
 
 def budget_label(entry: ComparedMethod, point: Evaluation) -> str:
@@ -112,12 +126,13 @@ def budget_label(entry: ComparedMethod, point: Evaluation) -> str:
 
 @dataclass(frozen=True, eq=False)
 class _Follower:
-    """Runs methods on one draw; `split` holds the rows that training and judged questions were chosen from."""
+    """Runs methods on one draw of some judged questions; training and judged ones were chosen from the rows in `split`."""
 
     plan: Plan
     dataset: Dataset
     llms: Mapping[str, LLM]
     split: Rows
+    judged: Rows
     rows: Rows
     order: str
     methods: Mapping[str, Any]
@@ -128,8 +143,10 @@ class _Follower:
         for point in curve.points:
             llms = [self.llms[name] for name in point.llms]
             decided = self._decided(self._method(curve.entry, point, llms), llms)
-            cots = np.stack([ledger.cots[0] for ledger in decided.ledgers])
-            followed.append(Trace(curve.label, budget_label(curve.entry, point), point.llms, decided.answer[0], cots))
+            shown = slice(len(self.rows))
+            cots = np.stack([ledger.cots[0, shown] for ledger in decided.ledgers])
+            answer = decided.answer[0, shown]
+            followed.append(Trace(curve.label, budget_label(curve.entry, point), point.llms, answer, cots))
         return tuple(followed)
 
     def _method(self, entry: ComparedMethod, point: Evaluation, llms: Sequence[LLM]) -> Any:
@@ -140,6 +157,7 @@ class _Follower:
 
     def _decided(self, method: Any, llms: Sequence[LLM]) -> Decisions:
         if isinstance(method, BatchMethod):
-            return next(iter(decisions(method, llms, order=self.order, rows=self.rows)))
+            rows = self.judged if getattr(method, "whole_set", False) else self.rows
+            return next(iter(decisions(method, llms, order=self.order, rows=rows)))
         replicate = 0 if self.order == "seeded" else None
         return called(method, self.dataset, llms, self.rows, replicate, self.time_limit)

@@ -20,6 +20,7 @@ from feval.evaluation.user_methods import MethodFile
 from feval.methods.arrays import Rows
 from feval.methods.protocol import BatchMethod
 from feval.replay.loading import LoadRecipe
+from feval.replay.pools import without_gaps
 
 if TYPE_CHECKING:
     from concurrent.futures import Executor
@@ -72,22 +73,21 @@ def _shared(
         yield block, result
     questions = math.ceil(_TASK_SECONDS / max(seconds, 1e-9) * (block.stop - block.start))
     recipe, cuts = LoadRecipe.of(dataset, llms), [*_cut(block.stop, len(rows), questions)]
-    tasks = ((work, method, recipe, compact(rows[cut])) for cut in cuts)
+    tasks = ((work, method, recipe, without_gaps(rows[cut])) for cut in cuts)
     for cut, results in zip(cuts, executors.results(question_block, tasks, executor), strict=True):
         for part, result in results:
             yield slice(cut.start + part.start, cut.start + part.stop), result
 
 
-def compact(rows: Rows) -> Rows | range:
-    """Return rows that follow on each other as a range, which is sent in a few bytes."""
-    first, last = int(rows[0]), int(rows[-1])
-    return range(first, last + 1) if last - first == len(rows) - 1 and (np.diff(rows) == 1).all() else rows
-
-
-def question_block(work: Work[_T], method: Any, recipe: LoadRecipe, rows: Rows | range) -> list[tuple[slice, _T]]:
+def question_block(work: Work[_T], method: Any, recipe: LoadRecipe, rows: Rows | slice) -> list[tuple[slice, _T]]:
     """Work on a block of questions in a process that opens the recordings itself: a task."""
     dataset, llms = loaded(recipe)
-    return list(block_results(work, _running(method), dataset, llms, np.asarray(rows, np.intp)))
+    return list(block_results(work, _running(method), dataset, llms, with_numbers(rows)))
+
+
+def with_numbers(rows: Rows | slice) -> Rows:
+    """Return the rows that `without_gaps` made a slice of, which is sent in a few bytes."""
+    return np.arange(rows.start, rows.stop) if isinstance(rows, slice) else rows
 
 
 @lru_cache(maxsize=4)

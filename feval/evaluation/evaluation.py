@@ -9,6 +9,7 @@ import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, fields, is_dataclass, replace
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -108,34 +109,39 @@ class Evaluation:
     @property
     def questions(self) -> int:
         """Number of questions."""
-        return len(self.right)
+        return len(self.question_keys)
 
-    @property
+    @cached_property
     def accuracy(self) -> float:
         """Mean over questions of the probability of being right."""
         return float(self.right.mean())
 
-    @property
+    @cached_property
     def usd_per_question(self) -> float | None:
         """Mean dollars."""
         return None if self.usd is None else float(self.usd.mean())
 
-    @property
+    @cached_property
     def tokens_per_question(self) -> float | None:
         """Mean tokens billed."""
         return None if self.tokens is None else float(self.tokens.mean())
 
-    @property
+    @cached_property
     def calls_per_question(self) -> float:
         """Mean requests, auxiliary ones included."""
         return float(self.calls.mean())
 
-    @property
+    @cached_property
+    def samples_per_question(self) -> float:
+        """Mean CoTs."""
+        return float(self.samples.mean())
+
+    @cached_property
     def usd_per_question_per_round(self) -> float | None:
         """Mean dollars if every call paid its prompt."""
         return None if self.usd_per_round is None else float(self.usd_per_round.mean())
 
-    @property
+    @cached_property
     def tokens_per_question_per_round(self) -> float | None:
         """Mean tokens billed if every call paid its prompt."""
         return None if self.tokens_per_round is None else float(self.tokens_per_round.mean())
@@ -175,6 +181,10 @@ class Evaluation:
 
     def errors(self) -> dict[str, float | None]:
         """How wrong answers came about, as shares of all questions that add up to 1 - accuracy; see the properties."""
+        return dict(self._errors)
+
+    @cached_property
+    def _errors(self) -> dict[str, float | None]:
         none, early, routed = (
             None if part is None else float(part.mean())
             for part in (self.no_answer, self.stopped_early, self.routed_wrong)
@@ -196,7 +206,7 @@ class Evaluation:
             "accuracy": self.accuracy,
             "accuracy_low": self.accuracy_low,
             "accuracy_high": self.accuracy_high,
-            "samples_per_question": float(self.samples.mean()),
+            "samples_per_question": self.samples_per_question,
             "usd_per_question": self.usd_per_question,
             "tokens_per_question": self.tokens_per_question,
             "usd_per_question_per_round": self.usd_per_question_per_round,

@@ -13,13 +13,14 @@ from feval.estimators.checks import require_confidence
 from feval.estimators.counts import vote_counts
 from feval.estimators.votes.empirical_votes import hypergeometric_majority
 from feval.estimators.votes.plurality import subset_plurality_accuracy
-from feval.evaluation.blocks import compact, loaded
+from feval.evaluation.blocks import loaded, with_numbers
 from feval.evaluation.question_set import Rows, question_set
 from feval.forecast.caveats import forecast_warnings
 from feval.forecast.estimators import ESTIMATORS, DrawnCalls
 from feval.forecast.evidence import checked_votes, ordered_by_key
 from feval.forecast.forecasts import METHODS, OF_MAJORITY, EstimatedCurve, Forecast, PoolCurves
 from feval.replay.loading import LoadRecipe
+from feval.replay.pools import without_gaps
 
 if TYPE_CHECKING:
     from concurrent.futures import Executor
@@ -93,7 +94,7 @@ def estimate(
         if opened is None:
             estimates = tuple(executors.results(_estimated, [(name, calls) for name in methods], None, progress))
         else:
-            recipe, chosen = LoadRecipe.of(dataset, [llm]), compact(questions.rows)
+            recipe, chosen = LoadRecipe.of(dataset, [llm]), without_gaps(questions.rows)
             tasks = [(name, recipe, chosen, how) for name in methods]
             estimates = tuple(executors.results(_estimated_there, tasks, opened, progress))
     return Forecast(
@@ -119,10 +120,10 @@ def _estimated(name: str, calls: DrawnCalls) -> EstimatedCurve:
     return ESTIMATORS[name](calls)
 
 
-def _estimated_there(name: str, recipe: LoadRecipe, rows: Rows | range, how: tuple[Any, ...]) -> EstimatedCurve:
+def _estimated_there(name: str, recipe: LoadRecipe, rows: Rows | slice, how: tuple[Any, ...]) -> EstimatedCurve:
     """Estimate in a process that draws the calls itself: a task."""
     dataset, [llm] = loaded(recipe)
-    calls = DrawnCalls.of(dataset, llm, ordered_by_key(dataset, np.asarray(rows, np.intp)), *how)
+    calls = DrawnCalls.of(dataset, llm, ordered_by_key(dataset, with_numbers(rows)), *how)
     return _estimated(name, calls)
 
 

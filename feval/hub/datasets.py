@@ -11,6 +11,7 @@ a gold that is a number is written in its shortest form.
 from __future__ import annotations
 
 import hashlib
+import io
 import logging
 import re
 from collections import Counter
@@ -58,6 +59,7 @@ def questions(dataset_id: str, *, source: Path | None = None, answer_kind: str |
     """
     card = find_dataset_card(dataset_id) if source is not None else dataset_card(dataset_id)
     kind = known_answer_kind(dataset_id, answer_kind or (card.answer_kind if card else None))
+    rows: Sequence[SourceQuestion]
     if source is not None:
         rows, origin = _from_file(source, dataset_id), source.name
     else:
@@ -196,7 +198,7 @@ def _rows(path: str, data: bytes) -> list[Row]:
     if data.lstrip().startswith(b"["):
         rows = reader.json(data, path, exact=True)
     else:
-        rows = [row for _, row in reader.json_lines(data, path)]
+        rows = [row for _, row in reader.json_lines(io.BytesIO(data), path)]
     for number, row in enumerate(rows):
         if not isinstance(row, dict):
             refuse(f"Row {number} of {path}", "an object", row)

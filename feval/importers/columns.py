@@ -6,7 +6,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -212,12 +212,10 @@ def recognised(
         SourceError: a value does not have its column's type.
         ConflictError: two names of one column have two values.
     """
-    if row.get("question_id") is not None:  # then `id` is the row's own
-        row = {name: value for name, value in row.items() if name != "id"}
     values: dict[str, Any] = {}
     written: dict[str, str] = {}
     others: dict[str, Any] = {}
-    for name, value in _flat(row.items()):
+    for name, value in _flat(_without_own_id(row).items()):
         column = names.get(name)
         if column is None:
             if name not in _DERIVED and value is not None:
@@ -231,6 +229,58 @@ def recognised(
             raise ConflictError(_two_values(column, written[column.name], name, row, where))
         values[column.name], written[column.name] = content, name
     return values, others
+
+
+class RowReader:
+    """Reads rows by `recognised`; how rows with the same members are read is worked out once."""
+
+    _MOST_PLANS = 1000  # rows whose members are names of their own are read one by one
+
+    def __init__(self, names: Mapping[str, Column]) -> None:
+        self._names = names
+        self._plans: dict[tuple[str, ...], _Plan | None] = {}
+
+    def recognised(self, row: Mapping[str, Any], where: str) -> tuple[dict[str, Any], dict[str, Any], frozenset[str]]:
+        """Return what `recognised` does, and the members that state no unit."""
+        members = _members(row)
+        plan = None if members is None else self._plan(tuple(members))
+        if members is not None and plan is not None:
+            try:
+                values = {
+                    name: None if (value := members[member]) is None else read(value, "")
+                    for member, name, read in plan.known
+                }
+            except SourceError:
+                pass  # read again below, to say where it is
+            else:
+                others = {member: value for member in plan.others if (value := members[member]) is not None}
+                return values, others, plan.without_unit
+        return *recognised(row, self._names, where), WITHOUT_UNIT & row.keys() & self._names.keys()
+
+    def _plan(self, members: tuple[str, ...]) -> _Plan | None:
+        if members not in self._plans:
+            if len(self._plans) == self._MOST_PLANS:
+                self._plans.clear()
+            self._plans[members] = _Plan.of(members, self._names)
+        return self._plans[members]
+
+
+@dataclass(frozen=True, slots=True)
+class _Plan:
+    """How rows with the same members are read: member, column and reader of the known ones, and the others."""
+
+    known: tuple[tuple[str, str, Callable[[Any, str], Any]], ...]
+    others: tuple[str, ...]
+    without_unit: frozenset[str]
+
+    @classmethod
+    def of(cls, members: Sequence[str], names: Mapping[str, Column]) -> _Plan | None:
+        """Return the plan for some members; `None` where two of them are one column, whose values must agree."""
+        known = [(member, names[member].name, names[member].read) for member in members if member in names]
+        if len({name for _, name, _ in known}) < len(known):
+            return None
+        others = [member for member in members if member not in names and member not in _DERIVED]
+        return cls(tuple(known), tuple(others), WITHOUT_UNIT & set(members) & names.keys())
 
 
 def _read(column: Column, value: Any, where: str) -> Any:
@@ -250,6 +300,23 @@ def _flat(items: Iterable[tuple[str, Any]], prefix: str = "") -> Iterable[tuple[
             yield from _flat(value.items(), f"{prefix}{name}.")
         else:
             yield f"{prefix}{name}", value
+
+
+def _members(row: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    """Return the members of a row as `recognised` looks at them; `None` where one is written twice, nested and with a dot."""
+    row = _without_own_id(row)
+    if not any(isinstance(row.get(name), dict) for name in _NESTED):
+        return row
+    pairs = list(_flat(row.items()))
+    members = dict(pairs)
+    return members if len(members) == len(pairs) else None
+
+
+def _without_own_id(row: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return a row without `id` where it has a `question_id`: then the former is the row's own."""
+    if row.get("question_id") is None or "id" not in row:
+        return row
+    return {name: value for name, value in row.items() if name != "id"}
 
 
 def _two_values(column: Column, first: str, second: str, row: Mapping[str, Any], where: str) -> str:

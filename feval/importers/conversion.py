@@ -21,6 +21,7 @@ from feval.importers.catalogue import IMPORTERS
 from feval.importers.questions import completed, known_answer_kind, read_questions
 from feval.importers.reading import Reader, fingerprint
 from feval.importers.shapes import LARGEST
+from feval.importers.sorted_rows import SortedRows
 from feval.importers.source import (
     Imported,
     Importer,
@@ -32,6 +33,7 @@ from feval.importers.source import (
     counted_notes,
 )
 from feval.recording import DatasetInfo, PoolRows, Question, RecordingWriter, ScorerInfo, ScoreRows
+from feval.recording.layout.destination import storage_errors
 
 _HINT_BYTES = 16 << 20
 _POSITIONS_TOO = (
@@ -95,8 +97,8 @@ def import_recording(
     if importer is None:
         raise UnknownNameError.of("import format", format, IMPORTERS)
     llms = (str(llm),) if isinstance(llm, str) else tuple(map(str, dict.fromkeys(llm or ())))
-    request = ImportRequest(str(dataset), llms, None, keep_duplicates, temperature, max_tokens)
     source, out, questions = Path(source), Path(out), None if questions is None else Path(questions)
+    request = ImportRequest(str(dataset), llms, None, keep_duplicates, temperature, max_tokens)
     _check_options(request, answers)
     card = find_dataset_card(request.dataset)
     kind = known_answer_kind(request.dataset, answer_kind or (card.answer_kind if card else None))
@@ -124,7 +126,8 @@ def import_recording(
     with RecordingWriter(out, operation=operation, prices=prices, licences={"questions": licence}) as writer:
         reader = Reader()
         file = None if questions is None else read_questions(questions, request.dataset, reader)
-        imported = _read(importer, source, replace(request, questions=file))
+        with storage_errors(out):  # temporary files
+            imported = _read(importer, source, replace(request, questions=file, scratch=writer.scratch))
         origins = source.name, questions.name if questions else ""
         joined, gold_notes = completed(imported.questions, file, kind, origins)
         conversion = _Conversion(
@@ -132,11 +135,12 @@ def import_recording(
             joined,
             info,
             counter,
+            writer.scratch,
             always_text=answers == "text",
             default_kind=answer_kind is None,
             golds_are_positions=bool(gold_notes),
         )
-        writer.add_dataset(replace(info, system_prompt=imported.system_prompt), conversion.recorded_questions())
+        writer.add_dataset(replace(info, system_prompt=imported.system_prompt), conversion.questions())
         total = imported.llm_count * len(joined)
         for number, one in enumerate(imported.llms):
             report = None if progress is None else _offset(progress, number * len(joined), total)
@@ -190,9 +194,10 @@ class _Conversion:
     def __init__(
         self,
         importer: Importer,
-        questions: list[SourceQuestion],
+        questions: Sequence[SourceQuestion],
         info: DatasetInfo,
         counter: str | None,
+        scratch: Path,
         *,
         always_text: bool,
         default_kind: bool,
@@ -208,7 +213,8 @@ class _Conversion:
         self._compares = default_kind and kind != "verbatim"
         self._golds_are_positions = golds_are_positions
         self._seen: Counter[str] = Counter()
-        self._scores: dict[str, list[ScoreRows]] = {}
+        self._scorers: dict[str, int] = {}
+        self._scratch, self._scores = scratch, SortedRows(scratch)
         self._right: dict[str, _RightCots] = {}
         if kind == "verbatim" and always_text and importer.upstream_answer is None:
             raise UsageError(
@@ -216,12 +222,10 @@ class _Conversion:
                 "for; choose another answer kind, or the stored answers."
             )
 
-    def recorded_questions(self) -> list[Question]:
-        """Return the questions with their canonical golds."""
-        return [
-            Question(q.id, q.text or "", q.gold, canonical_gold(self._kind, q.gold, q.choices), q.choices)
-            for q in self._questions
-        ]
+    def questions(self) -> Iterator[Question]:
+        """Yield the questions with their canonical golds."""
+        for q in self._questions:
+            yield Question(q.id, q.text or "", q.gold, canonical_gold(self._kind, q.gold, q.choices), q.choices)
 
     def counter(self, llm: SourceLLM) -> str:
         """Return the token counter for an LLM: the one asked for, else the source's counts, else words."""
@@ -236,9 +240,9 @@ class _Conversion:
         """Yield the rows of one LLM, one pool per question."""
         name = self.counter(llm)
         count = None if name == "usage" else token_counter(name)
-        self._scores = {}
+        self._scorers, self._scores = {}, SortedRows(self._scratch)
         thoughts = thoughts_of(llm.info.name)
-        for question, pool in zip(self._questions, llm.pools, strict=True):
+        for number, (question, pool) in enumerate(zip(self._questions, llm.pools, strict=True)):
             reasons = pool.finish_reasons or ["unknown"] * len(pool.texts)
             columns = split_columns(pool.texts, pool.reasoning, reasons, thoughts)
             self._seen["with thoughts"] += sum(bool(marks) for marks in columns.marks or ())
@@ -259,7 +263,8 @@ class _Conversion:
             self._seen["unreadable"] += canonical.count(None) - raw.count(None)
             prompt, prompt_tokens = self._request(question, pool, count, counted=llm.counted)
             for scorer, rows in pool.scores.items():
-                self._scores.setdefault(scorer, []).append(rows)
+                group = self._scorers.setdefault(scorer, len(self._scorers))
+                self._scores.add(group, number, (rows.sample_indices, rows.scores, rows.step_scores))
             yield PoolRows(
                 question.id,
                 columns.texts,
@@ -277,11 +282,12 @@ class _Conversion:
                 token_confidences=pool.token_confidences,
             )
 
-    def scores(self) -> list[tuple[ScorerInfo, list[ScoreRows]]]:
-        """Return the scores of the LLM whose pools came last, by scorer."""
-        return [
-            (ScorerInfo(name, "imported", {"format": self._importer.name}), rows) for name, rows in self._scores.items()
-        ]
+    def scores(self) -> Iterator[tuple[ScorerInfo, Iterator[ScoreRows]]]:
+        """Yield the scores of the LLM whose pools came last, by scorer."""
+        for name, group in self._scorers.items():
+            blocks = self._scores.questions(group)
+            rows = (ScoreRows(self._questions[number].id, *columns) for number, (columns,) in blocks)
+            yield ScorerInfo(name, "imported", {"format": self._importer.name}), rows
 
     def _stored_answers(self, pool: SourcePool) -> Sequence[str | None]:
         """Return the answers of the source's authors, stored or by their published rule; empty where there is neither."""

@@ -15,7 +15,7 @@ _POSITION = re.compile("-?[0-9]+")
 
 def positions_as_labels(
     questions: Sequence[SourceQuestion], kind: str, origin: str
-) -> tuple[list[SourceQuestion], list[str]]:
+) -> tuple[Sequence[SourceQuestion], list[str]]:
     """Write golds of the kind "choice" that are positions, counted from 0, as the labels of their options.
 
     A whole number is a position unless it equals an option's label or text. Where every gold of the source is a whole number and
@@ -24,13 +24,13 @@ def positions_as_labels(
     Returns the questions (all of one source, which messages call `origin`) and notes for readers.
     """
     if kind != "choice":
-        return list(questions), []
-    golds = [question for question in questions if question.gold is not None]
-    numbers = [q for q in golds if _POSITION.fullmatch(_gold(q)) and _gold(q) not in dict(q.choices)]
+        return questions, []
+    golds = sum(question.gold is not None for question in questions)
+    numbers = [q for q in questions if _POSITION.fullmatch(_gold(q)) and _gold(q) not in dict(q.choices)]
     positions = [question for question in numbers if not _is_text(question)]
     if not positions:
-        return list(questions), []
-    only_positions = len(numbers) == len(golds) and all(map(_in_range, numbers))
+        return questions, []
+    only_positions = len(numbers) == golds and all(map(_in_range, numbers))
     labels = {question.id: _label(question, origin) for question in (numbers if only_positions else positions)}
     changed = [replace(q, gold=labels[q.id]) if q.id in labels else q for q in questions]
     return changed, _notes(positions[0], labels, [q for q in numbers if _is_other_text(q, labels)])

@@ -5,31 +5,28 @@ One line per question, with its CoTs in `samples`, or one line per CoT, with eve
 
 from __future__ import annotations
 
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 from feval.errors import ConflictError, SourceError
-from feval.importers.columns import names_of, question_names
-from feval.importers.reading import Reader, read_bytes
+from feval.importers.columns import RowReader, names_of, question_names
+from feval.importers.reading import Reader, read_lines
 from feval.importers.rows import Rows
 from feval.importers.shapes import refuse, sentence_start
 from feval.importers.source import Imported, ImportRequest
 
 _SAMPLES = ("samples", "completions", "responses")
-_COT = names_of("question", "request", "llm", "cot")
-_SAMPLE = names_of("request", "llm", "cot")
-_QUESTION = question_names("question", "request", "llm")
 
 
 def read(source: Path, request: ImportRequest) -> Imported:
     """Read one JSON Lines file. The request names the LLM if the lines do not, or chooses among theirs."""
     reader = Reader()
-    lines = _Lines(source.name, request)
-    for number, line in reader.json_lines(read_bytes(source), source.name):
-        lines.add(line, f"line {number} of {source.name}")
-    imported = lines.rows.imported()
-    imported.notes.extend(reader.notes())
-    return imported
+    content = _Lines(source.name, request)
+    with closing(read_lines(source)) as lines:
+        for number, line in reader.json_lines(lines, source.name):
+            content.add(line, f"line {number} of {source.name}")
+    return content.rows.imported(reader)
 
 
 class _Lines:
@@ -40,7 +37,9 @@ class _Lines:
         self._request = request
         self._by_question: bool | None = None
         self._count = 0
-        self._pairs: set[tuple[str, str | None]] = set()
+        self._cots = RowReader(names_of("question", "request", "llm", "cot"))
+        self._samples = RowReader(names_of("request", "llm", "cot"))
+        self._questions = RowReader(question_names("question", "request", "llm"))
 
     def add(self, line: Any, where: str) -> None:
         """Add one line."""
@@ -64,53 +63,42 @@ class _Lines:
 
     def _add_question(self, line: dict[str, Any], samples: str, where: str) -> None:
         shared = {name: value for name, value in line.items() if name != samples}
-        values = self.rows.recognised(shared, _QUESTION, where)
+        values = self.rows.recognised(shared, self._questions, where)
         name = values["id"] if values.get("id") is not None else self._request.question_id(self._count)
-        self.rows.add_question(name, values, where)
+        question = self.rows.add_question(name, values, where)
         cots = line[samples]
         if not isinstance(cots, list):
             refuse(f"{samples!r} of {where}", "a list of samples", cots)
+        llms: set[str | None] = set()
+        for position, cot in enumerate(cots):
+            here = f"sample {position} of {where}"
+            row = self._sample(values, cot, here)
+            self.rows.add_row(question, row, here, line=None if row.get("llm") in llms else where)
+            llms.add(row.get("llm"))
         if not cots:
-            self.rows.add_request(name, values, where)
-        llms = {self._add_sample(name, values, cot, f"sample {i} of {where}") for i, cot in enumerate(cots)}
-        for llm in llms or {values.get("llm")}:
-            self._once(name, llm, where)
+            self.rows.add_row(question, values, where, line=where, cot=False)
 
-    def _add_sample(self, name: str, shared: dict[str, Any], cot: Any, where: str) -> str | None:
-        """Add a sample, an object or its text alone; its line's values apply to it. Return its LLM."""
+    def _sample(self, shared: dict[str, Any], cot: Any, where: str) -> dict[str, Any]:
+        """Return the values of a sample, an object or its text alone; its line's values apply to it."""
         if isinstance(cot, str):
             cot = {"text": cot}
         if not isinstance(cot, dict):
             refuse(sentence_start(where), "an object, or a text", cot)
-        stated = self.rows.recognised(cot, _SAMPLE, where)
+        stated = self.rows.recognised(cot, self._samples, where)
+        if shared.keys().isdisjoint(stated):
+            return shared | stated
         for column in stated.keys() & shared.keys():
             if stated[column] is not None and shared[column] not in (None, stated[column]):
                 raise ConflictError(
                     f"{sentence_start(where)} has {column} {stated[column]!r:.60}, and its line has {shared[column]!r:.60} for "
                     "all of its samples. Remove one of them."
                 )
-        values = shared | {
-            column: value for column, value in stated.items() if value is not None or column not in shared
-        }
-        self.rows.add_request(name, values, where)
-        self.rows.add_cot(name, values, where)
-        llm: str | None = values.get("llm")
-        return llm
-
-    def _once(self, name: str, llm: str | None, where: str) -> None:
-        if (name, llm) in self._pairs:
-            raise ConflictError(
-                f"{sentence_start(where)} has the question id {name!r} a second time. Give each question its own id, or write "
-                "one line per CoT."
-            )
-        self._pairs.add((name, llm))
+        return shared | {column: value for column, value in stated.items() if value is not None or column not in shared}
 
     def _add_cot(self, line: dict[str, Any], where: str) -> None:
-        values = self.rows.recognised(line, _COT, where)
+        values = self.rows.recognised(line, self._cots, where)
         if values.get("id") is None:
             raise SourceError(
                 f"{sentence_start(where)} has neither 'samples' nor an 'id'; a CoT names its question, in 'id' or 'question_id'."
             )
-        self.rows.add_question(values["id"], values, where)
-        self.rows.add_request(values["id"], values, where)
-        self.rows.add_cot(values["id"], values, where)
+        self.rows.add_row(self.rows.add_question(values["id"], values, where), values, where)

@@ -8,7 +8,8 @@ with a column Puzzles) are questions whose gold answer is 24.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import io
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -51,7 +52,7 @@ def read_questions(path: Path, dataset: str, reader: Reader) -> list[SourceQuest
 def _json_questions(data: bytes, name: str, dataset: str, reader: Reader) -> list[SourceQuestion]:
     return [
         _json_question(line, f"{dataset}/{row}", f"line {number} of {name}")
-        for row, (number, line) in enumerate(reader.json_lines(data, name))
+        for row, (number, line) in enumerate(reader.json_lines(io.BytesIO(data), name))
     ]
 
 
@@ -108,8 +109,8 @@ def without_duplicates(questions: Iterable[SourceQuestion], name: str) -> list[S
 
 
 def completed(
-    questions: list[SourceQuestion], file: list[SourceQuestion] | None, kind: str, origins: tuple[str, str]
-) -> tuple[list[SourceQuestion], list[str]]:
+    questions: Sequence[SourceQuestion], file: list[SourceQuestion] | None, kind: str, origins: tuple[str, str]
+) -> tuple[Sequence[SourceQuestion], list[str]]:
     """Complete the questions of a source from the questions file, by id; golds that are positions become labels.
 
     The source's own texts and golds stay: they are what was recorded.
@@ -121,17 +122,19 @@ def completed(
         ConflictError: the two contradict each other.
     """
     if file is None:
-        questions, notes = positions_as_labels(questions, kind, origins[0])
-        return list(map(_with_text, questions)), notes
-    known = {question.id: question for question in file}
-    others = [_other(question, known) for question in questions]
-    with_options = [replace(q, choices=q.choices or other.choices) for q, other in zip(questions, others, strict=True)]
-    questions, notes = positions_as_labels(with_options, kind, origins[0])
-    others, more = positions_as_labels(
-        [replace(other, choices=q.choices) for q, other in zip(questions, others, strict=True)], kind, origins[1]
-    )
-    joined = [_joined(question, other, kind) for question, other in zip(questions, others, strict=True)]
-    return list(map(_with_text, joined)), notes or more
+        result, notes = positions_as_labels(questions, kind, origins[0])
+    else:
+        known = {question.id: question for question in file}
+        others = [_other(question, known) for question in questions]
+        with_options = [replace(q, choices=q.choices or o.choices) for q, o in zip(questions, others, strict=True)]
+        own, notes = positions_as_labels(with_options, kind, origins[0])
+        same_options = [replace(o, choices=q.choices) for q, o in zip(own, others, strict=True)]
+        labelled, more = positions_as_labels(same_options, kind, origins[1])
+        result = [_joined(question, other, kind) for question, other in zip(own, labelled, strict=True)]
+        notes = notes or more
+    for question in result:
+        _check_text(question)
+    return result, notes
 
 
 def _other(question: SourceQuestion, known: dict[str, SourceQuestion]) -> SourceQuestion:
@@ -167,10 +170,9 @@ def _check_same(question: SourceQuestion, other: SourceQuestion, kind: str) -> N
         )
 
 
-def _with_text(question: SourceQuestion) -> SourceQuestion:
+def _check_text(question: SourceQuestion) -> None:
     if question.text is None:
         raise SourceError(
             f"The text of question {question.id!r} is not known: the source has none. "
             "Pass a file with the questions, --questions FILE."
         )
-    return question

@@ -1,16 +1,23 @@
-"""Generic rows become questions and pools: rows must agree about their question, and each LLM has its own CoTs."""
+"""Generic rows become questions and pools: rows must agree about their question, and each LLM has its own CoTs.
+
+Questions and rows lie in temporary files where they are many; CoTs are put together, question by question, when recorded.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Any, TypeVar
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import repeat
+from typing import Any, NamedTuple, TypeVar
 
 from feval.errors import ConflictError, SourceError
-from feval.importers.columns import COLUMNS, WITHOUT_UNIT, Column, examples, recognised
+from feval.importers.columns import COLUMNS, RowReader, examples
+from feval.importers.reading import Reader
 from feval.importers.shapes import sentence_start
+from feval.importers.sorted_rows import SortedRows
 from feval.importers.source import Imported, ImportRequest, Prompt, SourceLLM, SourcePool, SourceQuestion, llm_notes
+from feval.importers.stored_questions import StoredQuestions
 from feval.recording.content import OPTIONAL_COLUMNS, LLMInfo, ScoreRows
 
 _T = TypeVar("_T")
@@ -18,57 +25,82 @@ _Cot = Mapping[str, Any]
 _COT_COLUMNS = frozenset(column.name for column in COLUMNS if column.of == "cot")
 
 
-@dataclass(slots=True)
-class _Draft:
-    """One LLM on one question so far: the CoTs, each with the place of its row, and the request."""
+class _CotRow(NamedTuple):
+    """A CoT and the place of its row."""
 
-    cots: list[_Cot] = field(default_factory=list)
-    places: list[str] = field(default_factory=list)
-    prompt: Prompt | None = None
-    prompt_tokens: int | None = None
+    place: str
+    cot: _Cot
+
+
+@dataclass(slots=True)
+class _LLM:
+    """What the rows of one LLM say of it, and how many of its CoTs have what."""
+
+    number: int
+    decoding: dict[str, Any] = field(default_factory=dict)
+    first_place: str = ""
+    request: tuple[int, Prompt | None, int | None] = (-1, None, None)
+    cots: int = 0
+    having: dict[str, int] = field(default_factory=lambda: {"answer": 0, "tokens": 0})
+    to_be_read: int = 0
 
 
 class Rows:
     """Collects the questions of one source, and the CoTs by LLM (`None`: not named) and question."""
 
     def __init__(self, source: str, request: ImportRequest) -> None:
-        self.questions: dict[str, SourceQuestion] = {}
-        self._drafts: dict[str | None, dict[str, _Draft]] = {}
-        self._decoding: dict[str | None, dict[str, Any]] = {}
+        self._questions = StoredQuestions(request.scratch)
+        self._numbers: dict[str, int] = {}
+        self._llms: dict[str | None, _LLM] = {}
+        self._rows = SortedRows(request.scratch)
         self._source, self._request = source, request
         self._others: dict[str, Any] = {}
         self._without_unit: set[str] = set()
         self._gaps = 0
         self._without_answers: list[str] = []
 
-    def recognised(self, row: Mapping[str, Any], names: Mapping[str, Column], where: str) -> dict[str, Any]:
-        """Read the known columns of a row by `feval.importers.columns.recognised`; note unknown members."""
-        values, others = recognised(row, names, where)
+    def recognised(self, row: Mapping[str, Any], reader: RowReader, where: str) -> dict[str, Any]:
+        """Read the known columns of a row; note unknown members."""
+        values, others, without_unit = reader.recognised(row, where)
         for name, value in others.items():
             self._others.setdefault(name, value)
-        self._without_unit |= WITHOUT_UNIT & row.keys() & names.keys()
+        self._without_unit |= without_unit
         return values
 
-    def add_question(self, name: str, values: Mapping[str, Any], where: str) -> None:
-        """Add the question of a row, which must agree with earlier rows."""
-        question = SourceQuestion(name, values.get("question"), values.get("gold"), values.get("choices") or ())
-        known = self.questions.setdefault(name, question)
-        if known != question:
-            self.questions[name] = SourceQuestion(
+    def add_question(self, name: str, values: Mapping[str, Any], where: str) -> int:
+        """Add the question of a row, which must agree with earlier rows; return its number, from 0."""
+        text, gold, choices = values.get("question"), values.get("gold"), values.get("choices") or ()
+        number = self._numbers.setdefault(name, len(self._questions))
+        if number == len(self._questions):
+            self._questions.append(SourceQuestion(name, text, gold, choices))
+        elif text is not None or gold is not None or choices:
+            known = self._questions[number]
+            question = SourceQuestion(
                 name,
-                _agreed(known.text, question.text, "two texts", name, where),
-                _agreed(known.gold, question.gold, "two gold answers", name, where),
-                _agreed(known.choices or None, question.choices or None, "two sets of choices", name, where) or (),
+                _agreed(known.text, text, "two texts", name, where),
+                _agreed(known.gold, gold, "two gold answers", name, where),
+                _agreed(known.choices or None, choices or None, "two sets of choices", name, where) or (),
             )
+            if question != known:
+                self._questions[number] = question
+        return number
 
-    def add_request(self, name: str, values: Mapping[str, Any], where: str) -> None:
-        """Add the request and the LLM of a row."""
-        llm = values.get("llm")
-        draft = self._drafts.setdefault(llm, {}).setdefault(name, _Draft())
-        draft.prompt = _agreed(draft.prompt, values.get("prompt"), "two prompts", name, where)
-        tokens = values.get("prompt_tokens")
-        draft.prompt_tokens = _agreed(draft.prompt_tokens, tokens, "two prompt token counts", name, where)
-        decoding = self._decoding.setdefault(llm, {})
+    def add_row(
+        self, question: int, values: Mapping[str, Any], where: str, *, line: str | None = None, cot: bool = True
+    ) -> None:
+        """Add LLM, request and CoT of a row; `line` names the line whose first row of this LLM it is, if a line has several."""
+        llm = self._llms.get(name := values.get("llm")) or self._llms.setdefault(name, _LLM(len(self._llms)))
+        self._check_decoding(name, llm.decoding, values, where)
+        prompt, prompt_tokens = values.get("prompt"), values.get("prompt_tokens")
+        if llm.request == (question, prompt, prompt_tokens):  # the same as in the row before
+            prompt = prompt_tokens = None
+        else:
+            llm.request = question, prompt, prompt_tokens
+        request = (None, None) if prompt is None else (prompt.messages, prompt.text)
+        content = self._counted(llm, values, where) if cot else None
+        self._rows.add(llm.number, question, (where, line, *request, prompt_tokens, content))
+
+    def _check_decoding(self, llm: str | None, decoding: dict[str, Any], values: Mapping[str, Any], where: str) -> None:
         for key in ("temperature", "max_tokens"):
             value = values.get(key)
             if value is not None and decoding.setdefault(key, value) != value:
@@ -79,94 +111,121 @@ class Rows:
                     f"'{llm or 'NAME'}@{key[0]}={value}'."
                 )
 
-    def add_cot(self, name: str, values: Mapping[str, Any], where: str) -> None:
-        """Add a CoT, after its question and its request."""
-        draft = self._drafts[values.get("llm")][name]
-        draft.cots.append(
-            {key: values[key] for key in values.keys() & _COT_COLUMNS if values[key] is not None or key == "answer"}
-        )
-        draft.places.append(where)
+    def _counted(self, llm: _LLM, values: Mapping[str, Any], where: str) -> _Cot:
+        """Return the CoT of a row, counted."""
+        cot = {
+            name: value
+            for name, value in values.items()
+            if name in _COT_COLUMNS and (value is not None or name == "answer")
+        }
+        llm.first_place = llm.first_place or where
+        llm.cots += 1
+        for name in llm.having:
+            llm.having[name] += name in cot
+        llm.to_be_read += cot.get("answer") is None and "text" in cot
+        return cot
 
-    def imported(self) -> Imported:
-        """Return the whole source; raise where only some rows name an LLM or have an answer or a token count."""
+    def imported(self, reader: Reader) -> Imported:
+        """Return the whole source; raise where only some rows name an LLM or have an answer or a token count.
+
+        The notes end with those of the source's reader.
+        """
+        self._numbers.clear()
         chosen = self._chosen()
-        llms = [self._llm(name, info) for name, info in chosen]
-        return Imported(list(self.questions.values()), llms, self._notes(chosen), llm_count=len(llms))
+        llms = [self._llm(self._llms.get(name, _LLM(-1)), info) for name, info in chosen]
+        notes = self._notes(chosen)
+        return Imported(self._questions, self._all(llms, notes, reader), notes, llm_count=len(llms))
+
+    def _all(self, llms: Sequence[SourceLLM], notes: list[str], reader: Reader) -> Iterator[SourceLLM]:
+        """Yield the LLMs; what is known of their pools once they were read is noted then."""
+        yield from llms
+        if self._gaps:
+            notes.append(
+                f"The sample numbers of {self._gaps} pools have gaps; the samples were renumbered in their order."
+            )
+        notes += reader.notes()
 
     def _chosen(self) -> list[tuple[str | None, LLMInfo]]:
         """Return the LLMs to import: the name in the rows, and name and decoding in the recording."""
         infos = [
-            LLMInfo(name or "", decoding.get("temperature"), decoding.get("max_tokens"))
-            for name, decoding in self._decoding.items()
+            LLMInfo(name or "", llm.decoding.get("temperature"), llm.decoding.get("max_tokens"))
+            for name, llm in self._llms.items()
         ]
-        if list(self._drafts) == [None] or not self._drafts:
+        if list(self._llms) == [None] or not self._llms:
             return [(None, self._request.llm_of(self._source, infos[0] if infos else LLMInfo("")))]
-        if None in self._drafts:
-            without = next(iter(self._drafts[None].values())).places
+        if None in self._llms:
+            without = self._llms[None].first_place
             raise SourceError(
-                f"Some lines of {self._source} name an LLM and others do not{f' ({without[0]})' if without else ''}; name it on "
+                f"Some lines of {self._source} name an LLM and others do not{f' ({without})' if without else ''}; name it on "
                 "each line, or on none."
             )
         return list(self._request.chosen_llms(self._source, infos))
 
-    def _llm(self, name: str | None, info: LLMInfo) -> SourceLLM:
-        drafts = {question: self._ordered(draft, question) for question, draft in self._drafts.get(name, {}).items()}
-        stored = self._all_or_none(drafts, "answer", " (an answer of null says that there is no answer)")
-        if stored and _only_null(drafts):  # as a table of several LLMs has it, of which only some have answers
+    def _llm(self, llm: _LLM, info: LLMInfo) -> SourceLLM:
+        stored = self._all_or_none(llm, "answer", " (an answer of null says that there is no answer)")
+        if stored and llm.to_be_read == llm.cots:  # as a table of several LLMs has it, of which only some have answers
             self._without_answers.append(info.name)
             stored = False
-        counted = self._all_or_none(drafts, "tokens")
-        pools = [
-            _pool(question, drafts[question], stored=stored, counted=counted)
-            if question in drafts
-            else SourcePool([], [], [])
-            for question in self.questions
-        ]
-        return SourceLLM(info, pools, counted)
+        counted = self._all_or_none(llm, "tokens")
+        return SourceLLM(info, self._pools(llm, stored=stored, counted=counted), counted)
 
-    def _ordered(self, draft: _Draft, question: str) -> _Draft:
-        """Return the CoTs in the order of their numbers, or of the rows where none is numbered."""
-        names: list[Any] = [cot.get("sample") for cot in draft.cots]
-        if all(name is None for name in names):
-            return draft
-        kinds = {type(name) for name in names}
-        if len(kinds) > 1:
-            odd = next(
-                place for place, name in zip(draft.places, names, strict=True) if type(name) is not type(names[0])
-            )
+    def _all_or_none(self, llm: _LLM, name: str, hint: str = "") -> bool:
+        """Return whether the CoTs have a value; raise where only some have."""
+        count = llm.having[name]
+        if 0 < count < llm.cots:
+            lacking = next(row.place for *_, rows in self._by_question(llm) for row in rows if name not in row.cot)
             raise SourceError(
-                f"{sentence_start(odd)} and {draft.places[0]} number the CoTs of question {question!r} in two ways. Give "
+                f"{count} of {llm.cots} samples in {self._source} have {name!r}, and {lacking} has none; give it to all "
+                f"samples of an LLM or to none{hint}."
+            )
+        return count > 0
+
+    def _pools(self, llm: _LLM, *, stored: bool, counted: bool) -> Iterator[SourcePool]:
+        """Yield the pool of each question; an empty one where the LLM was not asked."""
+        done = 0
+        for number, prompt, prompt_tokens, rows in self._by_question(llm):
+            yield from repeat(SourcePool([], [], []), number - done)
+            question, cots = self._questions[number].id, [row.cot for row in rows]
+            yield _pool(question, cots, prompt, prompt_tokens, stored=stored, counted=counted)
+            done = number + 1
+        yield from repeat(SourcePool([], [], []), len(self._questions) - done)
+
+    def _by_question(self, llm: _LLM) -> Iterator[tuple[int, Prompt | None, int | None, list[_CotRow]]]:
+        """Yield number, request, prompt tokens and ordered CoTs of each question that an LLM was asked."""
+        for number, rows in self._rows.questions(llm.number):
+            question, prompt, prompt_tokens, cots = self._questions[number].id, None, None, []
+            _check_once(question, [line for _, line, *_ in rows if line is not None])
+            for place, _, messages, text, tokens, cot in rows:
+                if messages is not None:
+                    prompt = _agreed(prompt, Prompt(messages, text), "two prompts", question, place)
+                prompt_tokens = _agreed(prompt_tokens, tokens, "two prompt token counts", question, place)
+                if cot is not None:
+                    cots.append(_CotRow(place, cot))
+            yield number, prompt, prompt_tokens, self._ordered(cots, question)
+
+    def _ordered(self, rows: list[_CotRow], question: str) -> list[_CotRow]:
+        """Return the CoTs in the order of their numbers, or of the rows where none is numbered."""
+        names: list[Any] = [row.cot.get("sample") for row in rows]
+        kinds = {type(name) for name in names}
+        if kinds <= {type(None)}:
+            return rows
+        if len(kinds) > 1:
+            odd = next(row.place for row, name in zip(rows, names, strict=True) if type(name) is not type(names[0]))
+            raise SourceError(
+                f"{sentence_start(odd)} and {rows[0].place} number the CoTs of question {question!r} in two ways. Give "
                 "'sample' as a whole number from 0 on each line, or on none."
             )
         if len(set(names)) != len(names):
             twice = next(name for name in names if names.count(name) > 1)
-            places = [place for place, name in zip(draft.places, names, strict=True) if name == twice]
+            places = [row.place for row, name in zip(rows, names, strict=True) if name == twice]
             raise ConflictError(
                 f"Question {question!r} has a sample number twice: {twice!r} on {places[0]} and on {places[1]}. Remove one of "
                 "them, or name their LLMs in 'llm' if they are of two."
             )
         if kinds == {str}:
-            return draft
-        order = sorted(range(len(names)), key=lambda place: draft.cots[place]["sample"])
+            return rows
         self._gaps += max(names) - min(names) != len(names) - 1
-        cots, places = [draft.cots[i] for i in order], [draft.places[i] for i in order]
-        return replace(draft, cots=cots, places=places)
-
-    def _all_or_none(self, drafts: Mapping[str, _Draft], name: str, hint: str = "") -> bool:
-        """Return whether the CoTs have a value; raise where only some have."""
-        have = [
-            (name in cot, place)
-            for draft in drafts.values()
-            for cot, place in zip(draft.cots, draft.places, strict=True)
-        ]
-        count = sum(has for has, _ in have)
-        if 0 < count < len(have):
-            lacking = next(place for has, place in have if not has)
-            raise SourceError(
-                f"{count} of {len(have)} samples in {self._source} have {name!r}, and {lacking} has none; give it to all "
-                f"samples of an LLM or to none{hint}."
-            )
-        return count > 0
+        return sorted(rows, key=lambda row: row.cot["sample"])
 
     def _notes(self, chosen: Sequence[tuple[str | None, LLMInfo]]) -> list[str]:
         notes = []
@@ -176,18 +235,16 @@ class Rows:
         notes += [
             f"All answers of {name} are null, so they were read from the texts." for name in self._without_answers
         ]
-        notes += llm_notes(list(self._drafts), chosen)
-        if self._gaps:
-            notes.append(
-                f"The sample numbers of {self._gaps} pools have gaps; the samples were renumbered in their order."
-            )
-        return notes
+        return notes + llm_notes(list(self._llms), chosen)
 
 
-def _only_null(drafts: Mapping[str, _Draft]) -> bool:
-    """Return whether no CoT has an answer, and every one has a text to read it from."""
-    cots = [cot for draft in drafts.values() for cot in draft.cots]
-    return all(cot.get("answer") is None and "text" in cot for cot in cots)
+def _check_once(question: str, lines: Sequence[str]) -> None:
+    """Raise where several lines have the samples of one question."""
+    if len(lines) > 1:
+        raise ConflictError(
+            f"{sentence_start(lines[1])} has the question id {question!r} a second time. Give each question its own id, or "
+            "write one line per CoT."
+        )
 
 
 def _agreed(known: _T | None, value: _T | None, what: str, name: str, where: str) -> _T | None:
@@ -200,28 +257,35 @@ def _agreed(known: _T | None, value: _T | None, what: str, name: str, where: str
     return known if known is not None else value
 
 
-def _pool(question: str, draft: _Draft, *, stored: bool, counted: bool) -> SourcePool:
-    cots = draft.cots
-    logprobs = _column(cots, "token_logprobs")
+def _pool(
+    question: str,
+    cots: Sequence[_Cot],
+    prompt: Prompt | None,
+    prompt_tokens: int | None,
+    *,
+    stored: bool,
+    counted: bool,
+) -> SourcePool:
+    names: set[str] = set().union(*cots)
+
+    def column(name: str) -> list[Any] | None:
+        """Return the values of a column; `None` where no CoT has one."""
+        return [cot.get(name) for cot in cots] if name in names else None
+
     return SourcePool(
         texts=[cot.get("text") for cot in cots],
         answers=[cot["answer"] for cot in cots] if stored else None,
         tokens=[cot["tokens"] for cot in cots] if counted else None,
         finish_reasons=[cot.get("finish_reason", "unknown") for cot in cots],
-        prompt=draft.prompt,
-        prompt_tokens=draft.prompt_tokens,
-        extra={name: values for name in OPTIONAL_COLUMNS if (values := _column(cots, name)) is not None},
-        reasoning=_column(cots, "reasoning"),
-        sequence_logprobs=_sequence_logprobs(cots),
-        token_logprobs=logprobs,
-        token_confidences=_column(cots, "token_confidences"),
-        scores=_scores(question, cots),
+        prompt=prompt,
+        prompt_tokens=prompt_tokens,
+        extra={name: values for name in OPTIONAL_COLUMNS if (values := column(name)) is not None},
+        reasoning=column("reasoning"),
+        sequence_logprobs=_sequence_logprobs(cots) if names & {"sequence_logprob", "token_logprobs"} else None,
+        token_logprobs=column("token_logprobs"),
+        token_confidences=column("token_confidences"),
+        scores=_scores(question, cots) if names & {"score", "step_scores"} else {},
     )
-
-
-def _column(cots: Sequence[_Cot], name: str) -> list[Any] | None:
-    """Return the values of a column; `None` where no CoT has one."""
-    return [cot.get(name) for cot in cots] if any(name in cot for cot in cots) else None
 
 
 def _sequence_logprobs(cots: Sequence[_Cot]) -> list[float | None] | None:

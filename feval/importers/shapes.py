@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import math
 import string
 import sys
 from typing import Any, NoReturn, TypeVar
@@ -104,6 +105,8 @@ def number_list(value: object, where: str) -> list[float]:
     """Return a list of finite numbers."""
     if not isinstance(value, list):
         refuse(where, "a list of numbers", value)
+    if all(type(each) is float for each in value) and all(map(math.isfinite, value)):
+        return value
     return [number(each, f"Number {position} in {where}") for position, each in enumerate(value)]
 
 

@@ -98,10 +98,11 @@ class SourceLLM:
 class Imported:
     """A whole source.
 
-    `llms` may be a generator, which reads one LLM at a time. `notes` are for the manifest, and complete once every pool was read.
+    `questions` may be read from disk. `llms` may be a generator, which reads one LLM at a time. `notes` are for the manifest, and
+    complete once every pool was read.
     """
 
-    questions: list[SourceQuestion]
+    questions: Sequence[SourceQuestion]
     llms: Iterable[SourceLLM]
     notes: list[str]
     system_prompt: str | None = None
@@ -110,7 +111,11 @@ class Imported:
 
 @dataclass(frozen=True, slots=True)
 class ImportRequest:
-    """The user's options for an importer, as in `import_recording`; `questions` are those of the questions file, in its order."""
+    """The user's options for an importer, as in `import_recording`.
+
+    `questions` are those of the questions file, in its order. `scratch` is the folder for temporary files, with what does not fit
+    into memory; `None`: where the system has such files.
+    """
 
     dataset: str
     llms: tuple[str, ...] = ()
@@ -118,6 +123,7 @@ class ImportRequest:
     keep_duplicates: bool = False
     temperature: float | None = None
     max_tokens: int | None = None
+    scratch: Path | None = None
 
     def the_llm(self, source: str) -> LLMInfo:
         """Return the one LLM of a source that does not name it; the user must."""

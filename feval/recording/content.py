@@ -195,13 +195,13 @@ class PairTally:
         self._cots += size
         self._largest = max(self._largest, size)
         self._smallest = size if self._smallest is None else min(self._smallest, size)
-        self._no_answer += sum(answer is None for answer in pool.answers)
-        marked = pool.reasoning_marks or [None] * size
-        unclosed = [marks is not None and any(not mark.closing for mark in marks) for marks in marked]
+        unclosed = [any(not mark.closing for mark in marks or ()) for marks in pool.reasoning_marks or ()]
         self._unclosed += sum(unclosed)
+        unanswered = [index for index, answer in enumerate(pool.answers) if answer is None]
+        self._no_answer += len(unanswered)
         self._empty += sum(
-            answer is None and text is not None and not text.strip() and not is_unclosed
-            for text, answer, is_unclosed in zip(pool.texts, pool.answers, unclosed, strict=True)
+            (text := pool.texts[index]) is not None and not text.strip() and not (unclosed and unclosed[index])
+            for index in unanswered
         )
 
     def record(self) -> dict[str, int]:

@@ -28,7 +28,7 @@ from feval.recording.content import (
     utc_time,
 )
 from feval.recording.layout.format import LeafHash
-from feval.recording.question_table import row_behind
+from feval.recording.sealing.question_table import row_behind
 
 _MAX_TOKENS = 2**31 - 1
 _SCORE_COLUMNS = ("step_scores", "verdict", "prompt_tokens", "output_tokens")

@@ -17,14 +17,15 @@ import numpy.typing as npt
 
 from feval.answers.parties import Verdict, parties_of
 from feval.errors import ConflictError, DamagedRecordingError, UsageError
+from feval.recording import parquet
 from feval.recording.content import CHANNELS, OPTIONAL_COLUMNS, PAIR_PARTS, Question
 from feval.recording.layout.format import MANIFEST, README, SCORES, LeafHash, file_path, file_paths
 from feval.recording.layout.manifest import Manifest
 from feval.recording.layout.origin import PULLED
 from feval.recording.leaves import ScoreTally, channel_line, dataset_leaf, llm_leaf, question_line, verdict_tally
 from feval.recording.reader import Recording
+from feval.recording.sealing.votes_builder import FINISH_CODES
 from feval.recording.votes import ABSENT, NO_ANSWER, Votes, name_key
-from feval.recording.votes_builder import FINISH_CODES
 
 TEXT_PARTS = ("texts", "reasoning")
 """The long texts: most bytes of a recording, and not needed for voting."""
@@ -157,15 +158,11 @@ def _with_empty_pools(recording: Recording, part: Part) -> Iterator[tuple[str, d
     if part.part not in {"samples", "texts"}:
         yield from rows
         return
-    following = next(rows, None)
+    own = parquet.Aligned(rows)
     for question, _ in recording.scan("requests", part.dataset, part.llm, ["question_id"]):
-        if following is not None and following[0] == question:
-            yield following
-            following = next(rows, None)
-        else:
-            yield question, {}
-    if following is not None:
-        yield following
+        yield question, own.take(question)
+    if own.next is not None:
+        yield own.next
 
 
 def _line(part: str, question: str, columns: Mapping[str, list[Any]]) -> list[Any]:

@@ -107,7 +107,7 @@ class Recording:
     @property
     def is_current(self) -> bool:
         """Whether it has the format that is written, so that its files can be linked."""
-        return bool(self.manifest.raw["format_version"] == FORMAT_VERSION)
+        return bool(self.manifest.raw["format_version"] >= FORMAT_VERSION)
 
     def dataset_ids(self) -> list[str]:
         """Ids of the datasets, in recorded order."""
@@ -179,11 +179,11 @@ class Recording:
         """All questions of a dataset, with their golds, in recorded order."""
         return list(self.scan_questions(dataset))
 
-    def scan_questions(self, dataset: str) -> Iterator[Question]:
-        """The questions of a dataset, as `questions` has them, one row group in memory at a time."""
+    def scan_questions(self, dataset: str, rows: range | None = None) -> Iterator[Question]:
+        """The questions of a dataset, as `questions` has them, or those of some rows, one row group in memory at a time."""
         part, hashes = self._part("questions", dataset), array("q")
         with self.shape(part.path):
-            for question in parquet.questions_of_tables(part.groups()):
+            for question in parquet.questions_of_tables(part.groups(None, rows)):
                 hashes.append(hash(question.id))
                 yield question
             if len(np.unique(hashes)) < len(hashes):
@@ -206,7 +206,7 @@ class Recording:
         """The recorded texts of one LLM on one question (by its row), in recorded order. Reads one row group."""
         part = self._part("texts", dataset, llm)
         with self.shape(part.path):
-            start, stop = self._text_starts(part, dataset, llm)[question : question + 2].tolist()
+            start, stop = self._starts("texts", dataset, llm)[question : question + 2].tolist()
             if start == stop:
                 return []
             column, first = self._text_group(part, start, stop)
@@ -219,13 +219,7 @@ class Recording:
             return None
         part = self._part("reasoning", dataset, llm)
         with self.shape(part.path):
-            if part.starts is None:
-                votes = self.votes(dataset)
-                sizes, row_of = np.zeros(len(votes), np.int64), votes.rows_in_order()
-                for name, size in part.runs():
-                    sizes[row_of(name)] += size
-                part.starts = _starts(sizes)
-            start, stop = part.starts[question : question + 2].tolist()
+            start, stop = self._starts("reasoning", dataset, llm)[question : question + 2].tolist()
             return part.column("reasoning", start, stop) if stop > start else None
 
     def reasoning_tokens(self, dataset: str, llm: str) -> dict[str, list[int | None]]:
@@ -239,7 +233,7 @@ class Recording:
         """Row -> texts of a question (by its row) and all others in its row group: reading that one decodes them anyway."""
         part = self._part("texts", dataset, llm)
         with self.shape(part.path):
-            starts = self._text_starts(part, dataset, llm)
+            starts = self._starts("texts", dataset, llm)
             if starts[question] == starts[question + 1]:
                 return {question: []}
             column, first = self._text_group(part, int(starts[question]), int(starts[question + 1]))
@@ -247,12 +241,22 @@ class Recording:
             rows = range(int(starts.searchsorted(first)), int(starts.searchsorted(end, "right")) - 1)
             return {row: texts[starts[row] - first : starts[row + 1] - first] for row in rows}
 
-    def scan_texts(self, dataset: str, llm: str) -> Iterator[list[str | None]]:
-        """All texts of one LLM on a dataset in recorded order, one row group of whole questions at a time."""
+    def scan_texts(self, dataset: str, llm: str, rows: range | None = None) -> Iterator[list[str | None]]:
+        """The texts of one LLM on all or some questions of a dataset in recorded order, one row group at a time."""
         part = self._part("texts", dataset, llm)
         with self.shape(part.path):
-            for table in part.groups(["text"]):
+            for table in part.groups(["text"], self._cut("texts", dataset, llm, rows)):
                 yield table.column("text").to_pylist()
+
+    def rows(self, part: str, dataset: str, llm: str) -> npt.NDArray[np.int64]:
+        """The rows of the questions that a part of an LLM has, in its order."""
+        rows, row_of = array("q"), self.votes(dataset).rows_in_order()
+        own = self._part(part, dataset, llm)
+        with self.shape(own.path):
+            for question, _ in own.runs():
+                if (row := row_of(question)) != (rows[-1] if rows else -1):
+                    rows.append(row)
+        return np.array(rows, np.int64)
 
     def channels(self, dataset: str, llm: str) -> list[str]:
         """The optional parts that an LLM has on a dataset, out of "reasoning" and "logprobs"."""
@@ -269,7 +273,9 @@ class Recording:
             any(columns.get("marks", ())) for _, columns in self.scan_channel(dataset, llm, "reasoning")
         )
 
-    def scan_channel(self, dataset: str, llm: str, part: str) -> Iterator[tuple[str, dict[str, list[Any]]]]:
+    def scan_channel(
+        self, dataset: str, llm: str, part: str, rows: range | None = None
+    ) -> Iterator[tuple[str, dict[str, list[Any]]]]:
         """An optional part of an LLM on a dataset: (question id, column -> values) for questions with any value.
 
         Args:
@@ -277,12 +283,13 @@ class Recording:
             llm: its name.
             part: "reasoning" has the columns `reasoning` and `marks`; "logprobs" has `sequence_logprob`, `token_confidences` and
                 `token_logprobs`. A missing value is `None`.
+            rows: of the questions; `None` for all.
         """
         if part not in self.channels(dataset, llm):
             raise NotRecordedError(
                 f"{self.path} holds no {part} of {llm} on {dataset}: none was kept when it was recorded. Record it again."
             )
-        yield from self.scan(part, dataset, llm)
+        yield from self.scan(part, dataset, llm, rows=rows)
 
     def logprobs(self, dataset: str, llm: str) -> TokenLogprobs:
         """Log-probabilities of the tokens of an LLM's CoTs on a dataset, as arrays."""
@@ -345,21 +352,31 @@ class Recording:
             for table in part.groups(["question_id", "prompt"]):
                 yield from zip(table.column(0).to_pylist(), table.column(1).to_pylist(), strict=True)
 
-    def pools(self, dataset: str, llm: str) -> Iterator[PoolRows]:
-        """Everything recorded of one LLM on a dataset, question by question."""
-        samples = self._part("samples", dataset, llm)
-        with self.shape(samples.path):
-            requests, texts = self.scan("requests", dataset, llm), chain.from_iterable(self.scan_texts(dataset, llm))
-            channels = [self.scan_channel(dataset, llm, part) for part in self.channels(dataset, llm)]
-            yield from parquet.pools_of_rows(samples.path, requests, samples.questions(), texts, channels)
+    def pools(self, dataset: str, llm: str, rows: range | None = None) -> Iterator[PoolRows]:
+        """Everything recorded of one LLM on a dataset, question by question; `rows` are those of some questions."""
+        path = self._part("samples", dataset, llm).path
+        with self.shape(path):
+            requests, samples = (self.scan(part, dataset, llm, rows=rows) for part in ("requests", "samples"))
+            texts = chain.from_iterable(self.scan_texts(dataset, llm, rows))
+            channels = [self.scan_channel(dataset, llm, part, rows) for part in self.channels(dataset, llm)]
+            yield from parquet.pools_of_rows(path, requests, samples, texts, channels)
 
     def scan(
-        self, part: str, dataset: str, llm: str | None = None, columns: list[str] | None = None
+        self,
+        part: str,
+        dataset: str,
+        llm: str | None = None,
+        columns: list[str] | None = None,
+        *,
+        rows: range | None = None,
     ) -> Iterator[tuple[str, dict[str, list[Any]]]]:
-        """(question id, column -> values) of a part, question by question, one row group in memory at a time."""
-        rows = self._part(part, dataset, llm)
-        with self.shape(rows.path):
-            yield from rows.questions(columns)
+        """(question id, column -> values) of a part, question by question, one row group in memory at a time.
+
+        `rows` are those of the questions, for a part of an LLM; `None` reads all.
+        """
+        place = self._part(part, dataset, llm)
+        with self.shape(place.path):
+            yield from place.questions(columns, None if llm is None else self._cut(part, dataset, llm, rows))
 
     def named_llms(self, path: str) -> set[str]:
         """The LLMs named in the rows of a Parquet file; none before format 3."""
@@ -402,15 +419,29 @@ class Recording:
         paths = self.files(part, dataset, llm) or [file_path(part, dataset, llm)]
         return parquet.Part(self.path, {path: self.file_record(path) for path in paths}, self._tables)
 
-    def _text_starts(self, part: parquet.Part, dataset: str, llm: str) -> npt.NDArray[np.int64]:
-        """[Q + 1] first row of each question among the texts, and the number of rows."""
+    def _starts(self, name: str, dataset: str, llm: str) -> npt.NDArray[np.int64]:
+        """[Q + 1] first row of each question in a part of an LLM, and the number of rows."""
+        part = self._part(name, dataset, llm)
         if part.starts is None:
-            part.starts = _starts(self.votes(dataset).llms[llm].sizes)
+            votes = self.votes(dataset)
+            sizes = votes.llms[llm].sizes
+            if name not in {"texts", "samples"}:  # others may lack CoTs
+                sizes, row_of = np.zeros(len(votes), np.int64), votes.rows_in_order()
+                for question, size in part.runs():
+                    sizes[row_of(question)] += size
+            part.starts = np.concatenate([[0], np.cumsum(sizes, dtype=np.int64)])
             if part.starts[-1] != part.rows:
                 raise DamagedRecordingError(
-                    f"{part.path} has {part.rows} texts, and the votes have {part.starts[-1]} CoTs."
+                    f"{part.path} has {part.rows} {name}, and the votes have {part.starts[-1]} CoTs."
                 )
         return part.starts
+
+    def _cut(self, part: str, dataset: str, llm: str, rows: range | None) -> range | None:
+        """The rows of some questions in a part."""
+        if rows is None:
+            return None
+        starts = self._starts(part, dataset, llm)
+        return range(int(starts[rows.start]), int(starts[rows.stop]))
 
     def _text_group(self, part: parquet.Part, start: int, stop: int) -> tuple[Any, int]:
         """The texts in the row group of a question that has some rows, and the row of the first of them."""
@@ -422,11 +453,6 @@ class Recording:
     def shape(self, path: Path) -> AbstractContextManager[None]:
         """Turn any error of a block that reads a Parquet file into a `DamagedRecordingError`."""
         return parquet.readable(path)
-
-
-def _starts(sizes: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
-    """Return where each question's rows start, and where the last one's end."""
-    return np.concatenate([[0], np.cumsum(sizes, dtype=np.int64)])
 
 
 def aggregate_scores(

@@ -25,7 +25,7 @@ from feval.recording.layout.origin import PULLED, cached_from
 from feval.recording.leaves import dataset_leaf, llm_leaf, pool_lines, question_line, verdict_tally
 from feval.recording.partial import listed_parts, scores_leaf, votes_problems
 from feval.recording.reader import Recording, open_recording
-from feval.recording.votes_builder import FINISH_CODES
+from feval.recording.sealing.votes_builder import FINISH_CODES
 
 if TYPE_CHECKING:
     from concurrent.futures import Executor

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
+from itertools import islice
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -15,17 +17,20 @@ from feval import __version__
 from feval.answers.parties import NORMAL_FORM, PairBudget
 from feval.errors import ConflictError, FevalError, UsageError
 from feval.recording.content import DatasetInfo, LLMInfo, PoolRows, Question, ScorerInfo, ScoreRows
+from feval.recording.derived.linking import LinkedPools, linked_files, linked_scores
 from feval.recording.layout.destination import NewFolder, storage_errors
 from feval.recording.layout.format import (
     FORMAT,
     FORMAT_VERSION,
     MANIFEST,
+    PARTS_VERSION,
     README,
     SCORES,
     LeafHash,
     check_name,
     file_path,
     file_paths,
+    is_one_of_several,
     recording_hash,
 )
 from feval.recording.layout.hashed import link_file, write_file
@@ -34,11 +39,11 @@ from feval.recording.layout.readme import readme_text
 from feval.recording.leaves import ScoreTally, Verdicts, dataset_leaf, llm_leaf, question_line
 from feval.recording.parquet.pairs import PairFiles
 from feval.recording.parquet.part_files import PartFiles
-from feval.recording.parquet.writing import SCORES_SCHEMA, with_correct, write_questions
-from feval.recording.question_table import QuestionTable
+from feval.recording.parquet.writing import SCORES_SCHEMA, has_correct, with_correct, write_questions
 from feval.recording.reader import Recording
-from feval.recording.settling import settle
-from feval.recording.votes_builder import VotesBuilder
+from feval.recording.sealing.question_table import QuestionTable
+from feval.recording.sealing.settling import settle
+from feval.recording.sealing.votes_builder import VotesBuilder
 
 _WITHOUT_VERDICT = {"undecided": "could not be compared in time", "not_asked": "were beyond the budget of comparisons"}
 
@@ -90,6 +95,7 @@ class RecordingWriter:
         self._files: dict[str, dict[str, Any]] = {}
         self._paths: dict[str, str] = {}
         self._sources: dict[str, Recording] = {}
+        self._linked: set[tuple[str, str]] = set()
         self._pools: dict[tuple[str, str], tuple[Sequence[str], npt.NDArray[np.uint32]]] = {}
         self._scorers: dict[str, ScorerInfo] = {}
         self._scores: list[dict[str, Any]] = []
@@ -188,18 +194,8 @@ class RecordingWriter:
             ConflictError: this pair was added before, or the same LLM under another decoding, or the pools are out of order.
             UsageError: a name, finish reason, token count or column that cannot be stored.
         """
-        check_name("LLM", llm.name)
-        if not llm.base.strip():
-            raise UsageError(f"The LLM {llm.name!r} has a variant but no name; put the name before the '@'.")
-        llm_leaf(llm, counter)  # before anything is written
-        self._add_llm(llm)
-        if any(pair["dataset"] == dataset and pair["llm"] == llm.name for pair in self._pairs):
-            raise ConflictError(f"{llm.name} on {dataset} was added twice.")
-        if dataset not in self._datasets:
-            raise UsageError(f"{llm.name} has CoTs for dataset {dataset!r}, which was not added; add it first.")
-        votes, linked = self._votes[dataset], parent is not None and parent.is_current
+        votes, linked = self._begin_pair(dataset, llm, counter), parent is not None and parent.is_current
         pair = PairFiles(self._claim, self._root, llm.name, votes.questions, only=rewritten if linked else None)
-        votes.add_llm(llm.name)
         try:
             with storage_errors(self.out):
                 for done, pool in enumerate(pools, 1):
@@ -211,14 +207,58 @@ class RecordingWriter:
         finally:
             pair.abandon()
         self._files |= files
-        self._pools[dataset, llm.name] = votes.questions.ids, votes.sizes(llm.name)
-        self._leaves.append((dataset, llm.name, "llm", llm_leaf(llm, counter)))
-        self._leaves += [(dataset, llm.name, part, digest) for part, digest in leaves.items()]
+        self._end_pair(dataset, llm, counter, leaves, summary)
         if parent is not None and linked:
             with storage_errors(self.out):
                 self._keep(parent, dataset, llm.name, dict.fromkeys(rewritten, "") | leaves)
         elif parent is not None:
             self._copy_scores(parent, dataset, llm.name)
+
+    def link_pools(self, linked: LinkedPools) -> None:
+        """Add the CoTs of one LLM on one dataset by links to the files that hold them; errors are those of `add_pools`."""
+        dataset, llm = linked.dataset, linked.llm
+        votes = self._begin_pair(dataset, llm, linked.counter)
+        for pool in linked.pools():
+            votes.add(llm.name, pool)
+        for part in linked.parts:
+            self._link_part(part, dataset, llm.name, linked.parents)
+        self._linked.add((dataset, llm.name))
+        self._end_pair(dataset, llm, linked.counter, linked.leaves(), linked.record(votes.sizes(llm.name)))
+
+    def link_scores(self, dataset: str, llm: str, scorer: str, parents: Sequence[Recording]) -> None:
+        """Add one scorer's scores of an LLM on a dataset by links, as `link_pools` does; errors are those of `add_scores`."""
+        for parent in parents:
+            self._add_scorer(parent.scorer_info(scorer))
+        leaf, record = linked_scores(dataset, llm, scorer, parents, *self._pools[dataset, llm])
+        self._link_part(SCORES + scorer, dataset, llm, parents)
+        self._leaves.append((dataset, llm, SCORES + scorer, leaf))
+        self._scores.append(record)
+
+    def _link_part(self, part: str, dataset: str, llm: str, parents: Sequence[Recording]) -> None:
+        with storage_errors(self.out):
+            for parent, path, target in linked_files(part, dataset, llm, parents):
+                self._link(parent, path, self._claim(target))
+
+    def _begin_pair(self, dataset: str, llm: LLMInfo, counter: str) -> VotesBuilder:
+        check_name("LLM", llm.name)
+        if not llm.base.strip():
+            raise UsageError(f"The LLM {llm.name!r} has a variant but no name; put the name before the '@'.")
+        llm_leaf(llm, counter)  # before anything is written
+        self._add_llm(llm)
+        if any(pair["dataset"] == dataset and pair["llm"] == llm.name for pair in self._pairs):
+            raise ConflictError(f"{llm.name} on {dataset} was added twice.")
+        if dataset not in self._datasets:
+            raise UsageError(f"{llm.name} has CoTs for dataset {dataset!r}, which was not added; add it first.")
+        self._votes[dataset].add_llm(llm.name)
+        return self._votes[dataset]
+
+    def _end_pair(
+        self, dataset: str, llm: LLMInfo, counter: str, leaves: Mapping[str, str], summary: Mapping[str, int]
+    ) -> None:
+        votes = self._votes[dataset]
+        self._pools[dataset, llm.name] = votes.questions.ids, votes.sizes(llm.name)
+        self._leaves.append((dataset, llm.name, "llm", llm_leaf(llm, counter)))
+        self._leaves += [(dataset, llm.name, part, digest) for part, digest in leaves.items()]
         self._pairs.append({"dataset": dataset, "llm": llm.name, "counter": counter, **summary})
 
     def keep_dataset(self, parent: Recording, dataset: str, without: Collection[tuple[str, str]] = ()) -> None:
@@ -243,7 +283,7 @@ class RecordingWriter:
         with storage_errors(self.out):
             self._keep(parent, dataset, None, {})
             for path in parent.votes_paths(dataset).values():
-                self._link(parent, self._claim(path))
+                self._link(parent, path, self._claim(path))
             for llm in parent.llm_names(dataset):
                 pair = parent.manifest.pairs[dataset, llm]
                 self._add_llm(parent.llm_info(llm))
@@ -254,7 +294,7 @@ class RecordingWriter:
 
     def _copy_dataset(self, parent: Recording, info: DatasetInfo, without: Collection[tuple[str, str]]) -> None:
         """Write a dataset of an older format in the present one."""
-        self.add_dataset(info, parent.questions(info.id))
+        self.add_dataset(info, parent.scan_questions(info.id))
         for llm in parent.llm_names(info.id):
             counter = parent.counter(info.id, llm)
             self.add_pools(info.id, parent.llm_info(llm), counter, parent.pools(info.id, llm))
@@ -299,6 +339,11 @@ class RecordingWriter:
             )
 
     @property
+    def scratch(self) -> Path:
+        """The hidden folder that is written into, for temporary files."""
+        return self._root
+
+    @property
     def _root(self) -> Path:
         if self._folder is None:
             raise FevalError("A RecordingWriter is used inside a `with` block.")
@@ -329,12 +374,13 @@ class RecordingWriter:
                 continue  # settled when the recording is sealed
             if part.startswith(SCORES) and (llm, part.removeprefix(SCORES)) in without:
                 continue
-            path = file_path(part, dataset, llm)
             if part not in written:
                 self._leaves.append((dataset, llm, part, digest))
-                self._link(parent, self._claim(path))
-            elif written[part] == digest:
-                self._link_if_same(parent, path)
+            for path in parent.files(part, dataset, llm):
+                if part not in written:
+                    self._link(parent, path, self._claim(path))
+                elif written[part] == digest:
+                    self._link_if_same(parent, path)
         for record in [] if llm is None else parent.score_records(dataset, llm):
             if (llm, record["scorer"]) not in without:
                 self._add_scorer(parent.scorer_info(record["scorer"]))
@@ -345,12 +391,12 @@ class RecordingWriter:
         record, own = parent.manifest.files.get(path), self._files.get(path)
         if record is not None and own is not None and record["sha256"] == own["sha256"]:
             (self._root / path).unlink()
-            self._link(parent, path)
+            self._link(parent, path, path)
 
-    def _link(self, parent: Recording, path: str) -> None:
+    def _link(self, parent: Recording, path: str, target: str) -> None:
         record = parent.file_record(path)
-        link_file(parent.path / path, self._root / path, record)
-        self._files[path] = record
+        link_file(parent.path / path, self._root / target, record)
+        self._files[target] = record
 
     def _seal(self) -> None:
         if not self._datasets:
@@ -358,6 +404,9 @@ class RecordingWriter:
         for dataset, votes in self._votes.items():
             if self._datasets[dataset].equality != NORMAL_FORM:
                 self._settle_equality(dataset, votes)
+            for llm in votes.llm_names():
+                if self._datasets[dataset].equality != NORMAL_FORM or (dataset, llm) in self._linked:
+                    self._write_correct(dataset, llm, votes)
             for part, blocks in votes.files().items():
                 path = self._claim(file_path(part, dataset))
                 self._files[path] = write_file(self._root / path, blocks, self._questions[dataset]["questions"])
@@ -380,12 +429,21 @@ class RecordingWriter:
         for outcome, what in _WITHOUT_VERDICT.items():
             if counts[outcome]:
                 self.note(f"{dataset}: {counts[outcome]} pairs of answers {what} ({name}); they count as different.")
-        for llm in votes.llm_names():
+
+    def _write_correct(self, dataset: str, llm: str, votes: VotesBuilder) -> None:
+        """Write the column `correct` of an LLM as its votes say; linked files in which it is so stay as they are."""
+        differ = paths = file_paths(self._files, "samples", dataset, llm)
+        if (dataset, llm) in self._linked:
             correct = votes.correct(llm)
-            for path in file_paths(self._files, "samples", dataset, llm):
+            differ = [path for path in paths if not has_correct(self._root / path, correct)]
+        correct = votes.correct(llm)
+        for path in paths if differ else ():
+            if path in differ:
                 self._files[path] = with_correct(self._root / path, correct)
-                if dataset in self._sources:
-                    self._link_if_same(self._sources[dataset], path)
+            else:
+                deque(islice(correct, self._files[path]["rows"]), 0)
+            if dataset in self._sources:
+                self._link_if_same(self._sources[dataset], path)
 
     def _manifest(self) -> dict[str, Any]:
         scorers = [
@@ -394,7 +452,7 @@ class RecordingWriter:
         ]
         return {
             "format": FORMAT,
-            "format_version": FORMAT_VERSION,
+            "format_version": PARTS_VERSION if any(map(is_one_of_several, self._files)) else FORMAT_VERSION,
             "created": datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z"),
             "feval_version": __version__,
             "recording_hash": recording_hash(self._leaves),

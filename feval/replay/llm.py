@@ -52,7 +52,7 @@ class LLM:
     """
 
     def __init__(self, view: View, pool: Pool, *, seed: int, prices: LazyPrices, billing: str) -> None:
-        self._view, self._prices = view, prices
+        self._view, self._prices, self._orders = view, prices, orders
         self.name, self.pool, self.seed, self.billing = pool.llm, pool, seed, billing
         self.dataset = view.votes.dataset
         self.counter: str = view.recording.manifest.pairs[self.dataset, self.name]["counter"]
@@ -120,6 +120,12 @@ class LLM:
         other.seed = seed
         return other
 
+    def drawing(self, function: Callable[..., npt.NDArray[np.uint16]]) -> LLM:
+        """Return the same LLM with its orders from a function that gives what `draws.orders` does; see `SharedDraws`."""
+        other = copy(self)
+        other._orders = function  # noqa: SLF001  of its own class
+        return other
+
     @property
     def noise(self) -> SharedNoise | None:
         """The random numbers its CoTs were drawn with, where other LLMs may share them; `None` where they are its own.
@@ -151,7 +157,7 @@ class LLM:
         keys, sizes = self.question_keys, self.pool.sizes
         if rows is not None:
             keys, sizes = keys[rows], sizes[rows]
-        return orders(self._key, keys, sizes, replicates, draws)
+        return self._orders(self._key, keys, sizes, replicates, draws)
 
     def require(self, rows: int | npt.NDArray[np.intp] | None, n: int) -> None:
         """Check that n CoTs were recorded, for one question (by its row), for several, or for all (`None`).

@@ -3,16 +3,46 @@
 from __future__ import annotations
 
 import contextlib
+import hashlib
+import io
 import os
-from collections.abc import Iterable, Mapping
+import shutil
+from collections.abc import Iterable, Iterator, Mapping
+from functools import partial
 from pathlib import Path
+from typing import BinaryIO
 
 from feval.errors import StorageError
 from feval.recording import recording_around
 from feval.recording.layout.destination import scratch_beside
 
+Content = bytes | BinaryIO
+"""What a file is to hold: bytes, or an open file with them, which is read from its beginning."""
 
-def save_files(folder: Path, files: Mapping[str, bytes], *, replace: bool = False, option: str = "--out") -> list[Path]:
+
+def _reader(content: Content) -> BinaryIO:
+    """Return the content of a file, to be read from its beginning."""
+    if isinstance(content, bytes):
+        return io.BytesIO(content)
+    content.seek(0)
+    return content
+
+
+def sha256(content: Content) -> str:
+    """Return the SHA-256 of the content of a file."""
+    digest = hashlib.sha256()
+    for block in _blocks(_reader(content)):
+        digest.update(block)
+    return digest.hexdigest()
+
+
+def _blocks(file: BinaryIO) -> Iterator[bytes]:
+    return iter(partial(file.read, 1 << 20), b"")
+
+
+def save_files(
+    folder: Path, files: Mapping[str, Content], *, replace: bool = False, option: str = "--out"
+) -> list[Path]:
     """Write report files into a folder, which is created if needed.
 
     A file with the same bytes is left alone, so a command can be repeated; one with other bytes is refused before anything
@@ -58,11 +88,16 @@ def check_folder(folder: Path, option: str = "--out") -> None:
         raise StorageError(f"{existing.absolute()} may not be written to{needed}. Name another place with {option}.")
 
 
-def _holds(path: Path, data: bytes) -> bool:
-    return path.is_file() and path.stat().st_size == len(data) and path.read_bytes() == data
+def _holds(path: Path, content: Content) -> bool:
+    data = _reader(content)
+    if not path.is_file() or path.stat().st_size != data.seek(0, io.SEEK_END):
+        return False
+    data.seek(0)
+    with path.open("rb") as file:
+        return all(block == data.read(len(block)) for block in _blocks(file))
 
 
-def _write_together(files: Mapping[Path, bytes], outdated: Iterable[Path]) -> None:
+def _write_together(files: Mapping[Path, Content], outdated: Iterable[Path]) -> None:
     """Write all files under temporary names, remove the outdated ones, then rename in order.
 
     A full disk leaves the old files, and a kill no mixture with a receipt beside it.
@@ -75,7 +110,7 @@ def _write_together(files: Mapping[Path, bytes], outdated: Iterable[Path]) -> No
             temporary[part] = path
             locks.append(lock)
             with part.open("wb") as file:
-                file.write(data)
+                shutil.copyfileobj(_reader(data), file)
                 file.flush()
                 os.fsync(file.fileno())
         for path in outdated:

@@ -40,7 +40,7 @@ _CRC_BYTES = len(b',"crc":"00000000"}\n')
 
 
 class Line(NamedTuple):
-    """One line: its number (from 1), the bytes before it, and its own bytes with the line end."""
+    """One line: its number (from 1; 0 where it is not known), the bytes before it, and its own bytes with the line end."""
 
     number: int
     offset: int
@@ -188,6 +188,13 @@ class AppendLog(ABC, Generic[Record, Key]):
                 if entry.number > 1:
                     yield entry
 
+    def _lines_at(self, offsets: Iterable[int]) -> Iterator[Line]:
+        """Read the lines that begin at some offsets, in that order; their numbers are not known, 0."""
+        with self._storage_errors("read"), self.path.open("rb") as file:
+            for offset in offsets:
+                file.seek(offset)
+                yield Line(0, offset, file.readline())
+
     def _append(self, data: bytes) -> None:
         """Write and sync whole lines. After a failure the lines already written stay, and every later write is refused."""
         view, written = memoryview(data), 0
@@ -208,7 +215,7 @@ class AppendLog(ABC, Generic[Record, Key]):
                 f"An earlier write to {self.path} failed ({self._failed}); check the disk and run the same command again."
             )
 
-    def _parse(self, number: int | None, data: bytes) -> dict[str, Any]:
+    def _parse(self, number: int, data: bytes) -> dict[str, Any]:
         content, end = data[:-_CRC_BYTES], data[-_CRC_BYTES:]
         if end != b',"crc":"%08x"}\n' % zlib.crc32(content):
             raise self._damaged(number, "does not match its checksum")
@@ -224,8 +231,8 @@ class AppendLog(ABC, Generic[Record, Key]):
             )
         return record
 
-    def _damaged(self, number: int | None, what: str) -> JournalError:
-        where = "A line" if number is None else f"Line {number}"
+    def _damaged(self, number: int, what: str) -> JournalError:
+        where = f"Line {number}" if number else "A line"
         advice = (
             f"Its header cannot be trusted: restore the journal from a backup, or {self.ANEW}."
             if number == 1

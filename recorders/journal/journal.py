@@ -241,12 +241,7 @@ class Journal(AppendLog[dict[str, Any], tuple[str, int]]):
 
     def read_many(self, offsets: Sequence[int]) -> list[dict[str, Any]]:
         """Read the CoTs whose lines begin at some offsets (of `entries`), in that order."""
-        with self._storage_errors("read"), self.path.open("rb") as file:
-            records = []
-            for offset in offsets:
-                file.seek(offset)
-                records.append(self._entry(None, offset, file.readline()).record)
-            return records
+        return [self._entry(*line).record for line in self._lines_at(offsets)]
 
     def _begin(self, about: dict[str, Any]) -> None:
         if self.mode == "none" and not self.path.exists():
@@ -294,12 +289,12 @@ class Journal(AppendLog[dict[str, Any], tuple[str, int]]):
                 raise self._damaged(entry.number, what)
             self._count(record)
 
-    def _entry(self, number: int | None, offset: int, line: bytes) -> JournalEntry:
+    def _entry(self, number: int, offset: int, line: bytes) -> JournalEntry:
         record = self._parse(number, line)
         kind = "request" if "request" in record else "note" if "note" in record else "cot"
         if (wrong := _wrong_field(kind, record)) is not None:
             raise self._damaged(number, f"lacks the field {wrong!r}, or has it with a wrong type")
-        return JournalEntry(number or 0, offset, kind, record)
+        return JournalEntry(number, offset, kind, record)
 
 
 @contextmanager

@@ -6,6 +6,7 @@ import asyncio
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import Any, ClassVar, Generic, TypeVar
 
@@ -213,9 +214,13 @@ def _written_before(task: ScoringTask[Result], out: Path) -> Result:
     """Finish a run that was killed after it wrote `out` and before it removed the journal; refuse any other `out`."""
     if (journal_folder(out) / ScoreJournal.NAME).exists() and _is_made_from(out, task):
         with ScoreJournal.open(journal_folder(out), task.identity) as journal:
-            items = [keyed for question in task.items() for keyed in question]
-            if all(item is None or key in journal for key, item in items):
-                return task.seal(journal, out, 0, sum(item is None for _, item in items))
+            without_text = 0
+            for key, item in chain.from_iterable(task.items()):
+                without_text += item is None
+                if item is not None and key not in journal:
+                    break
+            else:
+                return task.seal(journal, out, 0, without_text)
     raise StorageError(f"{out} exists already; a recording is never overwritten. Name another folder.")
 
 

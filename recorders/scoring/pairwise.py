@@ -15,10 +15,10 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import combinations, zip_longest
+from itertools import chain, combinations, zip_longest
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -28,7 +28,7 @@ from feval.recording.derived.scoring import add_scorers
 from feval.recording.scores import verdicts_name
 from feval.report.text import counted
 from recorders.scoring.missing_scores import ScoringTask, check_named, finish, is_written
-from recorders.scoring.score_journal import CoTKey, Score, ScoreJournal
+from recorders.scoring.score_journal import CoTKey, Replies, Score, ScoreJournal
 from recorders.scoring.scorer import Item, Scorer
 from recorders.scoring.scoring import score_rows
 
@@ -239,31 +239,30 @@ class PairwiseComparison(ScoringTask[PairwiseResult]):
     def seal(self, journal: ScoreJournal, out: Path, new: int, without_text: int) -> PairwiseResult:  # noqa: ARG002  counted below
         """Write the derived recording."""
         source, judge = self.source, self.scorer
-        replies = dict(journal.entries())  # of a CoT that was refused and asked again, the later one
-        states: Counter[str] = Counter()
-        scorers: dict[str, ScorerInfo] = {}
-        rows: dict[str, dict[tuple[str, str], list[ScoreRows]]] = {}
-        for match in self.matches:
-            info = self.info(match)
-            scorers[info.name] = info
-            rows.setdefault(info.name, {})[match.dataset, match.first] = list(_rows(self, match, replies, states))
-        total = sum(states[state] for state in _STATES)
-        if states["missing"] == total:
+        if not len(journal) and not self._has_equal_texts():
             journal.remove()
             raise NotRecordedError(
                 f"{source.path} holds no texts of the CoTs that were to be compared, and a judge reads texts. Import or record "
                 "it with its texts."
             )
-        notes = tuple(_notes(judge.info.name, states, total))
-        if not is_written(out):
+        replies, states = journal.replies(), Counter[str]()
+        scorers: dict[str, ScorerInfo] = {}
+        rows: dict[str, dict[tuple[str, str], Iterator[ScoreRows]]] = {}
+        for match in self.matches:
+            info = self.info(match)
+            scorers[info.name] = info
+            rows.setdefault(info.name, {})[match.dataset, match.first] = _rows(self, match, replies, states)
+        if is_written(out):
+            deque(chain.from_iterable(each for pairs in rows.values() for each in pairs.values()), maxlen=0)  # counts
+        else:
             add_scorers(
                 source.path,
                 out,
                 [(scorers[name], verdicts) for name, verdicts in rows.items()],
                 operation={"kind": judge.info.kind, **judge.facts, "scorer": judge.info.name},
-                notes=notes,
+                notes=_notes(judge.info.name, states),
             )
-        recording_hash = finish(out, journal, "verdicts")
+        recording_hash, total = finish(out, journal, "verdicts"), _total(states)
         note = f"{counted(self.judged_before, 'comparison')} of LLMs had verdicts already and stay as they are."
         return PairwiseResult(
             path=out,
@@ -280,8 +279,17 @@ class PairwiseComparison(ScoringTask[PairwiseResult]):
             unreadable=states["unreadable"],
             refused=states["refused"],
             without_text=states["missing"],
-            notes=(*judge.warnings, *filter(None, [journal.recovered, note if self.judged_before else None]), *notes),
+            notes=(
+                *judge.warnings,
+                *filter(None, [journal.recovered, note if self.judged_before else None]),
+                *_notes(judge.info.name, states),
+            ),
         )
+
+    def _has_equal_texts(self) -> bool:
+        """Whether some comparison is a tie that nobody is asked about."""
+        comparisons = chain.from_iterable(map(self.comparisons, self.matches))
+        return any(comparison.has_equal_texts for _, question in comparisons for comparison in question)
 
 
 def _matches(
@@ -362,11 +370,10 @@ def _combined(replies: Mapping[str, Score]) -> tuple[Score, str]:
 _STATES = ("verdict", "contradicted", "same", "missing", "refused", "unreadable", "abstained")
 
 
-def _rows(
-    task: PairwiseComparison, match: _Match, replies: Mapping[CoTKey, Score], states: Counter[str]
-) -> Iterator[ScoreRows]:
+def _rows(task: PairwiseComparison, match: _Match, replies: Replies, states: Counter[str]) -> Iterator[ScoreRows]:
     for question_id, comparisons in task.comparisons(match):
         scores = {}
+        by_order = {order: replies(match.key(question_id, 0, order)) for order in (_AS_GIVEN, _SWAPPED)}
         for comparison in comparisons:
             if comparison.texts is None:
                 states["missing"] += 1
@@ -375,9 +382,7 @@ def _rows(
                 score, state = Score(0.5, None, _SAME_TEXT), "same"
             else:
                 orders = task.orders_of(match, question_id, comparison.sample)
-                score, state = _combined(
-                    {order: replies[match.key(question_id, comparison.sample, order)] for order in orders}
-                )
+                score, state = _combined({order: by_order[order][comparison.sample] for order in orders})
             states[state] += 1
             states["tie"] += score.score == 0.5
             scores[comparison.sample] = score
@@ -385,7 +390,12 @@ def _rows(
             yield score_rows(question_id, scores, steps=False)
 
 
-def _notes(name: str, states: Mapping[str, int], total: int) -> Iterator[str]:
+def _total(states: Mapping[str, int]) -> int:
+    return sum(states[state] for state in _STATES)
+
+
+def _notes(name: str, states: Mapping[str, int]) -> Iterator[str]:
+    total = _total(states)
     for state, why in (
         ("abstained", f"{name} said that it cannot judge"),
         ("unreadable", f"what {name} said holds none that can be read"),

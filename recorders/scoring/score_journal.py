@@ -11,12 +11,14 @@ first line pins the recording by its hash. A CoT that was refused may occur agai
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple, Self
 
 from recorders.journal.appendlog import VERSION, AppendLog, Line, clean
+from recorders.journal.places import Places
 
 REFUSED = "Refused: "
 """Prefix of the verdict of a refused CoT, which tells it from one whose score could not be read."""
@@ -54,6 +56,27 @@ class Score:
 
 
 KeyedScore = tuple[CoTKey, Score]
+Replies = Callable[[CoTKey], dict[int, Score]]
+
+
+class CoTSet:
+    """A set of CoTs, which takes one bit for each."""
+
+    def __init__(self) -> None:
+        self._masks: defaultdict[tuple[str, str, str], dict[str, int]] = defaultdict(dict)
+        self._length = 0
+
+    def __len__(self) -> int:
+        return self._length
+
+    def __contains__(self, key: CoTKey) -> bool:
+        return bool(self._masks[key.dataset, key.llm, key.against].get(key.question_id, 0) >> key.sample & 1)
+
+    def add(self, key: CoTKey) -> None:
+        """Add a CoT."""
+        masks = self._masks[key.dataset, key.llm, key.against]
+        self._length += key not in self
+        masks[key.question_id] = masks.get(key.question_id, 0) | 1 << key.sample
 
 
 class ScoreJournal(AppendLog[KeyedScore, CoTKey]):
@@ -67,10 +90,8 @@ class ScoreJournal(AppendLog[KeyedScore, CoTKey]):
 
     def __init__(self, folder: Path) -> None:
         super().__init__(folder)
-        self._samples: dict[tuple[str, str, str, str], int] = {}  # bit masks of sample indices
-        self._length = 0
+        self._scored, self.without_usage = CoTSet(), CoTSet()
         self.refused: set[CoTKey] = set()
-        self.without_usage: set[CoTKey] = set()
         self.prompt_tokens = self.output_tokens = self.replies_with_usage = 0
 
     @classmethod
@@ -87,10 +108,10 @@ class ScoreJournal(AppendLog[KeyedScore, CoTKey]):
 
     def __len__(self) -> int:
         """Number of CoTs in it."""
-        return self._length
+        return len(self._scored)
 
     def __contains__(self, key: CoTKey) -> bool:
-        return bool(self._samples.get(_without_sample(key), 0) >> key.sample & 1)
+        return key in self._scored
 
     def add(self, scores: Sequence[KeyedScore]) -> None:
         """Collect some scores; they count after the next `commit`."""
@@ -98,9 +119,18 @@ class ScoreJournal(AppendLog[KeyedScore, CoTKey]):
             self._refuse_after_failure()
             self._collect([self._line(_record(key, score)) for key, score in scores], scores)
 
-    def entries(self) -> Iterator[KeyedScore]:
-        """Read all scores again, in the order in which they came."""
-        return map(self._entry, self._committed_lines())
+    def replies(self) -> Replies:
+        """Return a function that reads the scores of what a key has but for its sample: sample index -> score."""
+        places = Places()
+        for line in self._committed_lines():
+            key, _ = self._entry(line)
+            places.add(key._replace(sample=0), key.sample, line.offset)
+
+        def scores(key: CoTKey) -> dict[int, Score]:
+            entries = map(self._entry, self._lines_at(places.offsets(key._replace(sample=0))))
+            return {each.sample: score for each, score in entries}
+
+        return scores
 
     def _take(self, line: Line) -> None:
         key, score = self._entry(line)
@@ -110,9 +140,7 @@ class ScoreJournal(AppendLog[KeyedScore, CoTKey]):
 
     def _count(self, record: KeyedScore) -> CoTKey:
         key, score = record
-        self._length += key not in self
-        where = _without_sample(key)
-        self._samples[where] = self._samples.get(where, 0) | 1 << key.sample
+        self._scored.add(key)
         (self.refused.add if score.problem == "refused" else self.refused.discard)(key)
         if score.prompt_tokens is not None and score.output_tokens is not None:
             self.prompt_tokens += score.prompt_tokens
@@ -135,10 +163,6 @@ class ScoreJournal(AppendLog[KeyedScore, CoTKey]):
             )
         except (KeyError, TypeError) as error:
             raise self._damaged(line.number, "lacks a field") from error
-
-
-def _without_sample(key: CoTKey) -> tuple[str, str, str, str]:
-    return key.dataset, key.llm, key.question_id, key.against
 
 
 def _record(key: CoTKey, score: Score) -> dict[str, Any]:

@@ -8,9 +8,10 @@ has been verified.
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections import Counter, deque
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,7 @@ from feval.errors import NotRecordedError, StorageError, UsageError
 from feval.recording import Recording, ScoreRows, add_scores, open_recording
 from feval.report.text import counted
 from recorders.scoring.missing_scores import ScoringTask, check_named, finish, is_written
-from recorders.scoring.score_journal import REFUSED, CoTKey, Score, ScoreJournal
+from recorders.scoring.score_journal import REFUSED, CoTKey, Replies, Score, ScoreJournal
 from recorders.scoring.scorer import Item, Scorer
 
 _UNSCORED = " no score: "
@@ -59,14 +60,13 @@ class ScoringResult:
 class CoTScoring(ScoringTask[ScoringResult]):
     """Every CoT of a recording is given to a scorer; made by `CoTScoring.of`.
 
-    `earlier` has the scores that stay, question id -> sample index -> score, of pairs that the scorer has scored already; there
-    only the `refused` CoTs are asked for.
+    `earlier` has the pairs that the scorer has scored already; there only the `refused` CoTs are asked for, other scores stay.
     """
 
     source: Recording
     scorer: Scorer
     pairs: Sequence[Pair]
-    earlier: Mapping[Pair, Mapping[str, Mapping[int, Score]]]
+    earlier: Collection[Pair]
     refused: frozenset[CoTKey]
     retry_refused: bool
 
@@ -99,19 +99,18 @@ class CoTScoring(ScoringTask[ScoringResult]):
                 f"The scores by {scorer.info.name!r} in {source.path} were given by another scorer or with other parameters, so "
                 "its refused CoTs are not asked for again; name the same scorer, or give this one another --name."
             )
-        earlier: dict[Pair, dict[str, dict[int, Score]]] = {pair: {} for pair in scored}
-        refused = set()
-        for pair in scored:
-            for question, sample, score in _recorded_scores(source, pair, scorer.info.name):
-                if score.problem == "refused":
-                    refused.add(CoTKey(*pair, question, sample))
-                else:
-                    earlier[pair].setdefault(question, {})[sample] = score
+        refused = {
+            CoTKey(*pair, question, sample)
+            for pair in scored
+            for question, scores in _recorded_scores(source, pair, scorer.info.name)
+            for sample, score in scores.items()
+            if score.problem == "refused"
+        }
         if scored == pairs and not refused:
             raise UsageError(
                 f"{source.path} holds no CoT that {scorer.info.name!r} refused, so there is nothing to ask again."
             )
-        return cls(source, scorer, pairs, earlier, frozenset(refused), retry_refused)
+        return cls(source, scorer, pairs, scored, frozenset(refused), retry_refused)
 
     @property
     def identity(self) -> dict[str, Any]:
@@ -154,29 +153,24 @@ class CoTScoring(ScoringTask[ScoringResult]):
     def seal(self, journal: ScoreJournal, out: Path, new: int, without_text: int) -> ScoringResult:
         """Write the derived recording."""
         source, scorer = self.source, self.scorer
-        scores = {
-            pair: {question: dict(known) for question, known in self.earlier.get(pair, {}).items()}
-            for pair in self.pairs
-        }
-        for key, score in journal.entries():
-            scores[key.dataset, key.llm].setdefault(key.question_id, {})[key.sample] = score
-        states = Counter(
-            _state(score) for pair in scores.values() for samples in pair.values() for score in samples.values()
-        )
-        notes = tuple(_notes(scorer.info.name, states, without_text))
-        if not is_written(out):
+        replies, states = journal.replies(), Counter[str]()
+        rows = {pair: self._rows(pair, replies, states) for pair in self.pairs}
+        if is_written(out):
+            deque(chain.from_iterable(rows.values()), maxlen=0)  # counts
+        else:
             add_scores(
                 source.path,
                 out,
                 scorer.info,
-                {pair: _rows(source, pair[0], by_question) for pair, by_question in scores.items()},
+                rows,
                 operation={"kind": scorer.info.kind, **scorer.facts},
-                notes=notes,
+                notes=_notes(scorer.info.name, states, without_text),
                 replacing=bool(self.earlier),
                 without_notes=[
                     note for note in source.manifest.raw.get("notes", ()) if self.earlier and _is_note_of(scorer, note)
                 ],
             )
+        notes = _notes(scorer.info.name, states, without_text)
         return ScoringResult(
             path=out,
             recording_hash=finish(out, journal, "scores"),
@@ -190,10 +184,24 @@ class CoTScoring(ScoringTask[ScoringResult]):
             notes=(*scorer.warnings, *([journal.recovered] if journal.recovered else []), *notes),
         )
 
+    def _rows(self, pair: Pair, replies: Replies, states: Counter[str]) -> Iterator[ScoreRows]:
+        """Yield the scores of a pair, those that stay and those of the journal, and count them by state."""
+        earlier = iter(_recorded_scores(self.source, pair, self.scorer.info.name) if pair in self.earlier else ())
+        name, recorded = next(earlier, (None, {}))
+        for question in self.source.votes(pair[0]).question_ids:
+            scores = {}
+            if question == name:
+                scores = {sample: score for sample, score in recorded.items() if score.problem != "refused"}
+                name, recorded = next(earlier, (None, {}))
+            if scores := scores | replies(CoTKey(*pair, question, 0)):
+                states.update(map(_state, scores.values()))
+                yield score_rows(question, scores, steps=True)
 
-def _recorded_scores(source: Recording, pair: Pair, scorer: str) -> Iterator[tuple[str, int, Score]]:
-    """Yield the scores in a recording: question id, sample index and score."""
+
+def _recorded_scores(source: Recording, pair: Pair, scorer: str) -> Iterator[tuple[str, dict[int, Score]]]:
+    """Yield the scores in a recording: question id, and the scores by sample."""
     for rows in source.score_rows(*pair, scorer):
+        scores = {}
         empty = [None] * len(rows.sample_indices)
         columns = (rows.step_scores, rows.verdicts, rows.prompt_tokens, rows.output_tokens)
         for sample, score, steps, verdict, prompt, output in zip(
@@ -203,7 +211,8 @@ def _recorded_scores(source: Recording, pair: Pair, scorer: str) -> Iterator[tup
             if score is None and steps is None and verdict is not None:
                 problem = "refused" if verdict.startswith(REFUSED) else "unreadable"
             steps = None if steps is None else tuple(steps)
-            yield rows.question_id, sample, Score(score, steps, verdict, prompt, output, problem)
+            scores[sample] = Score(score, steps, verdict, prompt, output, problem)
+        yield rows.question_id, scores
 
 
 def _pairs(source: Recording, datasets: Sequence[str] | None, llms: Sequence[str] | None) -> list[Pair]:
@@ -231,12 +240,6 @@ def score_rows(question_id: str, scores: Mapping[int, Score], *, steps: bool) ->
         [row.prompt_tokens for row in rows],
         [row.output_tokens for row in rows],
     )
-
-
-def _rows(source: Recording, dataset: str, scores: Mapping[str, Mapping[int, Score]]) -> Iterator[ScoreRows]:
-    for question in source.votes(dataset).question_ids:
-        if question in scores:
-            yield score_rows(question, scores[question], steps=True)
 
 
 def _state(score: Score) -> str:

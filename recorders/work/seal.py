@@ -7,15 +7,11 @@ time. Sealing asks nobody for anything; it can be repeated with another extracto
 from __future__ import annotations
 
 import math
-from array import array
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import fields, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
-
-import numpy as np
-import numpy.typing as npt
 
 from feval.answers import canonical_gold, extract, normal_forms
 from feval.answers.thoughts import SplitColumns, Thoughts, split_columns
@@ -27,6 +23,7 @@ from feval.report.text import counted
 from recorders.asking.checks import ReplyChecks
 from recorders.errors import JournalError
 from recorders.journal.journal import Journal
+from recorders.journal.places import Places
 from recorders.request import Completion, Decoding, Request
 
 _NO_ANSWER = {"content_filter", "error"}
@@ -79,11 +76,10 @@ def _sequence_logprob(record: Mapping[str, Any]) -> float | None:
 
 
 class _Contents:
-    """Where each CoT of a journal is (16 bytes each), whether all were counted by the provider, and whether some by shares."""
+    """Where each CoT of a journal is, whether all were counted by the provider, and whether some by shares."""
 
     def __init__(self, journal: Journal) -> None:
-        numbers: dict[str, int] = {}
-        requests, samples, offsets = array("L"), array("L"), array("Q")
+        self._places = Places()
         priced: set[int] = set()
         unpriced: set[int] = set()
         self._uncounted, self._cots, self.split = 0, 0, False
@@ -91,20 +87,14 @@ class _Contents:
             if entry.kind != "cot":
                 continue
             record = entry.record
-            number = numbers.setdefault(record["key"], len(numbers))
-            requests.append(number)
-            samples.append(record["sample"])
-            offsets.append(entry.offset)
+            number = self._places.add(record["key"], record["sample"], entry.offset)
             if "refused" not in record:
                 self._cots += 1
                 self._uncounted += record.get("output_tokens") is None
                 self.split |= bool(record.get("tokens_split"))
                 (unpriced if record.get("prompt_tokens") is None else priced).add(number)
         self._unpriced = len(unpriced - priced)
-        order = np.lexsort((np.frombuffer(samples, samples.typecode), np.frombuffer(requests, requests.typecode)))
-        self._offsets: npt.NDArray[np.uint64] = np.frombuffer(offsets, offsets.typecode)[order]
-        self._starts = np.searchsorted(np.frombuffer(requests, requests.typecode)[order], np.arange(len(numbers) + 1))
-        self._numbers = numbers
+        self.offsets = self._places.offsets
 
     def counter(self, other: str) -> str:
         """Return the name of the provider's counter; `other` if its counts are not complete."""
@@ -114,17 +104,9 @@ class _Contents:
 
     def why_not_usage(self) -> str:
         """Return what the provider did not count, in words."""
-        prompts = f"the prompts of {self._unpriced} of {counted(len(self._numbers), 'request')}"
+        prompts = f"the prompts of {self._unpriced} of {counted(len(self._places.numbers), 'request')}"
         cots = f"the output of {self._uncounted} of {counted(self._cots, 'CoT')}"
         return " and ".join([*[cots] * bool(self._uncounted), *[prompts] * bool(self._unpriced)])
-
-    def offsets(self, key: str) -> list[int]:
-        """Return the offsets of a request's CoTs, in sample order."""
-        number = self._numbers.get(key)
-        if number is None:
-            return []
-        offsets: list[int] = self._offsets[self._starts[number] : self._starts[number + 1]].tolist()
-        return offsets
 
 
 def _column(records: Sequence[Mapping[str, Any]], name: str) -> list[Any]:

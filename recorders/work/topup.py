@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import math
 import shutil
+from array import array
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -184,16 +185,16 @@ def _sizes(recording: Recording, dataset: str, llm: str) -> dict[str, int]:
 
 def _compare(old: Recording, recorded: Recording, task: RecordingTask) -> tuple[int, Drift]:
     """Return the number of new CoTs, and the test of drift."""
-    rows: list[tuple[int, int, int, bool]] = []
+    numbers, answers, tokens, is_new = array("q"), array("q"), array("q"), array("q")
     for number, grown in enumerate(grown_pools(old, recorded, task.dataset, task.llm_name)):
         codes: dict[str, int] = {}
-        answers = [-1 if answer is None else codes.setdefault(answer, len(codes)) for answer in grown.pool.answers]
-        rows += [
-            (number, answer, tokens, place >= grown.old)
-            for place, (answer, tokens) in enumerate(zip(answers, grown.pool.output_tokens, strict=True))
-        ]
-    columns = np.array(rows, dtype=np.int64).reshape(-1, 4).T
-    return int(columns[3].sum()), drift(columns[0], columns[1], columns[2], columns[3].astype(np.bool_))
+        size = len(grown.pool.answers)
+        numbers.extend([number] * size)
+        answers.extend(-1 if answer is None else codes.setdefault(answer, len(codes)) for answer in grown.pool.answers)
+        tokens.extend(grown.pool.output_tokens)
+        is_new.extend(place >= grown.old for place in range(size))
+    questions, codes_of, lengths = (np.array(column, np.int64) for column in (numbers, answers, tokens))
+    return sum(is_new), drift(questions, codes_of, lengths, np.array(is_new, np.bool_))
 
 
 def _warning_start(dataset: str, llm: str) -> str:

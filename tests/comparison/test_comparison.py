@@ -27,13 +27,14 @@ from feval.cli import app
 from feval.cli.output import print_table
 from feval.comparison.comparison import Comparison
 from feval.comparison.plan import ComparedMethod, Plan, suggested_plan
-from feval.errors import NotRecordedError, OutOfRangeError, UnknownNameError, UsageError
+from feval.errors import NotRecordedError, OutOfRangeError, StorageError, UnknownNameError, UsageError
 from feval.estimators.inference.paired import accuracy_at, holm
 from feval.estimators.inference.sign_flips import sign_flip_test
 from feval.methods import SelfConsistency
 from feval.receipts.verifying import verify_receipt
 from feval.recording import DatasetInfo, LLMInfo, PoolRows, Question, RecordingWriter
 from feval.report.pictures.comparison import _entries
+from feval.report.tables import questions_parquet
 from feval.report.tables.comparisons import comparison_tables
 from feval.report.tables.headline import best_at
 
@@ -230,6 +231,39 @@ def test_differences_are_those_of_the_questions(comparison: Comparison) -> None:
     assert comparison.smallest_p == pytest.approx(3 * 2.0**-15)  # of 16 differences
 
 
+def test_columns_in_a_file_give_the_same_comparison(
+    comparison: Comparison, toy: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("feval.comparison.comparison.MOST_QUESTIONS", 5)
+    stored = compare(comparison.plan, base=toy)
+    assert not {"right", "usd", "no_answer"} & vars(stored.curves[0].points[0]).keys()
+    assert stored.to_dict() == comparison.to_dict()
+    for one, other in zip(stored.per_question().values(), comparison.per_question().values(), strict=True):
+        np.testing.assert_array_equal(one, other)
+    assert len(stored.curves[1].points[2].right) == 20
+    split = comparison.plan.changed(train_fraction=0.25)
+    assert compare(split, base=toy).curves[0].points[0].right.shape == (15,)
+    monkeypatch.setattr("feval.report.tables.parquet._ROW_GROUP", 50)
+    files = [io.BytesIO(), io.BytesIO()]
+    for one, file in zip((stored, comparison), files, strict=True):
+        questions_parquet(one, file)
+    assert files[0].getvalue() == files[1].getvalue()
+    columns = {name: list(column) for name, column in stored.per_question().items()}
+    assert pq.read_table(files[0]).to_pydict() == columns
+
+
+def test_a_temporary_folder_without_space_is_named(
+    comparison: Comparison, toy: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: Any, **__: Any) -> Any:
+        return Path("/dev/full").open("r+b", buffering=0)
+
+    monkeypatch.setattr("feval.comparison.comparison.MOST_QUESTIONS", 5)
+    monkeypatch.setattr("feval.comparison.columns.tempfile.TemporaryFile", full)
+    with pytest.raises(StorageError, match=r"Column 1 of 20 questions.*No space left.*TMPDIR"):
+        compare(comparison.plan, base=toy)
+
+
 def test_swapping_two_methods_swaps_every_sign(comparison: Comparison, toy: Path) -> None:
     other = SC | {"llms": ["gpt-4o-mini"], "label": "strong"}
     first = SC | {"label": "self-consistency (gpt-3.5-turbo)"}
@@ -293,6 +327,14 @@ def test_all_methods_are_exact_if_every_one_can_be(toy: Path) -> None:
     dataset, [weak] = load("toy", ["gpt-3.5-turbo"], toy / "rec")
     curve = self_consistency_curve(dataset, weak, [1, 3, 5])
     assert [point.accuracy for point in result.curves[0].points] == [point.accuracy for point in curve.points]
+
+
+def test_progress_counts_the_cots_of_every_draw(toy: Path) -> None:
+    steps: list[tuple[int, int]] = []
+    compare(plan(SC, SWITCH, replicates=4), base=toy, progress=lambda *step: steps.append(step))
+    assert {total for _, total in steps} == {4 * (1 + 3 + 5) + 4 * (2 * 1 + 2 * 2)}
+    assert [done for done, _ in steps] == sorted(done for done, _ in steps)
+    assert steps[-1][0] == steps[-1][1]
 
 
 def test_all_methods_share_their_draws_if_one_cannot_be_exact(toy: Path) -> None:

@@ -100,6 +100,19 @@ def test_more_questions_are_resampled_in_clusters(monkeypatch: pytest.MonkeyPatc
     assert (bootstrap_interval(values).low == clustered.low).all()
 
 
+@pytest.mark.parametrize("most", [200, 400])
+def test_sums_made_column_by_column_give_the_same_means(most: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    values = np.random.Generator(np.random.Philox(key=5)).random((301, 3))
+    monkeypatch.setattr(bootstrap, "MOST_QUESTIONS", most)
+    monkeypatch.setattr(bootstrap, "CLUSTERS", 70)
+    order = np.arange(301)[::-1]
+    dealt = bootstrap.Clusters(301, seed=7)
+    sums = np.stack([dealt.sums(column, order) for column in values.T], axis=1)
+    assert len(sums) == (70 if most == 200 else 301)
+    expected = bootstrap_means(values[order], resamples=50, seed=7)
+    assert (bootstrap_means(sums, resamples=50, seed=7, dealt=dealt) == expected).all()
+
+
 def test_clusters_keep_rare_events() -> None:
     questions = bootstrap.MOST_QUESTIONS + 5
     values = np.zeros((questions, 1))

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from feval.estimators.inference import bootstrap
-from feval.estimators.inference.sign_flips import sign_flip_test
+from feval.estimators.inference.sign_flips import STREAM, sign_flip_test
 
 Floats = npt.NDArray[np.float64]
 DIFFERENCES = st.lists(st.sampled_from([-1.0, -0.6, -1 / 3, 0.0, 0.1, 0.2, 1 / 3, 0.5, 1.0]), min_size=1, max_size=9)
@@ -123,3 +123,14 @@ def test_more_questions_are_flipped_in_clusters(monkeypatch: pytest.MonkeyPatch)
     clustered = sign_flip_test(differences)
     assert clustered.p_value == pytest.approx(single.p_value, abs=0.02)
     assert clustered.high - clustered.low == pytest.approx(single.high - single.low, rel=0.1)
+
+
+def test_sums_made_column_by_column_give_the_same_test(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bootstrap, "MOST_QUESTIONS", 200)
+    monkeypatch.setattr(bootstrap, "CLUSTERS", 70)
+    differences = np.random.default_rng(6).normal(0.02, 0.5, (301, 2))
+    dealt = bootstrap.Clusters(301, 4, STREAM)
+    sums = np.stack([dealt.sums(column, np.arange(301)) for column in differences.T], axis=1)
+    whole = sign_flip_test(differences, splits=99, seed=4)
+    test = sign_flip_test(sums, splits=99, seed=4, dealt=dealt)
+    assert all((getattr(test, name) == getattr(whole, name)).all() for name in ("p_value", "low", "high"))

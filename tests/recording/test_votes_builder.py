@@ -14,10 +14,11 @@ from hypothesis import strategies as st
 from feval.answers.parties import Comparison, Parties, divide
 from feval.cards.finish_reasons import FINISH_REASONS
 from feval.errors import DamagedRecordingError
-from feval.recording import PoolRows, spill, votes_builder
+from feval.recording import PoolRows
 from feval.recording.content import Question
-from feval.recording.question_table import QuestionTable
-from feval.recording.votes_builder import VotesBuilder
+from feval.recording.sealing import spill, votes_builder
+from feval.recording.sealing.question_table import QuestionTable
+from feval.recording.sealing.votes_builder import VotesBuilder
 from tests.support.plain_votes import votes_files
 from tests.support.small import pool, question
 

@@ -10,7 +10,15 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from feval.recording import DatasetInfo, LLMInfo, RecordingWriter, ScorerInfo, ScoreRows
+from feval.recording import (
+    DatasetInfo,
+    LLMInfo,
+    RecordingWriter,
+    ScorerInfo,
+    ScoreRows,
+    open_recording,
+    verify_recording,
+)
 from feval.recording.layout.format import file_paths
 from feval.recording.parquet import part_files
 from tests.support.small import pool, question
@@ -20,14 +28,13 @@ LLM = "org/alpha"
 
 
 def write(out: Path, questions: int = 5) -> dict[str, Any]:
-    """A recording of pools with 0 to 3 CoTs, thoughts and scores; return its manifest."""
+    """A recording of pools with 0 to 3 CoTs, thoughts, scores and answers that are nearly the gold; return its manifest."""
+    info = DatasetInfo("toy", "Toy", "number", "test-1", equality="tolerance-0.5")
     answers = [[str(i)] * (i % 4) for i in range(questions)]
     pools = [pool(i, own, reasoning=["Hm."] * len(own)) for i, own in enumerate(answers)]
     scores = [ScoreRows(f"toy/{i}", range(len(own)), [0.5] * len(own)) for i, own in enumerate(answers)]
     with RecordingWriter(out, operation={"name": "test"}) as writer:
-        writer.add_dataset(
-            DatasetInfo("toy", "Toy", "verbatim", "test-1"), [question(i, "1") for i in range(questions)]
-        )
+        writer.add_dataset(info, (question(i, "1") for i in range(questions)))
         writer.add_pools("toy", LLMInfo(LLM), "words", pools)
         writer.add_scores("toy", LLM, ScorerInfo("judge", "python"), scores)
     manifest: dict[str, Any] = json.loads((out / "manifest.json").read_text())
@@ -45,6 +52,10 @@ def test_a_part_that_grows_too_large_continues_in_another_file(tmp_path: Path, m
     monkeypatch.setattr(part_files, "NARROW_GROUP_ROWS", 2)
     cut = write(tmp_path / "cut")
     assert cut["leaves"] == whole["leaves"]
+    assert verify_recording(tmp_path / "cut").ok
+    assert list(open_recording(tmp_path / "cut").pools("toy", LLM)) == list(
+        open_recording(tmp_path / "whole").pools("toy", LLM)
+    )
     for part in PARTS:
         [single] = file_paths(whole["files"], part, "toy", LLM)
         paths = file_paths(cut["files"], part, "toy", LLM)
@@ -52,7 +63,9 @@ def test_a_part_that_grows_too_large_continues_in_another_file(tmp_path: Path, m
         assert len(paths) > 1
         assert not (tmp_path / "cut" / single).exists()
         tables = [pq.read_table(tmp_path / "cut" / path) for path in paths]
-        assert pa.concat_tables(tables).equals(pq.read_table(tmp_path / "whole" / single))
+        table = pq.read_table(tmp_path / "whole" / single)
+        assert pa.concat_tables(tables).equals(table)
+        assert part != "samples" or table.column("correct").to_pylist() == [True] * 3 + [False] * 3  # 1 and 2 are equal
         ids = [set(table.column("question_id").to_pylist()) for table in tables]
         assert sum(map(len, ids)) == len(set().union(*ids))
         assert [cut["files"][path]["rows"] for path in paths] == [table.num_rows for table in tables]

@@ -127,6 +127,24 @@ def test_every_method_is_followed_to_where_it_stopped(comparison: Comparison, fo
             assert list(zip(words, trace.cots.T.tolist(), strict=True)) == expected
 
 
+@pytest.mark.parametrize("order", ["recorded", "seeded"])
+def test_following_the_first_questions_is_the_beginning_of_following_all(
+    folder: Path, loaded: tuple[Dataset, list[LLM]], order: str
+) -> None:
+    dataset, llms = loaded
+    settings = {"budget": 4, "window": 2, "ranking": "prompt-length"}
+    whole = ComparedMethod(label="by difficulty", method="difficulty-adaptive", fields=settings, llms=(CHEAP,))
+    plan = Plan(dataset="toy", recordings=("recording",), entries=(_entries()[1], whole), order=order, resamples=9)
+    compared = compare(plan, base=folder)
+    assert not compared.missing
+    followed, first = traces(compared, dataset, llms), traces(compared, dataset, llms, questions=2)
+    assert (first.missing, first.judged, first.rows.tolist()) == ((), 4, [0, 1])
+    for curve, begun in zip(followed.curves, first.curves, strict=True):
+        for trace, beginning in zip(curve, begun, strict=True):
+            assert beginning.answer.tolist() == trace.answer[:2].tolist()
+            assert beginning.cots.tolist() == trace.cots[:, :2].tolist()
+
+
 def test_a_method_that_fails_later_is_said_and_the_others_are_followed(
     comparison: Comparison, folder: Path, loaded: Any
 ) -> None:

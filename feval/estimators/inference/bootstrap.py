@@ -27,7 +27,7 @@ import numpy as np
 import numpy.typing as npt
 
 from feval.errors import OutOfRangeError
-from feval.estimators.arrays import Floats, Integers
+from feval.estimators.arrays import Floats, Integers, Rows
 from feval.estimators.checks import require_confidence
 from feval.estimators.inference.intervals import Interval, checked_values
 from feval.estimators.per_question import PerQuestion
@@ -69,20 +69,23 @@ def bootstrap_interval(
     return Interval(_quantile(means, tail), _quantile(means, 1.0 - tail))
 
 
-def bootstrap_means(values: PerQuestion | npt.NDArray[Any], *, resamples: int = 10_000, seed: int = 0) -> Floats:
+def bootstrap_means(
+    values: PerQuestion | npt.NDArray[Any], *, resamples: int = 10_000, seed: int = 0, dealt: Clusters | None = None
+) -> Floats:
     """Resampled means, for statistics such as ratios, crossings or the best of several (Efron and Tibshirani, 1993, chapter 6).
 
     Args:
         values, resamples, seed: as for `bootstrap_interval`, which raises the same errors.
+        dealt: `Clusters(Q, seed)` where `values` are sums over those, made column by column; the means are the same.
 
     Returns:
         [R, C] mean over the questions of resample r. Row r uses the same questions in every column, and in every call with the
         same seed and Q.
     """
-    return _resampled_means(checked_values(values), resamples, seed).T
+    return _resampled_means(checked_values(values), resamples, seed, dealt).T
 
 
-def _resampled_means(distinct: PerQuestion, resamples: int, seed: int) -> Floats:
+def _resampled_means(distinct: PerQuestion, resamples: int, seed: int, dealt: Clusters | None = None) -> Floats:
     """[C, R] means of the resamples."""
     if not 0 <= seed < 1 << 128 or resamples < 1:
         raise OutOfRangeError(
@@ -90,7 +93,7 @@ def _resampled_means(distinct: PerQuestion, resamples: int, seed: int) -> Floats
             "were given."
         )
     bits = np.random.Philox(key=seed)
-    sums, sizes, rows = clusters(distinct, bits)
+    sums, sizes, rows = clusters(distinct, bits, dealt)
     grid, unit = on_grid(sums)
     means = np.empty((grid.shape[1], resamples))
     step = max(1, _CHUNK_DRAWS // len(rows))
@@ -104,21 +107,57 @@ def _resampled_means(distinct: PerQuestion, resamples: int, seed: int) -> Floats
     return means
 
 
-def clusters(distinct: PerQuestion, bits: np.random.Philox) -> tuple[Floats, Floats, Integers]:
-    """The units to resample: questions, or random clusters of them if there are more than `MOST_QUESTIONS`.
+class Clusters:
+    """Which questions are resampled together: random clusters of them if there are more than `MOST_QUESTIONS`, else single ones.
+
+    Args:
+        questions: Q.
+        seed: as for `bootstrap_means`.
+        counter: where the stream of random bits begins; see `sign_flips.STREAM`.
+    """
+
+    def __init__(self, questions: int, seed: int, counter: tuple[int, int, int, int] = (0, 0, 0, 0)) -> None:
+        self.questions = questions
+        bits = np.random.Philox(key=seed, counter=counter)
+        self._places = _dealt(questions, bits) if questions > MOST_QUESTIONS else None
+
+    def sums(self, values: Floats, order: Rows) -> Floats:
+        """[G] sums of a column [Q] over each cluster, for questions in some order [Q] of its rows."""
+        if self._places is None:
+            return values[order]
+        sums = np.zeros(CLUSTERS)
+        for start in range(0, self.questions, CLUSTERS):
+            turn = order[self._places[start : start + CLUSTERS]]
+            sums[: len(turn)] += values[turn]
+        return sums
+
+
+def clusters(
+    distinct: PerQuestion, bits: np.random.Philox, dealt: Clusters | None = None
+) -> tuple[Floats, Floats, Integers]:
+    """The units to resample, see `Clusters`; `distinct` may be their sums already.
 
     Sums [G, C] and numbers of questions [G] of distinct clusters, and the index of each cluster among them.
     """
-    questions = len(distinct)
+    questions = len(distinct) if dealt is None else dealt.questions
     if questions <= MOST_QUESTIONS:
         return distinct.values, np.ones(len(distinct.values)), distinct.rows
-    dealt = np.argsort(bits.random_raw(questions), kind="stable")
+    places = np.arange(CLUSTERS)
+    sizes = questions // CLUSTERS + (places < questions % CLUSTERS).astype(np.float64)
+    if dealt is not None:
+        bits.random_raw(questions, output=False)
+        return distinct.values, sizes, places
+    order = _dealt(questions, bits)
     sums = np.zeros((CLUSTERS, distinct.values.shape[1]))
     for start in range(0, questions, CLUSTERS):
-        turn = distinct.rows[dealt[start : start + CLUSTERS]]
+        turn = distinct.rows[order[start : start + CLUSTERS]]
         sums[: len(turn)] += distinct.values[turn]
-    places = np.arange(CLUSTERS)
-    return sums, questions // CLUSTERS + (places < questions % CLUSTERS).astype(np.float64), places
+    return sums, sizes, places
+
+
+def _dealt(questions: int, bits: np.random.Philox) -> Rows:
+    """[Q] the questions in the order in which they are dealt to the clusters."""
+    return np.argsort(bits.random_raw(questions), kind="stable")
 
 
 def on_grid(values: Floats) -> tuple[Floats, Floats]:

@@ -29,7 +29,7 @@ import numpy.typing as npt
 from feval.errors import OutOfRangeError
 from feval.estimators.arrays import Floats
 from feval.estimators.checks import require_confidence
-from feval.estimators.inference.bootstrap import clusters, on_grid
+from feval.estimators.inference.bootstrap import Clusters, clusters, on_grid
 from feval.estimators.inference.intervals import checked_values
 
 MOST_EXACT = 16
@@ -38,7 +38,8 @@ MOST_EXACT = 16
 _ZERO = 1e-11  # rounding error of a difference of zero
 _TIE = 1e-9  # of the sum of all absolute differences
 _CHUNK = 1 << 17  # numbers worked on at once
-_STREAM = (0, 0, 0, 1)  # counter of Philox: far from the bootstrap's draws of the same seed
+STREAM = (0, 0, 0, 1)
+"""Counter of Philox where random splits begin: far from the bootstrap's draws of the same seed."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -54,7 +55,12 @@ class SignFlipTest:
 
 
 def sign_flip_test(
-    differences: npt.ArrayLike, *, confidence: float = 0.95, splits: int = 10_000, seed: int = 0
+    differences: npt.ArrayLike,
+    *,
+    confidence: float = 0.95,
+    splits: int = 10_000,
+    seed: int = 0,
+    dealt: Clusters | None = None,
 ) -> SignFlipTest:
     """Test whether mean paired differences are 0, with the interval of shifts that the test does not reject.
 
@@ -71,6 +77,7 @@ def sign_flip_test(
         confidence: of the intervals, between 0 and 1.
         splits: number of random splits, at least 1.
         seed: seed of those, 0 to 2^128 - 1. Split r depends on seed, Q and r only.
+        dealt: `Clusters(Q, seed, STREAM)` where `differences` are sums over those, made column by column; the test is the same.
 
     Returns:
         K p-values and intervals.
@@ -84,8 +91,8 @@ def sign_flip_test(
             f"A sign-flip test takes a seed from 0 to 2^128 - 1 and 1 split or more; seed={seed} and splits={splits} were given."
         )
     values = checked_values(np.asarray(differences, np.float64))
-    bits = np.random.Philox(key=seed, counter=_STREAM)
-    sums, sizes, _ = clusters(values, bits)
+    bits = np.random.Philox(key=seed, counter=STREAM)
+    sums, sizes, _ = clusters(values, bits, dealt)
     sums = np.where(np.abs(sums) <= _ZERO, 0.0, sums)
     grid, unit = on_grid(sums)
     table = np.column_stack([grid, sizes])

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeGuard
@@ -30,7 +31,7 @@ from feval.importers.harnesses.logs import (
     temperature_of,
 )
 from feval.importers.questions import without_duplicates
-from feval.importers.reading import Reader, read_bytes
+from feval.importers.reading import Reader, read_bytes, read_lines
 from feval.importers.shapes import answer_texts, member, refuse, sentence_start, strings, whole
 from feval.importers.source import (
     Imported,
@@ -62,8 +63,9 @@ def read(source: Path, request: ImportRequest) -> Imported:
     """Read the JSON Lines samples of one task. The request names the LLM if there are no results beside them."""
     reader = Reader()
     docs: dict[int, _Doc] = {}
-    for number, line in reader.json_lines(read_bytes(source), source.name):
-        _add(docs, line, f"line {number} of {source.name}")
+    with closing(read_lines(source)) as lines:
+        for number, line in reader.json_lines(lines, source.name):
+            _add(docs, line, f"line {number} of {source.name}")
     results = _Results.of(source, reader)
     ordered = [docs[number] for number in sorted(docs)]
     chosen = _chosen_filter(ordered)

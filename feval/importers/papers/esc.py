@@ -8,11 +8,12 @@ text without that phrase is used whole, and an empty answer votes like any other
 from __future__ import annotations
 
 import re
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 from feval.importers.questions import without_duplicates
-from feval.importers.reading import Reader, read_bytes
+from feval.importers.reading import Reader, read_lines
 from feval.importers.shapes import member, strings
 from feval.importers.source import Imported, ImportRequest, SourceLLM, SourcePool, SourceQuestion, counted_notes
 
@@ -30,10 +31,11 @@ def read(source: Path, request: ImportRequest) -> Imported:
     llm = request.the_llm(source.name)
     reader = Reader()
     questions, pools = [], []
-    for row, (number, line) in enumerate(reader.json_lines(read_bytes(source), source.name)):
-        where = f"line {number} of {source.name}"
-        questions.append(_question(line, request.question_id(row), where))
-        pools.append(SourcePool(strings(member(line, "generated_answer", list, where), where)))
+    with closing(read_lines(source)) as lines:
+        for row, (number, line) in enumerate(reader.json_lines(lines, source.name)):
+            where = f"line {number} of {source.name}"
+            questions.append(_question(line, request.question_id(row), where))
+            pools.append(SourcePool(strings(member(line, "generated_answer", list, where), where)))
     return Imported(
         without_duplicates(questions, source.name), [SourceLLM(llm, pools)], _phrase_notes(pools) + reader.notes()
     )

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+
+import numpy as np
+import numpy.typing as npt
 
 from feval.answers.equality import named_equality
 from feval.answers.parties import NORMAL_FORM, Verdict
@@ -63,17 +66,34 @@ def known_verdicts(dataset: str, holders: Sequence[Recording], equality: str) ->
     return {"verdicts": verdicts, "not_asked": holders[0].manifest.datasets[dataset]["equality"]["not_asked"]}
 
 
-def merged_questions(dataset: str, holders: Sequence[Recording]) -> list[Question]:
-    """Return the questions of a dataset in several recordings, in the order of the first that has each."""
-    merged: dict[str, tuple[Question, Recording]] = {}
+def merged_rows(dataset: str, holders: Sequence[Recording]) -> list[npt.NDArray[np.int64]]:
+    """Return, for each recording, the rows of its questions among the merged ones: the first that has a question places it."""
+    keys = [holder.votes(dataset).question_keys for holder in holders]
+    _, first, inverse = np.unique(np.concatenate(keys), return_index=True, return_inverse=True)
+    rows = np.argsort(np.argsort(first))[inverse]
+    return np.split(rows, np.cumsum([len(each) for each in keys])[:-1])
+
+
+def merged_questions(dataset: str, holders: Sequence[Recording]) -> Iterator[Question]:
+    """Yield the questions of a dataset in several recordings, in the order of the first that has each."""
+    by_leaf: dict[str, Recording] = {}
     for holder in holders:
-        for question in holder.questions(dataset):
+        by_leaf.setdefault(holder.manifest.leaves[dataset, None, "questions"], holder)
+    distinct = list(by_leaf.values())
+    rows = merged_rows(dataset, distinct)
+    if len(distinct) == 1 or max(each.max(initial=-1) for each in rows) + 1 == sum(map(len, rows)):
+        for holder in distinct:  # no question is in two of them
+            yield from holder.scan_questions(dataset)
+        return
+    merged: dict[str, tuple[Question, Recording]] = {}
+    for holder in distinct:
+        for question in holder.scan_questions(dataset):
             if question.id not in merged:
                 merged[question.id] = (question, holder)
                 continue
             known, where = merged[question.id]
             merged[question.id] = (same_question(dataset, known, question, where.path, holder.path), where)
-    return [question for question, _ in merged.values()]
+    yield from (question for question, _ in merged.values())
 
 
 def same_question(dataset: str, known: Question, other: Question, where: str | Path, there: str | Path) -> Question:

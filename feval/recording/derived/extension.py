@@ -14,6 +14,7 @@ from typing import Any
 from feval.cards.tokens import SPLIT_USAGE, is_usage
 from feval.errors import ConflictError
 from feval.recording.content import COT_COLUMNS, DatasetInfo, LLMInfo, PoolRows, Question
+from feval.recording.derived.blocks import pools_of
 from feval.recording.derived.common import common_info, known_verdicts, merged_questions, parent_record, same_question
 from feval.recording.reader import Recording
 from feval.recording.writer import RecordingWriter
@@ -57,10 +58,9 @@ def check_extension(base: Recording, info: DatasetInfo, questions: Sequence[Ques
 
 def grown_pools(base: Recording, more: Recording, dataset: str, llm: str) -> Iterator[Grown]:
     """Yield the pools of an LLM from two recordings, in the order of the merged questions; a repeated sample is a conflict."""
-    old_pools = _pools(base, dataset, llm)
-    new_pools = _pools(more, dataset, llm)
-    for question in merged_questions(dataset, [one for one in (base, more) if dataset in one.manifest.datasets]):
-        old, new = old_pools.get(question.id), new_pools.get(question.id)
+    questions = list(merged_questions(dataset, [one for one in (base, more) if dataset in one.manifest.datasets]))
+    pools = (pools_of(one, dataset, llm, questions) for one in (base, more))
+    for question, old, new in zip(questions, *pools, strict=True):
         if old is None or not old.answers:
             if new is not None:
                 yield Grown(new, 0)
@@ -134,12 +134,6 @@ def _counter(*pairs: Mapping[str, Any]) -> str | None:
     if len(counters) == 1:
         return counters.pop()
     return SPLIT_USAGE if all(map(is_usage, counters)) else None
-
-
-def _pools(holder: Recording, dataset: str, llm: str) -> dict[str, PoolRows]:
-    if (dataset, llm) not in holder.manifest.pairs:
-        return {}
-    return {pool.question_id: pool for pool in holder.pools(dataset, llm)}
 
 
 def _joined(old: PoolRows, new: PoolRows, what: str) -> PoolRows:

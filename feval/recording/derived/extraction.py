@@ -6,17 +6,20 @@ Thoughts inside texts are split off: the texts of an LLM that has some are writt
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Executor
 from dataclasses import dataclass, field, replace
 from itertools import chain
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from feval import answers
 from feval.answers.equality import named_equality
 from feval.answers.thoughts import Thoughts, split, split_columns
 from feval.cards.cards import thoughts_of
 from feval.errors import AnswerError, UnknownNameError, UsageError
+from feval.executors.tasks import results
 from feval.recording.content import DatasetInfo, PoolRows, Question
+from feval.recording.derived.blocks import Block, blocks, with_questions
 from feval.recording.derived.common import derived_writer
 from feval.recording.reader import Recording, open_recording
 from feval.recording.verify import Steps, open_sound
@@ -125,6 +128,7 @@ def extract(
     source: str = "text",
     equality: str | None = None,
     progress: Callable[[int, int], None] | None = None,
+    executor: Executor | None = None,
 ) -> Extraction:
     """Read every answer of a recording again and write a new recording.
 
@@ -137,6 +141,8 @@ def extract(
         source: one of `ANSWERS`: "text" extracts from the texts; "stored" keeps the raw answers and makes their keys anew.
         equality: between normal forms, see `feval.answers.equality.named_equality`; `None` takes that of the answer kind.
         progress: called with (pools done, pools in all).
+        executor: extracts the answers, see `feval.executors`; its processes read the recording at the same path. `None` for this
+            process. The result is the same.
 
     Raises:
         UnknownNameError: an answer kind or source that does not exist.
@@ -159,7 +165,7 @@ def extract(
     operation |= {} if answer_kind is None else {"answer_kind": answer_kind}
     old_notes = [_CARRIED + note.removeprefix(_CARRIED) for note in parent.manifest.raw.get("notes", ())]
     with derived_writer(parent, out, operation, old_notes) as writer:
-        changes = tuple(_dataset(writer, parent, info, source, steps) for info in infos)
+        changes = tuple(_dataset(writer, parent, info, source, steps, executor) for info in infos)
         notes = tuple(_notes(parent, changes, source))
         for sentence in notes:
             writer.note(sentence)
@@ -215,18 +221,18 @@ def _notes(parent: Recording, datasets: Sequence[DatasetChanges], source: str) -
 
 
 def _dataset(
-    writer: RecordingWriter, parent: Recording, info: DatasetInfo, source: str, steps: Steps
+    writer: RecordingWriter, parent: Recording, info: DatasetInfo, source: str, steps: Steps, executor: Executor | None
 ) -> DatasetChanges:
     old = parent.questions(info.id)
     new = [_with_gold(question, info.answer_kind) for question in old]
     known = parent.verdicts(info.id) if parent.dataset_info(info.id).equality == info.equality else None
     writer.add_dataset(info, new, parent=parent, verdicts=known)
-    questions = {question.id: question for question in new}
     llms = []
     for llm in parent.llm_names(info.id):
         tally = _Tally(llm)
-        rewritten = _rewritten(parent, info.id, llm, source)
-        pools = _pools(parent, info, llm, source, questions, tally, steps, split=len(rewritten) > 1)
+        rewritten = _rewritten(parent, info.id, llm, source, executor)
+        reading = _Reading(info.answer_kind, source, len(rewritten) > 1)
+        pools = _pools(parent, info.id, llm, new, reading, tally, steps, executor)
         counter = parent.counter(info.id, llm)
         writer.add_pools(info.id, parent.llm_info(llm), counter, pools, parent=parent, rewritten=rewritten)
         llms.append(tally.changes())
@@ -253,47 +259,69 @@ def _with_gold(question: Question, kind: str) -> Question:
     return replace(question, answer_key=answers.canonical_gold(kind, gold, question.choices))
 
 
+class _Reading(NamedTuple):
+    """How answers are read: as which kind, from where (one of `ANSWERS`), and whether thoughts are split off texts before."""
+
+    kind: str
+    source: str
+    split: bool
+
+
+class _Answers(NamedTuple):
+    """The raw answers of one pool, and their normal forms."""
+
+    raw: list[str | None]
+    keys: list[str | None]
+
+
 def _pools(
     parent: Recording,
-    info: DatasetInfo,
+    dataset: str,
     llm: str,
-    source: str,
-    questions: dict[str, Question],
+    questions: Sequence[Question],
+    reading: _Reading,
     tally: _Tally,
     steps: Steps,
-    *,
-    split: bool,
+    executor: Executor | None,
 ) -> Iterator[PoolRows]:
+    """Yield the pools with the answers as they are read now, in this process or by tasks."""
     thoughts = thoughts_of(llm)
-    for pool in parent.pools(info.id, llm):
-        question = questions[pool.question_id]
-        replies, readable = _split(pool, thoughts) if split else (pool, [True] * len(pool.texts))
-        raw = (
-            list(replies.raw_answers)
-            if source == "stored"
-            else _raw_answers(replies, info.answer_kind, question, readable)
-        )
-        changed = replace(
-            replies, raw_answers=raw, answers=answers.normal_forms(info.answer_kind, raw, question.choices)
-        )
+    tasks = ((block, reading) for block in blocks(parent, dataset, llm))
+    read = None if executor is None else chain.from_iterable(results(_answers_of_block, tasks, executor))
+    for question, pool in with_questions(questions, parent.pools(dataset, llm)):
+        replies, readable = _replies(pool, thoughts, reading)
+        new = _answers(replies, readable, question.choices, reading) if read is None else next(read)
+        changed = replace(replies, raw_answers=new.raw, answers=new.keys)
         tally.add(pool, changed, readable)
         yield changed
         steps.step()
 
 
-def _rewritten(parent: Recording, dataset: str, llm: str, source: str) -> tuple[str, ...]:
+def _answers_of_block(block: Block, reading: _Reading) -> list[_Answers]:
+    """Read the answers of a block of questions: a task."""
+    thoughts = thoughts_of(block.llm)
+    return [_answers(*_replies(pool, thoughts, reading), question.choices, reading) for question, pool in block.pools()]
+
+
+def _rewritten(parent: Recording, dataset: str, llm: str, source: str, executor: Executor | None) -> tuple[str, ...]:
     """Return the parts of an LLM to write again: the texts too, if they hold thoughts or thoughts were split off before."""
-    thoughts = thoughts_of(llm)
-    texts = chain.from_iterable(parent.scan_texts(dataset, llm))
-    if source == "text" and (
-        any(text is not None and split(text, thoughts).marks for text in texts) or parent.has_marks(dataset, llm)
-    ):
-        return ("samples", "texts", "reasoning")
+    if source == "text":
+        tasks = ((block,) for block in blocks(parent, dataset, llm))
+        if parent.has_marks(dataset, llm) or any(results(_holds_thoughts, tasks, executor)):
+            return ("samples", "texts", "reasoning")
     return ("samples",)
 
 
-def _split(pool: PoolRows, thoughts: Thoughts | None) -> tuple[PoolRows, list[bool]]:
-    """Return a pool with thoughts split off its raw texts, and whether each CoT has a reply to read."""
+def _holds_thoughts(block: Block) -> bool:
+    """Return whether any text of a block of questions holds thoughts: a task."""
+    thoughts = thoughts_of(block.llm)
+    return any(text is not None and split(text, thoughts).marks for texts in block.texts() for text in texts)
+
+
+def _replies(pool: PoolRows, thoughts: Thoughts | None, reading: _Reading) -> tuple[PoolRows, list[bool]]:
+    """Return a pool with thoughts split off its raw texts, where they are, and whether each CoT has a reply to read."""
+    if not reading.split:
+        return pool, [True] * len(pool.texts)
     columns = split_columns(pool.raw_texts(), pool.reasoning_apart(), pool.finish_reasons, thoughts)
     changed = replace(
         pool,
@@ -305,13 +333,17 @@ def _split(pool: PoolRows, thoughts: Thoughts | None) -> tuple[PoolRows, list[bo
     return changed, columns.readable
 
 
-def _raw_answers(pool: PoolRows, kind: str, question: Question, readable: Sequence[bool]) -> list[str | None]:
-    # Equal texts are common where replies are short.
-    answer_of = {text: answers.extract(kind, text, question.choices) for text in set(pool.texts) if text is not None}
-    return [
-        stored if text is None else answer_of[text] if has_reply else None
-        for text, stored, has_reply in zip(pool.texts, pool.raw_answers, readable, strict=True)
-    ]
+def _answers(pool: PoolRows, readable: list[bool], choices: Sequence[tuple[str, str]], reading: _Reading) -> _Answers:
+    raw = list(pool.raw_answers)
+    if reading.source == "text":
+        # Equal texts are common where replies are short.
+        texts = set(pool.texts)
+        answer_of = {text: answers.extract(reading.kind, text, choices) for text in texts if text is not None}
+        raw = [
+            stored if text is None else answer_of[text] if has_reply else None
+            for text, stored, has_reply in zip(pool.texts, raw, readable, strict=True)
+        ]
+    return _Answers(raw, answers.normal_forms(reading.kind, raw, choices))
 
 
 @dataclass(slots=True)

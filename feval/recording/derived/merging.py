@@ -2,23 +2,39 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import heapq
+from bisect import bisect_right
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from itertools import combinations, groupby
+from operator import itemgetter
 from pathlib import Path
+from typing import TypeVar
+
+import numpy as np
+import numpy.typing as npt
 
 from feval.errors import ConflictError, UsageError
-from feval.recording.derived.common import common_info, known_verdicts, merged_questions, parent_record
+from feval.recording.derived.common import common_info, known_verdicts, merged_questions, merged_rows, parent_record
+from feval.recording.derived.linking import LinkedPools
 from feval.recording.layout.format import SCORES
 from feval.recording.reader import Recording
 from feval.recording.verify import open_sound
 from feval.recording.writer import RecordingWriter
+
+_T = TypeVar("_T")
+_BLOCK = 1024
+"""Questions that are held in memory at once where two recordings have them in different orders."""
 
 
 def merge(recordings: Sequence[str | Path], out: str | Path, *, equality: str | None = None) -> Path:
     """Put several recordings into one: other datasets, other LLMs, or both.
 
     Questions are told apart by dataset and id, and must agree in text, gold and choices. They keep the order of the first
-    recording that has them. The same LLM on the same dataset may come twice only if everything recorded is equal. Answers of
-    different recordings are compared under the equality of their dataset; verdicts of the parents are reused.
+    recording that has them. The same LLM on the same dataset may come from several recordings: with equal content, or with
+    CoTs on different questions. Files are linked, not written again, where their questions stay in order. Answers of different
+    recordings are compared under the equality of their dataset; verdicts of the parents are reused.
 
     Args:
         recordings: two or more folders.
@@ -52,18 +68,126 @@ def merge(recordings: Sequence[str | Path], out: str | Path, *, equality: str | 
     ) as writer:
         for dataset in datasets:
             holders = [source for source in sources if dataset in source.manifest.datasets]
-            questions = merged_questions(dataset, holders)
+            if len(holders) == 1:
+                writer.keep_dataset(holders[0], dataset)
+                continue
             info = common_info(dataset, holders, equality)
-            writer.add_dataset(info, questions, **known_verdicts(dataset, holders, info.equality))
-            for llm, holder in _owners(dataset, holders).items():
-                pools = {pool.question_id: pool for pool in holder.pools(dataset, llm)}
-                ordered = (pools[question.id] for question in questions if question.id in pools)
-                writer.add_pools(dataset, holder.llm_info(llm), holder.counter(dataset, llm), ordered)
-                for scorer, scored in _score_owners(dataset, llm, holders).items():
-                    rows = {scores.question_id: scores for scores in scored.score_rows(dataset, llm, scorer)}
-                    ordered_rows = (rows[question.id] for question in questions if question.id in rows)
-                    writer.add_scores(dataset, llm, scored.scorer_info(scorer), ordered_rows)
+            known = known_verdicts(dataset, holders, info.equality)
+            writer.add_dataset(info, merged_questions(dataset, holders), **known)
+            placed = [_Source(*each) for each in zip(holders, merged_rows(dataset, holders), strict=True)]
+            for llm in dict.fromkeys(llm for holder in holders for llm in holder.llm_names(dataset)):
+                _add_llm(writer, dataset, llm, placed)
     return Path(out)
+
+
+@dataclass(frozen=True, eq=False)
+class _Source:
+    """A recording of an LLM on a dataset; `rows[q]` is the row of its question q among the merged ones."""
+
+    recording: Recording
+    rows: npt.NDArray[np.int64]
+
+    def places(self, part: str, dataset: str, llm: str) -> npt.NDArray[np.int64]:
+        """Return the merged rows of the questions that a part has, in its order."""
+        return self.rows[self.recording.rows(part, dataset, llm)]
+
+
+def _add_llm(writer: RecordingWriter, dataset: str, llm: str, sources: Sequence[_Source]) -> None:
+    """Add an LLM from all recordings that have it: by links, where the questions of one are behind those of the other."""
+    places = [(copies[0].places("requests", dataset, llm), copies) for copies in _contents(dataset, llm, sources)]
+    places.sort(key=lambda each: int(each[0].min(initial=len(each[1][0].rows))))
+    contents = [copies for _, copies in places]
+    owners = [copies[0].recording for copies in contents]
+    is_linked = all(owner.is_current for owner in owners) and _rises(np.concatenate([rows for rows, _ in places]))
+    if is_linked:
+        writer.link_pools(LinkedPools(dataset, llm, owners))
+    else:
+        streams = [_ordered(partial(copies[0].recording.pools, dataset, llm), rows) for rows, copies in places]
+        same_row = groupby(heapq.merge(*streams, key=itemgetter(0)), itemgetter(0))
+        pools = (max((pool for _, pool in group), key=lambda pool: len(pool.answers)) for _, group in same_row)
+        writer.add_pools(dataset, owners[0].llm_info(llm), owners[0].counter(dataset, llm), pools)
+    for scorer in dict.fromkeys(
+        name for copies in contents for each in copies for name in each.recording.scorers(dataset, llm)
+    ):
+        _add_scores(writer, dataset, llm, scorer, contents, is_linked=is_linked)
+
+
+def _add_scores(
+    writer: RecordingWriter,
+    dataset: str,
+    llm: str,
+    scorer: str,
+    contents: Sequence[Sequence[_Source]],
+    *,
+    is_linked: bool,
+) -> None:
+    """Add the scores of an LLM's CoTs by one scorer; recordings with equal CoTs must have equal ones."""
+    part, scored = SCORES + scorer, []
+    for copies in contents:
+        having = [each for each in copies if scorer in each.recording.scorers(dataset, llm)]
+        leaves = {each.recording.manifest.leaves[dataset, llm, part]: each.recording.path for each in having}
+        if len(leaves) > 1:
+            one, other, *_ = leaves.values()
+            raise ConflictError(f"{one} and {other} hold different scores of {llm} on {dataset} by {scorer!r}.")
+        scored += having[:1]
+    if is_linked:
+        writer.link_scores(dataset, llm, scorer, [each.recording for each in scored])
+        return
+    streams = [
+        _ordered(partial(each.recording.score_rows, dataset, llm, scorer), each.places(part, dataset, llm))
+        for each in scored
+    ]
+    info, rows = scored[0].recording.scorer_info(scorer), (row for _, row in heapq.merge(*streams, key=itemgetter(0)))
+    writer.add_scores(dataset, llm, info, rows)
+
+
+def _contents(dataset: str, llm: str, sources: Sequence[_Source]) -> list[list[_Source]]:
+    """Return the recordings of an LLM by their content; different ones must be of the same LLM and of different questions."""
+    by_leaves: dict[frozenset[tuple[str, str]], list[_Source]] = {}
+    for source in sources:
+        if (dataset, llm) in source.recording.manifest.pairs:
+            by_leaves.setdefault(_pair_leaves(source.recording, dataset, llm), []).append(source)
+    for (own, [one, *_]), (others, [other, *_]) in combinations(by_leaves.items(), 2):
+        first, second = (
+            each.rows[np.flatnonzero(each.recording.votes(dataset).llms[llm].sizes)] for each in (one, other)
+        )
+        both, is_other_llm = np.intersect1d(first, second).size, dict(own)["llm"] != dict(others)["llm"]
+        if both or is_other_llm:
+            what = f"other content on {both:,} question{'s' * (both > 1)}"
+            what = "another decoding or token counter" if is_other_llm else what
+            raise ConflictError(
+                f"{llm} on {dataset} is in {one.recording.path} and, with {what}, in {other.recording.path}; give one of them a "
+                "variant name (such as NAME@second) when importing."
+            )
+    return list(by_leaves.values())
+
+
+def _rises(rows: npt.NDArray[np.int64]) -> bool:
+    return bool((np.diff(rows) > 0).all())
+
+
+def _ordered(read: Callable[[], Iterator[_T]], places: npt.NDArray[np.int64]) -> Iterator[tuple[int, _T]]:
+    """Yield what `read` yields, whose item i belongs at `places[i]`, by place and with it.
+
+    It is read once for each rising run of items, or for each block of them where runs are short.
+    """
+    order = np.argsort(places, kind="stable")
+    ends = [*(np.flatnonzero(np.diff(order) < 0) + 1).tolist(), len(order)]
+    start = 0
+    while start < len(order):
+        end = max(ends[bisect_right(ends, start)], min(start + _BLOCK, len(order)))
+        wanted = np.zeros(len(order), np.bool_)
+        wanted[order[start:end]] = True
+        waiting: dict[int, _T] = {}
+        for position, item in enumerate(read()):
+            if wanted[position]:
+                waiting[position] = item
+            while start < end and int(order[start]) in waiting:
+                place = int(order[start])
+                yield int(places[place]), waiting.pop(place)
+                start += 1
+            if start == end:
+                break
 
 
 def _common_licences(sources: Sequence[Recording]) -> Mapping[str, str | None]:
@@ -77,38 +201,10 @@ def _common_licences(sources: Sequence[Recording]) -> Mapping[str, str | None]:
     return licences
 
 
-def _owners(dataset: str, holders: Sequence[Recording]) -> dict[str, Recording]:
-    owners: dict[str, Recording] = {}
-    for holder in holders:
-        for llm in holder.llm_names(dataset):
-            owner = owners.setdefault(llm, holder)
-            if _pair_leaves(owner, dataset, llm) != _pair_leaves(holder, dataset, llm):
-                raise ConflictError(
-                    f"{llm} on {dataset} is in {owner.path} and, with other content, in {holder.path}; "
-                    "give one of them a variant name (such as NAME@second) when importing."
-                )
-    return owners
-
-
-def _pair_leaves(source: Recording, dataset: str, llm: str) -> set[tuple[str, str]]:
+def _pair_leaves(source: Recording, dataset: str, llm: str) -> frozenset[tuple[str, str]]:
     """Return the leaves of an LLM on a dataset without scores: those of several recordings may be joined."""
-    return {
+    return frozenset(
         (part, digest)
         for (*pair, part), digest in source.manifest.leaves.items()
         if pair == [dataset, llm] and not part.startswith(SCORES)
-    }
-
-
-def _score_owners(dataset: str, llm: str, holders: Sequence[Recording]) -> dict[str, Recording]:
-    owners: dict[str, tuple[str, Recording]] = {}
-    for holder in holders:
-        for (*pair, part), leaf in holder.manifest.leaves.items():
-            if pair != [dataset, llm] or not part.startswith(SCORES):
-                continue
-            scorer = part.removeprefix(SCORES)
-            digest, owner = owners.setdefault(scorer, (leaf, holder))
-            if digest != leaf:
-                raise ConflictError(
-                    f"{owner.path} and {holder.path} hold different scores of {llm} on {dataset} by {scorer!r}."
-                )
-    return {scorer: owner for scorer, (_, owner) in owners.items()}
+    )

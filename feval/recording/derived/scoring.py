@@ -19,7 +19,7 @@ def add_scores(
     rows: Mapping[tuple[str, str], Iterable[ScoreRows]],
     *,
     operation: Mapping[str, Any] | None = None,
-    notes: Sequence[str] = (),
+    notes: Iterable[str] = (),
     replacing: bool = False,
     without_notes: Collection[str] = (),
 ) -> Path:
@@ -31,7 +31,7 @@ def add_scores(
         scorer: who gave the scores.
         rows: (dataset id, LLM name) -> one entry per question with scores, in the order of the questions.
         operation: what made the scores (JSON values); the scorer's name is added.
-        notes: sentences about what was unusual.
+        notes: sentences about what was unusual; they are read after the rows, which may count it.
         replacing: whether scores of the same name are left out of the new recording instead of being an error.
         without_notes: sentences of the recording that are not true of the new one.
 
@@ -60,7 +60,7 @@ def add_scorers(
     scores: Sequence[tuple[ScorerInfo, Mapping[tuple[str, str], Iterable[ScoreRows]]]],
     *,
     operation: Mapping[str, Any],
-    notes: Sequence[str] = (),
+    notes: Iterable[str] = (),
     replacing: bool = False,
     without_notes: Collection[str] = (),
 ) -> Path:
@@ -74,10 +74,12 @@ def add_scorers(
                 f"{source.path} already has scores of {llm} on {dataset} by {scorer_name!r}. Give the scorer another name."
             )
     old_notes = [note for note in source.manifest.raw.get("notes", ()) if note not in without_notes]
-    with derived_writer(source, out, {"name": "score", **operation}, [*old_notes, *notes]) as writer:
+    with derived_writer(source, out, {"name": "score", **operation}, old_notes) as writer:
         for dataset in source.dataset_ids():
             writer.keep_dataset(source, dataset, {(llm, name) for where, llm, name in new if where == dataset})
         for scorer, rows in scores:
             for (dataset, llm), scored in rows.items():
                 writer.add_scores(dataset, llm, scorer, scored)
+        for note in notes:
+            writer.note(note)
     return Path(out)

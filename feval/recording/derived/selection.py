@@ -64,17 +64,20 @@ def select(
             rows = [q for q in source.questions(dataset) if question_ids is None or q.id in question_ids]
             missing -= {row.id for row in rows}
             rows = [row for row in rows if row.id not in short[dataset]]
-            info = source.dataset_info(dataset)
-            writer.add_dataset(info, rows, **known_verdicts(dataset, [source], info.equality))
-            for llm in source.llm_names(dataset):
-                if llms is None or llm in llms:
-                    pools = _first(source.pools(dataset, llm), {row.id for row in rows}, samples, llm)
-                    writer.add_pools(dataset, source.llm_info(llm), source.counter(dataset, llm), pools)
-                    for scorer in source.scorers(dataset, llm):
-                        scored = _first_scores(
-                            source.score_rows(dataset, llm, scorer), {row.id for row in rows}, samples
-                        )
-                        writer.add_scores(dataset, llm, source.scorer_info(scorer), scored)
+            kept = [llm for llm in source.llm_names(dataset) if llms is None or llm in llms]
+            whole = samples is None and len(rows) == source.manifest.datasets[dataset]["questions"]
+            if whole and source.is_current and kept == source.llm_names(dataset):
+                writer.keep_dataset(source, dataset)
+                continue
+            info, parent = source.dataset_info(dataset), source if whole else None
+            writer.add_dataset(info, rows, parent=parent, **known_verdicts(dataset, [source], info.equality))
+            ids = {row.id for row in rows}
+            for llm in kept:
+                pools = _first(source.pools(dataset, llm), ids, samples, llm)
+                writer.add_pools(dataset, source.llm_info(llm), source.counter(dataset, llm), pools, parent=parent)
+                for scorer in source.scorers(dataset, llm) if parent is None else ():
+                    scored = _first_scores(source.score_rows(dataset, llm, scorer), ids, samples)
+                    writer.add_scores(dataset, llm, source.scorer_info(scorer), scored)
         if missing:
             raise NotRecordedError(
                 f"{source.path} has no question {min(missing)!r:.80} ({len(missing)} are missing). Check the ids."

@@ -16,8 +16,10 @@ from feval.errors import UsageError
 
 FORMAT = "feval-recording"
 FORMAT_VERSION = 3
-"""The version that is written."""
-FORMAT_VERSIONS = (1, 2, 3)
+"""The version that is written, where each part is one file."""
+PARTS_VERSION = 4
+"""Where a part lies in several files: a feval that does not know them would take channels for missing."""
+FORMAT_VERSIONS = (1, 2, 3, 4)
 """The versions that are read; `docs/recording-format.md` says how they differ."""
 MANIFEST = "manifest.json"
 README = "README.md"
@@ -28,6 +30,8 @@ _SAFE = re.compile(r"[A-Za-z0-9._@=+-]")
 _SAFE_NAME = re.compile(r"[A-Za-z0-9_@=+-][A-Za-z0-9._@=+-]{0,99}")
 _MAX_NAME = 200
 _NOWHERE = frozenset(("", ".", ".."))
+_UNPRINTABLE = re.compile("[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
+_EXPONENT = re.compile(rb"e\+(?<=\de\+)\d")
 _TEXT_OR_PLUS = re.compile(rb'"[^"\\]*+(?>(?:\\.[^"\\]*+)*)"|e\+')
 _VOTES = ("votes", "details")
 _BESIDE_FILES = frozenset(("README.md", "LICENSE", ".gitattributes"))
@@ -41,7 +45,7 @@ def check_name(noun: str, name: str) -> str:
         raise UsageError(
             f"{noun[0].upper()}{noun[1:]} names have 1 to {_MAX_NAME} characters and no blanks around them; found {shown}."
         )
-    if any(ord(c) < 32 or 0x7F <= ord(c) < 0xA0 or 0xD800 <= ord(c) < 0xE000 for c in name):
+    if _UNPRINTABLE.search(name):
         raise UsageError(f"The {noun} {name!r} has control characters or broken Unicode in its name. Rename it.")
     return name
 
@@ -84,6 +88,11 @@ def file_paths(files: Container[str], part: str, dataset: str, llm: str | None =
     return paths
 
 
+def is_one_of_several(path: str) -> bool:
+    """Return whether a path is that of a file of a part that lies in several."""
+    return path.endswith(".parquet") and path.count("/") > 2 + path.startswith(SCORES)
+
+
 def is_safe_path(path: object) -> bool:
     """Return whether a path from a manifest stays inside the recording's folder."""
     if not isinstance(path, str) or "\\" in path or "\0" in path or ":" in path:
@@ -117,7 +126,7 @@ class LeafHash:
             raise UsageError(
                 f"A value cannot be stored ({error}); text must be valid Unicode, a number have 64 bits."
             ) from error
-        if b"e+" in line:  # some versions of orjson write 1e+16, others 1e16
+        if b"e+" in line and _EXPONENT.search(line):  # some versions of orjson write 1e+16, others 1e16
             line = _TEXT_OR_PLUS.sub(lambda match: b"e" if match[0] == b"e+" else match[0], line)
         self._sha.update(line)
 

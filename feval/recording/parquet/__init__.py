@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from feval.recording.parquet.arrays import logprobs_of_tables as logprobs_of_tables
     from feval.recording.parquet.arrays import scores_of_tables as scores_of_tables
     from feval.recording.parquet.bounds import Bounds as Bounds
+    from feval.recording.parquet.rows import Aligned as Aligned
     from feval.recording.parquet.rows import pools_of_rows as pools_of_rows
     from feval.recording.parquet.rows import questions_of_tables as questions_of_tables
     from feval.recording.parquet.rows import scores_of_rows as scores_of_rows
@@ -24,7 +25,14 @@ __getattr__, __dir__ = lazy_names(
     {
         "arrays": ("logprobs_of_tables", "scores_of_tables"),
         "bounds": ("Bounds",),
-        "rows": ("pools_of_rows", "questions_of_tables", "scores_of_rows", "verdicts_of_rows", "votes_of_pools"),
+        "rows": (
+            "Aligned",
+            "pools_of_rows",
+            "questions_of_tables",
+            "scores_of_rows",
+            "verdicts_of_rows",
+            "votes_of_pools",
+        ),
         "tables": ("Part", "Table", "readable"),
     },
 )

@@ -13,7 +13,7 @@ from feval.recording.layout.format import LeafHash
 from feval.recording.leaves import channel_values, pool_lines
 from feval.recording.parquet.part_files import PartFiles
 from feval.recording.parquet.writing import pair_schema
-from feval.recording.question_table import QuestionTable, row_behind
+from feval.recording.sealing.question_table import QuestionTable, row_behind
 
 _MAX_TOKENS = 2**31 - 1
 

@@ -10,9 +10,9 @@ from feval.answers.parties import Verdict
 from feval.answers.thoughts import Mark
 from feval.errors import DamagedRecordingError
 from feval.recording.content import EQUALITY_COLUMNS, OPTIONAL_COLUMNS, PoolRows, Question, ScoreRows
-from feval.recording.question_table import QuestionTable
+from feval.recording.sealing.question_table import QuestionTable
+from feval.recording.sealing.votes_builder import VotesBuilder
 from feval.recording.votes import Votes
-from feval.recording.votes_builder import VotesBuilder
 
 _SCORE_FIELDS = {
     "step_scores": "step_scores",
@@ -58,7 +58,7 @@ def pools_of_rows(
 
     Samples and channels may lack questions, requests may not. Files that do not hold the same CoTs are damaged.
     """
-    own_samples, own_channels = _Aligned(samples), [_Aligned(rows) for rows in channels]
+    own_samples, own_channels = Aligned(samples), [Aligned(rows) for rows in channels]
     for question, request in requests:
         columns = own_samples.take(question) or {"sample_index": []}
         size = len(columns["sample_index"])
@@ -71,7 +71,7 @@ def pools_of_rows(
         raise DamagedRecordingError(f"{path} does not hold the same questions as the requests and the texts.")
 
 
-class _Aligned:
+class Aligned:
     """A file that is read along with the questions, some of which it may lack."""
 
     def __init__(self, rows: Rows) -> None:

@@ -27,6 +27,9 @@ _UNREADABLE = (
     pa.ArrowException, OSError, LookupError, TypeError, ValueError, AttributeError, OverflowError, StopIteration,
 )  # fmt: skip
 
+_GROUPS_MAPPED = 16
+"""Row groups after which the pages of a file that is read from end to end are given back."""
+
 
 @contextmanager
 def readable(path: Path) -> Iterator[None]:
@@ -58,7 +61,7 @@ class Table:
                 f"{path} should have {record['rows']} rows, found {metadata.num_rows}; fetch the recording again."
             )
         check_types(path, self._file.schema_arrow)
-        self._bounds = Bounds(path, data, metadata)
+        self._data, self._bounds = data, Bounds(path, data, metadata)
         self._ends = list(accumulate(metadata.row_group(i).num_rows for i in range(metadata.num_row_groups)))
 
     def read(self, columns: list[str] | None = None) -> Any:
@@ -68,16 +71,23 @@ class Table:
 
     def groups(self, columns: list[str] | None = None) -> Iterator[Any]:
         """The row groups, one after the other, as Arrow tables."""
-        return (self._group(index, columns) for index in range(len(self._ends)))
+        for index in range(len(self._ends)):
+            yield self._group(index, columns)
+            if index % _GROUPS_MAPPED == 0 and hasattr(mmap, "MADV_DONTNEED"):
+                self._data.madvise(mmap.MADV_DONTNEED)  # what was read counts as this process's memory until then
 
-    def group_at(self, row: int, column: str) -> tuple[Any, int]:
-        """A column of the row group that holds a row, and the first row of that group."""
+    def group_at(self, row: int, columns: list[str] | None) -> tuple[Any, int]:
+        """The row group that holds a row as an Arrow table, and the first row of that group."""
         index = bisect_right(self._ends, row)
-        return self._group(index, [column]).column(column), self._ends[index - 1] if index else 0
+        return self._group(index, columns), self._ends[index - 1] if index else 0
 
     def _group(self, index: int, columns: list[str] | None) -> Any:
         self._bounds.check(columns, [index])
-        return checked(self._file.read_row_group(index, columns, use_threads=False))
+        table = self._file.read_row_group(index, columns, use_threads=False)
+        self._data.madvise(
+            mmap.MADV_DONTNEED
+        )  # the pages read count as this process's memory until they are needed elsewhere
+        return checked(table)
 
 
 class Part:
@@ -92,17 +102,28 @@ class Part:
         self._ends = list(accumulate(record["rows"] for record in records.values()))
         self.rows: int = self._ends[-1]
         self.starts: npt.NDArray[np.int64] | None = None
+        self._last: tuple[list[str] | None, int, Any] | None = None
 
-    def groups(self, columns: list[str] | None = None) -> Iterator[Any]:
-        """The row groups of all files, one after the other, as Arrow tables."""
-        for path in self._paths:
-            with readable(self._folder / path):
-                yield from self._open(path).groups(columns)
+    def groups(self, columns: list[str] | None = None, rows: range | None = None) -> Iterator[Any]:
+        """The row groups of all files, one after the other, as Arrow tables; or some rows, in pieces of one row group each."""
+        if rows is None:
+            for path in self._paths:
+                with readable(self._folder / path):
+                    yield from self._open(path).groups(columns)
+            return
+        start = rows.start
+        while start < rows.stop:
+            table, first = self._group_at(start, columns)
+            piece = table.slice(start - first, rows.stop - start)
+            yield piece
+            start += piece.num_rows
 
-    def questions(self, columns: list[str] | None = None) -> Iterator[tuple[str, dict[str, list[Any]]]]:
-        """(question id, column -> values), question by question, one row group in memory at a time."""
+    def questions(
+        self, columns: list[str] | None = None, rows: range | None = None
+    ) -> Iterator[tuple[str, dict[str, list[Any]]]]:
+        """(question id, column -> values), of all or some rows, question by question, one row group in memory at a time."""
         pending: tuple[str, dict[str, list[Any]]] | None = None
-        for table in self.groups(columns):
+        for table in self.groups(columns, rows):
             for question, values in by_question(_with_times_as_text(table.to_pydict())):
                 # Another writer's row groups may cut a question in two.
                 if pending is not None and pending[0] == question:
@@ -124,21 +145,25 @@ class Part:
 
     def column(self, name: str, start: int, stop: int) -> list[Any]:
         """Values of a column in some rows; only their row groups are read."""
-        values: list[Any] = []
-        while start < stop:
-            column, first = self.group_at(start, name)
-            piece = column.slice(start - first, stop - start).to_pylist()
-            values += piece
-            start += len(piece)
-        return values
+        return [value for table in self.groups([name], range(start, stop)) for value in table.column(name).to_pylist()]
 
     def group_at(self, row: int, column: str) -> tuple[Any, int]:
         """A column of the row group that holds a row, and the first row of that group."""
+        table, first = self._group_at(row, [column])
+        return table.column(column), first
+
+    def _group_at(self, row: int, columns: list[str] | None) -> tuple[Any, int]:
+        """The row group that holds a row, and its first row; the last one is kept, since its neighbours are read next."""
+        if self._last is not None:
+            kept, first, table = self._last
+            if kept == columns and first <= row < first + table.num_rows:
+                return table, first
         index = bisect_right(self._ends, row)
         start = self._ends[index - 1] if index else 0
         with readable(self._folder / self._paths[index]):
-            values, first = self._open(self._paths[index]).group_at(row - start, column)
-        return values, start + first
+            table, first = self._open(self._paths[index]).group_at(row - start, columns)
+        self._last = columns, start + first, table
+        return table, start + first
 
 
 def by_question(columns: dict[str, list[Any]]) -> Iterator[tuple[str, dict[str, list[Any]]]]:

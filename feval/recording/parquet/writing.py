@@ -147,6 +147,14 @@ def pair_schema(part: str) -> Schema:
     return pa.schema(fields), [name for name, kind in fields if kind == _STRING and name not in long]
 
 
+def has_correct(path: Path, correct: Iterator[bool | None]) -> bool:
+    """Return whether the column `correct` of a file of samples is what `correct` gives for its rows, all of which are taken."""
+    source = pq.ParquetFile(path)
+    columns = (source.read_row_group(group, ["correct"]).column(0) for group in range(source.num_row_groups))
+    same = [column.to_pylist() == list(islice(correct, len(column))) for column in columns]
+    return all(same)
+
+
 def with_correct(path: Path, correct: Iterator[bool | None]) -> dict[str, Any]:
     """Rewrite a file of samples with another column `correct`, taken from `correct`; return its record for the manifest."""
     new = path.with_name(f"{path.name}.new")

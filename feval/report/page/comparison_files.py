@@ -11,10 +11,10 @@ from feval.comparison.traces import load_compared, traces
 from feval.evaluation.user_methods import TIME_LIMIT
 from feval.report import pictures
 from feval.report.page.page import comparison_page
+from feval.report.page.questions import Caps
 
 if TYPE_CHECKING:
     from feval.comparison.comparison import Comparison
-    from feval.report.page.questions import Caps
 
 
 def comparison_files(
@@ -31,7 +31,8 @@ def comparison_files(
     `time_limit` seconds on a question while it is traced for the page.
     """
     dataset, llms = load_compared(comparison, base)
-    followed = traces(comparison, dataset, llms, time_limit=time_limit)
+    caps = caps or Caps()
+    followed = traces(comparison, dataset, llms, questions=caps.questions, time_limit=time_limit)
     page = comparison_page(comparison, dataset, llms, traces=followed, caps=caps, verify=_verify(comparison, receipt))
     return {
         "comparison.png": pictures.comparison_png(comparison),

@@ -23,7 +23,8 @@ from feval.report.tables.cost_axes import AXES, cost
 from feval.report.text import counted_questions, visible
 
 if TYPE_CHECKING:
-    from feval.comparison.comparison import Comparison, MethodCurve
+    from feval.comparison.comparison import Comparison
+    from feval.comparison.runner import MethodCurve
     from feval.comparison.traces import Traces
     from feval.evaluation.evaluation import Evaluation
     from feval.replay import LLM, Dataset

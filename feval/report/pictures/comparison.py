@@ -31,7 +31,8 @@ from feval.report.tables.cost_axes import AXES, cost
 from feval.report.text import counted_questions, interval_name
 
 if TYPE_CHECKING:
-    from feval.comparison.comparison import Comparison, MethodCurve
+    from feval.comparison.comparison import Comparison
+    from feval.comparison.runner import MethodCurve
     from feval.evaluation.evaluation import Evaluation
 
 Places = npt.NDArray[np.float64]

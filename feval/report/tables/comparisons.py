@@ -80,7 +80,7 @@ def _results(comparison: Comparison) -> Table:
                 percents(point.accuracy_low, point.accuracy_high),
                 fixed(point.usd_per_question, dollars),
                 fixed(point.tokens_per_question, 1),
-                fixed(float(point.samples.mean()), 2),
+                fixed(point.samples_per_question, 2),
                 fixed(point.calls_per_question, 2),
                 *((per_round_cell(point, dollars),) if by_round else ()),
             )
@@ -300,7 +300,7 @@ def result_rows(comparison: Comparison) -> Iterator[tuple[str | int | float | bo
     for role, label, place, budget, point in _points(comparison):
         numbers = (
             point.accuracy, point.accuracy_low, point.accuracy_high, point.usd_per_question, point.tokens_per_question,
-            float(point.calls.mean()), float(point.samples.mean()),
+            point.calls_per_question, point.samples_per_question,
         )  # fmt: skip
         plain = (None if number is None else float(number) for number in numbers)
         frontier = role == "method" and (label, place) in on

@@ -18,5 +18,5 @@ AXES = {
 
 def cost(evaluation: Evaluation, axis: str) -> float | None:
     """Return the mean cost per question on an axis; `None` where it is not known."""
-    values = getattr(evaluation, axis)
-    return None if values is None else float(values.mean())
+    mean: float | None = getattr(evaluation, f"{axis}_per_question")
+    return mean

@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from itertools import chain
+from typing import TYPE_CHECKING, BinaryIO
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from feval.comparison.comparison import point_columns
 from feval.report.tables.comparisons import RESULT_COLUMNS, result_rows
 from feval.report.tables.csv import POINT_COLUMNS
 
 if TYPE_CHECKING:
     from feval.comparison.comparison import Comparison
+    from feval.comparison.runner import MethodCurve
     from feval.evaluation.curves import Curve
+
+_ROW_GROUP = 1 << 16
 
 
 def curve_parquet(curve: Curve) -> bytes:
@@ -33,21 +39,37 @@ def results_parquet(comparison: Comparison) -> bytes:
     return table_bytes(pa.table({name: pa.array(values, types.get(name, pa.float64())) for name, values in columns}))
 
 
-def questions_parquet(comparison: Comparison) -> bytes:
-    """Return `questions.parquet`: the columns of `Comparison.per_question`, one row per point and question."""
-    columns = comparison.per_question()
-    texts = ("method", "budget", "llms", "kind", "question")
-    types = {name: pa.float64() for name in columns if name not in texts} | {"point": pa.int32()}
-    # Labels and LLMs repeat over all questions of a point; dictionaries keep them small.
-    arrays = {
-        name: pa.array(values, types[name]) if name in types else pa.array(values, pa.string()).dictionary_encode()
-        for name, values in columns.items()
-    }
-    return table_bytes(pa.table(arrays))
+def questions_parquet(comparison: Comparison, out: BinaryIO) -> None:
+    """Write `questions.parquet`, the columns of `Comparison.per_question`, some points at a time."""
+    points = [(curve, place) for curve in comparison.curves for place in range(len(curve.points))]
+    ids = pa.array(comparison.curves[0].points[0].question_ids, pa.string())
+    several = max(1, _ROW_GROUP // len(ids))
+    tables = (
+        pa.concat_tables(_question_table(curve, place, ids) for curve, place in points[start : start + several])
+        for start in range(0, len(points), several)
+    )
+    first = next(tables)
+    with pq.ParquetWriter(out, first.schema, compression="zstd") as writer:
+        for table in chain([first], tables):
+            writer.write_table(table.unify_dictionaries().combine_chunks(), _ROW_GROUP)
+
+
+def _question_table(curve: MethodCurve, place: int, ids: pa.Array) -> pa.Table:
+    """The rows of one point. Labels and LLMs are the same in all of them; dictionaries keep them small."""
+    first = pa.array(np.zeros(len(ids), np.int32))
+    arrays = {}
+    for name, value in point_columns(curve, place).items():
+        if name == "question":
+            arrays[name] = ids.dictionary_encode()
+        elif isinstance(value, str):
+            arrays[name] = pa.DictionaryArray.from_arrays(first, pa.array([value], pa.string()))
+        else:
+            arrays[name] = pa.array(np.full(len(ids), value), pa.int32() if name == "point" else pa.float64())
+    return pa.table(arrays)
 
 
 def table_bytes(table: pa.Table) -> bytes:
     """Return a table as the bytes of a Parquet file."""
     sink = pa.BufferOutputStream()
-    pq.write_table(table, sink, compression="zstd", row_group_size=1 << 16)
+    pq.write_table(table, sink, compression="zstd", row_group_size=_ROW_GROUP)
     return bytes(sink.getvalue().to_pybytes())

@@ -76,7 +76,7 @@ def _row(evaluation: Evaluation, decimals: int, by_round: str | None) -> tuple[s
         percents(evaluation.accuracy_low, evaluation.accuracy_high),
         fixed(evaluation.usd_per_question, decimals),
         fixed(evaluation.tokens_per_question, 1),
-        fixed(float(evaluation.samples.mean()), 2),
+        fixed(evaluation.samples_per_question, 2),
         fixed(evaluation.calls_per_question, 2),
         *((per_round_cell(evaluation, decimals),) if by_round else ()),
     )

@@ -67,10 +67,28 @@ def test_a_torn_line_is_cut_off_and_scored_again(tmp_path: Path) -> None:
         with ScoreJournal.open(tmp_path / "j", {"a": 1.5}) as again:
             assert "Line 4" in (again.recovered or "")
             assert [key in again for key in keys] == [True, True, False]
-            assert list(again.entries()) == [(keys[0], scored), (keys[1], Score(problem="refused"))]
+            read = again.replies()
+            assert [read(key) for key in keys] == [{0: scored}, {0: Score(problem="refused")}, {}]
             again.add([(keys[2], Score(1.0))])
             again.commit()
         assert journal.path.read_bytes() == whole
+
+
+def test_replies_are_read_by_question_in_sample_order_and_the_later_of_a_refused_one_counts(tmp_path: Path) -> None:
+    one, other = CoTKey("d", "m", "q1", 0), CoTKey("d", "m", "q1", 0, "against")
+    refused = Score(problem="refused")
+    with ScoreJournal.open(tmp_path / "j", {}) as journal:
+        written = [(one._replace(sample=2), refused), (other, Score(0.25)), (one, Score(0.5))]
+        written += [(one._replace(question_id="q0"), Score(0.75)), (one._replace(sample=2), Score(1.0))]
+        for entry in written:
+            journal.add([entry])
+            journal.commit()
+        read = journal.replies()
+        assert list(read(one).items()) == [(0, Score(0.5)), (2, Score(1.0))]
+        assert read(other) == {0: Score(0.25)}
+        assert read(one._replace(question_id="none")) == {}
+        assert len(journal) == 4
+        assert len(journal.without_usage) == 4
 
 
 def test_damage_another_identity_and_a_second_process_are_refused(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from feval.answers.equality import comparison
 from feval.answers.parties import PairBudget, Parties, divide, parties_of
 from feval.recording.leaves import Verdicts, VerdictTally
 from feval.recording.parquet.writing import VerdictFile
-from feval.recording.votes_builder import VotesBuilder
+from feval.recording.sealing.votes_builder import VotesBuilder
 
 
 def settle(

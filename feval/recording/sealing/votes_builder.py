@@ -18,8 +18,8 @@ from feval.cards.finish_reasons import FINISH_REASONS
 from feval.errors import DamagedRecordingError
 from feval.recording.content import PoolRows
 from feval.recording.layout.flat import FlatArray, offset_type, offsets_of, pack
-from feval.recording.question_table import QuestionTable, row_behind
-from feval.recording.spill import Column, Spill
+from feval.recording.sealing.question_table import QuestionTable, row_behind
+from feval.recording.sealing.spill import Column, Spill
 from feval.recording.votes import ABSENT, ALIASES, DETAILS, NO_ANSWER, Votes
 
 FINISH_CODES: dict[str, int] = {reason: code for code, reason in enumerate(FINISH_REASONS)}

@@ -1,0 +1,273 @@
+"""Evaluate the methods of a comparison, each on the same questions and draws, and note which fail and why."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from copy import copy
+from dataclasses import dataclass, replace
+from functools import cached_property, partial
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from feval.comparison.columns import ColumnFile
+from feval.comparison.plan import AXES, ComparedMethod, Plan
+from feval.comparison.statistics import by_key, costs_of
+from feval.errors import FevalError, StorageError, UnknownNameError, UsageError
+from feval.estimators.inference.intervals import accuracy_interval
+from feval.evaluation.evaluation import Evaluation, budgets, evaluate
+from feval.evaluation.oracle import Oracle
+from feval.evaluation.question_set import Rows
+from feval.hub.places import open_place
+from feval.methods import SelfConsistency
+from feval.methods.protocol import has_exact_form
+from feval.replay import load
+from feval.replay.shared_draws import SharedDraws
+
+if TYPE_CHECKING:
+    from concurrent.futures import Executor
+
+    from feval.cards.prices import PriceList
+    from feval.recording import Recording
+    from feval.replay import LLM, Dataset
+
+_MOST_NUMBERS = 1 << 23  # of intervals computed at once
+_EXACT = 40  # CoTs whose handing out takes about as long as an expectation
+_CEILING = (1, 2, 3, 5, 7, 10, 15, 20, 30, 40, 60, 80, 100)
+
+
+@dataclass(frozen=True)
+class MethodCurve:
+    """One method over its budgets.
+
+    Attributes:
+        label: what tables and pictures call it.
+        entry: the method as the plan has it.
+        points: evaluations in the order of the sweep, all on the same questions, without those that failed.
+    """
+
+    label: str
+    entry: ComparedMethod
+    points: tuple[Evaluation, ...]
+
+    def budget(self, point: int) -> str:
+        """The value of the swept field at a point, as text; empty without a sweep."""
+        return "" if self.entry.sweep is None else str(self.points[point].fields.get(self.entry.sweep[0]))
+
+    def budget_text(self, point: int) -> str:
+        """The swept field and its value, such as "n=5"; empty without a sweep."""
+        return "" if self.entry.sweep is None else f"{self.entry.sweep[0]}={self.budget(point)}"
+
+
+@dataclass(frozen=True)
+class FailedMethod:
+    """A method, or one of its points, that could not be evaluated, and why."""
+
+    label: str
+    reason: str
+
+
+def load_compared_llms(
+    plan: Plan,
+    base: Path,
+    missing: list[FailedMethod],
+    recordings: Sequence[Recording] | None,
+    price_list: PriceList | None,
+) -> tuple[Dataset, dict[str, LLM]]:
+    """The dataset and the LLMs of the plan that were recorded; methods with others go missing."""
+    places, prices = plan.places(base)
+    recordings = recordings or [open_place(place) for place in places]
+    recorded = [name for recording in recordings for name in recording.llm_names(plan.dataset)]
+    llm_names = dict.fromkeys(llm for entry in plan.entries for llm in entry.llms)
+    for entry in plan.entries:
+        absent = next((llm for llm in entry.llms if recorded and llm not in recorded), None)
+        if absent is not None:
+            advice = f"These are recorded on {plan.dataset}; record it, or change the comparison."
+            missing.append(
+                FailedMethod(entry.label, str(UnknownNameError.of("recorded LLM", absent, recorded, advice)))
+            )
+    names = [name for name in llm_names if not recorded or name in recorded]
+    if not names:
+        raise UsageError(f"No LLM of the comparison is recorded on {plan.dataset}: {missing[0].reason}")
+    dataset, llms = load(plan.dataset, names, list(recordings), **plan.loading() | {"prices": price_list or prices})
+    return dataset, {llm.name: llm.drawing(SharedDraws().orders) for llm in llms}
+
+
+@dataclass
+class Work:
+    """Work that was done, in CoTs handed out per question, and a function that is told of it and of all work."""
+
+    report: Callable[[int, int], None]
+    done: int = 0
+
+
+@dataclass(frozen=True)
+class Runner:
+    """Evaluates the methods of a plan on the questions in some rows, and notes why one fails.
+
+    `columns` is where numbers per question go; `None` for memory.
+    """
+
+    plan: Plan
+    dataset: Dataset
+    llms: dict[str, LLM]
+    rows: Rows
+    executor: Executor | None
+    time_limit: float | None
+    methods: Mapping[str, Any]
+    work: Work
+    columns: ColumnFile | None = None
+
+    def largest_budgets(self) -> list[tuple[LLM, int]]:
+        """The most CoTs that any point of any method may ask each LLM for; points that cannot be made ask for none."""
+        return [budget for method, llms in self._possible() for budget in _budgets(method, llms)]
+
+    @cached_property
+    def order(self) -> str | None:
+        """The kind of every evaluation; `None` where the plan lets each method have its own."""
+        if self.plan.order is not None:
+            return None if self.plan.order == "mixed" else self.plan.order
+        return "exact" if all(has_exact_form(method) for method, _ in self._possible()) else "seeded"
+
+    def _possible(self) -> Iterator[tuple[Any, list[LLM]]]:
+        """The methods that can be made, with their LLMs; the others go missing when they are evaluated."""
+        for entry in self.plan.entries:
+            for _, settings in entry.points() if set(entry.llms) <= set(self.llms) else ():
+                with suppress(FevalError):
+                    yield self._method(entry, settings), [self.llms[name] for name in entry.llms]
+
+    @cached_property
+    def all_work(self) -> int:
+        """Work of all methods, the few calls of baselines and ceilings left out."""
+        return sum(self._size(method, llms, self.order) for method, llms in self._possible())
+
+    def _size(self, method: Any, llms: Sequence[LLM], order: str | None) -> int:
+        if order == "exact" or (order is None and has_exact_form(method)):
+            return _EXACT
+        cots = sum(most for _, most in _budgets(method, llms)) or len(llms)
+        return cots * (1 if order == "recorded" else self.plan.replicates or 1)
+
+    def curve(self, entry: ComparedMethod, missing: list[FailedMethod]) -> MethodCurve | None:
+        """A method over its budgets; `None`, and a reason among `missing`, where none can be evaluated."""
+        if not set(entry.llms) <= set(self.llms):
+            return None
+        llms = [self.llms[name] for name in entry.llms]
+        points, failed = [], []
+        for label, settings in entry.points():
+            try:
+                points.append(self._evaluated(self._method(entry, settings), llms, self.order))
+            except FevalError as error:
+                failed.append(FailedMethod(label, _reason(error)))
+        if not points and len({one.reason for one in failed}) == 1:
+            failed = [FailedMethod(entry.label, failed[0].reason)]
+        missing.extend(failed)
+        return MethodCurve(entry.label, entry, tuple(points)) if points else None
+
+    def baseline(self, llm: LLM, missing: list[FailedMethod]) -> Evaluation | None:
+        """A single call of an LLM."""
+        try:
+            return self._evaluated(SelfConsistency(1), [llm], self.order)
+        except FevalError as error:
+            missing.append(FailedMethod(f"single call of {llm.name}", _reason(error)))
+            return None
+
+    def ceiling(self, llm: LLM, missing: list[FailedMethod]) -> MethodCurve | None:
+        """pass@n of an LLM."""
+        most = int(llm.pool.sizes[self.rows].min())
+        counts = (*(n for n in _CEILING if n < most), most)
+        entry = ComparedMethod(label=llm.name, method="oracle", llms=(llm.name,), sweep=("n", counts))
+        try:
+            points = tuple(self._evaluated(Oracle(n), [llm], "exact") for n in counts)
+        except FevalError as error:
+            missing.append(FailedMethod(f"pass@n of {llm.name}", _reason(error)))
+            return None
+        return MethodCurve(llm.name, entry, points)
+
+    def _method(self, entry: ComparedMethod, settings: dict[str, Any]) -> Any:
+        if entry.method == "oracle":
+            raise UsageError(
+                "The oracle looks at the gold answers, so it cannot be compared with methods; its curve is always drawn, as the "
+                "ceiling of each LLM."
+            )
+        return entry.make(settings, self.methods)
+
+    def _evaluated(self, method: Any, llms: Sequence[LLM], order: str | None) -> Evaluation:
+        # The questions are chosen already, once for all methods, and so are the intervals, later.
+        chosen = {"order": order, "unlabelled": "refuse", "short_pools": "refuse", "confidence": None}
+        options = self.plan.arguments() | chosen
+        before, size = self.work.done, self._size(method, llms, order)
+
+        def progress(done: int, total: int) -> None:
+            self.work.done = before + size * done // total
+            self.work.report(min(self.work.done, self.all_work), self.all_work)
+
+        running: dict[str, Any] = {"executor": self.executor, "time_limit": self.time_limit, "progress": progress}
+        evaluation = evaluate(method, self.dataset, llms, rows=self.rows, **running, **options)
+        progress(1, 1)
+        axis = self.plan.axis
+        costs = costs_of(evaluation, axis)
+        if costs is None:
+            others = ", ".join(axis for axis in AXES if costs_of(evaluation, axis) is not None)
+            raise UsageError(
+                f"Its {axis} per question are not known (no price for an LLM, or no prompt tokens recorded); compare by "
+                f"another axis: {others}."
+            )
+        if not costs.mean() > 0:
+            raise UsageError(
+                f"It costs nothing in {axis}, and the axis of costs is logarithmic; compare by another axis."
+            )
+        return evaluation if self.columns is None else self.columns.stored(evaluation)
+
+
+def _reason(error: FevalError) -> str:
+    """Why a method is missing; that there is no room for its numbers stops them all."""
+    if isinstance(error, StorageError):
+        raise error
+    return str(error)
+
+
+def _budgets(method: Any, llms: Sequence[LLM]) -> list[tuple[LLM, int]]:
+    with suppress(FevalError):
+        return budgets(method, llms)
+    return []
+
+
+def marked(curves: list[MethodCurve]) -> list[MethodCurve]:
+    """The curves, their labels with their kind where kinds differ: exact and seeded points are not on the same draws."""
+    if len(kinds_of(curves)) < 2:
+        return curves
+    return [replace(curve, label=f"{curve.label} [{', '.join(kinds_of([curve]))}]") for curve in curves]
+
+
+def kinds_of(curves: Sequence[MethodCurve]) -> tuple[str, ...]:
+    """How the points of some curves were computed, each kind once."""
+    return tuple(dict.fromkeys(point.kind for curve in curves for point in curve.points))
+
+
+def with_intervals(
+    plan: Plan, curves: Sequence[MethodCurve], baselines: Sequence[Evaluation], ceilings: Sequence[MethodCurve]
+) -> tuple[list[MethodCurve], list[Evaluation], list[MethodCurve]]:
+    """The same with the intervals that `evaluate` would have given each point, computed for many points at once."""
+    everything = [point for curve in (*curves, *ceilings) for point in curve.points] + list(baselines)
+    order = by_key(everything[0])
+    step = max(1, _MOST_NUMBERS // len(order))
+    complete: list[Evaluation] = []
+    for start in range(0, len(everything), step):
+        some = everything[start : start + step]
+        ends = accuracy_interval(np.stack([point.right[order] for point in some], axis=1), plan.confidence)
+        complete += map(partial(_with_interval, plan.confidence), some, ends.low.tolist(), ends.high.tolist())
+    rest = iter(complete)
+    methods, tops = (
+        [replace(curve, points=tuple(islice(rest, len(curve.points)))) for curve in part] for part in (curves, ceilings)
+    )
+    return methods, list(rest), tops
+
+
+def _with_interval(confidence: float, point: Evaluation, low: float, high: float) -> Evaluation:
+    """A copy of an evaluation, wherever its columns are, with an interval."""
+    other = copy(point)
+    vars(other).update(accuracy_low=low, accuracy_high=high, confidence=confidence)
+    return other

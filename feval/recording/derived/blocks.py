@@ -1,0 +1,116 @@
+"""Blocks of questions of one LLM on one dataset: read by tasks, or in another order than the recorded one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from functools import lru_cache
+from itertools import repeat
+from threading import get_ident
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from feval.errors import ConflictError, DamagedRecordingError
+from feval.recording.content import PoolRows, Question
+from feval.recording.reader import Recording, open_recording
+
+_BLOCK_COTS = 1 << 14
+"""CoTs of a block: half a second or more of extraction."""
+
+
+class Block(NamedTuple):
+    """Some questions, by their rows, of an LLM on a dataset in the recording with a hash."""
+
+    path: str
+    recording_hash: str
+    dataset: str
+    llm: str
+    first: int
+    stop: int
+
+    def _recording(self) -> Recording:
+        return _opened(self.path, self.recording_hash, get_ident())
+
+    def texts(self) -> Iterator[list[str | None]]:
+        """The texts, one row group at a time."""
+        recording = self._recording()
+        return recording.scan_texts(self.dataset, self.llm, range(self.first, self.stop))
+
+    def pools(self) -> Iterator[tuple[Question, PoolRows]]:
+        """The questions that have a pool, and their pools."""
+        recording, rows = self._recording(), range(self.first, self.stop)
+        return with_questions(
+            recording.scan_questions(self.dataset, rows), recording.pools(self.dataset, self.llm, rows)
+        )
+
+
+def blocks(recording: Recording, dataset: str, llm: str) -> Iterator[Block]:
+    """Yield all questions in blocks, in order."""
+    count = recording.manifest.datasets[dataset]["questions"]
+    cots = recording.manifest.pairs[dataset, llm]["cots"]
+    step = max(1, _BLOCK_COTS * count // max(cots, 1))
+    for first in range(0, count, step):
+        stop = min(first + step, count)
+        yield Block(str(recording.path.absolute()), recording.hash, dataset, llm, first, stop)
+
+
+def with_questions(questions: Iterable[Question], pools: Iterable[PoolRows]) -> Iterator[tuple[Question, PoolRows]]:
+    """Yield pools with their questions, which come in the same order."""
+    rows = iter(questions)
+    for pool in pools:
+        for question in rows:
+            if question.id == pool.question_id:
+                yield question, pool
+                break
+        else:
+            raise DamagedRecordingError(
+                f"The CoTs of {pool.question_id!r:.80} come twice or out of order; `feval verify` lists all problems."
+            )
+
+
+@lru_cache(16)
+def _opened(path: str, recording_hash: str, thread: int) -> Recording:  # noqa: ARG001  threads do not share open files
+    recording = open_recording(path)
+    if recording.hash != recording_hash:
+        raise ConflictError(
+            f"The recording {path} should have the hash {recording_hash[:12]}, and a worker found {recording.hash[:12]} there. "
+            "All workers must see the same files at this path."
+        )
+    return recording
+
+
+def pools_of(recording: Recording, dataset: str, llm: str, questions: Sequence[Question]) -> Iterator[PoolRows | None]:
+    """Yield the pool of each question, `None` where there is none; where their order is another one, a block is in memory."""
+    if (dataset, llm) not in recording.manifest.pairs:
+        yield from repeat(None, len(questions))
+        return
+    votes = recording.votes(dataset)
+    row_of = {name: row for row, name in enumerate(votes.question_ids)}
+    rows = np.array([row_of.get(question.id, -1) for question in questions], np.int64)
+    ends = np.cumsum(np.where(rows < 0, 0, votes.llms[llm].sizes[rows]), dtype=np.int64)
+    for block in np.split(rows, np.flatnonzero(np.diff(ends // _BLOCK_COTS)) + 1):
+        pools = _pools_at(recording, dataset, llm, np.unique(block[block >= 0]))
+        if (np.diff(block[block >= 0]) > 0).all():
+            yield from (None if row < 0 else next(pools)[1] for row in block.tolist())
+        else:
+            by_row = dict(pools)
+            yield from (by_row.pop(row, None) for row in block.tolist())
+
+
+def _pools_at(
+    recording: Recording, dataset: str, llm: str, rows: npt.NDArray[np.int64]
+) -> Iterator[tuple[int, PoolRows | None]]:
+    """Yield rows of questions, which ascend, and their pools."""
+    ids = recording.votes(dataset).question_ids
+    for run in np.split(rows, np.flatnonzero(np.diff(rows) > 1) + 1):
+        if not len(run):
+            continue
+        pools = recording.pools(dataset, llm, range(int(run[0]), int(run[-1]) + 1))
+        pool = next(pools, None)
+        for row in run.tolist():
+            if pool is not None and pool.question_id == ids[row]:
+                yield row, pool
+                pool = next(pools, None)
+            else:
+                yield row, None

@@ -1,0 +1,113 @@
+"""The files of an LLM in recordings that hold it on questions behind each other: linked as the files of one part."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from feval.recording import parquet
+from feval.recording.content import PAIR_PARTS, PairTally, PoolRows
+from feval.recording.layout.format import SCORES, LeafHash, file_path, part_path
+from feval.recording.leaves import ScoreTally, pool_lines
+from feval.recording.reader import Recording
+
+_COUNTS = ("no_answer", "unclosed_thoughts", "empty_replies")
+
+
+def linked_files(
+    part: str, dataset: str, llm: str, parents: Sequence[Recording]
+) -> Iterator[tuple[Recording, str, str]]:
+    """Yield each file of a part in its order: the recording that has it, its path there, and in the recording that links it."""
+    files = [(parent, path) for parent in parents for path in parent.files(part, dataset, llm)]
+    for number, (parent, path) in enumerate(files):
+        target = file_path(part, dataset, llm) if len(files) == 1 else part_path(part, dataset, llm, number)
+        yield parent, path, target
+
+
+class LinkedPools:
+    """The CoTs of an LLM on a dataset in one recording or several; the questions of each are behind those of the one before.
+
+    `leaves` and `record` are known when `pools` was read to its end: once, where there are several recordings; of a single one,
+    only what votes need is read.
+    """
+
+    def __init__(self, dataset: str, llm: str, parents: Sequence[Recording]) -> None:
+        self.dataset, self.llm, self.parents = dataset, parents[0].llm_info(llm), parents
+        self.counter = parents[0].counter(dataset, llm)
+        self.parts = tuple(
+            dict.fromkeys(part for parent in parents for part in (*PAIR_PARTS, *parent.channels(dataset, llm)))
+        )
+        self._leaves = {part: LeafHash() for part in self.parts}
+        self._tally = PairTally(())
+
+    def pools(self) -> Iterator[PoolRows]:
+        """The pools, in order; those of a single recording without texts, raw answers and channels."""
+        if len(self.parents) == 1:
+            yield from _answers(self.parents[0], self.dataset, self.llm.name)
+            return
+        for parent in self.parents:
+            for pool in parent.pools(self.dataset, self.llm.name):
+                for part, line in pool_lines(pool).items():
+                    self._leaves[part].add(line)
+                self._tally.add(pool)
+                yield pool
+
+    def leaves(self) -> dict[str, str]:
+        """Part -> leaf."""
+        if len(self.parents) > 1:
+            return {part: leaf.hexdigest() for part, leaf in self._leaves.items()}
+        return {part: self.parents[0].manifest.leaves[self.dataset, self.llm.name, part] for part in self.parts}
+
+    def record(self, sizes: npt.NDArray[np.uint32]) -> dict[str, Any]:
+        """The counts in the manifest; `sizes` has the CoTs of each question."""
+        pair = (
+            self._tally.record()
+            if len(self.parents) > 1
+            else self.parents[0].manifest.pairs[self.dataset, self.llm.name]
+        )
+        return {
+            "cots": int(sizes.sum()),
+            "smallest_pool": int(sizes.min()) if len(sizes) else 0,
+            "largest_pool": int(sizes.max(initial=0)),
+            **{name: pair[name] for name in _COUNTS if name in pair},
+        }
+
+
+def linked_scores(
+    dataset: str,
+    llm: str,
+    scorer: str,
+    parents: Sequence[Recording],
+    questions: Sequence[str],
+    sizes: npt.NDArray[np.uint32],
+) -> tuple[str, dict[str, Any]]:
+    """Return the leaf and the manifest's record of a scorer's scores in recordings; those of several are read once."""
+    if len(parents) == 1:
+        [record] = [each for each in parents[0].score_records(dataset, llm) if each["scorer"] == scorer]
+        return parents[0].manifest.leaves[dataset, llm, SCORES + scorer], record
+    tally = ScoreTally(parents[0].scorer_info(scorer), f"{scorer} of {llm} on {dataset}", questions, sizes)
+    for parent in parents:
+        for rows in parent.score_rows(dataset, llm, scorer):
+            tally.add(rows)
+    return tally.leaf(), tally.record(dataset, llm)
+
+
+def _answers(parent: Recording, dataset: str, llm: str) -> Iterator[PoolRows]:
+    """Yield the pools of an LLM with what votes need of them."""
+    columns = ["question_id", "answer", "output_tokens", "finish_reason"]
+    samples = parquet.Aligned(parent.scan("samples", dataset, llm, columns))
+    for question, request in parent.scan("requests", dataset, llm, ["question_id", "prompt_tokens"]):
+        own = samples.take(question) or {name: [] for name in columns}
+        nothing = [None] * len(own["answer"])
+        yield PoolRows(
+            question,
+            texts=nothing,
+            raw_answers=nothing,
+            answers=own["answer"],
+            output_tokens=own["output_tokens"],
+            finish_reasons=own["finish_reason"],
+            prompt_tokens=request["prompt_tokens"][0],
+        )

@@ -1,0 +1,29 @@
+"""Answers do not change while `EXTRACTOR_VERSION` does not: digests of what an older commit read in fuzzed texts."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from extraction_texts import BLOCKS, CHOICES, DIGESTS, answers, digest, fuzzed
+
+from feval.answers import EXTRACTOR_VERSION
+
+REFERENCE = json.loads(DIGESTS.read_text("utf-8"))
+
+
+def test_the_digests_are_of_the_current_version() -> None:
+    assert REFERENCE["version"] == EXTRACTOR_VERSION
+    assert len(REFERENCE["fuzzed"]) == BLOCKS
+
+
+def test_a_fuzzed_text_is_the_same_in_every_run() -> None:
+    assert fuzzed(0) == fuzzed(0)
+    assert fuzzed(0) != fuzzed(1)
+    assert answers("The answer is (B).", CHOICES[1])[0] == ["(B)", "B", "B"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("block", range(0, BLOCKS, 16))
+def test_fuzzed_texts_are_read_as_before(block: int) -> None:
+    assert digest(fuzzed(block)) == REFERENCE["fuzzed"][block]

@@ -1,0 +1,112 @@
+"""Evaluation in blocks of questions: the cut, and who worked on it, show in no number."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from concurrent.futures import Executor, ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+from small import write_toy
+
+from feval.errors import ConflictError, MethodError, NotARecordingError
+from feval.evaluation import blocks
+from feval.evaluation.curves import method_curve, self_consistency_curve
+from feval.evaluation.evaluation import evaluate
+from feval.evaluation.method_names import make_method
+from feval.forecast import estimate
+from feval.methods import AdaptiveConsistency, Cascade, DifficultyAdaptive, SelfConsistency
+from feval.replay import LLM, Dataset, load
+from feval.replay.loading import LoadRecipe
+
+Replay = tuple[Dataset, list[LLM]]
+ANSWERS = [["abc"[(i * i + k * i + k) % 7 % 3] for i in range(8)] for k in range(11)]
+
+
+@pytest.fixture
+def replay(tmp_path: Path) -> Iterator[Replay]:
+    one = {"one": ANSWERS, "two": [answers[::-1] for answers in ANSWERS]}
+    yield load("toy", ["one", "two"], write_toy(tmp_path / "toy", one, list("abcabcabcab")), prices="none", seed=4)
+    blocks.loaded.cache_clear()
+
+
+@pytest.fixture(params=["blocks", "tasks"])
+def executor(request: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[Executor | None]:
+    """Blocks of three questions in this process; tasks of one question on an executor."""
+    monkeypatch.setattr(blocks, "_QUESTIONS", 3)
+    monkeypatch.setattr("feval.evaluation.replicates._CHUNK_CODES", 50)
+    monkeypatch.setattr(blocks, "_TRIAL_SECONDS", 1e-9)
+    monkeypatch.setattr(blocks, "_TASK_SECONDS", 1e-9)
+    if request.param == "blocks":
+        yield None
+    else:
+        with ThreadPoolExecutor(3) as threads:
+            yield threads
+
+
+@pytest.fixture
+def whole(replay: Replay) -> dict[str, Any]:
+    """What comes out in one piece."""
+    return computed(replay, None)
+
+
+def computed(replay: Replay, executor: Executor | None) -> dict[str, Any]:
+    dataset, [one, two] = replay
+    seeded: dict[str, Any] = {"order": "seeded", "replicates": 5, "executor": executor}
+    evaluations = [
+        evaluate(AdaptiveConsistency(budget=6), dataset, one, **seeded, rows=[9, 1, 2, 3, 4, 7]),
+        evaluate(Cascade(thresholds=(0.7,), score="vote-share", samples=3), dataset, [one, two], **seeded),
+        evaluate(DifficultyAdaptive(budget=4, ranking="prompt-length"), dataset, one, **seeded),
+    ]
+    names = ("right", "calls", "samples", "tokens", "no_answer", "stopped_early", "routed_wrong")
+    return {
+        "evaluations": [evaluation.to_dict() for evaluation in evaluations],
+        "questions": [getattr(evaluation, name).tolist() for evaluation in evaluations for name in names],
+        "plain": self_consistency_curve(dataset, one, [1, 4, 8], **seeded).to_dict(),
+        "recorded": self_consistency_curve(dataset, one, [2, 3], order="recorded", executor=executor).to_dict(),
+        "swept": method_curve(dataset, [one], "self-consistency", "n", [1, 3], **seeded).to_dict(),
+        "estimated": estimate(dataset, one, g=3, m=[1, 3], methods=("unbiased", "exact"), executor=executor).to_dict(),
+    }
+
+
+# In this order: the whole is computed before the fixture `executor` makes the cut small.
+def test_the_cut_shows_in_no_number(whole: dict[str, Any], executor: Executor | None, replay: Replay) -> None:
+    assert computed(replay, executor) == whole
+
+
+def test_orders_stay_small_whatever_the_number_of_questions(
+    executor: Executor | None, replay: Replay, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    orders, drawn = LLM.orders, []
+
+    def spied(*arguments: Any) -> Any:
+        drawn.append(orders(*arguments))
+        return drawn[-1]
+
+    monkeypatch.setattr(LLM, "orders", spied)
+    seen: list[tuple[int, int]] = []
+    evaluate(SelfConsistency(4), replay[0], replay[1][0], order="seeded", replicates=30, executor=executor,
+             progress=lambda *done: seen.append(done))  # fmt: skip
+    assert max(each.size for each in drawn) <= 50
+    assert seen[-1] == (11, 11)
+    assert [done for done, _ in seen] == ([3, 6, 9, 11] if executor is None else [*range(1, 12)])
+
+
+@pytest.mark.slow
+def test_a_users_file_that_fails_in_a_task_ends_in_its_sentence(tmp_path: Path, replay: Replay, executor: Any) -> None:
+    (tmp_path / "mine.py").write_text("def fails(question, llm):\n    if question.endswith('n 7?'):\n        1 / 0\n")
+    method = make_method(f"{tmp_path / 'mine.py'}:fails")
+    with pytest.raises(MethodError, match=r"fails on question 'toy/7' raised ZeroDivisionError"):
+        evaluate(method, replay[0], replay[1][0], order="recorded", executor=executor)
+
+
+def test_a_worker_says_that_it_needs_the_recording_and_the_right_one(tmp_path: Path, replay: Replay) -> None:
+    recipe = LoadRecipe.of(*replay)
+    place = Path(recipe.recordings[0][0])
+    place.rename(tmp_path / "elsewhere")
+    with pytest.raises(NotARecordingError, match=r"A worker cannot open the recording: .* same path, or from the Hub"):
+        blocks.question_block(lambda *_: None, SelfConsistency(1), recipe, slice(0, 1))
+    write_toy(place, {"one": ANSWERS[:2], "two": ANSWERS[:2]}, ["a", "b"])
+    with pytest.raises(ConflictError, match="has changed: its hash was"):
+        blocks.question_block(lambda *_: None, SelfConsistency(1), recipe, slice(0, 1))

@@ -1,0 +1,196 @@
+"""Sources that are larger than memory: read line by line, their rows sorted by question on disk."""
+
+from __future__ import annotations
+
+import errno
+import gzip
+import json
+from collections import defaultdict
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from foreign_sources import COT, QUESTION, lines
+from importing import Import, Save, manifest, notes, rows
+
+from benchmarks.measure import python
+from feval.errors import ConflictError, SourceError, StorageError
+from feval.importers import reading, sorted_rows
+from feval.importers.columns import RowReader, names_of, recognised
+from feval.importers.reading import Reader, read_lines
+from feval.importers.sorted_rows import SortedRows
+
+
+@pytest.fixture
+def small_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A few rows fill the memory."""
+    monkeypatch.setattr(sorted_rows, "RUN_BYTES", 1500)
+    monkeypatch.setattr(sorted_rows, "_BLOCK_BYTES", 64)
+
+
+@pytest.mark.usefixtures("small_runs")
+def test_rows_come_back_by_group_and_question_in_the_order_they_were_added(tmp_path: Path) -> None:
+    sorted_rows_ = SortedRows(tmp_path)
+    expected: dict[int, dict[int, list[Any]]] = {group: defaultdict(list) for group in range(4)}
+    for place, (group, question, size) in enumerate(
+        np.random.default_rng(1).integers((3, 40, 200), size=(500, 3)).tolist()
+    ):
+        row = {"place": place, "text": "x" * size}
+        sorted_rows_.add(group, question, row)
+        expected[group][question].append(row)
+    for group in range(4):
+        assert list(sorted_rows_.questions(group)) == sorted(expected[group].items())
+    one, other = sorted_rows_.questions(0), sorted_rows_.questions(1)  # read side by side
+    for pair in zip(sorted(expected[0].items()), sorted(expected[1].items()), strict=False):
+        assert (next(one), next(other)) == pair
+    assert not list(tmp_path.iterdir())  # the file has no name, so that a killed process leaves none
+
+
+@pytest.mark.usefixtures("small_runs")
+def test_rows_in_any_order_are_the_recording_that_ordered_rows_are(save: Save, imported: Import) -> None:
+    cots = [
+        COT
+        | {"id": f"q{question}", "model": llm, "sample": sample, "text": f"{llm} {question} {sample}", "tokens": 9}
+        | {"prompt": f"P{question}", "answer": str(sample % 3)}
+        | ({"scores": {"judge": sample / 8}, "reasoning": "hm"} if question % 2 else {})
+        for llm in "ab"
+        for question in range(12)
+        for sample in range(5 - question % 2)
+    ]
+    recording = imported("jsonl", lines(*cots), llm=None)
+    firsts = [cot for cot in cots if cot["model"] == "a" and cot["sample"] == 0]  # the order of the questions
+    others = [cot for cot in cots if cot not in firsts]
+    np.random.default_rng(2).shuffle(others)
+    shuffled = imported("jsonl", lines(*firsts, *others), llm=None)
+    assert manifest(shuffled)["recording_hash"] == manifest(recording)["recording_hash"]
+    assert rows(shuffled, llm="b")["text"][:6] == [*(f"b 0 {n}" for n in range(5)), "b 1 0"]
+    assert shuffled.scores("toy", "a", "judge").values[1, :4].tolist() == [0, 0.125, 0.25, 0.375]
+
+
+@pytest.mark.usefixtures("small_runs")
+def test_what_rows_on_disk_contradict_is_said_as_of_rows_in_memory(imported: Import) -> None:
+    others = [COT | {"id": n, "text": "x" * 200} for n in range(40)]
+    for last, sentence in (
+        ({"prompt": "Q"}, r"Question 'a' has two prompts: 'P' before, and 'Q' on line 42 of x\.jsonl"),
+        ({"sample": 1}, r"Line 42 of x\.jsonl and line 1 of x\.jsonl number the CoTs of question 'a' in two ways"),
+        ({"tokens": 1}, r"1 of 42 samples in x\.jsonl have 'tokens', and line 1 of x\.jsonl has none"),
+    ):
+        with pytest.raises((ConflictError, SourceError), match=sentence):
+            imported("jsonl", lines(COT | {"prompt": "P"}, *others, COT | last))
+    with pytest.raises(ConflictError, match=r"Line 42 of x\.jsonl has the question id 'a' a second time"):
+        imported("jsonl", lines(QUESTION, *(QUESTION | {"id": n, "prompt": "x" * 200} for n in range(40)), QUESTION))
+
+
+@pytest.mark.usefixtures("small_runs")
+def test_a_disk_that_is_full_while_rows_are_sorted_is_said(imported: Import, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: Any) -> int:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(sorted_rows.Spill, "write", full)
+    with pytest.raises(StorageError, match="could not be written: the disk is full"):
+        imported("jsonl", lines(*(COT | {"text": "x" * 200} for _ in range(20))))
+
+
+@pytest.mark.parametrize("packed", [False, True])
+def test_lines_are_those_of_the_whole_file(save: Save, monkeypatch: pytest.MonkeyPatch, packed: bool) -> None:
+    monkeypatch.setattr(reading, "_CHUNK", 64)
+    whole = [b"\xef\xbb\xbf\n", b"a" * 1000 + b"\n", b" \r\n", b"\x0b\x1c\x85b\n", b"\n", b"last"]
+    data = b"".join(whole)
+    source = save("x", gzip.compress(data) if packed else data)
+    assert list(read_lines(source)) == whole
+    with pytest.raises(SourceError, match="is empty; there is nothing to read"):
+        list(read_lines(save("y", gzip.compress(b" \n\n") if packed else b" \n\n")))
+
+
+def test_a_line_is_bounded_and_a_compressed_file_as_well(
+    save: Save, imported: Import, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source = lines(*[COT] * 10)
+    monkeypatch.setattr(reading, "MAX_EXPANDED_BYTES", 100)
+    assert len(rows(imported("jsonl", source))["text"]) == 10
+    with pytest.raises(SourceError, match="expands to more than 100 bytes"):
+        imported("jsonl", gzip.compress(source))
+    with pytest.raises(SourceError, match=r"has a line of more than 100 bytes, the most that is read; split it\."):
+        imported("jsonl", lines(COT | {"text": "x" * 100}))
+    monkeypatch.undo()
+    with pytest.raises(SourceError, match="expands to more than 200 times"):
+        imported("jsonl", gzip.compress(bytes(20 << 20)))
+
+
+def test_numbers_beyond_64_bits_keep_their_digits_in_lines(imported: Import) -> None:
+    number = 12345678901234567890123
+    assert rows(imported("jsonl", lines(COT | {"answer": number})))["answer"] == [str(number)]
+    assert list(Reader().json_lines([b'["1234567890123456789", 1.5]'], "x")) == [(1, ["1234567890123456789", 1.5])]
+
+
+def test_notes_of_rows_and_reader_keep_their_order(imported: Import) -> None:
+    source = b"\xef\xbb\xbf" + lines(COT | {"sample": 1, "mood": 1}, COT | {"sample": 5})
+    first, *_, gaps, mark, _ = notes(imported("jsonl", source)).splitlines()
+    assert first.startswith("Unknown members")
+    assert gaps == "The sample numbers of 1 pools have gaps; the samples were renumbered in their order."
+    assert mark == "The source starts with a byte order mark; it was left out."
+
+
+ROWS: list[dict[str, Any]] = [
+    {"id": 1, "text": "t", "mood": None, "latency": 3, "total_tokens": 4},
+    {"id": "own", "question_id": "a", "answer": None, "finish_reason": "max_tokens"},
+    {"id": "a", "question_id": None, "usage": {"completion_tokens": 3, "details": {"audio": 1}}},
+    {"usage": {"completion_tokens": 3}, "usage.completion_tokens": 3.0},
+    {"usage": None, "tokens": 3, "output_tokens": 3},
+    {"usage": {"prompt_tokens": 1}, "logprobs": [-1, -0.5], "token_confidences": [1.0, 2.5], "score": {"a": 1}},
+    {"usage.prompt_tokens": 1, "choices": ["x", "y"], "prompt": [{"role": "user", "content": "P"}]},
+    {"duration": 1, "duration_ms": 1000, "seed": 7, "temperature": 1, "unknown": {"a": 1}},
+]
+
+
+@pytest.mark.parametrize("row", ROWS)
+def test_a_plan_reads_rows_as_they_are_read_one_by_one(row: dict[str, Any]) -> None:
+    names = names_of("question", "request", "llm", "cot")
+    reader = RowReader(names)
+    for _ in range(2):  # the second time by the plan of the first
+        values, others, without_unit = reader.recognised(row, "here")
+        assert (values, others) == recognised(row, names, "here")
+        assert list(values) == list(recognised(row, names, "here")[0])
+        assert without_unit == {"latency", "duration"} & row.keys()
+
+
+def test_rows_whose_members_are_all_different_do_not_fill_the_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(RowReader, "_MOST_PLANS", 3)
+    reader = RowReader(names_of("cot"))
+    for number in range(10):
+        assert reader.recognised({"text": "t", f"m{number}": 1}, "here")[:2] == ({"text": "t"}, {f"m{number}": 1})
+    assert len(reader._plans) <= 3
+
+
+# Reads a file of generic rows, pool by pool, and prints by how many MB that made the process larger.
+READING = """
+import resource, sys
+from pathlib import Path
+from feval.importers import jsonl
+from feval.importers.source import ImportRequest
+
+def peak():
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+
+before = peak()
+imported = jsonl.read(Path(sys.argv[1]), ImportRequest("toy", ("m",), scratch=Path(sys.argv[1]).parent))
+assert sum(len(pool.texts) for llm in imported.llms for pool in llm.pools) == 80_000
+print(peak() - before)
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("shuffled", [False, True])
+def test_rows_take_memory_that_does_not_grow_with_the_file(tmp_path: Path, shuffled: bool) -> None:
+    places = list(range(80_000))
+    if shuffled:
+        np.random.default_rng(3).shuffle(places)
+    source = tmp_path / "x.jsonl"
+    with source.open("w") as file:
+        for place in places:
+            question, sample = divmod(place, 40)
+            row = COT | {"id": str(question), "sample": sample, "text": f"{place} " * 150}
+            file.write(json.dumps(row) + "\n")
+    assert source.stat().st_size > 70 << 20
+    assert float(python(["-c", READING, str(source)])) < 64

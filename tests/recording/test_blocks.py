@@ -1,0 +1,148 @@
+"""Recordings are read and read again in blocks of questions: by rows, in another order, by several workers."""
+
+from __future__ import annotations
+
+from concurrent.futures import Executor, ThreadPoolExecutor
+from contextlib import AbstractContextManager
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import pytest
+from small import content
+from typer.testing import CliRunner
+
+from feval.cli import app
+from feval.errors import ConflictError
+from feval.executors import opened
+from feval.recording import (
+    DatasetInfo,
+    LLMInfo,
+    PoolRows,
+    Question,
+    Recording,
+    RecordingWriter,
+    extract,
+    open_recording,
+    select,
+    verify_recording,
+)
+from feval.recording.derived import blocks
+from feval.recording.parquet import part_files
+
+QUESTIONS = [Question(f"q{row}", f"{row} + {row}?", str(2 * row), str(2 * row)) for row in range(9)]
+
+
+def pool(row: int, size: int, *, thoughts: bool = False) -> PoolRows:
+    """Some CoTs on a question: stored answers that no text gives, a text that is missing, and thoughts on each third question."""
+    reasoning = [f"Hm, {row}."] * size if row % 3 == 0 and size else None
+    texts: list[str | None] = [f"The answer is {2 * row + place % 2}." for place in range(size)]
+    if thoughts and row == 7 and size:
+        texts[0] = "<think>The answer is 3.</think>The answer is 14."
+    if row == 4 and size:
+        texts[-1] = None
+    answers = ["7"] * size
+    seeds = {"seed": [100 * row + place for place in range(size)]}
+    reasons = ["stop"] * size
+    return PoolRows(f"q{row}", texts, answers, answers, [5] * size, reasons, "[]", 3, seeds, reasoning=reasoning)
+
+
+def write(out: Path, *, thoughts: bool = False) -> Recording:
+    with RecordingWriter(out, operation={"name": "test"}) as writer:
+        writer.add_dataset(DatasetInfo("sums", "Sums", "number", "old"), QUESTIONS)
+        pools = [pool(row, (row * 5) % 4 + (row != 8), thoughts=thoughts) for row in range(9) if row != 5]
+        writer.add_pools("sums", LLMInfo("alpha"), "words", pools)
+        writer.add_pools("sums", LLMInfo("beta"), "words", [])
+    return open_recording(out)
+
+
+@pytest.fixture
+def small_groups(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Row groups of two questions or so."""
+    monkeypatch.setattr(part_files, "_SMALLEST_TEXT_GROUP_BYTES", 100)
+    monkeypatch.setattr(part_files, "_LARGEST_TEXT_GROUP_BYTES", 100)
+    monkeypatch.setattr(part_files, "NARROW_GROUP_ROWS", 4)
+
+
+@pytest.mark.usefixtures("small_groups")
+def test_the_pools_of_some_rows_are_those_of_all(tmp_path: Path) -> None:
+    recording = write(tmp_path / "r")
+    pools = {one.question_id: one for one in recording.pools("sums", "alpha")}
+    for first in range(10):
+        for stop in range(first, 10):
+            expected = [pools[question.id] for question in QUESTIONS[first:stop] if question.id in pools]
+            assert list(recording.pools("sums", "alpha", range(first, stop))) == expected
+            assert list(recording.scan_questions("sums", range(first, stop))) == QUESTIONS[first:stop]
+    assert list(recording.pools("sums", "beta", range(2, 5))) == []
+
+
+def workers(kind: str) -> AbstractContextManager[Executor | None]:
+    return ThreadPoolExecutor(3) if kind == "threads" else opened(2)
+
+
+@pytest.mark.parametrize("kind", ["threads", pytest.param("processes", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("options", [{}, {"source": "stored"}, {"answer_kind": "text"}])
+def test_workers_extract_the_same_answers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str, options: dict[str, Any]
+) -> None:
+    monkeypatch.setattr(blocks, "_BLOCK_COTS", 3)
+    recording = write(tmp_path / "r", thoughts=True)
+    assert len(list(blocks.blocks(recording, "sums", "alpha"))) > 3
+    alone = extract(recording.path, tmp_path / "alone", **options)
+    with workers(kind) as executor:
+        together = extract(recording.path, tmp_path / "together", executor=executor, **options)
+    assert together.recording_hash == alone.recording_hash != recording.hash
+    assert asdict(together) | {"path": alone.path} == asdict(alone)
+    dated = {"README.md", "manifest.json"}
+    mine, theirs = (
+        {path: data for path, data in content(r.path).items() if path not in dated} for r in (together, alone)
+    )
+    assert mine == theirs
+
+
+@pytest.mark.slow
+def test_the_command_line_takes_workers(tmp_path: Path) -> None:
+    recording = write(tmp_path / "r", thoughts=True)
+    alone = extract(recording.path, tmp_path / "alone").recording_hash
+    run = CliRunner().invoke(app, ["extract", str(recording.path), "--out", str(tmp_path / "new"), "--workers", "2"])
+    assert run.exit_code == 0, run.output
+    assert open_recording(tmp_path / "new").hash == alone
+
+
+def test_a_worker_that_finds_another_recording_says_so(tmp_path: Path) -> None:
+    block = next(blocks.blocks(write(tmp_path / "r"), "sums", "alpha"))
+    with pytest.raises(ConflictError, match="All workers must see the same files at this path"):
+        list(block._replace(recording_hash="0" * 64).texts())
+
+
+@pytest.mark.usefixtures("small_groups")
+@pytest.mark.parametrize("block_cots", [1, 4, 1000])
+def test_pools_are_read_in_any_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, block_cots: int) -> None:
+    monkeypatch.setattr(blocks, "_BLOCK_COTS", block_cots)
+    recording = write(tmp_path / "r")
+    pools = {one.question_id: one for one in recording.pools("sums", "alpha")}
+    orders = [range(9), range(8, -1, -1), [3, 4, 8, 0, 1, 2, 5, 7], [0, 2, 5, 6, 8], [6, 5], []]
+    for order in orders:
+        questions = [QUESTIONS[row] for row in order]
+        questions.insert(len(order) // 2, Question("new", "New?"))
+        expected = [pools.get(question.id) for question in questions]
+        assert list(blocks.pools_of(recording, "sums", "alpha", questions)) == expected
+    assert list(blocks.pools_of(recording, "sums", "gamma", QUESTIONS)) == [None] * 9
+
+
+@pytest.mark.usefixtures("small_groups")
+def test_a_selection_links_what_stays_whole(tmp_path: Path) -> None:
+    recording = write(tmp_path / "r")
+    select(recording.path, tmp_path / "all", datasets=["sums"])
+    select(recording.path, tmp_path / "one", llms=["alpha"])
+    written = open_recording(
+        select(recording.path, tmp_path / "written", llms=["alpha"], questions=[q.id for q in QUESTIONS[:8]])
+    )
+    both, one = open_recording(tmp_path / "all"), open_recording(tmp_path / "one")
+    assert both.hash == recording.hash != one.hash != written.hash
+    for made in (both, one):
+        linked = [path for path in made.manifest.files if (made.path / path).samefile(recording.path / path)]
+        assert {"texts/sums/alpha.parquet", "samples/sums/alpha.parquet", "reasoning/sums/alpha.parquet"} <= {*linked}
+        assert list(made.pools("sums", "alpha")) == list(recording.pools("sums", "alpha"))
+        assert verify_recording(made.path).ok
+    assert one.llm_names("sums") == ["alpha"]

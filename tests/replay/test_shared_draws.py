@@ -1,0 +1,59 @@
+"""Draws that are kept in a file are those that are made."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from feval.replay import shared_draws
+from feval.replay.draws import orders
+from feval.replay.shared_draws import SharedDraws
+
+KEYS = np.arange(9, dtype=np.uint64) * np.uint64(1_000_003)
+
+
+@pytest.mark.parametrize("sizes", [np.full(9, 5), np.array([5, 3, 5, 0, 5, 1, 5, 5, 5]), np.full(9, 300)])
+def test_kept_draws_are_those_that_are_made(sizes: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[Sequence[int]] = []
+
+    def counted(*given: Any) -> Any:
+        made.append(given[3])
+        return orders(*given)
+
+    monkeypatch.setattr(shared_draws, "orders", counted)
+    shared = SharedDraws()
+
+    def same(rows: slice, replicates: Sequence[int], draws: int) -> bool:
+        given = 7, KEYS[rows], sizes[rows], replicates, draws
+        return bool((shared.orders(*given) == orders(*given)).all())
+
+    first, second = slice(0, 4), slice(4, 9)
+    for block in (first, second):  # the first method, in two turns
+        assert same(block, range(4), 5)
+        assert same(block, range(4, 6), 5)
+    assert len(made) == 4
+    for block in (first, second):  # others, of fewer draws and in other turns
+        assert same(block, range(6), 2)
+        assert same(block, range(3, 5), 1)
+    assert len(made) == 4
+    assert same(first, range(6, 8), 5)  # more replicates than were kept
+    assert same(first, [1, 0], 5)
+    assert same(slice(2, 6), range(2), 5)  # other questions
+    assert len(made) == 7
+
+
+def _full(**_: Any) -> Any:
+    return Path("/dev/full").open("r+b", buffering=0)
+
+
+def test_without_room_draws_are_made_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+    sizes = np.full(9, 5)
+    shared = SharedDraws()
+    monkeypatch.setattr("tempfile.TemporaryFile", _full)
+    for _ in range(2):
+        assert (shared.orders(7, KEYS, sizes, range(3), 4) == orders(7, KEYS, sizes, range(3), 4)).all()
+    assert not shared._blocks
