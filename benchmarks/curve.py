@@ -9,12 +9,17 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
 from benchmarks import reference
 from benchmarks.measure import Goal, Workspace, cpu_ms, python
+
+if TYPE_CHECKING:
+    from feval.replay import LLM, Dataset
 
 Codes = npt.NDArray[np.int8]
 
@@ -41,6 +46,41 @@ print(json.dumps({
     "distinct": distinct,
 }))
 assert 0.5 < accuracy[0] < accuracy[-1] < ceiling[-1] <= 1 and mean_tokens > 0
+"""
+# Measured in a fresh process, with the peak of all of it: the curve as `feval curve` computes it, with intervals of its
+# accuracies, costs and area; then one exact method as `feval run` evaluates it, with its errors.
+MILLION_CURVE = """
+import json, resource, sys, time
+import numpy as np
+from benchmarks.curve import votes_only
+from feval.estimators.inference.bootstrap import bootstrap_interval, bootstrap_means
+from feval.estimators.inference.frontier import hull_area
+from feval.evaluation.curves import exact_values, self_consistency_curve
+
+dataset, llm = votes_only(*sys.argv[1:3])
+started = time.process_time()
+curve = self_consistency_curve(dataset, llm, range(1, 41))
+values = exact_values(dataset.gold, llm.pool, range(1, 41))
+accuracies = bootstrap_means(values.right)
+cost = np.array([point.tokens_per_question for point in curve.points])
+areas = hull_area(cost, accuracies, float(cost[0]), float(cost[-1]))
+tokens = bootstrap_interval((llm.pool.output_tokens.sum(axis=1) / llm.pool.sizes)[:, None])
+print(json.dumps([time.process_time() - started, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024]))
+low, high = np.quantile(areas, [0.025, 0.975])
+assert curve.points[0].accuracy_low < curve.points[0].accuracy < curve.points[-1].accuracy_high
+assert low < high and (tokens.low < tokens.high).all()
+"""
+MILLION_EVALUATION = """
+import json, resource, sys, time
+from benchmarks.curve import votes_only
+from feval import evaluate, methods
+
+dataset, llm = votes_only(*sys.argv[1:3])
+method = methods.METHODS[sys.argv[3]]()
+started, before = time.process_time(), resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+numbers = evaluate(method, dataset, llm).to_dict()
+print(json.dumps([time.process_time() - started, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024]))
+assert 0 < numbers["accuracy"] < 1 and abs(sum(numbers["errors"].values()) - 1 + numbers["accuracy"]) < 1e-9
 """
 INTERVALS = """
 import json, sys
@@ -135,6 +175,56 @@ def million(workspace: Workspace) -> list[Goal]:
     ]
 
 
+def votes_only(codes_file: str, tokens_file: str) -> tuple[Dataset, LLM]:
+    """A dataset and an LLM of a recording that has votes and nothing else, from mapped files."""
+    from feval.cards.prices import price_list
+    from feval.recording.view import View
+    from feval.recording.votes import Votes
+    from feval.replay.channels import ArrayChannels
+    from feval.replay.dataset import Dataset
+    from feval.replay.llm import LLM
+    from feval.replay.pools import Pool
+
+    codes, tokens = (np.load(path, mmap_mode="r") for path in (codes_file, tokens_file))
+    questions, name = len(codes), "gpt-3.5-turbo"
+    arrays = {
+        "question_keys": np.arange(questions, dtype=np.uint64),
+        "candidate_starts": np.arange(questions + 1, dtype=np.uint32) * np.uint32(10),
+        "gold": np.zeros(questions, np.int8),
+        "codes.0": codes,
+        "output_tokens.0": tokens,
+        "prompt_tokens.0": np.full(questions, 80, np.int32),
+        "sizes.0": np.full(questions, codes.shape[1], np.uint32),
+    }
+    votes = Votes({"dataset": "synthetic", "llms": [name]}, arrays, dict)
+    manifest = SimpleNamespace(pairs={("synthetic", name): {"counter": "words"}}, llms={name: {}})
+    recording: Any = SimpleNamespace(manifest=manifest, hash="0" * 64, path=Path(codes_file))
+    view, own = View(recording, votes), votes.llms[name]
+    pool = Pool(
+        name, own.codes, own.output_tokens, own.prompt_tokens, own.sizes, own.read_finish, votes.candidate_counts(),
+        votes.question_keys, ArrayChannels(),
+    )  # fmt: skip
+    prices = price_list("2025-06-02")
+    return Dataset(view, [name]), LLM(view, pool, seed=0, prices=lambda: prices, billing="once")
+
+
+def million_evaluations(workspace: Workspace) -> list[Goal]:
+    """A curve with intervals and exact methods on a million questions, each in a fresh process."""
+    files = [str(workspace.folder / f"million-{what}.npy") for what in ("codes", "tokens")]  # `million` makes them
+    seconds, peak = json.loads(python(["-c", MILLION_CURVE, *files]))
+    rows = [
+        Goal("curve with intervals of accuracies, costs and area, 1,000,000 x 40", seconds, 10, "s"),
+        Goal("its peak memory, the whole process", peak, 300, "MB"),
+    ]
+    for method in ("self-consistency", "early-stopping"):
+        seconds, peak = json.loads(python(["-c", MILLION_EVALUATION, *files, method]))
+        rows += [
+            Goal(f"{method}, exact, 1,000,000 x 40", seconds, None, "s"),
+            Goal("its peak memory", peak, None, "MB"),
+        ]
+    return rows
+
+
 def intervals() -> list[Goal]:
     """Bootstrap of two curves of 40 points against a loop that gathers each resample; the score intervals that curves have."""
     from feval.estimators.inference.bootstrap import bootstrap_interval
@@ -198,4 +288,4 @@ def _save(path: Path, array: npt.NDArray[np.generic]) -> None:
 
 def goals(workspace: Workspace) -> list[Goal]:
     """Measure the estimators."""
-    return [*exact(workspace), *million(workspace), *intervals(), *votes()]
+    return [*exact(workspace), *million(workspace), *million_evaluations(workspace), *intervals(), *votes()]

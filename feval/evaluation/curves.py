@@ -183,7 +183,7 @@ def self_consistency_curve(
     rows, pool = questions.rows, llm.pool.rows(questions.rows)
     gold = dataset.gold[without_gaps(rows)]
     if order == "exact":
-        values = _exact(gold, pool, budgets)
+        values = exact_values(gold, pool, budgets)
     else:
         with executors.opened(workers, given=executor) as opened:
             work = partial(_drawn_sums, order=order, replicates=replicates, budgets=budgets)
@@ -311,7 +311,7 @@ def _pass_at_n(method: Any, dataset: Dataset, llms: Sequence[LLM], evaluation: E
 
 
 @dataclass(frozen=True, eq=False)
-class _Values:
+class CurveValues:
     """Values per question at D budgets, and mean output tokens."""
 
     right: PerQuestion
@@ -326,13 +326,13 @@ def _budgets(n: Sequence[int]) -> list[int]:
     return sorted(budgets)
 
 
-def _exact(gold: Integers, pool: Pool, budgets: Sequence[int]) -> _Values:
+def exact_values(gold: Integers, pool: Pool, budgets: Sequence[int]) -> CurveValues:
     """Return expectations over all draws without replacement."""
     counts, rows = distinct_vote_counts(pool.codes, gold)
     right = subset_plurality_accuracy(counts.gold, counts.rivals, counts.no_answer, budgets).of_questions(rows)
     any_right = pass_at_k(counts.gold, counts.size, budgets).of_questions(rows)
     tokens = mean_output_tokens(pool.output_tokens, pool.sizes).mean()
-    return _Values(right, any_right, np.array(budgets) * tokens)
+    return CurveValues(right, any_right, np.array(budgets) * tokens)
 
 
 def _drawn(
@@ -341,7 +341,7 @@ def _drawn(
     replicates: int,
     budgets: int,
     progress: Callable[[int, int], None],
-) -> _Values:
+) -> CurveValues:
     """Return means over the draws of every question: one in recorded order, or seeded replicates."""
     right, any_right = np.empty((2, questions, budgets))
     tokens = np.zeros(budgets, np.int64)
@@ -350,7 +350,9 @@ def _drawn(
         tokens += block_tokens
         progress(block.stop, questions)
     everyone = np.arange(questions)
-    return _Values(PerQuestion(right, everyone), PerQuestion(any_right, everyone), tokens / (replicates * questions))
+    return CurveValues(
+        PerQuestion(right, everyone), PerQuestion(any_right, everyone), tokens / (replicates * questions)
+    )
 
 
 def _drawn_sums(
@@ -372,7 +374,7 @@ def _drawn_sums(
 
 
 def _points(
-    values: _Values, llm: LLM, pool: Pool, budgets: Sequence[int], kind: str, confidence: float | None
+    values: CurveValues, llm: LLM, pool: Pool, budgets: Sequence[int], kind: str, confidence: float | None
 ) -> Iterator[CurvePoint]:
     accuracy, ceiling = values.right.mean().tolist(), values.any_right.mean().tolist()
     low: list[float | None] = [None] * len(budgets)

@@ -202,6 +202,23 @@ def test_too_many_counts_are_estimated_and_that_is_said(limit: str, monkeypatch:
     assert shares.no_answer.tolist() == known.no_answer.tolist()
 
 
+def test_an_estimate_in_blocks_of_questions(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Questions with the same counts share what is exact, and have draws of their own for what is estimated."""
+    rng = np.random.default_rng(5)
+    codes, gold = rng.choice(3, (12, 14), p=[0.5, 0.35, 0.15]), rng.integers(0, 2, 12)
+    pool, gold = pool_of(np.vstack([codes, codes[:, ::-1]])), np.tile(gold, 2)
+    method = AdaptiveConsistency(threshold=0.8, budget=8)
+    right, known = split_of(method, pool, gold)
+    monkeypatch.setattr("feval.methods.stopping.stopped_early._MOST_STEPS", 1)
+    monkeypatch.setattr("feval.estimators.per_question.QUESTIONS_AT_ONCE", 5)
+    monkeypatch.setattr("feval.methods.stopping.stopped_early._ESTIMATE_CODES", 1)  # a hundred replicates
+    in_blocks, shares = split_of(method, pool, gold, seeded(pool, 8))
+    assert in_blocks == pytest.approx(right, abs=1e-12)
+    assert shares.estimate.questions == np.count_nonzero(known.stopped_early)
+    assert 0 < abs(shares.stopped_early.mean() - known.stopped_early.mean()) < 4 * shares.estimate.standard_error
+    assert shares.stopped_early[:12].tolist() != shares.stopped_early[12:].tolist()
+
+
 def test_an_estimated_split_is_said_everywhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("feval.methods.stopping.stopped_early._MOST_STEPS", 1)
     with bundled_recording() as folder:

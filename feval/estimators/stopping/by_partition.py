@@ -26,7 +26,7 @@ import numpy.typing as npt
 
 from feval.estimators.arrays import Floats, Int64, Integers
 from feval.estimators.stopping.ends import AnswerCounts, Ends, count_codes, no_answer_codes
-from feval.estimators.stopping.orders import ExpectedVotes, OverOrders, mean_tokens
+from feval.estimators.stopping.orders import OverOrders, mean_tokens
 from feval.estimators.votes.plurality import binomials
 
 MOST_PARTITIONS = 10_000
@@ -48,37 +48,6 @@ def over_partitions(
     pools: AnswerCounts, gold_tokens: Integers, rival_tokens: Integers, none_tokens: Integers, ends: Ends
 ) -> OverOrders:
     """Expected accuracy, samples and tokens [Q] of a rule; arguments as for `orders.over_orders`."""
-    right, samples, tokens, _, _ = _sums(pools, gold_tokens, rival_tokens, none_tokens, ends)
-    return OverOrders(np.minimum(right, 1.0), samples, tokens)
-
-
-def votes_by_partition(pools: AnswerCounts, ends: Ends) -> ExpectedVotes:
-    """What `orders.expected_votes` computes, of pools that differ.
-
-    The votes of a rival are the tokens where each of its samples has one and all others have none; rivals that were recorded
-    equally often have equally many. This takes a sum for each different count, once for many questions with other tokens.
-    """
-    starts = np.diff(pools.rivals, axis=1, prepend=pools.rivals[:, :1]) != 0
-    row, column = np.nonzero(starts & (pools.rivals > 0))
-    row = np.concatenate([np.arange(len(pools.gold)), row])
-    column = np.concatenate([np.zeros(len(pools.gold), np.intp), column])
-    each = pools.rows(row)
-    alike = np.zeros(each.rivals.shape, np.bool_)
-    if alike.size:
-        alike = (each.rivals == each.rivals[np.arange(len(row)), column][:, None]) & (each.rivals > 0)
-    free = np.zeros_like(each.none)
-    right, _, tokens, none, gold = _sums(each, free, each.rivals * alike, free, ends)
-    votes = np.zeros((len(pools.gold), 2 + each.rivals.shape[1]))
-    votes[:, 0], votes[:, 1] = none[: len(votes)], gold[: len(votes)]
-    place, rival = np.nonzero(alike)
-    votes[row[place], 2 + rival] = (tokens / np.maximum(alike.sum(axis=1), 1))[place]
-    return ExpectedVotes(np.minimum(right[: len(votes)], 1.0), votes)
-
-
-def _sums(
-    pools: AnswerCounts, gold_tokens: Integers, rival_tokens: Integers, none_tokens: Integers, ends: Ends
-) -> Floats:
-    """[5, Q] probability of the gold answer; expected samples, tokens, samples without an answer and with the gold answer."""
     partitions = _Partitions(ends.budget)
     stops = _Stops.of(partitions, ends, int(min(pools.none.max(initial=0), ends.budget)))
     choose = binomials(int(pools.size.max(initial=0)), ends.budget + 1)
@@ -87,7 +56,7 @@ def _sums(
         mean_tokens(gold_tokens, pools.gold),
         mean_tokens(rival_tokens, pools.rivals),
     )
-    result = np.zeros((5, len(pools.gold)))
+    result = np.zeros((3, len(pools.gold)))
     order = np.lexsort(pools.rivals.T[::-1]) if pools.rivals.size else np.arange(len(pools.gold))
     for start in range(0, len(order), _QUESTIONS):
         block = order[start : start + _QUESTIONS]
@@ -95,7 +64,7 @@ def _sums(
         used = int(rivals.any(axis=0).sum())
         ways = partitions.ways(rivals[:, :used], spent[2][block, :used], choose)
         result[:, block] = stops.sums(ways, pools.rows(block), spent[0][block], spent[1][block], choose)
-    return result
+    return OverOrders(np.minimum(result[0], 1.0), result[1], result[2])
 
 
 class _Partitions:
@@ -197,8 +166,8 @@ class _Stops:
     def sums(
         self, ways: tuple[Floats, Floats], pools: AnswerCounts, none_mean: Floats, gold_mean: Floats, choose: Floats
     ) -> Floats:
-        """[5, N] the results of `_sums`."""
-        result = np.zeros((5, len(pools.gold)))
+        """[3, N] probability of the gold answer, expected samples and tokens."""
+        result = np.zeros((3, len(pools.gold)))
         choices = choose[pools.gold, : self.budget + 1]
         known = self.partition < len(ways[0])
         pairs, kinds = np.unique(np.column_stack([pools.size, pools.none]), axis=0, return_inverse=True)
@@ -215,7 +184,6 @@ class _Stops:
             sums = [ways[0][:, questions].T @ table * gold_choices for table in tables[:4]]
             result[:2, questions] = sums[0].sum(axis=1), sums[1].sum(axis=1)
             tokens = ways[1][:, questions].T @ tables[4] * gold_choices + sums[2] * none_mean[questions, None]
-            result[3:, questions] = sums[2].sum(axis=1), sums[3].sum(axis=1)
             result[2, questions] = (tokens + sums[3] * gold_mean[questions, None]).sum(axis=1)
         return result
 

@@ -3,19 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from feval.estimators.arrays import Int64
-from feval.estimators.per_question import question_blocks
-from feval.estimators.stopping.by_partition import (
-    MOST_PARTITIONS,
-    number_of_partitions,
-    over_partitions,
-    votes_by_partition,
-)
+from feval.estimators.per_question import distinct, question_blocks
+from feval.estimators.stopping.by_partition import MOST_PARTITIONS, number_of_partitions, over_partitions
 from feval.estimators.stopping.ends import AnswerCounts, Ends
 from feval.estimators.stopping.orders import MOST_STATES, OverOrders, expected_votes
 from feval.methods.arrays import Floats, Integers, Rows
@@ -42,8 +37,8 @@ class PoolCounts:
     none_tokens: Integers
 
     @classmethod
-    def of(cls, pool: Pool, gold: Integers, no_answer: str, questions: slice = slice(None)) -> PoolCounts:
-        """From a block of a pool's questions; if `no_answer` is "vote", no answer is one more rival."""
+    def of(cls, pool: Pool, gold: Integers, no_answer: str, questions: Rows | slice = slice(None)) -> PoolCounts:
+        """From some of a pool's questions; if `no_answer` is "vote", no answer is one more rival."""
         codes, gold, output_tokens = (
             pool.codes[questions].astype(np.int64),
             gold[questions],
@@ -88,24 +83,24 @@ def mean_over_orders(pool: Pool, gold: Integers, no_answer: str, ends_within: Ca
     pools, rows = distinct_pools(pool, gold, no_answer)
     ends = ends_within(pools.bounds())
     few = number_of_partitions(ends.budget) <= MOST_PARTITIONS
-    votes = None
-    if not (few and isinstance(rows, slice)):
-        votes = votes_by_partition(pools, ends) if few else expected_votes(pools, ends)
-
+    votes = None if few else expected_votes(pools, ends)
+    order = None
+    if few and not isinstance(rows, slice):  # blocks of questions with similar rivals have fewer partitions
+        order = np.argsort(
+            distinct((np.zeros_like(pools.none), *pools.rivals.T))[1].astype(np.int32)[rows], kind="stable"
+        )
     means = OverOrders(*np.empty((3, len(gold))))
     for block in question_blocks(len(gold)):
-        counts = PoolCounts.of(pool, gold, no_answer, block)
+        questions = block if order is None else order[block]
+        counts = PoolCounts.of(pool, gold, no_answer, questions)
         tokens = counts.gold_tokens, counts.rival_tokens, counts.none_tokens
         if votes is None:
             part = over_partitions(counts.pools, *tokens, ends)
         else:
             own = votes.rows(rows if isinstance(rows, slice) else rows[block])
             part = OverOrders(own.right, own.samples, own.tokens(counts.pools, *tokens))
-        means.right[block], means.samples[block], means.output_tokens[block] = (
-            part.right,
-            part.samples,
-            part.output_tokens,
-        )
+        for field in fields(OverOrders):
+            getattr(means, field.name)[questions] = getattr(part, field.name)
     return means
 
 
