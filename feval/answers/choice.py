@@ -29,7 +29,7 @@ from __future__ import annotations
 import re
 import string
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from os.path import commonprefix
@@ -53,9 +53,12 @@ _INTRODUCTION = "is|it's|be|option|choice|letter|answer|therefore|so|thus|hence|
 _DENIED = r"(?! \s{1,3} (?:is|was) (?: n't | \s{1,3} (?:not|wrong|incorrect|false) ) \b )"
 _NEGATION = re.compile(r"\b(?:not|neither|nor|cannot|never|wrong|incorrect|except)\b|n't\b", re.IGNORECASE)
 _DENIAL = re.compile(r"[^\w\n]{0,8}(?:not|neither|nor)\b", re.IGNORECASE)
+_NEGATIONS = ("not", "nor", "neither", "never", "wrong", "except", "incorrect", "n't")
 _REASON = re.compile(r" (?:because|since|as|not|rather|instead|and not) ")
+_VERDICT = re.compile(r"is\s(?:therefore )?(?:the )?(?:most |best )?(?:correct|right|answer|best)(?![a-z])")
 _ARTICLE = re.compile(r"^(?:the|an?) (?=.)")
 _WORD = re.compile(r"[^\W_]+")
+_TO_BLANKS = {code: " " for code in range(128) if not chr(code).isalnum()}
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,12 +74,14 @@ class _Options:
     Attributes:
         labels: label, and label folded where that is unambiguous -> label.
         readings: what a text can be equal to an option in ("text the cat", "number 5", "date 05/01/2021") -> its label.
-        words: the words of each option's text with its label, the longest first.
+        kinds: those of the readings: a text is read as a date only where an option is one.
+        words: the words of each option's text, a blank around them, with its label, the longest first.
         runs: the words of several neighbouring options, end to end: one option that upstream split at commas.
     """
 
     labels: dict[str, str]
     readings: dict[str, str]
+    kinds: tuple[str, ...]
     words: tuple[tuple[str, str], ...]
     runs: frozenset[str]
     patterns: _LabelPatterns
@@ -92,6 +97,7 @@ class _LabelPatterns:
     tail: re.Pattern[str]
     alone: re.Pattern[str]
     item: re.Pattern[str]
+    reach: int  # characters of the longest match of `tail`
 
 
 def extract(text: str, choices: Sequence[tuple[str, str]] = ()) -> str | None:
@@ -155,12 +161,12 @@ def _mentions(text: str, options: _Options) -> bool:
     left = f" {_squeezed(text)} "
     if left.strip() in options.runs:
         return False
-    if any(reading in options.readings for reading in _readings(text)) or any(
-        f" {w} " in left for w, _ in options.words
+    if any(reading in options.readings for reading in _readings(text, options.kinds)) or any(
+        words in left for words, _ in options.words
     ):
         return True
     labels = {match[1] for match in options.patterns.alone.finditer(text) if match[1] in options.labels.values()}
-    return len(labels) > 1 or bool(labels and _NEGATION.search(text))
+    return len(labels) > 1 or bool(labels and _denies(text))
 
 
 def canonical_gold(gold: str, choices: Sequence[tuple[str, str]] = ()) -> str | None:
@@ -209,8 +215,8 @@ def _stands_alone(match: re.Match[str], options: _Options) -> bool:
     label = _written(match, options)
     if match["bare"] == label and (len(label) > 1 or (label.isalpha() and label not in "AaIi")):
         return True
-    following = f"{_squeezed(match.string[match.end() :])} "
-    return any(following.startswith(f"{words} ") for words, owner in options.words if owner == label)
+    following = f" {_squeezed(match.string[match.end() :])} "
+    return any(following.startswith(words) for words, owner in options.words if owner == label)
 
 
 def _begins_row(head: re.Match[str], options: _Options) -> bool:
@@ -220,26 +226,31 @@ def _begins_row(head: re.Match[str], options: _Options) -> bool:
 
 def _equal(text: str, options: _Options) -> str | None:
     """The one option that a text equals as a text, a number or a date."""
-    return next(filter(None, (options.readings.get(reading) for reading in _readings(text))), None)
+    return next(filter(None, map(options.readings.get, _readings(text, options.kinds))), None)
 
 
 def _named(text: str, options: _Options, shortest: int = 1) -> str | None:
     """The one option that a sentence names, denying none; or the one it begins with, before reasons why no other."""
     left = f" {_squeezed(text)} "
-    begun = next((pair for pair in options.words if left.startswith(f" {pair[0]} ")), None)
-    if begun and _REASON.match(left, len(begun[0]) + 1):
+    begun = next((pair for pair in options.words if left.startswith(pair[0])), None)
+    if begun and _REASON.match(left, len(begun[0]) - 1):
         return begun[1] or None
     named = set()
     for words, label in options.words:
-        if len(words) >= shortest and f" {words} " in left:
-            left = left.replace(f" {words} ", " | ")
+        if len(words) >= shortest + 2 and words in left:
+            left = left.replace(words, " | ")
             named.add(label)
-    return named.pop() or None if len(named) == 1 and not _NEGATION.search(text) else None
+    return named.pop() or None if len(named) == 1 and not _denies(text) else None
+
+
+def _denies(text: str) -> bool:
+    lower = text.lower()
+    return (not text.isascii() or any(map(lower.__contains__, _NEGATIONS))) and _NEGATION.search(text) is not None
 
 
 def _verdict(text: str, options: _Options) -> _Reading | None:
     last = None
-    for match in options.patterns.verdict.finditer(text):
+    for match in options.patterns.verdict.finditer(text) if _VERDICT.search(text) else ():
         last = match
     return _Reading(options.labels[last[1]], last[1]) if last else None
 
@@ -264,10 +275,10 @@ def _several(text: str, options: _Options) -> bool:
     if item and _cut_off(text, options.labels[item[1]], options):
         return True
     bare = text.strip()
-    other_words = set(_WORD.findall(patterns.alone.sub(" ", bare[:_LONGEST]))) - {"and", "or"}
-    if len(bare) > _LONGEST or patterns.line.match(bare) or other_words:
+    if len(bare) > _LONGEST or patterns.line.match(bare):
         return False
-    return len({label.casefold() for label in patterns.alone.findall(bare)}) > 1
+    other_words = set(_WORD.findall(patterns.alone.sub(" ", bare))) - {"and", "or"}
+    return not other_words and len({label.casefold() for label in patterns.alone.findall(bare)}) > 1
 
 
 def _cut_off(text: str, last: str, options: _Options) -> bool:
@@ -280,13 +291,13 @@ def _cut_off(text: str, last: str, options: _Options) -> bool:
 
 
 def _of_last_line(line: str, options: _Options) -> _Reading | None:
-    tail = options.patterns.tail.search(line)
+    tail = options.patterns.tail.search(line, max(0, len(line) - options.patterns.reach))
     if tail:
         return _Reading(options.labels[tail[1]], tail[1])
     bracketed = {options.labels[match[1]] for match in options.patterns.bracketed.finditer(line)}
     if bracketed:
         only = bracketed.pop()
-        return _Reading(only, f"({only})") if not bracketed and not _NEGATION.search(line) else None
+        return _Reading(only, f"({only})") if not bracketed and not _denies(line) else None
     label = _equal(line, options) or _named(line, options, shortest=3)
     return _Reading(label, line) if label else None
 
@@ -305,12 +316,13 @@ def _options(choices: tuple[tuple[str, str], ...]) -> _Options:
             labels.setdefault(label.casefold(), label)
             labels.setdefault(label.upper(), label)
     readings = _owners((reading, label) for label, text in pairs for reading in _readings(text))
-    words = _owners((_squeezed(text), label) for label, text in pairs if text)
-    longest_first = sorted((pair for pair in words.items() if pair[0]), key=lambda pair: (-len(pair[0]), pair))
+    words = _owners((f" {squeezed} ", label) for label, text in pairs if (squeezed := _squeezed(text)))
+    longest_first = sorted(words.items(), key=lambda pair: (-len(pair[0]), pair))
     texts = [_squeezed(text) for _, text in pairs]
     spans = ((start, start + size) for size in range(2, _LONGEST_RUN + 1) for start in range(len(texts) - size + 1))
     runs = frozenset(" ".join(texts[start:stop]) for start, stop in spans if all(texts[start:stop]))
-    return _Options(labels, readings, tuple(longest_first), runs, _label_patterns(tuple(labels.items())))
+    kinds = tuple(kind for kind in _KEYS if any(reading.startswith(f"{kind} ") for reading in readings))
+    return _Options(labels, readings, kinds, tuple(longest_first), runs, _label_patterns(tuple(labels.items())))
 
 
 def _owners(pairs: Iterable[tuple[str, str]]) -> dict[str, str]:
@@ -321,19 +333,25 @@ def _owners(pairs: Iterable[tuple[str, str]]) -> dict[str, str]:
     return owners
 
 
-def _readings(text: str) -> list[str]:
-    """What a text is equal to another in."""
-    keys = {
-        "text": free_text.canonical(text),
-        "words": _squeezed(text),
-        "number": number.whole(text),
-        "date": date.canonical(text) if len(text) <= _LONGEST else None,
-    }
-    return [f"{name} {key}" for name, key in keys.items() if key]
-
-
+@lru_cache(maxsize=8)  # the words of one line are compared several times
 def _squeezed(text: str) -> str:
-    return _ARTICLE.sub("", " ".join(_WORD.findall(free_text.fold(text[:_LONGEST]))), count=1)
+    folded = free_text.fold(text[:_LONGEST])
+    words = folded.translate(_TO_BLANKS).split() if folded.isascii() else _WORD.findall(folded)
+    return _ARTICLE.sub("", " ".join(words), count=1)
+
+
+def _date(text: str) -> str | None:
+    return date.canonical(text) if len(text) <= _LONGEST else None
+
+
+_KEYS: dict[str, Callable[[str], str | None]] = {
+    "text": free_text.canonical, "words": _squeezed, "number": number.whole, "date": _date,
+}  # fmt: skip
+
+
+def _readings(text: str, kinds: Iterable[str] = tuple(_KEYS)) -> list[str]:
+    """What a text is equal to another in."""
+    return [f"{kind} {key}" for kind in kinds if (key := _KEYS[kind](text))]
 
 
 def any_of(words: Iterable[str], depth: int = _DEEPEST) -> str:
@@ -376,11 +394,7 @@ def _label_patterns(labels: tuple[tuple[str, str], ...]) -> _LabelPatterns:
             rf"[)\]]? {separator} [(\[]? ({exact}) (?= [)\]]? \s* (?: [,|/&.] | and\b | or\b | $ | \n ))", re.VERBOSE
         ),
         line=re.compile(rf"^ [ \t*]{{0,8}} [(\[]? ({exact}) [)\].:] (?=\s)", re.VERBOSE | re.MULTILINE),
-        verdict=re.compile(
-            rf"(?<![\w']) ({proper}) [)\].*\"']{{0,4}} \s is \s (?:therefore\ )? (?:the\ )? (?:most\ |best\ )? "
-            r"(?:correct|right|answer|best)(?![a-z])",
-            re.VERBOSE,
-        ),
+        verdict=re.compile(rf"(?<![\w'])({proper})[)\].*\"']{{0,4}}\s{_VERDICT.pattern}"),
         bracketed=re.compile(rf"[(\[] ({exact}) [)\]]", re.VERBOSE),
         tail=re.compile(
             rf"""(?: ^ | \b(?i:{_INTRODUCTION})[,:]?\s )
@@ -389,4 +403,5 @@ def _label_patterns(labels: tuple[tuple[str, str], ...]) -> _LabelPatterns:
         ),
         alone=re.compile(rf"(?<![\w']) ({any_case}) (?![\w'])", re.VERBOSE),
         item=re.compile(rf"[*]{{0,2}} [(\[]? ({exact}) [)\].:*]{{0,3}}", re.VERBOSE),
+        reach=max((len(written) for written, _ in short), default=0) + 24,
     )

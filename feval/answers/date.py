@@ -42,6 +42,11 @@ _DIRECT = re.compile(
 _DENIED = re.compile(rf"[^a-z0-9]{{0,8}}not\s(?:on\s|the\s)?(?=\d|{_MONTH})", re.IGNORECASE)
 
 
+_PART = re.compile(r"[0-9]{4}|[0-9]\s?[/-]")  # of every date
+_REACH = 80
+_APART = re.compile(r".*[kqwxz:;()!?\"'=*$%]", re.DOTALL)  # up to the last character that no date holds
+
+
 def extract(text: str) -> str | None:
     """Return the date a CoT answers with, as it is written there; `None` where there is none."""
     content = markers.set_apart(text)
@@ -96,8 +101,16 @@ def _direct(text: str) -> re.Match[str] | None:
 
 
 def _last(text: str) -> re.Match[str] | None:
+    digit = max(map(text.rfind, "0123456789"))
+    if digit < 0 or not _PART.search(text):
+        return None
+    apart = _APART.match(text, max(0, digit - _REACH), digit)
+    return (_last_behind(text, apart.end()) if apart else None) or _last_behind(text, 0)
+
+
+def _last_behind(text: str, start: int) -> re.Match[str] | None:
     last = None
-    for match in _DATE.finditer(text):
+    for match in _DATE.finditer(text, start):
         last = match
     return last
 

@@ -28,6 +28,7 @@ says which pairs are worth it.
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 
 from feval.answers import markers, number
 from feval.answers.text import LONGEST, fold
@@ -161,6 +162,10 @@ def canonical(raw: str) -> str | None:
 
 def _normal(raw: str) -> str:
     """One round of the normaliser; a second one changes broken TeX only."""
+    return _normalised_once(raw) if len(raw) <= LONGEST else _normalised(raw)
+
+
+def _normalised(raw: str) -> str:
     text = _plain_text(raw)
     whole = _WHOLE_TEXT.fullmatch(text)
     if whole:
@@ -177,6 +182,9 @@ def _normal(raw: str) -> str:
     normal = normal.removeprefix("+")
     key = number.whole(normal) if _NUMERAL.fullmatch(normal) else None
     return key or _OPTION.sub(r"\1", normal)
+
+
+_normalised_once = lru_cache(maxsize=256)(_normalised)  # extraction and key ask for the same, and so do equal answers
 
 
 def comparable(left: str, right: str) -> bool:

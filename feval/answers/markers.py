@@ -66,10 +66,13 @@ OPTION_PHRASE = re.compile(_ANSWER + _OPTION, _FLAGS)
 # others for a pattern that ignores case, but not in `str.lower`; texts with them are searched for signs instead.
 _ODD_LETTERS = "\u0130\u0131\u017f\u212a"
 _ANS = re.compile(r"ans(?<![a-z]ans)(?:wer|(?![a-z]))")
+_HASHES = re.compile("####")
 _COLON = re.compile(r":(?<=[a*_]:)")
+_BEST = re.compile(r"t (?:option|choice|statement|one)")
 _HEADING = 14  # characters of a line in front of its "answer"
 _LINE_LABEL = 7  # characters of a line in front of the colon of its "A:"
-_CHOOSING = ("choose", "select", "pick", "go with")
+_PRAISES = (3, 4, 6)  # from the beginning of "best", "right" and "correct" to their last letter
+_VERBS_OF_CHOICE = ("choose", "select", "pick", "go with")
 _SUBJECTS = (2, 3, 7, 8, 9, 10)  # from "I" or "we", with or without "would", to the verb
 
 # Every phrase begins at most `_LEAD` characters in front of such a sign, on the same line.
@@ -186,16 +189,22 @@ def _boxed(text: str) -> str | None:
 
 def own_part(text: str) -> str:
     """Return the CoT up to where it begins to invent questions, without an empty label at the end."""
+    if not _RUN_ON.search(text) and not _ends_in_label(text.rstrip(_BLANK)):
+        return text  # as most do, so that no phrase need be found
     matches = _matches(text, ANSWER_PHRASE)
     if not matches:
         return text
     run_on = _RUN_ON.search(text, matches[0].end())
     text = text[: run_on.start() + 1] if run_on else text
     closed = text.rstrip(_BLANK)
-    if not closed[-8:].lower().endswith(_LABEL_ENDS):
+    if not _ends_in_label(closed):
         return text
     empty = _EMPTY_LABEL.search(closed, max(0, len(closed) - _LONGEST_LABEL))
     return closed[: empty.start()] if empty else text
+
+
+def _ends_in_label(closed: str) -> bool:
+    return closed[-8:].lower().endswith(_LABEL_ENDS)
 
 
 def segments(text: str, phrase: re.Pattern[str] = ANSWER_PHRASE) -> list[Segment]:
@@ -227,36 +236,42 @@ def _matches(text: str, phrase: re.Pattern[str]) -> tuple[re.Match[str], ...]:
     """All matches of a phrase."""
     if not text.isascii() and any(map(text.__contains__, _ODD_LETTERS)):
         return _behind_signs(text, phrase)
+    lower, answers = _answers(text)
+    others = _labels(lower) if phrase is ANSWER_PHRASE else _choices(lower)
     matches: list[re.Match[str]] = []
     end = 0
-    for start in sorted(_starts(text.lower(), phrase)):
+    for start in sorted({*answers, *others}):
         if start >= end and (match := phrase.match(text, start)):
             matches.append(match)
             end = match.end()
     return tuple(matches)
 
 
-def _starts(lower: str, phrase: re.Pattern[str]) -> set[int]:
-    """Where a phrase could begin in a text in lower case."""
-    starts = set(_places(lower, "####"))
+@lru_cache(maxsize=2)
+def _answers(text: str) -> tuple[str, list[int]]:
+    """A text in lower case, and where phrases with "answer" or "####" could begin."""
+    lower = text.lower()
+    starts = [match.start() for match in _HASHES.finditer(lower)] if "#" in lower else []
     for match in _ANS.finditer(lower):
         place = match.start()
-        starts |= {place, place - (lower[place - 1 : place] == "<"), _line_start(lower, place, _HEADING)}
-    if phrase is ANSWER_PHRASE:
-        starts.update(_line_start(lower, match.start(), _LINE_LABEL) for match in _COLON.finditer(lower))
-    else:
-        for word in ("correct ", "best ", "right "):
-            starts.update(_places(lower, word))
-        for verb in _CHOOSING:
-            starts |= {place - back for place in _places(lower, verb) for back in _SUBJECTS if place >= back}
-    return starts
+        starts += (_line_start(lower, place, _HEADING), place - (lower[place - 1 : place] == "<"), place)
+    return lower, starts
 
 
-def _places(text: str, literal: str) -> Iterator[int]:
-    place = text.find(literal)
-    while place >= 0:
-        yield place
-        place = text.find(literal, place + len(literal))
+def _labels(lower: str) -> Iterator[int]:
+    """Where a label "A:" could begin."""
+    return (
+        _line_start(lower, match.start(), _LINE_LABEL) for match in (_COLON.finditer(lower) if ":" in lower else ())
+    )
+
+
+def _choices(lower: str) -> Iterator[int]:
+    """Where a phrase that names an option could begin."""
+    for match in _BEST.finditer(lower):
+        yield from (match.start() - back for back in _PRAISES)
+    for verb in _VERBS_OF_CHOICE:
+        if verb in lower:
+            yield from (match.start() - back for match in re.finditer(verb, lower) for back in _SUBJECTS)
 
 
 def _line_start(text: str, place: int, most: int) -> int:

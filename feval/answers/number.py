@@ -89,25 +89,29 @@ _NUMBER = re.compile(
     re.VERBOSE | re.ASCII,
 )
 
-# Alternatives begin with their first character, so that the pattern is tried where there is one of these only.
+# Alternatives begin with their first character, so that the pattern is tried only where there is one; frequent ones come first.
 _TEX = re.compile(
     r"""
-    \\[dtc]?frac \s{0,3} \{ \s{0,3} (?P<over>-?[\d.,]{1,40}) \s{0,3} \} \s{0,3} \{ \s{0,3} (?P<under>[\d.,]{1,40}) \s{0,3} \}
-  | \\[dtc]?frac \s{0,3} (?P<o>\d) \s{0,3} (?P<u>\d)
-  | \\ (?: (?P<nothing> ! | (?:left|right)(?![a-z]) | (?<=\d\\)[,;](?=\d{3}(?!\d)) )
-        | (?P<times> (?:times|cdot)(?![a-z]) )
-        | (?P<percent> % )
-        | (?P<dollar> \$ )
-        | [,;:\ ()\[\]] | (?:text|textbf|textit|textrm|mathrm|mathbf|mbox|boxed|fbox)\s{0,3}\{ )
-  | \^ (?P<degrees> \s?\{?\\circ\}? )
-  | \{,\} (?: (?P<point> (?<=\d\{,\}) (?= \d{1,2}(?!\d) | \d{4} ) | (?<= (?<!\d)0\{,\} ) (?=\d) ) | (?P<comma> ) )
-  | ~
+    \\ (?: [:\ ()\[\]]
+        | \$ (?P<dollar> )
+        | [,;] (?: (?P<thousand> (?<=\d\\[,;]) (?=\d{3}(?!\d)) ) | )
+        | t (?P<times> imes )(?![a-z])
+        | c (?P<cdot> dot )(?![a-z])
+        | ! (?P<nothing> )
+        | % (?P<percent> )
+        | [dtc]?frac \s{0,3} \{ \s{0,3} (?P<over>-?[\d.,]{1,40}) \s{0,3} \} \s{0,3} \{ \s{0,3} (?P<under>[\d.,]{1,40}) \s{0,3} \}
+        | [dtc]?frac \s{0,3} (?P<o>\d) \s{0,3} (?P<u>\d)
+        | (?P<size> left|right )(?![a-z])
+        | (?:text|textbf|textit|textrm|mathrm|mathbf|mbox|boxed|fbox)\s{0,3}\{ )
   | \*\*
+  | ~
+  | \^ \s?\{?\\circ\}? (?P<degrees> )
+  | \{,\} (?: (?P<point> (?<=\d\{,\}) (?= \d{1,2}(?!\d) | \d{4} ) | (?<= (?<!\d)0\{,\} ) (?=\d) ) | (?P<comma> ) )
     """,
     re.VERBOSE,
 )
-_UNTEX = {
-    "nothing": "", "degrees": "", "times": "×", "percent": "%", "dollar": "$", "point": ".", "comma": ",", None: " ",
+_UNTEX = dict.fromkeys(("nothing", "size", "degrees", "thousand"), "") | {
+    "dollar": "$", "percent": "%", "times": "×", "cdot": "×", "point": ".", "comma": ",", None: " ",
 }  # fmt: skip
 _SEPARATORS = str.maketrans("", "", ",' ")
 _TYPOGRAPHY = dict.fromkeys("−‐‒–", "-") | {"⁄": "/", "’": "'"}  # of what NFKC leaves

@@ -50,6 +50,8 @@ def canonical(raw: str) -> str | None:
 
 def fold(text: str) -> str:
     """Return the text in NFKC and casefold, stable: folding twice is folding once."""
+    if text.isascii():
+        return text.lower()
     for _ in range(4):  # normalising can undo casefolding and the other way round, for a few rare characters
         folded = unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", text).casefold())
         if folded == text:

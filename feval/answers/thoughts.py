@@ -100,6 +100,9 @@ models and Granite 3.3; `mistral` Magistral and Ministral; `minimax` M3; `harmon
 nor reply; `granite` Granite 3.2.
 """
 
+_SIGNS = (">", "THINK]", "▷", "my thought process:")
+"""One of these is in every text that is split."""
+
 _FENCE = "```"
 _QUOTES = frozenset("\"'“”‘’«»")
 _SENTENCE_ENDS = frozenset(".!?…。！？")
@@ -147,7 +150,10 @@ def split(text: str, thoughts: Thoughts | None = None) -> Split:
     `thoughts` is how the model marks them (an unknown family is a `KeyError`); `None`: the family of the first mark in the text.
     """
     if thoughts is not None:
-        return _split(text, _patterns(thoughts))
+        patterns = _patterns(thoughts)
+        return _split(text, patterns) if patterns.family.hint in text else Split(text)
+    if not any(map(text.__contains__, _SIGNS)):
+        return Split(text)
     splits = (_split(text, _patterns(name)) for name, family in FAMILIES.items() if family.hint in text)
     return min((parts for parts in splits if parts.marks), key=_first_mark, default=Split(text))
 
@@ -247,7 +253,7 @@ def _patterns(thoughts: Thoughts) -> _Patterns:
     if isinstance(thoughts, str):
         family = FAMILIES[thoughts]
     else:
-        family = Family(thoughts[1], re.escape(thoughts[0]), re.escape(thoughts[1]), "tag")
+        family = Family("", re.escape(thoughts[0]), re.escape(thoughts[1]), "tag")
     outside = f"(?P<opening>{family.opening})|(?P<closing>{family.closing})" + (
         f"|{family.frame}" if family.frame else ""
     )

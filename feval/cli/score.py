@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from feval.cli.options import NewFolder, RecordingFolder, whole_folder
+from feval.cli.options import Machines, NewFolder, RecordingFolder, machine_options, whole_folder
 from feval.cli.output import Output
 from feval.cli.record import AskingSettings, RunDisplay, estimated_usd, settings_options
 from feval.errors import UsageError
@@ -67,6 +67,7 @@ class ScoreSettings(AskingSettings):
 
 
 @settings_options(ScoreSettings)
+@machine_options
 def score(
     recording: RecordingFolder,
     out: NewFolder,
@@ -75,6 +76,7 @@ def score(
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Print expected calls, tokens and dollars; send nothing.")
     ] = False,
+    machines: Machines,
     show: Output,
 ) -> None:
     """Add scores to the CoTs of a recording.
@@ -85,25 +87,27 @@ def score(
     Example: feval score my-recording --scorer judge:gpt-4o-mini --out judged
     """
     recording = whole_folder(show, recording)
-    scorer = make_scorer(
-        settings.scorer,
-        name=settings.name,
-        base_url=settings.base_url,
-        key_variable=settings.api_key_env,
-        timeout_s=settings.timeout,
-        asks=not dry_run,
-        pairwise=settings.pairwise,
-    )
-    prices = settings.prices or default_prices(scorer.request_cost.model if scorer.request_cost else "")
-    task = settings.task(recording, scorer)
-    if dry_run:
-        _show_estimate(show, estimate_scoring(task, out, prices), scorer, prices, task.unit, settings)
-        return
-    with show.progress(f"scoring {recording.name}") as bar:
-        display = RunDisplay(bar, show, recording.name)
-        result = run_scoring(
-            task, out, limits=settings.limits(), prices=prices, cost_limit_usd=settings.cost_limit, progress=display
+    with machines.opened() as executor:
+        scorer = make_scorer(
+            settings.scorer,
+            name=settings.name,
+            base_url=settings.base_url,
+            key_variable=settings.api_key_env,
+            timeout_s=settings.timeout,
+            asks=not dry_run,
+            pairwise=settings.pairwise,
+            executor=executor,
         )
+        prices = settings.prices or default_prices(scorer.request_cost.model if scorer.request_cost else "")
+        task = settings.task(recording, scorer)
+        if dry_run:
+            _show_estimate(show, estimate_scoring(task, out, prices), scorer, prices, task.unit, settings)
+            return
+        with show.progress(f"scoring {recording.name}") as bar:
+            display = RunDisplay(bar, show, recording.name)
+            result = run_scoring(
+                task, out, limits=settings.limits(), prices=prices, cost_limit_usd=settings.cost_limit, progress=display
+            )
     _show_result(show, result, out)
 
 

@@ -18,7 +18,7 @@ _T = TypeVar("_T")
 Progress = Callable[[int, int | None], None]
 """Called with (tasks done, tasks in all)."""
 
-_TASKS_PER_WORKER = 4  # submitted and not yet yielded
+_RUNNING, _KEPT = 3, 8  # tasks per worker that are under way, and that are not yet yielded: one of them may be slow
 _MOST_RUNS = 3  # of a task whose process died
 
 
@@ -81,6 +81,7 @@ class _Tasks:
                     self._take(self._ended.get())
                     if turn in self._errors:
                         raise self._errors[turn]
+                    self._fill()
                 yield self._results.pop(turn)
                 turn += 1
         finally:
@@ -89,9 +90,10 @@ class _Tasks:
 
     def _fill(self) -> bool:
         """Submit tasks while there is room and none has failed; return whether any is under way."""
-        while not self._errors and len(self._running) + len(self._results) < _TASKS_PER_WORKER * _workers(
-            self._executor
-        ):
+        workers = _workers(self._executor)
+        while not self._errors and len(self._running) < _RUNNING * workers:
+            if len(self._running) + len(self._results) >= _KEPT * workers:
+                break
             if (entry := next(self._tasks, None)) is None:
                 break
             self._submit(*entry, 1)

@@ -17,7 +17,7 @@ from weakref import finalize
 
 import orjson
 
-from feval.recording.spill import Spill
+from feval.recording.sealing.spill import Spill
 
 RUN_BYTES = 32 << 20
 """Bytes of rows that are kept in memory."""

@@ -11,7 +11,7 @@ from weakref import finalize
 import orjson
 
 from feval.importers.source import SourceQuestion
-from feval.recording.spill import Spill
+from feval.recording.sealing.spill import Spill
 
 
 class StoredQuestions(Sequence[SourceQuestion]):

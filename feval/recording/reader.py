@@ -107,7 +107,7 @@ class Recording:
     @property
     def is_current(self) -> bool:
         """Whether it has the format that is written, so that its files can be linked."""
-        return bool(self.manifest.raw["format_version"] == FORMAT_VERSION)
+        return bool(self.manifest.raw["format_version"] >= FORMAT_VERSION)
 
     def dataset_ids(self) -> list[str]:
         """Ids of the datasets, in recorded order."""

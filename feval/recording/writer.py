@@ -23,12 +23,14 @@ from feval.recording.layout.format import (
     FORMAT,
     FORMAT_VERSION,
     MANIFEST,
+    PARTS_VERSION,
     README,
     SCORES,
     LeafHash,
     check_name,
     file_path,
     file_paths,
+    is_one_of_several,
     recording_hash,
 )
 from feval.recording.layout.hashed import link_file, write_file
@@ -450,7 +452,7 @@ class RecordingWriter:
         ]
         return {
             "format": FORMAT,
-            "format_version": FORMAT_VERSION,
+            "format_version": PARTS_VERSION if any(map(is_one_of_several, self._files)) else FORMAT_VERSION,
             "created": datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z"),
             "feval_version": __version__,
             "recording_hash": recording_hash(self._leaves),

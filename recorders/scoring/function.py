@@ -1,4 +1,4 @@
-"""Scores by a Python function that the user names; it runs in this process, as it is."""
+"""Scores by a Python function that the user names; it runs as it is, in this process or in those of an executor."""
 
 from __future__ import annotations
 
@@ -9,10 +9,14 @@ import inspect
 import sys
 import traceback
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import BrokenExecutor, Executor
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
+from feval import __version__
 from feval.errors import UsageError
+from feval.executors.tasks import run_task
 from feval.recording import ScorerInfo
 from recorders.errors import InterruptedByUser, RecorderError
 from recorders.scoring.score_journal import Score
@@ -20,18 +24,21 @@ from recorders.scoring.scorer import Item, read_score
 
 _HERE, _IMPORTING = (str(Path(file).parent) for file in (__file__, importlib.__file__))
 
+_BATCH_OF_WORKERS = 256
+_MOST_RUNS = 3
+
 
 class FunctionScorer:
     """A function MODULE:FUNCTION of (question, text, answer) that returns a number, a list of step scores, or `None`."""
 
-    batch = 16
-    concurrency = 1
     request_cost = None
     facts: Mapping[str, Any] = {}
     warnings: tuple[str, ...] = ()
 
-    def __init__(self, where: str, name: str | None) -> None:
-        self._where = where
+    def __init__(self, where: str, name: str | None, executor: Executor | None = None) -> None:
+        self._where, self._executor = where, executor
+        self.batch = 16 if executor is None else _BATCH_OF_WORKERS
+        self.concurrency = 1 if executor is None else None
         self._function = _load_function(where)
         parameters: dict[str, Any] = {"function": where}
         if source := _source_hash(self._function):
@@ -40,6 +47,8 @@ class FunctionScorer:
 
     async def score(self, items: Sequence[Item]) -> list[Score]:
         """Return one result per CoT."""
+        if self._executor is not None:
+            return await self._scored_elsewhere(self._executor, items)
         scores = []
         for item in items:
             await asyncio.sleep(0)  # so that Ctrl-C and the progress bar get their turn
@@ -48,6 +57,18 @@ class FunctionScorer:
 
     async def aclose(self) -> None:
         """Do nothing."""
+
+    async def _scored_elsewhere(self, executor: Executor, items: Sequence[Item]) -> list[Score]:
+        task = self._where, self.info.parameters.get("source_sha256"), items
+        for _ in range(_MOST_RUNS):
+            try:
+                return await asyncio.wrap_future(executor.submit(run_task, __version__, _scores, task))
+            except BrokenExecutor as error:
+                reason = error
+        raise RecorderError(
+            f"The processes that call {self._where} ended again and again, on a CoT of question {items[0].question.id!r}; there "
+            "must be memory for each. What was scored before is in the journal. Run the command again, or with one worker."
+        ) from reason
 
     def _score(self, item: Item) -> Score:
         try:
@@ -71,6 +92,23 @@ class FunctionScorer:
                 "return a number, a list of numbers, or None. Correct it and run the command again."
             )
         return score
+
+
+def _scores(where: str, source_sha256: str | None, items: Sequence[Item]) -> list[Score]:
+    """Return one result per CoT: a task."""
+    scorer = _worker(where, source_sha256)
+    if scorer.info.parameters.get("source_sha256") != source_sha256:
+        raise RecorderError(
+            f"A worker has another file for the function {where} than this process. Give all of them the same, and run the "
+            "command again."
+        )
+    return [scorer._score(item) for item in items]  # noqa: SLF001  of its own module
+
+
+@lru_cache(1)
+def _worker(where: str, _source_sha256: str | None) -> FunctionScorer:
+    sys.modules.pop(where.rpartition(":")[0].strip(), None)  # a worker may have imported another version of the file
+    return FunctionScorer(where, None)
 
 
 def _described(error: BaseException) -> str:

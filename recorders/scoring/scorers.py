@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from concurrent.futures import Executor
 from pathlib import Path
 
 from feval.errors import UnknownNameError, UsageError
@@ -41,12 +42,14 @@ def make_scorer(
     timeout_s: float = 600.0,
     asks: bool = True,
     pairwise: bool = False,
+    executor: Executor | None = None,
 ) -> Scorer:
     """Return the scorer that a user names: a kind of `KINDS`, a colon, and what it needs.
 
     Its name in the recording is the spec without credentials, unless another is given. Endpoints that speak OpenAI's protocol
     take URL and key from the environment as the official client does; `http:` has a key only if `key_variable` names one. For
-    an estimate it is made with `asks=False` and needs no key.
+    an estimate it is made with `asks=False` and needs no key. A function is called by an `executor`
+    (`feval.executors`) where one is given.
     """
     kind, colon, rest = spec.partition(":")
     if kind in {"http", "https"} and rest.startswith("//"):  # the URL itself
@@ -58,7 +61,12 @@ def make_scorer(
     if pairwise and kind != "judge":
         raise UsageError(f"CoTs are compared in pairs by a judge, and {spec[:80]!r} is none; write judge:MODEL.")
     if kind == "python":
-        return FunctionScorer(rest, name)
+        return FunctionScorer(rest, name, executor)
+    if executor is not None:
+        raise UsageError(
+            f"Workers call functions, python:MODULE:FUNCTION; {spec[:80]!r} is asked from one process. Leave --workers and "
+            "--scheduler out."
+        )
     if kind == "transformers":
         return LocalRewardModel(Path(rest), name)
     if kind == "http":

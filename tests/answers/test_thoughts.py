@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from feval.answers.thoughts import FAMILIES, Mark, Split, apart, fit, join, split
+from feval.answers.thoughts import FAMILIES, Mark, Split, apart, fit, join, split, split_columns
 
 EVERY_FAMILY = [  # a text of each row of the table, its reply, its thoughts
     ("<think>\nTwo and two.\n</think>\n\nThe answer is 4.", "The answer is 4.", "Two and two."),
@@ -128,6 +128,18 @@ def test_thoughts_of_a_field_of_their_own_stand_before_the_inline_ones() -> None
     assert join(parts.reply, "a" + (parts.reasoning or ""), parts.marks) == "<think>b</think>4"
     assert apart("ab", parts.marks) == "a"
     assert apart("b", parts.marks) is None
+
+
+@pytest.mark.parametrize("text", ["4", "", "a > b", None, *(text for text, *_ in EVERY_FAMILY)])
+def test_a_column_without_marks_is_read_as_one_with_marks(text: str | None) -> None:
+    alone, both = (
+        split_columns(texts, None, ["unknown"] * len(texts), None) for texts in ([text], [text, "<think>hm"])
+    )
+    assert [alone.texts, alone.finish_reasons, alone.readable] == [
+        column[:1] for column in (both.texts, both.finish_reasons, both.readable)
+    ]
+    assert (alone.marks or [None]) == (both.marks or [])[:1]
+    assert (alone.reasoning or [None]) == (both.reasoning or [])[:1]
 
 
 def test_marks_that_are_not_of_a_text_are_noticed() -> None:

@@ -20,7 +20,7 @@ from hub_double import Failure, HubDouble
 from hub_settings import TOKEN, full_text, run_feval
 from huggingface_hub import constants
 from places import ROOT
-from small import write_scored_toy
+from small import in_parts, write_scored_toy
 
 import feval
 from feval.errors import (
@@ -342,6 +342,25 @@ def test_a_full_disk_is_said_before_anything_comes(
     with pytest.raises(StorageError, match=r"has room for 50,000,000\. Fetch a part of it"):
         pull(address)
     assert sent_paths(hub) == {"manifest.json"}
+
+
+def test_all_files_of_a_part_are_fetched_with_the_first_that_is_read(
+    hub: HubDouble, folder: Path, tmp_path: Path
+) -> None:
+    """The leaf is over all of them, so none is used before it is checked."""
+    parts = in_parts(folder, tmp_path / "parts", {"samples": 2, "texts": 2})
+    address = put(hub, parts)
+    there = feval.load("toy", ["a"], recording=address, prices="none")[1][0]
+    samples, texts = (
+        {path for path in files_of(parts) if path.startswith(f"{part}/toy/a/")} for part in ("samples", "texts")
+    )
+    assert len(samples) == len(texts) == 2
+    assert samples <= sent_paths(hub)
+    assert texts.isdisjoint(sent_paths(hub))
+    assert there.texts(0) == feval.load("toy", ["a"], recording=folder, prices="none")[1][0].texts(0)
+    assert sent_paths(hub) & {path for path in files_of(parts) if path.startswith("texts/")} == texts
+    assert pull(address, tmp_path / "pulled").recording_hash == open_recording(folder).hash
+    assert verify_recording(tmp_path / "pulled").ok
 
 
 def publish_changed(hub: HubDouble, folder: Path, change: Callable[[dict[str, Any]], None], **files: bytes) -> str:

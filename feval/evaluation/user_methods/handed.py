@@ -34,16 +34,16 @@ class HandedLLM(LLM):
         self._prices = lambda: _price_list(shared["prices"])
         self._view: Any = _HandedView(place, answers, self.dataset, call)
         self._call = call
-        self._orders: np.ndarray[Any, Any] | None = None
+        self._draw: np.ndarray[Any, Any] | None = None
 
     def draw(self, orders: Mapping[str, Any] | None) -> None:
         """Go on to another draw of all questions; `None` for the recorded order."""
-        self._orders = None if orders is None else array_from(orders)
+        self._draw = None if orders is None else array_from(orders)
 
     def order(self, row: int, _: int) -> tuple[int, ...]:
         """See `LLM.order`; of the draw that feval is at."""
         size = int(self.pool.sizes[row])
-        return tuple(range(size) if self._orders is None else self._orders[row, :size].tolist())
+        return tuple(range(size) if self._draw is None else self._draw[row, :size].tolist())
 
     def ask(self, question_id: str | int, _: int | None = 0) -> MeteredLLM:
         """See `LLM.ask`."""

@@ -15,6 +15,7 @@ import mmap
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -84,7 +85,7 @@ def read(source: Path, request: ImportRequest) -> Imported:
         raise SourceError(f"{source.name} has no questions; there is nothing to import.")
     questions = without_duplicates((row.question for row in rows), source.name)
     counted = all(row.tokens is not None for row in rows)
-    filled = _without_padding([row.tokens or [] for row in rows]) if counted else 0
+    filled = _without_padding([sample for row in rows for sample in row.tokens or ()]) if counted else 0
     pools = [row.pool(counted=counted) for row in rows]
     llm = SourceLLM(request.llm_of(source.name, _results(source, reader)), pools, counted)
     notes = [*_row_notes(rows, filled), *size_note(pools), *same_texts_note(pools), *reader.notes()]
@@ -112,7 +113,7 @@ class _Row:
         """Return the samples as columns."""
         return SourcePool(
             self.texts,
-            tokens=list(map(len, self.tokens or [])) if counted else None,
+            tokens=[sample.count for sample in self.tokens or ()] if counted else None,
             prompt=self.prompt,
             prompt_tokens=self.prompt_tokens if counted else None,
             reasoning=self.reasoning,
@@ -128,28 +129,38 @@ def _reasonings(reasonings: Any, samples: int, where: str) -> list[str | None] |
     return [thoughts or None for thoughts in reasonings]
 
 
-def _token_ids(ids: Any, samples: int) -> list[list[Any]] | None:
-    """Return the token ids of each sample; `None` where a sample has none."""
+@dataclass(slots=True)
+class _Tokens:
+    """How many token ids a sample has, the last one, and how often that stands at its end."""
+
+    count: int
+    last: Any
+    repeats: int
+
+    @classmethod
+    def of(cls, ids: list[Any]) -> _Tokens:
+        last = ids[-1]
+        return cls(len(ids), last, next((n for n, token in enumerate(reversed(ids)) if token != last), len(ids)))
+
+
+def _token_ids(ids: Any, samples: int) -> list[_Tokens] | None:
+    """Return what is needed of the token ids of each sample; `None` where a sample has none."""
     if (
         not isinstance(ids, list)
         or len(ids) != samples
         or not all(isinstance(sample, list) and sample for sample in ids)
     ):
         return None
-    return ids
+    return list(map(_Tokens.of, ids))
 
 
-def _without_padding(rows: list[list[list[Any]]]) -> int:
-    """Cut what repeats the usual last token at the end of each sample; return how many samples were cut."""
-    samples = [ids for row in rows for ids in row]
-    ((last, _),) = Counter(ids[-1] for ids in samples).most_common(1) or [(None, 0)]
-    cut = 0
-    for ids in samples:
-        before = len(ids)
-        while len(ids) > 1 and ids[-2] == ids[-1] == last:
-            ids.pop()
-        cut += len(ids) < before
-    return cut
+def _without_padding(samples: list[_Tokens]) -> int:
+    """Count what repeats the usual last token at the end of each sample once; return in how many samples there was any."""
+    ((last, _),) = Counter(sample.last for sample in samples).most_common(1) or [(None, 0)]
+    filled = [sample for sample in samples if sample.last == last and sample.repeats > 1]
+    for sample in filled:
+        sample.count -= sample.repeats - 1
+    return len(filled)
 
 
 def _prompt(query: Any, where: str) -> Prompt | None:

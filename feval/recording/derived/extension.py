@@ -58,7 +58,7 @@ def check_extension(base: Recording, info: DatasetInfo, questions: Sequence[Ques
 
 def grown_pools(base: Recording, more: Recording, dataset: str, llm: str) -> Iterator[Grown]:
     """Yield the pools of an LLM from two recordings, in the order of the merged questions; a repeated sample is a conflict."""
-    questions = merged_questions(dataset, [one for one in (base, more) if dataset in one.manifest.datasets])
+    questions = list(merged_questions(dataset, [one for one in (base, more) if dataset in one.manifest.datasets]))
     pools = (pools_of(one, dataset, llm, questions) for one in (base, more))
     for question, old, new in zip(questions, *pools, strict=True):
         if old is None or not old.answers:

@@ -16,8 +16,10 @@ from feval.errors import UsageError
 
 FORMAT = "feval-recording"
 FORMAT_VERSION = 3
-"""The version that is written."""
-FORMAT_VERSIONS = (1, 2, 3)
+"""The version that is written, where each part is one file."""
+PARTS_VERSION = 4
+"""Where a part lies in several files: a feval that does not know them would take channels for missing."""
+FORMAT_VERSIONS = (1, 2, 3, 4)
 """The versions that are read; `docs/recording-format.md` says how they differ."""
 MANIFEST = "manifest.json"
 README = "README.md"
@@ -84,6 +86,11 @@ def file_paths(files: Container[str], part: str, dataset: str, llm: str | None =
     while (path := part_path(part, dataset, llm, len(paths))) in files:
         paths.append(path)
     return paths
+
+
+def is_one_of_several(path: str) -> bool:
+    """Return whether a path is that of a file of a part that lies in several."""
+    return path.endswith(".parquet") and path.count("/") > 2 + path.startswith(SCORES)
 
 
 def is_safe_path(path: object) -> bool:

@@ -23,15 +23,7 @@ from typing_extensions import TypedDict
 
 from feval.cards.validation import sentence
 from feval.errors import DamagedRecordingError, NewerFormatError, NotARecordingError
-from feval.recording.layout.format import (
-    FORMAT,
-    FORMAT_VERSION,
-    FORMAT_VERSIONS,
-    MANIFEST,
-    LeafHash,
-    is_safe_path,
-    recording_hash,
-)
+from feval.recording.layout.format import FORMAT, FORMAT_VERSIONS, MANIFEST, LeafHash, is_safe_path, recording_hash
 from feval.recording.layout.locate import read_json
 
 _Sha256 = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
@@ -184,13 +176,13 @@ def read_manifest(folder: Path) -> Manifest:
     if not isinstance(raw, dict) or raw.get("format") != FORMAT:
         raise NotARecordingError(f'{path} is not the manifest of a recording: it lacks "format": "{FORMAT}".')
     version = raw.get("format_version")
-    if isinstance(version, int) and version > FORMAT_VERSION:
+    if isinstance(version, int) and version > FORMAT_VERSIONS[-1]:
         raise NewerFormatError(
-            f"{folder} has recording format {version}; this feval reads up to {FORMAT_VERSION}. Install a newer feval."
+            f"{folder} has recording format {version}; this feval reads up to {FORMAT_VERSIONS[-1]}. Install a newer feval."
         )
     if type(version) is not int or version not in FORMAT_VERSIONS:
         raise DamagedRecordingError(
-            f"{path}: format_version should be {FORMAT_VERSIONS[0]} to {FORMAT_VERSION}, found {version!r}."
+            f"{path}: format_version should be {FORMAT_VERSIONS[0]} to {FORMAT_VERSIONS[-1]}, found {version!r}."
         )
     try:
         check_manifest(raw)

@@ -27,6 +27,9 @@ _UNREADABLE = (
     pa.ArrowException, OSError, LookupError, TypeError, ValueError, AttributeError, OverflowError, StopIteration,
 )  # fmt: skip
 
+_GROUPS_MAPPED = 16
+"""Row groups after which the pages of a file that is read from end to end are given back."""
+
 
 @contextmanager
 def readable(path: Path) -> Iterator[None]:
@@ -68,7 +71,10 @@ class Table:
 
     def groups(self, columns: list[str] | None = None) -> Iterator[Any]:
         """The row groups, one after the other, as Arrow tables."""
-        return (self._group(index, columns) for index in range(len(self._ends)))
+        for index in range(len(self._ends)):
+            yield self._group(index, columns)
+            if index % _GROUPS_MAPPED == 0 and hasattr(mmap, "MADV_DONTNEED"):
+                self._data.madvise(mmap.MADV_DONTNEED)  # what was read counts as this process's memory until then
 
     def group_at(self, row: int, columns: list[str] | None) -> tuple[Any, int]:
         """The row group that holds a row as an Arrow table, and the first row of that group."""
