@@ -140,6 +140,8 @@ def _key(raw: str, frozen: tuple[tuple[str, str], ...], options: _Options) -> st
     bare = raw.strip()
     if raw in options.labels or bare in options.labels:
         return options.labels.get(raw) or options.labels[bare]
+    if len(raw) == 3 and raw[0] + raw[2] == "()" and raw[1] in options.labels:
+        return options.labels[raw[1]]  # how most are written, read without the patterns
     reading, answer = None, bare
     if len(bare) <= _LONGEST and "\n" not in bare and not markers.segments(bare, markers.OPTION_PHRASE):
         reading = _read(bare, options)

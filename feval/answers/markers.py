@@ -24,7 +24,6 @@ from __future__ import annotations
 import json
 import re
 from collections import deque
-from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import pairwise
@@ -236,42 +235,32 @@ def _matches(text: str, phrase: re.Pattern[str]) -> tuple[re.Match[str], ...]:
     """All matches of a phrase."""
     if not text.isascii() and any(map(text.__contains__, _ODD_LETTERS)):
         return _behind_signs(text, phrase)
-    lower, answers = _answers(text)
-    others = _labels(lower) if phrase is ANSWER_PHRASE else _choices(lower)
+    # Only the case of ASCII letters matters, and `str.lower` is slow where there are others.
+    lower = text.encode("utf-8", "surrogatepass").lower().decode("utf-8", "surrogatepass")
     matches: list[re.Match[str]] = []
     end = 0
-    for start in sorted({*answers, *others}):
+    for start in sorted(_starts(lower, phrase)):
         if start >= end and (match := phrase.match(text, start)):
             matches.append(match)
             end = match.end()
     return tuple(matches)
 
 
-@lru_cache(maxsize=2)
-def _answers(text: str) -> tuple[str, list[int]]:
-    """A text in lower case, and where phrases with "answer" or "####" could begin."""
-    lower = text.lower()
-    starts = [match.start() for match in _HASHES.finditer(lower)] if "#" in lower else []
+def _starts(lower: str, phrase: re.Pattern[str]) -> set[int]:
+    """Where a phrase could begin in a text in lower case."""
+    starts = {match.start() for match in _HASHES.finditer(lower)} if "#" in lower else set()
     for match in _ANS.finditer(lower):
         place = match.start()
-        starts += (_line_start(lower, place, _HEADING), place - (lower[place - 1 : place] == "<"), place)
-    return lower, starts
-
-
-def _labels(lower: str) -> Iterator[int]:
-    """Where a label "A:" could begin."""
-    return (
-        _line_start(lower, match.start(), _LINE_LABEL) for match in (_COLON.finditer(lower) if ":" in lower else ())
-    )
-
-
-def _choices(lower: str) -> Iterator[int]:
-    """Where a phrase that names an option could begin."""
-    for match in _BEST.finditer(lower):
-        yield from (match.start() - back for back in _PRAISES)
+        starts |= {_line_start(lower, place, _HEADING), place - (lower[place - 1 : place] == "<"), place}
+    if phrase is ANSWER_PHRASE:
+        if ":" in lower:
+            starts |= {_line_start(lower, match.start(), _LINE_LABEL) for match in _COLON.finditer(lower)}
+        return starts
+    starts |= {match.start() - back for match in _BEST.finditer(lower) for back in _PRAISES}
     for verb in _VERBS_OF_CHOICE:
         if verb in lower:
-            yield from (match.start() - back for match in re.finditer(verb, lower) for back in _SUBJECTS)
+            starts |= {match.start() - back for match in re.finditer(verb, lower) for back in _SUBJECTS}
+    return starts
 
 
 def _line_start(text: str, place: int, most: int) -> int:

@@ -233,7 +233,8 @@ def _decimal_places(bottom: int) -> int | None:
 def _readable(text: str) -> str:
     """Undo typography and TeX as far as numbers need it."""
     if not text.isascii():
-        text = unicodedata.normalize("NFKC", _VULGAR_FRACTION.sub(r" \g<0>", text))
+        if not unicodedata.is_normalized("NFKC", text):
+            text = unicodedata.normalize("NFKC", _VULGAR_FRACTION.sub(r" \g<0>", text))
         for character, plain in _TYPOGRAPHY.items():
             text = text.replace(character, plain)
     if "\\" in text or "{,}" in text:

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from feval.answers import thoughts
 from feval.answers.thoughts import FAMILIES, Mark, Split, apart, fit, join, split, split_columns
 
 EVERY_FAMILY = [  # a text of each row of the table, its reply, its thoughts
@@ -194,3 +195,9 @@ def test_hostile_texts_are_split_in_linear_time(piece: str) -> None:
     started = time.process_time()
     split(text)
     assert time.process_time() - started < 5  # about 0.1 s; what is quadratic takes minutes
+
+
+def test_every_mark_that_splits_a_text_has_a_sign() -> None:
+    for name, family in FAMILIES.items():
+        for mark in (family.opening, family.closing) if family.lone_closing else (family.opening,):
+            assert any(sign in mark.replace("\\", "") for sign in thoughts._SIGNS), name
