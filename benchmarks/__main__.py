@@ -20,7 +20,8 @@ from benchmarks.measure import Workspace
 
 NAMES = (
     "open", "curve", "intervals", "replay", "methods", "cascades", "confidence", "comparison", "estimators", "two_call",
-    "startup", "importing", "recording", "report", "serving", "tiny", "hub", "coupled", "extraction", "house", "executors", "scale",
+    "startup", "importing", "recording", "report", "serving", "tiny", "hub", "coupled", "extraction", "house", "executors",
+    "scale",
 )  # fmt: skip
 
 

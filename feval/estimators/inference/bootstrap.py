@@ -93,7 +93,7 @@ def _resampled_means(distinct: PerQuestion, resamples: int, seed: int, dealt: Cl
             "were given."
         )
     bits = np.random.Philox(key=seed)
-    sums, sizes, rows = clusters(distinct, bits, dealt)
+    sums, sizes, rows = resampled_units(distinct, bits, dealt)
     grid, unit = on_grid(sums)
     means = np.empty((grid.shape[1], resamples))
     step = max(1, _CHUNK_DRAWS // len(rows))
@@ -132,7 +132,7 @@ class Clusters:
         return sums
 
 
-def clusters(
+def resampled_units(
     distinct: PerQuestion, bits: np.random.Philox, dealt: Clusters | None = None
 ) -> tuple[Floats, Floats, Integers]:
     """The units to resample, see `Clusters`; `distinct` may be their sums already.

@@ -29,7 +29,7 @@ import numpy.typing as npt
 from feval.errors import OutOfRangeError
 from feval.estimators.arrays import Floats
 from feval.estimators.checks import require_confidence
-from feval.estimators.inference.bootstrap import Clusters, clusters, on_grid
+from feval.estimators.inference.bootstrap import Clusters, on_grid, resampled_units
 from feval.estimators.inference.intervals import checked_values
 
 MOST_EXACT = 16
@@ -92,7 +92,7 @@ def sign_flip_test(
         )
     values = checked_values(np.asarray(differences, np.float64))
     bits = np.random.Philox(key=seed, counter=STREAM)
-    sums, sizes, _ = clusters(values, bits, dealt)
+    sums, sizes, _ = resampled_units(values, bits, dealt)
     sums = np.where(np.abs(sums) <= _ZERO, 0.0, sums)
     grid, unit = on_grid(sums)
     table = np.column_stack([grid, sizes])

@@ -30,7 +30,7 @@ from feval.estimators.stopping.orders import OverOrders, mean_tokens
 from feval.estimators.votes.plurality import binomials
 
 MOST_PARTITIONS = 10_000
-"""Number of partitions above which `orders.over_orders` is faster."""
+"""Number of partitions above which `orders.expected_votes` is faster."""
 
 _QUESTIONS = 128  # per block
 
@@ -47,7 +47,7 @@ def number_of_partitions(budget: int) -> int:
 def over_partitions(
     pools: AnswerCounts, gold_tokens: Integers, rival_tokens: Integers, none_tokens: Integers, ends: Ends
 ) -> OverOrders:
-    """Expected accuracy, samples and tokens [Q] of a rule; arguments as for `orders.over_orders`."""
+    """Expected accuracy, samples and tokens [Q] of a rule; arguments as for `orders.expected_votes`."""
     partitions = _Partitions(ends.budget)
     stops = _Stops.of(partitions, ends, int(min(pools.none.max(initial=0), ends.budget)))
     choose = binomials(int(pools.size.max(initial=0)), ends.budget + 1)
