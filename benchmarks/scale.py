@@ -112,7 +112,7 @@ def _lines(places: npt.NDArray[np.int64]) -> Iterator[bytes]:
         row = {
             "id": f"q{question}",
             "question": f"What is number {question} of the list, times seven, without the thousands?",
-            "answer": str(right),
+            "gold": str(right),
             "sample": sample,
             "text": f"{text} The answer is {answer}.",
             "tokens": 80 + draw[7] % 40,
