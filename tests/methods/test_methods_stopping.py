@@ -27,7 +27,7 @@ from feval.estimators.stopping.criteria import (
 from feval.estimators.stopping.early_plurality import early_plurality
 from feval.estimators.stopping.early_stopping import early_stops, expected_samples
 from feval.estimators.stopping.ends import AnswerCounts, ends_of_rule, partitions
-from feval.estimators.stopping.orders import over_orders
+from feval.estimators.stopping.orders import expected_votes
 from feval.methods import AdaptiveConsistency, EarlyStopping, SelfConsistency
 from feval.methods.stopping.pool_counts import PoolCounts
 
@@ -103,11 +103,11 @@ def test_merged_counts_give_what_the_walk_gives(
     counts = PoolCounts.of(pool_of([[*row[:size], *[-2] * (14 - size)] for row, size in zip(rows, sizes, strict=False)]),
                     np.arange(len(rows)) - 1, rule)  # fmt: skip
     ends = ends_of_rule(method.rule.stop_mask, counts.pools.bounds(), budget)
-    walked = over_orders(counts.pools, counts.gold_tokens, counts.rival_tokens, counts.none_tokens, ends)
-    merged = over_partitions(counts.pools, counts.gold_tokens, counts.rival_tokens, counts.none_tokens, ends)
+    tokens = counts.gold_tokens, counts.rival_tokens, counts.none_tokens
+    walked, merged = expected_votes(counts.pools, ends), over_partitions(counts.pools, *tokens, ends)
     assert merged.right == pytest.approx(walked.right, abs=1e-12)
     assert merged.samples == pytest.approx(walked.samples, abs=1e-12)
-    assert merged.output_tokens == pytest.approx(walked.output_tokens, abs=1e-11)
+    assert merged.output_tokens == pytest.approx(walked.tokens(counts.pools, *tokens), abs=1e-11)
     assert (merged.samples >= 1 - 1e-12).all()
 
 

@@ -30,7 +30,7 @@ from feval.estimators.stopping.orders import OverOrders, mean_tokens
 from feval.estimators.votes.plurality import binomials
 
 MOST_PARTITIONS = 10_000
-"""Number of partitions above which `orders.over_orders` is faster."""
+"""Number of partitions above which `orders.expected_votes` is faster."""
 
 _QUESTIONS = 128  # per block
 
@@ -47,7 +47,14 @@ def number_of_partitions(budget: int) -> int:
 def over_partitions(
     pools: AnswerCounts, gold_tokens: Integers, rival_tokens: Integers, none_tokens: Integers, ends: Ends
 ) -> OverOrders:
-    """Expected accuracy, samples and tokens [Q] of a rule; arguments as for `orders.over_orders`."""
+    """Expected accuracy, samples and tokens [Q] of a rule.
+
+    Args:
+        pools: counts of Q pools.
+        gold_tokens, rival_tokens, none_tokens: [Q], [Q, K] and [Q] total output tokens of the samples with the gold answer, with
+            each other one, in the order of `pools.rivals`, and without one.
+        ends: the rule's table.
+    """
     partitions = _Partitions(ends.budget)
     stops = _Stops.of(partitions, ends, int(min(pools.none.max(initial=0), ends.budget)))
     choose = binomials(int(pools.size.max(initial=0)), ends.budget + 1)

@@ -1,6 +1,6 @@
 """Exact means of stopping rules over all orders of a pool, by a walk over the pool's counts.
 
-A rule's table of ends (`ends`) is built once; then every pool's counts are walked candidate by candidate (`over_orders`).
+A rule's table of ends (`ends`) is built once; then every pool's counts are walked candidate by candidate (`expected_votes`).
 Candidates that are recorded equally often are merged (their counts fall, with the number of their arrangements as a weight), and
 counts whose two largest cannot belong to an end are dropped. Every term is positive, so nothing cancels. For small budgets, which
 leave most of a pool undrawn, `by_partition` merges counts instead. Feval's own; assumes only that every order of a question's
@@ -22,7 +22,7 @@ from feval.estimators.stopping.ends import AnswerCounts, Ends, count_codes, no_a
 from feval.estimators.votes.plurality import binomials
 
 MOST_STATES = 400_000_000
-"""Most counts that `over_orders` visits by default: about a minute."""
+"""Most counts that `expected_votes` visits by default: about a minute."""
 
 _BLOCK = 1 << 16  # states walked at once
 
@@ -34,28 +34,6 @@ class OverOrders:
     right: Floats
     samples: Floats
     output_tokens: Floats
-
-
-def over_orders(
-    pools: AnswerCounts,
-    gold_tokens: Integers,
-    rival_tokens: Integers,
-    none_tokens: Integers,
-    ends: Ends,
-    *,
-    most_states: int = MOST_STATES,
-) -> OverOrders:
-    """Expected accuracy, samples and tokens [Q] of a rule: sum over v of P[end at v] times the value at v.
-
-    Args:
-        pools: counts of Q pools.
-        gold_tokens, rival_tokens, none_tokens: [Q], [Q, K] and [Q] total output tokens of the samples with the gold answer, with
-            each other one, in the order of `pools.rivals`, and without one.
-        ends: the rule's table.
-        most_states: most counts to visit for pools with equally many rivals; UsageError beyond.
-    """
-    votes = expected_votes(pools, ends, most_states=most_states)
-    return OverOrders(votes.right, votes.samples, votes.tokens(pools, gold_tokens, rival_tokens, none_tokens))
 
 
 @dataclass(frozen=True, eq=False)
@@ -81,7 +59,7 @@ class ExpectedVotes:
         return ExpectedVotes(self.right[rows], self.votes[rows])
 
     def tokens(self, pools: AnswerCounts, gold: Integers, rivals: Integers, none: Integers) -> Floats:
-        """[Q] expected output tokens, from the totals of `over_orders`; pools may have fewer rivals than `votes`."""
+        """[Q] expected output tokens, from totals as `over_partitions` takes them; pools may have fewer rivals than `votes`."""
         mean = np.zeros(self.votes.shape)
         mean[:, 0], mean[:, 1] = mean_tokens(none, pools.none), mean_tokens(gold, pools.gold)
         mean[:, 2 : 2 + rivals.shape[1]] = _lumped_mean(rivals, pools.rivals)
@@ -91,7 +69,13 @@ class ExpectedVotes:
 
 
 def expected_votes(pools: AnswerCounts, ends: Ends, *, most_states: int = MOST_STATES) -> ExpectedVotes:
-    """What `over_orders` computes of counts alone, once per distinct pool."""
+    """Expected accuracy and samples of a rule, sums over v of P[end at v] times the value at v, once per distinct pool.
+
+    Args:
+        pools: counts of Q pools.
+        ends: the rule's table.
+        most_states: most counts to visit for pools with equally many rivals; UsageError beyond.
+    """
     first, rows = distinct((pools.gold, pools.none, *pools.rivals.T))
     unique = pools.rows(first)
     right, votes = np.zeros(len(first)), np.zeros((len(first), 2 + pools.rivals.shape[1]))

@@ -76,7 +76,7 @@ def voting_counts(pools: AnswerCounts, no_answer: str) -> AnswerCounts:
 
 
 def mean_over_orders(pool: Pool, gold: Integers, no_answer: str, ends_within: Callable[[Int64], Ends]) -> OverOrders:
-    """The means over all orders of a pool, by the faster of two ways; see `over_orders`.
+    """The means over all orders of a pool, by the faster of two ways.
 
     `ends_within` gives a rule's table for bounds of the counts (`AnswerCounts.bounds`).
     """
