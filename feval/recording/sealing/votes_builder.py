@@ -294,11 +294,12 @@ class _Numbering:
         self.renumbered.extend([keys.setdefault(parties.key(form), len(keys)) for form in forms])
         if parties.gold is not None:
             self.golds[row] = keys.setdefault(parties.gold, len(keys))
-        aliases = sorted(form for form, key in parties.joined.items() if key in keys)
         self.candidates.extend(keys)
-        self.aliases.extend(aliases)
-        self.alias_codes.extend([keys[parties.joined[form]] for form in aliases])
-        self.counts[row], self.form_counts[row], self.alias_counts[row] = len(keys), len(forms), len(aliases)
+        self.counts[row], self.form_counts[row] = len(keys), len(forms)
+        if aliases := sorted(form for form, key in parties.joined.items() if key in keys):
+            self.aliases.extend(aliases)
+            self.alias_codes.extend([keys[parties.joined[form]] for form in aliases])
+            self.alias_counts[row] = len(aliases)
 
     @property
     def code_type(self) -> str:
