@@ -17,6 +17,8 @@ from feval.replay.draws import UInt64, orders
 MOST_BYTES = 1 << 30
 """Most bytes in the file; orders beyond are made each time."""
 
+_CODES_AT_ONCE = 1 << 21  # of whole orders, also where a method takes only their first codes
+
 
 @dataclass
 class _Kept:
@@ -50,20 +52,37 @@ class SharedDraws:
         if not isinstance(replicates, range) or replicates.step != 1 or replicates.start < 0:
             return orders(key, question_keys, sizes, replicates, draws)
         name = hashlib.sha256(question_keys.tobytes() + key.to_bytes(8, "little")).digest()
+        width = int(sizes.max(initial=0))
+        result = np.empty((len(replicates), len(sizes), min(draws, width)), np.uint16)
+        step = max(1, _CODES_AT_ONCE // max(len(sizes) * width, 1))
+        for start in range(0, len(replicates), step):
+            some = replicates[start : start + step]
+            result[start : start + step] = self._whole(name, key, question_keys, sizes, some, width)[:, :, :draws]
+        return result
+
+    def _whole(
+        self,
+        name: bytes,
+        key: int,
+        question_keys: UInt64,
+        sizes: npt.NDArray[np.integer[Any]],
+        replicates: range,
+        width: int,
+    ) -> npt.NDArray[np.unsignedinteger[Any]]:
+        """Return some replicates in full, from the file where they are kept there, and else made."""
         kept = self._blocks.get(name, _Kept(self._end))
-        shape = len(replicates), len(sizes), int(sizes.max(initial=0))
-        kind = np.dtype(np.uint8 if shape[2] <= 1 << 8 and int(sizes.min(initial=shape[2])) == shape[2] else np.uint16)
-        place = kept.start + replicates.start * shape[1] * shape[2] * kind.itemsize
+        kind = np.dtype(np.uint8 if width <= 1 << 8 and int(sizes.min(initial=width)) == width else np.uint16)
+        place = kept.start + replicates.start * len(sizes) * width * kind.itemsize
         if replicates.stop <= kept.count:
-            data = np.empty(shape, kind)
+            data = np.empty((len(replicates), len(sizes), width), kind)
             self._file.seek(place)
             if self._file.readinto(data.data.cast("B")) == data.nbytes:
-                return data[:, :, :draws].astype(np.uint16)
-        made = orders(key, question_keys, sizes, replicates, shape[2])
+                return data
+        made = orders(key, question_keys, sizes, replicates, width)
         if (replicates.start, place) == (kept.count, self._end) and self._write(made.astype(kind)):
             kept.count = replicates.stop
             self._blocks[name] = kept
-        return made[:, :, :draws]
+        return made
 
     def _write(self, data: npt.NDArray[Any]) -> bool:
         """Append orders, if there is room."""

@@ -46,6 +46,22 @@ def test_kept_draws_are_those_that_are_made(sizes: Any, monkeypatch: pytest.Monk
     assert len(made) == 7
 
 
+def test_a_short_draw_of_large_pools_makes_few_whole_orders_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[Sequence[int]] = []
+
+    def counted(*given: Any) -> Any:
+        made.append(given[3])
+        return orders(*given)
+
+    monkeypatch.setattr(shared_draws, "orders", counted)
+    monkeypatch.setattr(shared_draws, "_CODES_AT_ONCE", 2 * 9 * 100, raising=False)
+    sizes, shared = np.full(9, 100), SharedDraws()
+    for draws in (1, 100, 7):
+        given = 7, KEYS, sizes, range(5), draws
+        assert (shared.orders(*given) == orders(*given)).all()
+    assert made == [range(2), range(2, 4), range(4, 5)]
+
+
 def _full(**_: Any) -> Any:
     return Path("/dev/full").open("r+b", buffering=0)
 
