@@ -49,7 +49,9 @@ class SharedDraws:
         draws: int,
     ) -> npt.NDArray[np.uint16]:
         """As `draws.orders`."""
-        if not isinstance(replicates, range) or replicates.step != 1 or replicates.start < 0:
+        if not isinstance(replicates, range) or replicates.step != 1 or not 0 <= replicates.start < replicates.stop:
+            return orders(key, question_keys, sizes, replicates, draws)
+        if not sizes.any():
             return orders(key, question_keys, sizes, replicates, draws)
         name = hashlib.sha256(question_keys.tobytes() + key.to_bytes(8, "little")).digest()
         width = int(sizes.max(initial=0))

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import os
 import re
+import signal
 import socket
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -19,6 +21,7 @@ from feval.errors import DamagedRecordingError, MethodError, UsageError
 from feval.evaluation.method_names import make_method
 from feval.evaluation.user_methods import sandbox
 from feval.evaluation.user_methods.handing import Desk
+from feval.evaluation.user_methods.messages import encoded
 from feval.replay import LLM, Dataset
 
 Replay = tuple[Dataset, list[LLM]]
@@ -255,6 +258,21 @@ def test_the_worker_imports_little() -> None:
     heavy = "{'pydantic', 'yaml', 'orjson', 'pyarrow', 'scipy', 'typer', 'huggingface_hub'}"
     code = f"import sys, feval.evaluation.user_methods.worker; assert not {heavy} & set(sys.modules)"
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_a_worker_whose_parent_was_killed_ends_without_a_traceback() -> None:
+    command = [sys.executable, "-P", "-m", "feval.evaluation.user_methods.worker"]
+    surroundings: dict[str, Any] = {"env": os.environ | {"PYTHONPATH": str(ROOT)}, "start_new_session": True}
+    surroundings |= dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
+    with subprocess.Popen(command, **surroundings) as worker:
+        assert worker.stdin is not None
+        assert worker.stdout is not None
+        assert worker.stderr is not None
+        worker.stdout.close()  # before the pipe of requests, as it may happen when a process is killed
+        worker.stdin.write(encoded({"command": "ready"}))
+        worker.stdin.flush()
+        assert worker.stderr.read() == b""
+    assert worker.returncode == -signal.SIGKILL
 
 
 def test_a_file_that_loops_at_import_is_ended(tmp_path: Path, replay: Replay) -> None:

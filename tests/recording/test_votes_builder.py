@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import tracemalloc
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -130,3 +131,17 @@ def test_memory_does_not_grow_with_the_cots(tmp_path: Path, monkeypatch: pytest.
     few, many = peak_bytes(50, tmp_path), peak_bytes(400, tmp_path)
     assert many - few < 60_000  # the CoTs that one has more would be 315,000 bytes of codes, tokens and finish reasons
     assert not list(tmp_path.iterdir())
+
+
+def test_a_file_that_a_full_disk_cut_short_is_given_back_in_silence(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its error would be a traceback when the process ends, behind the sentence about the disk."""
+    file = spill.Spill()
+    close = file._file.close
+
+    def full() -> None:
+        close()
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(file._file, "close", full)
+    file.close()
+    monkeypatch.undo()

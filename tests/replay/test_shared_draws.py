@@ -73,3 +73,8 @@ def test_without_room_draws_are_made_anew(monkeypatch: pytest.MonkeyPatch) -> No
     for _ in range(2):
         assert (shared.orders(7, KEYS, sizes, range(3), 4) == orders(7, KEYS, sizes, range(3), 4)).all()
     assert not shared._blocks
+
+
+@pytest.mark.parametrize(("sizes", "replicates"), [(np.zeros(9, int), range(2)), (np.full(9, 5), range(0))])
+def test_draws_of_nothing_are_not_kept(sizes: Any, replicates: range) -> None:
+    assert SharedDraws().orders(7, KEYS, sizes, replicates, 0).shape == (len(replicates), 9, 0)

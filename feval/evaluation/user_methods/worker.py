@@ -72,8 +72,11 @@ class _Parent:
         if os.getpid() != self._own:
             os._exit(1)  # the user's code forked, and its child came back here
         left = memoryview(encoded(message))
-        while left:
-            left = left[self._replies.write(left) or 0 :]
+        try:
+            while left:
+                left = left[self._replies.write(left) or 0 :]
+        except BrokenPipeError:  # the parent was killed, and the thread that waits for it has not had its turn
+            _end()
 
     def call(self, name: str, *arguments: Any) -> Any:
         """Ask the parent for something, and return its value; `FevalError` where it refuses."""

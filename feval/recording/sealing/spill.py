@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from tempfile import SpooledTemporaryFile
 from typing import Any
@@ -42,7 +43,8 @@ class Spill:
 
     def close(self) -> None:
         """Give the file back."""
-        self._file.close()
+        with suppress(OSError):  # of what is still to be written to a full disk
+            self._file.close()
 
 
 class Column:
