@@ -31,8 +31,8 @@ class Cluster:
     workers: int
     task_s: float
     spread: float = 0.2
-    hand_out_s: float = 0.0016
-    gather_s: float = 0.0005
+    hand_out_s: float = 0.004
+    gather_s: float = 0.002
     open_s: float = 1.0
     life_s: float = 100 * 3600.0
     start_s: float = 60.0
