@@ -446,7 +446,8 @@ def test_cancellation_from_outside_keeps_what_came(tmp_path: Path) -> None:
         task = asyncio.ensure_future(
             record_samples(plan(4, 5), FakeBackend([None, lambda f: asyncio.sleep(9, f)]), journal, limits=Limits(2))
         )
-        await asyncio.sleep(0.05)
+        while not journal.totals.cots:
+            await asyncio.sleep(0.001)
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task

@@ -462,9 +462,10 @@ except InterruptedByUser as error:
     )
     assert process.stdout is not None
     assert process.stdout.readline() == "asked\n"
-    for _ in range(presses):
+    process.send_signal(number)
+    if presses == 2:
+        threading.Event().wait(0.5)  # a busy machine may take two signals for one
         process.send_signal(number)
-        threading.Event().wait(0.1)
     out, err = process.communicate(timeout=20)
     assert err == ""
     assert process.returncode == 128 + number
