@@ -76,11 +76,11 @@ class _Tasks:
     def results(self) -> Iterator[Any]:
         turn = 0
         try:
-            while self._fill() or turn in self._results:
+            while self._fill() or turn in self._results or turn in self._errors:
                 while turn not in self._results:
-                    self._take(self._ended.get())
                     if turn in self._errors:
                         raise self._errors[turn]
+                    self._take(self._ended.get())
                     self._fill()
                 yield self._results.pop(turn)
                 turn += 1
@@ -117,7 +117,7 @@ class _Tasks:
             except BrokenExecutor:
                 self._fail(place, _ended_again(error))
         except CancelledError as error:
-            if not self._errors:
+            if min(self._errors, default=place) >= place:  # else it was cancelled here, behind a failure
                 self._fail(place, _given_up(error))
         except BaseException as error:  # noqa: BLE001  raised in its turn
             self._fail(place, _given_up(error) if type(error).__name__ == "KilledWorker" else error)

@@ -119,6 +119,33 @@ def test_the_first_failure_in_order_is_the_one_raised_and_ends_the_work() -> Non
     assert len([*tasks]) >= 98
 
 
+@pytest.mark.parametrize("end", [lambda first: first.set_result("first"), Future.cancel])
+def test_a_failure_that_comes_before_its_turn_waits_for_it(end: Any) -> None:
+    first: Future[str] = Future()
+
+    class Failed(Future[str]):
+        def result(self, timeout: float | None = None) -> str:
+            end(first)
+            return super().result(timeout)
+
+    failed = Failed()
+    failed.set_exception(ValueError("second"))
+    futures = iter([first, failed])
+
+    class Given(Executor):
+        def submit(self, *_: Any) -> Any:  # type: ignore[override]  it has its futures already
+            return next(futures)
+
+    found = results(str, [("",), ("",)], Given())
+    if end is Future.cancel:
+        with pytest.raises(UsageError, match="gave a task up"):
+            next(found)
+        return
+    assert next(found) == "first"
+    with pytest.raises(ValueError, match="second"):
+        next(found)
+
+
 def test_processes_that_die_again_and_again_are_a_sentence() -> None:
     executor = BreaksAlways()
     with pytest.raises(UsageError, match=r"could not start or were ended.*Or take one worker"):

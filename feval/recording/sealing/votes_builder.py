@@ -111,7 +111,7 @@ class VotesBuilder:
     @property
     def _numbers(self) -> _Numbering:
         if self._numbering is None:
-            self._numbering = self._numbered(lambda question, forms, gold: Parties({}, gold))  # noqa: ARG005
+            self._numbering = self._numbered(lambda question, forms, gold: Parties({}, gold))  # noqa: ARG005  forms alone
         return self._numbering
 
     def _numbered(self, divide: Divide) -> _Numbering:
