@@ -127,7 +127,7 @@ def import_recording(
         reader = Reader()
         file = None if questions is None else read_questions(questions, request.dataset, reader)
         with storage_errors(out):  # temporary files
-            imported = _read(importer, source, replace(request, questions=file, scratch=writer.root))
+            imported = _read(importer, source, replace(request, questions=file, scratch=writer.root, executor=executor))
         origins = source.name, questions.name if questions else ""
         joined, gold_notes = completed(imported.questions, file, kind, origins)
         compares = answer_kind is None and kind != "verbatim"

@@ -22,7 +22,7 @@ from feval.importers.source import Importer, Prompt, SourcePool, SourceQuestion
 from feval.recording.content import PoolRows
 
 _BLOCK_COTS, _BLOCK_LETTERS = 1 << 14, 8 << 20
-_BLOCKS_AHEAD = 3  # for each worker, taken from the source and not yet written
+_BLOCKS_AHEAD = 2  # for each worker, taken from the source and not yet written
 
 _Pair = tuple[SourceQuestion, SourcePool]
 
