@@ -14,6 +14,7 @@ from feval.answers import EXTRACTOR_VERSION, canonical_gold
 from feval.answers.equality import named_equality
 from feval.cards.cards import find_dataset_card
 from feval.cards.prices import price_list
+from feval.cards.tokens import token_counter
 from feval.errors import FevalError, OutOfRangeError, SourceError, TokenCounterError, UnknownNameError, UsageError
 from feval.importers.catalogue import IMPORTERS
 from feval.importers.pools import Reading, pool_rows
@@ -218,7 +219,9 @@ class _Conversion:
     def pools(self, llm: SourceLLM, executor: Executor | None) -> Iterator[PoolRows]:
         """Yield the rows of one LLM, one pool per question."""
         self._scorers, self._scores = {}, SortedRows(self._scratch)
-        reading = replace(self._reading, llm=llm.info.name, counter=self.counter(llm), counted=llm.counted)
+        name = self.counter(llm)
+        count = None if name == "usage" else token_counter(name)
+        reading = replace(self._reading, llm=llm.info.name, count=count, counted=llm.counted)
         seen = self._seen[llm.info.name] = Counter()
         yield from pool_rows(reading, self._without_scores(llm.pools), seen, executor)
 

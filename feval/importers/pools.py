@@ -6,7 +6,7 @@ With an executor, a task reads a block of questions, whose CoTs travel there and
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass
 from itertools import chain
@@ -15,7 +15,6 @@ from feval.answers import canonical_gold, extract, keys, normal_forms
 from feval.answers.parties import NORMAL_FORM
 from feval.answers.thoughts import SplitColumns, split_columns
 from feval.cards.cards import thoughts_of
-from feval.cards.tokens import token_counter
 from feval.errors import FevalError, SourceError, UsageError
 from feval.executors.tasks import results
 from feval.importers.source import Importer, Prompt, SourcePool, SourceQuestion
@@ -39,7 +38,7 @@ class Reading:
         compares: answers that are right are counted, as they are read and as the source stores them.
         golds_are_positions: stored numbers that name no option are counted.
         llm: name of the LLM.
-        counter: name of the token counter.
+        count: counts the tokens of a text; `None` takes the source's counts.
         counted: the source has the output tokens of every CoT.
     """
 
@@ -50,7 +49,7 @@ class Reading:
     compares: bool
     golds_are_positions: bool
     llm: str = ""
-    counter: str = "usage"
+    count: Callable[[str], int] | None = None
     counted: bool = False
 
 
@@ -109,7 +108,6 @@ class _PoolReader:
     def __init__(self, reading: Reading, seen: Counter[str]) -> None:
         self.seen = seen
         self._reading = reading
-        self._count = None if reading.counter == "usage" else token_counter(reading.counter)
         self._thoughts = thoughts_of(reading.llm)
 
     def rows(self, question: SourceQuestion, pool: SourcePool) -> PoolRows:
@@ -199,7 +197,7 @@ class _PoolReader:
 
         A count of the source is taken, unless the source has counts of everything and another counter was asked for.
         """
-        prompt, count = pool.prompt, self._count
+        prompt, count = pool.prompt, self._reading.count
         if prompt is None and pool.prompt_tokens is None and question.text:
             prompt = Prompt.of(question.text)
             self.seen["question as request"] += 1
@@ -212,7 +210,7 @@ class _PoolReader:
         return (prompt.messages if prompt else None), tokens
 
     def _output_tokens(self, question: SourceQuestion, pool: SourcePool) -> Sequence[int]:
-        count = self._count
+        count = self._reading.count
         if count is None:
             return pool.tokens or []
         if None in pool.texts:
