@@ -18,7 +18,6 @@ from feval.answers.parties import NORMAL_FORM
 from feval.cards.validation import sentence
 from feval.errors import DamagedRecordingError, FevalError, NotARecordingError
 from feval.recording.content import PAIR_PARTS, PairTally
-from feval.recording.derived.blocks import recording_at
 from feval.recording.gold_aware import gold_aware_remark, is_gold_aware
 from feval.recording.layout.format import MANIFEST, README, SCORES, LeafHash, is_beside, open_regular
 from feval.recording.layout.manifest import check_manifest
@@ -183,7 +182,7 @@ def _check_content(recording: Recording, steps: Steps, executor: Executor | None
     except DamagedRecordingError as error:
         unlisted.append(str(error))
     broken: set[str] = set()
-    here = recording if executor is None else (str(recording.path.absolute()), recording.hash)
+    here = recording if executor is None else recording.path.absolute()
     checks = (check for dataset in problems for check in _checks(recording, dataset) if dataset not in broken)
     for outcome in executors.results(_outcome, ((here, *check) for check in checks), executor):
         if outcome.dataset in broken:
@@ -219,11 +218,11 @@ def _checks(recording: Recording, dataset: str) -> Iterator[tuple[_Check, str, s
         yield _check_votes, dataset, ""
 
 
-def _outcome(recording: Recording | tuple[str, str], check: _Check, dataset: str, llm: str) -> _Outcome:
-    """Make a check of a recording, or of the one with a path and a hash: a task."""
+def _outcome(recording: Recording | Path, check: _Check, dataset: str, llm: str) -> _Outcome:
+    """Make a check: a task. A path is opened anew, since files may have changed there since a worker read them."""
+    opened = open_recording(recording) if isinstance(recording, Path) else recording
     leaves: _Leaves = {}
     try:
-        opened = recording if isinstance(recording, Recording) else recording_at(*recording)
         return _Outcome(check, dataset, list(check(opened, dataset, llm, leaves)), leaves, None)
     except Exception as error:  # noqa: BLE001  raised, unless what was checked before it explains it
         return _Outcome(check, dataset, [], leaves, error)

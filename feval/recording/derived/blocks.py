@@ -30,7 +30,7 @@ class Block(NamedTuple):
     stop: int
 
     def _recording(self) -> Recording:
-        return recording_at(self.path, self.recording_hash)
+        return _opened(self.path, self.recording_hash, get_ident())
 
     def texts(self) -> Iterator[list[str | None]]:
         """The texts, one row group at a time."""
@@ -67,11 +67,6 @@ def with_questions(questions: Iterable[Question], pools: Iterable[PoolRows]) -> 
             raise DamagedRecordingError(
                 f"The CoTs of {pool.question_id!r:.80} come twice or out of order; `feval verify` lists all problems."
             )
-
-
-def recording_at(path: str, recording_hash: str) -> Recording:
-    """Return the recording with a hash at a path, opened once by each thread; another one there is a `ConflictError`."""
-    return _opened(path, recording_hash, get_ident())
 
 
 @lru_cache(16)
