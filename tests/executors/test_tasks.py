@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from parcels import Parcels
 
 from feval.errors import ConflictError, UsageError
 from feval.executors import opened, results
@@ -117,6 +118,22 @@ def test_the_first_failure_in_order_is_the_one_raised_and_ends_the_work() -> Non
     with pytest.raises(ConflictError, match="5 is refused"):
         next(given)
     assert len([*tasks]) >= 98
+
+
+def test_a_failure_of_the_tasks_themselves_comes_behind_the_results_before_it() -> None:
+    def tasks() -> Iterator[tuple[int]]:
+        yield (1,)
+        yield (2,)
+        raise ConflictError("There is no third.")
+
+    given, executor = results(squared, tasks(), Parcels()), Parcels()
+    assert [next(given), next(given)] == [1, 4]
+    with pytest.raises(ConflictError, match="no third"):
+        next(given)
+    given = results(squared, ((n,) for n in range(9)), executor, ahead=2)
+    assert next(given) == 0
+    assert executor.tasks == 2 * executor.workers
+    assert [*given] == [n * n for n in range(1, 9)]
 
 
 @pytest.mark.parametrize("end", [lambda first: first.set_result("first"), Future.cancel])
