@@ -5,11 +5,13 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Iterator, Sized
 from concurrent.futures import BrokenExecutor, CancelledError
+from contextlib import suppress
+from multiprocessing.reduction import ForkingPickler
 from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from feval import __version__
-from feval.errors import ConflictError, UsageError
+from feval.errors import ConflictError, FevalError, UsageError
 
 if TYPE_CHECKING:
     from concurrent.futures import Executor, Future
@@ -149,7 +151,22 @@ def run_task(version: str, function: Callable[..., _T], task: tuple[Any, ...]) -
         raise ConflictError(
             f"This is feval {version}, and a worker has feval {__version__}, whose numbers may differ. Install the same on all."
         )
-    return function(*task)
+    try:
+        return function(*task)
+    except Exception as error:
+        if (sent := portable(error)) is error:
+            raise
+        raise sent from error
+
+
+def portable(error: Exception) -> Exception:
+    """Return an error as it can be sent to another process: itself, or a sentence with its name and text."""
+    with suppress(Exception):
+        if type(ForkingPickler.loads(ForkingPickler.dumps(error))) is type(error):
+            return error
+    return FevalError(
+        f"A task failed in a worker ({type(error).__name__}: {error}). Run it again with one worker to see where."
+    )
 
 
 def _workers(executor: Executor) -> int:

@@ -17,6 +17,7 @@ from feval import executors
 from feval.answers.parties import NORMAL_FORM
 from feval.cards.validation import sentence
 from feval.errors import DamagedRecordingError, FevalError, NotARecordingError
+from feval.executors.tasks import portable
 from feval.recording.content import PAIR_PARTS, PairTally
 from feval.recording.gold_aware import gold_aware_remark, is_gold_aware
 from feval.recording.layout.format import MANIFEST, README, SCORES, LeafHash, is_beside, open_regular
@@ -225,7 +226,7 @@ def _outcome(recording: Recording | Path, check: _Check, dataset: str, llm: str)
     try:
         return _Outcome(check, dataset, list(check(opened, dataset, llm, leaves)), leaves, None)
     except Exception as error:  # noqa: BLE001  raised, unless what was checked before it explains it
-        return _Outcome(check, dataset, [], leaves, error)
+        return _Outcome(check, dataset, [], leaves, portable(error))
 
 
 def _check_questions(recording: Recording, dataset: str, _: str, leaves: _Leaves) -> list[str]:

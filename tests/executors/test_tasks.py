@@ -7,13 +7,14 @@ import signal
 from collections.abc import Iterator
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
 import pytest
 from parcels import Parcels
 
-from feval.errors import ConflictError, UsageError
+from feval.errors import ConflictError, FevalError, UsageError
 from feval.executors import opened, results
 from feval.executors.tasks import run_task
 
@@ -168,6 +169,26 @@ def test_processes_that_die_again_and_again_are_a_sentence() -> None:
     with pytest.raises(UsageError, match=r"could not start or were ended.*Or take one worker"):
         [*results(squared, [(1,)], executor)]
     assert executor.submitted == 3
+
+
+class NeedsTwo(Exception):  # noqa: N818  as users name theirs
+    """Cannot be made from its text alone, as unpickling makes it."""
+
+    def __init__(self, place: str, reason: str) -> None:
+        super().__init__(f"{reason} in {place}")
+
+
+def fails(place: str) -> None:
+    raise NeedsTwo(place, "no good")
+
+
+@pytest.mark.parametrize("kind", ["parcels", pytest.param("processes", marks=pytest.mark.slow)])
+def test_an_exception_that_cannot_travel_is_named(kind: str) -> None:
+    sentence = r"A task failed in a worker \(NeedsTwo: no good in here\)\. Run it again with one worker"
+    with nullcontext(Parcels()) if kind == "parcels" else opened(2) as executor:
+        assert executor is not None
+        with pytest.raises(FevalError, match=sentence):
+            [*results(fails, [("here",)], executor)]
 
 
 class KilledWorker(Exception):  # noqa: N818  Dask calls it so

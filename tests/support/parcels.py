@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from concurrent.futures import Executor, Future
 from multiprocessing.reduction import ForkingPickler
-from pickle import loads
 from typing import Any, TypeVar
 
 _T = TypeVar("_T")
@@ -31,5 +30,5 @@ class Parcels(Executor):
 
 def travelled(value: _T) -> _T:
     """Return a copy as another process gets it."""
-    copy: _T = loads(ForkingPickler.dumps(value))
+    copy: _T = ForkingPickler.loads(ForkingPickler.dumps(value))
     return copy
