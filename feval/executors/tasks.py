@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Sized
 from concurrent.futures import BrokenExecutor, CancelledError
 from contextlib import suppress
-from multiprocessing.reduction import ForkingPickler
+from copy import copy
 from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -160,9 +160,9 @@ def run_task(version: str, function: Callable[..., _T], task: tuple[Any, ...]) -
 
 
 def portable(error: Exception) -> Exception:
-    """Return an error as it can be sent to another process: itself, or a sentence with its name and text."""
-    with suppress(Exception):
-        if type(ForkingPickler.loads(ForkingPickler.dumps(error))) is type(error):
+    """Return an error as another process can make it: itself, or a sentence with its name and text."""
+    with suppress(Exception):  # its `__init__` may want more than the text
+        if type(copy(error)) is type(error):
             return error
     return FevalError(
         f"A task failed in a worker ({type(error).__name__}: {error}). Run it again with one worker to see where."
