@@ -51,7 +51,6 @@ class _LLM:
 
     number: int
     decoding: dict[str, Any] = field(default_factory=dict)
-    probe_cue: str | None = None
     probe_answers: bool = False
     unanswered_probe: str = ""
     first_place: str = ""
@@ -108,7 +107,6 @@ class Rows:
         """Add LLM, request and CoT of a row; `line` names the line whose first row of this LLM it is, if a line has several."""
         llm = self._llms.get(name := values.get("llm")) or self._llms.setdefault(name, _LLM(len(self._llms)))
         self._check_decoding(name, llm.decoding, values, where)
-        self._check_cue(llm, values.get("probe_cue"), where)
         prompt, prompt_tokens = values.get("prompt"), values.get("prompt_tokens")
         if llm.request == (question, prompt, prompt_tokens):  # the same as in the row before
             prompt = prompt_tokens = None
@@ -119,23 +117,15 @@ class Rows:
         self._rows.add(llm.number, question, (where, line, *request, prompt_tokens, content))
 
     def _check_decoding(self, llm: str | None, decoding: dict[str, Any], values: Mapping[str, Any], where: str) -> None:
-        for key in ("temperature", "max_tokens"):
+        for key in ("temperature", "max_tokens", "probe_cue"):
             value = values.get(key)
             if value is not None and decoding.setdefault(key, value) != value:
                 name_of_llm = "the same LLM" if llm is None else f"the LLM {llm!r}"
                 raise ConflictError(
-                    f"{sentence_start(where)} has {key} {value}, and rows before it have {decoding[key]} for {name_of_llm}. "
-                    "CoTs of two decodings are not one pool: give each decoding an LLM name of its own in 'llm', such as "
-                    f"'{llm or 'NAME'}@{key[0]}={value}'."
+                    f"{sentence_start(where)} has {key} {value!r:.60}, and rows before it have {decoding[key]!r:.60} for "
+                    f"{name_of_llm}. CoTs of two decodings are not one pool: give each decoding an LLM name of its own in 'llm', "
+                    f"such as '{llm or 'NAME'}@{key[0]}={2 if key == 'probe_cue' else value}'."
                 )
-
-    def _check_cue(self, llm: _LLM, cue: str | None, where: str) -> None:
-        if cue is not None and llm.probe_cue not in (None, cue):
-            raise ConflictError(
-                f"{sentence_start(where)} has the 'probe_cue' {cue!r:.60}, and rows before it have {llm.probe_cue!r:.60} for the "
-                "same LLM. Give the CoTs of each cue an LLM name of their own in 'llm', such as 'NAME@cue=2'."
-            )
-        llm.probe_cue = llm.probe_cue if cue is None else cue
 
     def _counted(self, llm: _LLM, values: Mapping[str, Any], where: str) -> _Cot:
         """Return the CoT of a row, counted."""
@@ -212,7 +202,7 @@ class Rows:
                 f"Some probes in {self._source} have an 'answer', and {llm.unanswered_probe} has none; give it to all probes of "
                 "an LLM or to none (an answer of null says that there is no answer)."
             )
-        return SourceLLM(info, self._pools(llm, stored=stored, counted=counted), counted, llm.probe_cue)
+        return SourceLLM(info, self._pools(llm, stored=stored, counted=counted), counted, llm.decoding.get("probe_cue"))
 
     def _all_or_none(self, llm: _LLM, name: str, hint: str = "") -> bool:
         """Return whether the CoTs have a value; raise where only some have."""

@@ -209,7 +209,7 @@ def test_unknown_members_of_probes_are_noted(imported: Import) -> None:
         ),
         (
             cot(PROBE, probe_cue="a") + cot(PROBE, probe_cue="b"),
-            r"Line 2 .* has the 'probe_cue' 'b', and rows before it",
+            r"Line 2 .* has probe_cue 'b', and rows before it have 'a' for the same LLM.*'NAME@p=2'",
         ),
         (cot({"offset": 4, "text": "1"}), r"Verbatim answers are the stored ones, and the probes of question 'a' have"),
     ],
