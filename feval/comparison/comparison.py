@@ -45,12 +45,14 @@ from feval.evaluation.question_set import NONE_LEFT_OUT, LeftOut, question_set
 from feval.evaluation.user_methods import TIME_LIMIT, MethodFile
 from feval.methods import METHODS
 from feval.methods.protocol import has_exact_form
+from feval.replay.shared_draws import SharedDraws
 
 if TYPE_CHECKING:
     from concurrent.futures import Executor
 
     from feval.cards.prices import PriceList
     from feval.recording import Recording
+    from feval.replay import LLM, Dataset
 
 _ERRORS = ("no_answer", "stopped_early", "routed_wrong")
 
@@ -73,6 +75,7 @@ class Comparison:
         ranking: strongest first; empty for a single curve.
         left_out: questions that were left out because they have no gold or too few CoTs.
         methods: users' methods by their name in the plan, with the source that was run.
+        loaded: the dataset and the LLMs that they were evaluated on; `None` loads them again where they are needed.
     """
 
     plan: Plan
@@ -88,6 +91,7 @@ class Comparison:
     ranking: tuple[Rank, ...]
     left_out: LeftOut = NONE_LEFT_OUT
     methods: Mapping[str, Any] = field(default_factory=dict, repr=False, compare=False)
+    loaded: tuple[Dataset, Mapping[str, LLM]] | None = field(default=None, repr=False, compare=False)
 
     @property
     def kinds(self) -> tuple[str, ...]:
@@ -258,7 +262,8 @@ def compare(
     methods = methods if isinstance(methods, Mapping) else plan.users_methods(methods, base)
     missing: list[FailedMethod] = []
     dataset, llms = load_compared_llms(plan, base, missing, recordings, prices)
-    runner = Runner(plan, dataset, llms, np.arange(len(dataset)), executor, time_limit, methods, Work(progress))
+    drawing = {name: llm.drawing(SharedDraws().orders) for name, llm in llms.items()}
+    runner = Runner(plan, dataset, drawing, np.arange(len(dataset)), executor, time_limit, methods, Work(progress))
     largest = runner.largest_budgets() if plan.short_pools == "drop" else ()
     questions = question_set(dataset, largest, unlabelled=plan.unlabelled, short_pools=plan.short_pools)
     judged = len(plan.split(dataset, questions.rows)[1])
@@ -270,8 +275,8 @@ def compare(
         reasons = "; ".join(f"{one.label}: {one.reason}" for one in missing[:5])
         raise UsageError(f"No method of the comparison could be evaluated. {reasons}")
     names = list(dict.fromkeys(llm for curve in curves for llm in curve.entry.llms))
-    baselines = [point for name in names if (point := runner.baseline(llms[name], missing)) is not None]
-    ceilings = [curve for name in names if (curve := runner.ceiling(llms[name], missing)) is not None]
+    baselines = [point for name in names if (point := runner.baseline(drawing[name], missing)) is not None]
+    ceilings = [curve for name in names if (curve := runner.ceiling(drawing[name], missing)) is not None]
     curves, baselines, ceilings = with_intervals(plan, curves, baselines, ceilings)
     results = statistics(plan, {curve.label: curve.points for curve in curves})
     return Comparison(
@@ -282,5 +287,6 @@ def compare(
         ceilings=tuple(ceilings),
         left_out=questions.left_out,
         methods=methods,
+        loaded=(dataset, llms),
         **{part.name: getattr(results, part.name) for part in fields(results)},
     )

@@ -25,7 +25,6 @@ from feval.hub.places import open_place
 from feval.methods import SelfConsistency
 from feval.methods.protocol import has_exact_form
 from feval.replay import load
-from feval.replay.shared_draws import SharedDraws
 
 if TYPE_CHECKING:
     from concurrent.futures import Executor
@@ -93,7 +92,7 @@ def load_compared_llms(
     if not names:
         raise UsageError(f"No LLM of the comparison is recorded on {plan.dataset}: {missing[0].reason}")
     dataset, llms = load(plan.dataset, names, list(recordings), **plan.loading() | {"prices": price_list or prices})
-    return dataset, {llm.name: llm.drawing(SharedDraws().orders) for llm in llms}
+    return dataset, {llm.name: llm for llm in llms}
 
 
 @dataclass

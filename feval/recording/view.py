@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache, partial
 from typing import Any
 
 import numpy as np
@@ -18,6 +18,9 @@ from feval.recording.content import Question
 from feval.recording.gold_aware import gold_aware_remark, is_gold_aware
 from feval.recording.reader import Recording
 from feval.recording.votes import ABSENT, NO_ANSWER, LLMVotes, Votes
+
+_BLOCK, _BLOCKS = 1 << 12, 16
+"""Questions that are read at once, and how many such blocks are kept."""
 
 
 def _owner(recordings: Sequence[Recording], dataset: str, llm: str) -> Recording:
@@ -33,6 +36,11 @@ def _owner(recordings: Sequence[Recording], dataset: str, llm: str) -> Recording
         paths = " and ".join(str(holder.path) for holder in holders)
         raise ConflictError(f"{llm} on {dataset} is in {paths}; open one of them, or merge them.")
     return holders[0]
+
+
+def _question_block(recording: Recording, dataset: str, questions: int, block: int) -> list[Question]:
+    rows = range(block * _BLOCK, min((block + 1) * _BLOCK, questions))
+    return list(recording.scan_questions(dataset, rows))
 
 
 def open_view(recordings: Sequence[Recording], dataset: str, names: Sequence[str]) -> View:
@@ -102,10 +110,14 @@ class View:
         """[Q] number of distinct answers of each question."""
         return self.votes.candidate_counts()
 
+    def question(self, row: int) -> Question:
+        """A question, with its text and gold; it is read with its neighbours, and the last blocks that were read are kept."""
+        block, place = divmod(row, _BLOCK)
+        return self._questions(block)[place]
+
     @cached_property
-    def questions(self) -> list[Question]:
-        """All questions, with texts and golds."""
-        return self.recording.questions(self.votes.dataset)
+    def _questions(self) -> Callable[[int], list[Question]]:
+        return lru_cache(_BLOCKS)(partial(_question_block, self.recording, self.votes.dataset, len(self.votes)))
 
     @cached_property
     def _rows(self) -> dict[str, int]:

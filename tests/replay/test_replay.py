@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -24,7 +25,7 @@ from feval.errors import (
 )
 from feval.evaluation.evaluation import evaluate
 from feval.methods import SelfConsistency
-from feval.recording import DatasetInfo, LLMInfo, PoolRows, Question, RecordingWriter
+from feval.recording import DatasetInfo, LLMInfo, PoolRows, Question, Recording, RecordingWriter
 from feval.replay import load
 from feval.replay.draws import uniforms
 from feval.replay.loading import LoadRecipe
@@ -123,6 +124,28 @@ def test_the_recording_can_come_from_the_environment(toy: Path, monkeypatch: pyt
         load("toy")
     monkeypatch.setenv("FEVAL_RECORDING", str(toy))
     assert [llm.name for llm in load("toy")[1]] == list(POOLS)
+
+
+def test_questions_are_read_in_blocks_of_which_the_last_are_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    toy = write_toy(
+        tmp_path / "toy", {"gpt-3.5-turbo": [[str(row)] for row in range(7)]}, [str(row) for row in range(7)]
+    )
+    monkeypatch.setattr("feval.recording.view._BLOCK", 2)
+    monkeypatch.setattr("feval.recording.view._BLOCKS", 2)
+    dataset, _ = load("toy", recording=toy)
+    read: list[range] = []
+    scan = Recording.scan_questions
+
+    def counted(recording: Recording, name: str, rows: range | None = None) -> Iterator[Question]:
+        read.append(rows or range(0))
+        return scan(recording, name, rows)
+
+    monkeypatch.setattr(Recording, "scan_questions", counted)
+    assert [dataset[row].answer for row in (6, 0, 1, 3, 2, 6, "toy/0")] == ["6", "0", "1", "3", "2", "6", "0"]
+    assert read == [range(6, 7), range(2), range(2, 4), range(6, 7), range(2)]
+    assert [entry.id for _, entry in dataset] == [f"toy/{row}" for row in range(7)]
 
 
 def test_dollars_follow_equation_1_and_the_billing(toy: Path) -> None:
