@@ -17,16 +17,7 @@ import numpy as np
 from feval import executors
 from feval.comparison.columns import ColumnFile
 from feval.comparison.plan import Plan
-from feval.comparison.runner import (
-    FailedMethod,
-    MethodCurve,
-    Runner,
-    Work,
-    kinds_of,
-    load_compared_llms,
-    marked,
-    with_intervals,
-)
+from feval.comparison.runner import FailedMethod, MethodCurve, kinds_of, marked, prepared, with_intervals
 from feval.comparison.statistics import (
     AccuracyDifference,
     CostToReach,
@@ -41,11 +32,10 @@ from feval.estimators.inference.bootstrap import MOST_QUESTIONS
 from feval.estimators.inference.sign_flips import MOST_EXACT
 from feval.evaluation.cautions import billed_once, few_questions
 from feval.evaluation.evaluation import Evaluation
-from feval.evaluation.question_set import NONE_LEFT_OUT, LeftOut, question_set
+from feval.evaluation.question_set import NONE_LEFT_OUT, LeftOut
 from feval.evaluation.user_methods import TIME_LIMIT, MethodFile
 from feval.methods import METHODS
 from feval.methods.protocol import has_exact_form
-from feval.replay.shared_draws import SharedDraws
 
 if TYPE_CHECKING:
     from concurrent.futures import Executor
@@ -259,24 +249,20 @@ def compare(
         with executors.opened(workers) as opened:
             same: dict[str, Any] = {"base": base, "time_limit": time_limit, "recordings": recordings, "prices": prices}
             return compare(plan, executor=opened, methods=methods, progress=progress, **same)
-    methods = methods if isinstance(methods, Mapping) else plan.users_methods(methods, base)
     missing: list[FailedMethod] = []
-    dataset, llms = load_compared_llms(plan, base, missing, recordings, prices)
-    drawing = {name: llm.drawing(SharedDraws().orders) for name, llm in llms.items()}
-    runner = Runner(plan, dataset, drawing, np.arange(len(dataset)), executor, time_limit, methods, Work(progress))
-    largest = runner.largest_budgets() if plan.short_pools == "drop" else ()
-    questions = question_set(dataset, largest, unlabelled=plan.unlabelled, short_pools=plan.short_pools)
-    judged = len(plan.split(dataset, questions.rows)[1])
-    plan = plan.with_replicates(judged)
-    columns = ColumnFile(judged) if judged > MOST_QUESTIONS else None
-    runner = replace(runner, plan=plan, rows=questions.rows, columns=columns)
+    given: dict[str, Any] = {"recordings": recordings, "prices": prices, "methods": methods}
+    running: dict[str, Any] = {"executor": executor, "time_limit": time_limit, "progress": progress}
+    runner, loaded, left_out = prepared(plan, base, missing, **given, **running)
+    plan, llms, judged = runner.plan, runner.llms, len(runner.plan.split(loaded[0], runner.rows)[1])
+    if judged > MOST_QUESTIONS:
+        runner = replace(runner, columns=ColumnFile(judged))
     curves = marked([curve for entry in plan.entries if (curve := runner.curve(entry, missing)) is not None])
     if not curves:
         reasons = "; ".join(f"{one.label}: {one.reason}" for one in missing[:5])
         raise UsageError(f"No method of the comparison could be evaluated. {reasons}")
     names = list(dict.fromkeys(llm for curve in curves for llm in curve.entry.llms))
-    baselines = [point for name in names if (point := runner.baseline(drawing[name], missing)) is not None]
-    ceilings = [curve for name in names if (curve := runner.ceiling(drawing[name], missing)) is not None]
+    baselines = [point for name in names if (point := runner.baseline(llms[name], missing)) is not None]
+    ceilings = [curve for name in names if (curve := runner.ceiling(llms[name], missing)) is not None]
     curves, baselines, ceilings = with_intervals(plan, curves, baselines, ceilings)
     results = statistics(plan, {curve.label: curve.points for curve in curves})
     return Comparison(
@@ -285,8 +271,8 @@ def compare(
         missing=tuple(missing),
         baselines=tuple(baselines),
         ceilings=tuple(ceilings),
-        left_out=questions.left_out,
-        methods=methods,
-        loaded=(dataset, llms),
+        left_out=left_out,
+        methods=runner.methods,
+        loaded=loaded,
         **{part.name: getattr(results, part.name) for part in fields(results)},
     )
