@@ -20,7 +20,7 @@ from feval.recording.reader import Recording
 from feval.recording.votes import ABSENT, NO_ANSWER, LLMVotes, Votes
 
 _BLOCK, _BLOCKS = 1 << 12, 16
-"""Questions that are read at once, and how many such blocks are kept."""
+"""Questions that are read at once, and how many such blocks are kept: as many questions as no command minds."""
 
 
 def _owner(recordings: Sequence[Recording], dataset: str, llm: str) -> Recording:
@@ -38,9 +38,16 @@ def _owner(recordings: Sequence[Recording], dataset: str, llm: str) -> Recording
     return holders[0]
 
 
-def _question_block(recording: Recording, dataset: str, questions: int, block: int) -> list[Question]:
-    rows = range(block * _BLOCK, min((block + 1) * _BLOCK, questions))
-    return list(recording.scan_questions(dataset, rows))
+def _rows(recording: Recording, dataset: str, block: int) -> range:
+    return range(block * _BLOCK, min((block + 1) * _BLOCK, len(recording.votes(dataset))))
+
+
+def _question_block(recording: Recording, dataset: str, block: int) -> list[Question]:
+    return list(recording.scan_questions(dataset, _rows(recording, dataset, block)))
+
+
+def _prompt_block(recording: Recording, dataset: str, llm: str, block: int | None) -> dict[str, str | None]:
+    return dict(recording.scan_prompts(dataset, llm, None if block is None else _rows(recording, dataset, block)))
 
 
 def open_view(recordings: Sequence[Recording], dataset: str, names: Sequence[str]) -> View:
@@ -117,15 +124,15 @@ class View:
 
     @cached_property
     def _questions(self) -> Callable[[int], list[Question]]:
-        return lru_cache(_BLOCKS)(partial(_question_block, self.recording, self.votes.dataset, len(self.votes)))
+        return lru_cache(_BLOCKS)(partial(_question_block, self.recording, self.votes.dataset))
 
     @cached_property
     def _rows(self) -> dict[str, int]:
         return {name: row for row, name in enumerate(self.votes.question_ids)}
 
     @cached_property
-    def _prompts(self) -> dict[str, dict[str, str | None]]:
-        return {}
+    def _prompts(self) -> Callable[[str, int | None], dict[str, str | None]]:
+        return lru_cache(_BLOCKS)(partial(_prompt_block, self.recording, self.votes.dataset))
 
     def row(self, question: str | int) -> int:
         """Row of a question, by id or row."""
@@ -174,10 +181,9 @@ class View:
         return [sent.get(question) for question in self.votes.question_ids]
 
     def prompt(self, llm: str, row: int) -> str | None:
-        """The request sent to an LLM for a question."""
-        if llm not in self._prompts:
-            self._prompts[llm] = self.recording.prompts(self.votes.dataset, llm)
-        return self._prompts[llm].get(self.votes.question_ids[row])
+        """The request sent to an LLM for a question; read with all others, or with its neighbours where that would be many."""
+        block = None if len(self.votes) <= _BLOCK * _BLOCKS else self._recorded_row(row) // _BLOCK
+        return self._prompts(llm, block).get(self.votes.question_ids[row])
 
 
 class _JoinedView(View):

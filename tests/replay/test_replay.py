@@ -148,6 +148,22 @@ def test_questions_are_read_in_blocks_of_which_the_last_are_kept(
     assert [entry.id for _, entry in dataset] == [f"toy/{row}" for row in range(7)]
 
 
+@pytest.mark.parametrize("kept", [1, 16])
+def test_requests_are_read_in_blocks_only_where_there_are_many(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kept: int
+) -> None:
+    monkeypatch.setattr("feval.recording.view._BLOCK", 2)
+    monkeypatch.setattr("feval.recording.view._BLOCKS", kept)
+    sent = [pool(row, ["1"], prompt=None if row == 3 else f"[{row}]") for row in range(7) if row != 4]
+    with RecordingWriter(tmp_path / "toy", operation={"name": "test"}) as writer:
+        writer.add_dataset(DatasetInfo("toy", "Toy", "verbatim", "test-1"), [question(row, "1") for row in range(7)])
+        writer.add_pools("toy", LLMInfo("gpt-3.5-turbo"), "words", sent)
+    _, [llm] = load("toy", recording=tmp_path / "toy")
+    requests = [llm.request(row).raw_text for row in (6, 0, 4, 3, 5, 6, 1, 2)]
+    assert requests == ["[6]", "[0]", None, None, "[5]", "[6]", "[1]", "[2]"]
+    assert llm.prompts() == ["[0]", "[1]", "[2]", None, None, "[5]", "[6]"]
+
+
 def test_dollars_follow_equation_1_and_the_billing(toy: Path) -> None:
     expected = {"once": 7 * 0.5, "per_round": 7 * 0.5, "per_sample": 5 * 7 * 0.5}
     for billing, prompt in expected.items():
