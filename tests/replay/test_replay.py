@@ -277,6 +277,31 @@ def test_several_recordings_open_together_and_share_codes(tmp_path: Path, toy: P
     assert curve.to_dict()["recording_hashes"] == list(curve.recording_hashes)
 
 
+def test_recordings_are_joined_by_question_block_after_block(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("feval.recording.view._BLOCK", 2)
+    orders = {"gpt-3.5-turbo": [0, 1, 2, 3, 4], "gpt-4o-mini": [3, 0, 4, 2, 1]}
+    answers = {
+        llm: {row: [f"{llm[4]}{row}", "same", None, f"{row * sample}"] for sample, row in enumerate(rows)}
+        for llm, rows in orders.items()
+    }
+    for llm, rows in orders.items():
+        with RecordingWriter(tmp_path / llm, operation={"name": "test"}) as writer:
+            info = DatasetInfo("toy", "Toy", "verbatim", "test-1")
+            writer.add_dataset(info, [question(row, f"gold {row}" if row else "same") for row in rows])
+            writer.add_pools("toy", LLMInfo(llm), "words", [pool(row, answers[llm][row]) for row in rows])
+    dataset, llms = load("toy", list(orders), [tmp_path / llm for llm in orders])
+    for row in range(5):
+        candidates, given = dataset.candidates(row), [answers[llm.name][row] for llm in llms]
+        expected = dict.fromkeys(answer for pool in given for answer in pool if answer is not None)
+        assert set(candidates) == {*expected, f"gold {row}" if row else "same"}
+        assert candidates[int(dataset.gold[row])] == (f"gold {row}" if row else "same")
+        assert [llm.answers(row, range(4)) for llm in llms] == given
+        assert [int(llm.pool.candidates[row]) for llm in llms] == [len(candidates)] * 2
+        near = llms[1].texts_near(row)
+        assert near[row] == llms[1].texts(row)
+        assert sorted(near) == list(range(5))
+
+
 def test_an_answer_is_right_if_its_canonical_form_is_the_gold(tmp_path: Path) -> None:
     with RecordingWriter(tmp_path / "r", operation={"name": "test"}) as writer:
         choices = (("A", "red"), ("B", "blue"))
