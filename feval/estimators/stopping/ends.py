@@ -8,8 +8,8 @@ probability that a rule ends exactly there depends on the counts alone, not on t
     reach(v) = sum_a (v_a / s) reach(v - e_a) [the rule goes on at v - e_a],        ends(v) = reach(v) [it stops at v]
 
 A rule that treats candidates alike has the same `ends` for all orders of the counts, so one table over partitions serves all
-pools. `ends_of_rule` builds it; `orders`, `by_partition` and `subpools` apply it to pools. Every term is positive, so nothing cancels.
-Feval's own; assumes only that every order of a question's samples is equally likely.
+pools. `ends_of_rule` builds it; `orders`, `by_partition` and `subpools` apply it to pools. Every term is positive, so nothing
+cancels. Feval's own; assumes only that every order of a question's samples is equally likely.
 """
 
 from __future__ import annotations
