@@ -140,7 +140,7 @@ def _words() -> list[str]:
 
 
 def goals(workspace: Workspace) -> list[Goal]:
-    """Import, verify, extract, select and merge of a large recording; the million questions are in `curve` and `comparison`."""
+    """Import, verify, extract, select, evaluate and compare a large recording; the million questions are in `curve`."""
     whole, mixed = workspace.folder / "scale.jsonl", workspace.folder / "scale-mixed.jsonl"
     write_lines(whole, QUESTIONS)
     write_lines(mixed, SHUFFLED, shuffled=True)
@@ -209,4 +209,17 @@ def _derived(folder: Path) -> list[Goal]:
             for name, c in took.items()
         ),
         _speed("verify", took["verify"], feval("verify", recording, "--workers", 2)),
+        *_comparison(recording, folder / "plan.toml", folder / "compared"),
+    ]
+
+
+def _comparison(recording: Path, plan: Path, out: Path) -> list[Goal]:
+    """CPU per question and peak of a comparison with all its files, large enough for columns to lie in a file."""
+    feval("compare", plan, "--init", "--recording", recording, "--order", "seeded", "--replicates", 10)
+    took = feval("compare", plan, "--out", out)
+    name, size = f"compare with --out, {QUESTIONS:,} x {SAMPLES}", sum(path.stat().st_size for path in out.iterdir())
+    per_question = 1e3 * took.cpu_s / QUESTIONS
+    return [
+        Goal(f"{name}, per question", per_question, 1, "ms", note=f"{took.cpu_s:.0f} s; {size / 1e6:.0f} MB of files"),
+        Goal(f"{name}, peak", took.mb, 400, "MB"),
     ]

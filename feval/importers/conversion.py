@@ -17,6 +17,7 @@ from feval.cards.prices import price_list
 from feval.cards.tokens import token_counter
 from feval.errors import FevalError, OutOfRangeError, SourceError, TokenCounterError, UnknownNameError, UsageError
 from feval.importers.catalogue import IMPORTERS
+from feval.importers.depth.probes import WaitingProbes
 from feval.importers.pools import Reading, pool_rows
 from feval.importers.questions import completed, known_answer_kind, read_questions
 from feval.importers.reading import Reader, fingerprint
@@ -31,7 +32,7 @@ from feval.importers.source import (
     SourceQuestion,
     counted_notes,
 )
-from feval.recording import DatasetInfo, PoolRows, Question, RecordingWriter, ScorerInfo, ScoreRows
+from feval.recording import DatasetInfo, PoolRows, ProbeRows, Question, RecordingWriter, ScorerInfo, ScoreRows
 from feval.recording.layout.destination import storage_errors
 
 _HINT_BYTES = 16 << 20
@@ -128,7 +129,8 @@ def import_recording(
         reader = Reader()
         file = None if questions is None else read_questions(questions, request.dataset, reader)
         with storage_errors(out):  # temporary files
-            imported = _read(importer, source, replace(request, questions=file, scratch=writer.root, executor=executor))
+            given = replace(request, questions=file, scratch=writer.root, executor=executor, answer_kind=kind)
+            imported = _read(importer, source, given)
         origins = source.name, questions.name if questions else ""
         joined, gold_notes = completed(imported.questions, file, kind, origins)
         compares = answer_kind is None and kind != "verbatim"
@@ -143,6 +145,8 @@ def import_recording(
             )
             for scorer, rows in conversion.scores():
                 writer.add_scores(request.dataset, one.info.name, scorer, rows)
+            if probes := conversion.probes(one):
+                writer.add_probes(request.dataset, one.info.name, probes, cue=one.probe_cue)
         expected = card.questions if card else None
         for note in [*imported.notes, *reader.notes(), *gold_notes, *conversion.notes(expected)]:
             writer.note(note)
@@ -196,6 +200,7 @@ class _Conversion:
         self._seen: dict[str, Counter[str]] = {}
         self._scorers: dict[str, int] = {}
         self._scratch, self._scores = scratch, SortedRows(scratch)
+        self._probes: dict[str, WaitingProbes] = {}
         if self._kind == "verbatim" and reading.always_text and self._importer.upstream_answer is None:
             raise UsageError(
                 f"Verbatim answers are the stored ones of a {self._importer.name} source, and answers from the texts were "
@@ -223,15 +228,20 @@ class _Conversion:
         count = None if name == "usage" else token_counter(name)
         reading = replace(self._reading, llm=llm.info.name, count=count, counted=llm.counted)
         seen = self._seen[llm.info.name] = Counter()
-        yield from pool_rows(reading, self._without_scores(llm.pools), seen, executor)
+        always_text = self._reading.always_text
+        probes = self._probes[llm.info.name] = WaitingProbes(self._kind, self._scratch, always_text=always_text)
+        yield from pool_rows(reading, self._cots_alone(llm.pools, probes), seen, executor)
 
-    def _without_scores(self, pools: Iterable[SourcePool]) -> Iterator[tuple[SourceQuestion, SourcePool]]:
-        """Yield questions and pools; scores wait until all pools were written."""
+    def _cots_alone(
+        self, pools: Iterable[SourcePool], probes: WaitingProbes
+    ) -> Iterator[tuple[SourceQuestion, SourcePool]]:
+        """Yield questions and pools; scores and probes wait until all pools were written."""
         for number, (question, pool) in enumerate(zip(self._questions, pools, strict=True)):
             for scorer, rows in pool.scores.items():
                 group = self._scorers.setdefault(scorer, len(self._scorers))
                 self._scores.add(group, number, (rows.sample_indices, rows.scores, rows.step_scores))
-            yield question, replace(pool, scores={}) if pool.scores else pool
+            probes.add(number, pool.probes)
+            yield question, replace(pool, scores={}, probes=None) if pool.scores or pool.probes else pool
 
     def scores(self) -> Iterator[tuple[ScorerInfo, Iterator[ScoreRows]]]:
         """Yield the scores of the LLM whose pools came last, by scorer."""
@@ -239,6 +249,11 @@ class _Conversion:
             blocks = self._scores.questions(group)
             rows = (ScoreRows(self._questions[number].id, *columns) for number, (columns,) in blocks)
             yield ScorerInfo(name, "imported", {"format": self._importer.name}), rows
+
+    def probes(self, llm: SourceLLM) -> Iterator[ProbeRows] | None:
+        """Return the probes of an LLM whose pools were read; `None` where it has none."""
+        probes = self._probes[llm.info.name]
+        return probes.rows(self._questions, llm.probe_cue) if len(probes) else None
 
     def notes(self, expected_questions: int | None) -> list[str]:
         """Return what was unusual, in sentences."""
@@ -259,6 +274,8 @@ class _Conversion:
                 f"Requests with the source's own token count: {seen['request counted by source']:,}. It does not count output "
                 f"tokens; those, and any other requests, were counted by {counter!r}."
             )
+        for llm, probes in self._probes.items():
+            notes += probes.notes(llm)
         notes += self._kind_notes()
         if not stored:
             how = "the authors' rule" if kind == "verbatim" else EXTRACTOR_VERSION

@@ -35,7 +35,7 @@ from feval.recording import (
 )
 from feval.recording.derived.extension import extend
 from feval.recording.partial import Part, check_leaf
-from recorders import live
+from recorders.live import live
 from recorders.asking.checks import LimitWatch
 from recorders.asking.pace import Limits
 from recorders.backends import replies
