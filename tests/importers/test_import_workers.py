@@ -145,6 +145,11 @@ BROKEN: dict[str, tuple[bytes, dict[str, Any], str]] = {
         {},
         "question 'q0': A time should be ISO 8601",
     ),
+    "a time that cannot be stored, before two prompts": (
+        lines(MANY[0] | {"recorded_at": "noon"}, MANY[1] | {"prompt": "P"}, MANY[1] | {"prompt": "Q"}),
+        {},
+        "question 'q0': A time should be ISO 8601",
+    ),
     "nothing": (b"\n\n", {}, "x.jsonl is empty"),
 }  # fmt: skip
 
