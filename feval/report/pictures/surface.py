@@ -105,13 +105,15 @@ def _cost_lines(axes: Axes, surface: Surface, widths: list[int], limits: list[in
     levels = [level for decade in decades for level in (10.0**decade, 3 * 10.0**decade) if low < level < high]
     if not levels:
         return
-    lines = axes.contour(
-        limits, widths, np.log(costs), levels=np.log(levels), colors="white", linewidths=0.9, alpha=0.85
-    )
-    names = {float(np.log(level)): _written(level) for level in levels}
-    labels = axes.clabel(lines, fontsize=7, fmt=lambda value: names[float(value)])
-    for label in labels or ():
-        label.set_path_effects([withStroke(linewidth=1.5, foreground="#333333", alpha=0.6)])
+    axes.contour(limits, widths, np.log(costs), levels=np.log(levels), colors="white", linewidths=0.9, alpha=0.85)
+    x, y = (np.interp(np.log(values), np.log([values[0], values[-1]]), [0.0, 1.0]) for values in (limits, widths))
+    off_diagonal = np.abs(x[None, :] - y[:, None])
+    for level in levels:  # its name stands where the line crosses the diagonal
+        row, column = np.unravel_index(np.argmin(np.abs(np.log(costs / level)) + off_diagonal), costs.shape)
+        name = axes.text(
+            limits[column], widths[row], _written(level), fontsize=7, color="white", ha="center", va="center"
+        )
+        name.set_path_effects([withStroke(linewidth=2.0, foreground="#333333", alpha=0.7)])
 
 
 def _written(cost: float) -> str:
