@@ -1,4 +1,4 @@
-"""Channels: what some methods need of a pool besides answers, namely scores of the CoTs and log-probabilities of their tokens.
+"""Channels: what some methods need of a pool besides answers: scores of the CoTs, log-probabilities of their tokens, probes.
 
 They are read on first use and kept as long as the pool.
 """
@@ -16,6 +16,7 @@ import numpy.typing as npt
 
 from feval.errors import ConflictError, NotRecordedError, UnknownNameError
 from feval.recording.logprobs import Ragged, TokenLogprobs
+from feval.recording.probes import Probes
 from feval.recording.scores import Scores
 
 if TYPE_CHECKING:
@@ -48,6 +49,9 @@ class Channels(ABC):
 
     @abstractmethod
     def _read_logprobs(self) -> TokenLogprobs: ...
+
+    @abstractmethod
+    def _read_probes(self) -> Probes | None: ...
 
     def scores(self, scorer: str | None) -> Scores:
         """Return the scores of one scorer, of the only one for `None`.
@@ -104,6 +108,20 @@ class Channels(ABC):
         """
         return self.derived("logprobs", self._read_logprobs)
 
+    def probes(self) -> Probes:
+        """Return the probes of the CoTs, whose codes are those of the pool.
+
+        Raises:
+            NotRecordedError: none were recorded; the message says where they come from.
+        """
+        probes = self.derived("probes", self._read_probes)
+        if probes is None:
+            raise NotRecordedError(
+                f"{self.owner} has no probes: its CoTs can be drawn whole, but not followed token by token. Import traces that "
+                "were probed (`feval import probed-traces`), or add probes with `RecordingWriter.add_probes`."
+            )
+        return probes
+
     def rows(self, rows: Rows) -> Channels:
         """Return the channels of some questions, in the order given."""
         return _ChannelRows(self, rows)
@@ -123,10 +141,11 @@ class ArrayChannels(Channels):
         scores: Mapping[str, Scores] | None = None,
         logprobs: TokenLogprobs | None = None,
         *,
+        probes: Probes | None = None,
         llm: str = "The pool",
     ) -> None:
         super().__init__(llm)
-        self._scores, self._logprobs = dict(scores or {}), logprobs
+        self._scores, self._logprobs, self._probes = dict(scores or {}), logprobs, probes
 
     def scorers(self) -> Sequence[str]:
         """See `Channels.scorers`."""
@@ -142,6 +161,9 @@ class ArrayChannels(Channels):
                 "record the LLM again with it."
             )
         return self._logprobs
+
+    def _read_probes(self) -> Probes | None:
+        return self._probes
 
 
 class RecordedChannels(Channels):
@@ -177,6 +199,9 @@ class RecordedChannels(Channels):
     def _read_logprobs(self) -> TokenLogprobs:
         return self._recording.logprobs(self._dataset, self._llm)
 
+    def _read_probes(self) -> Probes | None:
+        return None  # no recording holds probes yet
+
 
 class _ChannelRows(Channels):
     """Channels of some questions of other channels."""
@@ -198,6 +223,9 @@ class _ChannelRows(Channels):
             _rows_of_ragged(whole.confidences, self._rows),
             _rows_of_ragged(whole.logprobs, self._rows),
         )
+
+    def _read_probes(self) -> Probes | None:
+        return self._whole.probes().rows(self._rows)
 
 
 def _rows_of_scores(scores: Scores, rows: Rows) -> Scores:

@@ -18,6 +18,7 @@ from feval.recording.logprobs import Ragged, TokenLogprobs
 from feval.replay.channels import ArrayChannels, Channels
 
 if TYPE_CHECKING:
+    from feval.recording.probes import Probes
     from feval.recording.scores import Scores
 
 __all__ = ["ArrayChannels", "Channels", "Pool", "Ragged", "ScoringTokens", "TokenLogprobs"]
@@ -67,7 +68,7 @@ class Pool:
         sizes: [Q] recorded CoTs of each question.
         candidates: [Q] number of codes in use on each question, by all LLMs together.
         question_keys: [Q] 64-bit keys that tell questions apart, for methods that toss coins; see `draws.uniforms`.
-        channels: source of scores and log-probabilities.
+        channels: source of scores, log-probabilities and probes.
     """
 
     llm: str
@@ -112,6 +113,10 @@ class Pool:
     def logprobs(self) -> TokenLogprobs:
         """Return the log-probabilities of the tokens; see `Channels.logprobs`."""
         return self.channels.logprobs()
+
+    def probes(self) -> Probes:
+        """Return the probes of the CoTs; see `Channels.probes`."""
+        return self.channels.probes()
 
     def sequence_probabilities(self, questions: slice = slice(None)) -> npt.NDArray[np.float64]:
         """Return the length-normalised probability of each CoT: exp(log-probability of the CoT / its tokens).

@@ -11,6 +11,7 @@ import numpy as np
 from feval.evaluation.user_methods.handing import ID
 from feval.evaluation.user_methods.messages import array_from
 from feval.recording.content import ScorerInfo
+from feval.recording.probes import Probes
 from feval.recording.scores import Scores
 from feval.replay.channels import Channels
 from feval.replay.llm import LLM
@@ -114,6 +115,9 @@ class _HandedChannels(Channels):
         return TokenLogprobs(
             array_from(values["sequence"]), _ragged(values["confidences"]), _ragged(values["logprobs"])
         )
+
+    def _read_probes(self) -> Probes | None:
+        return None
 
 
 def _ragged(values: Mapping[str, Any]) -> Ragged:
