@@ -22,9 +22,9 @@ from feval.estimators.inference.frontier import pareto
 from feval.estimators.inference.intervals import accuracy_interval
 from feval.estimators.per_question import QUESTIONS_AT_ONCE, PerQuestion
 from feval.estimators.votes.plurality import subset_plurality_accuracy
-from feval.evaluation.cautions import few_questions
+from feval.evaluation.cautions import few_questions, probes_for_nothing
 from feval.evaluation.question_set import NONE_LEFT_OUT, LeftOut, question_set
-from feval.methods.depth.truncation import truncated
+from feval.methods.depth.cuts import Cuts
 from feval.replay.pools import without_gaps
 
 if TYPE_CHECKING:
@@ -49,7 +49,8 @@ class SurfacePoint:
         accuracy_low: lower end of the confidence interval; `None` where none was asked for.
         accuracy_high: upper end.
         output_tokens: mean output tokens of a question, without those of probes.
-        tokens_per_question: mean prompt and output tokens billed, `None` without prompt tokens.
+        probe_tokens: mean output tokens of probes, 0 where they were not recorded: each trace that is cut is probed once.
+        tokens_per_question: mean prompt and output tokens billed, those of probes included; `None` without prompt tokens.
         usd_per_question: mean USD, `None` without a price or prompt tokens.
         frontier: whether no other point is as cheap and as good, and better in one of the two. Cost is USD where it is known at
             all points, else output tokens.
@@ -61,6 +62,7 @@ class SurfacePoint:
     accuracy_low: float | None
     accuracy_high: float | None
     output_tokens: float
+    probe_tokens: float
     tokens_per_question: float | None
     usd_per_question: float | None
     frontier: bool = False
@@ -80,6 +82,7 @@ class Surface:
         questions: number of questions.
         interval: output tokens between two probes; `None` where they lie at other offsets.
         confidence: of the intervals.
+        free_probes: whether probes, or some of them, count 0 tokens, because these were not recorded.
         points: by depth (no limit last), then width.
         left_out: questions that were left out because they have no gold or too few traces.
     """
@@ -93,6 +96,7 @@ class Surface:
     questions: int
     interval: int | None
     confidence: float | None
+    free_probes: bool
     points: tuple[SurfacePoint, ...]
     left_out: LeftOut = NONE_LEFT_OUT
 
@@ -116,7 +120,7 @@ class Surface:
     @property
     def warnings(self) -> tuple[str, ...]:
         """Sentences without which the numbers could mislead."""
-        return few_questions(self.questions)
+        return (*few_questions(self.questions), *probes_for_nothing([self.llm] * self.free_probes))
 
     def to_dict(self) -> dict[str, Any]:
         """Return the surface as JSON values."""
@@ -176,8 +180,8 @@ def surface(
     questions = question_set(dataset, [(llm, max(widths))], unlabelled=unlabelled, short_pools=short_pools)
     pool, gold = llm.pool.rows(questions.rows), dataset.gold[without_gaps(questions.rows)]
     points: list[SurfacePoint] = []
-    for depth, (right, mean_tokens) in zip(depths, _values(pool, gold, widths, depths), strict=True):
-        points += _points(right, mean_tokens, llm, pool, widths, depth, confidence)
+    for depth, (right, *means) in zip(depths, _values(pool, gold, widths, depths), strict=True):
+        points += _points(right, *means, llm, pool, widths, depth, confidence)
         progress(len(points) // len(widths), len(depths))
     return Surface(
         dataset=dataset.id,
@@ -189,6 +193,7 @@ def surface(
         questions=len(questions.rows),
         interval=probes.interval,
         confidence=confidence,
+        free_probes=probes.output_tokens is None or bool((probes.output_tokens < 0).any()),
         points=_with_frontier(points),
         left_out=questions.left_out,
     )
@@ -221,26 +226,32 @@ def _depths(interval: int | None, offsets: Integers, tokens: Sequence[int | None
 
 def _values(
     pool: Pool, gold: Integers, widths: Sequence[int], depths: Sequence[int | None]
-) -> Iterator[tuple[PerQuestion, float]]:
-    """Yield, for each depth, probabilities of being right [Q, N] and the mean output tokens of a trace.
+) -> Iterator[tuple[PerQuestion, float, float]]:
+    """Yield, for each depth, probabilities of being right [Q, N], and the mean output tokens of a trace and of its probe.
 
     Depths are solved together as far as their questions fill one block.
     """
-    questions = len(gold)
+    questions, longest = len(gold), int(pool.output_tokens.max())
     together = max(1, QUESTIONS_AT_ONCE // questions)
     for start in range(0, len(depths), together):
-        cut = [truncated(pool, depth) for depth in depths[start : start + together]]
-        codes = np.concatenate([each.codes for each in cut])
+        limits = [longest if depth is None else min(depth, longest) for depth in depths[start : start + together]]
+        cut = [Cuts.at_budget(pool, limit) for limit in limits]
+        codes = np.concatenate([each.pool.codes for each in cut])
         counts, rows = distinct_vote_counts(codes, np.tile(gold, len(cut)))
         solved = subset_plurality_accuracy(counts.gold, counts.rivals, counts.no_answer, widths).of_questions(rows)
         for place, each in enumerate(cut):
             right = PerQuestion(solved.values, solved.rows[place * questions : (place + 1) * questions])
-            yield right, float(mean_output_tokens(each.output_tokens, pool.sizes).mean())
+            tokens, probing = (
+                float(mean_output_tokens(part, pool.sizes).mean())
+                for part in (each.pool.output_tokens, each.probe_tokens)
+            )
+            yield right, tokens, probing
 
 
 def _points(
     right: PerQuestion,
     mean_tokens: float,
+    mean_probe_tokens: float,
     llm: LLM,
     pool: Pool,
     widths: Sequence[int],
@@ -256,10 +267,14 @@ def _points(
     known = int(pool.prompt_tokens.min()) >= 0
     prompt = float(pool.prompt_tokens.mean()) if known else 0.0
     for place, n in enumerate(widths):
-        output, billed = n * mean_tokens, prompt * int(billed_prompts(llm.billing, 1, n))
-        dollars = float(usd(llm.price, billed, output)) if known and llm.price is not None else None
-        total = billed + output if known else None
-        yield SurfacePoint(n, depth, accuracy[place], low[place], high[place], output, total, dollars)
+        output, probing, billed = (
+            n * mean_tokens,
+            n * mean_probe_tokens,
+            prompt * int(billed_prompts(llm.billing, 1, n)),
+        )
+        dollars = float(usd(llm.price, billed, output + probing)) if known and llm.price is not None else None
+        total = billed + output + probing if known else None
+        yield SurfacePoint(n, depth, accuracy[place], low[place], high[place], output, probing, total, dollars)
 
 
 def _with_frontier(points: Sequence[SurfacePoint]) -> tuple[SurfacePoint, ...]:

@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from feval.evaluation.surface import Surface, SurfacePoint
 
 SURFACE_COLUMNS = (
-    "n", "tokens", "accuracy", "accuracy_low", "accuracy_high", "output_tokens", "tokens_per_question", "usd_per_question",
-    "frontier",
+    "n", "tokens", "accuracy", "accuracy_low", "accuracy_high", "output_tokens", "probe_tokens",
+    "tokens_per_question", "usd_per_question", "frontier",
 )  # fmt: skip
 """The columns of `surface.csv`, in order; an empty cell is an unknown number, or no limit of tokens."""
 
