@@ -180,8 +180,8 @@ def surface(
     questions = question_set(dataset, [(llm, max(widths))], unlabelled=unlabelled, short_pools=short_pools)
     pool, gold = llm.pool.rows(questions.rows), dataset.gold[without_gaps(questions.rows)]
     points: list[SurfacePoint] = []
-    for depth, (right, *means) in zip(depths, _values(pool, gold, widths, depths), strict=True):
-        points += _points(right, *means, llm, pool, widths, depth, confidence)
+    for depth, (right, mean_tokens, mean_probe_tokens) in zip(depths, _values(pool, gold, widths, depths), strict=True):
+        points += _points(right, mean_tokens, mean_probe_tokens, llm, pool, widths, depth, confidence)
         progress(len(points) // len(widths), len(depths))
     return Surface(
         dataset=dataset.id,
