@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 import shutil
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -17,59 +17,14 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from recorded_probes import ALPHA, ANSWERS, BETA, CUE, GOLDS, as_words, probe_words, write_probed
 from small import content, pool, put_manifest, question, restate, write_toy
+from typer.testing import CliRunner
 
+from feval.cli import app
 from feval.errors import ConflictError, DamagedRecordingError, FevalError, NotRecordedError, UsageError
-from feval.recording import (
-    DatasetInfo,
-    LLMInfo,
-    ProbeRows,
-    Recording,
-    RecordingWriter,
-    open_recording,
-    verify_recording,
-)
+from feval.recording import DatasetInfo, LLMInfo, ProbeRows, RecordingWriter, open_recording, verify_recording
 from feval.recording.layout.flat import FlatArray, pack
-
-ANSWERS = {"alpha": [["4", "4", None], ["7"], [], ["1", "2"]], "org/beta": [["4"], ["9"], ["9"], ["9"]]}
-GOLDS = ["4", "5", None, "2"]
-ALPHA = [
-    ProbeRows(
-        "toy/0",
-        [0, 0, 2],
-        [5, 10, 5],
-        ["3.", "4.", None],
-        ["3", "4", None],
-        texts=["3.", " 4.", "Hm"],
-        output_tokens=[2, 2, None],
-        confidences=[0.5, None, 0.25],
-    ),
-    ProbeRows("toy/3", [0, 1, 1, 1], [5, 5, 10, 15], ["8", "2", "2", "1"], ["8", "2", "2", "1"]),
-]
-BETA = [ProbeRows("toy/1", [0, 0], [3, 4], ["5", "9"], ["5", "9"])]
-CUE = "</think>\nThe answer is"
-
-
-def write_probed(
-    out: Path,
-    probes: dict[str, Sequence[ProbeRows]] | None = None,
-    answers: dict[str, Any] = ANSWERS,
-    *,
-    golds: Sequence[str | None] = GOLDS,
-    kind: str = "verbatim",
-    cue: str | None = CUE,
-    **info: Any,
-) -> Path:
-    """The toy recording with probes."""
-    with RecordingWriter(out, operation={"name": "test"}) as writer:
-        questions = [question(i, gold) for i, gold in enumerate(golds)]
-        writer.add_dataset(DatasetInfo("toy", "Toy questions", kind, "test-1", **info), questions)
-        for llm, own in answers.items():
-            rows = [pool(i, each) for i, each in enumerate(own)]
-            writer.add_pools("toy", LLMInfo(llm, temperature=0.7, max_tokens=64), "words", rows)
-        for llm, of_llm in ({"alpha": ALPHA, "org/beta": BETA} if probes is None else probes).items():
-            writer.add_probes("toy", llm, of_llm, cue=cue)
-    return out
 
 
 @pytest.fixture(scope="module")
@@ -77,33 +32,13 @@ def probed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write_probed(tmp_path_factory.mktemp("probed") / "toy")
 
 
-def words(recording: Recording, llm: str) -> list[tuple[str, int, int, str | None]]:
-    """(question, sample, offset, answer) of each probe, from the mapped arrays."""
-    probes, votes = recording.probes("toy", llm), recording.votes("toy")
-    return [
-        (votes.question_ids[q], s, int(probes.offsets[at]), None if code < 0 else votes.candidates(q)[code])
-        for q in range(probes.shape[0])
-        for s in range(probes.shape[1])
-        for at in range(*probes.of(q, s).indices(len(probes.offsets)))
-        for code in [int(probes.codes[at])]
-    ]
-
-
-def as_words(rows: Sequence[ProbeRows]) -> list[tuple[str, int, int, str | None]]:
-    return [
-        (each.question_id, *probe)
-        for each in rows
-        for probe in zip(each.sample_indices, each.offsets, each.answers, strict=True)
-    ]
-
-
 def test_probes_are_read_as_arrays(probed: Path) -> None:
     recording = open_recording(probed)
     probes = recording.probes("toy", "alpha")
     assert probes.interval == 5
     assert probes.counts().tolist() == [[2, 0, 1], [0, 0, 0], [0, 0, 0], [1, 3, 0]]
-    assert words(recording, "alpha") == as_words(ALPHA)
-    assert words(recording, "org/beta") == as_words(BETA)
+    assert probe_words(recording, "alpha") == as_words(ALPHA)
+    assert probe_words(recording, "org/beta") == as_words(BETA)
     assert probes.output_tokens is not None
     assert probes.output_tokens.tolist() == [2, 2, -1, -1, -1, -1, -1]
     np.testing.assert_array_equal(probes.confidences, np.array([0.5, np.nan, 0.25] + [np.nan] * 4, np.float32))
@@ -271,7 +206,7 @@ def test_any_probes_come_back(drawn: tuple[list[list[str | None]], list[ProbeRow
         out = write_probed(Path(folder) / "r", {"alpha": rows}, {"alpha": pools}, golds=["2"] * len(pools))
         recording = open_recording(out)
         assert list(recording.probe_rows("toy", "alpha")) == [plain(each) for each in rows]
-        assert words(recording, "alpha") == as_words(rows)
+        assert probe_words(recording, "alpha") == as_words(rows)
         probes = recording.probes("toy", "alpha")
         tokens = [-1 if t is None else t for each in rows for t in each.output_tokens or [None] * len(each.offsets)]
         assert (probes.output_tokens.tolist() if probes.output_tokens is not None else [-1] * len(tokens)) == tokens
@@ -435,3 +370,25 @@ def test_a_manifest_that_says_something_else_is_found(
         except ValueError as error:
             raise FevalError(str(error)) from error
         raise FevalError(" ".join(verify_recording(copy).problems))
+
+
+def run(*words: object) -> str:
+    result = CliRunner().invoke(app, [str(word) for word in words])
+    assert result.exit_code == 0, result.output
+    return result.stdout
+
+
+def test_info_and_the_readme_name_probes_and_interval(probed: Path) -> None:
+    assert json.loads(run("info", probed, "--json"))["probes"] == open_recording(probed).manifest.raw["probes"]
+    page = run("info", probed)
+    assert re.search(r"alpha\s+4\s+7\s+5\s+1\s+4\s+</think>", page)
+    assert re.search(r"org/beta\s+1\s+2\s+-\s+0\s+0\s+</think>", page)
+    readme = (probed / "README.md").read_text()
+    assert "| toy | `alpha` | 4 | 7 | 5 | `</think> The answer is` |" in readme
+    assert "| toy | `org/beta` | 1 | 2 | irregular | `</think> The answer is` |" in readme
+
+
+def test_a_receipt_of_a_recording_with_probes_holds(probed: Path, tmp_path: Path) -> None:
+    options = ["--llm", "org/beta", "--prices", "none", "--unlabelled", "drop", "--out", tmp_path / "o"]
+    run("run", "self-consistency", "--set", "n=1", "--recording", probed, *options)
+    assert "receipt" in run("verify", tmp_path / "o" / "receipt.json", "--recording", probed)
