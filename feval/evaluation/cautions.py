@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Protocol
 
 FEW_QUESTIONS = 10
@@ -19,6 +19,17 @@ def few_questions(questions: int) -> list[str]:
     sentence = (
         f"{counted}: below {FEW_QUESTIONS}, intervals of accuracies span most of what is possible, tests can show next to "
         "nothing, and resampled costs, ratios and ranks look more certain than they are."
+    )
+    return [sentence]
+
+
+def probes_for_nothing(llms: Sequence[str]) -> list[str]:
+    """Return a warning where the tokens of some LLMs' probes are not known, else nothing."""
+    if not llms:
+        return []
+    sentence = (
+        f"The tokens of some probes of {' and '.join(llms)} were not recorded: they count 0, so that tokens and USD lack a part "
+        "of what probing costs."
     )
     return [sentence]
 

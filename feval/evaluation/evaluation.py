@@ -20,7 +20,7 @@ from feval.cards.billing import usd
 from feval.errors import NotRecordedError, ShortPoolError, UnknownNameError, UnlabelledError, UsageError
 from feval.estimators.inference.intervals import accuracy_interval
 from feval.estimators.per_question import question_blocks
-from feval.evaluation.cautions import billed_once, few_questions
+from feval.evaluation.cautions import billed_once, few_questions, probes_for_nothing
 from feval.evaluation.expected import exact_means
 from feval.evaluation.means import QuestionMeans, default_replicates
 from feval.evaluation.question_set import NONE_LEFT_OUT, LeftOut, QuestionIds, question_set
@@ -66,6 +66,12 @@ class Evaluation:
         right: [Q] probability that the answer is the gold.
         calls: [Q] requests, auxiliary ones included.
         samples: [Q] CoTs.
+        output_tokens: [Q] output tokens of those.
+        sequential: returns [Q] tokens generated one after the other, see `sequential_tokens_per_question`; `None` where not
+            known. For an exact evaluation it is computed on the first call.
+        longest_trace_tokens: [Q] tokens of the longest CoT; `None` where not known.
+        probe_calls: [Q] probes of traces, which are among the calls.
+        probe_tokens: [Q] their output tokens, which are among the tokens billed.
         tokens: [Q] prompt and output tokens billed, `None` where some prompt's tokens are not known.
         usd: [Q] dollars, `None` without a price or prompt tokens.
         tokens_per_round: [Q] tokens billed if every call paid its prompt, whatever `billing` is; `None` as for `tokens`.
@@ -77,6 +83,7 @@ class Evaluation:
         accuracy_low: lower end of the confidence interval, `None` where none was asked for.
         accuracy_high: upper end.
         confidence: of the interval.
+        free_probes: LLMs whose probes, or some of them, count 0 tokens, because these were not recorded.
     """
 
     method: str
@@ -95,6 +102,11 @@ class Evaluation:
     right: Floats = field(repr=False)
     calls: Floats = field(repr=False)
     samples: Floats = field(repr=False)
+    output_tokens: Floats = field(repr=False)
+    sequential: Callable[[], Floats | None] = field(repr=False)
+    longest_trace_tokens: Floats | None = field(repr=False)
+    probe_calls: Floats = field(repr=False)
+    probe_tokens: Floats = field(repr=False)
     tokens: Floats | None = field(repr=False)
     usd: Floats | None = field(repr=False)
     tokens_per_round: Floats | None = field(repr=False)
@@ -105,6 +117,7 @@ class Evaluation:
     accuracy_low: float | None = None
     accuracy_high: float | None = None
     confidence: float | None = None
+    free_probes: tuple[str, ...] = ()
 
     @property
     def questions(self) -> int:
@@ -137,6 +150,20 @@ class Evaluation:
         return float(self.samples.mean())
 
     @cached_property
+    def output_tokens_per_question(self) -> float:
+        """Mean output tokens of CoTs, without those of probes and auxiliary calls."""
+        return float(self.output_tokens.mean())
+
+    @cached_property
+    def sequential_tokens_per_question(self) -> float | None:
+        """Mean tokens generated one after the other: over rounds, the most tokens that any CoT generated in it, summed.
+
+        What runs side by side counts once; probes and auxiliary calls are left out. `None` where it is not known exactly.
+        """
+        tokens = self.sequential()
+        return None if tokens is None else float(tokens.mean())
+
+    @cached_property
     def usd_per_question_per_round(self) -> float | None:
         """Mean dollars if every call paid its prompt."""
         return None if self.usd_per_round is None else float(self.usd_per_round.mean())
@@ -149,7 +176,8 @@ class Evaluation:
     @property
     def warnings(self) -> tuple[str, ...]:
         """Sentences without which the numbers could mislead."""
-        return (*few_questions(self.questions), *billed_once(self.billing, [(self.method, self)]))
+        own = (*few_questions(self.questions), *billed_once(self.billing, [(self.method, self)]))
+        return (*own, *probes_for_nothing(self.free_probes))
 
     @property
     def no_answer(self) -> Floats | None:
@@ -209,6 +237,8 @@ class Evaluation:
             "samples_per_question": self.samples_per_question,
             "usd_per_question": self.usd_per_question,
             "tokens_per_question": self.tokens_per_question,
+            "output_tokens_per_question": self.output_tokens_per_question,
+            "sequential_tokens_per_question": self.sequential_tokens_per_question,
             "usd_per_question_per_round": self.usd_per_question_per_round,
             "tokens_per_question_per_round": self.tokens_per_question_per_round,
             "calls_per_question": self.calls_per_question,
@@ -225,8 +255,18 @@ class Evaluation:
             result["train_questions"] = self.train_questions
         if self.left_out:
             result["left_out"] = self.left_out.to_dict()
+        if self.probe_calls.any():
+            result["probe_calls_per_question"] = float(self.probe_calls.mean())
+            result["probe_tokens_per_question"] = float(self.probe_tokens.mean())
         if self.kind == "recorded":
             result |= {"correct": int(self.right.sum()), "samples": int(self.samples.sum())}
+            totals = {
+                "output_tokens": self.output_tokens,
+                "sequential_tokens": self.sequential(),
+                "longest_trace_tokens": self.longest_trace_tokens,
+                "traces": self.samples,
+            }
+            result |= {name: None if each is None else int(each.sum()) for name, each in totals.items()}
         return result
 
 
@@ -407,6 +447,11 @@ def _evaluation(
         right=means.right,
         calls=means.calls,
         samples=means.samples,
+        output_tokens=means.cot_tokens,
+        sequential=means.sequential_tokens,
+        longest_trace_tokens=means.longest_trace_tokens,
+        probe_calls=means.probe_calls,
+        probe_tokens=means.probe_tokens,
         tokens=tokens,
         usd=dollars,
         tokens_per_round=round_tokens,
@@ -415,7 +460,17 @@ def _evaluation(
         accuracy_low=low,
         accuracy_high=high,
         confidence=confidence,
+        free_probes=tuple(llm.name for llm in llms if _probes_for_nothing(llm)) if means.probe_calls.any() else (),
     )
+
+
+def _probes_for_nothing(llm: LLM) -> bool:
+    """Whether the tokens of some of an LLM's probes are not known."""
+    try:
+        tokens = llm.pool.probes().output_tokens
+    except NotRecordedError:
+        return False  # another LLM was probed
+    return tokens is None or bool((tokens < 0).any())
 
 
 def _costs(llms: Sequence[LLM], prompts: list[Floats], outputs: list[Floats]) -> tuple[Floats, Floats | None]:

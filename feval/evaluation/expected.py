@@ -12,7 +12,7 @@ from feval.evaluation.means import QuestionMeans
 from feval.evaluation.replicates import drawn_orders
 from feval.methods.arrays import Floats, Rows
 from feval.methods.error_shares import ErrorShares
-from feval.methods.protocol import has_exact_errors
+from feval.methods.protocol import has_exact_errors, has_exact_latency
 from feval.replay.pools import without_gaps
 
 if TYPE_CHECKING:
@@ -45,7 +45,26 @@ def exact_means(method: Any, dataset: Dataset, llms: Sequence[LLM], rows: Rows) 
         shares: ErrorShares = method.exact_errors(llm.pool.rows(rows), dataset.gold[places], right, draw)
         return shares
 
-    return QuestionMeans(right, error_shares, rounds, expected.cots, billed, per_round, [expected.output_tokens])
+    @cache
+    def sequential_tokens() -> Floats | None:
+        return method.exact_sequential_tokens(llm.pool.rows(rows)) if has_exact_latency(method) else None
+
+    none = np.broadcast_to(0.0, rounds.shape)
+    calls, tokens = (none if part is None else part for part in (expected.probe_calls, expected.probe_tokens))
+    return QuestionMeans(
+        right,
+        error_shares,
+        rounds if expected.probe_calls is None else rounds + calls,
+        expected.cots,
+        billed,
+        per_round,
+        [expected.output_tokens if expected.probe_tokens is None else expected.output_tokens + tokens],
+        expected.output_tokens,
+        sequential_tokens,
+        None,
+        calls,
+        tokens,
+    )
 
 
 def _expected_prompts(billing: str, expected: Expectation) -> Floats:

@@ -45,7 +45,11 @@ class QuestionMeans:
         samples: [Q] CoTs.
         prompt_tokens: of each LLM, as its prompts are billed.
         prompt_tokens_per_round: of each LLM, if every request paid its prompt.
-        output_tokens: of each LLM.
+        output_tokens: of each LLM, those of auxiliary calls and probes included.
+        cot_tokens: [Q] output tokens of CoTs, of all LLMs together.
+        sequential_tokens: gives [Q] tokens generated one after the other; `None` where not known.
+        longest_trace_tokens: [Q] tokens of the longest CoT; `None` where not known.
+        probe_calls, probe_tokens: [Q] probes of traces, and their output tokens.
     """
 
     right: Floats
@@ -55,6 +59,11 @@ class QuestionMeans:
     prompt_tokens: list[Floats]
     prompt_tokens_per_round: list[Floats]
     output_tokens: list[Floats]
+    cot_tokens: Floats
+    sequential_tokens: Callable[[], Floats | None]
+    longest_trace_tokens: Floats | None
+    probe_calls: Floats
+    probe_tokens: Floats
 
 
 @dataclass(eq=False)
@@ -65,8 +74,10 @@ class ReplicateSums:
         right, none: [Q] replicates that are right, and that have no answer.
         early, routed: [Q] replicates that were stopped early, and routed wrong, in units of 1/`_WHOLE`.
         prompts: [L, Q] prompts billed.
-        ledgers: [L, 6, Q] fields of `Ledger`, in their order.
+        ledgers: [L, F, Q] fields of `Ledger`, in their order.
+        longest: [Q] tokens of the longest CoT of any LLM.
         split: whether `early` and `routed` were counted.
+        latency: whether every ledger had sequential tokens and a longest CoT.
     """
 
     right: Int64
@@ -75,20 +86,23 @@ class ReplicateSums:
     routed: Int64
     prompts: Int64
     ledgers: Int64
+    longest: Int64
     split: bool = False
+    latency: bool = True
 
     @classmethod
     def zeros(cls, llms: int, questions: int) -> ReplicateSums:
         """Before the first replicate."""
-        right, none, early, routed = np.zeros((4, questions), np.int64)
+        right, none, early, routed, longest = np.zeros((5, questions), np.int64)
         prompts = np.zeros((llms, questions), np.int64)
-        return cls(right, none, early, routed, prompts, np.zeros((llms, len(LEDGER_FIELDS), questions), np.int64))
+        ledgers = np.zeros((llms, len(LEDGER_FIELDS), questions), np.int64)
+        return cls(right, none, early, routed, prompts, ledgers, longest)
 
     def put(self, block: slice, part: ReplicateSums) -> None:
         """Take over the sums of a block of questions."""
-        for name in ("right", "none", "early", "routed", "prompts", "ledgers"):
+        for name in ("right", "none", "early", "routed", "prompts", "ledgers", "longest"):
             getattr(self, name)[..., block] = getattr(part, name)
-        self.split = part.split
+        self.split, self.latency = part.split, self.latency and part.latency
 
     def add(self, decisions: Decisions, right: Bools, billing: str) -> None:
         """Count some replicates, from their decisions and a mask [R, Q] of the right ones."""
@@ -100,6 +114,11 @@ class ReplicateSums:
             for place, name in enumerate(LEDGER_FIELDS):
                 if (counts := getattr(ledger, name)) is not None:
                     self.ledgers[llm, place] += counts.sum(axis=0, dtype=np.int64)
+        longest = [ledger.longest_trace_tokens for ledger in decisions.ledgers if ledger.sequential_tokens is not None]
+        each = [tokens for tokens in longest if tokens is not None]
+        self.latency &= len(each) == len(decisions.ledgers)
+        if self.latency:
+            self.longest += np.maximum.reduce(each).sum(axis=0, dtype=np.int64)
 
     def add_errors(self, early: Floats, routed: Floats) -> None:
         """Count how some replicates went wrong: [R, Q] parts that were stopped early, and routed wrong."""
@@ -113,15 +132,21 @@ class ReplicateSums:
             [p * t + a for p, t, a in zip(prompts, prompt_tokens, sums["auxiliary_prompt_tokens"], strict=True)]
             for prompts in (self.prompts, sums["rounds"])
         )
+        output = sums["output_tokens"] + sums["auxiliary_output_tokens"] + sums["probe_tokens"]
+        sequential = sums["sequential_tokens"].sum(axis=0) / replicates if self.latency else None
         unit = replicates * _WHOLE
         split = (self.early / unit, self.routed / unit) if self.split else (None, None)
         shares = ErrorShares(self.none / replicates, *split)
         return QuestionMeans(
             self.right / replicates,
             lambda: shares,
-            (sums["rounds"] + sums["auxiliary_calls"]).sum(axis=0) / replicates,
+            (sums["rounds"] + sums["auxiliary_calls"] + sums["probe_calls"]).sum(axis=0) / replicates,
             sums["cots"].sum(axis=0) / replicates,
             [tokens / replicates for tokens in billed],
             [tokens / replicates for tokens in per_round],
-            [tokens / replicates for tokens in sums["output_tokens"] + sums["auxiliary_output_tokens"]],
+            [tokens / replicates for tokens in output],
+            sums["output_tokens"].sum(axis=0) / replicates,
+            lambda: sequential,
+            self.longest / replicates if self.latency else None,
+            *(sums[name].sum(axis=0) / replicates for name in ("probe_calls", "probe_tokens")),
         )

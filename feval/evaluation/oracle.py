@@ -8,7 +8,7 @@ from feval.estimators.counts import answered_counts, distinct_vote_counts
 from feval.estimators.votes.plurality import pass_at_k
 from feval.methods.arrays import Floats, Integers
 from feval.methods.error_shares import ErrorShares, no_answer_probability
-from feval.methods.expectation import Expectation
+from feval.methods.expectation import Expectation, longest_of_draws
 from feval.methods.fields import Count, frozen_method
 from feval.methods.protocol import one_llm
 
@@ -36,6 +36,10 @@ class Oracle:
         counts, rows = distinct_vote_counts(pool.codes, gold)
         right = pass_at_k(counts.gold, counts.size, [self.n]).of_questions(rows)
         return Expectation.of_one_request(right.column(0), self.n, pool)
+
+    def exact_sequential_tokens(self, pool: Pool) -> Floats:
+        """Expected tokens of the longest CoT; see `LatencyMethod.exact_sequential_tokens`."""
+        return longest_of_draws(pool, self.n)
 
     def exact_errors(self, pool: Pool, gold: Integers, right: Floats, draw: DrawOrders) -> ErrorShares:  # noqa: ARG002  as the protocol has it
         """How wrong answers come about over all draws; see `ExactErrorsMethod.exact_errors`."""

@@ -12,11 +12,21 @@ from itertools import repeat
 from typing import Any, NamedTuple, TypeVar
 
 from feval.errors import ConflictError, SourceError
-from feval.importers.columns import COLUMNS, RowReader, examples
+from feval.importers.columns import COLUMNS, RowReader, examples, probe_names
+from feval.importers.depth.probes import pool_probes, probe_columns
 from feval.importers.reading import Reader
 from feval.importers.shapes import sentence_start
-from feval.importers.sorted_rows import SortedRows
-from feval.importers.source import Imported, ImportRequest, Prompt, SourceLLM, SourcePool, SourceQuestion, llm_notes
+from feval.importers.sorted_rows import PackedRows, SortedRows
+from feval.importers.source import (
+    Imported,
+    ImportRequest,
+    Prompt,
+    SourceLLM,
+    SourcePool,
+    SourceProbes,
+    SourceQuestion,
+    llm_notes,
+)
 from feval.importers.stored_questions import StoredQuestions
 from feval.recording.content import OPTIONAL_COLUMNS, LLMInfo, ScoreRows
 
@@ -34,30 +44,79 @@ class _CotRow(NamedTuple):
 
 @dataclass(slots=True)
 class _LLM:
-    """What the rows of one LLM say of it, and how many of its CoTs have what."""
+    """What the rows of one LLM say of it, and how many of its CoTs have what.
+
+    `probe_answers`: whether a probe has an answer; `unanswered_probe`: the place of one that says nothing of it.
+    """
 
     number: int
     decoding: dict[str, Any] = field(default_factory=dict)
+    probe_answers: bool = False
+    unanswered_probe: str = ""
     first_place: str = ""
     request: tuple[int, Prompt | None, int | None] = (-1, None, None)
     cots: int = 0
     having: dict[str, int] = field(default_factory=lambda: {"answer": 0, "tokens": 0})
     to_be_read: int = 0
 
+    def count(self, later: _LLM) -> None:
+        """Add the CoTs of rows further on in the source."""
+        self.first_place = self.first_place or later.first_place
+        self.cots += later.cots
+        self.having = {name: count + later.having[name] for name, count in self.having.items()}
+        self.to_be_read += later.to_be_read
+        self.probe_answers |= later.probe_answers
+        self.unanswered_probe = self.unanswered_probe or later.unanswered_probe
+
+
+class RowsOfPiece(NamedTuple):
+    """What `Rows` collected of a piece of a source; unknown members with the value of the first row that has them."""
+
+    questions: list[SourceQuestion]
+    llms: dict[str | None, _LLM]
+    rows: PackedRows
+    others: dict[str, Any]
+    without_unit: set[str]
+
 
 class Rows:
-    """Collects the questions of one source, and the CoTs by LLM (`None`: not named) and question."""
+    """Collects the questions of one source, and the CoTs by LLM (`None`: not named) and question.
 
-    def __init__(self, source: str, request: ImportRequest) -> None:
+    Those of a piece of it are in memory, and `piece` returns them; `add_piece` adds them to the whole.
+    """
+
+    def __init__(self, source: str, request: ImportRequest, *, is_piece: bool = False) -> None:
         self._questions = StoredQuestions(request.scratch)
         self._numbers: dict[str, int] = {}
         self._llms: dict[str | None, _LLM] = {}
-        self._rows = SortedRows(request.scratch)
+        self._rows = SortedRows(request.scratch, math.inf if is_piece else None)
         self._source, self._request = source, request
+        self._probes = RowReader(probe_names())
         self._others: dict[str, Any] = {}
         self._without_unit: set[str] = set()
         self._gaps = 0
         self._without_answers: list[str] = []
+
+    def piece(self) -> RowsOfPiece:
+        """Return what was collected."""
+        return RowsOfPiece(list(self._questions), self._llms, self._rows.in_memory(), self._others, self._without_unit)
+
+    def add_piece(self, piece: RowsOfPiece) -> None:
+        """Add the next piece of the source; raise where it contradicts those before, without saying on which line."""
+        questions = [
+            self.add_question(one.id, {"question": one.text, "gold": one.gold, "choices": one.choices}, "a line")
+            for one in piece.questions
+        ]
+        llms = []
+        for name, llm in piece.llms.items():
+            own = self._llm_named(name)
+            self._check_decoding(name, own.decoding, llm.decoding, "a line")
+            own.count(llm)
+            llms.append(own.number)
+        self._rows.extend(piece.rows, llms, questions)
+        for member, value in piece.others.items():
+            self._others.setdefault(member, value)
+        self._without_unit |= piece.without_unit
 
     def recognised(self, row: Mapping[str, Any], reader: RowReader, where: str) -> dict[str, Any]:
         """Read the known columns of a row; note unknown members."""
@@ -89,7 +148,7 @@ class Rows:
         self, question: int, values: Mapping[str, Any], where: str, *, line: str | None = None, cot: bool = True
     ) -> None:
         """Add LLM, request and CoT of a row; `line` names the line whose first row of this LLM it is, if a line has several."""
-        llm = self._llms.get(name := values.get("llm")) or self._llms.setdefault(name, _LLM(len(self._llms)))
+        llm = self._llm_named(name := values.get("llm"))
         self._check_decoding(name, llm.decoding, values, where)
         prompt, prompt_tokens = values.get("prompt"), values.get("prompt_tokens")
         if llm.request == (question, prompt, prompt_tokens):  # the same as in the row before
@@ -100,15 +159,18 @@ class Rows:
         content = self._counted(llm, values, where) if cot else None
         self._rows.add(llm.number, question, (where, line, *request, prompt_tokens, content))
 
+    def _llm_named(self, name: str | None) -> _LLM:
+        return self._llms.get(name) or self._llms.setdefault(name, _LLM(len(self._llms)))
+
     def _check_decoding(self, llm: str | None, decoding: dict[str, Any], values: Mapping[str, Any], where: str) -> None:
-        for key in ("temperature", "max_tokens"):
+        for key in ("temperature", "max_tokens", "probe_cue"):
             value = values.get(key)
             if value is not None and decoding.setdefault(key, value) != value:
                 name_of_llm = "the same LLM" if llm is None else f"the LLM {llm!r}"
                 raise ConflictError(
-                    f"{sentence_start(where)} has {key} {value}, and rows before it have {decoding[key]} for {name_of_llm}. "
-                    "CoTs of two decodings are not one pool: give each decoding an LLM name of its own in 'llm', such as "
-                    f"'{llm or 'NAME'}@{key[0]}={value}'."
+                    f"{sentence_start(where)} has {key} {value!r:.60}, and rows before it have {decoding[key]!r:.60} for "
+                    f"{name_of_llm}. CoTs of two decodings are not one pool: give each decoding an LLM name of its own in 'llm', "
+                    f"such as '{llm or 'NAME'}@{key[0]}={2 if key == 'probe_cue' else value}'."
                 )
 
     def _counted(self, llm: _LLM, values: Mapping[str, Any], where: str) -> _Cot:
@@ -118,12 +180,26 @@ class Rows:
             for name, value in values.items()
             if name in _COT_COLUMNS and (value is not None or name == "answer")
         }
+        if "probes" in cot:
+            cot["probes"] = self._read_probes(llm, cot["probes"], where)
         llm.first_place = llm.first_place or where
         llm.cots += 1
         for name in llm.having:
             llm.having[name] += name in cot
         llm.to_be_read += cot.get("answer") is None and "text" in cot
         return cot
+
+    def _read_probes(self, llm: _LLM, probes: list[dict[str, Any]], where: str) -> list[list[Any]]:
+        """Return the probes of a CoT as columns."""
+        read = []
+        for position, probe in enumerate(probes):
+            here = f"probe {position} of {where}"
+            values = self.recognised(probe, self._probes, here)
+            read.append(values)
+            llm.probe_answers |= values.get("answer") is not None
+            if "answer" not in values:
+                llm.unanswered_probe = llm.unanswered_probe or here
+        return probe_columns(read, where)
 
     def imported(self, reader: Reader) -> Imported:
         """Return the whole source; raise where only some rows name an LLM or have an answer or a token count.
@@ -167,7 +243,12 @@ class Rows:
             self._without_answers.append(info.name)
             stored = False
         counted = self._all_or_none(llm, "tokens")
-        return SourceLLM(info, self._pools(llm, stored=stored, counted=counted), counted)
+        if llm.probe_answers and llm.unanswered_probe:
+            raise SourceError(
+                f"Some probes in {self._source} have an 'answer', and {llm.unanswered_probe} has none; give it to all probes of "
+                "an LLM or to none (an answer of null says that there is no answer)."
+            )
+        return SourceLLM(info, self._pools(llm, stored=stored, counted=counted), counted, llm.decoding.get("probe_cue"))
 
     def _all_or_none(self, llm: _LLM, name: str, hint: str = "") -> bool:
         """Return whether the CoTs have a value; raise where only some have."""
@@ -186,7 +267,8 @@ class Rows:
         for number, prompt, prompt_tokens, rows in self._by_question(llm):
             yield from repeat(SourcePool([], [], []), number - done)
             question, cots = self._questions[number].id, [row.cot for row in rows]
-            yield _pool(question, cots, prompt, prompt_tokens, stored=stored, counted=counted)
+            probes = pool_probes([cot.get("probes") for cot in cots], stored=llm.probe_answers)
+            yield _pool(question, cots, prompt, prompt_tokens, probes, stored=stored, counted=counted)
             done = number + 1
         yield from repeat(SourcePool([], [], []), len(self._questions) - done)
 
@@ -262,6 +344,7 @@ def _pool(
     cots: Sequence[_Cot],
     prompt: Prompt | None,
     prompt_tokens: int | None,
+    probes: SourceProbes | None,
     *,
     stored: bool,
     counted: bool,
@@ -285,6 +368,7 @@ def _pool(
         token_logprobs=column("token_logprobs"),
         token_confidences=column("token_confidences"),
         scores=_scores(question, cots) if names & {"score", "step_scores"} else {},
+        probes=probes,
     )
 
 

@@ -77,19 +77,21 @@ class BatchSampler:
         self._pool, self._draws, self._shape = pool, draws, order.shape[:2]
         self._order = order.reshape(order.shape[0] * order.shape[1], order.shape[2])
         self._asked = np.zeros(len(self._order), np.bool_)
-        self._tokens = np.zeros(len(self._order), np.int64)
+        self._tokens, self._longest = np.zeros((2, len(self._order)), np.int64)
 
     def sample(self, places: Rows) -> Samples:
         """The CoTs at some places, which go into the ledger."""
         first = places % max(len(self._pool.codes), 1) * self._pool.codes.shape[1]
         cells = self._order[places, : self._draws].T + first
         self._asked[places] = True
-        self._tokens[places] = self._pool.output_tokens.ravel().take(cells).sum(axis=0, dtype=np.int64)
+        tokens = self._pool.output_tokens.ravel().take(cells)
+        self._tokens[places], self._longest[places] = tokens.sum(axis=0, dtype=np.int64), tokens.max(axis=0, initial=0)
         return Samples(cells, self._pool.codes.ravel().take(cells))
 
     def ledger(self) -> Ledger:
         """The ledger [R, Q] of all requests so far."""
-        return Ledger.one_round(self._asked.reshape(self._shape), self._draws, self._tokens.reshape(self._shape))
+        tokens, longest = self._tokens.reshape(self._shape), self._longest.reshape(self._shape)
+        return Ledger.one_round(self._asked.reshape(self._shape), self._draws, tokens, longest)
 
 
 def samplers(method: BatchMethod, pools: Sequence[Pool], orders: Sequence[Orders]) -> list[BatchSampler]:

@@ -24,6 +24,11 @@ class Ledger:
         auxiliary_calls: [R, Q] requests that return no CoT: verifications, self-checks, rankings; `None` for none anywhere.
         auxiliary_prompt_tokens: [R, Q] prompt tokens of those; `None` for none.
         auxiliary_output_tokens: [R, Q] output tokens of those; `None` for none.
+        sequential_tokens: [R, Q] over rounds, the most tokens that any CoT generated in it, summed, without probes and auxiliary
+            calls; `None` where not known.
+        longest_trace_tokens: [R, Q] the most tokens that any one CoT generated; `None` where not known.
+        probe_calls: [R, Q] probes of traces; `None` for none anywhere.
+        probe_tokens: [R, Q] output tokens of those; `None` for none.
     """
 
     rounds: Integers
@@ -32,12 +37,28 @@ class Ledger:
     auxiliary_calls: Integers | None = None
     auxiliary_prompt_tokens: Integers | None = None
     auxiliary_output_tokens: Integers | None = None
+    sequential_tokens: Integers | None = None
+    longest_trace_tokens: Integers | None = None
+    probe_calls: Integers | None = None
+    probe_tokens: Integers | None = None
 
     @classmethod
-    def one_round(cls, asked: Bools, cots: int | Integers, output_tokens: Integers) -> Ledger:
-        """The ledger of an LLM that gives all its CoTs, with their tokens [R, Q], in one request where it is asked [R, Q]."""
+    def one_round(
+        cls, asked: Bools, cots: int | Integers, output_tokens: Integers, longest: Integers | None = None
+    ) -> Ledger:
+        """The ledger of an LLM that gives all its CoTs in one request where it is asked [R, Q].
+
+        `output_tokens` are [R, Q] of all of them, `longest` of the longest; `None` where not known.
+        """
         rounds = asked.astype(np.int32)
-        return cls(rounds, rounds * cots, np.where(asked, output_tokens, 0))
+        latency = None if longest is None else np.where(asked, longest, 0)
+        return cls(
+            rounds,
+            rounds * cots,
+            np.where(asked, output_tokens, 0),
+            sequential_tokens=latency,
+            longest_trace_tokens=latency,
+        )
 
 
 LEDGER_FIELDS: tuple[str, ...] = tuple(field.name for field in fields(Ledger))

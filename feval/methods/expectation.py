@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from feval.estimators.cost import mean_output_tokens
+from feval.estimators.per_question import by_blocks
+from feval.estimators.votes.best_of_n import subset_largest
 from feval.methods.arrays import Floats
 
 if TYPE_CHECKING:
@@ -23,12 +25,16 @@ class Expectation:
         rounds: [Q] expected number of requests.
         cots: [Q] expected number of CoTs.
         output_tokens: [Q] expected output tokens of those.
+        probe_calls: [Q] expected probes of traces; `None` for none anywhere.
+        probe_tokens: [Q] expected output tokens of those; `None` for none.
     """
 
     right: Floats
     rounds: Floats
     cots: Floats
     output_tokens: Floats
+    probe_calls: Floats | None = None
+    probe_tokens: Floats | None = None
 
     @classmethod
     def of_one_request(cls, right: Floats, cots: int, pool: Pool) -> Expectation:
@@ -36,3 +42,10 @@ class Expectation:
         tokens = mean_output_tokens(pool.output_tokens, pool.sizes)
         tokens *= cots
         return cls(right, np.broadcast_to(1.0, right.shape), np.broadcast_to(float(cots), right.shape), tokens)
+
+
+def longest_of_draws(pool: Pool, n: int) -> Floats:
+    """[Q] expected tokens of the longest of n CoTs."""
+    return by_blocks(
+        lambda block: subset_largest(pool.output_tokens[block], pool.sizes[block], n), len(pool.output_tokens)
+    )

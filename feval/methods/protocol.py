@@ -6,6 +6,7 @@ and found by its name on the method's class:
 
     exact           expectation over all draws                      `ExactMethod`
     exact_errors    how wrong answers come about, over all draws    `ExactErrorsMethod`
+    exact_sequential_tokens   latency in tokens, over all draws     `LatencyMethod`
     fit, fitted     learning from training questions                `Learner`
     whole_set       it looks at all questions at once               `WholeSetMethod`
     needs           what to record for it; ends the message that says it is missing
@@ -14,6 +15,7 @@ and found by its name on the method's class:
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from math import prod
 from typing import TYPE_CHECKING, Any, Literal, Protocol, Self, runtime_checkable
 
 import numpy as np
@@ -164,6 +166,13 @@ class ExactErrorsMethod(ExactMethod, Protocol):
         """
 
 
+class LatencyMethod(ExactMethod, Protocol):
+    """An exact method whose sequential tokens are known, too. Without it, an exact evaluation has none."""
+
+    def exact_sequential_tokens(self, pool: Pool) -> Floats:
+        """[Q] expectation of `Ledger.sequential_tokens` over all draws."""
+
+
 def has_exact_form(method: object) -> bool:
     """Whether a method, or a class of methods, defines `exact` itself.
 
@@ -175,6 +184,11 @@ def has_exact_form(method: object) -> bool:
 def has_exact_errors(method: object) -> bool:
     """Whether a method, or a class of methods, defines `exact_errors` itself; see `has_exact_form`."""
     return "exact_errors" in vars(method if isinstance(method, type) else type(method))
+
+
+def has_exact_latency(method: object) -> bool:
+    """Whether a method, or a class of methods, defines `exact_sequential_tokens` itself; see `has_exact_form`."""
+    return "exact_sequential_tokens" in vars(method if isinstance(method, type) else type(method))
 
 
 class Learner(Protocol):
@@ -212,6 +226,14 @@ def seen_tokens(tokens: npt.NDArray[Any], seen: Bools) -> npt.NDArray[np.int64]:
     """[R, Q] the tokens [R, Q, n] of the CoTs that a method drew, by a mask [R, Q, n]."""
     total: npt.NDArray[np.int64] = np.einsum("rqn,rqn->rq", tokens, seen, dtype=np.int64, casting="unsafe")
     return total
+
+
+def most_tokens(tokens: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
+    """[...] the most tokens [..., n] of one CoT: how long a round takes that draws them at once."""
+    *shape, draws = tokens.shape
+    by_draw = np.ascontiguousarray(tokens.reshape(prod(shape), draws).T)  # far faster than along the last axis
+    most: npt.NDArray[np.int64] = np.maximum.reduce(by_draw, axis=0, initial=0).astype(np.int64)
+    return most.reshape(shape)
 
 
 def one_llm(draws: int, llms: int, rule: str) -> tuple[int]:

@@ -8,6 +8,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from feval.errors import NotRecordedError
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Probes:
@@ -44,6 +46,15 @@ class Probes:
         """[Q, S] how many probes of each CoT are at or before so many tokens."""
         reached = np.concatenate([[0], np.cumsum(self.offsets <= tokens)])
         return np.diff(reached[self.starts]).reshape(self.shape)
+
+    def recorded_confidences(self, owner: str) -> npt.NDArray[np.float32]:
+        """The confidences; `NotRecordedError` where no probe of `owner`, an LLM, has one."""
+        if self.confidences is None:
+            raise NotRecordedError(
+                f"The probes of {owner} carry no confidence. Take a method that looks at answers alone, such as "
+                "answer-convergence, or import probes with a confidence each."
+            )
+        return self.confidences
 
     def rows(self, rows: npt.NDArray[np.intp]) -> Probes:
         """The probes of some questions, in the order given."""

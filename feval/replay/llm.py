@@ -190,8 +190,12 @@ class LLM:
 
     def answers(self, row: int, samples: Sequence[int]) -> list[str | None]:
         """Return the canonical answers of some recorded CoTs of a question (by its row)."""
+        return self.answer_texts(row, self.pool.codes[row, list(samples)].tolist())
+
+    def answer_texts(self, row: int, codes: Sequence[int]) -> list[str | None]:
+        """Return the canonical answers that have some codes on a question (by its row); `None` for -1."""
         candidates = self._view.candidates(row)
-        return [None if code < 0 else candidates[code] for code in self.pool.codes[row, list(samples)].tolist()]
+        return [None if code < 0 else candidates[code] for code in codes]
 
     def cot(self, row: int, sample: int) -> CoT:
         """Return one recorded CoT of a question (by its row)."""

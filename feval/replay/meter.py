@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from feval.cards.billing import billed_prompts
 from feval.errors import OutOfRangeError, UsageError
 from feval.replay.draws import uniforms
 from feval.replay.responses import LLMResponse, RecordedLLM
+from feval.replay.traces import Growth, Trace
 
 
 class MeteredLLM:
@@ -19,13 +22,18 @@ class MeteredLLM:
         replicate: of the draw; `None` hands the CoTs out in recorded order.
     """
 
-    __slots__ = ("_auxiliary", "_closed", "_llm", "_order", "_rounds", "_row", "_tokens")
+    __slots__ = (
+        "_advanced", "_auxiliary", "_closed", "_growths", "_llm", "_order", "_probes", "_rounds", "_row", "_tokens"
+    )  # fmt: skip
 
     def __init__(self, llm: RecordedLLM, row: int, replicate: int | None = 0) -> None:
         self._llm, self._row = llm, row
         self._order = tuple(range(int(llm.pool.sizes[row]))) if replicate is None else llm.order(row, replicate)
-        self._rounds = 0
+        self._rounds: list[slice] = []
         self._tokens: list[int] = []
+        self._growths: dict[Trace, Growth] = {}
+        self._advanced = 0
+        self._probes = (0, 0)
         self._auxiliary = (0, 0, 0)
         self._closed = False
 
@@ -39,8 +47,8 @@ class MeteredLLM:
 
     @property
     def rounds(self) -> int:
-        """Number of `sample` requests so far."""
-        return self._rounds
+        """Number of requests for CoTs so far: `sample` and `start`. A trace is one request, however often it is advanced."""
+        return len(self._rounds)
 
     @property
     def cots(self) -> int:
@@ -61,13 +69,39 @@ class MeteredLLM:
         """
         prompt_tokens = self._llm.known_prompt_tokens(self._row, "the tokens billed are not known")
         prompts = int(billed_prompts(self._llm.billing, self.rounds, self.cots))
-        auxiliary = self.auxiliary_prompt_tokens + self.auxiliary_output_tokens
+        auxiliary = self.auxiliary_prompt_tokens + self.auxiliary_output_tokens + self.probe_tokens
         return prompts * prompt_tokens + self.output_tokens + auxiliary
 
     @property
     def output_tokens(self) -> int:
         """Tokens of the CoTs handed out so far, less what was cut off."""
         return sum(self._tokens)
+
+    @property
+    def sequential_tokens(self) -> int:
+        """Tokens generated one after the other: over rounds, the most that any of its CoTs or traces generated in it, summed.
+
+        A round is a `sample` or an `advance`. Probes and auxiliary calls are left out.
+        """
+        return self._advanced + sum(max(self._tokens[sampled], default=0) for sampled in self._rounds)
+
+    @property
+    def longest_trace_tokens(self) -> int:
+        """The most tokens that any one CoT or trace generated."""
+        return max(self._tokens, default=0)
+
+    @property
+    def probe_calls(self) -> int:
+        """Number of probes so far."""
+        return self._probes[0]
+
+    @property
+    def probe_tokens(self) -> int:
+        """Output tokens of the probes; one whose tokens were not recorded counts 0.
+
+        Their prompts, the request and the trace so far, count as a cached prefix and are not billed; nor is the cue.
+        """
+        return self._probes[1]
 
     @property
     def auxiliary_calls(self) -> int:
@@ -92,18 +126,83 @@ class MeteredLLM:
             OutOfRangeError: k is below 1 or not a whole number.
             UsageError: the ledger is closed.
         """
+        self._require(k)
+        start = self.cots
+        response = LLMResponse(self._order[start : start + k], self._llm, self._row)
+        self._tokens += self._llm.pool.output_tokens[self._row, list(response.samples)].tolist()
+        self._rounds.append(slice(start, start + k))
+        return response
+
+    def start(self, k: int = 1, *, limit: int | None = None) -> list[Trace]:
+        """Return the next k CoTs of the draw as traces that have generated nothing yet; see `advance`.
+
+        Args:
+            k: how many.
+            limit: tokens at which each of them is cut, as by a token limit of the API; `None` for none.
+
+        Raises:
+            NotRecordedError: the CoTs were not probed.
+            ShortPoolError, OutOfRangeError, UsageError: as for `sample`.
+        """
+        self._require(k)
+        if limit is not None and limit < 1:
+            raise OutOfRangeError(f"A trace of {self.name} is cut at 1 token or more; limit={limit} was given.")
+        probes, start = self._llm.pool.probes(), self.cots
+        growths = [Growth(self._llm, self._row, self._order[i], probes, i, limit) for i in range(start, start + k)]
+        traces = [Trace(growth, self._bill_probe) for growth in growths]
+        self._growths.update(zip(traces, growths, strict=True))
+        self._tokens += [0] * k
+        self._rounds.append(slice(0))
+        return traces
+
+    def advance(self, traces: Trace | Sequence[Trace], tokens: int | None = None) -> None:
+        """Let traces grow, all at once: one round.
+
+        Each grows by so many tokens, or to its end or its limit if that is nearer. It can halt where it was probed; beyond its
+        last probe it goes on to its end.
+
+        Args:
+            traces: one or several that are running; of none nothing happens.
+            tokens: how many; `None` for as many as each has up to its next probe.
+
+        Raises:
+            NotRecordedError: there is no probe at that place; the message says where there are.
+            OutOfRangeError: tokens below 1.
+            UsageError: a trace is not running, comes twice or is another LLM's, or the ledger is closed.
+        """
+        self._require_open()
+        chosen = [traces] if isinstance(traces, Trace) else list(traces)
+        growths = [growth for trace in set(chosen) if (growth := self._growths.get(trace)) is not None]
+        if len(growths) < len(chosen):
+            raise UsageError(
+                f"{self.name} advances traces that it started on this question, each once in a round; {chosen!r:.200} were given."
+            )
+        reached = [growth.after(tokens) for growth in growths]
+        grown = 0
+        for growth, (total, finished) in zip(growths, reached, strict=True):
+            grown = max(grown, total - growth.tokens)
+            growth.tokens, growth.finished, growth.stopped = total, finished, total == growth.limit and not finished
+            self._tokens[growth.index] = total
+        self._advanced += grown
+
+    def _bill_probe(self, place: int) -> None:
+        self._require_open()
+        tokens = self._llm.pool.probes().output_tokens
+        self._probes = (self.probe_calls + 1, self.probe_tokens + (0 if tokens is None else max(int(tokens[place]), 0)))
+
+    def _require(self, k: int) -> None:
+        """Check that k more CoTs can be handed out."""
+        self._require_open()
+        if k < 1 or k % 1:
+            raise OutOfRangeError(f"A method asks {self.name} for 1 CoT or more at a time; {k!r} were asked for.")
+        self._llm.require(self._row, self.cots + k)
+
+    def _require_open(self) -> None:
         if self._closed:
             raise UsageError(
                 f"This {self.name} was kept from another question or draw, whose ledger is closed; ask the one that the method "
                 "was called with."
             )
-        if k < 1 or k % 1:
-            raise OutOfRangeError(f"A method asks {self.name} for 1 CoT or more at a time; {k!r} were asked for.")
-        self._llm.require(self._row, self.cots + k)
-        response = LLMResponse(self._order[self.cots : self.cots + k], self._llm, self._row)
-        self._rounds += 1
-        self._tokens += self._llm.pool.output_tokens[self._row, list(response.samples)].tolist()
-        return response
 
     def truncate(self, index: int, tokens: int) -> None:
         """Stop a CoT early: only its first tokens are billed. Cutting a recorded CoT does not change what came before the cut.
@@ -114,11 +213,14 @@ class MeteredLLM:
 
         Raises:
             OutOfRangeError: no such CoT, or a negative number of tokens.
+            UsageError: it is a trace.
         """
         if not 0 <= index < self.cots or tokens < 0:
             raise OutOfRangeError(
                 f"{self.name} has handed out {self.cots} CoTs, numbered from 0; CoT {index} cannot be cut after {tokens} tokens."
             )
+        if any(trace.index == index for trace in self._growths):
+            raise UsageError(f"CoT {index} of {self.name} was started as a trace; end it with its `stop`.")
         self._tokens[index] = min(self._tokens[index], tokens)
 
     def charge(self, *, calls: int = 1, prompt_tokens: int = 0, output_tokens: int = 0) -> None:
@@ -148,7 +250,7 @@ class MeteredLLM:
             self._row,
             rounds=self.rounds,
             cots=self.cots,
-            output_tokens=self.output_tokens + output_tokens,
+            output_tokens=self.output_tokens + output_tokens + self.probe_tokens,
             auxiliary_prompt_tokens=prompt_tokens,
         )
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
@@ -39,6 +40,9 @@ class RecordedLLM(Protocol):
 
     def answers(self, row: int, samples: tuple[int, ...], /) -> list[str | None]:
         """Return canonical answers."""
+
+    def answer_texts(self, row: int, codes: Sequence[int], /) -> list[str | None]:
+        """Return the canonical answers of codes."""
 
     def request(self, row: int, /) -> LLMRequest:
         """Return what was sent."""

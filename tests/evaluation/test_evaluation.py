@@ -67,8 +67,12 @@ class TwoRounds:
     def decide(self, pools: Any, orders: Any) -> Decisions:
         first, second = (drawn(pool.codes, order) for pool, order in zip(pools, orders, strict=True))
         agree = first[..., 0] == first[..., 1]
-        tokens = [drawn(pool.output_tokens, order).sum(axis=-1) for pool, order in zip(pools, orders, strict=True)]
-        ledgers = Ledger.one_round(np.ones_like(agree), 2, tokens[0]), Ledger.one_round(~agree, 1, tokens[1])
+        tokens = [drawn(pool.output_tokens, order) for pool, order in zip(pools, orders, strict=True)]
+        totals, longest = [each.sum(axis=-1) for each in tokens], [each.max(axis=-1) for each in tokens]
+        ledgers = (
+            Ledger.one_round(np.ones_like(agree), 2, totals[0], longest[0]),
+            Ledger.one_round(~agree, 1, totals[1], longest[1]),
+        )
         return Decisions(np.where(agree, first[..., 0], second[..., 0]), ledgers)
 
 

@@ -98,11 +98,14 @@ class Dealer:
         self.pool, self.row, self.order = pool, row, order.tolist()
         self.rounds = self.cots = 0
         self.tokens: list[int] = []
+        self.requests: list[slice] = []
+        self.probe_calls = self.probe_tokens = 0
         self.auxiliary_calls = self.auxiliary_prompt_tokens = self.auxiliary_output_tokens = 0
 
     def sample(self, k: int = 1) -> Dealt:
         places = self.order[self.cots : self.cots + k]
         assert len(places) == k
+        self.requests.append(slice(self.cots, self.cots + k))
         self.rounds, self.cots = self.rounds + 1, self.cots + k
         self.tokens += self.pool.output_tokens[self.row, places].tolist()
         return Dealt(self.pool, self.row, places)
@@ -110,6 +113,14 @@ class Dealer:
     @property
     def output_tokens(self) -> int:
         return sum(self.tokens)
+
+    @property
+    def sequential_tokens(self) -> int:
+        return sum(max(self.tokens[request]) for request in self.requests)
+
+    @property
+    def longest_trace_tokens(self) -> int:
+        return max(self.tokens, default=0)
 
     def truncate(self, index: int, tokens: int) -> None:
         self.tokens[index] = min(self.tokens[index], tokens)

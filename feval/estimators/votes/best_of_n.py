@@ -1,4 +1,4 @@
-"""Accuracy of best-of-n over all draws of n CoTs without replacement, in closed form."""
+"""The best and the largest of n CoTs, over all draws without replacement, in closed form."""
 
 from __future__ import annotations
 
@@ -42,6 +42,27 @@ def subset_best_accuracy(scores: Floats, right: Bools, sizes: npt.NDArray[Any], 
     missed = _missed(sizes, n, length)
     chance = np.take_along_axis(missed, first, axis=1) - np.take_along_axis(missed, last, axis=1)
     total: Floats = np.where(hits, chance / np.maximum(last - first, 1), 0.0).sum(axis=1)
+    return total
+
+
+def subset_largest(values: npt.NDArray[Any], sizes: npt.NDArray[Any], n: int) -> Floats:
+    """Expectation of the largest of n values drawn without replacement.
+
+    The i-th largest of T values is that of a draw with probability C(T - i, n - 1) / C(T, n): the draw misses the i - 1 larger
+    ones, and not this one.
+
+    Feval's own closed form. Assumes only that every order of a question's samples is equally likely.
+
+    Args:
+        values: [Q, S] one per sample, 0 or more; 0 where no sample was recorded.
+        sizes: [Q] recorded samples of each question, n or more.
+        n: samples per draw.
+
+    Returns:
+        [Q] expectations.
+    """
+    ordered = np.sort(values, axis=1)[:, ::-1]
+    total: Floats = np.einsum("qs,qs->q", ordered, -np.diff(_missed(sizes, n, ordered.shape[1]), axis=1))
     return total
 
 

@@ -17,9 +17,9 @@ from feval.methods.arrays import Floats, Integers
 from feval.methods.batches import batches
 from feval.methods.decisions import Decisions, Ledger, Orders
 from feval.methods.error_shares import ErrorShares, no_answer_probability
-from feval.methods.expectation import Expectation
+from feval.methods.expectation import Expectation, longest_of_draws
 from feval.methods.fields import Aggregate, Count, frozen_method
-from feval.methods.protocol import DrawOrders, RecordedSampler, one_llm, require_draws, require_pool
+from feval.methods.protocol import DrawOrders, RecordedSampler, most_tokens, one_llm, require_draws, require_pool
 from feval.methods.vote import weighted_plurality, weighted_plurality_codes
 
 if TYPE_CHECKING:
@@ -53,12 +53,13 @@ class _ChoiceByScore:
         codes = np.where(np.isnan(scores), -1, np.maximum(pool.codes, -1))
         scores = np.where(codes < 0, -np.inf, scores)
         answer = np.empty(order.shape[:2], codes.dtype)
-        tokens = np.empty(order.shape[:2], np.int64)
+        tokens, longest = np.empty((2, *order.shape[:2]), np.int64)
         for batch in batches(order, self.n, codes.shape[1]):
             answer[batch.where] = self._chosen(batch.drawn(codes), batch.drawn(scores))
-            tokens[batch.where] = batch.drawn(pool.output_tokens).sum(axis=2, dtype=np.int64)
-        rounds = np.ones(answer.shape, np.int32)
-        return Decisions(answer, (Ledger(rounds, self.n * rounds, tokens),))
+            each = batch.drawn(pool.output_tokens)
+            tokens[batch.where], longest[batch.where] = each.sum(axis=2, dtype=np.int64), most_tokens(each)
+        asked = np.ones(answer.shape, np.bool_)
+        return Decisions(answer, (Ledger.one_round(asked, self.n, tokens, longest),))
 
     def _chosen(self, codes: Integers, scores: Floats) -> Integers:
         """[R, Q] the answer among drawn CoTs [R, Q, n]; where one has none, its score is minus infinity."""
@@ -101,6 +102,10 @@ class BestOfN(_ChoiceByScore):
             return subset_best_accuracy(scores, (codes == gold[block, None]) & (codes >= 0), pool.sizes[block], self.n)
 
         return Expectation.of_one_request(by_blocks(right, len(gold)), self.n, pool)
+
+    def exact_sequential_tokens(self, pool: Pool) -> Floats:
+        """Expected tokens of the longest CoT; see `LatencyMethod.exact_sequential_tokens`."""
+        return longest_of_draws(pool, self.n)
 
     def exact_errors(self, pool: Pool, gold: Integers, right: Floats, draw: DrawOrders) -> ErrorShares:  # noqa: ARG002  as the protocol has it
         """How wrong answers come about over all draws; see `ExactErrorsMethod.exact_errors`."""

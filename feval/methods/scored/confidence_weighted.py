@@ -13,7 +13,7 @@ from feval.methods.arrays import Floats, Integers
 from feval.methods.batches import batches
 from feval.methods.decisions import Decisions, Ledger, Orders
 from feval.methods.fields import Count, Positive, frozen_method
-from feval.methods.protocol import RecordedResponse, RecordedSampler, one_llm, require_draws
+from feval.methods.protocol import RecordedResponse, RecordedSampler, most_tokens, one_llm, require_draws
 from feval.methods.vote import weighted_plurality, weighted_plurality_codes
 from feval.replay.draws import orders as seeded_orders
 from feval.replay.draws import pool_key
@@ -135,19 +135,22 @@ class ConfidenceWeighted:
         confidences = np.where(codes < 0, np.nan, confidences)
         checks = self._scoring_tokens(pool)
         shape = order.shape[:2]
-        answer, tokens = np.empty(shape, codes.dtype), np.empty(shape, np.int64)
+        answer = np.empty(shape, codes.dtype)
+        tokens, longest = np.empty((2, *shape), np.int64)
         auxiliary = np.zeros((3, *shape), np.int64) if checks else None
         for batch in batches(order, self.n, codes.shape[1]):
             weights = confidence_weights(batch.drawn(confidences), temperature)
             answer[batch.where] = weighted_plurality_codes(batch.drawn(codes), weights)
-            tokens[batch.where] = batch.drawn(pool.output_tokens).sum(axis=2, dtype=np.int64)
+            each = batch.drawn(pool.output_tokens)
+            tokens[batch.where], longest[batch.where] = each.sum(axis=2, dtype=np.int64), most_tokens(each)
             if checks and auxiliary is not None:
-                for total, each in zip(
+                for total, check in zip(
                     auxiliary, (checks.calls, checks.prompt_tokens, checks.output_tokens), strict=True
                 ):
-                    total[batch.where] = batch.drawn(each).sum(axis=2)
+                    total[batch.where] = batch.drawn(check).sum(axis=2)
         rounds = np.ones(shape, np.int32)
-        return Decisions(answer, (Ledger(rounds, self.n * rounds, tokens, *(() if auxiliary is None else auxiliary)),))
+        ledger = Ledger(rounds, self.n * rounds, tokens, *(() if auxiliary is None else auxiliary))
+        return Decisions(answer, (replace(ledger, sequential_tokens=longest, longest_trace_tokens=longest),))
 
     def _temperature(self) -> float:
         if self.temperature is None:

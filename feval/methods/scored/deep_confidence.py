@@ -20,7 +20,7 @@ from feval.methods.arrays import Floats
 from feval.methods.batches import Batch, batches
 from feval.methods.decisions import Decisions, Ledger, Orders
 from feval.methods.fields import Count, ExactNumber, Share, as_fraction, frozen_method
-from feval.methods.protocol import RecordedSampler, one_llm, require_draws
+from feval.methods.protocol import RecordedSampler, most_tokens, one_llm, require_draws
 from feval.methods.vote import weighted_plurality, weighted_plurality_codes
 
 if TYPE_CHECKING:
@@ -166,7 +166,7 @@ class DeepConfidence:
             confidences = np.where(pool.codes < 0, np.nan, confidences)
         shape = order.shape[:2]
         answer = np.empty(shape, pool.codes.dtype)
-        cots, tokens = np.empty((2, *shape), np.int64)
+        cots, tokens, sequential, longest = np.empty((4, *shape), np.int64)
         for batch in batches(order, self.n, pool.codes.shape[1]):
             known = batch.drawn(confidences)
             bars = known_percentiles(known[:, :, : self._until], 100 - self._eta)[:, :, None]
@@ -175,9 +175,18 @@ class DeepConfidence:
             traces = self._traces_drawn(codes, weights)
             seen = np.arange(self.n) < traces[:, :, None]
             answer[batch.where] = weighted_plurality_codes(np.where(seen, codes, -1), weights)
-            tokens[batch.where] = np.where(seen, self._billed(pool, batch, known, bars), 0).sum(axis=2)
+            billed = np.where(seen, self._billed(pool, batch, known, bars), 0)
+            tokens[batch.where], longest[batch.where] = billed.sum(axis=2), most_tokens(billed)
+            sequential[batch.where] = self._sequential(billed)
             cots[batch.where] = traces
-        return Decisions(answer, (Ledger(self._rounds(cots), cots, tokens),))
+        rounds = self._rounds(cots)
+        ledger = Ledger(rounds, cots, tokens, sequential_tokens=sequential, longest_trace_tokens=longest)
+        return Decisions(answer, (ledger,))
+
+    def _sequential(self, billed: Int64) -> Int64:
+        """[R', Q'] the longest trace of each round, summed."""
+        first, later = billed[:, :, : self._until], billed[:, :, self._until :]
+        return most_tokens(first) + (most_tokens(later) if self.consensus is None else later.sum(axis=2))
 
     @property
     def _until(self) -> int:

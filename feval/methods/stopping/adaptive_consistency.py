@@ -23,7 +23,7 @@ from feval.methods.decisions import Decisions, Ledger, Orders
 from feval.methods.error_shares import ErrorShares, no_answer_probability
 from feval.methods.expectation import Expectation
 from feval.methods.fields import Count, ExactNumber, Whole, as_fraction, frozen_method
-from feval.methods.protocol import DrawOrders, Response, drawn, one_llm, require_draws, seen_tokens
+from feval.methods.protocol import DrawOrders, Response, drawn, most_tokens, one_llm, require_draws, seen_tokens
 from feval.methods.stopping.pool_counts import gold_share_of_lead, mean_over_orders, right_over_orders, voting_counts
 from feval.methods.stopping.stopped_early import early_votes_of_whole_pool, split_of_stops
 from feval.methods.vote import NoAnswerRule, no_answer_wins, plurality, plurality_codes, plurality_is_right
@@ -115,8 +115,10 @@ class AdaptiveConsistency:
         seen = np.arange(self.budget, dtype=np.int16) < cots[:, :, None].astype(np.int16)
         np.putmask(codes, ~seen, -2)  # which votes under neither rule
         answer = plurality_codes(codes, no_answer=self.no_answer)
-        tokens = seen_tokens(drawn(pool.output_tokens, order), seen)
-        return Decisions(answer, (Ledger(cots, cots, tokens),))
+        each = drawn(pool.output_tokens, order)
+        tokens = seen_tokens(each, seen)
+        longest = most_tokens(each * seen)
+        return Decisions(answer, (Ledger(cots, cots, tokens, sequential_tokens=tokens, longest_trace_tokens=longest),))
 
     def stops(self, pool: Pool, order: Orders, codes: Integers) -> Integers:
         """[R, Q] CoTs drawn until the stop, in orders [R, Q, budget] that have these answer codes."""
@@ -136,7 +138,7 @@ class AdaptiveConsistency:
         """The expectation over all draws; see `ExactMethod.exact`."""
         if self.criterion == "random":
             return self._exact_random(pool, gold)
-        means = mean_over_orders(pool, gold, self.no_answer, self.ends)
+        means = mean_over_orders(pool, gold, self.no_answer, self.rule.stop_mask, self.budget)
         return Expectation(means.right, means.samples, means.samples, means.output_tokens)
 
     def exact_errors(self, pool: Pool, gold: Integers, right: Floats, draw: DrawOrders) -> ErrorShares:

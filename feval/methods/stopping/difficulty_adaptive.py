@@ -7,7 +7,7 @@ others from what their neighbours in the ranking needed.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from math import comb
 from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
@@ -18,7 +18,7 @@ from feval.errors import NotRecordedError, OutOfRangeError
 from feval.methods.arrays import Bools, Integers, Rows
 from feval.methods.decisions import Decisions, Ledger, Orders
 from feval.methods.fields import Count, ExactNumber, as_fraction, frozen_method
-from feval.methods.protocol import drawn, one_llm, require_draws
+from feval.methods.protocol import drawn, most_tokens, one_llm, require_draws
 from feval.methods.vote import plurality_codes
 
 if TYPE_CHECKING:
@@ -86,10 +86,22 @@ class DifficultyAdaptive:
         easy, first = allocation.easy, allocation.first
         size = np.where(easy, 1, self._sizes(allocation.confident, first))
         rounds = np.where(easy, 1, self._requests(size, first))
-        answer = plurality_codes(np.where(np.arange(self.budget) < size[..., None], allocation.codes, -1))
-        tokens = np.cumsum(drawn(pools[0].output_tokens, orders[0][:, :, : self.budget]), axis=-1, dtype=np.int64)
-        spent = np.take_along_axis(tokens, (size - 1)[..., None], axis=-1)[..., 0]
-        return Decisions(answer, (Ledger(rounds, size, spent, *allocation.ranking_calls),))
+        seen = np.arange(self.budget) < size[..., None]
+        answer = plurality_codes(np.where(seen, allocation.codes, -1))
+        tokens = drawn(pools[0].output_tokens, orders[0][:, :, : self.budget]) * seen
+        ledger = Ledger(rounds, size, tokens.sum(axis=-1, dtype=np.int64), *allocation.ranking_calls)
+        latency = {"sequential_tokens": self._sequential(tokens, first), "longest_trace_tokens": most_tokens(tokens)}
+        return Decisions(answer, (replace(ledger, **latency),))
+
+    def _sequential(self, tokens: Integers, first: Integers) -> Integers:
+        """[R, Q] the longest CoT of each request, summed, of tokens [R, Q, budget] that are 0 where nothing was drawn."""
+        later = np.arange(self.budget) - first[..., None]
+        opens = (later >= 0) & (later % self.window == 0)
+        opens[..., 0] = True
+        requests = np.flatnonzero(opens)
+        longest = np.maximum.reduceat(tokens.ravel(), requests) if len(requests) else requests
+        total = np.bincount(requests // self.budget, longest, first.size)
+        return total.astype(np.int64).reshape(first.shape)
 
     def allocation(self, pools: Sequence[Pool], orders: Sequence[Orders]) -> Allocation:
         """The outcome of ranking, partition and pre-allocation; arguments as for `decide`."""

@@ -21,7 +21,7 @@ from feval.methods.decisions import Decisions, Ledger, Orders
 from feval.methods.error_shares import ErrorShares, no_answer_probability
 from feval.methods.expectation import Expectation
 from feval.methods.fields import Count, frozen_method
-from feval.methods.protocol import DrawOrders, Sampler, drawn, one_llm, require_draws, seen_tokens
+from feval.methods.protocol import DrawOrders, Sampler, drawn, most_tokens, one_llm, require_draws, seen_tokens
 from feval.methods.stopping.pool_counts import PoolCounts, distinct_pools, gold_share_of_lead
 from feval.methods.stopping.stopped_early import early_votes_of_whole_pool, split_of_stops
 from feval.methods.vote import plurality, plurality_codes
@@ -93,8 +93,13 @@ class EarlyStopping:
         if self.answer == "window":
             last = np.take_along_axis(codes, (cots - 1)[:, :, None].astype(np.intp), axis=2)[:, :, 0]
             answer = np.where(stopped, last, answer)
-        tokens = seen_tokens(drawn(pool.output_tokens, order), seen)
-        return Decisions(answer, (Ledger(rounds, cots, tokens),))
+        each = drawn(pool.output_tokens, order)
+        by_window = most_tokens((each * seen).reshape(windows.shape))
+        sequential, longest = by_window.sum(axis=2), by_window.max(axis=2)
+        ledger = Ledger(
+            rounds, cots, seen_tokens(each, seen), sequential_tokens=sequential, longest_trace_tokens=longest
+        )
+        return Decisions(answer, (ledger,))
 
     def exact(self, pool: Pool, gold: Integers) -> Expectation:
         """The expectation over all draws; see `ExactMethod.exact`.

@@ -12,9 +12,9 @@ from feval.methods.arrays import Floats, Integers
 from feval.methods.batches import batches
 from feval.methods.decisions import Decisions, Ledger, Orders
 from feval.methods.error_shares import ErrorShares, no_answer_probability
-from feval.methods.expectation import Expectation
+from feval.methods.expectation import Expectation, longest_of_draws
 from feval.methods.fields import Count, frozen_method
-from feval.methods.protocol import DrawOrders, Sampler, one_llm, require_draws
+from feval.methods.protocol import DrawOrders, Sampler, most_tokens, one_llm, require_draws
 from feval.methods.vote import NoAnswerRule, no_answer_wins, plurality, plurality_codes, plurality_is_right
 
 if TYPE_CHECKING:
@@ -51,17 +51,23 @@ class SelfConsistency:
         require_draws(self, pools, orders)
         [pool], [order] = pools, orders
         answer = np.empty(order.shape[:2], pool.codes.dtype)
-        tokens = np.empty(order.shape[:2], np.int64)
+        tokens, longest = np.empty((2, *order.shape[:2]), np.int64)
         for batch in batches(order, self.n, pool.codes.shape[1]):
             answer[batch.where] = plurality_codes(batch.drawn(pool.codes), no_answer=self.no_answer)
-            tokens[batch.where] = np.einsum("rqn->rq", batch.drawn(pool.output_tokens).astype(np.int64))
-        rounds = np.ones(tokens.shape, np.int32)
-        return Decisions(answer, (Ledger(rounds, self.n * rounds, tokens),))
+            each = batch.drawn(pool.output_tokens)
+            tokens[batch.where] = np.einsum("rqn->rq", each.astype(np.int64))
+            longest[batch.where] = most_tokens(each)
+        asked = np.ones(tokens.shape, np.bool_)
+        return Decisions(answer, (Ledger.one_round(asked, self.n, tokens, longest),))
 
     def exact(self, pool: Pool, gold: Integers) -> Expectation:
         """The expectation over all draws; see `ExactMethod.exact`."""
         right = plurality_is_right(pool, gold, self.no_answer, [self.n])
         return Expectation.of_one_request(right.column(0), self.n, pool)
+
+    def exact_sequential_tokens(self, pool: Pool) -> Floats:
+        """Expected tokens of the longest CoT; see `LatencyMethod.exact_sequential_tokens`."""
+        return longest_of_draws(pool, self.n)
 
     def exact_errors(self, pool: Pool, gold: Integers, right: Floats, draw: DrawOrders) -> ErrorShares:  # noqa: ARG002  as the protocol has it
         """How wrong answers come about over all draws; see `ExactErrorsMethod.exact_errors`."""

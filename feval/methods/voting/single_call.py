@@ -10,7 +10,7 @@ import numpy as np
 from feval.methods.arrays import Floats, Integers
 from feval.methods.decisions import Decisions, Ledger, Orders
 from feval.methods.error_shares import ErrorShares
-from feval.methods.expectation import Expectation
+from feval.methods.expectation import Expectation, longest_of_draws
 from feval.methods.fields import frozen_method
 from feval.methods.protocol import DrawOrders, Sampler, drawn, one_llm, require_draws
 from feval.methods.voting.self_consistency import SelfConsistency
@@ -37,11 +37,16 @@ class SingleCall:
         pool, first = pools[0], orders[0][:, :, :1]
         answer = drawn(pool.codes, first)[:, :, 0]
         asked = np.ones(answer.shape, np.bool_)
-        return Decisions(answer, (Ledger.one_round(asked, 1, drawn(pool.output_tokens, first)[:, :, 0]),))
+        tokens = drawn(pool.output_tokens, first)[:, :, 0]
+        return Decisions(answer, (Ledger.one_round(asked, 1, tokens, tokens),))
 
     def exact(self, pool: Pool, gold: Integers) -> Expectation:
         """The expectation over all draws; see `ExactMethod.exact`."""
         return SelfConsistency(1).exact(pool, gold)
+
+    def exact_sequential_tokens(self, pool: Pool) -> Floats:
+        """Expected tokens of the CoT; see `LatencyMethod.exact_sequential_tokens`."""
+        return longest_of_draws(pool, 1)
 
     def exact_errors(self, pool: Pool, gold: Integers, right: Floats, draw: DrawOrders) -> ErrorShares:
         """How wrong answers come about over all draws; see `ExactErrorsMethod.exact_errors`."""

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from feval import answers
 from feval.answers.equality import named_equality
-from feval.answers.thoughts import Thoughts, split, split_columns
+from feval.answers.thoughts import Thoughts, reply_behind, split, split_columns
 from feval.cards.cards import thoughts_of
 from feval.errors import AnswerError, UnknownNameError, UsageError
 from feval.executors.tasks import results
@@ -244,7 +244,7 @@ def _dataset(
         if parent.has_probes(info.id, llm):
             cue = parent.probes_record(info.id, llm)["cue"]
             rows = with_questions(new, parent.probe_rows(info.id, llm))
-            probes = (_probes(*each, cue, thoughts_of(llm), reading, tally) for each in rows)
+            probes = (_probes(*each, cue, reading, tally) for each in rows)
             writer.add_probes(info.id, llm, probes, cue=cue, parent=parent)
         llms.append(tally.changes())
     golds = [
@@ -357,16 +357,14 @@ def _answers(pool: PoolRows, readable: list[bool], choices: Sequence[tuple[str, 
     return _Answers(raw, answers.normal_forms(reading.kind, raw, choices))
 
 
-def _probes(
-    question: Question, probes: ProbeRows, cue: str | None, thoughts: Thoughts | None, reading: _Reading, tally: _Tally
-) -> ProbeRows:
+def _probes(question: Question, probes: ProbeRows, cue: str | None, reading: _Reading, tally: _Tally) -> ProbeRows:
     """Return probes with the answers as they are read now: in the cue with the text behind it, else in the stored answer."""
     raw = list(probes.raw_answers)
     if reading.source == "text" and probes.texts is not None:
-        replies = {text: split((cue or "") + text, thoughts) for text in probes.texts if text is not None}
+        replies = {text: reply_behind(cue, text) for text in probes.texts if text is not None}
         answer_of = {
-            text: answers.extract(reading.kind, parts.reply, question.choices) if parts.closed else None
-            for text, parts in replies.items()
+            text: None if reply is None else answers.extract(reading.kind, reply, question.choices)
+            for text, reply in replies.items()
         }
         raw = [stored if text is None else answer_of[text] for text, stored in zip(probes.texts, raw, strict=True)]
     keys = answers.normal_forms(reading.kind, raw, question.choices)
