@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from feval.answers import extract, normal_forms
+from feval.answers.thoughts import reply_behind
 from feval.errors import ConflictError, SourceError, UsageError
 from feval.importers.shapes import sentence_start
 from feval.importers.sorted_rows import SortedRows
@@ -78,7 +79,7 @@ class WaitingProbes:
         """Yield them by question, with their answers normalised."""
         for number, (columns,) in self._rows.questions(0):
             question, probes = questions[number], SourceProbes(**columns)
-            raw = self._raw_answers(question, probes, cue or "")
+            raw = self._raw_answers(question, probes, cue)
             answers = normal_forms(self._kind, raw, question.choices)
             self._seen["without answer"] += list(raw).count(None)
             self._seen["unreadable"] += answers.count(None) - list(raw).count(None)
@@ -93,7 +94,7 @@ class WaitingProbes:
                 probes.confidences,
             )
 
-    def _raw_answers(self, question: SourceQuestion, probes: SourceProbes, cue: str) -> Sequence[str | None]:
+    def _raw_answers(self, question: SourceQuestion, probes: SourceProbes, cue: str | None) -> Sequence[str | None]:
         if probes.answers is not None and not self._always_text:
             return probes.answers
         if self._always_text and probes.texts is None:
@@ -107,8 +108,10 @@ class WaitingProbes:
                 f"Verbatim answers are the stored ones, and the probes of question {question.id!r} have texts alone; choose "
                 "an answer kind that can be extracted from them, --answer-kind KIND."
             )
+        replies = {text: None if text is None else reply_behind(cue, text) for text in set(texts)}
         extracted = {
-            text: None if text is None else extract(self._kind, cue + text, question.choices) for text in set(texts)
+            text: None if reply is None else extract(self._kind, reply, question.choices)
+            for text, reply in replies.items()
         }
         return [extracted[text] for text in texts]
 
