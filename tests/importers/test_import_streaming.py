@@ -54,7 +54,11 @@ def test_rows_in_any_order_are_the_recording_that_ordered_rows_are(save: Save, i
         | {"id": f"q{question}", "model": llm, "sample": sample, "text": f"{llm} {question} {sample}", "tokens": 9}
         | {"prompt": f"P{question}", "answer": str(sample % 3)}
         | ({"scores": {"judge": sample / 8}, "reasoning": "hm"} if question % 2 else {})
-        | ({"probes": [{"offset": place, "answer": place % 3} for place in range(1, 1 + sample)]} if question % 3 else {})
+        | (
+            {"probes": [{"offset": place, "answer": place % 3} for place in range(1, 1 + sample)]}
+            if question % 3
+            else {}
+        )
         for llm in "ab"
         for question in range(12)
         for sample in range(5 - question % 2)
