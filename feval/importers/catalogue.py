@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from feval.importers import jsonl
 from feval.importers.harnesses import inspect_ai, lighteval, lm_eval
-from feval.importers.papers import coupled_mmlu, esc, feval_ttc, game24, linc, modelswitch, mot_cascade
+from feval.importers.papers import coupled_mmlu, esc, feval_ttc, game24, linc, modelswitch, mot_cascade, probed_traces
 from feval.importers.source import Importer
 
 IMPORTERS: Mapping[str, Importer] = {
@@ -21,6 +21,7 @@ IMPORTERS: Mapping[str, Importer] = {
         Importer("modelswitch", "ModelSwitch, JSON", modelswitch.read),
         Importer("linc", "LINC, labels with references and texts beside them, JSON", linc.read, beside=linc.beside),
         Importer("game24", "Tree of Thoughts' naive samples on the Game of 24, JSON", game24.read),
+        Importer("probed-traces", "AutoTTS and Parallel-Probe, traces with probes, JSON", probed_traces.read),
         Importer(
             "lm-eval",
             "lm-evaluation-harness, samples_*.jsonl with results_*.json beside it",

@@ -36,14 +36,14 @@ class Column:
 
     Attributes:
         name: feval's own.
-        of: what it belongs to; a request is shared by the CoTs of one LLM on one question.
+        of: what it belongs to; a request is shared by the CoTs of one LLM on one question, and a CoT may have probes.
         read: turns a value, and its place for messages, into what is stored.
         about: its meaning.
         aliases: names that other tools use.
     """
 
     name: str
-    of: Literal["question", "request", "llm", "cot"]
+    of: Literal["question", "request", "llm", "cot", "probe"]
     read: Callable[[Any, str], Any]
     about: str
     aliases: tuple[str, ...] = ()
@@ -70,8 +70,13 @@ def _sample(value: Any, where: str) -> int | str:
     return value if isinstance(value, str) and value else whole_number(value, where)
 
 
-def _limit(value: Any, where: str) -> int:
+def _positive(value: Any, where: str) -> int:
     return whole_number(value, where) or refuse(where, "a whole number from 1", value)
+
+
+def _confidence(value: Any, where: str) -> float:
+    confidence = number(value, where)
+    return confidence if abs(confidence) < 2**128 else refuse(where, "a number of 32 bits", value)
 
 
 def _not_negative(value: Any, where: str) -> float:
@@ -122,6 +127,15 @@ def _logprob(value: Any, where: str) -> float:
     return _logprobs([number(value, where)], where)[0]
 
 
+def _objects(value: Any, where: str) -> list[dict[str, Any]]:
+    if not isinstance(value, list):
+        refuse(where, "a list of objects", value)
+    for position, each in enumerate(value):
+        if not isinstance(each, dict):
+            refuse(f"Probe {position} in {where}", "an object", each)
+    return value
+
+
 COLUMNS: tuple[Column, ...] = (
     Column("id", "question", identifier, "the question's id", ("question_id",)),
     Column("question", "question", text, "the question's text, without options", ("problem",)),
@@ -134,7 +148,7 @@ COLUMNS: tuple[Column, ...] = (
     ),
     Column("llm", "llm", _name, "name of the LLM", ("model", "model_name")),
     Column("temperature", "llm", _not_negative, "temperature of the decoding"),
-    Column("max_tokens", "llm", _limit, "limit on output tokens"),
+    Column("max_tokens", "llm", _positive, "limit on output tokens"),
     Column(
         "sample", "cot", _sample, "number of the CoT among those of its question and LLM, which orders them; or any other name",
         ("sample_id", "sample_index"),
@@ -171,6 +185,10 @@ COLUMNS: tuple[Column, ...] = (
     Column("served_model", "cot", text, "the model that the provider says answered"),
     Column("system_fingerprint", "cot", text, "the provider's fingerprint of its system"),
     Column("recorded_at", "cot", text, "when the CoT was recorded"),
+    Column("probes", "cot", _objects, "answers that the LLM gave when it was made to answer early"),
+    Column("probe_cue", "llm", text, "what was appended to make the LLM answer early"),
+    Column("offset", "probe", _positive, "output tokens of the CoT before the probe"),
+    Column("confidence", "probe", _confidence, "how sure the LLM was of the probe's answer"),
 )  # fmt: skip
 """Every known column. Two of one name are the same quantity in two units."""
 
@@ -187,6 +205,13 @@ def names_of(*parts: str) -> dict[str, Column]:
     # A column's own name is its own only: "duration_ms" is not "duration_s".
     names = {column.name: column for column in reversed(columns)}
     return names | {alias: column for column in columns for alias in column.aliases}
+
+
+def probe_names() -> dict[str, Column]:
+    """Return the same for the object of a probe: its own columns, and of a CoT's those that a probe has, too."""
+    return names_of("probe") | {
+        name: column for name, column in names_of("cot").items() if column.name in {"text", "answer", "tokens"}
+    }
 
 
 def question_names(*parts: str) -> dict[str, Column]:

@@ -18,6 +18,7 @@ from feval.cards.prices import price_list
 from feval.cards.tokens import token_counter
 from feval.errors import FevalError, OutOfRangeError, SourceError, TokenCounterError, UnknownNameError, UsageError
 from feval.importers.catalogue import IMPORTERS
+from feval.importers.depth.probes import WaitingProbes
 from feval.importers.questions import completed, known_answer_kind, read_questions
 from feval.importers.reading import Reader, fingerprint
 from feval.importers.shapes import LARGEST
@@ -32,7 +33,7 @@ from feval.importers.source import (
     SourceQuestion,
     counted_notes,
 )
-from feval.recording import DatasetInfo, PoolRows, Question, RecordingWriter, ScorerInfo, ScoreRows
+from feval.recording import DatasetInfo, PoolRows, ProbeRows, Question, RecordingWriter, ScorerInfo, ScoreRows
 from feval.recording.layout.destination import storage_errors
 
 _HINT_BYTES = 16 << 20
@@ -127,7 +128,8 @@ def import_recording(
         reader = Reader()
         file = None if questions is None else read_questions(questions, request.dataset, reader)
         with storage_errors(out):  # temporary files
-            imported = _read(importer, source, replace(request, questions=file, scratch=writer.root))
+            given = replace(request, questions=file, scratch=writer.root, answer_kind=kind)
+            imported = _read(importer, source, given)
         origins = source.name, questions.name if questions else ""
         joined, gold_notes = completed(imported.questions, file, kind, origins)
         conversion = _Conversion(
@@ -147,6 +149,8 @@ def import_recording(
             writer.add_pools(request.dataset, one.info, conversion.counter(one), conversion.pools(one), report)
             for scorer, rows in conversion.scores():
                 writer.add_scores(request.dataset, one.info.name, scorer, rows)
+            if probes := conversion.probes(one):
+                writer.add_probes(request.dataset, one.info.name, probes, cue=one.probe_cue)
         expected = card.questions if card else None
         for note in [*imported.notes, *reader.notes(), *gold_notes, *conversion.notes(expected)]:
             writer.note(note)
@@ -215,6 +219,7 @@ class _Conversion:
         self._seen: Counter[str] = Counter()
         self._scorers: dict[str, int] = {}
         self._scratch, self._scores = scratch, SortedRows(scratch)
+        self._probes: dict[str, WaitingProbes] = {}
         self._right: dict[str, _RightCots] = {}
         if kind == "verbatim" and always_text and importer.upstream_answer is None:
             raise UsageError(
@@ -241,6 +246,7 @@ class _Conversion:
         name = self.counter(llm)
         count = None if name == "usage" else token_counter(name)
         self._scorers, self._scores = {}, SortedRows(self._scratch)
+        probes = self._probes[llm.info.name] = WaitingProbes(self._kind, self._scratch, always_text=self._always_text)
         thoughts = thoughts_of(llm.info.name)
         for number, (question, pool) in enumerate(zip(self._questions, llm.pools, strict=True)):
             reasons = pool.finish_reasons or ["unknown"] * len(pool.texts)
@@ -265,6 +271,7 @@ class _Conversion:
             for scorer, rows in pool.scores.items():
                 group = self._scorers.setdefault(scorer, len(self._scorers))
                 self._scores.add(group, number, (rows.sample_indices, rows.scores, rows.step_scores))
+            probes.add(number, pool.probes)
             yield PoolRows(
                 question.id,
                 columns.texts,
@@ -288,6 +295,11 @@ class _Conversion:
             blocks = self._scores.questions(group)
             rows = (ScoreRows(self._questions[number].id, *columns) for number, (columns,) in blocks)
             yield ScorerInfo(name, "imported", {"format": self._importer.name}), rows
+
+    def probes(self, llm: SourceLLM) -> Iterator[ProbeRows] | None:
+        """Return the probes of an LLM whose pools were read; `None` where it has none."""
+        probes = self._probes[llm.info.name]
+        return probes.rows(self._questions, llm.probe_cue) if len(probes) else None
 
     def _stored_answers(self, pool: SourcePool) -> Sequence[str | None]:
         """Return the answers of the source's authors, stored or by their published rule; empty where there is neither."""
@@ -369,6 +381,8 @@ class _Conversion:
                 f"Requests with the source's own token count: {seen['request counted by source']:,}. It does not count output "
                 f"tokens; those, and any other requests, were counted by {counter!r}."
             )
+        for llm, probes in self._probes.items():
+            notes += probes.notes(llm)
         notes += self._kind_notes()
         if not seen["stored"]:
             how = "the authors' rule" if kind == "verbatim" else EXTRACTOR_VERSION

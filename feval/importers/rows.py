@@ -12,11 +12,21 @@ from itertools import repeat
 from typing import Any, NamedTuple, TypeVar
 
 from feval.errors import ConflictError, SourceError
-from feval.importers.columns import COLUMNS, RowReader, examples
+from feval.importers.columns import COLUMNS, RowReader, examples, probe_names
+from feval.importers.depth.probes import pool_probes, probe_columns
 from feval.importers.reading import Reader
 from feval.importers.shapes import sentence_start
 from feval.importers.sorted_rows import SortedRows
-from feval.importers.source import Imported, ImportRequest, Prompt, SourceLLM, SourcePool, SourceQuestion, llm_notes
+from feval.importers.source import (
+    Imported,
+    ImportRequest,
+    Prompt,
+    SourceLLM,
+    SourcePool,
+    SourceProbes,
+    SourceQuestion,
+    llm_notes,
+)
 from feval.importers.stored_questions import StoredQuestions
 from feval.recording.content import OPTIONAL_COLUMNS, LLMInfo, ScoreRows
 
@@ -34,10 +44,15 @@ class _CotRow(NamedTuple):
 
 @dataclass(slots=True)
 class _LLM:
-    """What the rows of one LLM say of it, and how many of its CoTs have what."""
+    """What the rows of one LLM say of it, and how many of its CoTs have what.
+
+    `probe_answers`: whether a probe has an answer; `unanswered_probe`: the place of one that says nothing of it.
+    """
 
     number: int
     decoding: dict[str, Any] = field(default_factory=dict)
+    probe_answers: bool = False
+    unanswered_probe: str = ""
     first_place: str = ""
     request: tuple[int, Prompt | None, int | None] = (-1, None, None)
     cots: int = 0
@@ -54,6 +69,7 @@ class Rows:
         self._llms: dict[str | None, _LLM] = {}
         self._rows = SortedRows(request.scratch)
         self._source, self._request = source, request
+        self._probes = RowReader(probe_names())
         self._others: dict[str, Any] = {}
         self._without_unit: set[str] = set()
         self._gaps = 0
@@ -101,14 +117,14 @@ class Rows:
         self._rows.add(llm.number, question, (where, line, *request, prompt_tokens, content))
 
     def _check_decoding(self, llm: str | None, decoding: dict[str, Any], values: Mapping[str, Any], where: str) -> None:
-        for key in ("temperature", "max_tokens"):
+        for key in ("temperature", "max_tokens", "probe_cue"):
             value = values.get(key)
             if value is not None and decoding.setdefault(key, value) != value:
                 name_of_llm = "the same LLM" if llm is None else f"the LLM {llm!r}"
                 raise ConflictError(
-                    f"{sentence_start(where)} has {key} {value}, and rows before it have {decoding[key]} for {name_of_llm}. "
-                    "CoTs of two decodings are not one pool: give each decoding an LLM name of its own in 'llm', such as "
-                    f"'{llm or 'NAME'}@{key[0]}={value}'."
+                    f"{sentence_start(where)} has {key} {value!r:.60}, and rows before it have {decoding[key]!r:.60} for "
+                    f"{name_of_llm}. CoTs of two decodings are not one pool: give each decoding an LLM name of its own in 'llm', "
+                    f"such as '{llm or 'NAME'}@{key[0]}={2 if key == 'probe_cue' else value}'."
                 )
 
     def _counted(self, llm: _LLM, values: Mapping[str, Any], where: str) -> _Cot:
@@ -118,12 +134,26 @@ class Rows:
             for name, value in values.items()
             if name in _COT_COLUMNS and (value is not None or name == "answer")
         }
+        if "probes" in cot:
+            cot["probes"] = self._read_probes(llm, cot["probes"], where)
         llm.first_place = llm.first_place or where
         llm.cots += 1
         for name in llm.having:
             llm.having[name] += name in cot
         llm.to_be_read += cot.get("answer") is None and "text" in cot
         return cot
+
+    def _read_probes(self, llm: _LLM, probes: list[dict[str, Any]], where: str) -> list[list[Any]]:
+        """Return the probes of a CoT as columns."""
+        read = []
+        for position, probe in enumerate(probes):
+            here = f"probe {position} of {where}"
+            values = self.recognised(probe, self._probes, here)
+            read.append(values)
+            llm.probe_answers |= values.get("answer") is not None
+            if "answer" not in values:
+                llm.unanswered_probe = llm.unanswered_probe or here
+        return probe_columns(read, where)
 
     def imported(self, reader: Reader) -> Imported:
         """Return the whole source; raise where only some rows name an LLM or have an answer or a token count.
@@ -167,7 +197,12 @@ class Rows:
             self._without_answers.append(info.name)
             stored = False
         counted = self._all_or_none(llm, "tokens")
-        return SourceLLM(info, self._pools(llm, stored=stored, counted=counted), counted)
+        if llm.probe_answers and llm.unanswered_probe:
+            raise SourceError(
+                f"Some probes in {self._source} have an 'answer', and {llm.unanswered_probe} has none; give it to all probes of "
+                "an LLM or to none (an answer of null says that there is no answer)."
+            )
+        return SourceLLM(info, self._pools(llm, stored=stored, counted=counted), counted, llm.decoding.get("probe_cue"))
 
     def _all_or_none(self, llm: _LLM, name: str, hint: str = "") -> bool:
         """Return whether the CoTs have a value; raise where only some have."""
@@ -186,7 +221,8 @@ class Rows:
         for number, prompt, prompt_tokens, rows in self._by_question(llm):
             yield from repeat(SourcePool([], [], []), number - done)
             question, cots = self._questions[number].id, [row.cot for row in rows]
-            yield _pool(question, cots, prompt, prompt_tokens, stored=stored, counted=counted)
+            probes = pool_probes([cot.get("probes") for cot in cots], stored=llm.probe_answers)
+            yield _pool(question, cots, prompt, prompt_tokens, probes, stored=stored, counted=counted)
             done = number + 1
         yield from repeat(SourcePool([], [], []), len(self._questions) - done)
 
@@ -262,6 +298,7 @@ def _pool(
     cots: Sequence[_Cot],
     prompt: Prompt | None,
     prompt_tokens: int | None,
+    probes: SourceProbes | None,
     *,
     stored: bool,
     counted: bool,
@@ -285,6 +322,7 @@ def _pool(
         token_logprobs=column("token_logprobs"),
         token_confidences=column("token_confidences"),
         scores=_scores(question, cots) if names & {"score", "step_scores"} else {},
+        probes=probes,
     )
 
 

@@ -60,6 +60,22 @@ class Prompt:
 
 
 @dataclass(frozen=True, slots=True)
+class SourceProbes:
+    """The probes of one LLM's CoTs on one question, as columns of equal length, by sample and then offset.
+
+    An answer of `None` is no answer; `answers` is `None` where they are read in the texts. The other columns are as in
+    `feval.recording.content.ProbeRows`.
+    """
+
+    sample_indices: Sequence[int]
+    offsets: Sequence[int]
+    answers: Sequence[str | None] | None
+    texts: Sequence[str | None] | None = None
+    output_tokens: Sequence[int | None] | None = None
+    confidences: Sequence[float | None] | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class SourcePool:
     """The CoTs of one LLM on one question, as columns of equal length, in recorded order.
 
@@ -79,6 +95,7 @@ class SourcePool:
     token_logprobs: Sequence[Sequence[float] | None] | None = None
     token_confidences: Sequence[Sequence[float] | None] | None = None
     scores: Mapping[str, ScoreRows] = field(default_factory=dict)
+    probes: SourceProbes | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,12 +103,13 @@ class SourceLLM:
     """One LLM of a source.
 
     `pools` has one pool per question, in their order, and may be a generator that reads as it goes. `counted`: the source has the
-    output tokens of every CoT.
+    output tokens of every CoT. `probe_cue`: what made it answer early; `None` where that is not known.
     """
 
     info: LLMInfo
     pools: Iterable[SourcePool]
     counted: bool = False
+    probe_cue: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +132,7 @@ class ImportRequest:
     """The user's options for an importer, as in `import_recording`.
 
     `questions` are those of the questions file, in its order. `scratch` is the folder for temporary files, with what does not fit
-    into memory; `None`: where the system has such files.
+    into memory; `None`: where the system has such files. `answer_kind`: what answers will be read as.
     """
 
     dataset: str
@@ -124,6 +142,7 @@ class ImportRequest:
     temperature: float | None = None
     max_tokens: int | None = None
     scratch: Path | None = None
+    answer_kind: str | None = None
 
     def the_llm(self, source: str) -> LLMInfo:
         """Return the one LLM of a source that does not name it; the user must."""

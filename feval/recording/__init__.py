@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING
 from feval.lazy import lazy_names
 
 if TYPE_CHECKING:
-    from feval.recording.content import DatasetInfo, LLMInfo, PoolRows, Question, ScorerInfo, ScoreRows
+    from feval.recording.content import DatasetInfo, LLMInfo, PoolRows, ProbeRows, Question, ScorerInfo, ScoreRows
     from feval.recording.derived.extraction import Extraction, extract
     from feval.recording.derived.merging import merge
     from feval.recording.derived.scoring import add_scores
     from feval.recording.derived.selection import select
     from feval.recording.layout.locate import recording_around
+    from feval.recording.probes import Probes
     from feval.recording.reader import Recording, aggregate_scores, open_recording
     from feval.recording.scores import Scores
     from feval.recording.verify import Verification, verify_recording
@@ -27,6 +28,8 @@ __all__ = [
     "Extraction",
     "LLMInfo",
     "PoolRows",
+    "ProbeRows",
+    "Probes",
     "Question",
     "Recording",
     "RecordingWriter",
@@ -47,12 +50,13 @@ __all__ = [
 __getattr__, __dir__ = lazy_names(
     __name__,
     {
-        "content": ("DatasetInfo", "LLMInfo", "PoolRows", "Question", "ScorerInfo", "ScoreRows"),
+        "content": ("DatasetInfo", "LLMInfo", "PoolRows", "ProbeRows", "Question", "ScorerInfo", "ScoreRows"),
         "derived.extraction": ("Extraction", "extract"),
         "derived.merging": ("merge",),
         "derived.scoring": ("add_scores",),
         "derived.selection": ("select",),
         "layout.locate": ("recording_around",),
+        "probes": ("Probes",),
         "reader": ("Recording", "aggregate_scores", "open_recording"),
         "scores": ("Scores",),
         "verify": ("Verification", "verify_recording"),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence, Sized
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -43,6 +43,17 @@ COT_COLUMNS = (
 
 EQUALITY_COLUMNS = ("left", "right", "gold", "equal")
 """Columns of a file of verdicts beside `question_id`: the fields of `Verdict`; `equal` is null where there is no verdict."""
+
+PROBE_COLUMNS: Mapping[str, str] = {
+    "sample_index": "sample_indices",
+    "offset": "offsets",
+    "answer_raw": "raw_answers",
+    "answer": "answers",
+    "text": "texts",
+    "output_tokens": "output_tokens",
+    "confidence": "confidences",
+}
+"""Columns of a file of probes -> fields of `ProbeRows`."""
 
 PAIR_PARTS = ("requests", "samples", "texts")
 """Parts that every LLM on a dataset has."""
@@ -254,6 +265,48 @@ class ScoreRows:
     verdicts: Sequence[str | None] | None = None
     prompt_tokens: Sequence[int | None] | None = None
     output_tokens: Sequence[int | None] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ProbeRows:
+    """The probes of one LLM's CoTs on one question, as columns of equal length, by sample and then offset.
+
+    A probe is the answer that the LLM gave when it was made to answer after some tokens of a CoT. One that came behind the end
+    of its CoT is allowed: published stores have some.
+
+    Attributes:
+        question_id: which question.
+        sample_indices: of which CoT each probe is, ascending.
+        offsets: output tokens of the CoT before the probe, 1 or more and rising within a CoT.
+        raw_answers: as extracted; `None` for no answer.
+        answers: normal forms, which vote with each other and with the answers of CoTs; `None` for no answer.
+        texts: what the LLM wrote behind the cue; `None` for a probe, or all, of which the source kept no text.
+        output_tokens: of each probe's own text; `None` as for `texts`.
+        confidences: finite numbers, kept as 32-bit floats; `None` as for `texts`.
+    """
+
+    question_id: str
+    sample_indices: Sequence[int]
+    offsets: Sequence[int]
+    raw_answers: Sequence[str | None]
+    answers: Sequence[str | None]
+    texts: Sequence[str | None] | None = None
+    output_tokens: Sequence[int | None] | None = None
+    confidences: Sequence[float | None] | None = None
+
+    def columns(self) -> dict[str, Sequence[Any]]:
+        """Column of the file -> values; `None` each where the source has none."""
+        unknown = [None] * len(self.offsets)
+        return {column: getattr(self, field) or unknown for column, field in PROBE_COLUMNS.items()}
+
+    def at(self, places: Sequence[int], samples: Sequence[int] | None = None) -> ProbeRows:
+        """Some of the probes, in the order given; `samples` are their sample indices where those change."""
+        chosen: dict[str, Any] = {
+            name: [values[place] for place in places]
+            for name in PROBE_COLUMNS.values()
+            if (values := getattr(self, name)) is not None
+        }
+        return replace(self, **chosen | ({} if samples is None else {"sample_indices": samples}))
 
 
 def utc_time(text: str) -> datetime:

@@ -5,9 +5,10 @@ from __future__ import annotations
 import math
 from array import array
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, replace
 from itertools import pairwise
+from operator import index
 from typing import Any
 
 import numpy as np
@@ -21,6 +22,7 @@ from feval.recording.content import (
     DatasetInfo,
     LLMInfo,
     PoolRows,
+    ProbeRows,
     Question,
     ScorerInfo,
     ScoreRows,
@@ -31,6 +33,8 @@ from feval.recording.layout.format import LeafHash, check_name
 from feval.recording.sealing.question_table import QuestionTable, row_behind
 
 _MAX_TOKENS = 2**31 - 1
+_MAX_FLOAT = float(np.finfo(np.float32).max)
+_PROBE_KEYS = ("sample_index", "offset", "answer_raw", "answer")
 _SCORE_COLUMNS = ("step_scores", "verdict", "prompt_tokens", "output_tokens")
 
 
@@ -228,3 +232,149 @@ class ScoreTally:
                 f"{self._who}: a parameter or verdict cannot be stored ({error}); parameters are JSON values, text is valid "
                 "Unicode."
             ) from error
+
+
+class ProbeTally:
+    """Checks the probes of one LLM on one dataset; makes their leaf and their record in the manifest.
+
+    `questions` are the ids in their order, `sizes` the recorded CoTs of each, `cue` the text that made the LLM answer.
+    """
+
+    def __init__(
+        self, dataset: str, llm: str, cue: str | None, questions: Sequence[str], sizes: npt.NDArray[np.uint32]
+    ) -> None:
+        self._pair, self._cue = {"dataset": dataset, "llm": llm}, cue
+        self._who = f"Probes of {llm} on {dataset}"
+        self._questions, self._sizes = questions, sizes
+        self._last = -1
+        self._interval: int | None = None
+        self._is_regular = True
+        self._counts = dict.fromkeys(("traces", "probes", "no_answer", "output_tokens"), 0)
+        self._leaf = LeafHash()
+        self._add_line([cue], self._who)
+
+    def add(self, rows: ProbeRows) -> ProbeRows:
+        """Check and count the probes on one question; return them as they are to be stored."""
+        where = f"{self._who}, question {rows.question_id!r}"
+        row = row_behind(self._questions, rows.question_id, self._last)
+        if row is None or row < 0:
+            problem = "is no recorded question" if row is None else "comes twice or out of order"
+            raise ConflictError(
+                f"{self._who}: {rows.question_id!r} {problem}. Give the probes in the order of the questions."
+            )
+        self._last = row
+        rows = _stored_probes(rows, where)
+        places = self._places(rows, int(self._sizes[row]), where)
+        columns = rows.columns()
+        optional = {
+            name: values
+            for name, values in columns.items()
+            if name not in _PROBE_KEYS and any(value is not None for value in values)
+        }
+        if rows.offsets:  # a question without probes has no line, as when the file is read
+            self._add_line([rows.question_id, *(columns[name] for name in _PROBE_KEYS), optional], where)
+        self._counts["traces"] += places.count(0)
+        self._counts["probes"] += len(rows.offsets)
+        self._counts["no_answer"] += sum(answer is None for answer in rows.answers)
+        self._counts["output_tokens"] += sum(tokens or 0 for tokens in rows.output_tokens or ())
+        if rows.offsets and self._interval is None:
+            self._interval = rows.offsets[0]
+        self._is_regular &= all(
+            offset == (place + 1) * (self._interval or 0) for offset, place in zip(rows.offsets, places, strict=True)
+        )
+        return rows
+
+    def leaf(self) -> str:
+        """The leaf of what was added."""
+        return self._leaf.hexdigest()
+
+    def record(self) -> dict[str, Any]:
+        """The record in the manifest, a `ProbesRecord`."""
+        return {
+            **self._pair,
+            "cue": self._cue,
+            "interval": self._interval if self._is_regular else None,
+            **self._counts,
+        }
+
+    def _places(self, rows: ProbeRows, size: int, where: str) -> list[int]:
+        """Return which probe of its CoT each one is, counted from 0."""
+        places: list[int] = []
+        last_sample, last_offset = -1, 0
+        for sample, offset in zip(rows.sample_indices, rows.offsets, strict=True):
+            what = f"{where}: CoT {sample} was probed after {offset} tokens"
+            if not 0 <= sample < size:
+                raise ConflictError(f"{what}, and the question has {size} CoTs, counted from 0.")
+            if not 1 <= offset <= _MAX_TOKENS:
+                raise UsageError(f"{what}; that should be 1 to {_MAX_TOKENS}.")
+            if (sample, offset) <= (last_sample, last_offset):
+                raise ConflictError(
+                    f"{what}, behind a probe of CoT {last_sample} after {last_offset}; probes come by CoT, then by "
+                    "tokens, each once."
+                )
+            places.append(places[-1] + 1 if sample == last_sample else 0)
+            last_sample, last_offset = sample, offset
+        return places
+
+    def _add_line(self, line: list[Any], where: str) -> None:
+        try:
+            self._leaf.add(line)
+        except UsageError as error:
+            raise UsageError(f"{where}: {error}") from error
+
+
+def _stored_probes(rows: ProbeRows, where: str) -> ProbeRows:
+    """Return probes as reading gives them back: the hash must not depend on digits that are not stored."""
+    columns: dict[str, Any] = {}
+    for field, read in _PROBE_VALUES.items():
+        values = getattr(rows, field)
+        is_optional = field in {"texts", "output_tokens", "confidences"}
+        if is_optional and (values is None or all(value is None for value in values)):
+            values = None if values is None or len(values) == len(rows.offsets) else values
+            columns[field] = values
+            continue
+        columns[field] = []
+        for place, value in enumerate(values):
+            try:
+                columns[field].append(
+                    None if value is None and field not in {"sample_indices", "offsets"} else read(value)
+                )
+            except (TypeError, ValueError, OverflowError) as error:
+                samples, offsets = (list(column)[place : place + 1] for column in (rows.sample_indices, rows.offsets))
+                raise UsageError(
+                    f"{where}, probe of CoT {samples!r:.40} after {offsets!r:.40} tokens: {field} should hold {error}, found "
+                    f"{value!r:.60}."
+                ) from error
+    lengths = {field: len(values) for field, values in columns.items() if values is not None}
+    if len(set(lengths.values())) > 1:
+        raise UsageError(f"{where}: the columns of its probes have different lengths, {lengths}.")
+    return replace(rows, **columns)
+
+
+def _count(value: Any) -> int:
+    if isinstance(value, bool) or not hasattr(value, "__index__") or not 0 <= index(value) <= _MAX_TOKENS:
+        raise ValueError(f"whole numbers of 0 to {_MAX_TOKENS}")
+    return index(value)
+
+
+def _text(value: Any) -> str:
+    if not isinstance(value, str):
+        raise TypeError("text or None")
+    return value
+
+
+def _confidence(value: Any) -> float:
+    if isinstance(value, (bool, str)) or not abs(float(value)) <= _MAX_FLOAT:
+        raise ValueError("finite numbers of 32 bits or None")
+    return float(np.float32(value))
+
+
+_PROBE_VALUES: Mapping[str, Callable[[Any], Any]] = {
+    "sample_indices": _count,
+    "offsets": _count,
+    "raw_answers": _text,
+    "answers": _text,
+    "texts": _text,
+    "output_tokens": _count,
+    "confidences": _confidence,
+}

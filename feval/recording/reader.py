@@ -19,13 +19,14 @@ import numpy.typing as npt
 from feval.answers.parties import NORMAL_FORM, Verdict
 from feval.errors import DamagedRecordingError, NotFetchedError, NotRecordedError
 from feval.recording import parquet
-from feval.recording.content import CHANNELS, DatasetInfo, LLMInfo, PoolRows, Question, ScorerInfo, ScoreRows
-from feval.recording.layout.format import FORMAT_VERSION, SCORES, file_path, file_paths
+from feval.recording.content import CHANNELS, DatasetInfo, LLMInfo, PoolRows, ProbeRows, Question, ScorerInfo, ScoreRows
+from feval.recording.layout.format import FORMAT_VERSION, PROBE_VOTES, PROBES, SCORES, file_path, file_paths
 from feval.recording.layout.manifest import Manifest, read_manifest
 from feval.recording.layout.origin import origin
 from feval.recording.logprobs import TokenLogprobs
+from feval.recording.probes import Probes
 from feval.recording.scores import SCORE_COLUMNS, Scores
-from feval.recording.votes import Votes, open_votes
+from feval.recording.votes import Votes, open_probes, open_votes
 
 _TEXT_FILES_OPEN = 64
 
@@ -341,6 +342,31 @@ class Recording:
             )
         return self._part(SCORES + scorer, dataset, llm)
 
+    def has_probes(self, dataset: str, llm: str) -> bool:
+        """Whether probes of an LLM's CoTs on a dataset were recorded."""
+        return (dataset, llm) in self.manifest.probes
+
+    def probes_record(self, dataset: str, llm: str) -> dict[str, Any]:
+        """What the manifest says about the probes of an LLM on a dataset: cue, interval and counts."""
+        self.require(dataset, llm)
+        if not self.has_probes(dataset, llm):
+            raise NotRecordedError(
+                f"{self.path} holds no probes of {llm} on {dataset}: what it would have answered after a part of a CoT was not "
+                "recorded. Import a source that has probes."
+            )
+        return self.manifest.probes[dataset, llm]
+
+    def probes(self, dataset: str, llm: str) -> Probes:
+        """The probes of an LLM on a dataset, as arrays that are mapped and checked against manifest and votes."""
+        record, votes = self.probes_record(dataset, llm), self.votes(dataset)
+        self._have(path := file_path(PROBE_VOTES, dataset, llm))
+        return open_probes(self.path / path, self.file_record(path), record["interval"], votes, llm)
+
+    def probe_rows(self, dataset: str, llm: str) -> Iterator[ProbeRows]:
+        """The probes of an LLM on a dataset, with raw answers and texts, question by question, as they were added."""
+        self.probes_record(dataset, llm)
+        yield from parquet.probes_of_rows(self.scan(PROBES, dataset, llm))
+
     def prompts(self, dataset: str, llm: str) -> dict[str, str | None]:
         """Question id -> the request that was sent (a JSON array of messages); `None` where it is unknown."""
         return dict(self.scan_prompts(dataset, llm))
@@ -469,15 +495,4 @@ def aggregate_scores(
             other way round.
         DamagedRecordingError: as for `Recording.scores`.
     """
-    scores = recording.scores(dataset, llm, scorer)
-    values = scores.aggregated(aggregate)
-    other = scores.step_values.size if aggregate == "score" else np.isfinite(scores.values).any()
-    if other and np.isnan(values).all():
-        available, advice = (
-            ("step scores only", "min") if aggregate == "score" else ("one score per CoT and no step scores", "score")
-        )
-        raise NotRecordedError(
-            f"{scorer!r} gave {available} for {llm} on {dataset}, so there is no aggregate {aggregate!r}. Use another one, such "
-            f"as {advice!r}."
-        )
-    return values
+    return recording.scores(dataset, llm, scorer).of_cots(aggregate, f"{llm} on {dataset}")

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from feval.errors import UnknownNameError
+from feval.errors import NotRecordedError, UnknownNameError
 from feval.recording.content import ScorerInfo
 
 AGGREGATES = ("score", "min", "product", "last", "mean", "sum")
@@ -69,6 +69,22 @@ class Scores:
             if how == "mean":
                 values[with_steps] /= counts[with_steps]
         return values.reshape(self.values.shape)
+
+    def of_cots(self, aggregate: str, whose: str) -> npt.NDArray[np.float64]:
+        """Return what `aggregated` does; where the scorer gave only the other kind of scores, a `NotRecordedError`."""
+        values = self.aggregated(aggregate)
+        other = self.step_values.size if aggregate == "score" else np.isfinite(self.values).any()
+        if other and np.isnan(values).all():
+            available, advice = (
+                ("step scores only", "min")
+                if aggregate == "score"
+                else ("one score per CoT and no step scores", "score")
+            )
+            raise NotRecordedError(
+                f"{self.scorer.name!r} gave {available} for {whose}, so there is no aggregate {aggregate!r}. Use another "
+                f"one, such as {advice!r}."
+            )
+        return values
 
 
 def verdicts_name(judge: str, against: str, shift: int = 0) -> str:

@@ -17,6 +17,7 @@ import numpy.typing as npt
 
 from feval.cards.finish_reasons import FINISH_REASONS
 from feval.recording.layout.flat import Kind, Strings, mapped, unpack, well_formed
+from feval.recording.probes import Probes
 
 NO_ANSWER = -1
 """Code of a CoT without an answer."""
@@ -45,6 +46,15 @@ DETAILS: Mapping[str, Kind] = {
     **dict(zip(ALIASES, (*_STRINGS, (_OFFSETS, 1), (("int32",), 1)), strict=True)),
 }
 """Arrays of the file of details; of "finish" there is one for each LLM."""
+
+_PROBES: Mapping[str, Kind] = {
+    "starts": (("int64",), 1),
+    "offsets": (("uint32",), 1),
+    "codes": (_CODES, 1),
+    "output_tokens": (("int16", "int32"), 1),
+    "confidences": (("float32",), 1),
+}
+"""Arrays of the flat file of an LLM's probes; the last two are there where something is known."""
 
 
 def name_key(*names: str) -> int:
@@ -249,3 +259,54 @@ def open_votes(path: Path, record: Mapping[str, Any], details: tuple[Path, Mappi
         header, arrays = unpack(data, {**_SHARED, **_OF_LLM})
         _check_names(arrays, _SHARED, _OF_LLM, len(header["llms"]))
         return Votes(header, arrays, cache(partial(_read_details, *details, header, arrays)))
+
+
+def open_probes(path: Path, record: Mapping[str, Any], interval: int | None, votes: Votes, llm: str) -> Probes:
+    """Map the flat file of an LLM's probes after checking it against its record, and its arrays against the votes."""
+    data = mapped(path, record)
+    with well_formed(path):
+        header, arrays = unpack(data, _PROBES)
+        if (header["dataset"], header["llm"]) != (votes.dataset, llm):
+            raise ValueError(
+                f"it is of {header['llm']!r:.80} on {header['dataset']!r:.80}, not of {llm} on {votes.dataset}"
+            )
+        _check_names(arrays, dict.fromkeys((*list(_PROBES)[:3], *arrays)), (), 0)
+        probes = Probes(
+            interval,
+            arrays["starts"],
+            arrays["offsets"],
+            arrays["codes"],
+            arrays.get("output_tokens"),
+            arrays.get("confidences"),
+            votes.llms[llm].codes.shape,
+        )
+        _check_probes(probes, votes.llms[llm].sizes, votes.candidate_counts())
+        return probes
+
+
+def _check_probes(probes: Probes, sizes: npt.NDArray[np.uint32], candidates: npt.NDArray[np.int32]) -> None:
+    """Check that probes are of recorded CoTs, in order, with codes that the questions have; others are a `ValueError`."""
+    starts, offsets, (questions, width) = probes.starts, probes.offsets, probes.shape
+    _check_offsets("starts", starts, questions * width, len(offsets))
+    columns = (probes.codes, probes.output_tokens, probes.confidences)
+    if {len(offsets)} != {len(column) for column in columns if column is not None}:
+        raise ValueError("its arrays have different lengths")
+    counts = np.diff(starts)
+    if (sizes != width).any() and counts.reshape(probes.shape)[np.arange(width) >= sizes[:, None]].any():
+        raise ValueError("it has probes of CoTs that were not recorded")
+    rises = offsets[1:] > offsets[:-1]
+    ends = starts[1:-1]
+    rises[ends[(ends > 0) & (ends < len(offsets))] - 1] = True
+    if not rises.all() or not offsets.all():
+        raise ValueError("its offsets should rise from 1 within each CoT")
+    if probes.interval is not None:
+        places = np.arange(1, len(offsets) + 1) - np.repeat(starts[:-1], counts)
+        if (offsets != places * probes.interval).any():
+            raise ValueError(f"its offsets are not every {probes.interval} tokens, as the manifest says")
+    highest = np.repeat(candidates - 1, np.diff(starts[::width]) if width else 0)
+    if len(offsets) and (probes.codes.min() < NO_ANSWER or (probes.codes > highest).any()):
+        raise ValueError("its codes are not those of the questions' answers")
+    if probes.output_tokens is not None and probes.output_tokens.min(initial=0) < -1:
+        raise ValueError("the tokens of probes should be 0 or more, or -1 where they are not known")
+    if probes.confidences is not None and np.isinf(probes.confidences).any():
+        raise ValueError("the confidences of probes should be finite")

@@ -14,14 +14,17 @@ import numpy.typing as npt
 from feval import __version__
 from feval.answers.parties import NORMAL_FORM, PairBudget
 from feval.errors import ConflictError, FevalError, UsageError
-from feval.recording.content import DatasetInfo, LLMInfo, PoolRows, Question, ScorerInfo, ScoreRows
-from feval.recording.derived.linking import LinkedPools, linked_files, linked_scores
+from feval.recording.content import DatasetInfo, LLMInfo, PoolRows, ProbeRows, Question, ScorerInfo, ScoreRows
+from feval.recording.derived.linking import LinkedPools, common_cue, linked_files, linked_scores
 from feval.recording.layout.destination import NewFolder, storage_errors
 from feval.recording.layout.format import (
     FORMAT,
     FORMAT_VERSION,
     MANIFEST,
     PARTS_VERSION,
+    PROBE_VOTES,
+    PROBES,
+    PROBES_VERSION,
     README,
     SCORES,
     LeafHash,
@@ -31,14 +34,15 @@ from feval.recording.layout.format import (
     is_one_of_several,
     recording_hash,
 )
-from feval.recording.layout.hashed import link_file, write_file
-from feval.recording.layout.manifest import manifest_bytes
+from feval.recording.layout.hashed import write_file
+from feval.recording.layout.manifest import dataset_record, llm_record, manifest_bytes, scorer_record
 from feval.recording.layout.readme import readme_text
-from feval.recording.leaves import ScoreTally, Verdicts, dataset_leaf, described, llm_leaf
+from feval.recording.leaves import ProbeTally, ScoreTally, Verdicts, dataset_leaf, described, llm_leaf
 from feval.recording.parquet.pairs import PairFiles
 from feval.recording.parquet.part_files import PartFiles
-from feval.recording.parquet.writing import SCORES_SCHEMA, write_questions
+from feval.recording.parquet.writing import PROBES_SCHEMA, SCORES_SCHEMA, write_questions
 from feval.recording.reader import Recording
+from feval.recording.sealing.new_files import NewFiles
 from feval.recording.sealing.question_table import QuestionTable
 from feval.recording.sealing.settling import settle, write_correct
 from feval.recording.sealing.votes_builder import VotesBuilder
@@ -90,13 +94,13 @@ class RecordingWriter:
         self._pairs: list[dict[str, Any]] = []
         self._votes: dict[str, VotesBuilder] = {}
         self._leaves: list[tuple[str, str | None, str, str]] = []
-        self._files: dict[str, dict[str, Any]] = {}
-        self._paths: dict[str, str] = {}
+        self._files = NewFiles()
         self._sources: dict[str, Recording] = {}
         self._linked: set[tuple[str, str]] = set()
         self._pools: dict[tuple[str, str], tuple[Sequence[str], npt.NDArray[np.uint32]]] = {}
         self._scorers: dict[str, ScorerInfo] = {}
         self._scores: list[dict[str, Any]] = []
+        self._probes: dict[tuple[str, str], dict[str, Any]] = {}
         self._folder: NewFolder | None = None
 
     def __enter__(self) -> Self:
@@ -149,7 +153,7 @@ class RecordingWriter:
             raise ConflictError(f"Dataset {info.id} was added twice.")
         leaf, table = LeafHash(), QuestionTable(info.id)
         with storage_errors(self.out):
-            path = self._claim(file_path("questions", info.id))
+            path = self._files.claim(file_path("questions", info.id))
             self._files[path] = write_questions(self.root / path, described(questions, leaf, table))
             if (repeated := table.repeated_id()) is not None:
                 raise ConflictError(f"Dataset {info.id} has the question id {repeated!r} twice.")
@@ -186,14 +190,14 @@ class RecordingWriter:
             pools: one per question, in the order of the questions; a question left out has an empty pool.
             progress: called with the number of questions done.
             parent: a recording with the same CoTs; its files are linked where they would be written alike.
-            rewritten: the parts that may differ from those of `parent`; the others are linked unread.
+            rewritten: the parts that may differ from those of `parent`; the others are linked. Probes named here are to be added.
 
         Raises:
             ConflictError: this pair was added before, or the same LLM under another decoding, or the pools are out of order.
             UsageError: a name, finish reason, token count or column that cannot be stored.
         """
         votes, linked = self._begin_pair(dataset, llm, counter), parent is not None and parent.is_current
-        pair = PairFiles(self._claim, self.root, llm.name, votes.questions, only=rewritten if linked else None)
+        pair = PairFiles(self._files.claim, self.root, llm.name, votes.questions, only=rewritten if linked else None)
         try:
             with storage_errors(self.out):
                 for done, pool in enumerate(pools, 1):
@@ -211,6 +215,8 @@ class RecordingWriter:
                 self._keep(parent, dataset, llm.name, dict.fromkeys(rewritten, "") | leaves)
         elif parent is not None:
             self._copy_scores(parent, dataset, llm.name)
+        if parent is not None and parent.has_probes(dataset, llm.name) and PROBES not in rewritten:
+            self.link_probes(dataset, llm.name, [parent])
 
     def link_pools(self, linked: LinkedPools) -> None:
         """Add the CoTs of one LLM on one dataset by links to the files that hold them; errors are those of `add_pools`."""
@@ -235,7 +241,7 @@ class RecordingWriter:
     def _link_part(self, part: str, dataset: str, llm: str, parents: Sequence[Recording]) -> None:
         with storage_errors(self.out):
             for parent, path, target in linked_files(part, dataset, llm, parents):
-                self._link(parent, path, self._claim(target))
+                self._files.link(self.root, parent, path, target)
 
     def _begin_pair(self, dataset: str, llm: LLMInfo, counter: str) -> VotesBuilder:
         check_name("LLM", llm.name)
@@ -281,7 +287,7 @@ class RecordingWriter:
         with storage_errors(self.out):
             self._keep(parent, dataset, None, {})
             for path in parent.votes_paths(dataset).values():
-                self._link(parent, path, self._claim(path))
+                self._files.link(self.root, parent, path)
             for llm in parent.llm_names(dataset):
                 pair = parent.manifest.pairs[dataset, llm]
                 self._add_llm(parent.llm_info(llm))
@@ -318,12 +324,55 @@ class RecordingWriter:
         self._add_scorer(scorer)
         part = SCORES + scorer.name
         tally = ScoreTally(scorer, f"{scorer.name} of {llm} on {dataset}", *self._pools[dataset, llm])
-        with storage_errors(self.out), PartFiles(self._claim, self.root, (part, dataset, llm), SCORES_SCHEMA) as files:
+        with (
+            storage_errors(self.out),
+            PartFiles(self._files.claim, self.root, (part, dataset, llm), SCORES_SCHEMA) as files,
+        ):
             for block in rows:
                 files.add(block.question_id, tally.add(block))
             self._files |= files.close()
         self._leaves.append((dataset, llm, part, tally.leaf()))
         self._scores.append(tally.record(dataset, llm))
+
+    def add_probes(self, dataset: str, llm: str, pools: Iterable[ProbeRows], *, cue: str | None = None) -> None:
+        """Add the probes of an LLM's CoTs on a dataset, both added before; `pools` come in the order of the questions.
+
+        `cue` is the text that was put behind each prefix to make the LLM answer; `None` where it is not known.
+
+        Raises:
+            ConflictError: the probes were added before, or are of CoTs that are missing, or come twice or out of order.
+            UsageError: a value that cannot be stored, or CoTs that were not added.
+        """
+        (votes, tally), key = self._begin_probes(dataset, llm, cue), (PROBES, dataset, llm)
+        with storage_errors(self.out), PartFiles(self._files.claim, self.root, key, PROBES_SCHEMA) as files:
+            for rows in pools:
+                stored = tally.add(rows)
+                files.add(stored.question_id, stored.columns())
+                votes.add_probes(llm, stored)
+            self._files |= files.close()
+        self._end_probes(tally)
+
+    def link_probes(self, dataset: str, llm: str, parents: Sequence[Recording]) -> None:
+        """Add the probes of an LLM on a dataset by links, as `link_pools` does; errors are those of `add_probes`."""
+        votes, tally = self._begin_probes(dataset, llm, common_cue(dataset, llm, parents))
+        for parent in parents:
+            for rows in parent.probe_rows(dataset, llm):
+                votes.add_probes(llm, tally.add(rows))
+        self._link_part(PROBES, dataset, llm, parents)
+        self._end_probes(tally)
+
+    def _begin_probes(self, dataset: str, llm: str, cue: str | None) -> tuple[VotesBuilder, ProbeTally]:
+        if (dataset, llm) not in self._pools or dataset not in self._votes:
+            raise UsageError(f"There are probes of {llm!r} on {dataset!r}, whose CoTs were not added; add them first.")
+        if (dataset, llm) in self._probes:
+            raise ConflictError(f"The probes of {llm} on {dataset} were added twice.")
+        self._votes[dataset].add_llm_probes(llm)
+        return self._votes[dataset], ProbeTally(dataset, llm, cue, *self._pools[dataset, llm])
+
+    def _end_probes(self, tally: ProbeTally) -> None:
+        record = tally.record()
+        self._leaves.append((record["dataset"], record["llm"], PROBES, tally.leaf()))
+        self._probes[record["dataset"], record["llm"]] = record
 
     def _add_llm(self, llm: LLMInfo) -> None:
         if self._llms.setdefault(llm.name, llm) != llm:
@@ -343,15 +392,6 @@ class RecordingWriter:
             raise FevalError("A RecordingWriter is used inside a `with` block.")
         return self._folder.path
 
-    def _claim(self, path: str) -> str:
-        """Register a path; refuse two that differ only in case, which some disks cannot tell apart."""
-        if self._paths.setdefault(path.casefold(), path) != path or path in self._files:
-            raise ConflictError(
-                f"{path} and {self._paths[path.casefold()]} cannot be in one recording: some disks cannot tell such names "
-                "apart. Rename the dataset or LLM, or make two recordings."
-            )
-        return path
-
     def _keep(
         self,
         parent: Recording,
@@ -364,33 +404,24 @@ class RecordingWriter:
         for (*pair, part), digest in parent.manifest.leaves.items():
             if pair != [dataset, llm] or part in {"dataset", "llm"}:
                 continue
-            if part == "equality" and dataset in self._votes:
-                continue  # settled when the recording is sealed
+            if part in {"equality", PROBES} and dataset in self._votes:
+                continue  # settled when the recording is sealed, and `link_probes`
             if part.startswith(SCORES) and (llm, part.removeprefix(SCORES)) in without:
                 continue
             if part not in written:
                 self._leaves.append((dataset, llm, part, digest))
             for path in parent.files(part, dataset, llm):
                 if part not in written:
-                    self._link(parent, path, self._claim(path))
+                    self._files.link(self.root, parent, path)
                 elif written[part] == digest:
-                    self._link_if_same(parent, path)
+                    self._files.link_if_same(self.root, parent, path)
+        if llm is not None and parent.has_probes(dataset, llm) and dataset not in self._votes:
+            self._files.link(self.root, parent, file_path(PROBE_VOTES, dataset, llm))
+            self._probes[dataset, llm] = parent.probes_record(dataset, llm)
         for record in [] if llm is None else parent.score_records(dataset, llm):
             if (llm, record["scorer"]) not in without:
                 self._add_scorer(parent.scorer_info(record["scorer"]))
                 self._scores.append(record)
-
-    def _link_if_same(self, parent: Recording, path: str) -> None:
-        """Replace a written file by a link to the parent's, if their bytes are equal."""
-        record, own = parent.manifest.files.get(path), self._files.get(path)
-        if record is not None and own is not None and record["sha256"] == own["sha256"]:
-            (self.root / path).unlink()
-            self._link(parent, path, path)
-
-    def _link(self, parent: Recording, path: str, target: str) -> None:
-        record = parent.file_record(path)
-        link_file(parent.path / path, self.root / target, record)
-        self._files[target] = record
 
     def _seal(self) -> None:
         if not self._datasets:
@@ -404,12 +435,15 @@ class RecordingWriter:
                     samples = {path: self._files[path] for path in file_paths(self._files, "samples", dataset, llm)}
                     self._files |= write_correct(votes, llm, self.root, samples, keep_same=is_linked)
                     for path in samples if dataset in self._sources else ():
-                        self._link_if_same(self._sources[dataset], path)
-            for part, blocks in votes.files().items():
-                path = self._claim(file_path(part, dataset))
-                self._files[path] = write_file(self.root / path, blocks, self._questions[dataset]["questions"])
+                        self._files.link_if_same(self.root, self._sources[dataset], path)
+            rows = self._questions[dataset]["questions"]
+            flat = [(file_path(part, dataset), blocks, rows) for part, blocks in votes.files().items()]
+            for llm, blocks in votes.probe_files():
+                flat.append((file_path(PROBE_VOTES, dataset, llm), blocks, self._probes[dataset, llm]["probes"]))
+            for path, blocks, rows in flat:
+                self._files[self._files.claim(path)] = write_file(self.root / path, blocks, rows)
                 if dataset in self._sources:
-                    self._link_if_same(self._sources[dataset], path)
+                    self._files.link_if_same(self.root, self._sources[dataset], path)
         manifest = self._manifest()
         self._files[README] = write_file(self.root / README, [readme_text(manifest).encode()], 0)
         manifest["files"] = dict(sorted(self._files.items()))
@@ -419,7 +453,7 @@ class RecordingWriter:
 
     def _settle_equality(self, dataset: str, votes: VotesBuilder) -> None:
         """Compare the answers of a dataset, so that equal ones vote together."""
-        name, path = self._datasets[dataset].equality, self._claim(file_path("equality", dataset))
+        name, path = self._datasets[dataset].equality, self._files.claim(file_path("equality", dataset))
         known, not_asked = self._verdicts[dataset], self._settled.get(dataset)
         self._files[path], leaf, counts = settle(votes, self.root / path, name, known, self._budget, not_asked)
         self._leaves.append((dataset, None, "equality", leaf))
@@ -429,13 +463,11 @@ class RecordingWriter:
                 self.note(f"{dataset}: {counts[outcome]} pairs of answers {what} ({name}); they count as different.")
 
     def _manifest(self) -> dict[str, Any]:
-        scorers = [
-            {"name": scorer.name, "kind": scorer.kind, "parameters": dict(scorer.parameters)}
-            for scorer in self._scorers.values()
-        ]
+        scorers = [scorer_record(scorer) for scorer in self._scorers.values()]
+        version = PARTS_VERSION if any(map(is_one_of_several, self._files)) else FORMAT_VERSION
         return {
             "format": FORMAT,
-            "format_version": PARTS_VERSION if any(map(is_one_of_several, self._files)) else FORMAT_VERSION,
+            "format_version": PROBES_VERSION if self._probes else version,
             "created": datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z"),
             "feval_version": __version__,
             "recording_hash": recording_hash(self._leaves),
@@ -444,35 +476,14 @@ class RecordingWriter:
             "parents": self._parents,
             "licences": self._licences,
             "notes": self._notes,
-            "datasets": [self._dataset_record(info) for info in self._datasets.values()],
-            "llms": [
-                {
-                    "name": llm.name,
-                    "base": llm.base,
-                    "temperature": llm.temperature,
-                    "max_tokens": llm.max_tokens,
-                    "decoding": dict(llm.decoding),
-                }
-                for llm in self._llms.values()
+            "datasets": [
+                dataset_record(info, self._questions[info.id], self._equality.get(info.id))
+                for info in self._datasets.values()
             ],
+            "llms": [llm_record(llm) for llm in self._llms.values()],
             "pairs": self._pairs,
             **({"scorers": scorers, "scores": self._scores} if self._scores else {}),
-            "leaves": [
-                {"dataset": dataset, "llm": llm, "part": part, "sha256": digest}
-                for dataset, llm, part, digest in self._leaves
-            ],
+            **({"probes": list(self._probes.values())} if self._probes else {}),
+            "leaves": [dict(zip(("dataset", "llm", "part", "sha256"), leaf, strict=True)) for leaf in self._leaves],
             "files": {},
-        }
-
-    def _dataset_record(self, info: DatasetInfo) -> dict[str, Any]:
-        equality = self._equality.get(info.id)
-        return {
-            "id": info.id,
-            "title": info.title,
-            "answer_kind": info.answer_kind,
-            "extractor": info.extractor,
-            **self._questions[info.id],
-            "system_prompt": info.system_prompt,
-            "licence": info.licence,
-            **({} if equality is None else {"equality": equality}),
         }

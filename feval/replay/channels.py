@@ -200,7 +200,9 @@ class RecordedChannels(Channels):
         return self._recording.logprobs(self._dataset, self._llm)
 
     def _read_probes(self) -> Probes | None:
-        return None  # no recording holds probes yet
+        if not self._recording.has_probes(self._dataset, self._llm):
+            return None
+        return self._recording.probes(self._dataset, self._llm)
 
 
 class _ChannelRows(Channels):

@@ -30,6 +30,7 @@ from foreign_sources import (
     lines,
     mot_entry,
     open_entry,
+    probed_entry,
     switch_entry,
 )  # fmt: skip
 from hypothesis import HealthCheck, given, settings
@@ -47,7 +48,8 @@ EVERYTHING = {
     "sample_id": 0, "options": ["x", "1", "y"], "usage": {"completion_tokens": 3, "prompt_tokens": 2, "total_tokens": 5},
     "reasoning": "hm", "scores": {"a": 0.5, "b": None}, "step_scores": {"a": [0.5, 1]}, "seed": 1, "temperature": 0.5,
     "logprobs": {"content": [{"logprob": -1}]}, "sequence_logprob": -1, "token_confidences": [1.5], "latency_ms": 20,
-    "max_tokens": 9,
+    "max_tokens": 9, "probe_cue": "So",
+    "probes": [{"offset": 2, "answer": 1, "tokens": 3}, {"offset": 1, "answer": None, "confidence": 0.5}],
 }  # fmt: skip
 SEEDS: dict[str, list[bytes]] = {
     "feval-ttc": [archive(archive_members()), archive(archive_members(), 0)],
@@ -63,6 +65,7 @@ SEEDS: dict[str, list[bytes]] = {
     ],
     "linc": [dumped([["True", "Error"], ["False", "Uncertain"]])],
     "game24": [dumped([game_entry(), game_entry(idx=1, ys=["x", "Answer: 1 / (4 - 4)"], accs=[False, False])])],
+    "probed-traces": [dumped([probed_entry(), probed_entry(question="2 + 2?", probe_freq=3.0)])],
     "lm-eval": [lines(harness_line(), harness_line(doc_id=1), harness_line(filter="none"))],
     "inspect-ai": [dumped(inspect_log()), inspect_archive(inspect_log()), inspect_archive(inspect_log(), 0)],
     "lighteval": [details()],
@@ -72,6 +75,7 @@ SEEDS: dict[str, list[bytes]] = {
         lines(COT | EVERYTHING, COT | EVERYTHING | {"sample_id": 1, "target": 1}),
     ],
 }
+READ_AS_JSON = ["mot-cascade", "modelswitch", "game24", "linc", "probed-traces"]
 KINDS = ["verbatim", "number", "choice", "date", "letters", "text", "yes-no"]
 FILES = {"coupled-mmlu": MMLU_KEY, "game24": PUZZLES}
 EXAMPLES = int(os.environ.get("FEVAL_FUZZ_EXAMPLES", "60"))
@@ -85,7 +89,8 @@ NAMES = st.sampled_from(
      "intermediate_results", "text", "tokens", "finish_reason", "choices", "label", "prompt", "prompt_tokens", "llm", "sample",
      "gold", "question_id", "role", "content", "doc_id", "doc", "target", "arguments", "gen_args_0", "arg_0", "arg_1", "resps",
      "filtered_resps", "filter", "epoch", "input", "messages", "output", "scores", "usage", "output_tokens", "idx", "ys", "accs",
-     "ans_list", "m_Sampling", "m_ans_list", *names_of("question", "request", "llm", "cot"), "completion_tokens", "logprob"]
+     "ans_list", "m_Sampling", "m_ans_list", "completion_tokens", "logprob", "each_branch", "final_answers_trace", "probe_freq",
+     "gold_answer", *names_of("question", "request", "llm", "cot", "probe")]
 )  # fmt: skip
 SCALARS = (
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=20) | st.integers(10**18, 10**40)
@@ -172,7 +177,9 @@ def as_source(format_name: str, values: list[Any]) -> bytes:
     return lines(*values) if format_name in {"esc", "jsonl", "lm-eval"} else dumped(values)
 
 
-@pytest.mark.parametrize("format_name", ["mot-cascade", "esc", "modelswitch", "jsonl", "lm-eval", "game24", "linc"])
+@pytest.mark.parametrize(
+    "format_name", ["mot-cascade", "esc", "modelswitch", "jsonl", "lm-eval", "game24", "linc", "probed-traces"]
+)
 def test_arbitrary_json_ends_in_a_sentence_or_a_recording(format_name: str) -> None:
     @FUZZ
     @given(values=st.lists(VALUES | RECORDS, max_size=4), kind=st.sampled_from(KINDS))
@@ -189,6 +196,7 @@ SEED_RECORDS = {
     "jsonl": COT | EVERYTHING,
     "lm-eval": harness_line(),
     "game24": game_entry(),
+    "probed-traces": probed_entry(),
 }
 
 

@@ -29,7 +29,7 @@ from foreign_sources import (
     response,
     switch_entry,
 )
-from importing import Import, Save, manifest, notes, requests, rows
+from importing import Import, Save, manifest, notes, probe_rows, requests, rows
 from places import ROOT
 
 from feval.errors import (
@@ -528,7 +528,8 @@ def test_reads_a_line_per_cot(imported: Import) -> None:
 
 def test_the_documented_examples_can_be_imported(save: Save, imported: Import) -> None:
     guide = (ROOT / "docs" / "importing.md").read_text("utf-8")
-    questions, by_question, by_cot = (block.encode() for block in re.findall(r"```json\n(.*?)```", guide, re.DOTALL))
+    blocks = (block.encode() for block in re.findall(r"```json\n(.*?)```", guide, re.DOTALL))
+    questions, by_question, by_cot, store, with_probes = blocks
     first = imported("jsonl", by_question)
     assert rows(first)["answer"] == ["2", None]
     assert rows(first)["finish_reason"] == ["stop", "length"]
@@ -536,6 +537,9 @@ def test_the_documented_examples_can_be_imported(save: Save, imported: Import) -
     source = save("c.jsonl", lines({"id": "aqua/0", "text": "The answer is (A).", "tokens": 7}))
     third = imported("jsonl", source, questions=save("q.jsonl", questions), answer_kind="choice")
     assert rows(third)["answer"] == ["A"]
+    traces = imported("probed-traces", b"[" + store + b"]")
+    assert probe_rows(traces, "answer") == [(0, 500, "3"), (0, 1000, "2"), (1, 500, "2")]
+    assert probe_rows(imported("jsonl", with_probes, llm=None), "answer", llm="m") == [(0, 250, "3"), (0, 1000, "2")]
 
 
 def test_gaps_in_sample_numbers_are_noted(imported: Import) -> None:
@@ -759,7 +763,7 @@ def test_refuses_other_questions_files(
         imported("mot-cascade", dumped([mot_entry()]), questions=save("q.jsonl", data))
 
 
-READS_JSON = ["mot-cascade", "modelswitch"]
+READS_JSON = ["mot-cascade", "modelswitch", "probed-traces"]
 
 
 @pytest.mark.parametrize("format_name", sorted(IMPORTERS))

@@ -17,7 +17,7 @@ from feval.cards.finish_reasons import FINISH_REASONS
 from feval.errors import DamagedRecordingError
 from feval.recording import PoolRows
 from feval.recording.content import Question
-from feval.recording.sealing import spill, votes_builder
+from feval.recording.sealing import probe_columns, spill
 from feval.recording.sealing.question_table import QuestionTable
 from feval.recording.sealing.votes_builder import VotesBuilder
 from tests.support.plain_votes import votes_files
@@ -72,7 +72,7 @@ def test_the_bytes_are_those_of_the_plain_way(
     pools = {f"llm {i}": list(pools_of(rows)) for i, rows in enumerate(llms)}
     with pytest.MonkeyPatch.context() as patch:
         if tiny_blocks:
-            for module, name in ((spill, "_IN_MEMORY_BYTES"), (spill, "_BLOCK_BYTES"), (votes_builder, "_BLOCK_CELLS")):
+            for module, name in ((spill, "_IN_MEMORY_BYTES"), (spill, "_BLOCK_BYTES"), (probe_columns, "_BLOCK_CELLS")):
                 patch.setattr(module, name, 8)
         assert files(questions, pools, join=join) == votes_files(
             "toy", questions, pools, by_length if join else as_they_are
@@ -127,7 +127,7 @@ def peak_bytes(cots: int, folder: Path) -> int:
 def test_memory_does_not_grow_with_the_cots(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(spill, "_IN_MEMORY_BYTES", 1000)
     monkeypatch.setattr(spill, "_BLOCK_BYTES", 1000)
-    monkeypatch.setattr(votes_builder, "_BLOCK_CELLS", 1000)
+    monkeypatch.setattr(probe_columns, "_BLOCK_CELLS", 1000)
     few, many = peak_bytes(50, tmp_path), peak_bytes(400, tmp_path)
     assert many - few < 60_000  # the CoTs that one has more would be 315,000 bytes of codes, tokens and finish reasons
     assert not list(tmp_path.iterdir())

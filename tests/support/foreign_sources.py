@@ -217,5 +217,19 @@ def game_entry(**changes: Any) -> dict[str, Any]:
     }
 
 
+def probed_entry(**changes: Any) -> dict[str, Any]:
+    """A question of a store of probed traces: three traces, probed every five tokens."""
+    traces = [[["3", "2"], 12, "2"], [["2", "ERR", "3"], 14, "3"], [[], 3, "ERR"]]
+    entry = {
+        "question": "What is 1 + 1?",
+        "gold_answer": "2",
+        "probe_freq": 5,
+        "each_branch": traces,
+        "final_answers_trace": [final for _, _, final in traces],
+        **changes,
+    }
+    return {name: value for name, value in entry.items() if value is not ...}
+
+
 COT = {"id": "a", "question": "A?", "gold": "1", "text": "t", "answer": "1"}
 QUESTION = {"id": "a", "question": "A?", "answer": "1", "samples": [{"text": "t", "answer": "1"}]}

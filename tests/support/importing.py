@@ -84,6 +84,14 @@ def requests(recording: Recording, dataset: str = "toy", llm: str = "toy-llm") -
     return _part(recording, "requests", dataset, llm)
 
 
+def probe_rows(
+    recording: Recording, *columns: str, dataset: str = "toy", llm: str = "toy-llm"
+) -> list[tuple[Any, ...]]:
+    """Every probe of an LLM, with its sample and offset and some other columns, read from the Parquet files."""
+    table = _part(recording, "probes", dataset, llm)
+    return list(zip(*(table[name] for name in ("sample_index", "offset", *columns)), strict=True))
+
+
 def _part(recording: Recording, part: str, dataset: str, llm: str) -> dict[str, list[Any]]:
     return pq.read_table(recording.path / part / dataset / f"{llm.replace('/', '--')}.parquet").to_pydict()
 

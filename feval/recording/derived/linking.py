@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from feval.errors import ConflictError
 from feval.recording import parquet
 from feval.recording.content import PAIR_PARTS, PairTally, PoolRows
 from feval.recording.layout.format import SCORES, LeafHash, file_path, part_path
@@ -93,6 +94,20 @@ def linked_scores(
         for rows in parent.score_rows(dataset, llm, scorer):
             tally.add(rows)
     return tally.leaf(), tally.record(dataset, llm)
+
+
+def common_cue(dataset: str, llm: str, parents: Sequence[Recording]) -> str | None:
+    """Return the cue of an LLM's probes in some recordings; different ones are a `ConflictError`."""
+    cues: dict[str | None, Recording] = {}
+    for parent in parents:
+        cues.setdefault(parent.probes_record(dataset, llm)["cue"], parent)
+    if len(cues) > 1:
+        one, other = ((cue, parent.path) for cue, parent in list(cues.items())[:2])
+        raise ConflictError(
+            f"{llm} on {dataset} was probed with the cue {one[0]!r:.80} in {one[1]} and with {other[0]!r:.80} in {other[1]}; "
+            "such answers do not compare. Keep the recordings apart, or give the LLM of one a variant name."
+        )
+    return next(iter(cues), None)
 
 
 def _answers(parent: Recording, dataset: str, llm: str) -> Iterator[PoolRows]:

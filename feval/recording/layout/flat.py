@@ -2,7 +2,7 @@
 
     b"FEVALVT1" | uint64 length of the header | header (JSON) | zeros to a multiple of 64 | arrays, each at a multiple of 64
 
-All integers are little-endian. The header names the arrays in order, each with dtype, shape and offset in the file.
+All numbers are little-endian. The header names the arrays in order, each with dtype, shape and offset in the file.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _MAGIC = b"FEVALVT1"
 _ALIGN = 64
 _DTYPES = {
     name: np.dtype(name).newbyteorder("<")
-    for name in ("uint8", "uint16", "uint32", "uint64", "int8", "int16", "int32", "int64")
+    for name in ("uint8", "uint16", "uint32", "uint64", "int8", "int16", "int32", "int64", "float32")
 }
 
 

@@ -19,12 +19,17 @@ FORMAT_VERSION = 3
 """The version that is written, where each part is one file."""
 PARTS_VERSION = 4
 """Where a part lies in several files: a feval that does not know them would take channels for missing."""
-FORMAT_VERSIONS = (1, 2, 3, 4)
+PROBES_VERSION = 5
+"""With probes, in one file or several: a feval that does not know them would lose them."""
+FORMAT_VERSIONS = (1, 2, 3, 4, 5)
 """The versions that are read; `docs/recording-format.md` says how they differ."""
 MANIFEST = "manifest.json"
 README = "README.md"
 SCORES = "scores/"
 """Prefix of the part of a scorer's scores; the scorer's name follows."""
+PROBES = "probes"
+PROBE_VOTES = "probe votes"
+"""The part of the flat file that is derived from an LLM's probes."""
 
 _SAFE = re.compile(r"[A-Za-z0-9._@=+-]")
 _SAFE_NAME = re.compile(r"[A-Za-z0-9_@=+-][A-Za-z0-9._@=+-]{0,99}")
@@ -66,6 +71,8 @@ def file_path(part: str, dataset: str, llm: str | None = None) -> str:
     """Return the path of a part below the recording's folder, with "/" between the names."""
     if part in _VOTES:
         return f"votes/{slug(dataset)}.{part}"
+    if llm is not None and part == PROBE_VOTES:
+        return f"votes/{slug(dataset)}/{slug(llm)}.probes"
     if llm is not None and part.startswith(SCORES):
         return f"{SCORES}{slug(dataset)}/{slug(llm)}/{slug(part.removeprefix(SCORES))}.parquet"
     if llm is None:

@@ -23,7 +23,16 @@ from typing_extensions import TypedDict
 
 from feval.cards.validation import sentence
 from feval.errors import DamagedRecordingError, NewerFormatError, NotARecordingError
-from feval.recording.layout.format import FORMAT, FORMAT_VERSIONS, MANIFEST, LeafHash, is_safe_path, recording_hash
+from feval.recording.content import DatasetInfo, LLMInfo, ScorerInfo
+from feval.recording.layout.format import (
+    FORMAT,
+    FORMAT_VERSIONS,
+    MANIFEST,
+    PROBES_VERSION,
+    LeafHash,
+    is_safe_path,
+    recording_hash,
+)
 from feval.recording.layout.locate import read_json
 
 _Sha256 = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
@@ -119,6 +128,24 @@ class ScoresRecord(TypedDict):
 
 
 @with_config(_CONFIG)
+class ProbesRecord(TypedDict):
+    """The probes of one LLM on one dataset.
+
+    `cue` is the text that made the LLM answer (null where it is not known), `interval` the output tokens between two probes (null
+    where they are irregular), `traces` the CoTs with a probe; `output_tokens` are those of the probes, as far as they are known.
+    """
+
+    dataset: str
+    llm: str
+    cue: str | None
+    interval: Annotated[int, Field(ge=1)] | None
+    traces: _Count
+    probes: _Count
+    no_answer: _Count
+    output_tokens: _Count
+
+
+@with_config(_CONFIG)
 class Leaf(TypedDict):
     """One leaf of the recording hash: SHA-256 over the logical content of one part (`docs/recording-format.md`)."""
 
@@ -147,9 +174,40 @@ class ManifestRecord(TypedDict):
     pairs: list[PairRecord]
     scorers: NotRequired[list[ScorerRecord]]
     scores: NotRequired[list[ScoresRecord]]
+    probes: NotRequired[list[ProbesRecord]]
     leaves: list[Leaf]
     files: dict[str, FileRecord]
     checksum: NotRequired[_Sha256]  # of all other fields; earlier fevals wrote none
+
+
+def dataset_record(info: DatasetInfo, counts: Mapping[str, int], equality: Mapping[str, Any] | None) -> dict[str, Any]:
+    """Return the `DatasetRecord` of a dataset."""
+    return {
+        "id": info.id,
+        "title": info.title,
+        "answer_kind": info.answer_kind,
+        "extractor": info.extractor,
+        **counts,
+        "system_prompt": info.system_prompt,
+        "licence": info.licence,
+        **({} if equality is None else {"equality": equality}),
+    }
+
+
+def llm_record(llm: LLMInfo) -> dict[str, Any]:
+    """Return the `LLMRecord` of an LLM."""
+    return {
+        "name": llm.name,
+        "base": llm.base,
+        "temperature": llm.temperature,
+        "max_tokens": llm.max_tokens,
+        "decoding": dict(llm.decoding),
+    }
+
+
+def scorer_record(scorer: ScorerInfo) -> dict[str, Any]:
+    """Return the `ScorerRecord` of a scorer."""
+    return {"name": scorer.name, "kind": scorer.kind, "parameters": dict(scorer.parameters)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,6 +223,7 @@ class Manifest:
     datasets: dict[str, dict[str, Any]]
     llms: dict[str, dict[str, Any]]
     pairs: dict[tuple[str, str], dict[str, Any]]
+    probes: dict[tuple[str, str], dict[str, Any]]
     files: dict[str, dict[str, Any]]
     leaves: dict[tuple[str, str | None, str], str]
 
@@ -231,6 +290,7 @@ def _indexed(path: Path, raw: dict[str, Any]) -> Manifest:
         datasets={record["id"]: record for record in raw["datasets"]},
         llms={record["name"]: record for record in raw["llms"]},
         pairs={(record["dataset"], record["llm"]): record for record in raw["pairs"]},
+        probes={(record["dataset"], record["llm"]): record for record in raw.get("probes", ())},
         files=raw["files"],
         leaves={(leaf["dataset"], leaf["llm"], leaf["part"]): leaf["sha256"] for leaf in raw["leaves"]},
     )
@@ -248,4 +308,8 @@ def _indexed(path: Path, raw: dict[str, Any]) -> Manifest:
             )
         if pair.get("scorer") not in {None, *scorers}:
             raise DamagedRecordingError(f"{path} has scores by {pair['scorer']!r:.80}, and describes no such scorer.")
+    for dataset, llm in manifest.probes.keys() - manifest.pairs.keys():
+        raise DamagedRecordingError(f"{path} has probes of {llm!r:.80} on {dataset!r:.80}, and no CoTs of it.")
+    if manifest.probes and raw["format_version"] < PROBES_VERSION:
+        raise DamagedRecordingError(f"{path}: a recording with probes has format_version {PROBES_VERSION} or more.")
     return manifest

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from feval.recording.parquet.bounds import Bounds as Bounds
     from feval.recording.parquet.rows import Aligned as Aligned
     from feval.recording.parquet.rows import pools_of_rows as pools_of_rows
+    from feval.recording.parquet.rows import probes_of_rows as probes_of_rows
     from feval.recording.parquet.rows import questions_of_tables as questions_of_tables
     from feval.recording.parquet.rows import scores_of_rows as scores_of_rows
     from feval.recording.parquet.rows import verdicts_of_rows as verdicts_of_rows
@@ -28,6 +29,7 @@ __getattr__, __dir__ = lazy_names(
         "rows": (
             "Aligned",
             "pools_of_rows",
+            "probes_of_rows",
             "questions_of_tables",
             "scores_of_rows",
             "verdicts_of_rows",

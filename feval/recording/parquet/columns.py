@@ -11,10 +11,12 @@ import pyarrow.compute as pc
 
 from feval.errors import DamagedRecordingError
 from feval.recording.content import CHANNELS, PAIR_PARTS
-from feval.recording.parquet.writing import DATASET_SCHEMAS, SCORES_SCHEMA, pair_schema
+from feval.recording.parquet.writing import DATASET_SCHEMAS, PROBES_SCHEMA, SCORES_SCHEMA, pair_schema
 
-_NEVER_NULL = frozenset(("id", "question_id", "question", "left", "right", "gold", "sample_index", "finish_reason"))
-_COUNTS = frozenset(("sample_index", "output_tokens", "prompt_tokens"))
+_NEVER_NULL = frozenset(
+    ("id", "question_id", "question", "left", "right", "gold", "sample_index", "offset", "finish_reason")
+)
+_COUNTS = frozenset(("sample_index", "offset", "output_tokens", "prompt_tokens"))
 _MOST = 2**31 - 1
 
 
@@ -22,7 +24,7 @@ _MOST = 2**31 - 1
 def _kinds() -> dict[str, set[str]]:
     """Return the kind of every column that a recording may have; a name has one meaning in all files."""
     schemas = [
-        *(schema for schema, _ in (*DATASET_SCHEMAS, SCORES_SCHEMA)),
+        *(schema for schema, _ in (*DATASET_SCHEMAS, SCORES_SCHEMA, PROBES_SCHEMA)),
         *(pair_schema(p)[0] for p in (*PAIR_PARTS, *CHANNELS)),
     ]
     kinds = {field.name: {_kind(field.type)} for schema in schemas for field in schema}
@@ -61,7 +63,7 @@ def check_types(path: Path, schema: Any) -> None:
 
 def checked(table: Any) -> Any:
     """Return a table whose columns have values wherever they must, and counts in their range; others are a `ValueError`."""
-    of_samples = "finish_reason" in table.column_names  # only scorers need not say what they consumed
+    of_samples = "finish_reason" in table.column_names  # scorers and probes need not say what they consumed
     for name, column in zip(table.column_names, table.columns, strict=True):
         if column.null_count and (name in _NEVER_NULL or (of_samples and name == "output_tokens")):
             raise ValueError(f"{column.null_count} values of {name!r} are missing")

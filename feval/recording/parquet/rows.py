@@ -9,7 +9,15 @@ from typing import Any
 from feval.answers.parties import Verdict
 from feval.answers.thoughts import Mark
 from feval.errors import DamagedRecordingError
-from feval.recording.content import EQUALITY_COLUMNS, OPTIONAL_COLUMNS, PoolRows, Question, ScoreRows
+from feval.recording.content import (
+    EQUALITY_COLUMNS,
+    OPTIONAL_COLUMNS,
+    PROBE_COLUMNS,
+    PoolRows,
+    ProbeRows,
+    Question,
+    ScoreRows,
+)
 from feval.recording.sealing.question_table import QuestionTable
 from feval.recording.sealing.votes_builder import VotesBuilder
 from feval.recording.votes import Votes
@@ -49,6 +57,16 @@ def scores_of_rows(rows: Rows) -> Iterator[ScoreRows]:
             for column, field in _SCORE_FIELDS.items()
         }
         yield ScoreRows(question, columns["sample_index"], columns["score"], **optional)
+
+
+def probes_of_rows(rows: Rows) -> Iterator[ProbeRows]:
+    """Yield the probes of an LLM question by question."""
+    for question, columns in rows:
+        fields: dict[str, Any] = {field: columns[column] for column, field in PROBE_COLUMNS.items()}
+        for name in ("texts", "output_tokens", "confidences"):
+            if all(value is None for value in fields[name]):
+                fields[name] = None
+        yield ProbeRows(question, **fields)
 
 
 def pools_of_rows(

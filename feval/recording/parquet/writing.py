@@ -46,6 +46,23 @@ SCORES_SCHEMA: Schema = (
     ["llm", "question_id", "verdict"],
 )
 
+PROBES_SCHEMA: Schema = (
+    pa.schema(
+        {
+            "llm": _STRING,
+            "question_id": _STRING,
+            "sample_index": pa.int32(),
+            "offset": pa.int32(),
+            "answer_raw": _STRING,
+            "answer": _STRING,
+            "text": _STRING,
+            "output_tokens": pa.int32(),
+            "confidence": pa.float32(),
+        }
+    ),
+    ["llm", "question_id", "answer_raw", "answer", "text"],
+)
+
 
 class ParquetFile:
     """One Parquet file, written in row groups as rows come; `dictionary` names the dictionary-encoded columns."""

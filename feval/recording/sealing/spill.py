@@ -48,13 +48,13 @@ class Spill:
 
 
 class Column:
-    """Integers of one type (a type code of `array`); all but the last of them lie in the spill."""
+    """Numbers of one type (a type code of `array`); all but the last of them lie in the spill."""
 
     def __init__(self, spill: Spill, typecode: str) -> None:
         self._spill = spill
         self._waiting = array(typecode)
         self._places: list[tuple[int, int]] = []
-        self._extremes: list[int] = []
+        self._extremes: list[Any] = []
         self._count = 0
 
     def __len__(self) -> int:
@@ -64,14 +64,14 @@ class Column:
     def bounds(self) -> tuple[int, int]:
         """The least and the greatest value, both 0 where there is none."""
         self.flush()
-        return min(self._extremes, default=0), max(self._extremes, default=0)
+        return int(min(self._extremes, default=0)), int(max(self._extremes, default=0))
 
-    def extend(self, values: Iterable[int] | bytes) -> None:
+    def extend(self, values: Iterable[float] | bytes) -> None:
         """Append values, or the bytes of some."""
         if isinstance(values, bytes):
             self._waiting.frombytes(values)
         else:
-            self._waiting.extend(values)
+            self._waiting.extend(values)  # type: ignore[arg-type]  # mypy takes every array for one of integers
         if len(self._waiting) * self._waiting.itemsize >= _BLOCK_BYTES:
             self.flush()
 
@@ -80,7 +80,7 @@ class Column:
         if self._waiting:
             data = self._waiting.tobytes()
             block = np.frombuffer(data, self._waiting.typecode)
-            self._extremes += [int(block.min()), int(block.max())]
+            self._extremes += [block.min(), block.max()]
             self._places.append((self._spill.write(data), len(data)))
             self._count += len(self._waiting)
             self._waiting = array(self._waiting.typecode)

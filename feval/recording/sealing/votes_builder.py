@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from functools import partial
 from itertools import islice, repeat
 from pathlib import Path
@@ -16,15 +16,15 @@ import orjson
 from feval.answers.parties import Parties
 from feval.cards.finish_reasons import FINISH_REASONS
 from feval.errors import DamagedRecordingError
-from feval.recording.content import PoolRows
+from feval.recording.content import PoolRows, ProbeRows
 from feval.recording.layout.flat import FlatArray, offset_type, offsets_of, pack
+from feval.recording.sealing.probe_columns import Coded, ProbeColumns
 from feval.recording.sealing.question_table import QuestionTable, row_behind
 from feval.recording.sealing.spill import Column, Spill
 from feval.recording.votes import ABSENT, ALIASES, DETAILS, NO_ANSWER, Votes
 
 FINISH_CODES: dict[str, int] = {reason: code for code, reason in enumerate(FINISH_REASONS)}
 
-_BLOCK_CELLS = 1 << 16
 _NO_FORMS = b"[]\n"
 
 Divide = Callable[[str, list[str], str | None], Parties]
@@ -32,10 +32,11 @@ Divide = Callable[[str, list[str], str | None], Parties]
 
 
 class VotesBuilder:
-    """Collects the pools of a dataset, one LLM after the other, and makes its votes.
+    """Collects the pools of a dataset, one LLM after the other, and their probes, and makes its votes.
 
-    Codes number a question's distinct answers in order of first appearance (LLMs as added, CoTs as recorded); the gold comes last
-    if nobody gave it. No result depends on this numbering. Where different normal forms are equal, a code stands for their party.
+    Codes number a question's distinct answers in order of first appearance (LLMs as added, CoTs as recorded, then probes); the
+    gold comes last if nobody gave it. No result depends on this numbering. Where different normal forms are equal, a code stands
+    for their party.
     What grows with the CoTs and with the answers lies in temporary files, in `folder` or where the system keeps such files.
     """
 
@@ -43,7 +44,8 @@ class VotesBuilder:
         self.questions = questions
         self._spill = Spill(folder)
         self._llms: dict[str, _Pools] = {}
-        self._forms = _Forms(len(questions), folder)
+        self._probes: dict[str, ProbeColumns] = {}
+        self._forms, self._probe_forms = (_Forms(len(questions), folder) for _ in range(2))
         self._numbering: _Numbering | None = None
 
     def __enter__(self) -> Self:
@@ -56,8 +58,8 @@ class VotesBuilder:
 
     def close(self) -> None:
         """Give the temporary files back."""
-        self._spill.close()
-        self._forms.close()
+        for each in (self._spill, self._forms, self._probe_forms):
+            each.close()
 
     def add_llm(self, llm: str) -> None:
         """Begin an LLM, which may have no CoT."""
@@ -77,6 +79,20 @@ class VotesBuilder:
             raise DamagedRecordingError(f"{llm} was asked {pool.question_id!r:.80}, which is {problem}.")
         self._llms[llm].add(row, self._forms.coded(row, pool.answers), pool)
 
+    def add_llm_probes(self, llm: str) -> None:
+        """Begin the probes of an LLM, all of whose CoTs were added."""
+        self._probe_forms.rewind()
+        self._probes[llm] = ProbeColumns(self._spill, self._llms[llm])
+
+    def add_probes(self, llm: str, probes: ProbeRows) -> None:
+        """Add the probes on one question of the LLM whose probes were begun last, in the order of the questions."""
+        row = row_behind(self.questions.ids, probes.question_id, self._probe_forms.row - 1)
+        if row is None or row < 0:
+            raise DamagedRecordingError(
+                f"{llm} has probes on {probes.question_id!r:.80}, which is no question or out of order."
+            )
+        self._probes[llm].add(row, self._probe_forms.coded(row, probes.answers), probes)
+
     def sizes(self, llm: str) -> npt.NDArray[np.uint32]:
         """[Q] recorded CoTs of each question."""
         return self._llms[llm].sizes
@@ -92,7 +108,7 @@ class VotesBuilder:
     def correct(self, llm: str) -> Iterator[bool | None]:
         """Whether each CoT of an LLM is correct, in recorded order; `None` where the question has no gold. Call `join` first."""
         golds, pools = self._numbers.golds, self._llms[llm]
-        for rows, codes in zip(pools.blocks(), self._codes(pools), strict=True):
+        for rows, codes in zip(pools.blocks(), self._codes(pools, self._numbers.cots), strict=True):
             gold = np.repeat(golds[rows], pools.sizes[rows])
             right = (codes == gold).tolist()
             yield from right if (gold >= 0).all() else (None if g < 0 else r for g, r in zip(gold, right, strict=True))
@@ -102,6 +118,12 @@ class VotesBuilder:
         votes, details = self._arrays()
         header = {"dataset": self.questions.dataset}
         return {"votes": pack(header | {"llms": list(self._llms)}, votes), "details": pack(header, details)}
+
+    def probe_files(self) -> Iterator[tuple[str, Iterator[bytes]]]:
+        """LLM and the bytes of the flat file of its probes, in blocks, for each LLM that has probes."""
+        for llm, probes in self._probes.items():
+            arrays = probes.arrays(self._numbers.code_type, partial(self._codes, probes, self._numbers.probes))
+            yield llm, pack({"dataset": self.questions.dataset, "llm": llm}, arrays)
 
     def votes(self) -> Votes:
         """The votes as the files would hold them."""
@@ -116,9 +138,12 @@ class VotesBuilder:
 
     def _numbered(self, divide: Divide) -> _Numbering:
         self._forms.rewind()
+        self._probe_forms.rewind()
         numbering = _Numbering(self._spill, len(self.questions))
-        for row, forms in enumerate(self._forms.rest()):
-            numbering.add(row, forms, divide(self.questions.ids[row], forms, self.questions.gold(row)))
+        for row, (forms, of_probes) in enumerate(zip(self._forms.rest(), self._probe_forms.rest(), strict=True)):
+            all_forms = list(dict.fromkeys(forms + of_probes)) if of_probes else forms
+            parties = divide(self.questions.ids[row], all_forms, self.questions.gold(row))
+            numbering.add(row, forms, of_probes, parties)
         return numbering
 
     def _arrays(self) -> tuple[dict[str, FlatArray], dict[str, FlatArray]]:
@@ -152,19 +177,19 @@ class VotesBuilder:
 
     def _llm_arrays(self, pools: _Pools) -> dict[str, FlatArray]:
         return {
-            "codes": pools.table(self._numbers.code_type, partial(self._codes, pools), ABSENT),
+            "codes": pools.table(self._numbers.code_type, partial(self._codes, pools, self._numbers.cots), ABSENT),
             "output_tokens": pools.token_table(),
             "finish": pools.finish_table(),
             "prompt_tokens": FlatArray.of(pools.prompt_tokens),
             "sizes": FlatArray.of(pools.sizes),
         }
 
-    def _codes(self, pools: _Pools) -> Iterator[npt.NDArray[Any]]:
-        """Yield the codes of an LLM's CoTs for each block of questions."""
-        counts, blocks = self._numbers.form_counts, pools.blocks()
-        tables = self._numbers.renumbered.cut(int(counts[rows].sum()) for rows in blocks)
-        for rows, codes, table in zip(blocks, pools.cut(pools.codes), tables, strict=True):
-            first = np.repeat(np.cumsum(counts[rows], dtype=np.int64) - counts[rows], pools.sizes[rows])
+    def _codes(self, values: Coded, forms: _Renumbered) -> Iterator[npt.NDArray[Any]]:
+        """Yield the final codes of an LLM's CoTs or probes for each block of questions."""
+        counts, blocks = forms.counts, values.blocks()
+        tables = forms.codes.cut(int(counts[rows].sum()) for rows in blocks)
+        for rows, codes, table in zip(blocks, values.cut(values.codes), tables, strict=True):
+            first = np.repeat(np.cumsum(counts[rows], dtype=np.int64) - counts[rows], values.sizes[rows])
             renumbered = np.append(table, NO_ANSWER)  # which is -1, the last one
             yield renumbered[np.where(codes < 0, NO_ANSWER, codes + first)]
 
@@ -215,12 +240,12 @@ class _Forms:
         self.row = row
 
 
-class _Pools:
+class _Pools(Coded):
     """The pools of one LLM."""
 
     def __init__(self, spill: Spill, questions: int) -> None:
-        self.codes, self._tokens, self._finish = (Column(spill, typecode) for typecode in "iIB")
-        self.sizes = np.zeros(questions, np.uint32)
+        super().__init__(spill, questions)
+        self._tokens, self._finish = (Column(spill, typecode) for typecode in "IB")
         self.prompt_tokens = np.full(questions, -1, np.int32)
 
     def add(self, row: int, codes: list[int], pool: PoolRows) -> None:
@@ -231,32 +256,6 @@ class _Pools:
         self.sizes[row] = len(codes)
         if pool.prompt_tokens is not None:
             self.prompt_tokens[row] = pool.prompt_tokens
-
-    def blocks(self) -> list[slice]:
-        """Return blocks of questions, with few cells of a table each."""
-        rows = max(1, _BLOCK_CELLS // max(1, self.width))
-        return [slice(start, start + rows) for start in range(0, len(self.sizes), rows)]
-
-    @property
-    def width(self) -> int:
-        """The largest pool."""
-        return int(self.sizes.max(initial=0))
-
-    def cut(self, column: Column) -> Iterator[npt.NDArray[Any]]:
-        """Yield the values of a column for each block of questions."""
-        return column.cut(int(self.sizes[rows].sum()) for rows in self.blocks())
-
-    def table(self, dtype: str, blocks: Callable[[], Iterable[npt.NDArray[Any]]], absent: int) -> FlatArray:
-        """Return a table of all questions from the values for each block of them."""
-
-        def tables() -> Iterator[npt.NDArray[Any]]:
-            for rows, values in zip(self.blocks(), blocks(), strict=True):
-                present = np.arange(self.width) < self.sizes[rows, None]
-                table = np.full(present.shape, absent, dtype)
-                table[present] = values
-                yield table
-
-        return FlatArray(dtype, (len(self.sizes), self.width), tables)
 
     def token_table(self) -> FlatArray:
         """[Q, S] output tokens."""
@@ -271,31 +270,44 @@ class _Pools:
         return self.table("uint8", partial(self.cut, self._finish), 0)
 
 
+class _Renumbered:
+    """The final code of each form as CoTs or probes had numbered it, question by question; `counts` has how many there are."""
+
+    def __init__(self, spill: Spill, questions: int) -> None:
+        self.codes, self.counts = Column(spill, "i"), np.zeros(questions, np.uint32)
+
+    def add(self, row: int, codes: list[int]) -> None:
+        """Add those of a question."""
+        self.codes.extend(codes)
+        self.counts[row] = len(codes)
+
+
 class _Numbering:
     """The candidates of all questions: one for each party of normal forms, then the gold where it is in none.
 
     Attributes:
         golds: [Q] code of the gold, -1 for none.
         counts: [Q] candidates.
-        form_counts: [Q] normal forms that were numbered before parties joined.
-        renumbered: the code of each of those forms, question by question.
-        joined: whether any parties did.
+        cots: what became of the forms of CoTs when parties joined.
+        probes: the same of the forms of probes.
     """
 
     def __init__(self, spill: Spill, questions: int) -> None:
         self.golds = np.full(questions, NO_ANSWER, np.int32)
-        self.counts, self.form_counts, self.alias_counts = (np.zeros(questions, np.uint32) for _ in range(3))
+        self.counts, self.alias_counts = (np.zeros(questions, np.uint32) for _ in range(2))
         self.candidates, self.aliases = _TextColumn(spill), _TextColumn(spill)
-        self.renumbered, self.alias_codes = Column(spill, "i"), Column(spill, "i")
+        self.cots, self.probes = (_Renumbered(spill, questions) for _ in range(2))
+        self.alias_codes = Column(spill, "i")
 
-    def add(self, row: int, forms: list[str], parties: Parties) -> None:
+    def add(self, row: int, forms: list[str], of_probes: list[str], parties: Parties) -> None:
         """Add the candidates of a question."""
         keys: dict[str, int] = {}
-        self.renumbered.extend([keys.setdefault(parties.key(form), len(keys)) for form in forms])
+        self.cots.add(row, [keys.setdefault(parties.key(form), len(keys)) for form in forms])
+        self.probes.add(row, [keys.setdefault(parties.key(form), len(keys)) for form in of_probes])
         if parties.gold is not None:
             self.golds[row] = keys.setdefault(parties.gold, len(keys))
         self.candidates.extend(keys)
-        self.counts[row], self.form_counts[row] = len(keys), len(forms)
+        self.counts[row] = len(keys)
         if aliases := sorted(form for form, key in parties.joined.items() if key in keys):
             self.aliases.extend(aliases)
             self.alias_codes.extend([keys[parties.joined[form]] for form in aliases])

@@ -1,0 +1,1 @@
+"""What sources say of the depth of their CoTs: probes."""
