@@ -19,6 +19,8 @@ from feval.recording.gold_aware import gold_aware_remark, is_gold_aware
 from feval.recording.reader import Recording
 from feval.recording.votes import ABSENT, NO_ANSWER, LLMVotes, Votes
 
+Codes = npt.NDArray[np.int32]
+
 
 def _owner(recordings: Sequence[Recording], dataset: str, llm: str) -> Recording:
     holders = [r for r in recordings if (dataset, llm) in r.manifest.pairs]
@@ -83,6 +85,10 @@ class View:
 
     def recorded_rows(self) -> npt.NDArray[np.intp] | None:
         """[Q] row of each question in the recording; `None` where the order is the same."""
+        return None
+
+    def code_tables(self, llm: str) -> Sequence[Codes] | None:  # noqa: ARG002  a view of several recordings uses it
+        """Per question, the code of each of the recording's codes, for an LLM with probes; `None` where they are the same."""
         return None
 
     def candidates(self, row: int) -> list[str]:
@@ -181,9 +187,16 @@ class _JoinedView(View):
         for sentence in self._apart(owners, dataset):
             warnings.warn(sentence, SeparateAnswersWarning, stacklevel=4)
         self._codes: list[dict[str, int]] = [{} for _ in range(len(self.votes))]
-        self._pools = {name: part.pool(name, self._codes, self._joined) for part in self._parts for name in part.names}
+        self._tables: dict[str, list[Codes]] = {}
+        self._pools = {name: self._pool(part, name) for part in self._parts for name in part.names}
         self.votes = copy(self.votes)
         self.votes.gold = np.array([self._gold(row) for row in range(len(self.votes))], np.int32)
+
+    def _pool(self, part: _Part, llm: str) -> LLMVotes:
+        pool, tables = part.pool(llm, self._codes, self._joined)
+        if part.recording.has_probes(self.votes.dataset, llm):
+            self._tables[llm] = tables
+        return pool
 
     @staticmethod
     def _apart(owners: Sequence[tuple[Recording, Sequence[str]]], dataset: str) -> Iterator[str]:
@@ -277,24 +290,33 @@ class _Part:
         rows = {name: row for row, name in enumerate(self.votes.question_ids)}
         return np.array([rows.get(name, 0) for name in self.order], np.intp)
 
-    def pool(self, llm: str, codes: Sequence[dict[str, int]], joined: Sequence[Mapping[str, str]]) -> LLMVotes:
-        votes = self.votes.llms[llm]
+    def pool(
+        self, llm: str, codes: Sequence[dict[str, int]], joined: Sequence[Mapping[str, str]]
+    ) -> tuple[LLMVotes, list[Codes]]:
+        """The arrays of one LLM in the joined numbering, and the joined code of each of the recording's, by question."""
+        votes, tables = self.votes.llms[llm], []
+        probed = self.recording.has_probes(self.votes.dataset, llm)
         renumbered = votes.codes[self.rows].astype(np.int32)
         for row, place in enumerate(self.rows.tolist()):
             candidates = [joined[row].get(key, key) for key in self.votes.candidates(place)]
             known = codes[row]
-            # An answer takes its place in the shared table only if this LLM gave it.
+            # An answer takes its place in the shared table only if this LLM gave it, perhaps in a probe.
             present = {code for code in renumbered[row].tolist() if code >= 0}
-            table = [known.setdefault(c, len(known)) if i in present else NO_ANSWER for i, c in enumerate(candidates)]
-            renumbered[row] = np.array([*table, ABSENT, NO_ANSWER], np.int32)[renumbered[row]]
+            table = [
+                known.setdefault(c, len(known)) if probed or i in present else NO_ANSWER
+                for i, c in enumerate(candidates)
+            ]
+            tables.append(np.array([*table, ABSENT, NO_ANSWER], np.int32))
+            renumbered[row] = tables[-1][renumbered[row]]
         rows = self.rows
-        return LLMVotes(
+        pool = LLMVotes(
             renumbered,
             votes.output_tokens[rows],
             votes.prompt_tokens[rows],
             votes.sizes[rows],
             lambda: votes.finish[rows],
         )
+        return pool, tables
 
     def gold(self, row: int) -> str | None:
         place = int(self.rows[row])
@@ -343,6 +365,9 @@ class _PartView(View):
 
     def recorded_rows(self) -> npt.NDArray[np.intp] | None:
         return self._part.rows
+
+    def code_tables(self, llm: str) -> Sequence[Codes] | None:
+        return self._joined._tables.get(llm)  # noqa: SLF001  two halves of one view
 
     def _recorded_row(self, row: int) -> int:
         return int(self._part.rows[row])

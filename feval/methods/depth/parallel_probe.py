@@ -1,4 +1,4 @@
-"""Parallel-Probe: traces grow side by side, vote at every probe, and those that go on disagreeing are dropped (Zheng et al. 2026)."""
+"""Parallel-Probe: traces grow side by side and vote at every probe; those that keep dissenting are dropped (Zheng et al. 2026)."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ class ParallelProbe:
     """The answer that `width` traces agree on while they grow, all by one interval in each step.
 
     In a step every trace that was neither dropped nor is finished grows and is probed; all that were not dropped vote with their
-    latest answer, finished ones included. After the warm-up, a running trace that disagreed with the winner at `patience` probes in
-    a row is dropped. When the winner has been the same for `stable` steps after the one that first chose it, or no trace is
+    latest answer, finished ones included. After the warm-up, a running trace that disagreed with the winner at `patience` probes
+    in a row is dropped. When the winner has been the same for `stable` steps after the one that first chose it, or no trace is
     running, it is the answer. Of tied answers the one seen first, in trace order, wins. No answer does not vote, and is never a
     stable winner.
 
@@ -65,7 +65,8 @@ class ParallelProbe:
         """The answer to one question; `None` if no trace has one."""
         left = list(llm.start(self.width))
         llm.advance(left, tokens=self.interval)
-        winner, stable, misses = None, 0, dict.fromkeys(left, 0)
+        winner: str | None = None
+        stable, misses = 0, dict.fromkeys(left, 0)
         for step in range(self.steps):
             llm.advance([trace for trace in left if trace.running], tokens=self.interval)
             answers = {trace: trace.probe() for trace in left}
@@ -130,7 +131,7 @@ class ParallelProbe:
                 over = done.all(axis=1)
                 if over.any():
                     answer[places[over]], rounds[places[over]] = winner[over], grown[over]
-                    parts = (each[~over] for each in (places, winner, stable, done, left, grown, misses))
+                    parts: Any = [each[~over] for each in (places, winner, stable, done, left, grown, misses)]
                     places, winner, stable, done, left, grown, misses = parts
                     if not len(places):
                         break
