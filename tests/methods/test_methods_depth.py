@@ -2,25 +2,30 @@
 
 from __future__ import annotations
 
+import json
+import re
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from itertools import permutations
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from dealt import letters_of
+from dealt import in_recorded_order, letters_of
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from probed import assert_forms_agree, metered, orders_of, probed, probed_pool
+from real_files import probed_store
 
 from feval.errors import NotRecordedError
-from feval.methods import METHODS
+from feval.methods import METHODS, AdaptiveConsistency, EarlyStopping, SelfConsistency
 from feval.methods.depth.answer_convergence import AnswerConvergence
 from feval.methods.depth.parallel_probe import ParallelProbe
 from feval.methods.depth.probe_confidence import ProbeConfidence
 from feval.methods.depth.token_budget import TokenBudget
+from feval.replay.draws import orders
 from feval.replay.pools import ArrayChannels, Pool
 
 INTERVAL = 10
@@ -237,6 +242,65 @@ def test_any_offsets_serve_the_methods_that_go_from_probe_to_probe() -> None:
     llm = metered(pool)
     assert AnswerConvergence(2, 1)("?", llm) == "a"
     assert llm.output_tokens == 8
+
+
+Store = tuple[Pool, list[int], list[list[str]]]
+STORES = ("Qwen3-0.6B.aime24", "Qwen3-4B.aime24")
+KINDS: dict[str, Callable[[list[int]], Any]] = {
+    "sc": lambda n: SelfConsistency(n[0]),
+    "asc": lambda n: AdaptiveConsistency(budget=n[0], threshold=0.95),
+    "esc": lambda n: EarlyStopping(n[1], n[0]),
+    "sac": lambda n: AnswerConvergence(*n),  # "greedy": of the first trace
+    "parallel_probe": lambda n: ParallelProbe(n[0], stable=n[1], patience=n[2], warmup=n[3]),
+}
+"""What the name of a reference figure of the authors' code stands for."""
+
+
+@pytest.fixture(scope="module")
+def stores(shared: Path) -> dict[str, Store]:
+    return {name: probed_store(shared, name) for name in STORES}
+
+
+def test_recorded_order_gives_the_figures_of_the_authors_code(shared: Path, stores: dict[str, Store]) -> None:
+    entries = json.loads((shared / "golden/probed.json").read_text("utf-8"))
+    assert len(entries) == 18
+    for entry in entries:
+        name = next(store for store in STORES if entry["id"].startswith(store))
+        kind, numbers = re.fullmatch(r"\.([a-z_]+)\.(.*)", entry["id"].removeprefix(name)).groups()
+        method = KINDS[kind]([int(number) for number in re.findall(r"(?<=[a-zA-Z])\d+", numbers)])
+        pool, golds, answers = stores[name]
+        decided = in_recorded_order(method, [pool])
+        [ledger], [codes] = decided.ledgers, decided.answer.tolist()
+        assert sum(code == gold for code, gold in zip(codes, golds, strict=True)) == entry["correct"], entry["id"]
+        assert ledger.output_tokens.sum() == entry["total_tokens"], entry["id"]
+        assert ledger.longest_trace_tokens.sum() == entry["max_branch_tokens_sum"], entry["id"]
+        assert ledger.cots.sum() == entry["branches"], entry["id"]
+        assert [own[code] for own, code in zip(answers, codes, strict=True)] == entry["answers"], entry["id"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("kind", "numbers", "percent", "thousand_tokens"),
+    [
+        ("sc", [64], 80.0, 886.8),
+        ("asc", [64], 80.0, 214.2),
+        ("esc", [64, 8], 80.0, 528.9),
+        ("sac", [14, 64], 80.0, 782.2),
+        ("parallel_probe", [64, 40, 7, 15], 79.7, 688.9),
+    ],
+)
+def test_the_published_means_over_a_hundred_shuffles(
+    kind: str, numbers: list[int], percent: float, thousand_tokens: float, stores: dict[str, Store]
+) -> None:
+    """Qwen3-4B on AIME 2024, in the Parallel-Probe paper: within four standard errors of a difference of two such means."""
+    (pool, golds, _), method = stores[STORES[1]], KINDS[kind](numbers)
+    order = orders(7, pool.question_keys, pool.sizes, range(100), method.draws(1)[0])
+    decided = method.decide([pool], [order])
+    shares = 100 * (decided.answer == np.array(golds)).mean(axis=1)
+    tokens = decided.ledgers[0].output_tokens.mean(axis=1) / 1000
+    for means, published, rounding in ((shares, percent, 0.05), (tokens, thousand_tokens, 0.05)):
+        error = means.std(ddof=1) / np.sqrt(len(means))
+        assert abs(means.mean() - published) <= 4 * np.sqrt(2) * error + rounding
 
 
 DEPTH = ("token-budget", "answer-convergence", "probe-confidence", "parallel-probe")

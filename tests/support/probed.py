@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from feval.methods.decisions import Decisions
 from feval.recording.probes import Probes
+from feval.replay.llm import LLM
 from feval.replay.meter import MeteredLLM
 from feval.replay.pools import ArrayChannels, Pool
 
@@ -98,6 +99,31 @@ def assert_forms_agree(method: Any, pool: Pool, order: np.ndarray) -> Decisions:
             taken = getattr(ledger, field.name)
             assert getattr(llm, field.name) == (0 if taken is None else int(taken[r, q])), field.name
     return batch
+
+
+def with_probes(llm: LLM, interval: int = 4) -> LLM:
+    """Let the pool of a loaded LLM have probes with made-up answers: of each question any of its recorded ones, or none."""
+    pool, draw = llm.pool, np.random.default_rng(len(llm.name))
+    counts = np.maximum(pool.output_tokens // interval - draw.integers(-1, 2, pool.codes.shape), 0) * (pool.codes > -2)
+    highest = np.repeat(pool.codes.max(axis=1), counts.sum(axis=1))
+    probes = Probes(
+        interval,
+        np.concatenate([[0], np.cumsum(counts)]).astype(np.int64),
+        np.concatenate([np.arange(1, count + 1) * interval for count in counts.ravel()]).astype(np.uint32),
+        draw.integers(-1, highest + 1).astype(np.int16),
+        draw.integers(-1, 9, len(highest)).astype(np.int16),
+        (draw.integers(0, 7, len(highest)) / 6).astype(np.float32),
+        pool.codes.shape,
+    )
+    assert pool.channels.derived("probes", lambda: probes) is probes
+    return llm
+
+
+def turned_round(pool: Pool, last: np.ndarray) -> Pool:
+    """The pool with codes 0, 1, ..., last [Q] of each question in the opposite order, also those of probes."""
+    tables = [np.append(np.arange(code, -1, -1), -1).astype(np.int32) for code in last.tolist()]
+    codes = np.where(pool.codes < 0, pool.codes, last[:, None] - pool.codes)
+    return replace(pool, codes=codes, channels=pool.channels.rows(np.arange(len(last)), tables))
 
 
 @st.composite

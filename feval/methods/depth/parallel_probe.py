@@ -1,4 +1,4 @@
-"""Parallel-Probe: traces grow side by side and vote at every probe; those that keep dissenting are dropped (Zheng et al. 2026)."""
+"""Parallel-Probe: traces grow side by side and vote at every probe; lasting dissenters are dropped (Zheng et al. 2026)."""
 
 from __future__ import annotations
 
