@@ -21,7 +21,7 @@ from feval.importers.shapes import refuse, sentence_start
 from feval.importers.source import Imported, ImportRequest
 
 _SAMPLES = ("samples", "completions", "responses")
-_PIECE_BYTES = 8 << 20
+_PIECE_BYTES = 6 << 20
 _PIECES_AHEAD = 2  # for each worker, read and not yet put together
 
 

@@ -20,7 +20,8 @@ from feval.executors.tasks import results
 from feval.importers.source import Importer, Prompt, SourcePool, SourceQuestion
 from feval.recording.content import PoolRows
 
-_BLOCK_COTS, _BLOCK_LETTERS = 1 << 14, 8 << 20
+_BLOCK_COTS = 1 << 14
+_BLOCK_BYTES = 6 << 20  # Dask warns of tasks of 10 MB
 _BLOCKS_AHEAD = 2  # for each worker, taken from the source and not yet written
 
 _Pair = tuple[SourceQuestion, SourcePool]
@@ -73,22 +74,31 @@ def pool_rows(
 
 
 def _blocks(pairs: Iterable[_Pair]) -> Iterator[list[_Pair]]:
-    """Yield questions in blocks of half a second of work; where the source has an error, what comes before it first."""
+    """Yield questions in blocks of half a second of work or less; where the source fails, what comes before that first."""
     block: list[_Pair] = []
-    cots = letters = 0
+    cots = size = 0
     try:
         for question, pool in pairs:
             block.append((question, pool))
             cots += len(pool.texts)
-            long = (pool.texts, pool.reasoning, pool.token_logprobs, pool.token_confidences)
-            letters += sum(map(len, filter(None, chain.from_iterable(filter(None, long)))))
-            if cots >= _BLOCK_COTS or letters >= _BLOCK_LETTERS:
+            size += _bytes(question, pool)
+            if cots >= _BLOCK_COTS or size >= _BLOCK_BYTES:
                 yield block
-                block, cots, letters = [], 0, 0
+                block, cots, size = [], 0, 0
     except FevalError:
         yield block
         raise
     yield block
+
+
+def _bytes(question: SourceQuestion, pool: SourcePool) -> int:
+    """Estimate what a pool takes on its way to a worker."""
+    request = () if pool.prompt is None else (pool.prompt.messages, pool.prompt.text)
+    texts = chain(pool.texts, pool.reasoning or (), request, [question.text])
+    numbers = chain(pool.token_logprobs or (), pool.token_confidences or ())
+    return sum(len(text) * (1 if text.isascii() else 3) for text in texts if text) + 9 * sum(
+        map(len, filter(None, numbers))
+    )
 
 
 def _rows_of_block(reading: Reading, block: list[_Pair]) -> tuple[list[PoolRows], Counter[str], FevalError | None]:

@@ -161,8 +161,8 @@ def test_what_is_wrong_with_a_source_is_the_same_sentence(imported: Import, sour
     assert str(together.value) == str(alone.value)
 
 
-def test_blocks_end_before_their_texts_are_large(imported: Import, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pools, "_BLOCK_LETTERS", 100)
+def test_blocks_end_where_their_texts_are_large(imported: Import, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pools, "_BLOCK_BYTES", 100)
     executor = Parcels()
     imported("jsonl", lines(*(COT | {"id": n, "text": "x" * 60} for n in range(9))), executor=executor)
     assert executor.tasks == 1 + 5
