@@ -23,7 +23,7 @@ from feval.recording.sealing.question_table import Texts
 from feval.recording.votes import ABSENT, NO_ANSWER, LLMVotes, Votes
 
 _BLOCK, _BLOCKS = 1 << 12, 16
-"""Questions that are read at once, and how many such blocks are kept: as many questions as no command minds."""
+"""Questions that are read at once, and how many such blocks are kept."""
 
 Codes = npt.NDArray[np.int32]
 
