@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import socket
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,17 @@ settings.register_profile(
     suppress_health_check=[HealthCheck.too_slow],
 )
 settings.load_profile("feval")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """Collect without looking for garbage: syntax trees and tests are many, and stay."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.enable()
+        gc.freeze()
 
 
 @pytest.fixture(scope="session")
@@ -40,6 +52,14 @@ def receipts_elsewhere(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Non
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("FEVAL_RECEIPTS", str(tmp_path_factory.mktemp("receipts")))
         patch.setenv("XDG_STATE_HOME", str(tmp_path_factory.mktemp("state")))
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def unforced_disk() -> Iterator[None]:
+    """Tests of this process wait for no disk: `fsync` is for power cuts, which no test sees. Those of its failures patch it."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(os, "fsync", lambda file: os.fstat(file) and None)  # a file that is not open is still an error
         yield
 
 

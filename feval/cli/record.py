@@ -25,11 +25,10 @@ from feval.errors import ConflictError, FevalError, UsageError
 from feval.evaluation.requests import Request
 from feval.hub.addresses import is_address
 from feval.publish.secrets import check_variable, known_secrets, refuse_secrets, shown
-from feval.report.text import counted
+from feval.report.text import counted, duration
 from recorders.asking.budget import dollars
 from recorders.asking.pace import Limits
 from recorders.backends.endpoint import Endpoint
-from recorders.errors import duration
 from recorders.request import Decoding
 from recorders.work.record import estimate_dataset, record_dataset
 from recorders.work.settings import (

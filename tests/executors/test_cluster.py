@@ -23,6 +23,7 @@ from feval.cli import app
 from feval.errors import UsageError
 from feval.evaluation.method_names import make_method
 from feval.executors import opened
+from feval.recording import open_recording
 
 METHOD = """
 import os
@@ -138,6 +139,21 @@ def test_every_command_computes_the_same_on_a_cluster(cluster: Any, tmp_path: Pa
     for command in commands:
         alone = invoked(*command, "--json")
         assert invoked(*command, "--json", "--scheduler", address) == alone, command[0]
+
+
+@pytest.mark.slow
+def test_an_import_sends_the_texts_to_the_cluster(
+    cluster: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("feval.importers.jsonl._PIECE_BYTES", 500)
+    monkeypatch.setattr("feval.importers.pools._BLOCK_COTS", 5)
+    source = tmp_path / "x.jsonl"
+    rows = ({"id": n % 9, "question": "Q?", "gold": "1", "text": f"The answer is {n % 4}."} for n in range(60))
+    source.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    command = ("import", "jsonl", source, "--dataset", "toy", "--llm", "m", "--answer-kind", "number", "--out")
+    alone = open_recording(Path(json.loads(invoked(*command, tmp_path / "a", "--json"))["path"]))
+    invoked(*command, tmp_path / "b", "--scheduler", cluster.scheduler.address)
+    assert open_recording(tmp_path / "b").manifest.leaves == alone.manifest.leaves
 
 
 @pytest.mark.slow

@@ -1,7 +1,7 @@
 """Answer convergence: a trace stops when its answer has been the same at several probes in a row.
 
-Baseline "SC + SAC" of Parallel-Probe (Zheng et al. 2026); for one trace, early exit by agreement as in Fu et al. 2024 (Certaindex,
-arXiv 2412.20993).
+For one trace, early exit by agreement of probes (Certaindex, Fu et al. 2024, arXiv 2412.20993); for several that vote, baseline
+"SC + SAC" of Parallel-Probe (Zheng et al. 2026).
 """
 
 from __future__ import annotations

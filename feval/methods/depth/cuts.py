@@ -133,10 +133,12 @@ def known_tokens(probes: Probes) -> Int64:
     """[N] output tokens of each probe, 0 where not known."""
     if probes.output_tokens is None:
         return np.zeros(len(probes.codes), np.int64)
-    return np.maximum(probes.output_tokens, 0).astype(np.int64)
+    tokens: Int64 = np.maximum(probes.output_tokens, 0).astype(np.int64)
+    return tokens
 
 
 def revealed(pool: Pool) -> Integers:
     """The answers that a CoT shows while it grows, end to end by question and sample: its probes, then its final answer."""
     probes = pool.probes()
-    return np.insert(probes.codes.astype(np.int32), probes.starts[1:], pool.codes.ravel())
+    answers: Integers = np.insert(probes.codes.astype(np.int32), probes.starts[1:], pool.codes.ravel())
+    return answers

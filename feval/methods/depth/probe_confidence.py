@@ -1,4 +1,4 @@
-"""Exit by confidence: a trace stops when the LLM is sure of the answer that a probe gives (as in DEER, Yang et al., arXiv 2504.15895)."""
+"""Exit by confidence: a trace stops when a probe is sure enough of its answer (as in DEER, Yang et al., arXiv 2504.15895)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Token budget: traces that are cut after so many tokens and made to answer (Muennighoff et al., s1, arXiv 2501.19393, section 3.1)."""
+"""Token budget: traces cut after so many tokens and made to answer (s1, Muennighoff et al., arXiv 2501.19393, section 3.1)."""
 
 from __future__ import annotations
 

@@ -138,7 +138,7 @@ class AdaptiveConsistency:
         """The expectation over all draws; see `ExactMethod.exact`."""
         if self.criterion == "random":
             return self._exact_random(pool, gold)
-        means = mean_over_orders(pool, gold, self.no_answer, self.ends)
+        means = mean_over_orders(pool, gold, self.no_answer, self.rule.stop_mask, self.budget)
         return Expectation(means.right, means.samples, means.samples, means.output_tokens)
 
     def exact_errors(self, pool: Pool, gold: Integers, right: Floats, draw: DrawOrders) -> ErrorShares:
