@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from feval.evaluation.user_methods import MethodFile
 
 _FIRST_QUESTIONS, _MOST_QUESTIONS = 4, 4096
-_TRIAL_SECONDS = 0.1  # of a method, after a smaller trial
+_TRIAL_SECONDS, _LONG_SECONDS = 0.1, 1.0  # a trial is enough if it takes the one and grew, or the other
 
 
 @dataclass(frozen=True)
@@ -79,20 +79,21 @@ def durations(
 
 
 def _measured(runner: Runner, entry: ComparedMethod, missing: list[FailedMethod]) -> MethodDuration | None:
-    """Evaluate a method on ever more questions until that takes a while; the first, smallest trial also loads what it needs."""
+    """Evaluate a method on ever more questions until that takes a while; the first trial also loads what it needs."""
     if not set(entry.llms) <= set(runner.llms):
         return None  # said already
+    clock = time.perf_counter if ":" in entry.method else time.process_time  # a user's method runs in another process
     trials: list[tuple[int, float]] = []
     most = min(_MOST_QUESTIONS, len(runner.rows))
     size = min(_FIRST_QUESTIONS, most)
     while True:
         failed: list[FailedMethod] = []
-        began = time.perf_counter()
+        began = clock()
         curve = replace(runner, rows=runner.rows[:size]).curve(entry, failed)
         for point in () if curve is None else curve.points:
             point.errors()
-        trials.append((size, time.perf_counter() - began))
-        if size == most or (len(trials) > 1 and trials[-1][1] >= _TRIAL_SECONDS):
+        trials.append((size, max(clock() - began, 1e-9)))
+        if size == most or (len(trials) > 1 and _is_enough(trials[-2][1], trials[-1][1], len(trials))):
             break
         size = min(4 * size, most)
     missing.extend(failed)
@@ -103,11 +104,17 @@ def _measured(runner: Runner, entry: ComparedMethod, missing: list[FailedMethod]
     return MethodDuration(entry.label, kinds, len(curve.points), size, seconds)
 
 
+def _is_enough(shorter: float, seconds: float, trials: int) -> bool:
+    """Whether a trial says enough, after a shorter one."""
+    return seconds >= _LONG_SECONDS or (trials > 2 and seconds >= max(_TRIAL_SECONDS, 2 * shorter))
+
+
 def _extrapolated(trials: Sequence[tuple[int, float]], questions: int, *, exact: bool) -> float:
-    """Seconds for all questions: in proportion, or to a power for exact methods, which solve each vector of counts once."""
+    """Seconds for all questions: in proportion beside a fixed part; a power for exact methods, which solve each vector once."""
     size, seconds = trials[-1]
-    power = 1.0
-    if exact and len(trials) > 2:
-        before, shorter = trials[-2]
+    before, shorter = trials[-2] if len(trials) > 2 else (0, 0.0)
+    if exact and before:
         power = min(max(math.log(seconds / shorter) / math.log(size / before), 0.0), 1.0)
-    return seconds * float((questions / size) ** power)
+        return seconds * float((questions / size) ** power)
+    each = (seconds - shorter) / (size - before)
+    return seconds + (questions - size) * (each if each > 0 else seconds / size)

@@ -228,8 +228,9 @@ class _Conversion:
         count = None if name == "usage" else token_counter(name)
         reading = replace(self._reading, llm=llm.info.name, count=count, counted=llm.counted)
         seen = self._seen[llm.info.name] = Counter()
-        always_text = self._reading.always_text
-        probes = self._probes[llm.info.name] = WaitingProbes(self._kind, self._scratch, always_text=always_text)
+        probes = self._probes[llm.info.name] = WaitingProbes(
+            llm.info.name, self._kind, self._scratch, always_text=self._reading.always_text
+        )
         yield from pool_rows(reading, self._cots_alone(llm.pools, probes), seen, executor)
 
     def _cots_alone(
@@ -274,8 +275,8 @@ class _Conversion:
                 f"Requests with the source's own token count: {seen['request counted by source']:,}. It does not count output "
                 f"tokens; those, and any other requests, were counted by {counter!r}."
             )
-        for llm, probes in self._probes.items():
-            notes += probes.notes(llm)
+        for probes in self._probes.values():
+            notes += probes.notes()
         notes += self._kind_notes()
         if not stored:
             how = "the authors' rule" if kind == "verbatim" else EXTRACTOR_VERSION

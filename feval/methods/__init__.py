@@ -19,6 +19,10 @@ if TYPE_CHECKING:
     from feval.methods.cascades.model_switch import ModelSwitch as ModelSwitch
     from feval.methods.catalogue import METHODS as METHODS
     from feval.methods.catalogue import method_name as method_name
+    from feval.methods.depth.answer_convergence import AnswerConvergence as AnswerConvergence
+    from feval.methods.depth.parallel_probe import ParallelProbe as ParallelProbe
+    from feval.methods.depth.probe_confidence import ProbeConfidence as ProbeConfidence
+    from feval.methods.depth.token_budget import TokenBudget as TokenBudget
     from feval.methods.scored.best_of_n import BestOfN as BestOfN
     from feval.methods.scored.best_of_n import WeightedBestOfN as WeightedBestOfN
     from feval.methods.scored.confidence_weighted import ConfidenceWeighted as ConfidenceWeighted
@@ -37,6 +41,10 @@ __getattr__, __dir__ = lazy_names(
         "cascades.cascade": ("Cascade",),
         "cascades.mixture_of_thoughts": ("MixtureOfThoughts",),
         "cascades.model_switch": ("ModelSwitch",),
+        "depth.answer_convergence": ("AnswerConvergence",),
+        "depth.parallel_probe": ("ParallelProbe",),
+        "depth.probe_confidence": ("ProbeConfidence",),
+        "depth.token_budget": ("TokenBudget",),
         "scored.best_of_n": ("BestOfN", "WeightedBestOfN"),
         "scored.confidence_weighted": ("ConfidenceWeighted",),
         "scored.deep_confidence": ("DeepConfidence",),

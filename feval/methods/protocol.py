@@ -94,6 +94,42 @@ class RecordedSampler(Protocol):
         """Bill auxiliary requests, which return no CoT."""
 
 
+class Trace(Protocol):
+    """A CoT that grows; see `feval.replay.traces.Trace`."""
+
+    @property
+    def tokens(self) -> int:
+        """Output tokens generated so far."""
+
+    @property
+    def finished(self) -> bool:
+        """Whether it has come to its own end."""
+
+    @property
+    def running(self) -> bool:
+        """Whether it can be advanced."""
+
+    @property
+    def confidence(self) -> float | None:
+        """The LLM's confidence in the answer of the probe here."""
+
+    def probe(self) -> str | None:
+        """The answer here; of a finished trace its final answer."""
+
+    def stop(self) -> None:
+        """Abandon it."""
+
+
+class TraceSampler(Protocol):
+    """An LLM in front of one question whose CoTs can be followed as they grow."""
+
+    def start(self, k: int = 1, /, *, limit: int | None = None) -> Sequence[Trace]:
+        """The next k CoTs as traces that have generated nothing yet, each cut at a number of tokens."""
+
+    def advance(self, traces: Any, tokens: int | None = None) -> None:
+        """Let traces grow by so many tokens, or to their next probe: one round."""
+
+
 class Method(Protocol):
     """A test-time-compute method as users write it."""
 

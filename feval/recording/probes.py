@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -72,3 +73,11 @@ class Probes:
             confidences=None if self.confidences is None else self.confidences[places],
             shape=(len(rows), width),
         )
+
+    def recoded(self, tables: Sequence[npt.NDArray[np.integer[Any]]]) -> Probes:
+        """The probes with other answer codes: per question, the new code of each old one, and at the end -1."""
+        codes = np.empty(len(self.codes), np.int32)
+        bounds = self.starts[:: self.shape[1]] if self.shape[1] else np.zeros(len(tables) + 1, np.int64)
+        for table, start, stop in zip(tables, bounds[:-1].tolist(), bounds[1:].tolist(), strict=True):
+            codes[start:stop] = table[self.codes[start:stop]]
+        return replace(self, codes=codes)

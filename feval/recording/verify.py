@@ -20,11 +20,11 @@ from feval.errors import DamagedRecordingError, FevalError, NotARecordingError
 from feval.executors.tasks import portable
 from feval.recording.content import PAIR_PARTS, PairTally
 from feval.recording.gold_aware import gold_aware_remark, is_gold_aware
-from feval.recording.layout.format import MANIFEST, README, SCORES, LeafHash, is_beside, open_regular
+from feval.recording.layout.format import MANIFEST, PROBES, README, SCORES, LeafHash, is_beside, open_regular
 from feval.recording.layout.manifest import check_manifest
 from feval.recording.layout.origin import PULLED, cached_from
 from feval.recording.leaves import dataset_leaf, llm_leaf, pool_lines, question_line, verdict_tally
-from feval.recording.partial import listed_parts, scores_leaf, votes_problems
+from feval.recording.partial import listed_parts, probes_leaf, scores_leaf, votes_problems
 from feval.recording.reader import Recording, open_recording
 from feval.recording.sealing.votes_builder import FINISH_CODES
 
@@ -266,8 +266,9 @@ def _check_equality(recording: Recording, dataset: str, _: str, leaves: _Leaves)
 
 def _check_keys(recording: Recording, dataset: str, llm: str, _leaves: _Leaves) -> Iterator[str]:
     """Check that every row of an LLM's files names the LLM, and that texts and samples are of the same CoTs, with whole pools."""
-    scorers = (SCORES + scorer for scorer in recording.scorers(dataset, llm))
-    for part in (*PAIR_PARTS, *recording.channels(dataset, llm), *scorers):
+    parts = [SCORES + scorer for scorer in recording.scorers(dataset, llm)]
+    parts += [PROBES] if recording.has_probes(dataset, llm) else []
+    for part in (*PAIR_PARTS, *recording.channels(dataset, llm), *parts):
         for path in recording.files(part, dataset, llm):
             if recording.named_llms(path) - {llm}:
                 yield f"{path}: its column `llm` names another LLM than {llm!r}."
@@ -311,6 +312,8 @@ def _check_pair(recording: Recording, dataset: str, llm: str, leaves: _Leaves) -
         tally.add(pool)
     for scorer in recording.scorers(dataset, llm):
         leaves[dataset, llm, SCORES + scorer] = scores_leaf(recording, dataset, llm, scorer)
+    if recording.has_probes(dataset, llm):
+        leaves[dataset, llm, PROBES] = probes_leaf(recording, dataset, llm)
     counter = recording.counter(dataset, llm)
     leaves[dataset, llm, "llm"] = llm_leaf(recording.llm_info(llm), counter)
     leaves |= {(dataset, llm, part): each.hexdigest() for part, each in hashes.items()}

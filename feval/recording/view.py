@@ -23,7 +23,9 @@ from feval.recording.sealing.question_table import Texts
 from feval.recording.votes import ABSENT, NO_ANSWER, LLMVotes, Votes
 
 _BLOCK, _BLOCKS = 1 << 12, 16
-"""Questions that are read at once, and how many such blocks are kept: as many questions as no command minds."""
+"""Questions that are read at once, and how many such blocks are kept."""
+
+Codes = npt.NDArray[np.int32]
 
 
 def _owner(recordings: Sequence[Recording], dataset: str, llm: str) -> Recording:
@@ -101,6 +103,10 @@ class View:
 
     def recorded_rows(self) -> npt.NDArray[np.intp] | None:
         """[Q] row of each question in the recording; `None` where the order is the same."""
+        return None
+
+    def code_tables(self, llm: str) -> Sequence[Codes] | None:  # noqa: ARG002  a view of several recordings uses it
+        """Per question, the code of each of the recording's codes, for an LLM with probes; `None` where they are the same."""
         return None
 
     def candidates(self, row: int) -> list[str]:
@@ -200,6 +206,7 @@ class _JoinedView(View):
             self._agree(part)
         for sentence in self._apart(owners, dataset):
             warnings.warn(sentence, SeparateAnswersWarning, stacklevel=4)
+        self._tables: dict[str, list[Codes]] = {}
         self.votes = copy(self.votes)
         codes = self._number()
         self._pools = {name: part.pool(name, codes[name]) for part in self._parts for name in part.names}
@@ -214,7 +221,9 @@ class _JoinedView(View):
             for place, row in enumerate(rows):
                 joined, known = _joined_forms(self._parts, row), dict[str, int]()
                 for part, own in zip(self._parts, codes, strict=True):
-                    part.renumber(row, [table[place] for table in own.values()], joined, known)
+                    tables = part.renumber(row, {name: table[place] for name, table in own.items()}, joined, known)
+                    for name in part.probed:
+                        self._tables.setdefault(name, []).append(tables[name])
                 gold[row] = self._gold(row, joined, known)
                 for key in known:
                     keys.append(key)
@@ -323,20 +332,31 @@ class _Part:
         order = np.argsort(mine, kind="stable")
         return order[np.minimum(np.searchsorted(mine, joined, sorter=order), len(mine) - 1)]
 
+    @cached_property
+    def probed(self) -> list[str]:
+        """The LLMs with probes."""
+        return [name for name in self.names if self.recording.has_probes(self.votes.dataset, name)]
+
     def codes(self, questions: slice) -> dict[str, npt.NDArray[np.int32]]:
         """The codes of each LLM on some questions, as they are numbered here; copies."""
         return {name: self.votes.llms[name].codes[self.rows[questions]].astype(np.int32) for name in self.names}
 
     def renumber(
-        self, row: int, codes: Sequence[npt.NDArray[np.int32]], joined: Mapping[str, str], known: dict[str, int]
-    ) -> None:
-        """Change the codes of a question, one array per LLM, to those in `known`, where new answers get the next ones."""
+        self, row: int, codes: Mapping[str, npt.NDArray[np.int32]], joined: Mapping[str, str], known: dict[str, int]
+    ) -> dict[str, Codes]:
+        """Change the codes of a question, by LLM, to those in `known`, where new answers get the next ones.
+
+        Returns, by LLM, the new code of each of the recording's.
+        """
         candidates = [joined.get(key, key) for key in self.votes.candidates(int(self.rows[row]))]
-        for own in codes:
-            # An answer takes its place in the shared table only if this LLM gave it.
-            present = {code for code in own.tolist() if code >= 0}
+        tables = {}
+        for name, own in codes.items():
+            # An answer takes its place in the shared table only if this LLM gave it, perhaps in a probe.
+            present = range(len(candidates)) if name in self.probed else {code for code in own.tolist() if code >= 0}
             table = [known.setdefault(c, len(known)) if i in present else NO_ANSWER for i, c in enumerate(candidates)]
-            own[:] = np.array([*table, ABSENT, NO_ANSWER], np.int32)[own]
+            tables[name] = np.array([*table, ABSENT, NO_ANSWER], np.int32)
+            own[:] = tables[name][own]
+        return tables
 
     def pool(self, llm: str, codes: npt.NDArray[np.signedinteger[Any]]) -> LLMVotes:
         """The arrays of an LLM in the joined order, with its new codes."""
@@ -392,6 +412,9 @@ class _PartView(View):
 
     def recorded_rows(self) -> npt.NDArray[np.intp] | None:
         return self._part.rows
+
+    def code_tables(self, llm: str) -> Sequence[Codes] | None:
+        return self._joined._tables.get(llm)  # noqa: SLF001  two halves of one view
 
     def _recorded_row(self, row: int) -> int:
         return int(self._part.rows[row])

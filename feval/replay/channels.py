@@ -122,9 +122,9 @@ class Channels(ABC):
             )
         return probes
 
-    def rows(self, rows: Rows) -> Channels:
-        """Return the channels of some questions, in the order given."""
-        return _ChannelRows(self, rows)
+    def rows(self, rows: Rows, tables: Sequence[npt.NDArray[np.int32]] | None = None) -> Channels:
+        """Return the channels of some questions, in the order given, with other answer codes if `tables` has some."""
+        return _ChannelRows(self, rows, tables)
 
     def derived(self, key: Hashable, make: Callable[[], _T]) -> _T:
         """Return a value computed from the channels and cached with them; it depends on nothing but the channels and its key."""
@@ -208,9 +208,9 @@ class RecordedChannels(Channels):
 class _ChannelRows(Channels):
     """Channels of some questions of other channels."""
 
-    def __init__(self, whole: Channels, rows: Rows) -> None:
+    def __init__(self, whole: Channels, rows: Rows, tables: Sequence[npt.NDArray[np.int32]] | None) -> None:
         super().__init__(whole.owner)
-        self._whole, self._rows = whole, rows
+        self._whole, self._rows, self._tables = whole, rows, tables
 
     def scorers(self) -> Sequence[str]:
         return self._whole.scorers()
@@ -227,7 +227,8 @@ class _ChannelRows(Channels):
         )
 
     def _read_probes(self) -> Probes | None:
-        return self._whole.probes().rows(self._rows)
+        probes = self._whole.probes().rows(self._rows)
+        return probes if self._tables is None else probes.recoded(self._tables)
 
 
 def _rows_of_scores(scores: Scores, rows: Rows) -> Scores:

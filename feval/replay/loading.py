@@ -147,7 +147,7 @@ def _pool(llm: str, view: View) -> Pool:
     votes, llm_view = view.pool(llm), view.of(llm)
     channels: Channels = RecordedChannels(llm_view.recording, view.votes.dataset, llm)
     if (rows := llm_view.recorded_rows()) is not None:
-        channels = channels.rows(rows)
+        channels = channels.rows(rows, llm_view.code_tables(llm))
     return Pool(
         llm,
         votes.codes,

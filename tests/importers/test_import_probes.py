@@ -130,7 +130,7 @@ def test_a_store_needs_a_name_an_answer_kind_and_stored_answers(imported: Import
     with pytest.raises(UsageError, match=r"no card for the dataset 'toy'.*--answer-kind KIND"):
         imported("probed-traces", STORE, answer_kind=None)
     with pytest.raises(
-        UsageError, match=r"Answers from the texts were asked for.*probes of question 'toy/0' have none"
+        UsageError, match=r"Answers from the texts were asked for.*probes of question 'toy/0' have no text"
     ):
         imported("probed-traces", STORE, answer_kind="number", answers="text")
 
@@ -162,11 +162,17 @@ def test_probes_of_samples_of_a_line_in_the_order_of_the_samples(imported: Impor
 
 def test_answers_of_probes_are_read_in_their_texts_behind_the_cue(imported: Import) -> None:
     probes = [{"offset": 1, "text": "12}. Yes"}, {"offset": 2, "text": "no idea"}, {"offset": 3, "text": "3} or 4"}]
-    row = {"probe_cue": "Final answer: \\boxed{", "answer": "7"}
+    probes.append({"offset": 4, "text": "<think> 5"})  # goes on thinking
+    row = {"probe_cue": "</think> Final answer: \\boxed{", "answer": "7"}
     recording = imported("jsonl", cot(*probes, **row), answer_kind="number")
-    assert probe_rows(recording, "answer") == [(0, 1, "12"), (0, 2, None), (0, 3, "3")]  # and never the CoT's 7
-    assert manifest(recording)["probes"][0]["cue"] == "Final answer: \\boxed{"
-    assert "Probes of toy-llm without an answer: 1." in notes(recording)
+    assert probe_rows(recording, "answer") == [
+        (0, 1, "12"),
+        (0, 2, None),
+        (0, 3, "3"),
+        (0, 4, None),
+    ]  # and never the CoT's 7
+    assert manifest(recording)["probes"][0]["cue"] == "</think> Final answer: \\boxed{"
+    assert manifest(recording)["probes"][0]["no_answer"] == 2
 
 
 def test_stored_answers_of_probes_win_unless_the_texts_are_asked_for(imported: Import) -> None:

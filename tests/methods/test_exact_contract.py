@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 from method_cases import Case, all_cases, cases_of
+from probed import turned_round, with_probes
 from recorded_pools import not_asked, over_all_orders
 from small import write_scored_toy
 
@@ -54,7 +55,7 @@ def replay(tmp_path_factory: pytest.TempPathFactory) -> Replay:
     dataset, [llm] = load(
         "toy", recording=write_scored_toy(tmp_path_factory.mktemp("exact") / "toy", {"m": POOLS}, GOLDS)
     )
-    return dataset, llm
+    return dataset, with_probes(llm)
 
 
 @pytest.fixture(scope="module")
@@ -124,7 +125,7 @@ def test_errors_add_up(name: str, case: Case, recorded: Pooled) -> None:
 def test_the_numbering_of_answers_makes_no_difference(name: str, case: Case, recorded: Pooled) -> None:
     method, (pool, gold) = METHODS[name](**case.settings), recorded
     last = pool.candidates - 1
-    turned = replace(pool, codes=np.where(pool.codes < 0, pool.codes, last[:, None] - pool.codes))
+    turned = turned_round(pool, last)
     turned_gold = np.where(gold < 0, gold, last - gold)
     one, other = method.exact(pool, gold), method.exact(turned, turned_gold)
     for field in fields(Expectation):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import FrozenInstanceError, fields, is_dataclass, replace
+from dataclasses import FrozenInstanceError, fields, is_dataclass
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -13,6 +13,7 @@ import pytest
 from dealt import assert_both_forms_agree, dealt
 from hypothesis import given
 from method_cases import Case, all_cases
+from probed import turned_round, with_probes
 from real_files import Codes, golden, real_codes
 from recorded_pools import Recorded
 from small import write_scored_toy
@@ -44,7 +45,8 @@ GOLDS = ["a", "b", "c", "z", "a", "nobody"]
 def replay(tmp_path_factory: pytest.TempPathFactory) -> Replay:
     answers = {"strong": POOLS, "weak": POOLS[::-1], "other": [POOLS[2], *POOLS[:2], *POOLS[3:5], POOLS[0]]}
     out = write_scored_toy(tmp_path_factory.mktemp("contract") / "toy", answers, GOLDS)
-    return load("toy", recording=out, seed=7)
+    dataset, llms = load("toy", recording=out, seed=7)
+    return dataset, [with_probes(llm) for llm in llms]
 
 
 def cases() -> list[Any]:
@@ -133,6 +135,10 @@ DEFAULTS: dict[str, dict[str, Any]] = {
     "cascade": {
         "thresholds": None, "samples": 1, "strict": True, "non_decreasing": True, "grid": 40, "score": "recorded"
     },
+    "token-budget": {"n": 1},
+    "answer-convergence": {"streak": 14},
+    "parallel-probe": {"width": 64, "interval": 500, "stable": 40, "patience": 7, "warmup": 15, "steps": 100},
+    "probe-confidence": {"threshold": 0.95},
     "automix": {"strict": False, "aggregate": "score", "verification": "recorded"},  # kept at v = t
 }  # fmt: skip
 """What papers and authors' code take, where they say so."""
@@ -176,11 +182,11 @@ def test_nothing_depends_on_how_answers_are_numbered(name: str, case: Case, repl
     llms = replay[1][: case.llms]
     method = METHODS[name](**case.settings)
     pools = [llm.pool for llm in llms]
-    last = pools[0].candidates[:, None] - 1
-    turned = [replace(pool, codes=np.where(pool.codes < 0, pool.codes, last - pool.codes)) for pool in pools]
+    last = pools[0].candidates - 1
+    turned = [turned_round(pool, last) for pool in pools]
     orders = [llm.orders(range(REPLICATES), n) for llm, n in zip(llms, method.draws(len(llms)), strict=True)]
     one, other = method.decide(pools, orders), method.decide(turned, orders)
-    assert (np.where(one.answer < 0, one.answer, last.T - one.answer) == other.answer).all()
+    assert (np.where(one.answer < 0, one.answer, last - one.answer) == other.answer).all()
     for mine, theirs in zip(one.ledgers, other.ledgers, strict=True):
         for field in fields(mine):
             assert np.array_equal(getattr(mine, field.name), getattr(theirs, field.name)), field.name

@@ -121,6 +121,14 @@ CASES: dict[str, list[Case]] = {
         Case({"criterion": "crp", "threshold": 0.6, "concentration": "0.5", "budget": 8}),
         Case({"budget": 1}),
     ],
+    "token-budget": [Case({"n": n, "tokens": tokens}) for n, tokens in ((1, 8), (8, 4), (8, 9), (5, 13), (8, 100))],
+    "answer-convergence": [Case({"streak": streak, "width": width}) for streak, width in ((1, 1), (2, 8), (3, 5))],
+    "probe-confidence": [Case({"threshold": bar, "width": width}) for bar, width in ((0.5, 1), ("2/3", 8), (0, 5))],
+    "parallel-probe": [
+        Case({"width": 8, "interval": 4}),
+        Case({"width": 8, "interval": 4, "stable": 1, "patience": 1, "warmup": 0}),
+        Case({"width": 5, "interval": 8, "stable": 2, "patience": 1, "warmup": 1, "steps": 2}),
+    ],
     "early-stopping": [
         Case({"window": window, "budget": budget, "answer": answer})
         for window, budget in ((1, 8), (2, 8), (3, 8), (5, 8), (8, 8))

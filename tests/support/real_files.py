@@ -5,11 +5,15 @@ from __future__ import annotations
 import gzip
 import json
 import re
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+
+from feval.recording.probes import Probes
+from feval.replay.pools import ArrayChannels, Pool
 
 Codes = npt.NDArray[np.integer[Any]]
 
@@ -29,6 +33,33 @@ def real_codes(shared: Path, name: str) -> tuple[Codes, Codes]:
     path = shared / f"real/mot_cascade/GPT3_result/{name}.json.gz"
     entries = json.loads(gzip.decompress(path.read_bytes()))
     return encoded([(e["results"], e["answer"]) for e in entries])
+
+
+def probed_store(shared: Path, name: str) -> tuple[Pool, list[int], list[list[str]]]:
+    """A published store of probed traces, as its authors read it: pool, golds, and the answers of each question by code."""
+    entries = json.loads(gzip.decompress((shared / f"real/probed/{name}.json.gz").read_bytes()))
+    tables: list[list[str]] = []
+    shown, finals, tokens, starts = [], [], [], [0]
+    for entry in entries:
+        places: dict[str, int] = {}
+        for answers, length, final in entry["each_branch"]:
+            shown += [places.setdefault(answer, len(places)) for answer in answers]
+            finals.append(places.setdefault(final, len(places)))
+            tokens.append(length)
+            starts.append(len(shown))
+        places.setdefault(entry["gold_answer"], len(places))
+        tables.append(list(places))
+    [interval] = {entry["probe_freq"] for entry in entries}
+    shape = (len(entries), len(finals) // len(entries))
+    offsets = [interval * (j + 1) for start, stop in pairwise(starts) for j in range(stop - start)]
+    arrays = np.array(starts), np.array(offsets, np.uint32), np.array(shown, np.int16)
+    channels = ArrayChannels(probes=Probes(interval, *arrays, None, None, shape))
+    codes, lengths = np.array(finals, np.int16).reshape(shape), np.array(tokens, np.uint32).reshape(shape)
+    sizes, keys = np.full(shape[0], shape[1]), np.arange(shape[0], dtype=np.uint64)
+    candidates = np.array([len(table) for table in tables])
+    pool = Pool(name, codes, lengths, sizes * 0 - 1, sizes, codes.astype(np.uint8) * 0, candidates, keys, channels)
+    golds = [table.index(entry["gold_answer"]) for table, entry in zip(tables, entries, strict=True)]
+    return pool, golds, tables
 
 
 def letters(text: str) -> str:

@@ -17,12 +17,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from feval.estimators.arrays import Floats, Int64, Integers, Rows, UInt64
+from feval.estimators.arrays import Floats, Int64, Integers, Rows
 from feval.estimators.stopping.ends import AnswerCounts, Ending, count_codes
 from feval.estimators.stopping.orders import ExpectedVotes
 
-MOST_SUBPOOLS = 500_000
-"""Most sub-pools that `votes_over_subpools` is meant for: some seconds and 300 MB."""
+MOST_SUBPOOLS = 3_000_000
+"""Most sub-pools that `votes_over_subpools` is meant for: some seconds, and 300 MB with ten answers."""
 
 _CELLS = 1 << 18  # numbers gathered at once
 
@@ -51,28 +51,50 @@ def votes_over_subpools(pools: AnswerCounts, ending: Ending, budget: int) -> Exp
     columns = np.column_stack([np.zeros_like(gold), gold, rivals + (rivals >= gold[:, None])])
     right, votes = np.zeros(len(counts)), np.zeros(counts.shape)
     below, marks = np.zeros((1, 2, int(pools.none.max(initial=0)) + 1)), np.zeros((1, counts.shape[1]), np.int32)
-    for total, (layer, children) in enumerate(_layers(counts, totals)):
+    for total, (own, rows, subpools, children) in enumerate(_layers(counts, totals)):
+        layer = _Layer.of(subpools)
         silent = int(pools.none[totals >= total].max(initial=0)) + 1
         means = layer.before_the_last(children, below[:, :, :silent], marks)
         layer.end(means, total, ending, budget)
-        own, none, place = layer.pools, pools.none[layer.pools], layer.mark[layer.own]
+        none, place = pools.none[own], layer.mark[rows]
         right[own] = means[place[np.arange(len(own)), gold[own]], 1, none]
         votes[own] = means[np.take_along_axis(place, columns[own], axis=1), 0, none[:, None]]
         below, marks = means, layer.mark
     return ExpectedVotes(np.minimum(right, 1.0), votes)
 
 
-def _layers(counts: Integers, totals: Int64) -> list[tuple[_Layer, Rows]]:
-    """All sub-pools of pools [Q, 1 + K], the smallest first, with [R] the row in the layer below of each run's smaller counts."""
+def _layers(counts: Integers, totals: Int64) -> list[tuple[Rows, Rows, Integers, Integers]]:
+    """All sub-pools of pools [Q, 1 + K], by their number of samples from 0 on.
+
+    Of each layer: [P] its pools, [P] their rows, [N, 1 + K] the counts, and [R] for each run of equal counts the row in the layer
+    below that has one sample of it less.
+    """
     codes = count_codes(np.arange(int(counts.max(initial=0)) + 1))
-    smaller, layers, children = counts[:0], [], []
+    layers: list[tuple[Rows, Rows, Integers]] = []
+    children: list[Integers] = []
+    smaller = counts[:0]
     for total in range(int(totals.max(initial=0)), -1, -1):
         own = np.flatnonzero(totals == total)
-        layer, rows = _Layer.of(np.concatenate([counts[own], smaller]), own, codes)
-        smaller = layer.smaller()
-        layers.append(layer)
-        children.append(rows)
-    return list(zip(layers, [*children[1:], smaller[:, 0].astype(np.intp)], strict=True))[::-1]
+        found = np.concatenate([counts[own], smaller])
+        _, kept, rows = np.unique(codes[found].sum(axis=1, dtype=np.uint64), return_index=True, return_inverse=True)
+        subpools = found[kept]
+        if not (found == subpools[rows]).all():
+            raise AssertionError("two counts share a key")
+        layers.append((own, rows[: len(own)], subpools))
+        children.append(rows[len(own) :].astype(np.int32))
+        smaller = _one_less(subpools)
+    children.append(np.zeros(0, np.int32))
+    return [(*layer, below) for layer, below in zip(layers, children[1:], strict=True)][::-1]
+
+
+def _one_less(counts: Integers) -> Integers:
+    """[R, 1 + K] counts without one sample of each run's last candidate, which leaves them in order."""
+    last = counts > 0
+    last[:, :-1] &= counts[:, :-1] != counts[:, 1:]
+    state, column = np.nonzero(last)
+    less = counts[state]
+    less[np.arange(len(state)), column] -= 1
+    return less
 
 
 @dataclass(frozen=True, eq=False)
@@ -84,27 +106,19 @@ class _Layer:
 
     Attributes:
         counts: [N, 1 + K] samples of each candidate, the largest first; 0 in column 0.
-        pools, own: [P] pools that have so many answered samples, and their counts' rows.
         state, first, last: [M] row of each mark, and its first and last column; in ascending order.
         mark: [N, 1 + K] mark of each column, M for a count of 0.
     """
 
     counts: Integers
-    pools: Rows
-    own: Rows
     state: Rows
     first: Rows
     last: Rows
     mark: Integers
 
     @classmethod
-    def of(cls, counts: Integers, pools: Rows, codes: UInt64) -> tuple[_Layer, Rows]:
-        """Merge equal counts [N', 1 + K], the first of which are those of some pools; return the rows of the others, too."""
-        keys = codes[counts].sum(axis=1, dtype=np.uint64)
-        _, kept, rows = np.unique(keys, return_index=True, return_inverse=True)
-        if not (counts == counts[kept][rows]).all():
-            raise AssertionError("two counts share a key")
-        counts = counts[kept]
+    def of(cls, counts: Integers) -> _Layer:
+        """Find the marks of counts."""
         begins = counts > 0
         begins[:, 2:] &= counts[:, 2:] != counts[:, 1:-1]
         begins[:, 0] = True
@@ -112,16 +126,9 @@ class _Layer:
         mark = np.cumsum(begins, dtype=np.int32).reshape(begins.shape) - 1
         mark[:, 1:][counts[:, 1:] == 0] = len(state)
         last = first + np.bincount(mark.ravel(), minlength=len(state))[: len(state)] - 1
-        return cls(counts, pools, rows[: len(pools)], state, first, last, mark), rows[len(pools) :]
+        return cls(counts, state, first, last, mark)
 
-    def smaller(self) -> Integers:
-        """[R, 1 + K] counts without one sample of each run's last candidate, which leaves them in order."""
-        runs = np.flatnonzero(self.first)
-        less = self.counts[self.state[runs]]
-        less[np.arange(len(runs)), self.last[runs]] -= 1
-        return less
-
-    def before_the_last(self, children: Rows, below: Floats, marks: Integers) -> Floats:
+    def before_the_last(self, children: Integers, below: Floats, marks: Integers) -> Floats:
         """[M + 1, 2, Z] sums over the candidate of the last sample: its count times the means of the layer `below`.
 
         `marks` are those of that layer, by row and column.

@@ -30,7 +30,7 @@ class HandedLLM(LLM):
 
     def __init__(self, place: int, values: dict[str, Any], shared: Mapping[str, Any], call: Call) -> None:
         answers = values.pop("answers")
-        self.pool = pool_from(values, call)
+        self.pool = pool_from(values, call, answers)
         self.name, self.dataset, self.billing = self.pool.llm, shared["dataset"], shared["billing"]
         self._prices = lambda: _price_list(shared["prices"])
         self._view: Any = _HandedView(place, answers, self.dataset, call)
@@ -95,11 +95,11 @@ class _HandedView:
 
 
 class _HandedChannels(Channels):
-    """Scores and log-probabilities, which feval's own process is asked for when they are first looked at."""
+    """Scores, log-probabilities and probes, which feval's own process is asked for when they are first looked at."""
 
-    def __init__(self, owner: str, number: int, call: Call) -> None:
+    def __init__(self, owner: str, number: int, call: Call, answers: Sequence[list[str]]) -> None:
         super().__init__(owner)
-        self._number, self._call = number, call
+        self._number, self._call, self._answers = number, call, answers
 
     def scorers(self) -> Sequence[str]:
         names: list[str] = self._call("scorers", self._number)
@@ -116,17 +116,22 @@ class _HandedChannels(Channels):
             array_from(values["sequence"]), _ragged(values["confidences"]), _ragged(values["logprobs"])
         )
 
-    def _read_probes(self) -> Probes | None:
-        return None
+    def _read_probes(self) -> Probes:
+        values = self._call("probes", self._number)
+        for known, more in zip(self._answers, values.pop("answers"), strict=False):
+            known += more
+        interval, shape = values.pop("interval"), tuple(values.pop("shape"))
+        arrays: dict[str, Any] = {name: value and array_from(value) for name, value in values.items()}
+        return Probes(interval=interval, shape=shape, **arrays)
 
 
 def _ragged(values: Mapping[str, Any]) -> Ragged:
     return Ragged(array_from(values["values"]), array_from(values["offsets"]), tuple(values["shape"]))
 
 
-def pool_from(values: dict[str, Any], call: Call) -> Pool:
-    """Return a pool from its arrays."""
-    channels = _HandedChannels(values.pop("owner"), values.pop("channels"), call)
+def pool_from(values: dict[str, Any], call: Call, answers: Sequence[list[str]] = ()) -> Pool:
+    """Return a pool from its arrays; `answers` are those of each question by code, which grow when probes are read."""
+    channels = _HandedChannels(values.pop("owner"), values.pop("channels"), call, answers)
     name = values.pop("llm")
     arrays = {key: array_from(value) for key, value in values.items()}
     return Pool(name, _finish=arrays.pop("finish"), **arrays, channels=channels)

@@ -34,6 +34,7 @@ class Desk:
         self._rows: list[int] = []
         self._hidden: dict[str, str] = {}
         self._channels: list[Channels] = []
+        self._numbers: dict[int, tuple[LLM, list[dict[int, int]]]] = {}
 
     def questions(self, dataset: Dataset, llms: Sequence[LLM], rows: Rows) -> dict[str, Any]:
         """Return some questions and the pools of some LLMs on them."""
@@ -70,9 +71,12 @@ class Desk:
         pool = self._pool(llm.pool.rows(rows))
         codes = np.array(pool["codes"], np.int32)
         answers: list[list[str | None]] = []
+        own: list[dict[int, int]] = []
+        self._numbers[pool["channels"]] = llm, own
         for row, recorded in zip(self._rows, codes, strict=True):
             samples = range(int(llm.pool.sizes[row]))
             numbers = {code: n for n, code in enumerate(dict.fromkeys(code for code in recorded.tolist() if code >= 0))}
+            own.append(numbers)
             first = dict(
                 zip(reversed(recorded[: len(samples)].tolist()), reversed(llm.answers(row, samples)), strict=True)
             )
@@ -120,3 +124,21 @@ class Desk:
         logprobs = self._channels[channels].logprobs()
         parts = {"confidences": asdict(logprobs.confidences), "logprobs": asdict(logprobs.logprobs)}
         return {"sequence": logprobs.sequence} | parts
+
+    def _call_probes(self, channels: int) -> dict[str, Any]:
+        probes = self._channels[channels].probes()
+        values = {name: getattr(probes, name) for name in probes.__slots__}
+        if channels not in self._numbers:  # of training questions
+            return values | {"answers": []}
+        llm, numbers = self._numbers[channels]
+        tables, answers = [], []
+        bounds = probes.starts[:: max(probes.shape[1], 1)].tolist()
+        for row, known, start, stop in zip(self._rows, numbers, bounds[:-1], bounds[1:], strict=True):
+            shown = dict.fromkeys(code for code in probes.codes[start:stop].tolist() if code >= 0)
+            more = [code for code in shown if code not in known]
+            known.update(zip(more, range(len(known), len(known) + len(more)), strict=True))
+            answers.append(llm.answer_texts(row, more))
+            tables.append(
+                np.array([*(known.get(code, -1) for code in range(max(known, default=-1) + 1)), -1], np.int32)
+            )
+        return values | {"codes": probes.recoded(tables).codes, "answers": answers}

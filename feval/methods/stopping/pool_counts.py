@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from feval.replay.pools import Pool
 
 _PARTITIONS_PER_SUBPOOL = 60  # that take as long as one sub-pool
+_SUBPOOLS_PER_POOL = 10_000  # that take as long as to walk over the counts of one pool
 
 
 @dataclass(frozen=True, eq=False)
@@ -128,8 +129,8 @@ def right_over_orders(pools: AnswerCounts, ends: Ends, most_states: int | None =
 
 
 def _few_subpools(pools: AnswerCounts, budget: int, questions: int) -> bool:
-    """Whether to go through the sub-pools: not where there are too many, or few questions with few partitions each."""
-    most, partitions = MOST_SUBPOOLS, number_of_partitions(budget)
+    """Whether to go through the sub-pools: not where there are too many for these pools, or few partitions for each question."""
+    most, partitions = min(MOST_SUBPOOLS, len(pools.gold) * _SUBPOOLS_PER_POOL), number_of_partitions(budget)
     if partitions <= MOST_PARTITIONS:
         most = min(most, questions * partitions // _PARTITIONS_PER_SUBPOOL)
     return number_of_subpools(pools) <= most

@@ -6,15 +6,16 @@ from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 from itertools import repeat
 from threading import get_ident
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
 from feval.errors import ConflictError, DamagedRecordingError
-from feval.recording.content import PoolRows, Question
+from feval.recording.content import PoolRows, ProbeRows, Question
 from feval.recording.reader import Recording, open_recording
 
+_Rows = TypeVar("_Rows", PoolRows, ProbeRows)
 _BLOCK_COTS = 1 << 14
 """CoTs of a block: half a second or more of extraction."""
 
@@ -55,8 +56,8 @@ def blocks(recording: Recording, dataset: str, llm: str) -> Iterator[Block]:
         yield Block(str(recording.path.absolute()), recording.hash, dataset, llm, first, stop)
 
 
-def with_questions(questions: Iterable[Question], pools: Iterable[PoolRows]) -> Iterator[tuple[Question, PoolRows]]:
-    """Yield pools with their questions, which come in the same order."""
+def with_questions(questions: Iterable[Question], pools: Iterable[_Rows]) -> Iterator[tuple[Question, _Rows]]:
+    """Yield pools, or probes, with their questions, which come in the same order."""
     rows = iter(questions)
     for pool in pools:
         for question in rows:

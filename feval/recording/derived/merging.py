@@ -17,8 +17,8 @@ import numpy.typing as npt
 
 from feval.errors import ConflictError, UsageError
 from feval.recording.derived.common import common_info, known_verdicts, merged_questions, merged_rows, parent_record
-from feval.recording.derived.linking import LinkedPools
-from feval.recording.layout.format import SCORES
+from feval.recording.derived.linking import LinkedPools, common_cue
+from feval.recording.layout.format import PROBES, SCORES
 from feval.recording.reader import Recording
 from feval.recording.verify import open_sound
 from feval.recording.writer import RecordingWriter
@@ -110,6 +110,7 @@ def _add_llm(writer: RecordingWriter, dataset: str, llm: str, sources: Sequence[
         name for copies in contents for each in copies for name in each.recording.scorers(dataset, llm)
     ):
         _add_scores(writer, dataset, llm, scorer, contents, is_linked=is_linked)
+    _add_probes(writer, dataset, llm, contents, is_linked=is_linked)
 
 
 def _add_scores(
@@ -121,15 +122,9 @@ def _add_scores(
     *,
     is_linked: bool,
 ) -> None:
-    """Add the scores of an LLM's CoTs by one scorer; recordings with equal CoTs must have equal ones."""
-    part, scored = SCORES + scorer, []
-    for copies in contents:
-        having = [each for each in copies if scorer in each.recording.scorers(dataset, llm)]
-        leaves = {each.recording.manifest.leaves[dataset, llm, part]: each.recording.path for each in having}
-        if len(leaves) > 1:
-            one, other, *_ = leaves.values()
-            raise ConflictError(f"{one} and {other} hold different scores of {llm} on {dataset} by {scorer!r}.")
-        scored += having[:1]
+    """Add the scores of an LLM's CoTs by one scorer."""
+    part, what = SCORES + scorer, f"scores of {llm} on {dataset} by {scorer!r}"
+    scored = _holders(part, dataset, llm, contents, what)
     if is_linked:
         writer.link_scores(dataset, llm, scorer, [each.recording for each in scored])
         return
@@ -139,6 +134,36 @@ def _add_scores(
     ]
     info, rows = scored[0].recording.scorer_info(scorer), (row for _, row in heapq.merge(*streams, key=itemgetter(0)))
     writer.add_scores(dataset, llm, info, rows)
+
+
+def _add_probes(
+    writer: RecordingWriter, dataset: str, llm: str, contents: Sequence[Sequence[_Source]], *, is_linked: bool
+) -> None:
+    """Add the probes of an LLM's CoTs, if there are any."""
+    probed = _holders(PROBES, dataset, llm, contents, f"probes of {llm} on {dataset}")
+    recordings = [each.recording for each in probed]
+    if is_linked and probed:
+        writer.link_probes(dataset, llm, recordings)
+    elif probed:
+        streams = [
+            _ordered(partial(each.recording.probe_rows, dataset, llm), each.places(PROBES, dataset, llm))
+            for each in probed
+        ]
+        rows = (row for _, row in heapq.merge(*streams, key=itemgetter(0)))
+        writer.add_probes(dataset, llm, rows, cue=common_cue(dataset, llm, recordings))
+
+
+def _holders(part: str, dataset: str, llm: str, contents: Sequence[Sequence[_Source]], what: str) -> list[_Source]:
+    """Return a recording with a part for each content that has it; recordings with equal CoTs must have equal ones."""
+    holders = []
+    for copies in contents:
+        having = [each for each in copies if (dataset, llm, part) in each.recording.manifest.leaves]
+        leaves = {each.recording.manifest.leaves[dataset, llm, part]: each.recording.path for each in having}
+        if len(leaves) > 1:
+            one, other, *_ = leaves.values()
+            raise ConflictError(f"{one} and {other} hold different {what}.")
+        holders += having[:1]
+    return holders
 
 
 def _contents(dataset: str, llm: str, sources: Sequence[_Source]) -> list[list[_Source]]:
@@ -202,9 +227,9 @@ def _common_licences(sources: Sequence[Recording]) -> Mapping[str, str | None]:
 
 
 def _pair_leaves(source: Recording, dataset: str, llm: str) -> frozenset[tuple[str, str]]:
-    """Return the leaves of an LLM on a dataset without scores: those of several recordings may be joined."""
+    """Return the leaves of an LLM on a dataset without scores and probes: those of several recordings may be joined."""
     return frozenset(
         (part, digest)
         for (*pair, part), digest in source.manifest.leaves.items()
-        if pair == [dataset, llm] and not part.startswith(SCORES)
+        if pair == [dataset, llm] and part != PROBES and not part.startswith(SCORES)
     )

@@ -1,0 +1,144 @@
+"""Traces that are each cut by a rule that looks at nothing but the trace, and then vote.
+
+Each recorded CoT then has one answer and one cost, so that the vote is self-consistency on these, in every form.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Self
+
+import numpy as np
+import numpy.typing as npt
+
+from feval.estimators.cost import mean_output_tokens
+from feval.methods.arrays import Bools, Floats, Integers
+from feval.methods.batches import batches
+from feval.methods.decisions import Decisions, Orders
+from feval.methods.error_shares import ErrorShares
+from feval.methods.expectation import Expectation, longest_of_draws
+from feval.methods.protocol import most_tokens
+from feval.methods.voting.self_consistency import SelfConsistency
+
+if TYPE_CHECKING:
+    from feval.recording.probes import Probes
+    from feval.replay.pools import Pool
+
+Int64 = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, eq=False)
+class Cuts:
+    """How each CoT of a pool is cut.
+
+    Attributes:
+        pool: with the answer of each cut CoT and the tokens that it generated.
+        probes: [Q, S] how many of its probes were asked for.
+        probe_tokens: [Q, S] their output tokens, 0 where not known.
+        recorded: the probes at which it grows round by round; `None` where it grows to its cut in one round.
+    """
+
+    pool: Pool
+    probes: Int64
+    probe_tokens: Int64
+    recorded: Probes | None
+
+    @classmethod
+    def at_budget(cls, pool: Pool, tokens: int) -> Self:
+        """CoTs that are cut after so many tokens: a longer one has the answer of its last probe up to there, if it has any."""
+        probes = pool.probes()
+        passed = probes.before(tokens)
+        probed = (pool.output_tokens > tokens) & (passed > 0)
+        last = np.where(probed, probes.starts[:-1].reshape(probes.shape) + passed - 1, -1)
+        # Codes end with one for CoTs that are cut before their first probe.
+        codes = np.append(probes.codes, probes.codes.dtype.type(-1))[last]
+        cut = replace(
+            pool,
+            codes=np.where(pool.output_tokens > tokens, codes, pool.codes),
+            output_tokens=np.minimum(pool.output_tokens, tokens),
+        )
+        return cls(cut, probed.astype(np.int64), np.where(probed, np.append(known_tokens(probes), 0)[last], 0), None)
+
+    @classmethod
+    def at_first(cls, pool: Pool, stops: Bools) -> Self:
+        """CoTs that are probed one checkpoint after the other, and cut at the first one where they stop.
+
+        `stops` is a mask of what `revealed` returns.
+        """
+        probes = pool.probes()
+        starts = probes.starts + np.arange(len(probes.starts))  # of what is revealed of each CoT
+        ends = starts[1:] - 1
+        place = np.where(stops, np.arange(len(stops)), len(stops))
+        first = np.minimum(np.minimum.reduceat(place, starts[:-1]) if len(ends) else ends, ends)
+        asked = np.minimum(first - starts[:-1] + 1, np.diff(probes.starts))
+        last = np.where(asked > 0, probes.starts[:-1] + asked - 1, -1)
+        reached = np.append(probes.offsets, np.uint32(0))[last].astype(np.int64)
+        whole = np.maximum(pool.output_tokens.ravel(), reached)
+        cut = replace(
+            pool,
+            codes=revealed(pool)[first].reshape(probes.shape),
+            output_tokens=np.where(first == ends, whole, reached).reshape(probes.shape),
+        )
+        sums = np.append(0, np.cumsum(known_tokens(probes)))
+        spent = sums[probes.starts[:-1] + asked] - sums[probes.starts[:-1]]
+        return cls(cut, asked.reshape(probes.shape), spent.reshape(probes.shape), probes)
+
+    def decide(self, n: int, order: Orders) -> Decisions:
+        """The vote of the first n CoTs of orders [R, Q, n or more]."""
+        decided = SelfConsistency(n).decide([self.pool], [order])
+        calls, tokens, sequential = np.zeros((3, *order.shape[:2]), np.int64)
+        cut = list(batches(order, n, self.pool.codes.shape[1]))
+        for batch in cut:
+            calls[batch.where] = batch.drawn(self.probes).sum(axis=2)
+            tokens[batch.where] = batch.drawn(self.probe_tokens).sum(axis=2)
+        for grown in self._rounds():
+            for batch in cut:
+                sequential[batch.where] += most_tokens(batch.drawn(grown))
+        [ledger] = decided.ledgers
+        ledger = replace(ledger, sequential_tokens=sequential, probe_calls=calls, probe_tokens=tokens)
+        return Decisions(decided.answer, (ledger,))
+
+    def expectation(self, n: int, gold: Integers) -> Expectation:
+        """The expectation of the vote of n CoTs; see `ExactMethod.exact`."""
+        calls, tokens = (n * mean_output_tokens(each, self.pool.sizes) for each in (self.probes, self.probe_tokens))
+        return replace(SelfConsistency(n).exact(self.pool, gold), probe_calls=calls, probe_tokens=tokens)
+
+    def sequential_tokens(self, n: int) -> Floats:
+        """[Q] expected tokens one after the other: of each round the longest piece of n."""
+        total = np.zeros(len(self.pool.sizes))
+        for grown in self._rounds():
+            total += longest_of_draws(replace(self.pool, output_tokens=grown), n)
+        return total
+
+    def error_shares(self, n: int, gold: Integers, right: Floats) -> ErrorShares:
+        """How wrong votes of n CoTs come about; see `ExactErrorsMethod.exact_errors`."""
+        return SelfConsistency(n).exact_errors(self.pool, gold, right, lambda _rows, _replicates: iter(()))
+
+    def _rounds(self) -> Iterator[Integers]:
+        """[Q, S] the tokens that each CoT generates in each round."""
+        if self.recorded is None:
+            yield self.pool.output_tokens
+            return
+        first, before = self.recorded.starts[:-1].reshape(self.probes.shape), np.zeros(self.probes.shape, np.int64)
+        offsets = np.append(self.recorded.offsets, np.uint32(0))
+        for step in range(int(self.probes.max(initial=0)) + 1):
+            place = np.where(step < self.probes, first + step, -1)
+            reached = np.where(place >= 0, offsets[place], self.pool.output_tokens).astype(np.int64)
+            yield reached - before
+            before = reached
+
+
+def known_tokens(probes: Probes) -> Int64:
+    """[N] output tokens of each probe, 0 where not known."""
+    if probes.output_tokens is None:
+        return np.zeros(len(probes.codes), np.int64)
+    tokens: Int64 = np.maximum(probes.output_tokens, 0).astype(np.int64)
+    return tokens
+
+
+def revealed(pool: Pool) -> Integers:
+    """The answers that a CoT shows while it grows, end to end by question and sample: its probes, then its final answer."""
+    probes = pool.probes()
+    answers: Integers = np.insert(probes.codes.astype(np.int32), probes.starts[1:], pool.codes.ravel())
+    return answers

@@ -1,0 +1,160 @@
+"""Pools with probes, written out or drawn by hypothesis, and LLMs that hand them out as recorded ones do."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import fields, replace
+from typing import Any
+
+import numpy as np
+from dealt import letters_of
+from hypothesis import strategies as st
+
+from feval.methods.decisions import Decisions
+from feval.recording.probes import Probes
+from feval.replay.llm import LLM
+from feval.replay.meter import MeteredLLM
+from feval.replay.pools import ArrayChannels, Pool
+
+Trace = tuple[Sequence[str | None], int, str | None]
+"""Answers of its probes, tokens, final answer: a letter each."""
+
+
+def code(answer: str | None) -> int:
+    return -1 if answer is None else ord(answer) - ord("a")
+
+
+def probed_pool(
+    questions: Sequence[Sequence[Trace]],
+    interval: int | None = 10,
+    offsets: Sequence[Sequence[Sequence[int]]] | None = None,
+    *,
+    tokens: bool = True,
+    confidences: bool = True,
+) -> Pool:
+    """A pool of traces that were probed at an interval, or at some offsets; what a probe took and how sure it was are made up."""
+    codes = np.array([[code(final) for _, _, final in traces] for traces in questions], np.int16)
+    lengths = np.array([[length for _, length, _ in traces] for traces in questions], np.uint16)
+    counts = [len(answers) for traces in questions for answers, _, _ in traces]
+    if offsets is None:
+        assert interval is not None
+        places = [interval * (j + 1) for count in counts for j in range(count)]
+    else:
+        places = [place for own in offsets for each in own for place in each]
+    answers = [code(answer) for traces in questions for shown, _, _ in traces for answer in shown]
+    number = np.arange(len(answers))
+    probes = Probes(
+        interval,
+        np.concatenate([[0], np.cumsum(counts)]).astype(np.int64),
+        np.array(places, np.uint32),
+        np.array(answers, np.int8),
+        (number * 5 % 4 - 1).astype(np.int16) if tokens else None,
+        np.where(number % 7 == 3, np.nan, number * 3 % 11 / 10).astype(np.float32) if confidences else None,
+        codes.shape,
+    )
+    size = np.full(len(codes), codes.shape[1])
+    keys = np.arange(len(codes), dtype=np.uint64)
+    channels = ArrayChannels(probes=probes, llm="deep")
+    return Pool(
+        "deep", codes, lengths, size * 0 + 9, size, np.zeros_like(codes, np.uint8), size * 0 + 26, keys, channels
+    )
+
+
+class PoolLLM:
+    """A recorded LLM that is nothing but a pool, in an order that is given."""
+
+    name, billing = "deep", "once"
+
+    def __init__(self, pool: Pool, order: Sequence[int]) -> None:
+        self.pool, self._order = pool, tuple(order)
+        self.question_keys = pool.question_keys
+
+    def order(self, row: int, replicate: int) -> tuple[int, ...]:
+        return self._order
+
+    def require(self, row: int, n: int) -> None:
+        assert n <= len(self._order)
+
+    def answers(self, row: int, samples: Sequence[int]) -> list[str | None]:
+        return letters_of(self.pool.codes[row, list(samples)])
+
+    def answer_texts(self, row: int, codes: Sequence[int]) -> list[str | None]:
+        return letters_of(np.array(codes, np.int64))
+
+
+def metered(pool: Pool, row: int = 0, order: Sequence[int] | None = None) -> MeteredLLM:
+    """An LLM in front of one question."""
+    llm: Any = PoolLLM(pool, range(pool.codes.shape[1]) if order is None else order)
+    return MeteredLLM(llm, row)
+
+
+def assert_forms_agree(method: Any, pool: Pool, order: np.ndarray) -> Decisions:
+    """Run both forms on every question and replicate of orders [R, Q, n]; equal answers, equal ledgers."""
+    batch: Decisions = method.decide([pool], [order])
+    [ledger] = batch.ledgers
+    for r, q in np.ndindex(*batch.answer.shape):
+        llm = metered(pool, q, order[r, q].tolist())
+        assert [method("?", llm)] == letters_of(batch.answer[r, q : q + 1])
+        for field in fields(ledger):
+            taken = getattr(ledger, field.name)
+            assert getattr(llm, field.name) == (0 if taken is None else int(taken[r, q])), field.name
+    return batch
+
+
+def with_probes(llm: LLM, interval: int = 4) -> LLM:
+    """Let the pool of a loaded LLM have probes with made-up answers: of each question any of its recorded ones, or none."""
+    pool, draw = llm.pool, np.random.default_rng(len(llm.name))
+    counts = np.maximum(pool.output_tokens // interval - draw.integers(-1, 2, pool.codes.shape), 0) * (pool.codes > -2)
+    highest = np.repeat(pool.codes.max(axis=1), counts.sum(axis=1))
+    probes = Probes(
+        interval,
+        np.concatenate([[0], np.cumsum(counts)]).astype(np.int64),
+        np.concatenate([np.arange(1, count + 1) * interval for count in counts.ravel()]).astype(np.uint32),
+        draw.integers(-1, highest + 1).astype(np.int16),
+        draw.integers(-1, 9, len(highest)).astype(np.int16),
+        (draw.integers(0, 7, len(highest)) / 6).astype(np.float32),
+        pool.codes.shape,
+    )
+    assert pool.channels.derived("probes", lambda: probes) is probes
+    return llm
+
+
+def turned_round(pool: Pool, last: np.ndarray) -> Pool:
+    """The pool with codes 0, 1, ..., last [Q] of each question in the opposite order, also those of probes."""
+    tables = [np.append(np.arange(code, -1, -1), -1).astype(np.int32) for code in last.tolist()]
+    codes = np.where(pool.codes < 0, pool.codes, last[:, None] - pool.codes)
+    return replace(pool, codes=codes, channels=pool.channels.rows(np.arange(len(last)), tables))
+
+
+@st.composite
+def probed(draw: st.DrawFn, samples: int = 4) -> Pool:
+    """Ragged traces: some shorter than the interval, some with fewer probes than fit, or with one beyond the end."""
+    answer = st.sampled_from(["a", "a", "b", "c", None])
+
+    def trace() -> Trace:
+        length = draw(st.integers(1, 60))
+        count = max(0, length // 10 + draw(st.sampled_from([0, 0, 0, 1, -1, -3])))
+        return [draw(answer) for _ in range(count)], length, draw(answer)
+
+    return probed_pool([[trace() for _ in range(samples)] for _ in range(draw(st.integers(1, 2)))])
+
+
+@st.composite
+def orders_of(draw: st.DrawFn, pool: Pool, replicates: int = 2) -> np.ndarray:
+    """Orders of whole pools."""
+    questions, samples = pool.codes.shape
+    order = st.permutations(range(samples))
+    return np.array([[draw(order) for _ in range(questions)] for _ in range(replicates)], np.uint16)
+
+
+def without_future(pool: Pool, row: int, sample: int, tokens: int) -> Pool:
+    """The pool with everything wrong that comes after so many tokens of a trace, which has not ended by then."""
+    probes = pool.probes()
+    places = probes.of(row, sample)
+    later = np.zeros(len(probes.codes), np.bool_)
+    later[places] = probes.offsets[places] > tokens
+    codes, confidences = np.where(later, 25, probes.codes), np.where(later, 99, probes.confidences)
+    spoilt = replace(probes, codes=codes, confidences=confidences)
+    final = pool.codes.copy()
+    final[row, sample] = 24
+    return replace(pool, codes=final, channels=ArrayChannels(probes=spoilt, llm="deep"))
