@@ -193,7 +193,7 @@ def surface(
         questions=len(questions.rows),
         interval=probes.interval,
         confidence=confidence,
-        free_probes=probes.output_tokens is None or bool((probes.output_tokens < 0).any()),
+        free_probes=not probes.counted,
         points=_with_frontier(points),
         left_out=questions.left_out,
     )
