@@ -24,16 +24,24 @@ from feval.estimators.stopping.orders import ExpectedVotes
 MOST_SUBPOOLS = 3_000_000
 """Most sub-pools that `votes_over_subpools` is meant for: some seconds, and 300 MB with ten answers."""
 
+_LARGEST_POOL = 400
 _CELLS = 1 << 18  # numbers gathered at once
 
 
 def number_of_subpools(pools: AnswerCounts) -> float:
-    """Upper bound of the number of sub-pools of pools, their samples without an answer left out."""
+    """Upper bound of the number of sub-pools of pools, their samples without an answer left out.
+
+    Not counted to the end where it is above `MOST_SUBPOOLS`, and infinite for pools of more than 400 answered samples.
+    """
     bounds = pools.bounds()[1:].tolist()
     most = int((pools.size - pools.none).max(initial=0))
+    if most > _LARGEST_POOL:
+        return np.inf
     ways = np.zeros((most + 1, most + 1))  # by the last count, and the samples so far
     ways[most, 0] = 1.0
     for bound in bounds:
+        if ways.sum() > MOST_SUBPOOLS:
+            break
         at_least = ways[::-1].cumsum(axis=0)[::-1]
         ways = np.zeros_like(ways)
         for votes in range(bound + 1):
