@@ -75,7 +75,7 @@ def voting_counts(pools: AnswerCounts, no_answer: str) -> AnswerCounts:
     """The same counts, with no answer as one more rival if `no_answer` is "vote"."""
     if no_answer == "drop":
         return pools
-    return AnswerCounts.of(pools.gold, np.column_stack([pools.rivals, pools.none]), np.zeros_like(pools.none))
+    return pools.with_no_answer_as_rival()
 
 
 def mean_over_orders(
