@@ -25,6 +25,12 @@ settings.register_profile(
 settings.load_profile("feval")
 
 
+@pytest.hookimpl(wrapper=True, optionalhook=True)
+def pytest_xdist_auto_num_workers() -> Generator[None, int, int]:
+    """One worker more than cores, because tests also wait for the programs that they start."""
+    return (yield) + 1
+
+
 @pytest.hookimpl(wrapper=True)
 def pytest_collection() -> Generator[None, object, object]:
     """Collect without looking for garbage: syntax trees and tests are many, and stay."""
