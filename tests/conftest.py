@@ -39,7 +39,6 @@ def pytest_collection() -> Generator[None, object, object]:
         return (yield)
     finally:
         gc.enable()
-        gc.freeze()
 
 
 @pytest.fixture(scope="session")
