@@ -32,7 +32,9 @@ class NewFiles(dict[str, dict[str, Any]]):
 
     def link_if_same(self, root: Path, parent: Recording | None, *paths: str) -> None:
         """Replace written files by links to those of a parent, if there is one, where their bytes are equal."""
-        for path in paths if parent is not None else ():
+        if parent is None:
+            return
+        for path in paths:
             record, own = parent.manifest.files.get(path), self.get(path)
             if record is not None and own is not None and record["sha256"] == own["sha256"]:
                 (root / path).unlink()
