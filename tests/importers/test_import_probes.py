@@ -18,7 +18,7 @@ from feval.cli import app
 from feval.errors import ConflictError, FevalError, SourceError, UsageError
 from feval.importers.papers import probed_traces
 from feval.importers.source import ImportRequest
-from feval.recording import verify_recording
+from feval.recording import open_recording, verify_recording
 
 STORE = dumped([probed_entry(), probed_entry(question="2 + 2?", gold_answer=4)])
 PROBE = {"offset": 4, "answer": "1"}
@@ -314,6 +314,11 @@ def test_votes_over_published_stores_equal_those_of_their_authors(shared: Path, 
         printed([*command, "--llm", f"Qwen/{llm}", "--out", str(tmp_path / llm)])
     printed(["merge", *(str(tmp_path / llm) for llm in ("Qwen3-0.6B", "Qwen3-4B")), "--out", str(tmp_path / "both")])
     verify_recording(tmp_path / "both")
+    probes = [open_recording(tmp_path / "both").probes("aime24", f"Qwen/{llm}") for llm in ("Qwen3-0.6B", "Qwen3-4B")]
+    assert [(each.interval, each.shape, len(each.codes)) for each in probes] == [
+        (500, (30, 128), 117_931),
+        (500, (30, 128), 103_578),
+    ]
     for llm, n in product(("Qwen3-0.6B", "Qwen3-4B"), (64, 128)):
         command = [
             "run",
