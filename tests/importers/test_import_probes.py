@@ -225,6 +225,18 @@ def test_names_the_probe_that_a_row_has_wrong(imported: Import, source: bytes, s
         imported("jsonl", source)
 
 
+def test_answers_of_probes_do_not_change_which_cots_vote_together(imported: Import) -> None:
+    """The probe's answer is near one of two equal answers; as the first of its party it would part them."""
+    options = {"answer_kind": "number", "equality": "tolerance-0.05"}
+    alone, probed = (
+        imported("jsonl", cot(*probes, answer="1.04") + cot(answer="1.08"), **options)
+        for probes in ([], [{"offset": 1, "answer": "1.0"}])
+    )
+    assert alone.votes("toy").llms["toy-llm"].codes.tolist() == [[0, 0]]
+    assert probed.votes("toy").llms["toy-llm"].codes.tolist() == [[0, 0]]
+    assert probed.probes("toy", "toy-llm").codes.tolist() == [0]
+
+
 ANSWERS = st.sampled_from(["1", "2", "\\frac{1}{2}", "ERR", "x"]) | st.none()
 TRACES = st.lists(st.tuples(st.lists(ANSWERS, max_size=4), st.integers(0, 40), ANSWERS), max_size=4)
 Traces = list[tuple[list[str | None], int, str | None]]
