@@ -18,7 +18,7 @@ from feval.cli import app
 from feval.errors import ConflictError, FevalError, SourceError, UsageError
 from feval.importers.papers import probed_traces
 from feval.importers.source import ImportRequest
-from feval.recording import verify_recording
+from feval.recording import open_recording, verify_recording
 
 STORE = dumped([probed_entry(), probed_entry(question="2 + 2?", gold_answer=4)])
 PROBE = {"offset": 4, "answer": "1"}
@@ -225,6 +225,18 @@ def test_names_the_probe_that_a_row_has_wrong(imported: Import, source: bytes, s
         imported("jsonl", source)
 
 
+def test_answers_of_probes_do_not_change_which_cots_vote_together(imported: Import) -> None:
+    """The probe's answer is near one of two equal answers; as the first of its party it would part them."""
+    options = {"answer_kind": "number", "equality": "tolerance-0.05"}
+    alone, probed = (
+        imported("jsonl", cot(*probes, answer="1.04") + cot(answer="1.08"), **options)
+        for probes in ([], [{"offset": 1, "answer": "1.0"}])
+    )
+    assert alone.votes("toy").llms["toy-llm"].codes.tolist() == [[0, 0]]
+    assert probed.votes("toy").llms["toy-llm"].codes.tolist() == [[0, 0]]
+    assert probed.probes("toy", "toy-llm").codes.tolist() == [0]
+
+
 ANSWERS = st.sampled_from(["1", "2", "\\frac{1}{2}", "ERR", "x"]) | st.none()
 TRACES = st.lists(st.tuples(st.lists(ANSWERS, max_size=4), st.integers(0, 40), ANSWERS), max_size=4)
 Traces = list[tuple[list[str | None], int, str | None]]
@@ -314,6 +326,11 @@ def test_votes_over_published_stores_equal_those_of_their_authors(shared: Path, 
         printed([*command, "--llm", f"Qwen/{llm}", "--out", str(tmp_path / llm)])
     printed(["merge", *(str(tmp_path / llm) for llm in ("Qwen3-0.6B", "Qwen3-4B")), "--out", str(tmp_path / "both")])
     verify_recording(tmp_path / "both")
+    probes = [open_recording(tmp_path / "both").probes("aime24", f"Qwen/{llm}") for llm in ("Qwen3-0.6B", "Qwen3-4B")]
+    assert [(each.interval, each.shape, len(each.codes)) for each in probes] == [
+        (500, (30, 128), 117_931),
+        (500, (30, 128), 103_578),
+    ]
     for llm, n in product(("Qwen3-0.6B", "Qwen3-4B"), (64, 128)):
         command = [
             "run",
