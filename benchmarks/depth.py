@@ -1,8 +1,8 @@
 """Methods on traces: 100 seeded replicates over 30 questions x 128 traces x some 38 probes, against a plain loop over the same.
 
-The loop is ours, in the manner of the authors' code: an object per branch, which is advanced, and a `Counter` of all branches that
-are left in every step. It makes the same answers and the same ledger. Traces change their answers often at first and less and less
-later, like those of the published stores.
+The loop is ours, in the manner of the authors' code: an object per branch, which is advanced, and a `Counter` of all branches
+that are left in every step. It makes the same answers and the same ledger. Traces change their answers often at first and less
+and less later, like those of the published stores.
 """
 
 from __future__ import annotations
