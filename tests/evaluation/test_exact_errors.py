@@ -194,6 +194,7 @@ def test_too_many_counts_are_estimated_and_that_is_said(limit: str, monkeypatch:
     right, known = split_of(method, pool, gold)
     assert known.estimate is None
     monkeypatch.setattr(f"feval.methods.stopping.stopped_early.{limit}", 1)
+    monkeypatch.setattr("feval.methods.stopping.pool_counts.MOST_SUBPOOLS", 0)
     _, shares = split_of(method, pool, gold, seeded(pool, method.draws(1)[0]))
     assert (shares.estimate.replicates, shares.estimate.questions) == (1000, np.count_nonzero(known.stopped_early))
     off = shares.stopped_early.mean() - known.stopped_early.mean()
