@@ -87,6 +87,12 @@ def _long_texts() -> list[Goal]:
         ("choice", "option behind a phrase"): (PLAIN, " ", lambda draw: f"The answer is {option(draw)[1]}."),
         ("choice", "label, TeX and Markdown"): (MARKUP, "\n\n", lambda draw: f"**Answer:** {option(draw)[0]}"),
         ("choice", "label at the end"): (PLAIN, "\n", lambda draw: f"Therefore, {option(draw)[0]}."),
+        ("choice", "option in the last line"): (PLAIN, "\n", lambda draw: f"So it must be {option(draw)[1]}."),
+        ("choice", "option at the end of one paragraph"): (
+            PLAIN,
+            " ",
+            lambda draw: f"So it must be {option(draw)[1]}.",
+        ),
     }
 
     def read(kind: str, texts: list[str]) -> None:

@@ -26,9 +26,9 @@ LLM = "some/llm"
 
 # Runs feval's command line with the arguments given, and prints what it took.
 COMMAND = """
-import contextlib, io, json, resource, sys
+import contextlib, io, json, resource, sys, time
 from feval.cli.commands import main
-said = io.StringIO()
+said, began = io.StringIO(), time.perf_counter()
 try:
     with contextlib.redirect_stdout(said):
         main()
@@ -42,6 +42,7 @@ peak = next(line for line in open("/proc/self/status") if line.startswith("VmHWM
 print(json.dumps({
     "cpu_s": own.ru_utime + own.ru_stime + children.ru_utime + children.ru_stime,
     "mb": int(peak.split()[1]) / 1024,
+    "seconds": time.perf_counter() - began,
 }))
 """
 
@@ -69,10 +70,11 @@ print(json.dumps({"cpu_s": own.ru_utime + own.ru_stime, "mb": int(peak.split()[1
 
 @dataclass(frozen=True)
 class Cost:
-    """What a process took: seconds of CPU, its children's included, and its peak in MB."""
+    """What a process took: seconds of CPU, its children's included, its own peak in MB, and seconds of the clock."""
 
     cpu_s: float
     mb: float
+    seconds: float = 0.0
 
 
 def cost(program: str, *arguments: object) -> Cost:
@@ -138,7 +140,7 @@ def _words() -> list[str]:
 
 
 def goals(workspace: Workspace) -> list[Goal]:
-    """Import, verify, extract, select and merge of a large recording; the million questions are in `curve` and `comparison`."""
+    """Import, verify, extract, select, evaluate and compare a large recording; the million questions are in `curve`."""
     whole, mixed = workspace.folder / "scale.jsonl", workspace.folder / "scale-mixed.jsonl"
     write_lines(whole, QUESTIONS)
     write_lines(mixed, SHUFFLED, shuffled=True)
@@ -151,8 +153,8 @@ def goals(workspace: Workspace) -> list[Goal]:
         shutil.rmtree(folder)
 
 
-def _import(source: Path, out: Path) -> Cost:
-    options = ("--dataset", "scale", "--llm", LLM, "--answer-kind", "number", "--out", out)
+def _import(source: Path, out: Path, *more: str) -> Cost:
+    options = ("--dataset", "scale", "--llm", LLM, "--answer-kind", "number", "--out", out, *more)
     return feval("import", "jsonl", source, *options)
 
 
@@ -161,6 +163,7 @@ def _imports(whole: Path, mixed: Path, folder: Path) -> list[Goal]:
     cots = f"{QUESTIONS * SAMPLES:,} CoTs"
     loop = cost(STREAMING, whole, folder / "loop.parquet")
     imported, spilled = _import(whole, folder / "a"), _import(mixed, folder / "mixed")
+    shared = _import(whole, folder / "shared", "--workers", "2")
     times = f"{imported.cpu_s / loop.cpu_s:.1f} x a loop that parses and writes ({loop.cpu_s:.0f} s, {loop.mb:.0f} MB)"
     return [
         Goal(f"import of {cots}", imported.cpu_s, 60, "s", note=times),
@@ -170,7 +173,14 @@ def _imports(whole: Path, mixed: Path, folder: Path) -> list[Goal]:
         Goal(
             f"import of {SHUFFLED * SAMPLES:,} CoTs in any order", spilled.cpu_s, None, "s", note=f"{spilled.mb:.0f} MB"
         ),
+        _speed("import", imported, shared),
     ]
+
+
+def _speed(command: str, alone: Cost, shared: Cost) -> Goal:
+    took = f"{shared.cpu_s:.0f} s of CPU against {alone.cpu_s:.0f}, {shared.mb:.0f} MB in the process that started them"
+    times = alone.seconds / shared.seconds
+    return Goal(f"{command}, throughput of 2 workers over 1", times, None, "x", at_least=True, note=took)
 
 
 def _derived(folder: Path) -> list[Goal]:
@@ -192,8 +202,24 @@ def _derived(folder: Path) -> list[Goal]:
             "seeded",
         ),
     }
-    goals = []
-    for name, command in commands.items():
-        took = feval(*command)
-        goals.append(Goal(f"{name}, {QUESTIONS:,} x {SAMPLES}", took.cpu_s, None, "s", note=f"{took.mb:.0f} MB"))
-    return goals
+    took = {name: feval(*command) for name, command in commands.items()}
+    return [
+        *(
+            Goal(f"{name}, {QUESTIONS:,} x {SAMPLES}", c.cpu_s, None, "s", note=f"{c.mb:.0f} MB")
+            for name, c in took.items()
+        ),
+        _speed("verify", took["verify"], feval("verify", recording, "--workers", 2)),
+        *_comparison(recording, folder / "plan.toml", folder / "compared"),
+    ]
+
+
+def _comparison(recording: Path, plan: Path, out: Path) -> list[Goal]:
+    """CPU per question and peak of a comparison with all its files, large enough for columns to lie in a file."""
+    feval("compare", plan, "--init", "--recording", recording, "--order", "seeded", "--replicates", 10)
+    took = feval("compare", plan, "--out", out)
+    name, size = f"compare with --out, {QUESTIONS:,} x {SAMPLES}", sum(path.stat().st_size for path in out.iterdir())
+    per_question = 1e3 * took.cpu_s / QUESTIONS
+    return [
+        Goal(f"{name}, per question", per_question, 1, "ms", note=f"{took.cpu_s:.0f} s; {size / 1e6:.0f} MB of files"),
+        Goal(f"{name}, peak", took.mb, 400, "MB"),
+    ]

@@ -19,17 +19,10 @@ A backend's reason is shown to users and written into the journal: it never hold
 from __future__ import annotations
 
 from feval.errors import FevalError
+from feval.report.text import duration
 
 LONGEST_WAIT_S = 600.0
 """A server that asks to wait longer ends the run."""
-
-
-def duration(seconds: float) -> str:
-    """Return a time in words: "0.5 s", "40 s", "12 min", "3.5 h", "2 days"."""
-    for unit, size in (("days", 86_400), ("h", 3600), ("min", 60)):
-        if seconds >= 2 * size:
-            return f"{round(seconds / size, 1):,g} {unit}"
-    return f"{seconds:.3g} s"
 
 
 def _waiting(reason: str, retry_after: float | None) -> str:

@@ -31,8 +31,9 @@ from feval.cards.prices import PriceList, price_list
 from feval.cards.tokens import count_words
 from feval.errors import NotRecordedError, OutOfRangeError, PriceNotFoundError, UsageError
 from feval.replay import CoTMetadata, LLMRequest
+from feval.report.text import duration
 from recorders.asking.pace import Limits, backoff
-from recorders.errors import LONGEST_WAIT_S, RateLimited, StoppedError, Transient, duration
+from recorders.errors import LONGEST_WAIT_S, RateLimited, StoppedError, Transient
 from recorders.request import Backend, Completion, Decoding, Message, Request
 from recorders.work.settings import default_decoding, default_prices
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import socket
-from collections.abc import Iterator
+import ssl
+from collections.abc import Generator, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +23,22 @@ settings.register_profile(
     suppress_health_check=[HealthCheck.too_slow],
 )
 settings.load_profile("feval")
+
+
+@pytest.hookimpl(wrapper=True, optionalhook=True)
+def pytest_xdist_auto_num_workers() -> Generator[None, int, int]:
+    """One worker more than cores, because tests also wait for the programs that they start."""
+    return (yield) + 1
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """Collect without looking for garbage: syntax trees and tests are many, and stay."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.enable()
 
 
 @pytest.fixture(scope="session")
@@ -44,6 +62,14 @@ def receipts_elsewhere(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Non
 
 
 @pytest.fixture(scope="session", autouse=True)
+def unforced_disk() -> Iterator[None]:
+    """Tests of this process wait for no disk: `fsync` is for power cuts, which no test sees. Those of its failures patch it."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(os, "fsync", lambda file: os.fstat(file) and None)  # a file that is not open is still an error
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
 def closed_network() -> Iterator[None]:
     """No test of this process reaches anything but this machine."""
 
@@ -59,4 +85,6 @@ def closed_network() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(socket.socket, "connect", guarded(socket.socket.connect))
         patch.setattr(socket.socket, "connect_ex", guarded(socket.socket.connect_ex))
+        # Every HTTP client reads all certificate authorities first, and none of them has a use for one here.
+        patch.setattr(ssl.SSLContext, "load_verify_locations", lambda *_places, **_named: None)
         yield

@@ -7,5 +7,5 @@ root=$(cd "$(dirname "$0")/.." && pwd)
 feval_venv "$root" dev
 cd "$root"
 unset PYTHONDONTWRITEBYTECODE # or every program that a test starts compiles feval anew
-# Each worker begins with half of the tests in a row, so that what a module's tests share is made once.
+# Each worker begins with its share of the tests in a row, so that what a module's tests share is made once.
 exec "$venv/bin/python" -m pytest -n auto --dist worksteal -m "not slow" "$@"

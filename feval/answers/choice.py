@@ -41,6 +41,8 @@ _LETTERS = tuple((letter, "") for letter in string.ascii_uppercase)
 _LONGEST = 400
 _ROUNDS = 4
 _LONGEST_RUN = 4
+_SHORTEST_NAME = 3
+_MARKS = f")].!*\"'{string.whitespace}\x1c\x1d\x1e\x1f"
 _LONGEST_LABEL = 200  # a longer one is only read where it is the whole answer
 _DEEPEST = 40  # branches of labels within branches
 _NOTHING = "(?!)"
@@ -58,7 +60,7 @@ _REASON = re.compile(r" (?:because|since|as|not|rather|instead|and not) ")
 _VERDICT = re.compile(r"is\s(?:therefore )?(?:the )?(?:most |best )?(?:correct|right|answer|best)(?![a-z])")
 _ARTICLE = re.compile(r"^(?:the|an?) (?=.)")
 _WORD = re.compile(r"[^\W_]+")
-_TO_BLANKS = {code: " " for code in range(128) if not chr(code).isalnum()}
+_TO_WORDS = bytes(ord(one.lower()) if (one := chr(code)).isalnum() else 32 for code in range(128)).ljust(256)
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +69,7 @@ class _Reading:
     raw: str
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class _Options:
     """The options of one question, ready to be recognised; where options share a reading or words, their label is empty.
 
@@ -75,14 +77,22 @@ class _Options:
         labels: label, and label folded where that is unambiguous -> label.
         readings: what a text can be equal to an option in ("text the cat", "number 5", "date 05/01/2021") -> its label.
         kinds: those of the readings: a text is read as a date only where an option is one.
-        words: the words of each option's text, a blank around them, with its label, the longest first.
+        figures: those of them that a text has whatever its words are.
+        owners: the words of each option's text, a blank around them -> its label.
+        names: those words, the longest first.
+        long_names: those of at least three characters, which a last line may name.
+        alike: the words of every text that has such a reading as a text.
         runs: the words of several neighbouring options, end to end: one option that upstream split at commas.
     """
 
     labels: dict[str, str]
     readings: dict[str, str]
     kinds: tuple[str, ...]
-    words: tuple[tuple[str, str], ...]
+    figures: tuple[str, ...]
+    owners: dict[str, str]
+    names: tuple[str, ...]
+    long_names: tuple[str, ...]
+    alike: frozenset[str]
     runs: frozenset[str]
     patterns: _LabelPatterns
 
@@ -97,6 +107,7 @@ class _LabelPatterns:
     tail: re.Pattern[str]
     alone: re.Pattern[str]
     item: re.Pattern[str]
+    ends: tuple[str, ...]  # of every plain line that `tail` finds a label in, but for marks
     reach: int  # characters of the longest match of `tail`
 
 
@@ -114,9 +125,10 @@ def extract(text: str, choices: Sequence[tuple[str, str]] = ()) -> str | None:
             return reading.raw
         if segment.final:
             return content or markers.first_sentence(segment.text).strip() or segment.text.strip() or None
-    if _several(cot, options):
+    last = markers.last_line(cot)
+    if _several(cot, last, options):
         return None
-    reading = _verdict(cot, options) or _head_of_reply(cot, options) or _of_last_line(markers.last_line(cot), options)
+    reading = _verdict(cot, options) or _head_of_reply(cot, options) or _of_last_line(last, options)
     return reading.raw if reading is not None else content
 
 
@@ -164,7 +176,7 @@ def _mentions(text: str, options: _Options) -> bool:
     if left.strip() in options.runs:
         return False
     if any(reading in options.readings for reading in _readings(text, options.kinds)) or any(
-        words in left for words, _ in options.words
+        map(left.__contains__, options.names)
     ):
         return True
     labels = {match[1] for match in options.patterns.alone.finditer(text) if match[1] in options.labels.values()}
@@ -185,14 +197,14 @@ def _read(text: str, options: _Options) -> _Reading | None:
     text = text[:_LONGEST].strip()
     text = markers.affirmed(text)
     head = _head(text, options)
-    whole = options.readings.get(f"text {free_text.canonical(text)}")
+    whole = _worded(text, options) and options.readings.get(f"text {free_text.canonical(text)}")
     if whole and (head is None or any(map(str.isalnum, text[head.end("mark") :]))):
         return _Reading(whole, text)  # "D/(M-3)" may be an option's text and begin with another's label
     if head is not None:
         return None if _begins_row(head, options) else _Reading(_written(head, options), head["mark"])
     sentence = markers.first_sentence(text).strip() or text
     for part in (text, sentence):
-        label = _equal(part, options) or _named(part, options)
+        label = _equal(part, options) or _named(part, options, options.names)
         if label:
             return _Reading(label, part)
     return None
@@ -218,7 +230,7 @@ def _stands_alone(match: re.Match[str], options: _Options) -> bool:
     if match["bare"] == label and (len(label) > 1 or (label.isalpha() and label not in "AaIi")):
         return True
     following = f" {_squeezed(match.string[match.end() :])} "
-    return any(following.startswith(words) for words, owner in options.words if owner == label)
+    return any(options.owners[name] == label for name in options.names if following.startswith(name))
 
 
 def _begins_row(head: re.Match[str], options: _Options) -> bool:
@@ -228,20 +240,28 @@ def _begins_row(head: re.Match[str], options: _Options) -> bool:
 
 def _equal(text: str, options: _Options) -> str | None:
     """The one option that a text equals as a text, a number or a date."""
-    return next(filter(None, map(options.readings.get, _readings(text, options.kinds))), None)
+    kinds = options.kinds if _worded(text, options) else options.figures
+    return next(filter(None, map(options.readings.get, _readings(text, kinds))), None) if kinds else None
 
 
-def _named(text: str, options: _Options, shortest: int = 1) -> str | None:
+def _worded(text: str, options: _Options) -> bool:
+    """Whether a text could equal an option as a text: plain text with other words cannot."""
+    return not text.isascii() or ("{" in text and "\\" in text) or _squeezed(text) in options.alike
+
+
+@lru_cache(maxsize=8)  # the last line of a CoT is read again as its raw answer
+def _named(text: str, options: _Options, names: tuple[str, ...]) -> str | None:
     """The one option that a sentence names, denying none; or the one it begins with, before reasons why no other."""
     left = f" {_squeezed(text)} "
-    begun = next((pair for pair in options.words if left.startswith(pair[0])), None)
-    if begun and _REASON.match(left, len(begun[0]) - 1):
-        return begun[1] or None
+    if left.startswith(options.names):
+        begun = next(filter(left.startswith, options.names))
+        if _REASON.match(left, len(begun) - 1):
+            return options.owners[begun] or None
     named = set()
-    for words, label in options.words:
-        if len(words) >= shortest + 2 and words in left:
-            left = left.replace(words, " | ")
-            named.add(label)
+    for name in names:
+        if name in left:
+            left = left.replace(name, " | ")
+            named.add(options.owners[name])
     return named.pop() or None if len(named) == 1 and not _denies(text) else None
 
 
@@ -267,10 +287,9 @@ def _head_of_reply(text: str, options: _Options) -> _Reading | None:
     return _Reading(label, head["mark"]) if all(other == label for other in others) else None
 
 
-def _several(text: str, options: _Options) -> bool:
+def _several(text: str, last: str, options: _Options) -> bool:
     """Whether a reply is a row or a list of labels ("A, C and D") and so chooses none."""
     labels, patterns = options.labels, options.patterns
-    last = markers.last_line(text)
     if patterns.line.match(f"{last}\n") and len({labels[match[1]] for match in patterns.line.finditer(text)}) > 1:
         return True
     item = patterns.item.fullmatch(last)
@@ -293,19 +312,22 @@ def _cut_off(text: str, last: str, options: _Options) -> bool:
 
 
 def _of_last_line(line: str, options: _Options) -> _Reading | None:
-    tail = options.patterns.tail.search(line, max(0, len(line) - options.patterns.reach))
-    if tail:
-        return _Reading(options.labels[tail[1]], tail[1])
-    bracketed = {options.labels[match[1]] for match in options.patterns.bracketed.finditer(line)}
+    patterns = options.patterns
+    if not line.isascii() or line.rstrip(_MARKS).endswith(patterns.ends):
+        tail = patterns.tail.search(line, max(0, len(line) - patterns.reach))
+        if tail:
+            return _Reading(options.labels[tail[1]], tail[1])
+    brackets = patterns.bracketed.finditer(line) if ")" in line or "]" in line else ()
+    bracketed = {options.labels[match[1]] for match in brackets}
     if bracketed:
         only = bracketed.pop()
         return _Reading(only, f"({only})") if not bracketed and not _denies(line) else None
-    label = _equal(line, options) or _named(line, options, shortest=3)
+    label = _equal(line, options) or _named(line, options, options.long_names)
     return _Reading(label, line) if label else None
 
 
 def _frozen(choices: Iterable[Sequence[str]]) -> tuple[tuple[str, str], ...]:
-    return tuple((label, text) for label, text in choices)
+    return tuple([(label, text) for label, text in choices])  # a generator is slower
 
 
 @lru_cache(maxsize=512)
@@ -318,13 +340,17 @@ def _options(choices: tuple[tuple[str, str], ...]) -> _Options:
             labels.setdefault(label.casefold(), label)
             labels.setdefault(label.upper(), label)
     readings = _owners((reading, label) for label, text in pairs for reading in _readings(text))
-    words = _owners((f" {squeezed} ", label) for label, text in pairs if (squeezed := _squeezed(text)))
-    longest_first = sorted(words.items(), key=lambda pair: (-len(pair[0]), pair))
+    owners = _owners((f" {squeezed} ", label) for label, text in pairs if (squeezed := _squeezed(text)))
+    names = tuple(sorted(owners, key=lambda name: (-len(name), name)))
     texts = [_squeezed(text) for _, text in pairs]
     spans = ((start, start + size) for size in range(2, _LONGEST_RUN + 1) for start in range(len(texts) - size + 1))
     runs = frozenset(" ".join(texts[start:stop]) for start, stop in spans if all(texts[start:stop]))
     kinds = tuple(kind for kind in _KEYS if any(reading.startswith(f"{kind} ") for reading in readings))
-    return _Options(labels, readings, kinds, tuple(longest_first), runs, _label_patterns(tuple(labels.items())))
+    figures = tuple(kind for kind in kinds if kind not in ("text", "words"))
+    alike = frozenset(_squeezed(key) for _, text in pairs for key in (text, free_text.canonical(text) or ""))
+    patterns = _label_patterns(tuple(labels.items()))
+    long_names = tuple(name for name in names if len(name.strip()) >= _SHORTEST_NAME)
+    return _Options(labels, readings, kinds, figures, owners, names, long_names, alike, runs, patterns)
 
 
 def _owners(pairs: Iterable[tuple[str, str]]) -> dict[str, str]:
@@ -337,8 +363,12 @@ def _owners(pairs: Iterable[tuple[str, str]]) -> dict[str, str]:
 
 @lru_cache(maxsize=8)  # the words of one line are compared several times
 def _squeezed(text: str) -> str:
-    folded = free_text.fold(text[:_LONGEST])
-    words = folded.translate(_TO_BLANKS).split() if folded.isascii() else _WORD.findall(folded)
+    text = text[:_LONGEST]
+    words = (
+        text.encode("ascii").translate(_TO_WORDS).decode("ascii").split()
+        if text.isascii()
+        else _WORD.findall(free_text.fold(text))
+    )
     return _ARTICLE.sub("", " ".join(words), count=1)
 
 
@@ -405,5 +435,6 @@ def _label_patterns(labels: tuple[tuple[str, str], ...]) -> _LabelPatterns:
         ),
         alone=re.compile(rf"(?<![\w']) ({any_case}) (?![\w'])", re.VERBOSE),
         item=re.compile(rf"[*]{{0,2}} [(\[]? ({exact}) [)\].:*]{{0,3}}", re.VERBOSE),
+        ends=tuple({written.rstrip(_MARKS) for written, _ in short}),
         reach=max((len(written) for written, _ in short), default=0) + 24,
     )

@@ -55,10 +55,24 @@ _OPTION = rf"""
 """
 _FLAGS = re.IGNORECASE | re.MULTILINE | re.VERBOSE
 
-ANSWER_PHRASE = re.compile(_ANSWER + _LINE_A, _FLAGS)
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Phrase:
+    """A kind of phrase: its pattern, and a sign at most `_LEAD` characters behind where one begins, on the same line."""
+
+    pattern: re.Pattern[str]
+    sign: re.Pattern[str]
+
+
+_LEAD = 24
+
+ANSWER_PHRASE = Phrase(re.compile(_ANSWER + _LINE_A, _FLAGS), re.compile(r"[aA#](?:(?i:ns)|###|[*_]{0,2}:)"))
 """What precedes an answer: a sentence if a named group matched, else a label such as "Answer:"."""
 
-OPTION_PHRASE = re.compile(_ANSWER + _OPTION, _FLAGS)
+OPTION_PHRASE = Phrase(
+    re.compile(_ANSWER + _OPTION, _FLAGS),
+    re.compile(r"[aAbBcCgGpPrRsS#](?:(?i:ns|est|orrect|ight|hoose|elect|ick|o\ with)|###)"),
+)
 """What precedes a chosen option; "A:" is an option itself."""
 
 # Every phrase begins near one of a few rare literals, which are found a hundred times as fast as the phrase. Four letters equal
@@ -73,13 +87,6 @@ _LINE_LABEL = 7  # characters of a line in front of the colon of its "A:"
 _PRAISES = (3, 4, 6)  # from the beginning of "best", "right" and "correct" to their last letter
 _VERBS_OF_CHOICE = ("choose", "select", "pick", "go with")
 _SUBJECTS = (2, 3, 7, 8, 9, 10)  # from "I" or "we", with or without "would", to the verb
-
-# Every phrase begins at most `_LEAD` characters in front of such a sign, on the same line.
-_LEAD = 24
-_SIGNS = {
-    ANSWER_PHRASE: re.compile(r"[aA#](?:(?i:ns)|###|[*_]{0,2}:)"),
-    OPTION_PHRASE: re.compile(r"[aAbBcCgGpPrRsS#](?:(?i:ns|est|orrect|ight|hoose|elect|ick|o\ with)|###)"),
-}
 
 _REFUSING = ("annot ", "an't ", "an’t ", "able to ", "mpossible to ")
 _REFUSAL = re.compile(
@@ -206,7 +213,7 @@ def _ends_in_label(closed: str) -> bool:
     return closed[-8:].lower().endswith(_LABEL_ENDS)
 
 
-def segments(text: str, phrase: re.Pattern[str] = ANSWER_PHRASE) -> list[Segment]:
+def segments(text: str, phrase: Phrase = ANSWER_PHRASE) -> list[Segment]:
     """Return what follows the last answer phrases of a text, last one first."""
     if _refuses(text):
         return [Segment("", verb=True, final=True)]
@@ -231,22 +238,26 @@ def _refuses(text: str) -> bool:
 
 
 @lru_cache(maxsize=2)  # `own_part` and `segments` ask for the same
-def _matches(text: str, phrase: re.Pattern[str]) -> tuple[re.Match[str], ...]:
+def _matches(text: str, phrase: Phrase) -> tuple[re.Match[str], ...]:
     """All matches of a phrase."""
     if not text.isascii() and any(map(text.__contains__, _ODD_LETTERS)):
         return _behind_signs(text, phrase)
-    # Only the case of ASCII letters matters, and `str.lower` is slow where there are others.
-    lower = text.encode("utf-8", "surrogatepass").lower().decode("utf-8", "surrogatepass")
+    lower = text.lower() if text.isascii() else _lower(text)
     matches: list[re.Match[str]] = []
     end = 0
     for start in sorted(_starts(lower, phrase)):
-        if start >= end and (match := phrase.match(text, start)):
+        if start >= end and (match := phrase.pattern.match(text, start)):
             matches.append(match)
             end = match.end()
     return tuple(matches)
 
 
-def _starts(lower: str, phrase: re.Pattern[str]) -> set[int]:
+def _lower(text: str) -> str:
+    """A text with its ASCII letters in lower case: `str.lower` is slow where there are others, whose case does not matter."""
+    return text.encode("utf-8", "surrogatepass").lower().decode("utf-8", "surrogatepass")
+
+
+def _starts(lower: str, phrase: Phrase) -> set[int]:
     """Where a phrase could begin in a text in lower case."""
     starts = {match.start() for match in _HASHES.finditer(lower)} if "#" in lower else set()
     for match in _ANS.finditer(lower):
@@ -256,7 +267,8 @@ def _starts(lower: str, phrase: re.Pattern[str]) -> set[int]:
         if ":" in lower:
             starts |= {_line_start(lower, match.start(), _LINE_LABEL) for match in _COLON.finditer(lower)}
         return starts
-    starts |= {match.start() - back for match in _BEST.finditer(lower) for back in _PRAISES}
+    for match in _BEST.finditer(lower):
+        starts.update(match.start() - back for back in _PRAISES)
     for verb in _VERBS_OF_CHOICE:
         if verb in lower:
             starts |= {match.start() - back for match in re.finditer(verb, lower) for back in _SUBJECTS}
@@ -269,13 +281,13 @@ def _line_start(text: str, place: int, most: int) -> int:
     return start if start or place <= most else place
 
 
-def _behind_signs(text: str, phrase: re.Pattern[str]) -> tuple[re.Match[str], ...]:
+def _behind_signs(text: str, phrase: Phrase) -> tuple[re.Match[str], ...]:
     matches: list[re.Match[str]] = []
-    signs, end = _SIGNS[phrase], 0
-    while sign := signs.search(text, end):
+    end = 0
+    while sign := phrase.sign.search(text, end):
         start, end = max(end, sign.start() - _LEAD), text.find("\n", sign.start())
         end = len(text) if end < 0 else end
-        matches += phrase.finditer(text, start, end)
+        matches += phrase.pattern.finditer(text, start, end)
     return tuple(matches)
 
 

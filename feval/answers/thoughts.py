@@ -158,6 +158,12 @@ def split(text: str, thoughts: Thoughts | None = None) -> Split:
     return min((parts for parts in splits if parts.marks), key=_first_mark, default=Split(text))
 
 
+def reply_behind(cue: str | None, text: str) -> str | None:
+    """Return what an answer is read in where an LLM wrote a text behind a cue; `None` where that ends inside a thought."""
+    parts = split((cue or "") + text)
+    return parts.reply if parts.closed else None
+
+
 def join(reply: str, reasoning: str | None, marks: Sequence[Mark]) -> str:
     """Return the raw text. Thoughts from a separate field precede the inline ones in `reasoning` and are left out."""
     inline = (reasoning or "")[len(reasoning or "") - sum(mark.length for mark in marks) :]

@@ -63,7 +63,7 @@ def token_counter(name: str) -> Callable[[str], int]:
             " Use 'words' or 'tiktoken:ENCODING' to count the text itself."
         )
     if name.startswith(_TIKTOKEN):
-        return _tiktoken_counter(name.removeprefix(_TIKTOKEN))
+        return _TiktokenCounter(name.removeprefix(_TIKTOKEN))
     raise UnknownNameError.of("token counter", name, COUNTERS)
 
 
@@ -90,13 +90,25 @@ def _tiktoken_of(encoding_name: str) -> ModuleType:
     return tiktoken
 
 
-def _tiktoken_counter(encoding_name: str) -> Callable[[str], int]:
-    tiktoken: Any = _tiktoken_of(encoding_name)
-    try:
-        encode = tiktoken.get_encoding(encoding_name).encode_ordinary
-    except (OSError, ValueError) as error:  # every error of the HTTP library is an OSError; ValueError: wrong content
-        raise TokenCounterError(_how_to_place(encoding_name, error)) from error
-    return lambda text: len(encode(text))
+class _TiktokenCounter:
+    """Counts the tokens of an encoding; another process is sent its name, not the vocabulary."""
+
+    def __init__(self, encoding_name: str) -> None:
+        tiktoken: Any = _tiktoken_of(encoding_name)
+        self._name = encoding_name
+        try:
+            self._encode = tiktoken.get_encoding(encoding_name).encode_ordinary
+        except (
+            OSError,
+            ValueError,
+        ) as error:  # every error of the HTTP library is an OSError; ValueError: wrong content
+            raise TokenCounterError(_how_to_place(encoding_name, error)) from error
+
+    def __call__(self, text: str) -> int:
+        return len(self._encode(text))
+
+    def __reduce__(self) -> tuple[type[_TiktokenCounter], tuple[str]]:
+        return _TiktokenCounter, (self._name,)
 
 
 def _how_to_place(encoding_name: str, error: Exception) -> str:

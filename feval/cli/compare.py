@@ -22,6 +22,7 @@ from feval.cli.options import (
 )
 from feval.cli.output import Output, quiet_matplotlib
 from feval.comparison.comparison import compare as compare_methods
+from feval.comparison.durations import durations
 from feval.comparison.plan import Plan, path_from, suggested_plan
 from feval.errors import ConflictError, ShortPoolError, UsageError
 from feval.evaluation.method_names import make_method
@@ -34,10 +35,12 @@ from feval.report.files import Content, save_files
 from feval.report.page.comparison_files import comparison_files
 from feval.report.tables.comparisons import comparison_tables, results_csv
 from feval.report.tables.headline import headline
-from feval.report.text import counted
+from feval.report.tables.tables import Table, columns
+from feval.report.text import counted, duration
 
 if TYPE_CHECKING:
     from feval.comparison.comparison import Comparison
+    from feval.comparison.durations import Durations
     from feval.replay import LLM
 
 _IN_MEMORY = 1 << 26  # bytes of questions.parquet; a larger one waits in the temporary folder
@@ -66,6 +69,9 @@ def compare(
     ] = None,
     methods: UsersMethods = None,
     sandbox: Sandbox = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Print how long it will take; compute nothing else.")
+    ] = False,
     show_all: Annotated[bool, typer.Option("--all", help="Print every table, after the headline.")] = False,
     options: dict[str, Any],
     machines: Machines,
@@ -82,11 +88,11 @@ def compare(
     """
     if (prices := options.get("prices")) and Path(prices).is_file():
         options["prices"] = path_from(file.parent, Path(prices))
+    if (init or dry_run) and (saved.out is not None or saved.receipt is not None):
+        raise UsageError(
+            f"{'--init' if init else '--dry-run'} computes nothing; --out and receipts belong to the comparison."
+        )
     if init:
-        if saved.out is not None or saved.receipt is not None:
-            raise UsageError(
-                "--init writes a comparison file and computes nothing; --out and receipts belong to the comparison."
-            )
         _init(show, file, recordings, dataset, llms, options, overwrite=saved.force)
         return
     if recordings or dataset or llms:
@@ -100,6 +106,12 @@ def compare(
             "--sandbox is for methods of your own; name them with --method FILE.py:FUNCTION, or leave it out."
         )
     given = [make_method(name, sandbox=sandbox) for name in methods or () if ":" in name]
+    if dry_run:
+        with show.progress("measuring"), machines.opened() as executor:
+            planned = durations(plan, base=base, time_limit=time_limit, methods=given)
+            workers: int = getattr(executor, "workers", 1)
+        _show_durations(show, planned, workers)
+        return
     with show.progress(f"comparing {len(plan.entries)} methods") as progress, machines.opened() as executor:
         comparison = compare_methods(
             plan,
@@ -127,6 +139,19 @@ def compare(
             receipt=lambda folder: comparison_receipt(comparison, base, folder),
             files=lambda folder: _files(comparison, base, folder, time_limit, cast("BinaryIO", questions)),
         )
+
+
+def _show_durations(show: Output, planned: Durations, workers: int) -> None:
+    rows = [(one.label, str(one.points), ", ".join(one.kinds), duration(one.seconds)) for one in planned.methods]
+    draws = counted(planned.plan.replicates or 1, "draw")
+    show.result(
+        planned.to_dict(workers),
+        f"{planned.plan.dataset}, {counted(planned.questions, 'question')}; seeded methods take {draws} of each",
+        Table("Time in one process", columns("method", "#points", "kind", "#time"), tuple(rows)),
+        *(f"missing: {one.label}: {one.reason}" for one in planned.missing),
+        f"About {duration(planned.seconds(workers))} with {counted(workers, 'worker')}, measured on the first questions; "
+        "statistics and files come on top.",
+    )
 
 
 def _files(comparison: Comparison, base: Path, out: Path, time_limit: float, questions: BinaryIO) -> dict[str, Content]:

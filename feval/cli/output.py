@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, Any, Self
 from feval.publish.secrets import shown
 from feval.report import tables
 from feval.report.tables.tables import plain, without_spares
-from feval.report.text import visible
-from recorders.errors import duration
+from feval.report.text import duration, visible
 
 if TYPE_CHECKING:
     from rich.progress import Progress

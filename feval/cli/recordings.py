@@ -44,6 +44,7 @@ from feval.report.text import counted
 _MAX_IDS_BYTES = 64 << 20
 
 
+@machine_options
 def import_(
     format_name: Annotated[str, typer.Argument(metavar="FORMAT", help="See `feval ls formats`.", show_default=False)],
     source: Annotated[Path, typer.Argument(metavar="SOURCE", help="File or folder to import.", show_default=False)],
@@ -65,6 +66,7 @@ def import_(
     ] = "stored",
     equality: Equality = None,
     *,
+    machines: Machines,
     show: Output,
 ) -> None:
     """Make a recording from an existing file.
@@ -75,7 +77,7 @@ def import_(
     """
     from feval.importers import import_recording  # loads every format
 
-    with show.progress(f"importing {source.name}") as progress:
+    with show.progress(f"importing {source.name}") as progress, machines.opened() as executor:
         import_recording(
             format_name,
             source,
@@ -88,6 +90,7 @@ def import_(
             answers=answers,
             equality=equality,
             progress=progress,
+            executor=executor,
         )
     show_recording(show, out)
 

@@ -17,16 +17,7 @@ import numpy as np
 from feval import executors
 from feval.comparison.columns import ColumnFile
 from feval.comparison.plan import Plan
-from feval.comparison.runner import (
-    FailedMethod,
-    MethodCurve,
-    Runner,
-    Work,
-    kinds_of,
-    load_compared_llms,
-    marked,
-    with_intervals,
-)
+from feval.comparison.runner import FailedMethod, MethodCurve, kinds_of, marked, prepared, with_intervals
 from feval.comparison.statistics import (
     AccuracyDifference,
     CostToReach,
@@ -41,7 +32,7 @@ from feval.estimators.inference.bootstrap import MOST_QUESTIONS
 from feval.estimators.inference.sign_flips import MOST_EXACT
 from feval.evaluation.cautions import billed_once, few_questions
 from feval.evaluation.evaluation import Evaluation
-from feval.evaluation.question_set import NONE_LEFT_OUT, LeftOut, question_set
+from feval.evaluation.question_set import NONE_LEFT_OUT, LeftOut
 from feval.evaluation.user_methods import TIME_LIMIT, MethodFile
 from feval.methods import METHODS
 from feval.methods.protocol import has_exact_form
@@ -51,6 +42,7 @@ if TYPE_CHECKING:
 
     from feval.cards.prices import PriceList
     from feval.recording import Recording
+    from feval.replay import LLM, Dataset
 
 _ERRORS = ("no_answer", "stopped_early", "routed_wrong")
 
@@ -73,6 +65,7 @@ class Comparison:
         ranking: strongest first; empty for a single curve.
         left_out: questions that were left out because they have no gold or too few CoTs.
         methods: users' methods by their name in the plan, with the source that was run.
+        loaded: the dataset and the LLMs that they were evaluated on; `None` loads them again where they are needed.
     """
 
     plan: Plan
@@ -88,6 +81,7 @@ class Comparison:
     ranking: tuple[Rank, ...]
     left_out: LeftOut = NONE_LEFT_OUT
     methods: Mapping[str, Any] = field(default_factory=dict, repr=False, compare=False)
+    loaded: tuple[Dataset, Mapping[str, LLM]] | None = field(default=None, repr=False, compare=False)
 
     @property
     def kinds(self) -> tuple[str, ...]:
@@ -255,16 +249,13 @@ def compare(
         with executors.opened(workers) as opened:
             same: dict[str, Any] = {"base": base, "time_limit": time_limit, "recordings": recordings, "prices": prices}
             return compare(plan, executor=opened, methods=methods, progress=progress, **same)
-    methods = methods if isinstance(methods, Mapping) else plan.users_methods(methods, base)
     missing: list[FailedMethod] = []
-    dataset, llms = load_compared_llms(plan, base, missing, recordings, prices)
-    runner = Runner(plan, dataset, llms, np.arange(len(dataset)), executor, time_limit, methods, Work(progress))
-    largest = runner.largest_budgets() if plan.short_pools == "drop" else ()
-    questions = question_set(dataset, largest, unlabelled=plan.unlabelled, short_pools=plan.short_pools)
-    judged = len(plan.split(dataset, questions.rows)[1])
-    plan = plan.with_replicates(judged)
-    columns = ColumnFile(judged) if judged > MOST_QUESTIONS else None
-    runner = replace(runner, plan=plan, rows=questions.rows, columns=columns)
+    given: dict[str, Any] = {"recordings": recordings, "prices": prices, "methods": methods}
+    running: dict[str, Any] = {"executor": executor, "time_limit": time_limit, "progress": progress}
+    runner, loaded, left_out = prepared(plan, base, missing, **given, **running)
+    plan, llms, judged = runner.plan, runner.llms, len(runner.plan.split(loaded[0], runner.rows)[1])
+    if judged > MOST_QUESTIONS:
+        runner = replace(runner, columns=ColumnFile(judged))
     curves = marked([curve for entry in plan.entries if (curve := runner.curve(entry, missing)) is not None])
     if not curves:
         reasons = "; ".join(f"{one.label}: {one.reason}" for one in missing[:5])
@@ -280,7 +271,8 @@ def compare(
         missing=tuple(missing),
         baselines=tuple(baselines),
         ceilings=tuple(ceilings),
-        left_out=questions.left_out,
-        methods=methods,
+        left_out=left_out,
+        methods=runner.methods,
+        loaded=loaded,
         **{part.name: getattr(results, part.name) for part in fields(results)},
     )

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -20,7 +20,7 @@ from feval.errors import FevalError, StorageError, UnknownNameError, UsageError
 from feval.estimators.inference.intervals import accuracy_interval
 from feval.evaluation.evaluation import Evaluation, budgets, evaluate
 from feval.evaluation.oracle import Oracle
-from feval.evaluation.question_set import Rows
+from feval.evaluation.question_set import LeftOut, Rows, question_set
 from feval.hub.places import open_place
 from feval.methods import SelfConsistency
 from feval.methods.protocol import has_exact_form
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from concurrent.futures import Executor
 
     from feval.cards.prices import PriceList
+    from feval.evaluation.user_methods import MethodFile
     from feval.recording import Recording
     from feval.replay import LLM, Dataset
 
@@ -93,7 +94,38 @@ def load_compared_llms(
     if not names:
         raise UsageError(f"No LLM of the comparison is recorded on {plan.dataset}: {missing[0].reason}")
     dataset, llms = load(plan.dataset, names, list(recordings), **plan.loading() | {"prices": price_list or prices})
-    return dataset, {llm.name: llm.drawing(SharedDraws().orders) for llm in llms}
+    return dataset, {llm.name: llm for llm in llms}
+
+
+class Prepared(NamedTuple):
+    """A runner on the questions of a plan, what was loaded for it, and the questions that were left out."""
+
+    runner: Runner
+    loaded: tuple[Dataset, dict[str, LLM]]
+    left_out: LeftOut
+
+
+def prepared(
+    plan: Plan,
+    base: Path,
+    missing: list[FailedMethod],
+    *,
+    recordings: Sequence[Recording] | None = None,
+    prices: PriceList | None = None,
+    methods: Sequence[str | MethodFile] | Mapping[str, Any] = (),
+    executor: Executor | None = None,
+    time_limit: float | None = None,
+    progress: Callable[[int, int], None] = lambda _done, _total: None,
+) -> Prepared:
+    """Load what a plan names, choose its questions and the number of replicates; arguments and errors are those of `compare`."""
+    methods = methods if isinstance(methods, Mapping) else plan.users_methods(methods, base)
+    dataset, llms = load_compared_llms(plan, base, missing, recordings, prices)
+    drawing = {name: llm.drawing(SharedDraws().orders) for name, llm in llms.items()}
+    runner = Runner(plan, dataset, drawing, np.arange(len(dataset)), executor, time_limit, methods, Work(progress))
+    largest = runner.largest_budgets() if plan.short_pools == "drop" else ()
+    questions = question_set(dataset, largest, unlabelled=plan.unlabelled, short_pools=plan.short_pools)
+    plan = plan.with_replicates(len(plan.split(dataset, questions.rows)[1]))
+    return Prepared(replace(runner, plan=plan, rows=questions.rows), (dataset, llms), questions.left_out)
 
 
 @dataclass

@@ -71,9 +71,11 @@ class Traces:
 
 
 def load_compared(comparison: Comparison, base: Path = Path()) -> tuple[Dataset, list[LLM]]:
-    """Load what a comparison was made on: its dataset, and the LLMs that its curves name; paths start from `base`."""
+    """What a comparison was made on: its dataset, and the LLMs that its curves name; paths start from `base`."""
     plan = comparison.plan
     names = list(dict.fromkeys(name for curve in comparison.curves for name in curve.entry.llms))
+    if comparison.loaded is not None and list(comparison.loaded[1]) == names:
+        return comparison.loaded[0], [*comparison.loaded[1].values()]
     folders, prices = plan.places(base)
     return load(plan.dataset, names, folders, **plan.loading() | {"prices": prices})
 

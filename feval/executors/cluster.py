@@ -51,9 +51,10 @@ class Cluster(Executor):
 
 
 def distributed(client: Client) -> Executor:
-    """Return the executor of a Dask cluster, for `executor=` of `evaluate`, curves, `compare` and `estimate`.
+    """Return the executor of a Dask cluster, for `executor=` of `evaluate`, curves, `compare`, `estimate` and imports.
 
-    The workers must have the same feval installed, and read the recordings from the same paths or from the Hub.
+    The workers must have the same feval installed, and read the recordings from the same paths or from the Hub. An import
+    sends the texts.
 
     Args:
         client: a `distributed.Client`; it stays open.

@@ -5,11 +5,13 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Iterator, Sized
 from concurrent.futures import BrokenExecutor, CancelledError
+from contextlib import suppress
+from copy import copy
 from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from feval import __version__
-from feval.errors import ConflictError, UsageError
+from feval.errors import ConflictError, FevalError, UsageError
 
 if TYPE_CHECKING:
     from concurrent.futures import Executor, Future
@@ -27,18 +29,20 @@ def results(
     tasks: Iterable[tuple[Any, ...]],
     executor: Executor | None = None,
     progress: Progress | None = None,
+    ahead: int = _KEPT,
 ) -> Iterator[_T]:
     """Yield `function(*task)` for each task, in the order of the tasks.
 
-    A few tasks for each worker are under way at a time, taken from the iterable as others end. Where one fails, later ones are
-    cancelled, and its exception comes in its turn, so that it is the same on every executor. Those whose process died are
-    run again, a few times. Leaving early cancels what is under way.
+    A few tasks for each worker are under way at a time, taken from the iterable as others end. Where one fails, or the iterable
+    does, later ones are cancelled, and its exception comes in its turn, so that it is the same on every executor. Those whose
+    process died are run again, a few times. Leaving early cancels what is under way.
 
     Args:
         function: defined at the top level of a module.
         tasks: its arguments: paths, ranges, seeds; what can be pickled and is small.
         executor: `None` for this process.
         progress: called with (tasks done, tasks in all); the latter is `None` for an iterator.
+        ahead: the most tasks for each worker that were taken and whose results were not yet yielded; few where these are large.
 
     Raises:
         UsageError: processes or workers of the cluster died again and again.
@@ -52,7 +56,7 @@ def results(
             report(done, total)
             yield result
         return
-    yield from _Tasks(function, iter(tasks), executor, lambda done: report(done, total)).results()
+    yield from _Tasks(function, iter(tasks), executor, lambda done: report(done, total), ahead).results()
 
 
 class _Tasks:
@@ -64,8 +68,10 @@ class _Tasks:
         tasks: Iterator[tuple[Any, ...]],
         executor: Executor,
         report: Callable[[int], None],
+        ahead: int,
     ) -> None:
-        self._function, self._tasks, self._executor, self._report = function, enumerate(tasks), executor, report
+        self._function, self._tasks, self._executor, self._report = function, tasks, executor, report
+        self._ahead, self._taken = ahead, 0
         self._running: dict[Future[Any], tuple[int, tuple[Any, ...], int]] = {}
         self._ended: SimpleQueue[Future[Any]] = SimpleQueue()
         # A result leaves its future as soon as it is here: Dask would compute it again if the worker that has it died.
@@ -92,11 +98,17 @@ class _Tasks:
         """Submit tasks while there is room and none has failed; return whether any is under way."""
         workers = _workers(self._executor)
         while not self._errors and len(self._running) < _RUNNING * workers:
-            if len(self._running) + len(self._results) >= _KEPT * workers:
+            if len(self._running) + len(self._results) >= self._ahead * workers:
                 break
-            if (entry := next(self._tasks, None)) is None:
+            try:
+                task = next(self._tasks, None)
+            except Exception as error:  # noqa: BLE001  raised in its turn
+                self._fail(self._taken, error)
                 break
-            self._submit(*entry, 1)
+            if task is None:
+                break
+            self._submit(self._taken, task, 1)
+            self._taken += 1
         return bool(self._running)
 
     def _submit(self, place: int, task: tuple[Any, ...], run: int) -> None:
@@ -139,7 +151,22 @@ def run_task(version: str, function: Callable[..., _T], task: tuple[Any, ...]) -
         raise ConflictError(
             f"This is feval {version}, and a worker has feval {__version__}, whose numbers may differ. Install the same on all."
         )
-    return function(*task)
+    try:
+        return function(*task)
+    except Exception as error:
+        if (sent := portable(error)) is error:
+            raise
+        raise sent from error
+
+
+def portable(error: Exception) -> Exception:
+    """Return an error as another process can make it: itself, or a sentence with its name and text."""
+    with suppress(Exception):  # its `__init__` may want more than the text
+        if type(copy(error)) is type(error):
+            return error
+    return FevalError(
+        f"A task failed in a worker ({type(error).__name__}: {error}). Run it again with one worker to see where."
+    )
 
 
 def _workers(executor: Executor) -> int:

@@ -4,21 +4,21 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Executor
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from feval.answers import EXTRACTOR_VERSION, canonical_gold, extract, keys, normal_forms
+from feval.answers import EXTRACTOR_VERSION, canonical_gold
 from feval.answers.equality import named_equality
-from feval.answers.parties import NORMAL_FORM
-from feval.answers.thoughts import SplitColumns, split_columns
-from feval.cards.cards import find_dataset_card, thoughts_of
+from feval.cards.cards import find_dataset_card
 from feval.cards.prices import price_list
 from feval.cards.tokens import token_counter
 from feval.errors import FevalError, OutOfRangeError, SourceError, TokenCounterError, UnknownNameError, UsageError
 from feval.importers.catalogue import IMPORTERS
 from feval.importers.depth.probes import WaitingProbes
+from feval.importers.pools import Reading, pool_rows
 from feval.importers.questions import completed, known_answer_kind, read_questions
 from feval.importers.reading import Reader, fingerprint
 from feval.importers.shapes import LARGEST
@@ -27,7 +27,6 @@ from feval.importers.source import (
     Imported,
     Importer,
     ImportRequest,
-    Prompt,
     SourceLLM,
     SourcePool,
     SourceQuestion,
@@ -62,6 +61,7 @@ def import_recording(
     temperature: float | None = None,
     max_tokens: int | None = None,
     progress: Callable[[int, int], None] | None = None,
+    executor: Executor | None = None,
 ) -> Path:
     """Make a recording from a file that somebody else recorded, and return its folder.
 
@@ -82,6 +82,7 @@ def import_recording(
         temperature: of the decoding, where the source does not say; `None`: not known.
         max_tokens: limit on output tokens, where the source does not say; `None`: not known.
         progress: called with the pools done and the pools in all.
+        executor: reads blocks of the source, see `feval.executors`; `None` for this process. The recording is the same.
 
     What was unusual about the source is in the manifest's notes.
 
@@ -128,25 +129,20 @@ def import_recording(
         reader = Reader()
         file = None if questions is None else read_questions(questions, request.dataset, reader)
         with storage_errors(out):  # temporary files
-            given = replace(request, questions=file, scratch=writer.root, answer_kind=kind)
+            given = replace(request, questions=file, scratch=writer.root, executor=executor, answer_kind=kind)
             imported = _read(importer, source, given)
         origins = source.name, questions.name if questions else ""
         joined, gold_notes = completed(imported.questions, file, kind, origins)
-        conversion = _Conversion(
-            importer,
-            joined,
-            info,
-            counter,
-            writer.root,
-            always_text=answers == "text",
-            default_kind=answer_kind is None,
-            golds_are_positions=bool(gold_notes),
-        )
+        compares = answer_kind is None and kind != "verbatim"
+        reading = Reading(importer, kind, info.equality, answers == "text", compares, bool(gold_notes))
+        conversion = _Conversion(joined, reading, counter, writer.root)
         writer.add_dataset(replace(info, system_prompt=imported.system_prompt), conversion.questions())
         total = imported.llm_count * len(joined)
         for number, one in enumerate(imported.llms):
             report = None if progress is None else _offset(progress, number * len(joined), total)
-            writer.add_pools(request.dataset, one.info, conversion.counter(one), conversion.pools(one), report)
+            writer.add_pools(
+                request.dataset, one.info, conversion.counter(one), conversion.pools(one, executor), report
+            )
             for scorer, rows in conversion.scores():
                 writer.add_scores(request.dataset, one.info.name, scorer, rows)
             if probes := conversion.probes(one):
@@ -196,35 +192,19 @@ class _Conversion:
     """Makes the rows of one import, question by question, and counts what is unusual."""
 
     def __init__(
-        self,
-        importer: Importer,
-        questions: Sequence[SourceQuestion],
-        info: DatasetInfo,
-        counter: str | None,
-        scratch: Path,
-        *,
-        always_text: bool,
-        default_kind: bool,
-        golds_are_positions: bool,
+        self, questions: Sequence[SourceQuestion], reading: Reading, counter: str | None, scratch: Path
     ) -> None:
-        kind = info.answer_kind
-        self._importer = importer
+        self._importer, self._kind, self._reading = reading.importer, reading.kind, reading
         self._questions = questions
-        self._kind = kind
-        self._equality = info.equality
         self._counter = counter
-        self._always_text = always_text
-        self._compares = default_kind and kind != "verbatim"
-        self._golds_are_positions = golds_are_positions
-        self._seen: Counter[str] = Counter()
+        self._seen: dict[str, Counter[str]] = {}
         self._scorers: dict[str, int] = {}
         self._scratch, self._scores = scratch, SortedRows(scratch)
         self._probes: dict[str, WaitingProbes] = {}
-        self._right: dict[str, _RightCots] = {}
-        if kind == "verbatim" and always_text and importer.upstream_answer is None:
+        if self._kind == "verbatim" and reading.always_text and self._importer.upstream_answer is None:
             raise UsageError(
-                f"Verbatim answers are the stored ones of a {importer.name} source, and answers from the texts were asked "
-                "for; choose another answer kind, or the stored answers."
+                f"Verbatim answers are the stored ones of a {self._importer.name} source, and answers from the texts were "
+                "asked for; choose another answer kind, or the stored answers."
             )
 
     def questions(self) -> Iterator[Question]:
@@ -241,53 +221,28 @@ class _Conversion:
             )
         return self._counter or ("usage" if llm.counted else "words")
 
-    def pools(self, llm: SourceLLM) -> Iterator[PoolRows]:
+    def pools(self, llm: SourceLLM, executor: Executor | None) -> Iterator[PoolRows]:
         """Yield the rows of one LLM, one pool per question."""
+        self._scorers, self._scores = {}, SortedRows(self._scratch)
         name = self.counter(llm)
         count = None if name == "usage" else token_counter(name)
-        self._scorers, self._scores = {}, SortedRows(self._scratch)
-        probes = self._probes[llm.info.name] = WaitingProbes(self._kind, self._scratch, always_text=self._always_text)
-        thoughts = thoughts_of(llm.info.name)
-        for number, (question, pool) in enumerate(zip(self._questions, llm.pools, strict=True)):
-            reasons = pool.finish_reasons or ["unknown"] * len(pool.texts)
-            columns = split_columns(pool.texts, pool.reasoning, reasons, thoughts)
-            self._seen["with thoughts"] += sum(bool(marks) for marks in columns.marks or ())
-            self._seen["without reply"] += columns.readable.count(False)
-            raw = self._raw_answers(question, pool, columns)
-            canonical = normal_forms(self._kind, raw, question.choices)
-            if self._compares and question.gold is not None:
-                stored = self._stored_answers(pool)
-                right = self._right.setdefault(llm.info.name, _RightCots())
-                right.add(
-                    self._right_by_kind(question, raw, canonical), stored.count(question.gold), len(raw), len(stored)
-                )
-            if self._golds_are_positions and pool.answers is not None and not self._always_text:
-                labels = dict(question.choices)
-                self._seen["numbers"] += sum(form.isdecimal() and form not in labels for form in canonical if form)
-            self._seen["cots"] += len(raw)
-            self._seen["without answer"] += raw.count(None)
-            self._seen["unreadable"] += canonical.count(None) - raw.count(None)
-            prompt, prompt_tokens = self._request(question, pool, count, counted=llm.counted)
+        reading = replace(self._reading, llm=llm.info.name, count=count, counted=llm.counted)
+        seen = self._seen[llm.info.name] = Counter()
+        probes = self._probes[llm.info.name] = WaitingProbes(
+            llm.info.name, self._kind, self._scratch, always_text=self._reading.always_text
+        )
+        yield from pool_rows(reading, self._cots_alone(llm.pools, probes), seen, executor)
+
+    def _cots_alone(
+        self, pools: Iterable[SourcePool], probes: WaitingProbes
+    ) -> Iterator[tuple[SourceQuestion, SourcePool]]:
+        """Yield questions and pools; scores and probes wait until all pools were written."""
+        for number, (question, pool) in enumerate(zip(self._questions, pools, strict=True)):
             for scorer, rows in pool.scores.items():
                 group = self._scorers.setdefault(scorer, len(self._scorers))
                 self._scores.add(group, number, (rows.sample_indices, rows.scores, rows.step_scores))
             probes.add(number, pool.probes)
-            yield PoolRows(
-                question.id,
-                columns.texts,
-                raw,
-                canonical,
-                _output_tokens(question, pool, count),
-                columns.finish_reasons,
-                prompt,
-                prompt_tokens,
-                pool.extra,
-                reasoning=columns.reasoning,
-                reasoning_marks=columns.marks,
-                sequence_logprobs=pool.sequence_logprobs,
-                token_logprobs=pool.token_logprobs,
-                token_confidences=pool.token_confidences,
-            )
+            yield question, replace(pool, scores={}, probes=None) if pool.scores or pool.probes else pool
 
     def scores(self) -> Iterator[tuple[ScorerInfo, Iterator[ScoreRows]]]:
         """Yield the scores of the LLM whose pools came last, by scorer."""
@@ -301,78 +256,17 @@ class _Conversion:
         probes = self._probes[llm.info.name]
         return probes.rows(self._questions, llm.probe_cue) if len(probes) else None
 
-    def _stored_answers(self, pool: SourcePool) -> Sequence[str | None]:
-        """Return the answers of the source's authors, stored or by their published rule; empty where there is neither."""
-        rule = self._importer.upstream_answer
-        if pool.answers is not None or rule is None:
-            return pool.answers or []
-        answers = {text: None if text is None else rule(text) for text in set(pool.texts)}
-        return [answers[text] for text in pool.texts]
-
-    def _right_by_kind(self, question: SourceQuestion, raw: Sequence[str | None], forms: Sequence[str | None]) -> int:
-        """Return the number of CoTs that vote with the gold."""
-        if self._equality == NORMAL_FORM:
-            gold = canonical_gold(self._kind, question.gold, question.choices)
-            return 0 if gold is None else list(forms).count(gold)
-        votes = keys(self._kind, raw, question.gold, question.choices, equality=self._equality)
-        return 0 if votes.gold is None else votes.answers.count(votes.gold)
-
-    def _raw_answers(self, question: SourceQuestion, pool: SourcePool, columns: SplitColumns) -> Sequence[str | None]:
-        """Return the stored answers, or those read in the replies; verbatim answers are read as the authors do."""
-        verbatim = self._kind == "verbatim"
-        if pool.answers is not None and not self._always_text:
-            self._seen["stored"] += len(pool.answers)
-            answers = pool.answers
-        else:
-            texts = pool.texts if verbatim else columns.texts
-            # Equal texts are common where replies are short.
-            extracted = {text: self._extracted(text, question) for text in set(texts)}
-            answers = [extracted[text] for text in texts]
-        if verbatim:
-            return answers
-        return [answer if readable else None for answer, readable in zip(answers, columns.readable, strict=True)]
-
-    def _extracted(self, text: str | None, question: SourceQuestion) -> str | None:
-        if text is None:
-            return None
-        if self._kind != "verbatim":
-            return extract(self._kind, text, question.choices)
-        if self._importer.upstream_answer is None:
-            raise UsageError(
-                f"Verbatim answers are the stored ones of a {self._importer.name} source, and question {question.id!r} has "
-                "none; choose an answer kind that can be extracted from the texts, --answer-kind KIND."
-            )
-        return self._importer.upstream_answer(text)
-
-    def _request(
-        self, question: SourceQuestion, pool: SourcePool, count: Callable[[str], int] | None, *, counted: bool
-    ) -> tuple[str | None, int | None]:
-        """Return the request and its tokens. Where the source has neither, the question's text stands in for the request.
-
-        A count of the source is taken, unless the source has counts of everything and another counter was asked for.
-        """
-        prompt = pool.prompt
-        if prompt is None and pool.prompt_tokens is None and question.text:
-            prompt = Prompt.of(question.text)
-            self._seen["question as request"] += 1
-        tokens = pool.prompt_tokens
-        if count is not None and (counted or tokens is None):
-            tokens = count(prompt.text) if prompt else None
-        elif count is not None:
-            self._seen["request counted by source"] += 1
-        self._seen["uncounted"] += tokens is None
-        return (prompt.messages if prompt else None), tokens
-
     def notes(self, expected_questions: int | None) -> list[str]:
         """Return what was unusual, in sentences."""
-        seen, kind = self._seen, self._kind
+        seen, kind = sum(self._seen.values(), Counter[str]()), self._kind
+        stored = seen["stored"] > 0
         notes = counted_notes(
             ("Requests missing from the source, replaced by the question's text", seen["question as request"]),
             ("Requests without a token count, so that nothing can be priced on their questions", seen["uncounted"]),
             (f"Raw answers that cannot be read as {kind} and count as no answer", seen["unreadable"]),
             (f"Stored whole numbers that name no option and are never right ({_POSITIONS_TOO})", seen["numbers"]),
-            (f"Texts with thoughts, which were split off ({self._read_where()})", seen["with thoughts"]),
-            (f"CoTs that end in their thoughts, without a reply, {self._without_reply()}", seen["without reply"]),
+            (f"Texts with thoughts, which were split off ({_read_where(stored)})", seen["with thoughts"]),
+            (f"CoTs that end in their thoughts, without a reply, {self._without_reply(stored)}", seen["without reply"]),
             *self._gold_facts(),
         )
         if seen["request counted by source"]:
@@ -381,10 +275,10 @@ class _Conversion:
                 f"Requests with the source's own token count: {seen['request counted by source']:,}. It does not count output "
                 f"tokens; those, and any other requests, were counted by {counter!r}."
             )
-        for llm, probes in self._probes.items():
-            notes += probes.notes(llm)
+        for probes in self._probes.values():
+            notes += probes.notes()
         notes += self._kind_notes()
-        if not seen["stored"]:
+        if not stored:
             how = "the authors' rule" if kind == "verbatim" else EXTRACTOR_VERSION
             notes.append(f"Answers were extracted from the texts by {how}.")
         if expected_questions not in (None, len(self._questions)):
@@ -393,16 +287,11 @@ class _Conversion:
             )
         return notes
 
-    def _read_where(self) -> str:
-        if self._seen["stored"]:
-            return "stored answers may come from a thought; `--answers text` reads the replies alone"
-        return "answers are read in the replies alone"
-
-    def _without_reply(self) -> str:
+    def _without_reply(self, stored: bool) -> str:
         """Return what becomes of an answer that is stored for a CoT without a reply."""
-        if self._kind == "verbatim" and self._seen["stored"]:
+        if self._kind == "verbatim" and stored:
             return "whose stored answers stay"
-        return "which is no answer" + ", whatever the source stores" * bool(self._seen["stored"])
+        return "which is no answer" + ", whatever the source stores" * stored
 
     def _gold_facts(self) -> list[tuple[str, int]]:
         golds = [canonical_gold(self._kind, q.gold, q.choices) for q in self._questions if q.gold is not None]
@@ -414,47 +303,22 @@ class _Conversion:
 
     def _kind_notes(self) -> list[str]:
         """Return a note where the dataset's answer kind and the source's authors judge answers differently."""
-        differ = {
-            name: right for name, right in self._right.items() if right.by_kind != right.as_stored and right.stored
-        }
-        if not differ:
+        shares = [
+            f"{name}: {seen['right'] / seen['compared']:.1%} and {seen['right as stored'] / seen['compared']:.1%}"
+            for name, seen in self._seen.items()
+            if seen["right"] != seen["right as stored"] and seen["compared as stored"]
+        ]
+        if not shares:
             return []
-        shares = "; ".join(f"{name}: {right.shares()}" for name, right in list(differ.items())[:20])
+        listed = "; ".join(shares[:20]).replace("%", " %")
         note = (
             f"Right CoTs, read as {self._kind} (the kind on the dataset's card) and compared as the source's authors have the "
-            f"answers, text for text: {shares}. For the second figure, import with --answer-kind verbatim."
+            f"answers, text for text: {listed}. For the second figure, import with --answer-kind verbatim."
         )
         return [note]
 
 
-@dataclass(slots=True)
-class _RightCots:
-    """How many CoTs of an LLM are right, by the dataset's answer kind and as the source stores the answers."""
-
-    by_kind: int = 0
-    as_stored: int = 0
-    cots: int = 0
-    stored: int = 0
-
-    def add(self, by_kind: int, as_stored: int, cots: int, stored: int) -> None:
-        self.by_kind += by_kind
-        self.as_stored += as_stored
-        self.cots += cots
-        self.stored += stored
-
-    def shares(self) -> str:
-        return f"{self.by_kind / self.cots:.1%} and {self.as_stored / self.cots:.1%}".replace("%", " %")
-
-
-def _output_tokens(question: SourceQuestion, pool: SourcePool, count: Callable[[str], int] | None) -> Sequence[int]:
-    if count is None:
-        return pool.tokens or []
-    if None in pool.texts:
-        raise SourceError(
-            f"A CoT of question {question.id!r} has neither text nor a usable token count, so its cost is not known. "
-            "Give the source 'text' or 'tokens' for each CoT."
-        )
-    # Reasoning apart from the text was sampled and paid for, too.
-    apart = pool.reasoning or [None] * len(pool.texts)
-    columns = zip(pool.texts, apart, strict=True)
-    return [count(text) + count(thoughts or "") for text, thoughts in columns if text is not None]
+def _read_where(stored: bool) -> str:
+    if stored:
+        return "stored answers may come from a thought; `--answers text` reads the replies alone"
+    return "answers are read in the replies alone"

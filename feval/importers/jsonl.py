@@ -5,41 +5,107 @@ One line per question, with its CoTs in `samples`, or one line per CoT, with eve
 
 from __future__ import annotations
 
+import io
+from collections.abc import Iterator
+from concurrent.futures import Executor
 from contextlib import closing
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from feval.errors import ConflictError, SourceError
+from feval.executors.tasks import results
 from feval.importers.columns import RowReader, names_of, question_names
 from feval.importers.reading import Reader, read_lines
-from feval.importers.rows import Rows
+from feval.importers.rows import Rows, RowsOfPiece
 from feval.importers.shapes import refuse, sentence_start
 from feval.importers.source import Imported, ImportRequest
 
 _SAMPLES = ("samples", "completions", "responses")
+_PIECE_BYTES = 6 << 20
+_PIECES_AHEAD = 2  # for each worker, read and not yet put together
 
 
 def read(source: Path, request: ImportRequest) -> Imported:
     """Read one JSON Lines file. The request names the LLM if the lines do not, or chooses among theirs."""
-    reader = Reader()
-    content = _Lines(source.name, request)
+    if request.executor is not None:
+        try:
+            content, reader = _read_in_pieces(source, request, request.executor)
+        except (ConflictError, SourceError):
+            pass  # read by this process alone, to say what is wrong with the first line that is
+        else:
+            return content.rows.imported(reader)
+    content, reader = _Lines(source.name, request), Reader()
     with closing(read_lines(source)) as lines:
         for number, line in reader.json_lines(lines, source.name):
             content.add(line, f"line {number} of {source.name}")
     return content.rows.imported(reader)
 
 
+def _read_in_pieces(source: Path, request: ImportRequest, executor: Executor) -> tuple[_Lines, Reader]:
+    """Read a file by tasks; raise where anything is wrong with it, or it has blank lines before others."""
+    content, reader = _Lines(source.name, request), Reader()
+    tasks = ((source.name, request.dataset, first, data) for first, data in _pieces(source))
+    for piece, reader_there in results(_read_piece, tasks, executor, ahead=_PIECES_AHEAD):
+        content.add_piece(piece)
+        reader.add(reader_there)
+    return content, reader
+
+
+def _pieces(source: Path) -> Iterator[tuple[int, bytes]]:
+    """Yield the number of a line, from 1, and the bytes of the lines from there on."""
+    piece: list[bytes] = []
+    first, size = 1, 0
+    with closing(read_lines(source)) as lines:
+        for line in lines:
+            piece.append(line)
+            size += len(line)
+            if size >= _PIECE_BYTES:
+                yield first, b"".join(piece)
+                first, size, piece = first + len(piece), 0, []
+    yield first, b"".join(piece)
+
+
+def _read_piece(source: str, dataset: str, first: int, data: bytes) -> tuple[_Piece, Reader]:
+    """Read some lines of a file: a task."""
+    content, reader = _Lines(source, ImportRequest(dataset), is_piece=True, before=first - 1), Reader()
+    for number, line in reader.json_lines(io.BytesIO(data), source, first):
+        content.add(line, f"line {number} of {source}")
+    return content.piece(), reader
+
+
+class _Piece(NamedTuple):
+    """What some lines hold; their layout, and how many lines come before them and before the next."""
+
+    rows: RowsOfPiece
+    by_question: bool | None
+    before: int
+    end: int
+
+
 class _Lines:
     """Reads the lines of one file into rows; the first decides which of the two layouts the file has."""
 
-    def __init__(self, source: str, request: ImportRequest) -> None:
-        self.rows = Rows(source, request)
+    def __init__(self, source: str, request: ImportRequest, *, is_piece: bool = False, before: int = 0) -> None:
+        self.rows = Rows(source, request, is_piece=is_piece)
         self._request = request
         self._by_question: bool | None = None
-        self._count = 0
+        self._before = self._count = before
         self._cots = RowReader(names_of("question", "request", "llm", "cot"))
         self._samples = RowReader(names_of("request", "llm", "cot"))
         self._questions = RowReader(question_names("question", "request", "llm"))
+
+    def piece(self) -> _Piece:
+        """Return what was read."""
+        return _Piece(self.rows.piece(), self._by_question, self._before, self._count)
+
+    def add_piece(self, piece: _Piece) -> None:
+        """Add the lines behind those before; raise where they do not go together, without saying why."""
+        if piece.by_question is None:  # there are blank ones alone
+            return
+        if piece.before != self._count or self._by_question not in (None, piece.by_question):
+            raise SourceError("The lines have two layouts, or blank ones are among them.")
+        self.rows.add_piece(piece.rows)
+        self._by_question, self._count = piece.by_question, piece.end
 
     def add(self, line: Any, where: str) -> None:
         """Add one line."""

@@ -185,6 +185,12 @@ class Reader:
             notes.append("The source starts with a byte order mark; it was left out.")
         return notes
 
+    def add(self, other: Reader) -> None:
+        """Count the oddities that another reader found."""
+        self._surrogates += other._surrogates
+        self._not_finite += other._not_finite
+        self._byte_order_mark |= other._byte_order_mark
+
     def json(self, data: bytes, name: str, *, exact: bool = False) -> Any:
         """Read one JSON document; `exact` where whole numbers beyond 64 bits matter.
 
@@ -238,12 +244,12 @@ class Reader:
             return self._count_not_finite(str(value))
         return value
 
-    def json_lines(self, lines: Iterable[bytes], name: str) -> Iterator[tuple[int, Any]]:
-        """Yield the number, from 1, and the value of each line of JSON Lines that is not blank.
+    def json_lines(self, lines: Iterable[bytes], name: str, first: int = 1) -> Iterator[tuple[int, Any]]:
+        """Yield the number, from `first`, and the value of each line of JSON Lines that is not blank.
 
         `lines` end with a line feed alone, as those of `read_lines` and of a file: a text may hold other line separators.
         """
-        for number, line in enumerate(lines, 1):
+        for number, line in enumerate(lines, first):
             content = (line if number > 1 else self._without_mark(line)).removesuffix(b"\n")
             if content and not content.isspace():
                 yield number, self.json(content, f"Line {number} of {name}", exact=True)

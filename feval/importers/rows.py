@@ -16,7 +16,7 @@ from feval.importers.columns import COLUMNS, RowReader, examples, probe_names
 from feval.importers.depth.probes import pool_probes, probe_columns
 from feval.importers.reading import Reader
 from feval.importers.shapes import sentence_start
-from feval.importers.sorted_rows import SortedRows
+from feval.importers.sorted_rows import PackedRows, SortedRows
 from feval.importers.source import (
     Imported,
     ImportRequest,
@@ -59,21 +59,64 @@ class _LLM:
     having: dict[str, int] = field(default_factory=lambda: {"answer": 0, "tokens": 0})
     to_be_read: int = 0
 
+    def count(self, later: _LLM) -> None:
+        """Add the CoTs of rows further on in the source."""
+        self.first_place = self.first_place or later.first_place
+        self.cots += later.cots
+        self.having = {name: count + later.having[name] for name, count in self.having.items()}
+        self.to_be_read += later.to_be_read
+        self.probe_answers |= later.probe_answers
+        self.unanswered_probe = self.unanswered_probe or later.unanswered_probe
+
+
+class RowsOfPiece(NamedTuple):
+    """What `Rows` collected of a piece of a source; unknown members with the value of the first row that has them."""
+
+    questions: list[SourceQuestion]
+    llms: dict[str | None, _LLM]
+    rows: PackedRows
+    others: dict[str, Any]
+    without_unit: set[str]
+
 
 class Rows:
-    """Collects the questions of one source, and the CoTs by LLM (`None`: not named) and question."""
+    """Collects the questions of one source, and the CoTs by LLM (`None`: not named) and question.
 
-    def __init__(self, source: str, request: ImportRequest) -> None:
+    Those of a piece of it are in memory, and `piece` returns them; `add_piece` adds them to the whole.
+    """
+
+    def __init__(self, source: str, request: ImportRequest, *, is_piece: bool = False) -> None:
         self._questions = StoredQuestions(request.scratch)
         self._numbers: dict[str, int] = {}
         self._llms: dict[str | None, _LLM] = {}
-        self._rows = SortedRows(request.scratch)
+        self._rows = SortedRows(request.scratch, math.inf if is_piece else None)
         self._source, self._request = source, request
         self._probes = RowReader(probe_names())
         self._others: dict[str, Any] = {}
         self._without_unit: set[str] = set()
         self._gaps = 0
         self._without_answers: list[str] = []
+
+    def piece(self) -> RowsOfPiece:
+        """Return what was collected."""
+        return RowsOfPiece(list(self._questions), self._llms, self._rows.in_memory(), self._others, self._without_unit)
+
+    def add_piece(self, piece: RowsOfPiece) -> None:
+        """Add the next piece of the source; raise where it contradicts those before, without saying on which line."""
+        questions = [
+            self.add_question(one.id, {"question": one.text, "gold": one.gold, "choices": one.choices}, "a line")
+            for one in piece.questions
+        ]
+        llms = []
+        for name, llm in piece.llms.items():
+            own = self._llm_named(name)
+            self._check_decoding(name, own.decoding, llm.decoding, "a line")
+            own.count(llm)
+            llms.append(own.number)
+        self._rows.extend(piece.rows, llms, questions)
+        for member, value in piece.others.items():
+            self._others.setdefault(member, value)
+        self._without_unit |= piece.without_unit
 
     def recognised(self, row: Mapping[str, Any], reader: RowReader, where: str) -> dict[str, Any]:
         """Read the known columns of a row; note unknown members."""
@@ -105,7 +148,7 @@ class Rows:
         self, question: int, values: Mapping[str, Any], where: str, *, line: str | None = None, cot: bool = True
     ) -> None:
         """Add LLM, request and CoT of a row; `line` names the line whose first row of this LLM it is, if a line has several."""
-        llm = self._llms.get(name := values.get("llm")) or self._llms.setdefault(name, _LLM(len(self._llms)))
+        llm = self._llm_named(name := values.get("llm"))
         self._check_decoding(name, llm.decoding, values, where)
         prompt, prompt_tokens = values.get("prompt"), values.get("prompt_tokens")
         if llm.request == (question, prompt, prompt_tokens):  # the same as in the row before
@@ -115,6 +158,9 @@ class Rows:
         request = (None, None) if prompt is None else (prompt.messages, prompt.text)
         content = self._counted(llm, values, where) if cot else None
         self._rows.add(llm.number, question, (where, line, *request, prompt_tokens, content))
+
+    def _llm_named(self, name: str | None) -> _LLM:
+        return self._llms.get(name) or self._llms.setdefault(name, _LLM(len(self._llms)))
 
     def _check_decoding(self, llm: str | None, decoding: dict[str, Any], values: Mapping[str, Any], where: str) -> None:
         for key in ("temperature", "max_tokens", "probe_cue"):

@@ -7,7 +7,7 @@ the process is killed; the runs are merged when the rows are read. Memory holds 
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from heapq import merge
 from itertools import groupby
 from operator import itemgetter
@@ -21,6 +21,8 @@ from feval.recording.sealing.spill import Spill
 
 RUN_BYTES = 32 << 20
 """Bytes of rows that are kept in memory."""
+PackedRows = Mapping[tuple[int, int], bytearray]
+"""(group, question) -> "[" and its rows, each with a comma behind it."""
 
 _QUESTION_BYTES = 400  # what a question takes in memory beside its rows
 _BLOCK_BYTES = 128 << 10
@@ -30,10 +32,12 @@ _HEAD = struct.Struct("<QQ")  # number of the question, bytes of its rows
 class SortedRows:
     """Rows (JSON values) by number of their group and question; those of one question stay in the order in which they were added.
 
-    `scratch` is the folder of the temporary file, as in `ImportRequest`.
+    `scratch` is the folder of the temporary file, as in `ImportRequest`. `most_bytes` of rows are
+    kept in memory.
     """
 
-    def __init__(self, scratch: Path | None) -> None:
+    def __init__(self, scratch: Path | None, most_bytes: float | None = None) -> None:
+        self._most_bytes = RUN_BYTES if most_bytes is None else most_bytes
         self._file = Spill(scratch)
         finalize(self, self._file.close)
         self._rows: dict[tuple[int, int], bytearray] = {}
@@ -42,15 +46,25 @@ class SortedRows:
 
     def add(self, group: int, question: int, row: Any) -> None:
         """Add a row."""
-        data = orjson.dumps(row)
+        self._append(group, question, orjson.dumps(row) + b",")
+
+    def in_memory(self) -> PackedRows:
+        """Return the rows, for `extend`."""
+        return self._rows
+
+    def extend(self, packed: PackedRows, groups: Sequence[int], questions: Sequence[int]) -> None:
+        """Add rows of other groups and questions; the numbers that these have here are given."""
+        for (group, question), rows in packed.items():
+            self._append(groups[group], questions[question], rows[1:])
+
+    def _append(self, group: int, question: int, data: bytes | bytearray) -> None:
         rows = self._rows.get((group, question))
         if rows is None:
             rows = self._rows[group, question] = bytearray(b"[")
             self._bytes += _QUESTION_BYTES
         rows += data
-        rows += b","
         self._bytes += len(data)
-        if self._bytes >= RUN_BYTES:
+        if self._bytes >= self._most_bytes:
             self._write_run()
 
     def questions(self, group: int) -> Iterator[tuple[int, list[Any]]]:

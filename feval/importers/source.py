@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import Executor
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -132,7 +133,8 @@ class ImportRequest:
     """The user's options for an importer, as in `import_recording`.
 
     `questions` are those of the questions file, in its order. `scratch` is the folder for temporary files, with what does not fit
-    into memory; `None`: where the system has such files. `answer_kind`: what answers will be read as.
+    into memory; `None`: where the system has such files. `answer_kind`: what answers will be read as. `executor`: reads pieces
+    of a source, where its importer has such.
     """
 
     dataset: str
@@ -143,6 +145,7 @@ class ImportRequest:
     max_tokens: int | None = None
     scratch: Path | None = None
     answer_kind: str | None = None
+    executor: Executor | None = field(default=None, repr=False)
 
     def the_llm(self, source: str) -> LLMInfo:
         """Return the one LLM of a source that does not name it; the user must."""

@@ -144,10 +144,23 @@ def _opening(recording: Recording, page: Page) -> _Facts:
         "every_pair": len(manifest.pairs) == len(manifest.llms) * len(records),
         "cot_parts": _cot_parts(page),
         "complete": complete,
+        "probes": _probes(recording),
         "picture": PICTURE if page.has_picture else None,
         "panels": len({figures.dataset for figures in page.figures}) > 1,
         "most_cots": MOST_COTS,
     }
+
+
+def _probes(recording: Recording) -> str:
+    """Return in a sentence what was probed; empty where nothing was."""
+    records = [record for record in recording.manifest.probes.values() if record["probes"]]
+    if not records:
+        return ""
+    intervals = {record["interval"] for record in records}
+    every = "" if len(intervals) > 1 or None in intervals else f" (every {intervals.pop():,} tokens)"
+    traces, probes = (sum(record[name] for record in records) for name in ("traces", "probes"))
+    said = f"{counted(probes, 'probe')}{every} say what the LLM would have answered"
+    return f"{counted(traces, 'CoT')} can also be cut short: {said}."
 
 
 def _cot_parts(page: Page) -> list[str]:
@@ -359,6 +372,13 @@ _PARTS = {
         "reasoning/*/*.parquet",
     ),
     "logprobs": ("`sequence_logprob`, `token_confidences`, `token_logprobs`", "logprobs/*/*.parquet"),
+    "probes": (
+        (
+            "`offset` (output tokens of the CoT before the LLM was made to answer), `answer_raw`, `answer`, `text`, "
+            "`output_tokens`, `confidence`"
+        ),
+        "probes/*/*.parquet",
+    ),
     "scores": ("`score`, `step_scores`, `verdict` of judges and reward models", "scores/*/*/*.parquet"),
 }
 

@@ -18,11 +18,20 @@ import numpy.typing as npt
 from feval.answers.parties import Verdict, parties_of
 from feval.errors import ConflictError, DamagedRecordingError, UsageError
 from feval.recording import parquet
-from feval.recording.content import CHANNELS, OPTIONAL_COLUMNS, PAIR_PARTS, Question
-from feval.recording.layout.format import MANIFEST, README, SCORES, LeafHash, file_path, file_paths
+from feval.recording.content import CHANNELS, OPTIONAL_COLUMNS, PAIR_PARTS, ProbeRows, Question
+from feval.recording.layout.format import MANIFEST, PROBE_VOTES, PROBES, README, SCORES, LeafHash, file_path, file_paths
 from feval.recording.layout.manifest import Manifest
 from feval.recording.layout.origin import PULLED
-from feval.recording.leaves import ScoreTally, channel_line, dataset_leaf, llm_leaf, question_line, verdict_tally
+from feval.recording.leaves import (
+    ProbeTally,
+    ScoreTally,
+    channel_line,
+    dataset_leaf,
+    llm_leaf,
+    question_line,
+    verdict_tally,
+)
+from feval.recording.probes import Probes
 from feval.recording.reader import Recording
 from feval.recording.sealing.votes_builder import FINISH_CODES
 from feval.recording.votes import ABSENT, NO_ANSWER, Votes, name_key
@@ -64,6 +73,8 @@ def _possible_parts(manifest: Manifest) -> Iterator[Part]:
         yield from (Part(part, dataset, llm) for part in (*PAIR_PARTS, *CHANNELS))
     for record in manifest.raw.get("scores", []):
         yield Part(SCORES + record["scorer"], record["dataset"], record["llm"])
+    for dataset, llm in manifest.probes:
+        yield from (Part(part, dataset, llm) for part in (PROBES, PROBE_VOTES))
 
 
 def check_names(paths: Iterable[str]) -> None:
@@ -101,8 +112,14 @@ def write_origin(folder: Path, address: str) -> None:
 
 
 def check_leaf(recording: Recording, part: Part) -> None:
-    """Recompute the leaf of a part from all its files; a `DamagedRecordingError` if it differs from the one in the manifest."""
+    """Recompute the leaf of a part from all its files; a `DamagedRecordingError` if it differs from the one in the manifest.
+
+    The flat file of probes has no leaf, and is compared with the Parquet file instead.
+    """
     if part.part in {"votes", "details"}:
+        return
+    if part.part == PROBE_VOTES:
+        _refuse(recording, _VotesCheck(recording, part.dataset).probes(str(part.llm)))
         return
     computed = {(part.dataset, part.llm, part.part): _leaf(recording, part)}
     if part.part == "questions":
@@ -126,6 +143,8 @@ def _leaf(recording: Recording, part: Part) -> str:
         return verdict_tally(name, recording.scan_verdicts(part.dataset)).leaf()
     if part.part.startswith(SCORES):
         return scores_leaf(recording, part.dataset, str(part.llm), part.part.removeprefix(SCORES))
+    if part.part == PROBES:
+        return probes_leaf(recording, part.dataset, str(part.llm))
     leaf = LeafHash()
     if part.part == "questions":
         for entry in recording.scan_questions(part.dataset):
@@ -134,6 +153,20 @@ def _leaf(recording: Recording, part: Part) -> str:
     for question, columns in _with_empty_pools(recording, part):
         leaf.add(_line(part.part, question, columns))
     return leaf.hexdigest()
+
+
+def probes_leaf(recording: Recording, dataset: str, llm: str) -> str:
+    """Recompute the leaf of an LLM's probes; a `DamagedRecordingError` if they are not what the manifest states."""
+    stated, votes = recording.probes_record(dataset, llm), recording.votes(dataset)
+    tally = ProbeTally(dataset, llm, stated["cue"], votes.question_ids, votes.llms[llm].sizes)
+    try:
+        for rows in recording.probe_rows(dataset, llm):
+            tally.add(rows)
+    except (UsageError, ConflictError) as error:
+        raise DamagedRecordingError(str(error)) from error
+    if stated != tally.record():
+        raise DamagedRecordingError(f"{MANIFEST}: probes should be {tally.record()}, found {stated}.")
+    return tally.leaf()
 
 
 def scores_leaf(recording: Recording, dataset: str, llm: str, scorer: str) -> str:
@@ -181,12 +214,16 @@ def _line(part: str, question: str, columns: Mapping[str, list[Any]]) -> list[An
 def check_votes(recording: Recording, dataset: str, llms: Iterable[str]) -> None:
     """Check the votes of some LLMs against the Parquet files they are derived from."""
     with recording.shape(recording.path / file_path("votes", dataset)):
-        for problem in votes_problems(recording, dataset, llms):
-            raise DamagedRecordingError(f"{recording.path}/{problem}. Its owner has to publish it again.")
+        _refuse(recording, votes_problems(recording, dataset, llms))
+
+
+def _refuse(recording: Recording, problems: Iterator[str]) -> None:
+    for problem in problems:
+        raise DamagedRecordingError(f"{recording.path}/{problem}. Its owner has to publish it again.")
 
 
 def votes_problems(recording: Recording, dataset: str, llms: Iterable[str] | None = None) -> Iterator[str]:
-    """Yield what is wrong with the votes of some LLMs, or of all and with the numbering of answers: at most one thing for each.
+    """Yield what is wrong with the votes of some LLMs, or of all, their probes and the numbering: at most one thing for each.
 
     A problem begins with the path of the file.
     """
@@ -194,8 +231,10 @@ def votes_problems(recording: Recording, dataset: str, llms: Iterable[str] | Non
     if (what := next(check.questions(), None)) is not None:
         yield check.contradiction(what)
         return
-    of_llms = [next(check.llm(llm), None) for llm in (recording.llm_names(dataset) if llms is None else llms)]
-    problems = [problem for problem in of_llms if problem is not None]
+    found = [next(check.llm(llm), None) for llm in (recording.llm_names(dataset) if llms is None else llms)]
+    if llms is None:
+        found += [next(check.probes(llm), None) for where, llm in recording.manifest.probes if where == dataset]
+    problems = [problem for problem in found if problem is not None]
     yield from problems
     if llms is None and not problems and not check.is_numbered():
         yield check.contradiction("the numbering of answers")
@@ -210,8 +249,8 @@ class _VotesCheck:
         self._given = np.zeros(len(self._votes), np.int32)
         self._in_order = True
 
-    def contradiction(self, what: str) -> str:
-        return f"{file_path('votes', self._dataset)}: it contradicts the Parquet files ({what})"
+    def contradiction(self, what: str, part: str = "votes", llm: str | None = None) -> str:
+        return f"{file_path(part, self._dataset, llm)}: it contradicts the Parquet files ({what})"
 
     def questions(self) -> Iterator[str]:
         """Yield how ids, texts, golds and equal answers differ from the questions and the verdicts."""
@@ -250,6 +289,23 @@ class _VotesCheck:
         if (tokens != arrays.prompt_tokens).any():
             yield self.contradiction(f"prompt tokens of {llm}")
 
+    def probes(self, llm: str) -> Iterator[str]:
+        """Yield the problems of the flat file of an LLM's probes."""
+        probes, counts = self._recording.probes(self._dataset, llm), np.zeros(len(self._votes), np.int64)
+        try:
+            row_of = self._votes.rows_in_order()
+            for rows in self._recording.probe_rows(self._dataset, llm):
+                row = row_of(rows.question_id)
+                counts[row] = len(rows.offsets)
+                codes = self._codes(row, rows.answers)
+                if not _holds_probes(probes, row, rows, codes):
+                    yield self.contradiction(f"probes on {rows.question_id!r:.80}", PROBE_VOTES, llm)
+                self._number(row, codes)
+        except ValueError as error:
+            yield self.contradiction(str(error), PROBE_VOTES, llm)
+        if (counts != probes.counts().sum(axis=1)).any():
+            yield self.contradiction("numbers of probes", PROBE_VOTES, llm)
+
     def is_numbered(self) -> bool:
         """Whether the answers of each question are numbered as all LLMs gave them, and the gold last if nobody gave it."""
         counts = self._given + (self._votes.gold == self._given)
@@ -257,8 +313,7 @@ class _VotesCheck:
 
     def _pool(self, llm: str, row: int, question: str, columns: Mapping[str, list[Any]]) -> Iterator[str]:
         arrays, gold = self._votes.llms[llm], int(self._votes.gold[row])
-        code_of = {form: code for code, form in enumerate(self._votes.candidates(row))} | self._votes.aliases(row)
-        codes = [NO_ANSWER if form is None else code_of.get(form, ABSENT) for form in columns["answer"]]
+        codes = self._codes(row, columns["answer"])
         finish = [FINISH_CODES.get(reason, -1) for reason in columns["finish_reason"]]
         agree = (
             _holds(arrays.codes[row], codes, ABSENT)
@@ -271,6 +326,15 @@ class _VotesCheck:
         if columns.get("correct", correct) != correct:
             [path, *_] = self._recording.files("samples", self._dataset, llm)
             yield f"{path}: its column `correct` contradicts answers and golds"
+        self._number(row, codes)
+
+    def _codes(self, row: int, answers: Sequence[str | None]) -> list[int]:
+        """Return the codes of some answers to a question; `ABSENT` for one that the votes do not know."""
+        code_of = {form: code for code, form in enumerate(self._votes.candidates(row))} | self._votes.aliases(row)
+        return [NO_ANSWER if form is None else code_of.get(form, ABSENT) for form in answers]
+
+    def _number(self, row: int, codes: list[int]) -> None:
+        """Note which answers of a question are given, and whether new ones come in the order of their codes."""
         given = int(self._given[row])
         if max(codes, default=NO_ANSWER) >= given:
             new = [code for code in dict.fromkeys(codes) if code >= given]
@@ -281,6 +345,27 @@ class _VotesCheck:
 def _holds(stored: npt.NDArray[Any], values: Sequence[int], empty: int) -> bool:
     size = len(values)
     return stored[:size].tolist() == values and bool((stored[size:] == empty).all())
+
+
+def _holds_probes(probes: Probes, row: int, rows: ProbeRows, codes: list[int]) -> bool:
+    """Return whether the flat arrays hold the probes on a question, with these codes."""
+    width = probes.shape[1]
+    bounds = probes.starts[row * width : (row + 1) * width + 1]
+    own = slice(int(bounds[0]), int(bounds[-1]))
+    size = len(codes)
+    tokens = [-1 if count is None else count for count in rows.output_tokens or [None] * size]
+    confidences = np.array(rows.confidences or [None] * size, np.float32)  # None is NaN
+    return (
+        np.repeat(np.arange(width), np.diff(bounds)).tolist() == list(rows.sample_indices)
+        and probes.offsets[own].tolist() == list(rows.offsets)
+        and probes.codes[own].tolist() == codes
+        and ([-1] * size if probes.output_tokens is None else probes.output_tokens[own].tolist()) == tokens
+        and np.array_equal(
+            np.full(size, np.nan) if probes.confidences is None else probes.confidences[own],
+            confidences,
+            equal_nan=True,
+        )
+    )
 
 
 def _differences(votes: Votes, row: int, question: Question, verdicts: Sequence[Verdict]) -> Iterator[str]:

@@ -352,7 +352,7 @@ class Recording:
         if not self.has_probes(dataset, llm):
             raise NotRecordedError(
                 f"{self.path} holds no probes of {llm} on {dataset}: what it would have answered after a part of a CoT was not "
-                "recorded. Import a source that has probes."
+                "recorded. Import a source that has probes (`feval import probed-traces`)."
             )
         return self.manifest.probes[dataset, llm]
 
@@ -371,11 +371,11 @@ class Recording:
         """Question id -> the request that was sent (a JSON array of messages); `None` where it is unknown."""
         return dict(self.scan_prompts(dataset, llm))
 
-    def scan_prompts(self, dataset: str, llm: str) -> Iterator[tuple[str, str | None]]:
-        """(question id, request as in `prompts`), in recorded order, one row group in memory at a time."""
+    def scan_prompts(self, dataset: str, llm: str, rows: range | None = None) -> Iterator[tuple[str, str | None]]:
+        """(question id, request as in `prompts`), of all or some questions in their order, one row group at a time."""
         part = self._part("requests", dataset, llm)
         with self.shape(part.path):
-            for table in part.groups(["question_id", "prompt"]):
+            for table in part.groups(["question_id", "prompt"], self._cut("requests", dataset, llm, rows)):
                 yield from zip(table.column(0).to_pylist(), table.column(1).to_pylist(), strict=True)
 
     def pools(self, dataset: str, llm: str, rows: range | None = None) -> Iterator[PoolRows]:

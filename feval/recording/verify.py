@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from itertools import zip_longest
+from itertools import chain, zip_longest
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from pydantic import ValidationError
@@ -17,13 +17,14 @@ from feval import executors
 from feval.answers.parties import NORMAL_FORM
 from feval.cards.validation import sentence
 from feval.errors import DamagedRecordingError, FevalError, NotARecordingError
+from feval.executors.tasks import portable
 from feval.recording.content import PAIR_PARTS, PairTally
 from feval.recording.gold_aware import gold_aware_remark, is_gold_aware
-from feval.recording.layout.format import MANIFEST, README, SCORES, LeafHash, is_beside, open_regular
+from feval.recording.layout.format import MANIFEST, PROBES, README, SCORES, LeafHash, is_beside, open_regular
 from feval.recording.layout.manifest import check_manifest
 from feval.recording.layout.origin import PULLED, cached_from
 from feval.recording.leaves import dataset_leaf, llm_leaf, pool_lines, question_line, verdict_tally
-from feval.recording.partial import listed_parts, scores_leaf, votes_problems
+from feval.recording.partial import listed_parts, probes_leaf, scores_leaf, votes_problems
 from feval.recording.reader import Recording, open_recording
 from feval.recording.sealing.votes_builder import FINISH_CODES
 
@@ -67,7 +68,7 @@ def verify_recording(
     Args:
         path: the folder.
         progress: called with (steps done, steps in all).
-        executor: hashes the files, see `feval.evaluate`; `None` for this process.
+        executor: hashes the files, and checks datasets and LLMs, see `feval.executors`; `None` for this process.
 
     Raises:
         NotARecordingError, NewerFormatError, DamagedRecordingError: the manifest itself cannot be read.
@@ -77,7 +78,7 @@ def verify_recording(
     problems = list(file_problems(recording, steps.step, executor))
     problems += _check_strays(recording)
     if not problems:
-        problems += _check_content(recording, steps)
+        problems += _check_content(recording, steps, executor)
     counts = len(recording.manifest.files), len(recording.manifest.raw["leaves"])
     remarks = () if problems else tuple(_remarks(recording))
     return Verification(recording.path, recording.hash, *counts, tuple(problems), remarks)
@@ -158,49 +159,89 @@ def _check_strays(recording: Recording) -> list[str]:
     return [f"{name}: not listed in {MANIFEST}; it does not belong to the recording." for name in strays]
 
 
-def _check_content(recording: Recording, steps: Steps) -> list[str]:
-    """Recompute leaves and votes from the Parquet files."""
-    computed: dict[tuple[str, str | None, str], str] = {}
-    problems = []
+_Leaves = dict[tuple[str, str | None, str], str]
+_Check = Callable[[Recording, str, str, _Leaves], Iterable[str]]
+"""(recording, dataset, LLM or "", leaves that the check adds to) -> problems."""
+
+
+class _Outcome(NamedTuple):
+    """What a check of a dataset, or of an LLM on it, came to; with an error, there may be leaves from before."""
+
+    check: _Check
+    dataset: str
+    problems: list[str]
+    leaves: _Leaves
+    error: Exception | None
+
+
+def _check_content(recording: Recording, steps: Steps, executor: Executor | None) -> list[str]:
+    """Recompute leaves and votes from the Parquet files; an error is all that is said of its dataset."""
+    computed: _Leaves = {}
+    unlisted, problems = [], {dataset: list[str]() for dataset in recording.dataset_ids()}
     try:
         listed_parts(recording.manifest)
     except DamagedRecordingError as error:
-        problems.append(str(error))
-    for dataset in recording.dataset_ids():
-        try:
-            problems += _check_dataset(recording, dataset, computed, steps)
-        except FevalError as error:
-            problems.append(str(error))
-    stated = recording.manifest.leaves
+        unlisted.append(str(error))
+    broken: set[str] = set()
+    here = recording if executor is None else recording.path.absolute()
+    checks = (check for dataset in problems for check in _checks(recording, dataset) if dataset not in broken)
+    for outcome in executors.results(_outcome, ((here, *check) for check in checks), executor):
+        if outcome.dataset in broken:
+            continue
+        computed |= outcome.leaves
+        if outcome.error is None:
+            problems[outcome.dataset] += outcome.problems
+            if outcome.check is _check_pair:
+                steps.step()
+        elif isinstance(outcome.error, FevalError):
+            broken.add(outcome.dataset)
+            problems[outcome.dataset] = [str(outcome.error)]
+        else:
+            raise outcome.error
+    return [*unlisted, *chain.from_iterable(problems.values()), *_leaf_problems(recording.manifest.leaves, computed)]
+
+
+def _leaf_problems(stated: Mapping[tuple[str, str | None, str], str], computed: _Leaves) -> Iterator[str]:
     for key in sorted(stated.keys() | computed.keys(), key=str):
         if stated.get(key) != computed.get(key):
             where = " / ".join(filter(None, key))
-            problems.append(f"Leaf {where}: {stated.get(key)} expected, {computed.get(key)} found in the content.")
-    return problems
+            yield f"Leaf {where}: {stated.get(key)} expected, {computed.get(key)} found in the content."
 
 
-def _check_dataset(
-    recording: Recording, dataset: str, computed: dict[tuple[str, str | None, str], str], steps: Steps
-) -> list[str]:
+def _checks(recording: Recording, dataset: str) -> Iterator[tuple[_Check, str, str]]:
+    """Yield the checks of a dataset in the order of their problems."""
+    llms = recording.llm_names(dataset)
+    yield _check_questions, dataset, ""
+    yield from ((_check_pair, dataset, llm) for llm in llms)
+    yield _check_equality, dataset, ""
+    yield from ((_check_keys, dataset, llm) for llm in llms)
+    if recording.votes_paths(dataset):
+        yield _check_votes, dataset, ""
+
+
+def _outcome(recording: Recording | Path, check: _Check, dataset: str, llm: str) -> _Outcome:
+    """Make a check: a task. A path is opened anew, since files may have changed there since a worker read them."""
+    opened = open_recording(recording) if isinstance(recording, Path) else recording
+    leaves: _Leaves = {}
+    try:
+        return _Outcome(check, dataset, list(check(opened, dataset, llm, leaves)), leaves, None)
+    except Exception as error:  # noqa: BLE001  raised, unless what was checked before it explains it
+        return _Outcome(check, dataset, [], leaves, portable(error))
+
+
+def _check_questions(recording: Recording, dataset: str, _: str, leaves: _Leaves) -> list[str]:
     leaf, counted = LeafHash(), {"questions": 0, "with_gold": 0}
     for question in recording.scan_questions(dataset):
         leaf.add(question_line(question))
         counted["questions"] += 1
         counted["with_gold"] += question.answer_key is not None
-    computed[dataset, None, "dataset"] = dataset_leaf(recording.dataset_info(dataset))
-    computed[dataset, None, "questions"] = leaf.hexdigest()
-    problems = _check_counts(recording.manifest.datasets[dataset], counted, dataset)
-    for llm in recording.llm_names(dataset):
-        tally = PairTally(recording.votes(dataset))
-        _check_pair(recording, dataset, llm, computed, tally)
-        problems += _check_counts(recording.manifest.pairs[dataset, llm], tally.record(), f"{llm} on {dataset}")
-        steps.step()
-    problems += _check_equality(recording, dataset, computed)
-    for llm in recording.llm_names(dataset):
-        problems += _check_keys(recording, dataset, llm)
-    if recording.votes_paths(dataset):
-        problems += [f"{problem}; merge or import again." for problem in votes_problems(recording, dataset)]
-    return problems
+    leaves[dataset, None, "dataset"] = dataset_leaf(recording.dataset_info(dataset))
+    leaves[dataset, None, "questions"] = leaf.hexdigest()
+    return _check_counts(recording.manifest.datasets[dataset], counted, dataset)
+
+
+def _check_votes(recording: Recording, dataset: str, _llm: str, _leaves: _Leaves) -> Iterator[str]:
+    return (f"{problem}; merge or import again." for problem in votes_problems(recording, dataset))
 
 
 def _check_counts(record: Mapping[str, Any], counted: Mapping[str, int], who: str) -> list[str]:
@@ -211,22 +252,23 @@ def _check_counts(record: Mapping[str, Any], counted: Mapping[str, int], who: st
     return [] if stated == found else [f"{MANIFEST}: the counts of {who} should be {found}, found {stated}."]
 
 
-def _check_equality(recording: Recording, dataset: str, computed: dict[tuple[str, str | None, str], str]) -> list[str]:
+def _check_equality(recording: Recording, dataset: str, _: str, leaves: _Leaves) -> list[str]:
     """Check the verdicts against leaf and manifest."""
     name = recording.dataset_info(dataset).equality
     if name == NORMAL_FORM:
         return []
     tally = verdict_tally(name, recording.scan_verdicts(dataset))
-    computed[dataset, None, "equality"] = tally.leaf()
+    leaves[dataset, None, "equality"] = tally.leaf()
     stated = recording.manifest.datasets[dataset]["equality"]
     counted = {"name": name, **tally.counts(stated["not_asked"])}
     return [] if stated == counted else [f"{MANIFEST}: the equality of {dataset} should be {counted}, found {stated}."]
 
 
-def _check_keys(recording: Recording, dataset: str, llm: str) -> Iterator[str]:
+def _check_keys(recording: Recording, dataset: str, llm: str, _leaves: _Leaves) -> Iterator[str]:
     """Check that every row of an LLM's files names the LLM, and that texts and samples are of the same CoTs, with whole pools."""
-    scorers = (SCORES + scorer for scorer in recording.scorers(dataset, llm))
-    for part in (*PAIR_PARTS, *recording.channels(dataset, llm), *scorers):
+    parts = [SCORES + scorer for scorer in recording.scorers(dataset, llm)]
+    parts += [PROBES] if recording.has_probes(dataset, llm) else []
+    for part in (*PAIR_PARTS, *recording.channels(dataset, llm), *parts):
         for path in recording.files(part, dataset, llm):
             if recording.named_llms(path) - {llm}:
                 yield f"{path}: its column `llm` names another LLM than {llm!r}."
@@ -245,11 +287,10 @@ def _check_keys(recording: Recording, dataset: str, llm: str) -> Iterator[str]:
                 yield f"{path}: it ends before all CoTs of its last question."
 
 
-def _check_pair(
-    recording: Recording, dataset: str, llm: str, computed: dict[tuple[str, str | None, str], str], tally: PairTally
-) -> None:
-    leaves = {part: LeafHash() for part in (*PAIR_PARTS, *recording.channels(dataset, llm))}
+def _check_pair(recording: Recording, dataset: str, llm: str, leaves: _Leaves) -> list[str]:
+    hashes = {part: LeafHash() for part in (*PAIR_PARTS, *recording.channels(dataset, llm))}
     votes = recording.votes(dataset)
+    tally = PairTally(votes)
     row_of = votes.rows_in_order()
     for pool in recording.pools(dataset, llm):
         try:
@@ -260,7 +301,7 @@ def _check_pair(
                 f"{llm} was asked {pool.question_id!r:.80}, which {wrong} {dataset}."
             ) from error
         for part, line in pool_lines(pool).items():
-            leaves[part].add(line)
+            hashes[part].add(line)
         unknown = set(pool.finish_reasons) - FINISH_CODES.keys()
         if unknown:
             raise DamagedRecordingError(f"{llm} on {dataset}: unknown finish reasons {sorted(unknown)}.")
@@ -270,10 +311,13 @@ def _check_pair(
             )
         tally.add(pool)
     for scorer in recording.scorers(dataset, llm):
-        computed[dataset, llm, SCORES + scorer] = scores_leaf(recording, dataset, llm, scorer)
+        leaves[dataset, llm, SCORES + scorer] = scores_leaf(recording, dataset, llm, scorer)
+    if recording.has_probes(dataset, llm):
+        leaves[dataset, llm, PROBES] = probes_leaf(recording, dataset, llm)
     counter = recording.counter(dataset, llm)
-    computed[dataset, llm, "llm"] = llm_leaf(recording.llm_info(llm), counter)
-    computed |= {(dataset, llm, part): leaf.hexdigest() for part, leaf in leaves.items()}
+    leaves[dataset, llm, "llm"] = llm_leaf(recording.llm_info(llm), counter)
+    leaves |= {(dataset, llm, part): each.hexdigest() for part, each in hashes.items()}
+    return _check_counts(recording.manifest.pairs[dataset, llm], tally.record(), f"{llm} on {dataset}")
 
 
 def open_sound(path: str | Path) -> Recording:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from array import array
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache, partial
 from typing import Any
 
 import numpy as np
@@ -16,8 +17,13 @@ from feval.answers.parties import NORMAL_FORM
 from feval.errors import ConflictError, GoldAwareWarning, NotRecordedError, SeparateAnswersWarning
 from feval.recording.content import Question
 from feval.recording.gold_aware import gold_aware_remark, is_gold_aware
+from feval.recording.layout.flat import Strings
 from feval.recording.reader import Recording
+from feval.recording.sealing.question_table import Texts
 from feval.recording.votes import ABSENT, NO_ANSWER, LLMVotes, Votes
+
+_BLOCK, _BLOCKS = 1 << 12, 16
+"""Questions that are read at once, and how many such blocks are kept."""
 
 Codes = npt.NDArray[np.int32]
 
@@ -35,6 +41,18 @@ def _owner(recordings: Sequence[Recording], dataset: str, llm: str) -> Recording
         paths = " and ".join(str(holder.path) for holder in holders)
         raise ConflictError(f"{llm} on {dataset} is in {paths}; open one of them, or merge them.")
     return holders[0]
+
+
+def _rows(recording: Recording, dataset: str, block: int) -> range:
+    return range(block * _BLOCK, min((block + 1) * _BLOCK, len(recording.votes(dataset))))
+
+
+def _question_block(recording: Recording, dataset: str, block: int) -> list[Question]:
+    return list(recording.scan_questions(dataset, _rows(recording, dataset, block)))
+
+
+def _prompt_block(recording: Recording, dataset: str, llm: str, block: int | None) -> dict[str, str | None]:
+    return dict(recording.scan_prompts(dataset, llm, None if block is None else _rows(recording, dataset, block)))
 
 
 def open_view(recordings: Sequence[Recording], dataset: str, names: Sequence[str]) -> View:
@@ -108,18 +126,22 @@ class View:
         """[Q] number of distinct answers of each question."""
         return self.votes.candidate_counts()
 
+    def question(self, row: int) -> Question:
+        """A question, with its text and gold; it is read with its neighbours, and the last blocks that were read are kept."""
+        block, place = divmod(row, _BLOCK)
+        return self._questions(block)[place]
+
     @cached_property
-    def questions(self) -> list[Question]:
-        """All questions, with texts and golds."""
-        return self.recording.questions(self.votes.dataset)
+    def _questions(self) -> Callable[[int], list[Question]]:
+        return lru_cache(_BLOCKS)(partial(_question_block, self.recording, self.votes.dataset))
 
     @cached_property
     def _rows(self) -> dict[str, int]:
         return {name: row for row, name in enumerate(self.votes.question_ids)}
 
     @cached_property
-    def _prompts(self) -> dict[str, dict[str, str | None]]:
-        return {}
+    def _prompts(self) -> Callable[[str, int | None], dict[str, str | None]]:
+        return lru_cache(_BLOCKS)(partial(_prompt_block, self.recording, self.votes.dataset))
 
     def row(self, question: str | int) -> int:
         """Row of a question, by id or row."""
@@ -168,10 +190,9 @@ class View:
         return [sent.get(question) for question in self.votes.question_ids]
 
     def prompt(self, llm: str, row: int) -> str | None:
-        """The request sent to an LLM for a question."""
-        if llm not in self._prompts:
-            self._prompts[llm] = self.recording.prompts(self.votes.dataset, llm)
-        return self._prompts[llm].get(self.votes.question_ids[row])
+        """The request sent to an LLM for a question; read with all others, or with its neighbours where that would be many."""
+        block = None if len(self.votes) <= _BLOCK * _BLOCKS else self._recorded_row(row) // _BLOCK
+        return self._prompts(llm, block).get(self.votes.question_ids[row])
 
 
 class _JoinedView(View):
@@ -180,23 +201,39 @@ class _JoinedView(View):
     def __init__(self, owners: Sequence[tuple[Recording, Sequence[str]]], dataset: str) -> None:
         first = owners[0][0]
         super().__init__(first, first.votes(dataset))
-        self._parts = [_Part(recording, names, recording.votes(dataset), self._rows) for recording, names in owners]
+        self._parts = [_Part(recording, names, recording.votes(dataset), self.votes) for recording, names in owners]
         for part in self._parts[1:]:
             self._agree(part)
-        self._joined = [_joined_forms(self._parts, row) for row in range(len(self.votes))]
         for sentence in self._apart(owners, dataset):
             warnings.warn(sentence, SeparateAnswersWarning, stacklevel=4)
-        self._codes: list[dict[str, int]] = [{} for _ in range(len(self.votes))]
         self._tables: dict[str, list[Codes]] = {}
-        self._pools = {name: self._pool(part, name) for part in self._parts for name in part.names}
         self.votes = copy(self.votes)
-        self.votes.gold = np.array([self._gold(row) for row in range(len(self.votes))], np.int32)
+        codes = self._number()
+        self._pools = {name: part.pool(name, codes[name]) for part in self._parts for name in part.names}
 
-    def _pool(self, part: _Part, llm: str) -> LLMVotes:
-        pool, tables = part.pool(llm, self._codes, self._joined)
-        if part.recording.has_probes(self.votes.dataset, llm):
-            self._tables[llm] = tables
-        return pool
+    def _number(self) -> dict[str, npt.NDArray[np.signedinteger[Any]]]:
+        """Number the answers of each question anew: those of the LLMs in their order, then the gold. Return [Q, S] by LLM."""
+        keys, starts, gold = Texts(), array("Q", [0]), np.empty(len(self.votes), np.int32)
+        blocks: dict[str, list[npt.NDArray[Any]]] = {name: [] for part in self._parts for name in part.names}
+        for start in range(0, len(self.votes), _BLOCK):
+            rows = range(start, min(start + _BLOCK, len(self.votes)))
+            codes = [part.codes(slice(rows.start, rows.stop)) for part in self._parts]
+            for place, row in enumerate(rows):
+                joined, known = _joined_forms(self._parts, row), dict[str, int]()
+                for part, own in zip(self._parts, codes, strict=True):
+                    tables = part.renumber(row, {name: table[place] for name, table in own.items()}, joined, known)
+                    for name in part.probed:
+                        self._tables.setdefault(name, []).append(tables[name])
+                gold[row] = self._gold(row, joined, known)
+                for key in known:
+                    keys.append(key)
+                starts.append(len(keys))
+            for own in codes:
+                for name, table in own.items():
+                    blocks[name].append(table.astype(np.min_scalar_type(-1 - int(table.max(initial=0)))))
+        self.votes.gold = gold
+        self._keys, self._starts = Strings(*keys.arrays()), np.array(starts)
+        return {name: np.concatenate(pieces) for name, pieces in blocks.items()}
 
     @staticmethod
     def _apart(owners: Sequence[tuple[Recording, Sequence[str]]], dataset: str) -> Iterator[str]:
@@ -226,14 +263,16 @@ class _JoinedView(View):
         return self._pools[llm]
 
     def candidates(self, row: int) -> list[str]:
-        return list(self._codes[row])
+        keys: list[str] = self._keys[int(self._starts[row]) : int(self._starts[row + 1])]
+        return keys
 
     def aliases(self, row: int) -> Mapping[str, int]:
-        codes = self._codes[row]
-        return {form: codes[key] for form, key in self._joined[row].items() if key in codes}
+        joined = _joined_forms(self._parts, row)
+        codes = {key: code for code, key in enumerate(self.candidates(row))} if joined else {}
+        return {form: codes[key] for form, key in joined.items() if key in codes}
 
     def candidate_counts(self) -> npt.NDArray[np.integer[Any]]:
-        return np.array([len(codes) for codes in self._codes], np.int32)
+        return np.diff(self._starts).astype(np.int32)
 
     def _agree(self, part: _Part) -> None:
         mine, theirs = self.votes, part.votes
@@ -246,8 +285,8 @@ class _JoinedView(View):
                     f"{mine.dataset} has the {noun} {ours!r} in {here} but {other!r} in {there}; votes cannot pool. `feval "
                     "extract` makes both alike."
                 )
-        if set(mine.question_ids) != set(theirs.question_ids):
-            odd = min(set(mine.question_ids) ^ set(theirs.question_ids))
+        if len(mine) != len(theirs) or (theirs.question_keys[part.rows] != mine.question_keys).any():
+            odd = min(set(mine.question_ids) ^ set(theirs.question_ids), default=mine.question_ids[0])
             raise ConflictError(
                 f"{here} and {there} have different questions of {mine.dataset} ({odd!r} is in one only); select first."
             )
@@ -257,16 +296,15 @@ class _JoinedView(View):
                 f"Question {mine.question_ids[int(differ[0])]!r} has one text in {here} and another in {there}."
             )
 
-    def _gold(self, row: int) -> int:
+    def _gold(self, row: int, joined: Mapping[str, str], known: dict[str, int]) -> int:
         golds = list(dict.fromkeys(gold for part in self._parts if (gold := part.gold(row)) is not None))
-        keys = list(dict.fromkeys(self._joined[row].get(gold, gold) for gold in golds))
+        keys = list(dict.fromkeys(joined.get(gold, gold) for gold in golds))
         if len(keys) > 1 and self._golds_differ(row):
             paths = " and ".join(str(part.recording.path) for part in self._parts)
             raise ConflictError(
                 f"Question {self.votes.question_ids[row]!r} has two golds, {sorted(golds)}, in {paths}."
             )
-        codes = self._codes[row]
-        return codes.setdefault(keys[0], len(codes)) if keys else NO_ANSWER
+        return known.setdefault(keys[0], len(known)) if keys else NO_ANSWER
 
     def _golds_differ(self, row: int) -> bool:
         """Whether golds with different keys differ; under an equality, the party of one gold may have a key per recording."""
@@ -278,45 +316,54 @@ class _JoinedView(View):
 
 @dataclass(frozen=True, eq=False)
 class _Part:
-    """One of several recordings; `rows[q]` is its row of the first recording's question q."""
+    """One of several recordings, with some of its LLMs; `first` has the questions in the joined order."""
 
     recording: Recording
     names: Sequence[str]
     votes: Votes
-    order: Mapping[str, int]
+    first: Votes
 
     @cached_property
     def rows(self) -> npt.NDArray[np.intp]:
-        rows = {name: row for row, name in enumerate(self.votes.question_ids)}
-        return np.array([rows.get(name, 0) for name in self.order], np.intp)
+        """[Q] row of each question in this recording; any row for one that it lacks."""
+        mine, joined = self.votes.question_keys, self.first.question_keys
+        if np.array_equal(mine, joined):
+            return np.arange(len(mine))
+        order = np.argsort(mine, kind="stable")
+        return order[np.minimum(np.searchsorted(mine, joined, sorter=order), len(mine) - 1)]
 
-    def pool(
-        self, llm: str, codes: Sequence[dict[str, int]], joined: Sequence[Mapping[str, str]]
-    ) -> tuple[LLMVotes, list[Codes]]:
-        """The arrays of one LLM in the joined numbering, and the joined code of each of the recording's, by question."""
-        votes, tables = self.votes.llms[llm], []
-        probed = self.recording.has_probes(self.votes.dataset, llm)
-        renumbered = votes.codes[self.rows].astype(np.int32)
-        for row, place in enumerate(self.rows.tolist()):
-            candidates = [joined[row].get(key, key) for key in self.votes.candidates(place)]
-            known = codes[row]
+    @cached_property
+    def probed(self) -> list[str]:
+        """The LLMs with probes."""
+        return [name for name in self.names if self.recording.has_probes(self.votes.dataset, name)]
+
+    def codes(self, questions: slice) -> dict[str, npt.NDArray[np.int32]]:
+        """The codes of each LLM on some questions, as they are numbered here; copies."""
+        return {name: self.votes.llms[name].codes[self.rows[questions]].astype(np.int32) for name in self.names}
+
+    def renumber(
+        self, row: int, codes: Mapping[str, npt.NDArray[np.int32]], joined: Mapping[str, str], known: dict[str, int]
+    ) -> dict[str, Codes]:
+        """Change the codes of a question, by LLM, to those in `known`, where new answers get the next ones.
+
+        Returns, by LLM, the new code of each of the recording's.
+        """
+        candidates = [joined.get(key, key) for key in self.votes.candidates(int(self.rows[row]))]
+        tables = {}
+        for name, own in codes.items():
             # An answer takes its place in the shared table only if this LLM gave it, perhaps in a probe.
-            present = {code for code in renumbered[row].tolist() if code >= 0}
-            table = [
-                known.setdefault(c, len(known)) if probed or i in present else NO_ANSWER
-                for i, c in enumerate(candidates)
-            ]
-            tables.append(np.array([*table, ABSENT, NO_ANSWER], np.int32))
-            renumbered[row] = tables[-1][renumbered[row]]
-        rows = self.rows
-        pool = LLMVotes(
-            renumbered,
-            votes.output_tokens[rows],
-            votes.prompt_tokens[rows],
-            votes.sizes[rows],
-            lambda: votes.finish[rows],
+            present = range(len(candidates)) if name in self.probed else {code for code in own.tolist() if code >= 0}
+            table = [known.setdefault(c, len(known)) if i in present else NO_ANSWER for i, c in enumerate(candidates)]
+            tables[name] = np.array([*table, ABSENT, NO_ANSWER], np.int32)
+            own[:] = tables[name][own]
+        return tables
+
+    def pool(self, llm: str, codes: npt.NDArray[np.signedinteger[Any]]) -> LLMVotes:
+        """The arrays of an LLM in the joined order, with its new codes."""
+        votes, rows = self.votes.llms[llm], self.rows
+        return LLMVotes(
+            codes, votes.output_tokens[rows], votes.prompt_tokens[rows], votes.sizes[rows], lambda: votes.finish[rows]
         )
-        return pool, tables
 
     def gold(self, row: int) -> str | None:
         place = int(self.rows[row])
@@ -374,5 +421,5 @@ class _PartView(View):
 
     def texts_near(self, llm: str, row: int) -> dict[int, list[str | None]]:
         near = self._part.recording.texts_near(self.votes.dataset, llm, int(self._part.rows[row]))
-        rows = {int(place): joined for joined, place in enumerate(self._part.rows.tolist()) if place in near}
-        return {rows[place]: texts for place, texts in near.items()}
+        joined = np.flatnonzero(np.isin(self._part.rows, list(near)))
+        return {int(each): near[int(self._part.rows[each])] for each in joined}

@@ -334,10 +334,19 @@ class RecordingWriter:
         self._leaves.append((dataset, llm, part, tally.leaf()))
         self._scores.append(tally.record(dataset, llm))
 
-    def add_probes(self, dataset: str, llm: str, pools: Iterable[ProbeRows], *, cue: str | None = None) -> None:
+    def add_probes(
+        self,
+        dataset: str,
+        llm: str,
+        pools: Iterable[ProbeRows],
+        *,
+        cue: str | None = None,
+        parent: Recording | None = None,
+    ) -> None:
         """Add the probes of an LLM's CoTs on a dataset, both added before; `pools` come in the order of the questions.
 
-        `cue` is the text that was put behind each prefix to make the LLM answer; `None` where it is not known.
+        `cue` is the text that was put behind each prefix to make the LLM answer; `None` where it is not known. Files are linked
+        to those of `parent` where they are equal.
 
         Raises:
             ConflictError: the probes were added before, or are of CoTs that are missing, or come twice or out of order.
@@ -349,7 +358,8 @@ class RecordingWriter:
                 stored = tally.add(rows)
                 files.add(stored.question_id, stored.columns())
                 votes.add_probes(llm, stored)
-            self._files |= files.close()
+            self._files |= (written := files.close())
+            self._files.link_if_same(self.root, parent, *written)
         self._end_probes(tally)
 
     def link_probes(self, dataset: str, llm: str, parents: Sequence[Recording]) -> None:
@@ -401,11 +411,10 @@ class RecordingWriter:
         without: Collection[tuple[str, str]] = (),
     ) -> None:
         """Link what was not written (`written`: part -> leaf) from the parent, and replace what was written alike by links."""
+        later = {"equality", PROBES} if dataset in self._votes else {}  # settled when it is sealed; `link_probes`
         for (*pair, part), digest in parent.manifest.leaves.items():
-            if pair != [dataset, llm] or part in {"dataset", "llm"}:
+            if pair != [dataset, llm] or part in {"dataset", "llm", *later}:
                 continue
-            if part in {"equality", PROBES} and dataset in self._votes:
-                continue  # settled when the recording is sealed, and `link_probes`
             if part.startswith(SCORES) and (llm, part.removeprefix(SCORES)) in without:
                 continue
             if part not in written:
@@ -434,16 +443,14 @@ class RecordingWriter:
                 if is_linked or self._datasets[dataset].equality != NORMAL_FORM:
                     samples = {path: self._files[path] for path in file_paths(self._files, "samples", dataset, llm)}
                     self._files |= write_correct(votes, llm, self.root, samples, keep_same=is_linked)
-                    for path in samples if dataset in self._sources else ():
-                        self._files.link_if_same(self.root, self._sources[dataset], path)
+                    self._files.link_if_same(self.root, self._sources.get(dataset), *samples)
             rows = self._questions[dataset]["questions"]
             flat = [(file_path(part, dataset), blocks, rows) for part, blocks in votes.files().items()]
             for llm, blocks in votes.probe_files():
                 flat.append((file_path(PROBE_VOTES, dataset, llm), blocks, self._probes[dataset, llm]["probes"]))
             for path, blocks, rows in flat:
                 self._files[self._files.claim(path)] = write_file(self.root / path, blocks, rows)
-                if dataset in self._sources:
-                    self._files.link_if_same(self.root, self._sources[dataset], path)
+                self._files.link_if_same(self.root, self._sources.get(dataset), path)
         manifest = self._manifest()
         self._files[README] = write_file(self.root / README, [readme_text(manifest).encode()], 0)
         manifest["files"] = dict(sorted(self._files.items()))

@@ -67,7 +67,7 @@ class Dataset:
 
     def __getitem__(self, question: str | int) -> DatasetEntry:
         """Return the entry of a question, by id or row."""
-        recorded = self._view.questions[self._view.row(question)]
+        recorded = self._view.question(self._view.row(question))
         return DatasetEntry(recorded.text, recorded.answer, recorded.choices, recorded.id)
 
     def require(self, llms: Sequence[LLM]) -> None:
@@ -130,7 +130,7 @@ class Dataset:
         from feval.replay.answer_forms import normal_form  # voting reads no answers
 
         kind = self._view.recording.dataset_info(self.id).answer_kind
-        form = normal_form(kind, answer, self._view.questions[row].choices)
+        form = normal_form(kind, answer, self._view.question(row).choices)
         return None if form is None else self._view.key(row, form)
 
     def candidates(self, question: str | int) -> list[str]:

@@ -51,6 +51,14 @@ def size(number: float) -> str:
     return f"{number:,.3g} GB"
 
 
+def duration(seconds: float) -> str:
+    """Write a time with its unit, such as "40 s", "12 min" or "3.5 h"."""
+    for unit, length in (("days", 86_400), ("h", 3600), ("min", 60)):
+        if seconds >= 2 * length:
+            return f"{round(seconds / length, 1):,g} {unit}"
+    return f"{seconds:.3g} s"
+
+
 def percents(low: float | None, high: float | None) -> str:
     """Write an interval of shares in per cent, such as "61.20 to 68.93"; an unknown one is a dash."""
     return "-" if low is None or high is None else f"{percent(low)} to {percent(high)}"

@@ -17,6 +17,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any, Generic
 
+from feval.report.text import duration
 from recorders.asking.assignment import Assignment, Batch, Reply, TokenEstimate
 from recorders.asking.control import Control
 from recorders.asking.pace import Clock, Limits, LoopClock, Pace, backoff
@@ -32,7 +33,6 @@ from recorders.errors import (
     Refused,
     StoppedError,
     Transient,
-    duration,
 )
 
 _REFUSALS_UNTIL_HOPELESS = 8

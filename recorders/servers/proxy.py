@@ -18,7 +18,6 @@ import ssl
 import threading
 import time
 import zlib
-from collections import defaultdict, deque
 from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -105,13 +104,17 @@ class Proxy:
         self._allowed_fields = allowed_fields
         self._lock = threading.Lock()
         self._next: dict[str, int] = {}
-        self._unused: defaultdict[tuple[str, int | None], deque[_Sample]] = defaultdict(deque)
+        self._unused: dict[tuple[str, int | None], list[_Sample]] = {}  # the next one last; none is empty
         self._failure: str | None = None
         self._client: httpx2.AsyncClient
         self.recorded = self.replayed = self.unrecorded = 0
+        keys: dict[str, str] = {}  # one string per request
         for entry in journal.entries():
             if entry.kind == "cot" and "choice" in entry.record:
-                self._unused[entry.record["key"], entry.record.get("seed")].append(entry.offset)
+                key = keys.setdefault(entry.record["key"], entry.record["key"])
+                self._unused.setdefault((key, entry.record.get("seed")), []).append(entry.offset)
+        for samples in self._unused.values():
+            samples.reverse()
 
     @asynccontextmanager
     async def lifespan(self, _: object) -> AsyncIterator[None]:
@@ -198,14 +201,18 @@ class Proxy:
 
     def _take(self, chat: _ChatRequest) -> list[_Sample]:
         """Take samples of the journal that were not given yet."""
-        unused = self._unused[chat.key, chat.seed]
+        unused = self._unused.get((chat.key, chat.seed), [])
         if chat.seed is not None and len(unused) < chat.number:
             return []  # the rest, asked for with the same seed, would be the same samples
-        return [unused.popleft() for _ in range(min(chat.number, len(unused)))]
+        samples = [unused.pop() for _ in range(min(chat.number, len(unused)))]
+        if not unused:
+            self._unused.pop((chat.key, chat.seed), None)
+        return samples
 
     def _give_back(self, chat: _ChatRequest, samples: Sequence[_Sample]) -> None:
         """Keep what no client got for the next request: a client that timed out asks again, and must not pay again."""
-        self._unused[chat.key, chat.seed].extendleft(reversed(samples))
+        if samples:
+            self._unused.setdefault((chat.key, chat.seed), []).extend(reversed(samples))
 
     async def _recorded(self, call: HTTPRequest, chat: _ChatRequest, number: int) -> list[dict[str, Any]] | Response:
         """Forward a request and write the reply; return the records of its choices, or what came instead of choices."""

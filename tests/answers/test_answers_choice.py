@@ -326,6 +326,18 @@ def test_a_caseless_spelling_is_equal_where_case_is_ignored() -> None:
     assert all(re.fullmatch(re.escape(caseless(each)), each, re.IGNORECASE) for each in respelled)
 
 
+@pytest.mark.parametrize(
+    ("line", "answer"),
+    [
+        ("Therefore, (ii).", "(ii)"), ("it is iii.\x1c!", "iii."), ("it is iii.\u2003!", "iii."), ("so !", "!"),
+        ("It must be \\text{The} cat", "A"), ("It is a  DOG!", "(ii)"), ("the dog's tail, not the cat", None),
+    ],
+)  # fmt: skip
+def test_an_option_with_marks_of_its_own_is_found_in_the_last_line(line: str, answer: str | None) -> None:
+    choices = [("(ii)", "a dog"), ("iii.", "an eel"), ("!", "a fox"), ("A", "the cat")]
+    assert answered(f"Some words.\n\n{line}", choices) == answer
+
+
 @pytest.mark.slow
 def test_a_text_is_read_as_fast_with_2000_options_as_with_20() -> None:
     def seconds(options: int) -> float:

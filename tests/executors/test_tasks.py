@@ -7,12 +7,14 @@ import signal
 from collections.abc import Iterator
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
 import pytest
+from parcels import Parcels
 
-from feval.errors import ConflictError, UsageError
+from feval.errors import ConflictError, FevalError, UsageError
 from feval.executors import opened, results
 from feval.executors.tasks import run_task
 
@@ -119,6 +121,22 @@ def test_the_first_failure_in_order_is_the_one_raised_and_ends_the_work() -> Non
     assert len([*tasks]) >= 98
 
 
+def test_a_failure_of_the_tasks_themselves_comes_behind_the_results_before_it() -> None:
+    def tasks() -> Iterator[tuple[int]]:
+        yield (1,)
+        yield (2,)
+        raise ConflictError("There is no third.")
+
+    given, executor = results(squared, tasks(), Parcels()), Parcels()
+    assert [next(given), next(given)] == [1, 4]
+    with pytest.raises(ConflictError, match="no third"):
+        next(given)
+    given = results(squared, ((n,) for n in range(9)), executor, ahead=2)
+    assert next(given) == 0
+    assert executor.tasks == 2 * executor.workers
+    assert [*given] == [n * n for n in range(1, 9)]
+
+
 @pytest.mark.parametrize("end", [lambda first: first.set_result("first"), Future.cancel])
 def test_a_failure_that_comes_before_its_turn_waits_for_it(end: Any) -> None:
     first: Future[str] = Future()
@@ -151,6 +169,26 @@ def test_processes_that_die_again_and_again_are_a_sentence() -> None:
     with pytest.raises(UsageError, match=r"could not start or were ended.*Or take one worker"):
         [*results(squared, [(1,)], executor)]
     assert executor.submitted == 3
+
+
+class NeedsTwo(Exception):  # noqa: N818  as users name theirs
+    """Cannot be made from its text alone, as unpickling makes it."""
+
+    def __init__(self, place: str, reason: str) -> None:
+        super().__init__(f"{reason} in {place}")
+
+
+def fails(place: str) -> None:
+    raise NeedsTwo(place, "no good")
+
+
+@pytest.mark.parametrize("kind", ["parcels", pytest.param("processes", marks=pytest.mark.slow)])
+def test_an_exception_that_cannot_travel_is_named(kind: str) -> None:
+    sentence = r"A task failed in a worker \(NeedsTwo: no good in here\)\. Run it again with one worker"
+    with nullcontext(Parcels()) if kind == "parcels" else opened(2) as executor:
+        assert executor is not None
+        with pytest.raises(FevalError, match=sentence):
+            [*results(fails, [("here",)], executor)]
 
 
 class KilledWorker(Exception):  # noqa: N818  Dask calls it so

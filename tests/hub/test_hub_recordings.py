@@ -20,7 +20,8 @@ from hub_double import Failure, HubDouble
 from hub_settings import TOKEN, full_text, run_feval
 from huggingface_hub import constants
 from places import ROOT
-from small import in_parts, write_scored_toy
+from recorded_probes import ALPHA, as_words, probe_words, write_probed
+from small import in_parts, restate, write_scored_toy
 
 import feval
 from feval.errors import (
@@ -151,6 +152,32 @@ def test_texts_prompts_and_channels_are_fetched_when_they_are_asked_for(
     assert llm(row).sequence_logprobs == own(row).sequence_logprobs
     assert sent_paths(hub) == {"logprobs/toy/b.parquet"}
     assert llm(row).request.raw_text == own(row).request.raw_text
+
+
+def test_probes_are_fetched_when_they_are_asked_for(hub: HubDouble, tmp_path: Path) -> None:
+    folder = write_probed(tmp_path / "probed")
+    address = put(hub, folder)
+    _, [llm] = feval.load("toy", ["alpha"], recording=address)
+    assert came(hub, folder, {"manifest.json", *needed("toy", ["alpha"])})
+    hub.forget()
+    assert llm.pool.probes().codes.tolist() == open_recording(folder).probes("toy", "alpha").codes.tolist()
+    assert sent_paths(hub) == {"votes/toy/alpha.probes", "probes/toy/alpha.parquet"}  # the second checks the first
+    pulled = pull(address, tmp_path / "pulled")
+    assert verify_recording(pulled.folder).problems == ()
+    assert probe_words(open_recording(pulled.folder), "alpha") == as_words(ALPHA)
+
+
+def test_probes_that_contradict_what_the_hash_pins_are_refused(hub: HubDouble, tmp_path: Path) -> None:
+    folder = write_probed(tmp_path / "probed")
+    path = "votes/toy/alpha.probes"
+    data = bytearray((folder / path).read_bytes())
+    header = json.loads(data[16 : 16 + int.from_bytes(data[8:16], "little")])
+    data[header["arrays"]["codes"][2]] = 0
+    (folder / path).write_bytes(data)
+    restate(folder, path)
+    _, [llm] = feval.load("toy", ["alpha"], recording=put(hub, folder))
+    with pytest.raises(DamagedRecordingError, match=r"contradicts the Parquet files .*probes on 'toy/0'"):
+        llm.pool.probes()
 
 
 def test_the_address_alone_opens_a_recording_of_one_dataset(hub: HubDouble, demo: Path) -> None:
@@ -488,9 +515,9 @@ def test_votes_that_say_something_else_are_refused(
     address = publish_changed(hub, folder, swap, **votes)
     assert open_place(address).hash == open_recording(folder).hash
     if llms == ["a"]:
-        with pytest.raises(DamagedRecordingError, match="contradicts the Parquet files"):
+        with pytest.raises(DamagedRecordingError, match=r"contradicts the Parquet files"):
             feval.load("toy", llms, recording=address)
-        with pytest.raises(DamagedRecordingError, match="contradicts the Parquet files"):
+        with pytest.raises(DamagedRecordingError, match=r"contradicts the Parquet files"):
             pull(address)
     else:
         feval.load("toy", llms, recording=address)

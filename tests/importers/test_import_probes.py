@@ -18,7 +18,7 @@ from feval.cli import app
 from feval.errors import ConflictError, FevalError, SourceError, UsageError
 from feval.importers.papers import probed_traces
 from feval.importers.source import ImportRequest
-from feval.recording import verify_recording
+from feval.recording import open_recording, verify_recording
 
 STORE = dumped([probed_entry(), probed_entry(question="2 + 2?", gold_answer=4)])
 PROBE = {"offset": 4, "answer": "1"}
@@ -130,7 +130,7 @@ def test_a_store_needs_a_name_an_answer_kind_and_stored_answers(imported: Import
     with pytest.raises(UsageError, match=r"no card for the dataset 'toy'.*--answer-kind KIND"):
         imported("probed-traces", STORE, answer_kind=None)
     with pytest.raises(
-        UsageError, match=r"Answers from the texts were asked for.*probes of question 'toy/0' have none"
+        UsageError, match=r"Answers from the texts were asked for.*probes of question 'toy/0' have no text"
     ):
         imported("probed-traces", STORE, answer_kind="number", answers="text")
 
@@ -162,11 +162,17 @@ def test_probes_of_samples_of_a_line_in_the_order_of_the_samples(imported: Impor
 
 def test_answers_of_probes_are_read_in_their_texts_behind_the_cue(imported: Import) -> None:
     probes = [{"offset": 1, "text": "12}. Yes"}, {"offset": 2, "text": "no idea"}, {"offset": 3, "text": "3} or 4"}]
-    row = {"probe_cue": "Final answer: \\boxed{", "answer": "7"}
+    probes.append({"offset": 4, "text": "<think> 5"})  # goes on thinking
+    row = {"probe_cue": "</think> Final answer: \\boxed{", "answer": "7"}
     recording = imported("jsonl", cot(*probes, **row), answer_kind="number")
-    assert probe_rows(recording, "answer") == [(0, 1, "12"), (0, 2, None), (0, 3, "3")]  # and never the CoT's 7
-    assert manifest(recording)["probes"][0]["cue"] == "Final answer: \\boxed{"
-    assert "Probes of toy-llm without an answer: 1." in notes(recording)
+    assert probe_rows(recording, "answer") == [
+        (0, 1, "12"),
+        (0, 2, None),
+        (0, 3, "3"),
+        (0, 4, None),
+    ]  # and never the CoT's 7
+    assert manifest(recording)["probes"][0]["cue"] == "</think> Final answer: \\boxed{"
+    assert manifest(recording)["probes"][0]["no_answer"] == 2
 
 
 def test_stored_answers_of_probes_win_unless_the_texts_are_asked_for(imported: Import) -> None:
@@ -217,6 +223,18 @@ def test_unknown_members_of_probes_are_noted(imported: Import) -> None:
 def test_names_the_probe_that_a_row_has_wrong(imported: Import, source: bytes, sentence: str) -> None:
     with pytest.raises(FevalError, match=sentence):
         imported("jsonl", source)
+
+
+def test_answers_of_probes_do_not_change_which_cots_vote_together(imported: Import) -> None:
+    """The probe's answer is near one of two equal answers; as the first of its party it would part them."""
+    options = {"answer_kind": "number", "equality": "tolerance-0.05"}
+    alone, probed = (
+        imported("jsonl", cot(*probes, answer="1.04") + cot(answer="1.08"), **options)
+        for probes in ([], [{"offset": 1, "answer": "1.0"}])
+    )
+    assert alone.votes("toy").llms["toy-llm"].codes.tolist() == [[0, 0]]
+    assert probed.votes("toy").llms["toy-llm"].codes.tolist() == [[0, 0]]
+    assert probed.probes("toy", "toy-llm").codes.tolist() == [0]
 
 
 ANSWERS = st.sampled_from(["1", "2", "\\frac{1}{2}", "ERR", "x"]) | st.none()
@@ -308,6 +326,11 @@ def test_votes_over_published_stores_equal_those_of_their_authors(shared: Path, 
         printed([*command, "--llm", f"Qwen/{llm}", "--out", str(tmp_path / llm)])
     printed(["merge", *(str(tmp_path / llm) for llm in ("Qwen3-0.6B", "Qwen3-4B")), "--out", str(tmp_path / "both")])
     verify_recording(tmp_path / "both")
+    probes = [open_recording(tmp_path / "both").probes("aime24", f"Qwen/{llm}") for llm in ("Qwen3-0.6B", "Qwen3-4B")]
+    assert [(each.interval, each.shape, len(each.codes)) for each in probes] == [
+        (500, (30, 128), 117_931),
+        (500, (30, 128), 103_578),
+    ]
     for llm, n in product(("Qwen3-0.6B", "Qwen3-4B"), (64, 128)):
         command = [
             "run",

@@ -54,6 +54,11 @@ def test_rows_in_any_order_are_the_recording_that_ordered_rows_are(save: Save, i
         | {"id": f"q{question}", "model": llm, "sample": sample, "text": f"{llm} {question} {sample}", "tokens": 9}
         | {"prompt": f"P{question}", "answer": str(sample % 3)}
         | ({"scores": {"judge": sample / 8}, "reasoning": "hm"} if question % 2 else {})
+        | (
+            {"probes": [{"offset": place, "answer": place % 3} for place in range(1, 1 + sample)]}
+            if question % 3
+            else {}
+        )
         for llm in "ab"
         for question in range(12)
         for sample in range(5 - question % 2)
@@ -66,6 +71,7 @@ def test_rows_in_any_order_are_the_recording_that_ordered_rows_are(save: Save, i
     assert manifest(shuffled)["recording_hash"] == manifest(recording)["recording_hash"]
     assert rows(shuffled, llm="b")["text"][:6] == [*(f"b 0 {n}" for n in range(5)), "b 1 0"]
     assert shuffled.scores("toy", "a", "judge").values[1, :4].tolist() == [0, 0.125, 0.25, 0.375]
+    assert shuffled.probes("toy", "b").counts()[:3].tolist() == [[0] * 5, [0, 1, 2, 3, 0], [0, 1, 2, 3, 4]]
 
 
 @pytest.mark.usefixtures("small_runs")

@@ -26,8 +26,9 @@ from feval.estimators.stopping.criteria import (
 )
 from feval.estimators.stopping.early_plurality import early_plurality
 from feval.estimators.stopping.early_stopping import early_stops, expected_samples
-from feval.estimators.stopping.ends import AnswerCounts, ends_of_rule, partitions
+from feval.estimators.stopping.ends import AnswerCounts, ending_of_rule, ends_of_rule, partitions
 from feval.estimators.stopping.orders import expected_votes
+from feval.estimators.stopping.subpools import MOST_SUBPOOLS, number_of_subpools, votes_over_subpools
 from feval.methods import AdaptiveConsistency, EarlyStopping, SelfConsistency
 from feval.methods.stopping.pool_counts import PoolCounts
 
@@ -57,15 +58,18 @@ EARLY = [
 
 
 @pytest.mark.parametrize("method", [*ADAPTIVE, *EARLY], ids=str)
-def test_the_walk_over_counts_is_the_mean_over_all_orders(method: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As large budgets are; small ones, by merged counts, are in the contract of all methods."""
-    monkeypatch.setattr("feval.estimators.stopping.by_partition.MOST_PARTITIONS", 0)
+def test_subpools_and_the_walk_give_the_mean_over_all_orders(method: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As for large budgets and many questions; small ones, by merged counts, are in the contract of all methods."""
     pool = pool_of(ROWS)
-    exact, (right, rounds, cots, tokens, *_) = method.exact(pool, GOLD), over_all_orders(method, pool, GOLD)
-    assert exact.right == pytest.approx(right, abs=1e-12)
-    assert exact.rounds == pytest.approx(rounds, abs=1e-12)
-    assert exact.cots == pytest.approx(cots, abs=1e-12)
-    assert exact.output_tokens == pytest.approx(tokens, abs=1e-10)
+    right, rounds, cots, tokens, *_ = over_all_orders(method, pool, GOLD)
+    monkeypatch.setattr("feval.methods.stopping.pool_counts.MOST_PARTITIONS", 0)
+    for most_subpools in (MOST_SUBPOOLS, 0):
+        monkeypatch.setattr("feval.methods.stopping.pool_counts.MOST_SUBPOOLS", most_subpools)
+        exact = method.exact(pool, GOLD)
+        assert exact.right == pytest.approx(right, abs=1e-12)
+        assert exact.rounds == pytest.approx(rounds, abs=1e-12)
+        assert exact.cots == pytest.approx(cots, abs=1e-12)
+        assert exact.output_tokens == pytest.approx(tokens, abs=1e-10)
 
 
 @pytest.mark.parametrize("method", [*ADAPTIVE[::4], *EARLY[::2]], ids=str)
@@ -96,7 +100,7 @@ unlike = st.lists(st.integers(-1, 8), min_size=14, max_size=14)
     st.integers(1, 12),
     st.sampled_from(["drop", "vote"]),
 )
-def test_merged_counts_give_what_the_walk_gives(
+def test_subpools_and_merged_counts_give_what_the_walk_gives(
     rows: list[list[int]], sizes: list[int], criterion: str, threshold: Any, budget: int, rule: str
 ) -> None:
     method = AdaptiveConsistency(criterion, threshold, budget, rule)
@@ -110,6 +114,20 @@ def test_merged_counts_give_what_the_walk_gives(
     assert merged.samples == pytest.approx(walked.samples, abs=1e-12)
     assert merged.output_tokens == pytest.approx(walked.tokens(counts.pools, *tokens), abs=1e-11)
     assert (merged.samples >= 1 - 1e-12).all()
+    for ending in (ending_of_rule(method.rule.stop_mask, budget), ends.ending):
+        votes = votes_over_subpools(counts.pools, ending, budget)
+        assert votes.right == pytest.approx(walked.right, abs=1e-12)
+        assert votes.samples == pytest.approx(walked.samples, abs=1e-12)
+        assert votes.tokens(counts.pools, *tokens) == pytest.approx(walked.tokens(counts.pools, *tokens), abs=1e-11)
+
+
+@pytest.mark.parametrize("rows", [[(3, 2, 2), (4, 1, 1)], [(0, 5), (2, 2)], [(1, 1, 1, 1)], [(0,)]])
+def test_no_pool_has_more_subpools_than_their_bound(rows: list[tuple[int, ...]]) -> None:
+    width = max(map(len, rows))
+    counts = np.array([(*row, *[0] * (width - len(row))) for row in rows])
+    subpools = {tuple(sorted(part)) for row in counts for part in product(*(range(count + 1) for count in row))}
+    bound = number_of_subpools(AnswerCounts.of(counts[:, 0], counts[:, 1:], counts[:, 0] + 7))
+    assert bound == len(subpools) if len(rows) == 1 else bound >= len(subpools)
 
 
 def test_partitions_are_counted() -> None:

@@ -14,6 +14,7 @@ import yaml
 from huggingface_hub import DatasetCard
 from markdown_it import MarkdownIt
 from published import write
+from recorded_probes import ALPHA, write_probed
 from small import pool, question
 
 from feval.errors import CardError
@@ -127,6 +128,14 @@ def test_datasets_whose_names_meet_get_configurations_of_their_own(tmp_path: Pat
     names = [config.name for config in configs_of(open_recording(write(tmp_path / "r", ["toy", "toy-texts"])))]
     assert len(set(names)) == len(names)
     assert {"toy", "toy-texts"} <= set(names)
+
+
+def test_probes_are_counted_and_have_a_configuration(tmp_path: Path) -> None:
+    own = page(prepare(write_probed(tmp_path / "r", {"alpha": ALPHA}), seen()))
+    assert "4 CoTs can also be cut short: 7 probes (every 5 tokens) say what the LLM would have answered." in own
+    configs = {config["config_name"]: config for config in matter(own)["configs"]}  # type: ignore[attr-defined]
+    assert [file["path"] for file in configs["toy-probes"]["data_files"]] == ["probes/toy/alpha.parquet"]
+    assert "| `toy-probes` | `probes/*/*.parquet` |" in own
 
 
 def test_files_without_rows_are_no_splits(tmp_path: Path) -> None:

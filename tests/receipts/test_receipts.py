@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from small import write_toy
+from small import content, write_toy
 from typer.testing import CliRunner
 
 from feval.cli import app
@@ -85,10 +85,26 @@ def toy(tmp_path: Path) -> Path:
     return write_toy(tmp_path / "toy", {"gpt-3.5-turbo": POOLS}, GOLDS)
 
 
-def receipt(toy: Path, name: str = "seeded") -> Path:
+WRITTEN: dict[str, dict[str, bytes]] = {}
+"""Command -> the files it wrote beside `toy`, which are the same beside every copy of it."""
+
+
+def write_receipt(toy: Path, name: str = "seeded") -> Path:
     out = toy.parent / name
     done = call(*RUNS[name], "--recording", toy, "--out", out)
     assert done.exit_code == 0, done.output
+    return out / "receipt.json"
+
+
+def receipt(toy: Path, name: str = "seeded") -> Path:
+    """The receipt of a command, with the files beside it; the command runs once for all tests."""
+    out = toy.parent / name
+    if name not in WRITTEN:
+        write_receipt(toy, name)
+        WRITTEN[name] = content(out)
+    out.mkdir(exist_ok=True)
+    for path, data in WRITTEN[name].items():
+        (out / path).write_bytes(data)
     return out / "receipt.json"
 
 
@@ -340,9 +356,9 @@ def test_a_receipt_pins_what_it_rests_on_and_no_absolute_path(toy: Path) -> None
 
 
 def test_writing_it_again_gives_the_same_bytes(toy: Path) -> None:
-    path = receipt(toy)
+    path = write_receipt(toy)
     before = path.read_bytes()
-    assert receipt(toy).read_bytes() == before
+    assert write_receipt(toy).read_bytes() == before
 
 
 def test_a_number_that_differs_is_named_with_the_difference(toy: Path) -> None:

@@ -35,12 +35,12 @@ from feval.recording import (
 )
 from feval.recording.derived.extension import extend
 from feval.recording.partial import Part, check_leaf
-from recorders import live
 from recorders.asking.checks import LimitWatch
 from recorders.asking.pace import Limits
 from recorders.backends import replies
 from recorders.backends.transformers_local import decoded
 from recorders.journal.journal import Journal, journal_folder
+from recorders.live import live
 from recorders.request import Completion, Decoding, Message
 from recorders.work.record import record_dataset
 from recorders.work.seal import seal

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -24,7 +25,7 @@ from feval.errors import (
 )
 from feval.evaluation.evaluation import evaluate
 from feval.methods import SelfConsistency
-from feval.recording import DatasetInfo, LLMInfo, PoolRows, Question, RecordingWriter
+from feval.recording import DatasetInfo, LLMInfo, PoolRows, Question, Recording, RecordingWriter
 from feval.replay import load
 from feval.replay.draws import uniforms
 from feval.replay.loading import LoadRecipe
@@ -123,6 +124,44 @@ def test_the_recording_can_come_from_the_environment(toy: Path, monkeypatch: pyt
         load("toy")
     monkeypatch.setenv("FEVAL_RECORDING", str(toy))
     assert [llm.name for llm in load("toy")[1]] == list(POOLS)
+
+
+def test_questions_are_read_in_blocks_of_which_the_last_are_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    toy = write_toy(
+        tmp_path / "toy", {"gpt-3.5-turbo": [[str(row)] for row in range(7)]}, [str(row) for row in range(7)]
+    )
+    monkeypatch.setattr("feval.recording.view._BLOCK", 2)
+    monkeypatch.setattr("feval.recording.view._BLOCKS", 2)
+    dataset, _ = load("toy", recording=toy)
+    read: list[range] = []
+    scan = Recording.scan_questions
+
+    def counted(recording: Recording, name: str, rows: range | None = None) -> Iterator[Question]:
+        read.append(rows or range(0))
+        return scan(recording, name, rows)
+
+    monkeypatch.setattr(Recording, "scan_questions", counted)
+    assert [dataset[row].answer for row in (6, 0, 1, 3, 2, 6, "toy/0")] == ["6", "0", "1", "3", "2", "6", "0"]
+    assert read == [range(6, 7), range(2), range(2, 4), range(6, 7), range(2)]
+    assert [entry.id for _, entry in dataset] == [f"toy/{row}" for row in range(7)]
+
+
+@pytest.mark.parametrize("kept", [1, 16])
+def test_requests_are_read_in_blocks_only_where_there_are_many(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kept: int
+) -> None:
+    monkeypatch.setattr("feval.recording.view._BLOCK", 2)
+    monkeypatch.setattr("feval.recording.view._BLOCKS", kept)
+    sent = [pool(row, ["1"], prompt=None if row == 3 else f"[{row}]") for row in range(7) if row != 4]
+    with RecordingWriter(tmp_path / "toy", operation={"name": "test"}) as writer:
+        writer.add_dataset(DatasetInfo("toy", "Toy", "verbatim", "test-1"), [question(row, "1") for row in range(7)])
+        writer.add_pools("toy", LLMInfo("gpt-3.5-turbo"), "words", sent)
+    _, [llm] = load("toy", recording=tmp_path / "toy")
+    requests = [llm.request(row).raw_text for row in (6, 0, 4, 3, 5, 6, 1, 2)]
+    assert requests == ["[6]", "[0]", None, None, "[5]", "[6]", "[1]", "[2]"]
+    assert llm.prompts() == ["[0]", "[1]", "[2]", None, None, "[5]", "[6]"]
 
 
 def test_dollars_follow_equation_1_and_the_billing(toy: Path) -> None:
@@ -237,6 +276,31 @@ def test_several_recordings_open_together_and_share_codes(tmp_path: Path, toy: P
     assert curve.recording_hash == feval.open_recording(other).hash
     assert set(curve.recording_hashes) == {feval.open_recording(toy).hash, feval.open_recording(other).hash}
     assert curve.to_dict()["recording_hashes"] == list(curve.recording_hashes)
+
+
+def test_recordings_are_joined_by_question_block_after_block(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("feval.recording.view._BLOCK", 2)
+    orders = {"gpt-3.5-turbo": [0, 1, 2, 3, 4], "gpt-4o-mini": [3, 0, 4, 2, 1]}
+    answers = {
+        llm: {row: [f"{llm[4]}{row}", "same", None, f"{row * sample}"] for sample, row in enumerate(rows)}
+        for llm, rows in orders.items()
+    }
+    for llm, rows in orders.items():
+        with RecordingWriter(tmp_path / llm, operation={"name": "test"}) as writer:
+            info = DatasetInfo("toy", "Toy", "verbatim", "test-1")
+            writer.add_dataset(info, [question(row, f"gold {row}" if row else "same") for row in rows])
+            writer.add_pools("toy", LLMInfo(llm), "words", [pool(row, answers[llm][row]) for row in rows])
+    dataset, llms = load("toy", list(orders), [tmp_path / llm for llm in orders])
+    for row in range(5):
+        candidates, given = dataset.candidates(row), [answers[llm.name][row] for llm in llms]
+        expected = dict.fromkeys(answer for pool in given for answer in pool if answer is not None)
+        assert set(candidates) == {*expected, f"gold {row}" if row else "same"}
+        assert candidates[int(dataset.gold[row])] == (f"gold {row}" if row else "same")
+        assert [llm.answers(row, range(4)) for llm in llms] == given
+        assert [int(llm.pool.candidates[row]) for llm in llms] == [len(candidates)] * 2
+        near = llms[1].texts_near(row)
+        assert near[row] == llms[1].texts(row)
+        assert sorted(near) == list(range(5))
 
 
 def test_an_answer_is_right_if_its_canonical_form_is_the_gold(tmp_path: Path) -> None:

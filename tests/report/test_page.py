@@ -258,7 +258,7 @@ def test_questions_beyond_the_cap_are_left_out_and_it_is_said(comparison: Compar
     book = _data(files["report.html"].decode())["explorer"]
     assert [q["i"] for q in book["questions"]] == ["toy/0", "toy/1", "toy/2"]
     assert all(len(q["q"]) <= 20 for q in book["questions"])
-    assert any("first 3 of 4 questions" in note for note in book["notes"])
+    assert any("first 3 of 4 questions" in note and "questions.parquet" in note for note in book["notes"])
 
 
 def test_the_svg_has_no_date_and_refers_to_nothing_outside(comparison: Comparison) -> None:

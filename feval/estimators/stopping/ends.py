@@ -8,8 +8,8 @@ probability that a rule ends exactly there depends on the counts alone, not on t
     reach(v) = sum_a (v_a / s) reach(v - e_a) [the rule goes on at v - e_a],        ends(v) = reach(v) [it stops at v]
 
 A rule that treats candidates alike has the same `ends` for all orders of the counts, so one table over partitions serves all
-pools. `ends_of_rule` builds it; `orders` and `by_partition` apply it to pools. Every term is positive, so nothing cancels.
-Feval's own; assumes only that every order of a question's samples is equally likely.
+pools. `ends_of_rule` builds it; `orders`, `by_partition` and `subpools` apply it to pools. Every term is positive, so nothing
+cancels. Feval's own; assumes only that every order of a question's samples is equally likely.
 """
 
 from __future__ import annotations
@@ -26,6 +26,9 @@ from feval.estimators.arrays import Bools, Floats, Int16, Int64, Integers, UInt6
 
 LARGEST_BUDGET = 300
 """Largest budget of a table of ends; memory grows with its cube."""
+
+Ending = Callable[[Integers, int, Floats], Floats]
+"""(counts [N, 1 + K] as in `Ends.of`, their sum, [N] probability to come there) -> [N] probability to end there."""
 
 _NEVER = np.iinfo(np.int16).max
 _GOLDEN = 0x9E3779B97F4A7C15
@@ -62,6 +65,10 @@ class AnswerCounts:
         counts = np.column_stack([self.gold, self.rivals])
         widest = -np.sort(-counts, axis=1)
         return np.concatenate([[self.none.max(initial=0)], widest.max(axis=0, initial=0)])
+
+    def with_no_answer_as_rival(self) -> AnswerCounts:
+        """The same pools where no answer is one more candidate."""
+        return AnswerCounts.of(self.gold, np.column_stack([self.rivals, self.none]), np.zeros_like(self.none))
 
     def rows(self, rows: npt.NDArray[np.intp]) -> AnswerCounts:
         """Select questions."""
@@ -107,6 +114,10 @@ class Ends:
         chance: Floats = np.where(self.keys[place] == keys, self.chance[place], 0.0)
         return chance
 
+    def ending(self, counts: Integers, drawn: int, reach: Floats) -> Floats:  # noqa: ARG002  as `ending_of_rule` gives it
+        """[N] the same for counts; see `Ending`."""
+        return self.at(_keys(counts))
+
     def possible(self, first: Int16, second: Int16, largest_to_come: Int16, within_reach: Int16) -> Bools:
         """[N] whether counts can still belong to an end.
 
@@ -150,6 +161,20 @@ def require_budget(budget: int) -> None:
             f"The exact expectation over all orders reaches budgets of {LARGEST_BUDGET} samples; {budget} were asked for. "
             "Take seeded replicates (order 'seeded'), or a smaller budget."
         )
+
+
+def ending_of_rule(stops: Callable[[Integers, int], Bools], budget: int) -> Ending:
+    """Where a rule ends that looks at the counts after every draw; `stops` as in `ends_of_rule`."""
+
+    def ending(counts: Integers, drawn: int, reach: Floats) -> Floats:
+        if drawn == budget:
+            return reach
+        chance = np.zeros(len(counts))
+        reached = np.flatnonzero(reach)
+        chance[reached] = np.where(stops(counts[reached, 1:], drawn), reach[reached], 0.0)
+        return chance
+
+    return ending
 
 
 def ends_of_rule(

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from feval.answers import extract, normal_forms
+from feval.answers.thoughts import reply_behind
 from feval.errors import ConflictError, SourceError, UsageError
 from feval.importers.shapes import sentence_start
 from feval.importers.sorted_rows import SortedRows
@@ -59,11 +60,10 @@ def _known(values: list[Any]) -> list[Any] | None:
 class WaitingProbes:
     """The probes of one LLM, which wait until its CoTs are written; what was unusual about their answers is counted."""
 
-    def __init__(self, kind: str, scratch: Path | None, *, always_text: bool) -> None:
-        self._kind, self._always_text = kind, always_text
+    def __init__(self, llm: str, kind: str, scratch: Path | None, *, always_text: bool) -> None:
+        self._llm, self._kind, self._always_text = llm, kind, always_text
         self._rows = SortedRows(scratch)
-        self._count = 0
-        self._seen: Counter[str] = Counter()
+        self._count = self._unreadable = 0
 
     def __len__(self) -> int:
         return self._count
@@ -78,10 +78,9 @@ class WaitingProbes:
         """Yield them by question, with their answers normalised."""
         for number, (columns,) in self._rows.questions(0):
             question, probes = questions[number], SourceProbes(**columns)
-            raw = self._raw_answers(question, probes, cue or "")
+            raw = self._raw_answers(question, probes, cue)
             answers = normal_forms(self._kind, raw, question.choices)
-            self._seen["without answer"] += list(raw).count(None)
-            self._seen["unreadable"] += answers.count(None) - list(raw).count(None)
+            self._unreadable += answers.count(None) - list(raw).count(None)
             yield ProbeRows(
                 question.id,
                 probes.sample_indices,
@@ -93,31 +92,33 @@ class WaitingProbes:
                 probes.confidences,
             )
 
-    def _raw_answers(self, question: SourceQuestion, probes: SourceProbes, cue: str) -> Sequence[str | None]:
+    def _raw_answers(self, question: SourceQuestion, probes: SourceProbes, cue: str | None) -> Sequence[str | None]:
+        """Return the stored answers, or those read in the texts as the ends of replies that begin with the cue."""
         if probes.answers is not None and not self._always_text:
             return probes.answers
-        if self._always_text and probes.texts is None:
-            raise UsageError(
-                f"Answers from the texts were asked for (--answers text), and the probes of question {question.id!r} have "
-                "none; take the stored answers."
-            )
         texts = probes.texts or [None] * len(probes.offsets)
-        if self._kind == "verbatim" and any(text is not None for text in texts):
+        if self._always_text and None in texts:
+            raise UsageError(
+                f"Answers from the texts were asked for (--answers text), and probes of question {question.id!r} have no text; "
+                "take the stored answers."
+            )
+        if self._kind == "verbatim" and any(texts):
             raise UsageError(
                 f"Verbatim answers are the stored ones, and the probes of question {question.id!r} have texts alone; choose "
                 "an answer kind that can be extracted from them, --answer-kind KIND."
             )
-        extracted = {
-            text: None if text is None else extract(self._kind, cue + text, question.choices) for text in set(texts)
+        replies = {text: reply_behind(cue, text) for text in set(texts) if text is not None}
+        answer_of = {
+            text: None if reply is None else extract(self._kind, reply, question.choices)
+            for text, reply in replies.items()
         }
-        return [extracted[text] for text in texts]
+        return [None if text is None else answer_of[text] for text in texts]
 
-    def notes(self, llm: str) -> list[str]:
+    def notes(self) -> list[str]:
         """Return what was unusual, once all rows were taken."""
         return counted_notes(
-            (f"Probes of {llm} without an answer", self._seen["without answer"]),
             (
-                f"Raw answers of probes of {llm} that cannot be read as {self._kind} and count as no answer",
-                self._seen["unreadable"],
-            ),
+                f"Raw answers of probes of {self._llm} that cannot be read as {self._kind} and count as no answer",
+                self._unreadable,
+            )
         )

@@ -8,16 +8,19 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from feval.estimators.arrays import Int64
 from feval.estimators.per_question import distinct, question_blocks
 from feval.estimators.stopping.by_partition import MOST_PARTITIONS, number_of_partitions, over_partitions
-from feval.estimators.stopping.ends import AnswerCounts, Ends
+from feval.estimators.stopping.ends import AnswerCounts, Ends, ending_of_rule, ends_of_rule, require_budget
 from feval.estimators.stopping.orders import MOST_STATES, OverOrders, expected_votes
-from feval.methods.arrays import Floats, Integers, Rows
+from feval.estimators.stopping.subpools import MOST_SUBPOOLS, number_of_subpools, votes_over_subpools
+from feval.methods.arrays import Bools, Floats, Integers, Rows
 from feval.methods.vote import distinct_votes
 
 if TYPE_CHECKING:
     from feval.replay.pools import Pool
+
+_PARTITIONS_PER_SUBPOOL = 60  # that take as long as one sub-pool
+_SUBPOOLS_PER_POOL = 10_000  # that take as long as to walk over the counts of one pool
 
 
 @dataclass(frozen=True, eq=False)
@@ -72,44 +75,65 @@ def voting_counts(pools: AnswerCounts, no_answer: str) -> AnswerCounts:
     """The same counts, with no answer as one more rival if `no_answer` is "vote"."""
     if no_answer == "drop":
         return pools
-    return AnswerCounts.of(pools.gold, np.column_stack([pools.rivals, pools.none]), np.zeros_like(pools.none))
+    return pools.with_no_answer_as_rival()
 
 
-def mean_over_orders(pool: Pool, gold: Integers, no_answer: str, ends_within: Callable[[Int64], Ends]) -> OverOrders:
-    """The means over all orders of a pool, by the faster of two ways: `over_partitions` or `expected_votes`.
+def mean_over_orders(
+    pool: Pool, gold: Integers, no_answer: str, stops: Callable[[Integers, int], Bools], budget: int
+) -> OverOrders:
+    """The means over all orders of a pool, of a rule that looks at the counts after every draw; `stops` as in `ends_of_rule`.
 
-    `ends_within` gives a rule's table for bounds of the counts (`AnswerCounts.bounds`).
+    By the fastest of three ways: `votes_over_subpools` and `expected_votes`, which solve distinct counts, or `over_partitions`,
+    which solves each question.
     """
+    require_budget(budget)
     pools, rows = distinct_pools(pool, gold, no_answer)
-    ends = ends_within(pools.bounds())
-    few = number_of_partitions(ends.budget) <= MOST_PARTITIONS
-    votes = None if few else expected_votes(pools, ends)
-    order = None
-    if few and not isinstance(rows, slice):  # blocks of questions with similar rivals have fewer partitions
-        order = np.argsort(
-            distinct((np.zeros_like(pools.none), *pools.rivals.T))[1].astype(np.int32)[rows], kind="stable"
-        )
+    votes = ends = order = None
+    if _few_subpools(pools, budget, len(gold)):
+        votes = votes_over_subpools(pools, ending_of_rule(stops, budget), budget)
+    else:
+        ends = ends_of_rule(stops, pools.bounds(), budget)
+        if number_of_partitions(budget) > MOST_PARTITIONS:
+            votes = expected_votes(pools, ends)
+        elif not isinstance(rows, slice):  # blocks of questions with similar rivals have fewer partitions
+            kinds = distinct((np.zeros_like(pools.none), *pools.rivals.T))[1].astype(np.int32)
+            order = np.argsort(kinds[rows], kind="stable")
     means = OverOrders(*np.empty((3, len(gold))))
     for block in question_blocks(len(gold)):
         questions = block if order is None else order[block]
         counts = PoolCounts.of(pool, gold, no_answer, questions)
         tokens = counts.gold_tokens, counts.rival_tokens, counts.none_tokens
-        if votes is None:
-            part = over_partitions(counts.pools, *tokens, ends)
-        else:
+        if votes is not None:
             own = votes.rows(rows if isinstance(rows, slice) else rows[block])
             part = OverOrders(own.right, own.samples, own.tokens(counts.pools, *tokens))
+        elif ends is not None:
+            part = over_partitions(counts.pools, *tokens, ends)
         for field in fields(OverOrders):
             getattr(means, field.name)[questions] = getattr(part, field.name)
     return means
 
 
-def right_over_orders(pools: AnswerCounts, ends: Ends, most_states: int = MOST_STATES) -> Floats:
-    """[Q] probability that the gold wins the plurality, by the faster of the two ways."""
-    if number_of_partitions(ends.budget) > MOST_PARTITIONS:
-        return expected_votes(pools, ends, most_states=most_states).right
+def right_over_orders(pools: AnswerCounts, ends: Ends, most_states: int | None = None) -> Floats:
+    """[Q] probability that the gold wins the plurality, by the fastest of the three ways.
+
+    With `most_states`, a large budget takes `expected_votes` or raises UsageError beyond them: whether a number is exact or
+    estimated then depends on the pools as it always has.
+    """
+    few = number_of_partitions(ends.budget) <= MOST_PARTITIONS
+    if (few or most_states is None) and _few_subpools(pools, ends.budget, len(pools.gold)):
+        return votes_over_subpools(pools, ends.ending, ends.budget).right
+    if not few:
+        return expected_votes(pools, ends, most_states=most_states or MOST_STATES).right
     free = np.zeros_like(pools.none)
     return over_partitions(pools, free, np.zeros_like(pools.rivals), free, ends).right
+
+
+def _few_subpools(pools: AnswerCounts, budget: int, questions: int) -> bool:
+    """Whether to go through the sub-pools: not where there are too many for these pools, or few partitions for each question."""
+    most, partitions = min(MOST_SUBPOOLS, len(pools.gold) * _SUBPOOLS_PER_POOL), number_of_partitions(budget)
+    if partitions <= MOST_PARTITIONS:
+        most = min(most, questions * partitions // _PARTITIONS_PER_SUBPOOL)
+    return number_of_subpools(pools) <= most
 
 
 def gold_share_of_lead(pools: AnswerCounts) -> Floats:

@@ -5,17 +5,33 @@ The old CoTs stay first and unchanged, so that scores and everything else that r
 
 from __future__ import annotations
 
+import heapq
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
+from itertools import count, groupby
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
+
 from feval.cards.tokens import SPLIT_USAGE, is_usage
 from feval.errors import ConflictError
-from feval.recording.content import COT_COLUMNS, DatasetInfo, LLMInfo, PoolRows, Question
-from feval.recording.derived.blocks import pools_of
-from feval.recording.derived.common import common_info, known_verdicts, merged_questions, parent_record, same_question
+from feval.recording.content import COT_COLUMNS, PROBE_COLUMNS, DatasetInfo, LLMInfo, PoolRows, ProbeRows, Question
+from feval.recording.derived.blocks import in_order, pools_of
+from feval.recording.derived.common import (
+    common_info,
+    known_verdicts,
+    merged_questions,
+    merged_rows,
+    parent_record,
+    same_question,
+)
+from feval.recording.derived.linking import common_cue
+from feval.recording.layout.format import PROBES
 from feval.recording.reader import Recording
 from feval.recording.writer import RecordingWriter
 
@@ -27,10 +43,12 @@ class Grown:
     Attributes:
         pool: all of them.
         old: number of old ones.
+        places: where each CoT of the new pool is now.
     """
 
     pool: PoolRows
     old: int
+    places: Sequence[int] = ()
 
 
 def check_extension(base: Recording, info: DatasetInfo, questions: Sequence[Question], llm: LLMInfo) -> None:
@@ -63,13 +81,13 @@ def grown_pools(base: Recording, more: Recording, dataset: str, llm: str) -> Ite
     for question, old, new in zip(questions, *pools, strict=True):
         if old is None or not old.answers:
             if new is not None:
-                yield Grown(new, 0)
+                yield Grown(new, 0, range(len(new.answers)))
             elif old is not None:
                 yield Grown(old, 0)
         elif new is None or not new.answers:
             yield Grown(old, len(old.answers))
         else:
-            yield Grown(_joined(old, new, f"{llm} on {question.id!r:.80} of {dataset}"), len(old.answers))
+            yield _joined(old, new, f"{llm} on {question.id!r:.80} of {dataset}")
 
 
 def extend(
@@ -126,6 +144,58 @@ def _add_grown(writer: RecordingWriter, base: Recording, more: Recording, datase
     if (dataset, llm) in base.manifest.pairs:
         for scorer in base.scorers(dataset, llm):
             writer.add_scores(dataset, llm, base.scorer_info(scorer), base.score_rows(dataset, llm, scorer))
+    probed = [one for one in (base, more) if one.has_probes(dataset, llm)]
+    if probed == [base]:
+        writer.link_probes(dataset, llm, [base])
+    elif probed:
+        cue = common_cue(dataset, llm, probed)
+        writer.add_probes(dataset, llm, _grown_probes(base, more, dataset, llm), cue=cue)
+
+
+def _grown_probes(base: Recording, more: Recording, dataset: str, llm: str) -> Iterator[ProbeRows]:
+    """Yield the probes of an LLM from two recordings, by the places of their CoTs in the joined pools."""
+    holders = [holder for holder in (base, more) if dataset in holder.manifest.datasets]
+    streams = [
+        _placed_probes(holder, rows, dataset, llm)
+        for holder, rows in zip(holders, merged_rows(dataset, holders), strict=True)
+        if holder.has_probes(dataset, llm)
+    ]
+    pools = grown_pools(base, more, dataset, llm)
+    for _, group in groupby(heapq.merge(*streams, key=itemgetter(0)), itemgetter(0)):
+        probes = {holder: rows for _, holder, rows in group}
+        name = next(iter(probes.values())).question_id
+        grown, nothing = next(each for each in pools if each.pool.question_id == name), ProbeRows(name, [], [], [], [])
+        yield _joined_probes(
+            probes.get(base, nothing), probes.get(more, nothing), grown.places, f"{llm} on {name!r:.80}"
+        )
+
+
+def _placed_probes(
+    holder: Recording, rows: npt.NDArray[np.int64], dataset: str, llm: str
+) -> Iterator[tuple[int, Recording, ProbeRows]]:
+    places = rows[holder.rows(PROBES, dataset, llm)]
+    for place, probes in in_order(partial(holder.probe_rows, dataset, llm), places):
+        yield place, holder, probes
+
+
+def _joined_probes(old: ProbeRows, new: ProbeRows, places: Sequence[int], what: str) -> ProbeRows:
+    """Return old probes and, at their CoTs' places, those new ones whose CoT had none; different ones are a conflict."""
+    samples = [places[sample] for sample in new.sample_indices]
+    known = dict(zip(zip(old.sample_indices, old.offsets, strict=True), old.answers, strict=True))
+    probed = {*old.sample_indices}
+    added = []
+    for row, (sample, offset) in enumerate(zip(samples, new.offsets, strict=True)):
+        if sample not in probed:
+            added.append(row)
+        elif known.get((sample, offset), ...) != new.answers[row]:
+            raise ConflictError(
+                f"{what}: CoT {sample} has probes already, and other ones were recorded (after {offset} tokens). A CoT is probed "
+                "once: begin with what is there."
+            )
+    new = new.at(added, [samples[row] for row in added])
+    joined = {column: list(values) + list(new.columns()[column]) for column, values in old.columns().items()}
+    rows = ProbeRows(old.question_id, **{PROBE_COLUMNS[column]: values for column, values in joined.items()})
+    return rows.at(sorted(range(len(rows.offsets)), key=lambda row: (rows.sample_indices[row], rows.offsets[row])))
 
 
 def _counter(*pairs: Mapping[str, Any]) -> str | None:
@@ -136,17 +206,18 @@ def _counter(*pairs: Mapping[str, Any]) -> str | None:
     return SPLIT_USAGE if all(map(is_usage, counters)) else None
 
 
-def _joined(old: PoolRows, new: PoolRows, what: str) -> PoolRows:
+def _joined(old: PoolRows, new: PoolRows, what: str) -> Grown:
     if old.prompt != new.prompt:
         raise ConflictError(
             f"{what} was asked with other messages than before. Ask in the same way, or under another name."
         )
-    rows = _new_rows(old, new, what)
+    places = _places(old, new, what)
+    rows = [row for row, place in enumerate(places) if place >= len(old.answers)]
     _refuse_same_replies(old, new, rows, what)
     columns: dict[str, Any] = {name: _both(getattr(old, name), getattr(new, name), old, rows) for name in COT_COLUMNS}
     names = [*old.extra, *(name for name in new.extra if name not in old.extra)]
     extra = {name: _both(old.extra.get(name), new.extra.get(name), old, rows) or () for name in names}
-    return replace(old, **columns, extra=extra)
+    return Grown(replace(old, **columns, extra=extra), len(old.answers), places)
 
 
 def _both(
@@ -159,8 +230,11 @@ def _both(
     return first + [None if new is None else new[row] for row in rows]
 
 
-def _new_rows(old: PoolRows, new: PoolRows, what: str) -> list[int]:
-    """Return the rows of the CoTs that are new. Samples are identified by their seeds, if all have one, else by their index."""
+def _places(old: PoolRows, new: PoolRows, what: str) -> list[int]:
+    """Return where each CoT of the new pool is in the joined one: new ones behind the old ones, repeated ones where they are.
+
+    Samples are identified by their seeds, if all have one, else by their index.
+    """
     old_names, new_names = _sample_names(old, new)
     places = {name: row for row, name in enumerate(old_names)}
     old_cots, new_cots = _cots(old), _cots(new)
@@ -171,7 +245,8 @@ def _new_rows(old: PoolRows, new: PoolRows, what: str) -> list[int]:
                 f"{what}: sample {name} is there already, and was recorded again. A sample is recorded once: begin with what is "
                 "there, so that only what is missing is asked for."
             )
-    return [row for row, name in enumerate(new_names) if name not in places]
+    following = count(len(old_names))
+    return [places[name] if name in places else next(following) for name in new_names]
 
 
 def _cots(pool: PoolRows) -> list[tuple[str, int]]:

@@ -14,13 +14,14 @@ from typing import Any, NamedTuple
 
 from feval import answers
 from feval.answers.equality import named_equality
-from feval.answers.thoughts import Thoughts, split, split_columns
+from feval.answers.thoughts import Thoughts, reply_behind, split, split_columns
 from feval.cards.cards import thoughts_of
 from feval.errors import AnswerError, UnknownNameError, UsageError
 from feval.executors.tasks import results
-from feval.recording.content import DatasetInfo, PoolRows, Question
+from feval.recording.content import DatasetInfo, PoolRows, ProbeRows, Question
 from feval.recording.derived.blocks import Block, blocks, with_questions
 from feval.recording.derived.common import derived_writer
+from feval.recording.layout.format import PROBES
 from feval.recording.reader import Recording, open_recording
 from feval.recording.verify import Steps, open_sound
 from feval.recording.writer import RecordingWriter
@@ -69,6 +70,7 @@ class LLMChanges:
         changed: have another normal form than before.
         right_before: voted with the gold.
         right_after: vote with the gold.
+        probes_changed: probes whose answer has another normal form than before.
         split: whose thoughts were split off their texts, and were not before.
         without_reply: end in their thoughts, and have no answer.
         examples: the first CoTs gained, lost and changed, a few of each.
@@ -85,6 +87,7 @@ class LLMChanges:
     examples: tuple[AnswerChange, ...]
     right_before: int = 0
     right_after: int = 0
+    probes_changed: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -215,6 +218,8 @@ def _notes(parent: Recording, datasets: Sequence[DatasetChanges], source: str) -
             cots = "1 CoT has no text; its" if without == 1 else f"{without} CoTs have no text; their"
             yield f"{changes.dataset}: {cots} raw answers are those of the parent."
         for llm in changes.llms:
+            if llm.probes_changed:
+                yield f"{changes.dataset}: {llm.probes_changed:,} probes of {llm.llm} have another answer than in the parent."
             if llm.gained + llm.lost + llm.changed and (scorers := parent.scorers(changes.dataset, llm.llm)):
                 names = ", ".join(scorers)
                 yield f"{changes.dataset}: {names} scored the CoTs of {llm.llm} with the answers of the parent."
@@ -234,7 +239,13 @@ def _dataset(
         reading = _Reading(info.answer_kind, source, len(rewritten) > 1)
         pools = _pools(parent, info.id, llm, new, reading, tally, steps, executor)
         counter = parent.counter(info.id, llm)
+        rewritten = (*rewritten, PROBES)
         writer.add_pools(info.id, parent.llm_info(llm), counter, pools, parent=parent, rewritten=rewritten)
+        if parent.has_probes(info.id, llm):
+            cue = parent.probes_record(info.id, llm)["cue"]
+            rows = with_questions(new, parent.probe_rows(info.id, llm))
+            probes = (_probes(*each, cue, reading, tally) for each in rows)
+            writer.add_probes(info.id, llm, probes, cue=cue, parent=parent)
         llms.append(tally.changes())
     golds = [
         GoldChange(was.id, was.answer, was.answer_key, now.answer_key)
@@ -346,11 +357,27 @@ def _answers(pool: PoolRows, readable: list[bool], choices: Sequence[tuple[str, 
     return _Answers(raw, answers.normal_forms(reading.kind, raw, choices))
 
 
+def _probes(question: Question, probes: ProbeRows, cue: str | None, reading: _Reading, tally: _Tally) -> ProbeRows:
+    """Return probes with the answers as they are read now: in the cue with the text behind it, else in the stored answer."""
+    raw = list(probes.raw_answers)
+    if reading.source == "text" and probes.texts is not None:
+        replies = {text: reply_behind(cue, text) for text in probes.texts if text is not None}
+        answer_of = {
+            text: None if reply is None else answers.extract(reading.kind, reply, question.choices)
+            for text, reply in replies.items()
+        }
+        raw = [stored if text is None else answer_of[text] for text, stored in zip(probes.texts, raw, strict=True)]
+    keys = answers.normal_forms(reading.kind, raw, question.choices)
+    tally.probes += sum(before != after for before, after in zip(probes.answers, keys, strict=True))
+    return replace(probes, raw_answers=raw, answers=keys)
+
+
 @dataclass(slots=True)
 class _Tally:
     """Compares pools before and after, one by one."""
 
     llm: str
+    probes: int = 0
     counts: dict[str, int] = field(default_factory=lambda: dict.fromkeys(_COUNTS, 0))
     examples: dict[str, list[AnswerChange]] = field(default_factory=lambda: {"gained": [], "lost": [], "changed": []})
 
@@ -371,4 +398,4 @@ class _Tally:
     def changes(self) -> LLMChanges:
         """The counts."""
         examples = tuple(change for examples in self.examples.values() for change in examples)
-        return LLMChanges(self.llm, **self.counts, examples=examples)
+        return LLMChanges(self.llm, **self.counts, examples=examples, probes_changed=self.probes)

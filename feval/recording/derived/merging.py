@@ -3,29 +3,24 @@
 from __future__ import annotations
 
 import heapq
-from bisect import bisect_right
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import combinations, groupby
 from operator import itemgetter
 from pathlib import Path
-from typing import TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
 from feval.errors import ConflictError, UsageError
+from feval.recording.derived.blocks import in_order
 from feval.recording.derived.common import common_info, known_verdicts, merged_questions, merged_rows, parent_record
-from feval.recording.derived.linking import LinkedPools
-from feval.recording.layout.format import SCORES
+from feval.recording.derived.linking import LinkedPools, common_cue
+from feval.recording.layout.format import PROBES, SCORES
 from feval.recording.reader import Recording
 from feval.recording.verify import open_sound
 from feval.recording.writer import RecordingWriter
-
-_T = TypeVar("_T")
-_BLOCK = 1024
-"""Questions that are held in memory at once where two recordings have them in different orders."""
 
 
 def merge(recordings: Sequence[str | Path], out: str | Path, *, equality: str | None = None) -> Path:
@@ -102,7 +97,7 @@ def _add_llm(writer: RecordingWriter, dataset: str, llm: str, sources: Sequence[
     if is_linked:
         writer.link_pools(LinkedPools(dataset, llm, owners))
     else:
-        streams = [_ordered(partial(copies[0].recording.pools, dataset, llm), rows) for rows, copies in places]
+        streams = [in_order(partial(copies[0].recording.pools, dataset, llm), rows) for rows, copies in places]
         same_row = groupby(heapq.merge(*streams, key=itemgetter(0)), itemgetter(0))
         pools = (max((pool for _, pool in group), key=lambda pool: len(pool.answers)) for _, group in same_row)
         writer.add_pools(dataset, owners[0].llm_info(llm), owners[0].counter(dataset, llm), pools)
@@ -110,6 +105,7 @@ def _add_llm(writer: RecordingWriter, dataset: str, llm: str, sources: Sequence[
         name for copies in contents for each in copies for name in each.recording.scorers(dataset, llm)
     ):
         _add_scores(writer, dataset, llm, scorer, contents, is_linked=is_linked)
+    _add_probes(writer, dataset, llm, contents, is_linked=is_linked)
 
 
 def _add_scores(
@@ -121,24 +117,48 @@ def _add_scores(
     *,
     is_linked: bool,
 ) -> None:
-    """Add the scores of an LLM's CoTs by one scorer; recordings with equal CoTs must have equal ones."""
-    part, scored = SCORES + scorer, []
-    for copies in contents:
-        having = [each for each in copies if scorer in each.recording.scorers(dataset, llm)]
-        leaves = {each.recording.manifest.leaves[dataset, llm, part]: each.recording.path for each in having}
-        if len(leaves) > 1:
-            one, other, *_ = leaves.values()
-            raise ConflictError(f"{one} and {other} hold different scores of {llm} on {dataset} by {scorer!r}.")
-        scored += having[:1]
+    """Add the scores of an LLM's CoTs by one scorer."""
+    part, what = SCORES + scorer, f"scores of {llm} on {dataset} by {scorer!r}"
+    scored = _holders(part, dataset, llm, contents, what)
     if is_linked:
         writer.link_scores(dataset, llm, scorer, [each.recording for each in scored])
         return
     streams = [
-        _ordered(partial(each.recording.score_rows, dataset, llm, scorer), each.places(part, dataset, llm))
+        in_order(partial(each.recording.score_rows, dataset, llm, scorer), each.places(part, dataset, llm))
         for each in scored
     ]
     info, rows = scored[0].recording.scorer_info(scorer), (row for _, row in heapq.merge(*streams, key=itemgetter(0)))
     writer.add_scores(dataset, llm, info, rows)
+
+
+def _add_probes(
+    writer: RecordingWriter, dataset: str, llm: str, contents: Sequence[Sequence[_Source]], *, is_linked: bool
+) -> None:
+    """Add the probes of an LLM's CoTs, if there are any."""
+    probed = _holders(PROBES, dataset, llm, contents, f"probes of {llm} on {dataset}")
+    recordings = [each.recording for each in probed]
+    if is_linked and probed:
+        writer.link_probes(dataset, llm, recordings)
+    elif probed:
+        streams = [
+            in_order(partial(each.recording.probe_rows, dataset, llm), each.places(PROBES, dataset, llm))
+            for each in probed
+        ]
+        rows = (row for _, row in heapq.merge(*streams, key=itemgetter(0)))
+        writer.add_probes(dataset, llm, rows, cue=common_cue(dataset, llm, recordings))
+
+
+def _holders(part: str, dataset: str, llm: str, contents: Sequence[Sequence[_Source]], what: str) -> list[_Source]:
+    """Return a recording with a part for each content that has it; recordings with equal CoTs must have equal ones."""
+    holders = []
+    for copies in contents:
+        having = [each for each in copies if (dataset, llm, part) in each.recording.manifest.leaves]
+        leaves = {each.recording.manifest.leaves[dataset, llm, part]: each.recording.path for each in having}
+        if len(leaves) > 1:
+            one, other, *_ = leaves.values()
+            raise ConflictError(f"{one} and {other} hold different {what}.")
+        holders += having[:1]
+    return holders
 
 
 def _contents(dataset: str, llm: str, sources: Sequence[_Source]) -> list[list[_Source]]:
@@ -166,30 +186,6 @@ def _rises(rows: npt.NDArray[np.int64]) -> bool:
     return bool((np.diff(rows) > 0).all())
 
 
-def _ordered(read: Callable[[], Iterator[_T]], places: npt.NDArray[np.int64]) -> Iterator[tuple[int, _T]]:
-    """Yield what `read` yields, whose item i belongs at `places[i]`, by place and with it.
-
-    It is read once for each rising run of items, or for each block of them where runs are short.
-    """
-    order = np.argsort(places, kind="stable")
-    ends = [*(np.flatnonzero(np.diff(order) < 0) + 1).tolist(), len(order)]
-    start = 0
-    while start < len(order):
-        end = max(ends[bisect_right(ends, start)], min(start + _BLOCK, len(order)))
-        wanted = np.zeros(len(order), np.bool_)
-        wanted[order[start:end]] = True
-        waiting: dict[int, _T] = {}
-        for position, item in enumerate(read()):
-            if wanted[position]:
-                waiting[position] = item
-            while start < end and int(order[start]) in waiting:
-                place = int(order[start])
-                yield int(places[place]), waiting.pop(place)
-                start += 1
-            if start == end:
-                break
-
-
 def _common_licences(sources: Sequence[Recording]) -> Mapping[str, str | None]:
     """Return the licences all agree on; where they differ, all of them."""
     licences: dict[str, str | None] = {}
@@ -202,9 +198,9 @@ def _common_licences(sources: Sequence[Recording]) -> Mapping[str, str | None]:
 
 
 def _pair_leaves(source: Recording, dataset: str, llm: str) -> frozenset[tuple[str, str]]:
-    """Return the leaves of an LLM on a dataset without scores: those of several recordings may be joined."""
+    """Return the leaves of an LLM on a dataset without scores and probes: those of several recordings may be joined."""
     return frozenset(
         (part, digest)
         for (*pair, part), digest in source.manifest.leaves.items()
-        if pair == [dataset, llm] and not part.startswith(SCORES)
+        if pair == [dataset, llm] and part != PROBES and not part.startswith(SCORES)
     )

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from feval.errors import NotRecordedError, OutOfRangeError, ShortPoolError
-from feval.recording.content import COT_COLUMNS, PoolRows, ScoreRows
+from feval.recording.content import COT_COLUMNS, PoolRows, ProbeRows, ScoreRows
 from feval.recording.derived.common import derived_writer, known_verdicts
 from feval.recording.reader import Recording
 from feval.recording.verify import open_sound
@@ -78,6 +78,9 @@ def select(
                 for scorer in source.scorers(dataset, llm) if parent is None else ():
                     scored = _first_scores(source.score_rows(dataset, llm, scorer), ids, samples)
                     writer.add_scores(dataset, llm, source.scorer_info(scorer), scored)
+                if parent is None and source.has_probes(dataset, llm):
+                    probes = _first_probes(source.probe_rows(dataset, llm), ids, samples)
+                    writer.add_probes(dataset, llm, probes, cue=source.probes_record(dataset, llm)["cue"])
         if missing:
             raise NotRecordedError(
                 f"{source.path} has no question {min(missing)!r:.80} ({len(missing)} are missing). Check the ids."
@@ -125,6 +128,13 @@ def _first_scores(rows: Iterable[ScoreRows], ids: Collection[str], samples: int 
             name: None if column is None else [column[place] for place in places] for name, column in columns.items()
         }
         yield replace(scores, **shorter)
+
+
+def _first_probes(rows: Iterable[ProbeRows], ids: Collection[str], samples: int | None) -> Iterator[ProbeRows]:
+    for probes in rows:
+        if probes.question_id in ids:
+            indices = enumerate(probes.sample_indices)
+            yield probes.at([place for place, index in indices if samples is None or index < samples])
 
 
 def _first(pools: Iterable[PoolRows], ids: Collection[str], samples: int | None, llm: str) -> Iterator[PoolRows]:

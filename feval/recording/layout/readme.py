@@ -24,6 +24,7 @@ def readme_text(manifest: dict[str, Any]) -> str:
         "| --- | --- | --- | --- | --- | --- | --- |",
         *rows,
         *_scores(manifest),
+        *_probes(manifest),
         "",
         f"- Recording hash: `{manifest['recording_hash']}`",
         f"- Price list: {code(manifest['prices'])}",
@@ -49,6 +50,20 @@ def _scores(manifest: dict[str, Any]) -> list[str]:
         "",
         "| dataset | LLM | scorer | kind | CoTs | with a score | with step scores |",
         "| --- | --- | --- | --- | --- | --- | --- |",
+    ]
+    return [*header, *rows] if rows else []
+
+
+def _probes(manifest: dict[str, Any]) -> list[str]:
+    rows = [
+        f"| {plain(record['dataset'])} | {code(record['llm'])} | {record['traces']} | {record['probes']} "
+        f"| {record['interval'] or 'irregular'} | {code(record['cue']) if record['cue'] else 'not stated'} |"
+        for record in manifest.get("probes", ())
+    ]
+    header = [
+        "",
+        "| dataset | LLM | CoTs with probes | probes | tokens between them | cue |",
+        "| --- | --- | --- | --- | --- | --- |",
     ]
     return [*header, *rows] if rows else []
 

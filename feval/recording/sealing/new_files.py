@@ -30,12 +30,15 @@ class NewFiles(dict[str, dict[str, Any]]):
         """Link a file of a parent under a new path, or under its own."""
         self._link(root, parent, path, self.claim(target or path))
 
-    def link_if_same(self, root: Path, parent: Recording, path: str) -> None:
-        """Replace a written file by a link to the parent's, if their bytes are equal."""
-        record, own = parent.manifest.files.get(path), self.get(path)
-        if record is not None and own is not None and record["sha256"] == own["sha256"]:
-            (root / path).unlink()
-            self._link(root, parent, path, path)
+    def link_if_same(self, root: Path, parent: Recording | None, *paths: str) -> None:
+        """Replace written files by links to those of a parent, if there is one, where their bytes are equal."""
+        if parent is None:
+            return
+        for path in paths:
+            record, own = parent.manifest.files.get(path), self.get(path)
+            if record is not None and own is not None and record["sha256"] == own["sha256"]:
+                (root / path).unlink()
+                self._link(root, parent, path, path)
 
     def _link(self, root: Path, parent: Recording, path: str, target: str) -> None:
         record = parent.file_record(path)

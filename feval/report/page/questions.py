@@ -65,7 +65,10 @@ def _lede(traces: Traces, seed: int) -> str:
 def _notes(traces: Traces, rows: list[int], llms: Sequence[LLM], texts: int, caps: Caps) -> list[str]:
     notes = [f"{label} is not followed here: {reason}" for label, reason in traces.missing]
     if len(rows) < traces.judged:
-        notes.append(f"The first {len(rows):,} of {traces.judged:,} questions are shown.")
+        notes.append(
+            f"The first {len(rows):,} of {traces.judged:,} questions are shown. The results above are over all of them; "
+            "questions.parquet, which `feval compare --out` writes beside this page, has every method's numbers on each."
+        )
     largest = max((int(llm.pool.sizes.max()) for llm in llms), default=0)
     cut = f"Texts longer than {caps.cot} characters are cut in the middle"
     if texts < largest:

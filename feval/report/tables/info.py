@@ -33,6 +33,7 @@ def info_dict(recording: Recording) -> dict[str, Any]:
         "pairs": [_pair(recording, pair) for pair in recording.manifest.pairs.values()],
         "scorers": raw.get("scorers", []),
         "scores": raw.get("scores", []),
+        "probes": raw.get("probes", []),
         "bytes": sum(record["bytes"] for record in recording.manifest.files.values()),
     }
 
@@ -58,7 +59,7 @@ def info_headline(recording: Recording) -> str:
 
 
 def info_tables(recording: Recording) -> list[Table]:
-    """Return the tables of `feval info`: facts, datasets, pools, decoding and scores."""
+    """Return the tables of `feval info`: facts, datasets, pools, decoding, scores and probes."""
     info = info_dict(recording)
     return [
         _facts(info),
@@ -66,6 +67,7 @@ def info_tables(recording: Recording) -> list[Table]:
         _pools(info["pairs"]),
         *_decoding(info["llms"]),
         *_scores(info["scores"], info["scorers"]),
+        *_probes(info["probes"]),
     ]
 
 
@@ -148,6 +150,14 @@ def _scores(scores: Iterable[Mapping[str, Any]], scorers: Iterable[Mapping[str, 
         Table("scores", columns("dataset", "LLM", "scorer", *counts), rows),
         Table("scorers", columns("scorer", "kind", "parameters"), about),
     ]
+
+
+def _probes(probes: Sequence[Mapping[str, Any]]) -> list[Table]:
+    """The probes of each LLM, if there are any; an interval of none is irregular."""
+    keys = ("dataset", "llm", "traces", "probes", "interval", "no_answer", "output_tokens", "cue")
+    rows = tuple(tuple(_value(record.get(key)) for key in keys) for record in probes)
+    names = ("dataset", "LLM", "#CoTs", "#probes", "#interval", "#without answer", "#output tokens", "cue")
+    return [Table("probes", columns(*names), rows)] if rows else []
 
 
 def _listed(value: Any) -> list[Any]:

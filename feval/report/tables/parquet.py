@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from itertools import chain
-from typing import TYPE_CHECKING, BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 import numpy as np
 import pyarrow as pa
@@ -12,11 +12,12 @@ import pyarrow.parquet as pq
 from feval.comparison.comparison import point_columns
 from feval.report.tables.comparisons import RESULT_COLUMNS, result_rows
 from feval.report.tables.csv import POINT_COLUMNS
+from feval.report.tables.surface import SURFACE_COLUMNS
 
 if TYPE_CHECKING:
     from feval.comparison.comparison import Comparison
-    from feval.comparison.runner import MethodCurve
     from feval.evaluation.curves import Curve
+    from feval.evaluation.surface import Surface
 
 _ROW_GROUP = 1 << 16
 
@@ -31,6 +32,15 @@ def curve_parquet(curve: Curve) -> bytes:
     )
 
 
+def surface_parquet(surface: Surface) -> bytes:
+    """Return `surface.parquet`: the rows of `surface_csv`, null for unknown values and no limit."""
+    types = {"n": pa.int32(), "tokens": pa.int64(), "frontier": pa.bool_()}
+    columns = {name: [getattr(point, name) for point in surface.points] for name in SURFACE_COLUMNS}
+    return table_bytes(
+        pa.table({name: pa.array(values, types.get(name, pa.float64())) for name, values in columns.items()})
+    )
+
+
 def results_parquet(comparison: Comparison) -> bytes:
     """Return `results.parquet`: the rows of `results_csv`, null for unknown values."""
     texts = dict.fromkeys(("role", "label", "budget", "llms", "kind"), pa.string())
@@ -40,13 +50,17 @@ def results_parquet(comparison: Comparison) -> bytes:
 
 
 def questions_parquet(comparison: Comparison, out: BinaryIO) -> None:
-    """Write `questions.parquet`, the columns of `Comparison.per_question`, some points at a time."""
+    """Write `questions.parquet`, the columns of `Comparison.per_question`: some points in a row group, or a point in several."""
     points = [(curve, place) for curve in comparison.curves for place in range(len(curve.points))]
-    ids = pa.array(comparison.curves[0].points[0].question_ids, pa.string())
+    ids = comparison.curves[0].points[0].question_ids
+    blocks = [slice(start, start + _ROW_GROUP) for start in range(0, len(ids), _ROW_GROUP)]
+    names = [pa.array(ids[block], pa.string()).dictionary_encode() for block in blocks]
     several = max(1, _ROW_GROUP // len(ids))
     tables = (
-        pa.concat_tables(_question_table(curve, place, ids) for curve, place in points[start : start + several])
+        pa.concat_tables(_question_table(columns, block, some) for columns in together)
         for start in range(0, len(points), several)
+        for together in [[point_columns(*point) for point in points[start : start + several]]]
+        for block, some in zip(blocks, names, strict=True)
     )
     first = next(tables)
     with pq.ParquetWriter(out, first.schema, compression="zstd") as writer:
@@ -54,17 +68,18 @@ def questions_parquet(comparison: Comparison, out: BinaryIO) -> None:
             writer.write_table(table.unify_dictionaries().combine_chunks(), _ROW_GROUP)
 
 
-def _question_table(curve: MethodCurve, place: int, ids: pa.Array) -> pa.Table:
-    """The rows of one point. Labels and LLMs are the same in all of them; dictionaries keep them small."""
+def _question_table(columns: dict[str, Any], block: slice, ids: pa.DictionaryArray) -> pa.Table:
+    """The rows of a block of questions at one point. Ids, labels and LLMs repeat; dictionaries keep them small."""
     first = pa.array(np.zeros(len(ids), np.int32))
     arrays = {}
-    for name, value in point_columns(curve, place).items():
+    for name, value in columns.items():
         if name == "question":
-            arrays[name] = ids.dictionary_encode()
+            arrays[name] = ids
         elif isinstance(value, str):
             arrays[name] = pa.DictionaryArray.from_arrays(first, pa.array([value], pa.string()))
         else:
-            arrays[name] = pa.array(np.full(len(ids), value), pa.int32() if name == "point" else pa.float64())
+            some = value[block] if np.ndim(value) else np.full(len(ids), value)
+            arrays[name] = pa.array(some, pa.int32() if name == "point" else pa.float64())
     return pa.table(arrays)
 
 

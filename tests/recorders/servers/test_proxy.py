@@ -158,6 +158,9 @@ def test_a_seed_finds_its_own_samples(upstream: Upstream, tmp_path: Path) -> Non
         first = {seed: run.texts(seed=seed, n=2, temperature=1.5) for seed in (1, 2, 3)}
     with running(tmp_path, server.url) as run:
         assert {seed: run.texts(seed=seed, n=2, temperature=1.5) for seed in (3, 1, 2)} == first
+        with pytest.raises(openai.APIStatusError, match="did not answer"):
+            run.texts(seed=4)
+        assert not run.proxy._unused  # nothing is kept for what was given
 
 
 def test_log_probabilities_and_usage_come_back_as_they_were(upstream: Upstream, tmp_path: Path) -> None:

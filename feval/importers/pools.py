@@ -1,0 +1,234 @@
+"""From the pools of a source to those of a recording: thoughts split off, answers read and normalised, tokens counted.
+
+With an executor, a task reads a block of questions, whose CoTs travel there and back.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Executor
+from dataclasses import dataclass
+from itertools import chain
+
+from feval.answers import canonical_gold, extract, keys, normal_forms
+from feval.answers.parties import NORMAL_FORM
+from feval.answers.thoughts import SplitColumns, split_columns
+from feval.cards.cards import thoughts_of
+from feval.errors import FevalError, SourceError, UsageError
+from feval.executors.tasks import results
+from feval.importers.source import Importer, Prompt, SourcePool, SourceQuestion
+from feval.recording.content import PoolRows
+
+_BLOCK_COTS = 1 << 14
+_BLOCK_BYTES = 6 << 20  # Dask warns of tasks of 10 MB
+_BLOCKS_AHEAD = 2  # for each worker, taken from the source and not yet written
+
+_Pair = tuple[SourceQuestion, SourcePool]
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """How the CoTs of an LLM are read.
+
+    Attributes:
+        importer: of the source.
+        kind: of the answers.
+        equality: of the answers.
+        always_text: answers are read in the texts, also where the source stores some.
+        compares: answers that are right are counted, as they are read and as the source stores them.
+        golds_are_positions: stored numbers that name no option are counted.
+        llm: name of the LLM.
+        count: counts the tokens of a text; `None` takes the source's counts.
+        counted: the source has the output tokens of every CoT.
+    """
+
+    importer: Importer
+    kind: str
+    equality: str
+    always_text: bool
+    compares: bool
+    golds_are_positions: bool
+    llm: str = ""
+    count: Callable[[str], int] | None = None
+    counted: bool = False
+
+
+def pool_rows(
+    reading: Reading, pairs: Iterable[_Pair], seen: Counter[str], executor: Executor | None
+) -> Iterator[PoolRows]:
+    """Yield the rows of each question's pool, in order; add to `seen` what was unusual in them.
+
+    On every executor an error comes behind the pools before it.
+    """
+    reader = _PoolReader(reading, seen)
+    if executor is None:
+        yield from (reader.rows(*pair) for pair in pairs)
+        return
+    tasks = ((reading, block) for block in _blocks(pairs))
+    for rows, seen_there, error in results(_rows_of_block, tasks, executor, ahead=_BLOCKS_AHEAD):
+        yield from rows
+        seen.update(seen_there)
+        if error is not None:
+            raise error
+
+
+def _blocks(pairs: Iterable[_Pair]) -> Iterator[list[_Pair]]:
+    """Yield questions in blocks of half a second of work or less; where the source fails, what comes before that first."""
+    block: list[_Pair] = []
+    cots = size = 0
+    try:
+        for question, pool in pairs:
+            block.append((question, pool))
+            cots += len(pool.texts)
+            size += _bytes(question, pool)
+            if cots >= _BLOCK_COTS or size >= _BLOCK_BYTES:
+                yield block
+                block, cots, size = [], 0, 0
+    except FevalError:
+        yield block
+        raise
+    yield block
+
+
+def _bytes(question: SourceQuestion, pool: SourcePool) -> int:
+    """Estimate what a pool takes on its way to a worker."""
+    request = () if pool.prompt is None else (pool.prompt.messages, pool.prompt.text)
+    texts = chain(pool.texts, pool.reasoning or (), request, [question.text])
+    numbers = chain(pool.token_logprobs or (), pool.token_confidences or ())
+    return sum(len(text) * (1 if text.isascii() else 3) for text in texts if text) + 9 * sum(
+        map(len, filter(None, numbers))
+    )
+
+
+def _rows_of_block(reading: Reading, block: list[_Pair]) -> tuple[list[PoolRows], Counter[str], FevalError | None]:
+    """Read a block: a task. Return its rows, as far as the first error, what was unusual in them, and that error."""
+    rows: list[PoolRows] = []
+    reader = _PoolReader(reading, Counter())
+    try:
+        rows.extend(reader.rows(*pair) for pair in block)
+    except FevalError as error:
+        return rows, reader.seen, error
+    return rows, reader.seen, None
+
+
+class _PoolReader:
+    """Reads the pools of an LLM one by one, and counts what is unusual in `seen`."""
+
+    def __init__(self, reading: Reading, seen: Counter[str]) -> None:
+        self.seen = seen
+        self._reading = reading
+        self._thoughts = thoughts_of(reading.llm)
+
+    def rows(self, question: SourceQuestion, pool: SourcePool) -> PoolRows:
+        """Return the rows of a pool."""
+        seen = self.seen
+        reasons = pool.finish_reasons or ["unknown"] * len(pool.texts)
+        columns = split_columns(pool.texts, pool.reasoning, reasons, self._thoughts)
+        seen["with thoughts"] += sum(bool(marks) for marks in columns.marks or ())
+        seen["without reply"] += columns.readable.count(False)
+        raw = self._raw_answers(question, pool, columns)
+        canonical = normal_forms(self._reading.kind, raw, question.choices)
+        if self._reading.compares and question.gold is not None:
+            stored = self._stored_answers(pool)
+            seen["compared"] += len(raw)
+            seen["compared as stored"] += len(stored)
+            seen["right"] += self._right_by_kind(question, raw, canonical)
+            seen["right as stored"] += stored.count(question.gold)
+        if self._reading.golds_are_positions and pool.answers is not None and not self._reading.always_text:
+            labels = dict(question.choices)
+            seen["numbers"] += sum(form.isdecimal() and form not in labels for form in canonical if form)
+        seen["unreadable"] += canonical.count(None) - raw.count(None)
+        prompt, prompt_tokens = self._request(question, pool)
+        return PoolRows(
+            question.id,
+            columns.texts,
+            raw,
+            canonical,
+            self._output_tokens(question, pool),
+            columns.finish_reasons,
+            prompt,
+            prompt_tokens,
+            pool.extra,
+            reasoning=columns.reasoning,
+            reasoning_marks=columns.marks,
+            sequence_logprobs=pool.sequence_logprobs,
+            token_logprobs=pool.token_logprobs,
+            token_confidences=pool.token_confidences,
+        )
+
+    def _stored_answers(self, pool: SourcePool) -> Sequence[str | None]:
+        """Return the answers of the source's authors, stored or by their published rule; empty where there is neither."""
+        rule = self._reading.importer.upstream_answer
+        if pool.answers is not None or rule is None:
+            return pool.answers or []
+        answers = {text: None if text is None else rule(text) for text in set(pool.texts)}
+        return [answers[text] for text in pool.texts]
+
+    def _right_by_kind(self, question: SourceQuestion, raw: Sequence[str | None], forms: Sequence[str | None]) -> int:
+        """Return the number of CoTs that vote with the gold."""
+        kind, equality = self._reading.kind, self._reading.equality
+        if equality == NORMAL_FORM:
+            gold = canonical_gold(kind, question.gold, question.choices)
+            return 0 if gold is None else list(forms).count(gold)
+        votes = keys(kind, raw, question.gold, question.choices, equality=equality)
+        return 0 if votes.gold is None else votes.answers.count(votes.gold)
+
+    def _raw_answers(self, question: SourceQuestion, pool: SourcePool, columns: SplitColumns) -> Sequence[str | None]:
+        """Return the stored answers, or those read in the replies; verbatim answers are read as the authors do."""
+        verbatim = self._reading.kind == "verbatim"
+        if pool.answers is not None and not self._reading.always_text:
+            self.seen["stored"] += len(pool.answers)
+            answers = pool.answers
+        else:
+            texts = pool.texts if verbatim else columns.texts
+            # Equal texts are common where replies are short.
+            extracted = {text: self._extracted(text, question) for text in set(texts)}
+            answers = [extracted[text] for text in texts]
+        if verbatim:
+            return answers
+        return [answer if readable else None for answer, readable in zip(answers, columns.readable, strict=True)]
+
+    def _extracted(self, text: str | None, question: SourceQuestion) -> str | None:
+        importer, kind = self._reading.importer, self._reading.kind
+        if text is None:
+            return None
+        if kind != "verbatim":
+            return extract(kind, text, question.choices)
+        if importer.upstream_answer is None:
+            raise UsageError(
+                f"Verbatim answers are the stored ones of a {importer.name} source, and question {question.id!r} has "
+                "none; choose an answer kind that can be extracted from the texts, --answer-kind KIND."
+            )
+        return importer.upstream_answer(text)
+
+    def _request(self, question: SourceQuestion, pool: SourcePool) -> tuple[str | None, int | None]:
+        """Return the request and its tokens. Where the source has neither, the question's text stands in for the request.
+
+        A count of the source is taken, unless the source has counts of everything and another counter was asked for.
+        """
+        prompt, count = pool.prompt, self._reading.count
+        if prompt is None and pool.prompt_tokens is None and question.text:
+            prompt = Prompt.of(question.text)
+            self.seen["question as request"] += 1
+        tokens = pool.prompt_tokens
+        if count is not None and (self._reading.counted or tokens is None):
+            tokens = count(prompt.text) if prompt else None
+        elif count is not None:
+            self.seen["request counted by source"] += 1
+        self.seen["uncounted"] += tokens is None
+        return (prompt.messages if prompt else None), tokens
+
+    def _output_tokens(self, question: SourceQuestion, pool: SourcePool) -> Sequence[int]:
+        count = self._reading.count
+        if count is None:
+            return pool.tokens or []
+        if None in pool.texts:
+            raise SourceError(
+                f"A CoT of question {question.id!r} has neither text nor a usable token count, so its cost is not known. "
+                "Give the source 'text' or 'tokens' for each CoT."
+            )
+        # Reasoning apart from the text was sampled and paid for, too.
+        apart = pool.reasoning or [None] * len(pool.texts)
+        columns = zip(pool.texts, apart, strict=True)
+        return [count(text) + count(thoughts or "") for text, thoughts in columns if text is not None]

@@ -1,0 +1,217 @@
+"""Several workers import what one process imports: every byte, every note, every sentence where a source is broken."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import signal
+from multiprocessing import active_children
+from multiprocessing.process import BaseProcess
+from pathlib import Path
+from typing import Any
+
+import pytest
+from foreign_sources import (
+    COT,
+    MMLU_KEY,
+    MMLU_REPLIES,
+    PUZZLES,
+    QUESTION,
+    archive,
+    archive_members,
+    details,
+    dumped,
+    game_entry,
+    harness_line,
+    inspect_log,
+    inspect_sample,
+    lines,
+    mot_entry,
+    probed_entry,
+    switch_entry,
+)  # fmt: skip
+from importing import Import, Save
+from parcels import Parcels
+from small import content
+from typer.testing import CliRunner
+
+from feval.cli import app
+from feval.errors import FevalError
+from feval.executors import opened
+from feval.importers import jsonl, pools
+from feval.recording import Recording, open_recording
+
+# What importers read of it: thoughts, scores, channels, prompts, probes, unknown members, gaps, two LLMs, rows in any order.
+COTS = [
+    COT
+    | {"id": f"q{question}", "llm": llm, "sample": 3 * sample, "text": f"<think>hm</think> The answer is {sample}."}
+    | {"prompt": f"P{question}", "logprobs": [-0.5, -1], "latency": 2, "mood": sample}
+    | ({"scores": {"judge": sample / 8}, "finish_reason": "length"} if question % 2 else {"reasoning": "hm"})
+    | {"probe_cue": "So:", "probes": [{"offset": n, "text": f"{n} or"} for n in range(1, 1 + sample)]}
+    for sample in range(3)
+    for llm in "ab"
+    for question in (3, 1, 2, 0)
+]
+SOURCES: dict[str, tuple[bytes, dict[str, Any]]] = {
+    "jsonl": (lines(*COTS), {"llm": None, "answers": "text", "answer_kind": "number"}),
+    "feval-ttc": (archive(archive_members()), {"dataset": "gsm8k", "llm": None}),
+    "mot-cascade": (dumped([mot_entry(question=f"Q: {n}") for n in range(4)]), {"answer_kind": "number"}),
+    "esc": (lines(*({"question": f"Q{n}", "answer": "a", "generated_answer": ["the answer is a"]} for n in range(4))), {}),
+    "coupled-mmlu": (MMLU_REPLIES, {"questions": MMLU_KEY}),
+    "modelswitch": (dumped([switch_entry(), switch_entry(no=1)]), {}),
+    "linc": (dumped([["True", "Error"], ["False", "Uncertain"]]), {}),
+    "game24": (dumped([game_entry()]), {"questions": PUZZLES, "answer_kind": "number"}),
+    "probed-traces": (dumped([probed_entry(), probed_entry(question="Q1")]), {"answer_kind": "number"}),
+    "lm-eval": (lines(harness_line(), harness_line(doc_id=1)), {"answer_kind": "number"}),
+    "inspect-ai": (dumped(inspect_log(inspect_sample(), inspect_sample(id=2))), {"answer_kind": "number"}),
+    "lighteval": (details(), {"answer_kind": "number"}),
+}  # fmt: skip
+
+
+@pytest.fixture
+def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A task has one question or two, or a few lines."""
+    monkeypatch.setattr(pools, "_BLOCK_COTS", 4)
+    monkeypatch.setattr(jsonl, "_PIECE_BYTES", 1000)
+
+
+def undated(recording: Recording) -> dict[str, Any]:
+    """Every file, without the time at which the recording was made."""
+    files = content(recording.path)
+    manifest = json.loads(files.pop("manifest.json"))
+    files.pop("README.md")
+    manifest["files"].pop("README.md")
+    return {**files, "manifest": manifest | {"created": "", "checksum": ""}}
+
+
+@pytest.mark.usefixtures("small_blocks")
+@pytest.mark.parametrize(
+    "format_name", ["jsonl", *(pytest.param(name, marks=pytest.mark.slow) for name in [*SOURCES][1:])]
+)
+def test_every_format_is_imported_alike(imported: Import, save: Save, format_name: str) -> None:
+    source, options = SOURCES[format_name]
+    if isinstance(file := options.get("questions"), bytes):
+        options = options | {"questions": save("questions", file)}
+    executor = Parcels()
+    alone = imported(format_name, source, **options)
+    together = imported(format_name, source, **options, executor=executor)
+    assert undated(together) == undated(alone)
+    assert executor.tasks >= 1
+
+
+MANY = [COT | {"id": f"q{n % 7}", "text": f"t{n}"} for n in range(40)]
+ODD: dict[str, bytes] = {
+    "oddities of bytes": gzip.compress(
+        b"\xef\xbb\xbf"
+        + lines(*MANY)
+        + b'{"id": "z", "question": "Z?", "text": "\\ud800", "answer": "1", "mood": NaN}\n\n\n'
+    ),
+    "blank lines and ids by row": lines(*(QUESTION | {"id": None, "answer": n} for n in range(9))).replace(
+        b"\n", b"\n\n"
+    ),
+    "questions that later rows complete": lines(*({**row, "gold": None} for row in MANY[:20]), *MANY[20:]),
+}
+
+
+@pytest.mark.usefixtures("small_blocks")
+@pytest.mark.parametrize("source", ODD)
+def test_odd_lines_are_read_alike(imported: Import, source: str) -> None:
+    alone, together = (imported("jsonl", ODD[source], executor=executor) for executor in (None, Parcels()))
+    assert undated(together) == undated(alone)
+
+
+BROKEN: dict[str, tuple[bytes, dict[str, Any], str]] = {
+    "two golds, before a line that is no JSON": (
+        lines(*MANY[:20], MANY[0] | {"gold": "2"}, *MANY[20:]) + b"{",
+        {},
+        "'q0' has two gold answers: '1' before, and '2' on line 21",
+    ),
+    "no JSON, before two golds": (
+        lines(*MANY[:20]) + b"{\n" + lines(*MANY[20:], MANY[0] | {"gold": "2"}),
+        {},
+        "Line 21 of x.jsonl is not valid JSON",
+    ),
+    "two layouts": (lines(*MANY, QUESTION), {}, "Line 41 of x.jsonl is a question"),
+    "two decodings": (lines(*MANY, COT | {"temperature": 1}, COT | {"temperature": 0}), {}, "Line 42 of x.jsonl has temp"),
+    "two prompts, behind a CoT without an answer to take": (
+        lines(*({**row, "answer": None, "prompt": str(n % 7 and n)} for n, row in enumerate(MANY))),
+        {},
+        "question 'q0' has none; choose an answer kind",
+    ),
+    "two prompts, before such CoTs": (
+        lines(*({**row, "prompt": str(n // 6)} for n, row in enumerate(MANY))),
+        {"answer_kind": "number"},
+        "Question 'q0' has two prompts: '0' before, and '1' on line 8",
+    ),
+    "a time that cannot be stored, before a CoT without text": (
+        lines(MANY[0] | {"recorded_at": "noon"}, {"id": "q9", "question": "Q?", "answer": "1"}),
+        {},
+        "question 'q0': A time should be ISO 8601",
+    ),
+    "a time that cannot be stored, before two prompts": (
+        lines(MANY[0] | {"recorded_at": "noon"}, MANY[1] | {"prompt": "P"}, MANY[1] | {"prompt": "Q"}),
+        {},
+        "question 'q0': A time should be ISO 8601",
+    ),
+    "nothing": (b"\n\n", {}, "x.jsonl is empty"),
+}  # fmt: skip
+
+
+@pytest.mark.usefixtures("small_blocks")
+@pytest.mark.parametrize("source", BROKEN)
+def test_what_is_wrong_with_a_source_is_the_same_sentence(imported: Import, source: str) -> None:
+    data, options, sentence = BROKEN[source]
+    with pytest.raises(FevalError) as alone:
+        imported("jsonl", data, **options)
+    with pytest.raises(type(alone.value)) as together:
+        imported("jsonl", data, **options, executor=Parcels())
+    assert sentence in str(together.value)
+    assert str(together.value) == str(alone.value)
+
+
+def test_blocks_end_where_their_texts_are_large(imported: Import, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pools, "_BLOCK_BYTES", 100)
+    executor = Parcels()
+    imported("jsonl", lines(*(COT | {"id": n, "text": "x" * 60} for n in range(9))), executor=executor)
+    assert executor.tasks == 1 + 5
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("small_blocks")
+def test_a_process_that_is_killed_changes_nothing(imported: Import) -> None:
+    source, options = SOURCES["jsonl"]
+    alone = imported("jsonl", source, **options)
+    before = {*active_children()}
+    with opened(2) as executor:
+        killed: list[BaseProcess] = []
+
+        def kill(*_: int) -> None:
+            if not killed:
+                killed.extend({*active_children()} - before)
+                killed[0].kill()
+
+        together = imported("jsonl", source, **options, executor=executor, progress=kill)
+    assert undated(together) == undated(alone)
+    killed[0].join()
+    assert killed[0].exitcode == -signal.SIGKILL
+
+
+@pytest.mark.slow
+def test_the_command_line_takes_workers_and_ends_them_when_it_is_interrupted(
+    imported: Import, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source, before = SOURCES["jsonl"][0], {*active_children()}
+    alone = imported("jsonl", source, llm=None, answer_kind="number")
+    command = ["import", "jsonl", tmp_path / "x.jsonl", "--dataset", "toy", "--answer-kind", "number", "--workers", "2"]
+    run = CliRunner().invoke(app, [*map(str, command), "--out", str(tmp_path / "new")])
+    assert run.exit_code == 0, run.output
+    assert undated(open_recording(tmp_path / "new")) == undated(alone)
+
+    def interrupted(*_: Any) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("feval.recording.parquet.pairs.PairFiles.add", interrupted)
+    run = CliRunner().invoke(app, [*map(str, command), "--out", str(tmp_path / "other")])
+    assert "Interrupted. Nothing half-done was left behind." in run.output
+    assert not [path for path in tmp_path.iterdir() if "other" in path.name]
+    assert {*active_children()} <= before

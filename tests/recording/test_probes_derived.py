@@ -1,0 +1,230 @@
+"""Recordings made of recordings with probes keep them: nothing drops them silently."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from recorded_probes import ALPHA, BETA, CUE, as_words, probe_words, write_probed
+from small import pool, question, write_toy
+
+from feval.errors import ConflictError
+from feval.recording import (
+    DatasetInfo,
+    LLMInfo,
+    PoolRows,
+    ProbeRows,
+    Recording,
+    RecordingWriter,
+    ScorerInfo,
+    ScoreRows,
+    add_scores,
+    extract,
+    merge,
+    open_recording,
+    select,
+    verify_recording,
+)
+from feval.recording.derived.extension import extend
+
+PARQUET = "probes/toy/alpha.parquet"
+
+
+@pytest.fixture(scope="module")
+def probed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_probed(tmp_path_factory.mktemp("probed") / "toy")
+
+
+def sound(path: Path) -> Recording:
+    assert verify_recording(path).problems == ()
+    return open_recording(path)
+
+
+def shared(one: Path, other: Path, path: str) -> bool:
+    return (one / path).stat().st_ino == (other / path).stat().st_ino
+
+
+def test_scores_leave_them_as_they_are(probed: Path, tmp_path: Path) -> None:
+    rows = {("toy", "alpha"): [ScoreRows("toy/0", [0], [0.5])]}
+    out = add_scores(probed, tmp_path / "scored", ScorerInfo("judge", "judge"), rows)
+    assert list(sound(out).probe_rows("toy", "alpha")) == ALPHA
+    assert shared(probed, out, PARQUET)
+    assert shared(probed, out, "votes/toy/alpha.probes")
+
+
+def test_a_selection_of_llms_has_their_probes(probed: Path, tmp_path: Path) -> None:
+    recording = sound(select(probed, tmp_path / "one", llms=["alpha"]))
+    assert list(recording.manifest.probes) == [("toy", "alpha")]
+    assert probe_words(recording, "alpha") == as_words(ALPHA)
+    assert shared(probed, tmp_path / "one", PARQUET)
+
+
+def test_a_selection_of_questions_and_cots_has_theirs(probed: Path, tmp_path: Path) -> None:
+    recording = sound(select(probed, tmp_path / "some", questions=["toy/0", "toy/3"], samples=1))
+    assert as_words(list(recording.probe_rows("toy", "alpha"))) == [
+        ("toy/0", 0, 5, "3"),
+        ("toy/0", 0, 10, "4"),
+        ("toy/3", 0, 5, "8"),
+    ]
+    assert recording.probes_record("toy", "alpha")["cue"] == CUE
+    assert recording.probes_record("toy", "org/beta")["probes"] == 0
+
+
+def test_whole_datasets_are_merged_by_links(probed: Path, tmp_path: Path) -> None:
+    other = write_toy(tmp_path / "other", {"gamma": [["8"], ["4"], ["1"], ["6"]]}, ["4", "5", None, "2"])
+    recording = sound(merge([other, probed], tmp_path / "both"))
+    assert probe_words(recording, "alpha") == as_words(ALPHA)
+    assert probe_words(recording, "org/beta") == as_words(BETA)
+    assert shared(probed, tmp_path / "both", PARQUET)
+    again = sound(merge([probed, other], tmp_path / "again"))
+    assert again.hash == recording.hash
+
+
+def halves(tmp_path: Path, first: list[int], cue: str | None = CUE) -> tuple[Path, Path]:
+    """Two recordings of one LLM, with probes, on some of four questions and on the others."""
+    rows = [ProbeRows(f"toy/{i}", [0, 1], [5, 5], [str(i)] * 2, [str(i), None]) for i in range(4)]
+    paths = []
+    for name, own, own_cue in (("a", first, CUE), ("b", [i for i in range(4) if i not in first], cue)):
+        with RecordingWriter(tmp_path / name, operation={"name": "test"}) as writer:
+            writer.add_dataset(DatasetInfo("toy", "Toy", "verbatim", "1"), [question(i, "4") for i in range(4)])
+            writer.add_pools("toy", LLMInfo("alpha"), "words", [pool(i, ["4", "5"]) for i in own])
+            writer.add_probes("toy", "alpha", [rows[i] for i in own], cue=own_cue)
+        paths.append(tmp_path / name)
+    return paths[0], paths[1]
+
+
+@pytest.mark.parametrize("first", [[0, 1], [0, 2], [3]])
+def test_probes_on_different_questions_are_joined(tmp_path: Path, first: list[int]) -> None:
+    recording = sound(merge(halves(tmp_path, first), tmp_path / "joined"))
+    assert [rows.question_id for rows in recording.probe_rows("toy", "alpha")] == [f"toy/{i}" for i in range(4)]
+    assert recording.probes("toy", "alpha").interval == 5
+    assert len(recording.files("probes", "toy", "alpha")) == (1 if first == [0, 2] else 2)
+
+
+def test_probes_with_different_cues_are_not_joined(tmp_path: Path) -> None:
+    with pytest.raises(
+        ConflictError, match=r"was probed with the cue '</think>\\nThe answer is' in .* and with None in"
+    ):
+        merge(halves(tmp_path, [0, 1], cue=None), tmp_path / "joined")
+
+
+def test_different_probes_of_equal_cots_are_not_merged(probed: Path, tmp_path: Path) -> None:
+    other = write_probed(tmp_path / "other", {"alpha": ALPHA[:1]})
+    with pytest.raises(ConflictError, match="hold different probes of alpha on toy"):
+        merge([probed, other], tmp_path / "both")
+    without = write_probed(tmp_path / "without", {})
+    assert sound(merge([without, probed], tmp_path / "joined")).hash == open_recording(probed).hash
+
+
+def test_extracting_anew_without_a_change_links_them(probed: Path, tmp_path: Path) -> None:
+    extracted = extract(probed, tmp_path / "first", answer_kind="number")
+    again = extract(tmp_path / "first", tmp_path / "again")
+    assert again.recording_hash == extracted.recording_hash
+    for path in (PARQUET, "votes/toy/alpha.probes", "votes/toy.votes"):
+        assert shared(tmp_path / "first", tmp_path / "again", path)
+    sound(tmp_path / "again")
+
+
+def test_answers_are_read_behind_the_cue_or_from_the_stored_answer(tmp_path: Path) -> None:
+    texts = [" 4.", "\\boxed{12}", None, "<think>5"]
+    rows = ProbeRows("toy/0", [0] * 4, [5, 10, 15, 20], ["x", "x", "1,000", "x"], ["x", "x", "x", "x"], texts)
+    source = write_probed(tmp_path / "r", {"alpha": [rows]})
+    extraction = extract(source, tmp_path / "new", answer_kind="number")
+    [read] = sound(tmp_path / "new").probe_rows("toy", "alpha")
+    assert read.answers == ["4", "12", "1000", None]
+    assert read.texts == texts
+    assert extraction.datasets[0].llms[0].probes_changed == 4
+    assert "toy: 4 probes of alpha have another answer than in the parent." in extraction.notes
+    extract(source, tmp_path / "stored", answer_kind="number", source="stored")
+    [stored] = sound(tmp_path / "stored").probe_rows("toy", "alpha")
+    assert stored.answers == [None, None, "1000", None]
+    assert stored.raw_answers == rows.raw_answers
+
+
+def seeded(index: int, answers: list[str], seeds: list[int]) -> PoolRows:
+    return replace(pool(index, answers), extra={"seed": seeds})
+
+
+def write_seeded(
+    out: Path, answers: list[str], seeds: list[int], rows: list[ProbeRows], cue: str | None = CUE
+) -> Recording:
+    with RecordingWriter(out, operation={"name": "test"}) as writer:
+        writer.add_dataset(DatasetInfo("toy", "Toy", "verbatim", "1"), [question(0, "4")])
+        texts = [f"Reply {seed}." for seed in seeds]
+        writer.add_pools(
+            "toy", LLMInfo("alpha"), "words", [replace(seeded(0, answers, seeds), texts=texts, output_tokens=seeds)]
+        )
+        if rows:
+            writer.add_probes("toy", "alpha", rows, cue=cue)
+    return open_recording(out)
+
+
+OLD = [ProbeRows("toy/0", [1, 1], [5, 10], ["a", "b"], ["a", "b"], output_tokens=[1, 1])]
+NEW = [ProbeRows("toy/0", [0, 1, 1, 2], [5, 5, 10, 5], ["c", "a", "b", "d"], ["c", "a", "b", "d"])]
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "expected"),
+    [
+        (OLD, [], [(1, 5, "a"), (1, 10, "b")]),
+        ([], NEW, [(0, 5, "c"), (1, 5, "a"), (1, 10, "b"), (2, 5, "d")]),
+        (OLD, NEW, [(0, 5, "c"), (1, 5, "a"), (1, 10, "b"), (2, 5, "d")]),
+    ],
+)
+def test_a_top_up_keeps_old_probes_and_adds_new_ones(
+    tmp_path: Path, old: list[ProbeRows], new: list[ProbeRows], expected: list[Any]
+) -> None:
+    base = write_seeded(tmp_path / "base", ["4", "5"], [1, 2], old)
+    more = write_seeded(tmp_path / "more", ["4", "5", "6"], [1, 2, 3], new)
+    extend(base, more, tmp_path / "out", dataset="toy", llm="alpha", operation={"name": "extend"})
+    recording = sound(tmp_path / "out")
+    assert [probe[1:] for probe in probe_words(recording, "alpha")] == expected
+    assert recording.probes_record("toy", "alpha")["cue"] == CUE
+
+
+def test_new_cots_come_behind_the_old_ones_with_their_probes(tmp_path: Path) -> None:
+    base = write_seeded(tmp_path / "base", ["4", "5"], [1, 2], OLD)
+    more = write_seeded(tmp_path / "more", ["6", "7"], [8, 9], [ProbeRows("toy/0", [1], [5], ["z"], ["z"])])
+    extend(base, more, tmp_path / "out", dataset="toy", llm="alpha", operation={"name": "extend"})
+    assert [probe[1:] for probe in probe_words(sound(tmp_path / "out"), "alpha")] == [
+        (1, 5, "a"),
+        (1, 10, "b"),
+        (3, 5, "z"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("change", "sentence"),
+    [
+        (lambda rows: replace(rows, answers=["c", "other", "b", "d"]), "CoT 1 has probes already, and other ones"),
+        (
+            lambda rows: replace(rows, offsets=[5, 6, 10, 5]),
+            "CoT 1 has probes already, and other ones .*after 6 tokens",
+        ),
+    ],
+)
+def test_other_probes_of_an_old_cot_are_a_conflict(
+    tmp_path: Path, change: Callable[[ProbeRows], ProbeRows], sentence: str
+) -> None:
+    base = write_seeded(tmp_path / "base", ["4", "5"], [1, 2], OLD)
+    more = write_seeded(tmp_path / "more", ["4", "5", "6"], [1, 2, 3], [change(NEW[0])])
+    with pytest.raises(ConflictError, match=sentence):
+        extend(base, more, tmp_path / "out", dataset="toy", llm="alpha", operation={"name": "extend"})
+
+
+def test_probes_of_questions_in_another_order_find_their_cots(tmp_path: Path) -> None:
+    paths = []
+    for name, order, seed in (("base", [0, 1], 1), ("more", [1, 0], 2)):
+        with RecordingWriter(tmp_path / name, operation={"name": "test"}) as writer:
+            writer.add_dataset(DatasetInfo("toy", "Toy", "verbatim", "1"), [question(i, "4") for i in order])
+            writer.add_pools("toy", LLMInfo("alpha"), "words", [seeded(i, ["4"], [seed]) for i in order])
+            rows = [ProbeRows(f"toy/{i}", [0], [seed], [f"{name} {i}"], [f"{name} {i}"]) for i in order]
+            writer.add_probes("toy", "alpha", rows)
+        paths.append(open_recording(tmp_path / name))
+    extend(*paths, tmp_path / "out", dataset="toy", llm="alpha", operation={"name": "extend"})
+    assert probe_words(sound(tmp_path / "out"), "alpha") == [
+        (f"toy/{i}", place, place + 1, f"{name} {i}") for i in (0, 1) for place, name in enumerate(("base", "more"))
+    ]

@@ -1,0 +1,394 @@
+"""Probes in a recording: what is added is read, hashed and verified, in every derived recording too."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from recorded_probes import ALPHA, ANSWERS, BETA, CUE, GOLDS, as_words, probe_words, write_probed
+from small import content, pool, put_manifest, question, restate, write_toy
+from typer.testing import CliRunner
+
+from feval.cli import app
+from feval.errors import ConflictError, DamagedRecordingError, FevalError, NotRecordedError, UsageError
+from feval.recording import DatasetInfo, LLMInfo, ProbeRows, RecordingWriter, open_recording, verify_recording
+from feval.recording.layout.flat import FlatArray, pack
+
+
+@pytest.fixture(scope="module")
+def probed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_probed(tmp_path_factory.mktemp("probed") / "toy")
+
+
+def test_probes_are_read_as_arrays(probed: Path) -> None:
+    recording = open_recording(probed)
+    probes = recording.probes("toy", "alpha")
+    assert probes.interval == 5
+    assert probes.counts().tolist() == [[2, 0, 1], [0, 0, 0], [0, 0, 0], [1, 3, 0]]
+    assert probe_words(recording, "alpha") == as_words(ALPHA)
+    assert probe_words(recording, "org/beta") == as_words(BETA)
+    assert probes.output_tokens is not None
+    assert probes.output_tokens.tolist() == [2, 2, -1, -1, -1, -1, -1]
+    np.testing.assert_array_equal(probes.confidences, np.array([0.5, np.nan, 0.25] + [np.nan] * 4, np.float32))
+    beta = recording.probes("toy", "org/beta")
+    assert (beta.interval, beta.output_tokens, beta.confidences) == (None, None, None)
+
+
+def test_probes_come_back_as_they_were_added(probed: Path) -> None:
+    recording = open_recording(probed)
+    assert list(recording.probe_rows("toy", "alpha")) == ALPHA
+    assert list(recording.probe_rows("toy", "org/beta")) == BETA
+
+
+def test_the_manifest_counts_them(probed: Path) -> None:
+    manifest = open_recording(probed).manifest.raw
+    assert manifest["format_version"] == 5
+    counts = {"traces": 4, "probes": 7, "no_answer": 1, "output_tokens": 4}
+    assert manifest["probes"][0] == {"dataset": "toy", "llm": "alpha", "cue": CUE, "interval": 5, **counts}
+    assert manifest["probes"][1]["interval"] is None
+    assert verify_recording(probed).problems == ()
+
+
+def test_answers_of_cots_keep_their_codes(probed: Path, tmp_path: Path) -> None:
+    without = open_recording(write_toy(tmp_path / "without", ANSWERS, GOLDS))
+    with_probes = open_recording(probed)
+    leaves = {key: leaf for key, leaf in with_probes.manifest.leaves.items() if key[2] != "probes"}
+    assert leaves == without.manifest.leaves
+    assert without.manifest.raw["format_version"] == 3
+    assert "probes" not in without.manifest.raw
+    for llm in ANSWERS:
+        np.testing.assert_array_equal(with_probes.votes("toy").llms[llm].codes, without.votes("toy").llms[llm].codes)
+
+
+def test_the_order_of_adding_does_not_matter(probed: Path, tmp_path: Path) -> None:
+    with RecordingWriter(tmp_path / "other", operation={"name": "test"}) as writer:
+        writer.add_dataset(
+            DatasetInfo("toy", "Toy questions", "verbatim", "test-1"), [question(i, g) for i, g in enumerate(GOLDS)]
+        )
+        for llm, own in ANSWERS.items():
+            rows = [pool(i, each) for i, each in enumerate(own)]
+            writer.add_pools("toy", LLMInfo(llm, temperature=0.7, max_tokens=64), "words", rows)
+            writer.add_probes("toy", llm, {"alpha": ALPHA, "org/beta": BETA}[llm], cue=CUE)
+    ours, theirs = content(probed), content(tmp_path / "other")
+    assert {path: ours[path] for path in ours if path.startswith("votes")} == {
+        path: theirs[path] for path in theirs if path.startswith("votes")
+    }
+    assert open_recording(probed).hash == open_recording(tmp_path / "other").hash
+
+
+def test_equal_answers_of_probes_and_cots_vote_together(tmp_path: Path) -> None:
+    rows = [ProbeRows("toy/0", [0, 0], [5, 10], ["0.50", "3"], ["0.50", "3"])]
+    equality = {"kind": "number", "equality": "tolerance-0.001"}
+    out = write_probed(tmp_path / "r", {"alpha": rows}, {"alpha": [["0.5", "7"]]}, golds=["3.0001"], **equality)
+    recording = open_recording(out)
+    votes, probes = recording.votes("toy"), recording.probes("toy", "alpha")
+    assert probes.codes.tolist() == [votes.llms["alpha"].codes[0, 0], votes.gold[0]]
+    assert verify_recording(out).problems == ()
+
+
+@pytest.mark.parametrize(
+    ("rows", "error", "sentence"),
+    [
+        (ProbeRows("toy/9", [0], [5], ["4"], ["4"]), ConflictError, "'toy/9' is no recorded question"),
+        (
+            replace(ALPHA[0], sample_indices=[0, 0, 3]),
+            ConflictError,
+            "CoT 3 was probed after 5 tokens, and .* has 3 CoTs",
+        ),
+        (
+            replace(ALPHA[0], offsets=[5, 5, 5]),
+            ConflictError,
+            "CoT 0 was probed after 5 tokens, behind a probe of CoT 0",
+        ),
+        (replace(ALPHA[0], sample_indices=[2, 2, 0]), ConflictError, "CoT 0 was probed after 5 .* CoT 2 after 10"),
+        (replace(ALPHA[0], offsets=[0, 10, 5]), UsageError, "CoT 0 was probed after 0 tokens; that should be 1 to"),
+        (
+            replace(ALPHA[0], offsets=[5, 2.5, 5]),
+            UsageError,
+            r"CoT \[0\] after \[2.5\] tokens: offsets should hold whole",
+        ),
+        (
+            replace(ALPHA[0], confidences=[0.5, float("nan"), 1]),
+            UsageError,
+            r"CoT \[0\] after \[10\] .* finite .* found nan",
+        ),
+        (replace(ALPHA[0], confidences=[0.5, 1e39, 1]), UsageError, "finite numbers of 32 bits"),
+        (replace(ALPHA[0], output_tokens=[-1, 2, 3]), UsageError, "output_tokens should hold whole numbers"),
+        (replace(ALPHA[0], answers=["4"]), UsageError, "different lengths"),
+        (replace(ALPHA[0], texts=[None]), UsageError, "different lengths"),
+        (replace(ALPHA[0], answers=[3, "4", None]), UsageError, "answers should hold text or None, found 3"),
+        (
+            replace(ALPHA[0], raw_answers=["\ud800", "4", None]),
+            UsageError,
+            "question 'toy/0': A value cannot be stored",
+        ),
+    ],
+)
+def test_bad_probes_are_refused(tmp_path: Path, rows: ProbeRows, error: type[FevalError], sentence: str) -> None:
+    with pytest.raises(error, match=sentence):
+        write_probed(tmp_path / "r", {"alpha": [rows]})
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("add", "error", "sentence"),
+    [
+        (lambda w: w.add_probes("toy", "nobody", []), UsageError, "whose CoTs were not added"),
+        (lambda w: (w.add_probes("toy", "alpha", []), w.add_probes("toy", "alpha", [])), ConflictError, "added twice"),
+        (lambda w: w.add_probes("toy", "alpha", ALPHA[::-1]), ConflictError, "'toy/0' comes twice or out of order"),
+        (lambda w: w.add_probes("toy", "alpha", [], cue="\ud800"), UsageError, "cannot be stored"),
+    ],
+)
+def test_probes_out_of_place_are_refused(
+    tmp_path: Path, add: Callable[[RecordingWriter], object], error: type[FevalError], sentence: str
+) -> None:
+    with pytest.raises(error, match=sentence), RecordingWriter(tmp_path / "r", operation={"name": "test"}) as writer:
+        writer.add_dataset(DatasetInfo("toy", "Toy", "verbatim", "1"), [question(i, g) for i, g in enumerate(GOLDS)])
+        writer.add_pools("toy", LLMInfo("alpha"), "words", [pool(i, a) for i, a in enumerate(ANSWERS["alpha"])])
+        add(writer)
+
+
+def test_what_has_no_probes_says_so(tmp_path: Path) -> None:
+    recording = open_recording(write_toy(tmp_path / "r", ANSWERS, GOLDS))
+    assert not recording.has_probes("toy", "alpha")
+    with pytest.raises(NotRecordedError, match=r"holds no probes of alpha on toy.*Import a source that has probes"):
+        recording.probes("toy", "alpha")
+    with pytest.raises(NotRecordedError, match="holds no CoTs of 'gamma'"):
+        recording.probes("toy", "gamma")
+
+
+@st.composite
+def stores(draw: st.DrawFn) -> tuple[list[list[str | None]], list[ProbeRows]]:
+    """Pools of an LLM, ragged, and probes at any offsets; a question may have neither."""
+    answer = st.sampled_from([None, "1", "2", "3", "é"])
+    pools = draw(st.lists(st.lists(answer, max_size=4), min_size=1, max_size=4))
+    rows = []
+    for index, own in enumerate(pools):
+        probes = sorted(draw(st.sets(st.tuples(st.integers(0, len(own) - 1), st.integers(1, 9))))) if own else []
+        size = len(probes)
+        answers = draw(st.lists(answer, min_size=size, max_size=size))
+        optional = [st.sampled_from([None, "", "4"]), st.sampled_from([None, 0, 40_000]), st.sampled_from([None, 0.1])]
+        texts, tokens, confidences = (draw(st.none() | st.lists(o, min_size=size, max_size=size)) for o in optional)
+        if size:
+            columns = [list(column) for column in zip(*probes, strict=True)]
+            rows.append(ProbeRows(f"toy/{index}", *columns, answers, answers, texts, tokens, confidences))
+    return pools, rows
+
+
+def plain(rows: ProbeRows) -> ProbeRows:
+    """As reading gives it back: columns without any value are `None`, confidences have 32 bits."""
+    names = ("texts", "output_tokens", "confidences")
+    values = {name: getattr(rows, name) for name in names}
+    values = {name: v if v is not None and any(each is not None for each in v) else None for name, v in values.items()}
+    if values["confidences"] is not None:
+        values["confidences"] = [None if c is None else float(np.float32(c)) for c in values["confidences"]]
+    return replace(rows, **values)
+
+
+@pytest.mark.slow
+@settings(max_examples=60, deadline=None)
+@given(stores())
+def test_any_probes_come_back(drawn: tuple[list[list[str | None]], list[ProbeRows]]) -> None:
+    pools, rows = drawn
+    with TemporaryDirectory() as folder:
+        out = write_probed(Path(folder) / "r", {"alpha": rows}, {"alpha": pools}, golds=["2"] * len(pools))
+        recording = open_recording(out)
+        assert list(recording.probe_rows("toy", "alpha")) == [plain(each) for each in rows]
+        assert probe_words(recording, "alpha") == as_words(rows)
+        probes = recording.probes("toy", "alpha")
+        tokens = [-1 if t is None else t for each in rows for t in each.output_tokens or [None] * len(each.offsets)]
+        assert (probes.output_tokens.tolist() if probes.output_tokens is not None else [-1] * len(tokens)) == tokens
+        regular = {(q, s): [] for q, s, _, _ in as_words(rows)}
+        for q, s, offset, _ in as_words(rows):
+            regular[q, s].append(offset)
+        steps = {tuple(np.diff(offsets, prepend=0).tolist()) for offsets in regular.values()}
+        apart = {step for each in steps for step in each}
+        assert probes.interval == (apart.pop() if len(apart) == 1 else None)
+        assert verify_recording(out).problems == ()
+
+
+FLAT, PARQUET = "votes/toy/alpha.probes", "probes/toy/alpha.parquet"
+Arrays = dict[str, Any]
+
+
+@pytest.fixture
+def copy(probed: Path, tmp_path: Path) -> Path:
+    """The recording again, its files to be changed."""
+    shutil.copytree(probed, tmp_path / "toy")
+    return tmp_path / "toy"
+
+
+def rewrite(folder: Path, change: Callable[[Arrays], object], header: dict[str, str] | None = None) -> None:
+    """Change the arrays of the flat file of alpha's probes, and let the manifest agree with it."""
+    probes = open_recording(folder).probes("toy", "alpha")
+    names = ("starts", "offsets", "codes", "output_tokens", "confidences")
+    arrays = {name: getattr(probes, name).copy() for name in names}
+    change(arrays)
+    blocks = pack(
+        {"dataset": "toy", "llm": "alpha", **(header or {})}, {name: FlatArray.of(a) for name, a in arrays.items()}
+    )
+    (folder / FLAT).unlink()
+    (folder / FLAT).write_bytes(b"".join(blocks))
+    restate(folder, FLAT)
+
+
+def put(name: str, place: int, value: float) -> Callable[[Arrays], None]:
+    def change(arrays: Arrays) -> None:
+        arrays[name][place] = value
+
+    return change
+
+
+@pytest.mark.parametrize(
+    ("change", "header", "sentence"),
+    [
+        (put("starts", 1, 9), {}, "starts should rise from 0 to 7 in 12 steps"),
+        (put("starts", -1, 6), {}, "starts should rise"),
+        (put("starts", 0, -(2**62)), {}, "starts should rise"),
+        (lambda a: a.update(starts=a["starts"][:-1]), {}, "starts should rise"),
+        (
+            lambda a: a.update(starts=np.array([0, 2, 2, 3, 3, 3, 4, 4, 4, 4, 7, 7, 7])),
+            {},
+            "CoTs that were not recorded",
+        ),
+        (put("offsets", 1, 5), {}, "offsets should rise from 1"),
+        (put("offsets", 0, 0), {}, "offsets should rise from 1"),
+        (put("offsets", 1, 11), {}, "not every 5 tokens, as the manifest says"),
+        (put("codes", 0, 3), {}, "codes are not those"),
+        (put("codes", 0, -2), {}, "codes are not those"),
+        (put("output_tokens", 0, -2), {}, "-1 where they are not known"),
+        (put("confidences", 0, np.inf), {}, "should be finite"),
+        (lambda a: a.update(codes=a["codes"][:-1]), {}, "different lengths"),
+        (lambda a: a.pop("codes"), {}, "should have"),
+        (lambda a: a.update(gold=a["codes"]), {}, "'gold' has the wrong form"),
+        (lambda a: None, {"llm": "org/beta"}, "is of 'org/beta' on 'toy'"),
+    ],
+)
+def test_a_flat_file_made_by_hand_is_refused(
+    copy: Path, change: Callable[[Arrays], object], header: dict[str, str], sentence: str
+) -> None:
+    rewrite(copy, change, header)
+    with pytest.raises(DamagedRecordingError, match=sentence):
+        open_recording(copy).probes("toy", "alpha")
+
+
+def test_damaged_bytes_are_refused(copy: Path) -> None:
+    data = bytearray((copy / FLAT).read_bytes())
+    data[-1] ^= 1
+    (copy / FLAT).write_bytes(data)
+    with pytest.raises(DamagedRecordingError, match="should have SHA-256"):
+        open_recording(copy).probes("toy", "alpha")
+    assert FLAT in " ".join(verify_recording(copy).problems)
+
+
+@pytest.mark.parametrize(
+    "change", [put("codes", 0, 0), put("output_tokens", 2, 3), put("confidences", 0, 0.75), put("confidences", 1, 0.5)]
+)
+def test_a_flat_file_that_contradicts_the_parquet_file_is_found(copy: Path, change: Callable[[Arrays], object]) -> None:
+    rewrite(copy, change)
+    [problem] = verify_recording(copy).problems
+    assert problem == f"{FLAT}: it contradicts the Parquet files (probes on 'toy/0'); merge or import again."
+
+
+def test_a_flat_file_with_more_probes_than_the_parquet_file_is_found(copy: Path) -> None:
+    def more(arrays: Arrays) -> None:
+        arrays["starts"][-2:] += 1
+        for name in ("offsets", "codes", "output_tokens", "confidences"):
+            arrays[name] = np.append(arrays[name], arrays[name][-1:])
+        arrays["offsets"][-1] += 5
+
+    rewrite(copy, more)
+    assert "probes on 'toy/3'" in verify_recording(copy).problems[0]
+
+
+def change_rows(folder: Path, name: str, change: Callable[[list[Any]], list[Any]]) -> None:
+    """Change a column of the Parquet file of alpha's probes, and let the manifest agree with it."""
+    table = pq.read_table(folder / PARQUET)
+    column = table.schema.get_field_index(name)
+    values = pa.array(change(table.column(name).to_pylist()))
+    (folder / PARQUET).unlink()
+    pq.write_table(table.set_column(column, name, values), folder / PARQUET)
+    restate(folder, PARQUET)
+
+
+@pytest.mark.parametrize(
+    ("column", "change", "sentence"),
+    [
+        ("offset", lambda v: [10, 5, *v[2:]], "CoT 0 was probed after 5 tokens, behind a probe of CoT 0 after 10"),
+        ("offset", lambda v: [None, *v[1:]], "1 values of 'offset' are missing"),
+        ("offset", lambda v: [-5, *v[1:]], "'offset' should be 0 to"),
+        ("offset", lambda v: [str(n) for n in v], "the column 'offset' should hold integer, found text"),
+        ("sample_index", lambda v: [0, 0, 7, *v[3:]], "CoT 7 was probed after 5 tokens, and the question has 3 CoTs"),
+        ("question_id", lambda v: [*v[:6], "toy/0"], "'toy/0'.* comes twice or out of order"),
+        ("confidence", lambda v: [float("nan"), *v[1:]], "confidences should hold finite numbers"),
+        ("answer_raw", lambda v: ["other", *v[1:]], "Leaf toy / alpha / probes"),
+        ("answer", lambda v: [None, *v[1:]], "probes should be .*'no_answer': 2"),
+        ("llm", lambda v: ["beta"] * len(v), "its column `llm` names another LLM"),
+    ],
+)
+def test_a_parquet_file_made_by_hand_is_found(
+    copy: Path, column: str, change: Callable[[list[Any]], list[Any]], sentence: str
+) -> None:
+    change_rows(copy, column, change)
+    problems = " ".join(verify_recording(copy).problems)
+    assert re.search(sentence, problems), problems
+
+
+@pytest.mark.parametrize(
+    ("change", "sentence"),
+    [
+        (lambda m: m["probes"][0].update(interval=None), "probes should be"),
+        (lambda m: m["probes"][0].update(cue="other"), "Leaf toy / alpha / probes"),
+        (lambda m: m["probes"][0].update(interval=0), "interval"),
+        (lambda m: m["probes"][0].update(llm="gamma"), "has probes of .gamma. on .toy., and no CoTs of it"),
+        (lambda m: m.update(pairs=m["pairs"][1:]), "has probes of 'alpha' on 'toy', and no CoTs of it"),
+        (lambda m: m.update(format_version=4), "a recording with probes has format_version 5"),
+        (lambda m: m.update(probes=m["probes"][1:]), "lists 'probes/toy/alpha.parquet', which no recording"),
+        (lambda m: m["files"].pop(FLAT), "votes/toy/alpha.probes: not listed"),
+    ],
+)
+def test_a_manifest_that_says_something_else_is_found(
+    copy: Path, change: Callable[[dict[str, Any]], object], sentence: str
+) -> None:
+    manifest = json.loads((copy / "manifest.json").read_text())
+    change(manifest)
+    with pytest.raises(FevalError, match=sentence):
+        try:
+            put_manifest(copy, manifest)
+        except ValueError as error:
+            raise FevalError(str(error)) from error
+        raise FevalError(" ".join(verify_recording(copy).problems))
+
+
+def run(*words: object) -> str:
+    result = CliRunner().invoke(app, [str(word) for word in words])
+    assert result.exit_code == 0, result.output
+    return result.stdout
+
+
+def test_info_and_the_readme_name_probes_and_interval(probed: Path) -> None:
+    assert json.loads(run("info", probed, "--json"))["probes"] == open_recording(probed).manifest.raw["probes"]
+    page = run("info", probed)
+    assert re.search(r"alpha\s+4\s+7\s+5\s+1\s+4\s+</think>", page)
+    assert re.search(r"org/beta\s+1\s+2\s+-\s+0\s+0\s+</think>", page)
+    readme = (probed / "README.md").read_text()
+    assert "| toy | `alpha` | 4 | 7 | 5 | `</think> The answer is` |" in readme
+    assert "| toy | `org/beta` | 1 | 2 | irregular | `</think> The answer is` |" in readme
+
+
+def test_a_receipt_of_a_recording_with_probes_holds(probed: Path, tmp_path: Path) -> None:
+    options = ["--llm", "org/beta", "--prices", "none", "--unlabelled", "drop", "--out", tmp_path / "o"]
+    run("run", "self-consistency", "--set", "n=1", "--recording", probed, *options)
+    assert "receipt" in run("verify", tmp_path / "o" / "receipt.json", "--recording", probed)

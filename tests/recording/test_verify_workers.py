@@ -1,0 +1,72 @@
+"""Several workers find what one process finds: the same problems, in the same order."""
+
+from __future__ import annotations
+
+import shutil
+from concurrent.futures import Executor
+from pathlib import Path
+from random import Random
+
+import pytest
+from parcels import Parcels
+from recording_fuzz import refill, spoil
+from small import restate, write_scored_toy
+from typer.testing import CliRunner
+
+from feval.cli import app
+from feval.errors import FevalError
+from feval.recording import verify_recording
+
+POOLS: dict[str, list[list[str | None]]] = {"alpha": [["4", "4", None], ["7", "5", "7"]], "beta": [["4"], ["9", None]]}
+
+
+@pytest.fixture(scope="module")
+def sound(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Two LLMs with scores and log-probabilities."""
+    return write_scored_toy(tmp_path_factory.mktemp("sound") / "toy", POOLS, ["4", "5"])
+
+
+def found(folder: Path, executor: Executor | None) -> object:
+    try:
+        return verify_recording(folder, executor=executor)
+    except FevalError as error:
+        return type(error), str(error)
+
+
+def test_a_sound_recording_is_checked_in_tasks(sound: Path) -> None:
+    executor, steps = Parcels(), list[tuple[int, int]]()
+    assert verify_recording(sound, lambda *done: steps.append(done), executor=executor) == verify_recording(sound)
+    files = sum(path.is_file() for path in sound.rglob("*")) - 1  # the manifest
+    assert executor.tasks == files + 3 + 2 * 2
+    assert steps == [(n + 1, files + 2) for n in range(files + 2)]
+
+
+@pytest.mark.parametrize("cases", [range(12), pytest.param(range(12, 80), marks=pytest.mark.slow)])
+def test_a_damaged_recording_has_the_same_problems(sound: Path, tmp_path: Path, cases: range) -> None:
+    paths = sorted(
+        str(path.relative_to(sound)) for path in sound.rglob("*.*") if path.parent != sound and path.is_file()
+    )
+    contents, different = [(sound / path).read_bytes() for path in paths], set()
+    folder = Path(shutil.copytree(sound, tmp_path / "changed"))
+    manifest = (folder / "manifest.json").read_bytes()
+    for case in cases:
+        rng = Random(case)  # noqa: S311  cases of a test
+        number = rng.randrange(len(paths))
+        data = contents[number]
+        _, changed = refill(paths[number], data, rng) if rng.random() < 0.7 else spoil(data, contents, rng)
+        (folder / paths[number]).write_bytes(changed)
+        restate(folder, paths[number])
+        alone = found(folder, None)
+        assert found(folder, Parcels()) == alone
+        different.add(repr(alone))
+        (folder / paths[number]).write_bytes(data)
+        (folder / "manifest.json").write_bytes(manifest)
+    assert len(different) > len(cases) // 2
+
+
+@pytest.mark.slow
+def test_the_command_line_takes_workers(sound: Path) -> None:
+    alone, together = (
+        CliRunner().invoke(app, ["verify", str(sound), "--json", "--workers", count]) for count in ("1", "2")
+    )
+    assert (together.exit_code, together.stdout) == (0, alone.stdout)

@@ -1,0 +1,71 @@
+"""A small recording with probes, written out, and its probes in words."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from small import pool, question
+
+from feval.recording import DatasetInfo, LLMInfo, ProbeRows, Recording, RecordingWriter
+
+ANSWERS = {"alpha": [["4", "4", None], ["7"], [], ["1", "2"]], "org/beta": [["4"], ["9"], ["9"], ["9"]]}
+GOLDS = ["4", "5", None, "2"]
+ALPHA = [
+    ProbeRows(
+        "toy/0",
+        [0, 0, 2],
+        [5, 10, 5],
+        ["3.", "4.", None],
+        ["3", "4", None],
+        texts=["3.", " 4.", "Hm"],
+        output_tokens=[2, 2, None],
+        confidences=[0.5, None, 0.25],
+    ),
+    ProbeRows("toy/3", [0, 1, 1, 1], [5, 5, 10, 15], ["8", "2", "2", "1"], ["8", "2", "2", "1"]),
+]
+BETA = [ProbeRows("toy/1", [0, 0], [3, 4], ["5", "9"], ["5", "9"])]
+CUE = "</think>\nThe answer is"
+
+
+def write_probed(
+    out: Path,
+    probes: dict[str, Sequence[ProbeRows]] | None = None,
+    answers: dict[str, Any] = ANSWERS,
+    *,
+    golds: Sequence[str | None] = GOLDS,
+    kind: str = "verbatim",
+    cue: str | None = CUE,
+    **info: Any,
+) -> Path:
+    """The toy recording with probes."""
+    with RecordingWriter(out, operation={"name": "test"}) as writer:
+        questions = [question(i, gold) for i, gold in enumerate(golds)]
+        writer.add_dataset(DatasetInfo("toy", "Toy questions", kind, "test-1", **info), questions)
+        for llm, own in answers.items():
+            rows = [pool(i, each) for i, each in enumerate(own)]
+            writer.add_pools("toy", LLMInfo(llm, temperature=0.7, max_tokens=64), "words", rows)
+        for llm, of_llm in ({"alpha": ALPHA, "org/beta": BETA} if probes is None else probes).items():
+            writer.add_probes("toy", llm, of_llm, cue=cue)
+    return out
+
+
+def probe_words(recording: Recording, llm: str) -> list[tuple[str, int, int, str | None]]:
+    """(question, sample, offset, answer) of each probe, from the mapped arrays."""
+    probes, votes = recording.probes("toy", llm), recording.votes("toy")
+    return [
+        (votes.question_ids[q], s, int(probes.offsets[at]), None if code < 0 else votes.candidates(q)[code])
+        for q in range(probes.shape[0])
+        for s in range(probes.shape[1])
+        for at in range(*probes.of(q, s).indices(len(probes.offsets)))
+        for code in [int(probes.codes[at])]
+    ]
+
+
+def as_words(rows: Sequence[ProbeRows]) -> list[tuple[str, int, int, str | None]]:
+    return [
+        (each.question_id, *probe)
+        for each in rows
+        for probe in zip(each.sample_indices, each.offsets, each.answers, strict=True)
+    ]
