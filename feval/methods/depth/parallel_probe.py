@@ -121,11 +121,11 @@ class ParallelProbe:
             before, winner = winner, np.where(done, winner, codes)
             if step >= self.warmup:
                 misses += 1
-                misses *= answers.numbers[:, :, None] != number[:, None]
-                misses *= (codes >= 0)[:, None]
-                late = np.flatnonzero(
-                    (misses >= self.patience) & left.view(np.bool_ if left.itemsize == 1 else left.dtype)
-                )
+                missed = answers.numbers[:, :, None] != number[:, None]
+                if ((codes < 0) & ~done).any():  # where nobody votes, nobody disagrees
+                    missed &= (codes >= 0)[:, None]
+                misses *= missed.view(np.uint8)
+                late = np.flatnonzero((misses >= self.patience) & (left > 0))
                 running = visits.counts[places].ravel()[late // replicates] >= step + 2  # a finished trace stays
                 left.ravel()[late[running]] = 0
             stable = np.where((winner == before) & (winner >= 0), stable + 1, 0)
@@ -287,7 +287,7 @@ class _Answers:
         votes[:, -1] = 0
         most = votes.max(axis=1)
         leads = votes == np.maximum(most, 1)[:, None]
-        number = (leads * np.arange(leads.shape[1], dtype=self.numbers.dtype)[:, None]).max(axis=1)
+        number = (leads.view(np.uint8) * np.arange(leads.shape[1], dtype=self.numbers.dtype)[:, None]).max(axis=1)
         question, replicate = np.nonzero(np.add.reduce(leads.view(np.uint8), axis=1, dtype=left.dtype) > 1)
         # Of tied answers the one of the first CoT that has one of them.
         for start in range(0, order.shape[2], _SEEN):
