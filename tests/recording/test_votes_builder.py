@@ -38,8 +38,8 @@ def as_they_are(question: str, forms: list[str], gold: str | None) -> Parties:
     return Parties({}, gold)
 
 
-def by_length(question: str, forms: list[str], gold: str | None) -> Parties:
-    return divide(forms, gold, Comparison(lambda left, right: len(left) == len(right)))[0]
+def by_length(question: str, forms: list[str], gold: str | None, of_probes: Sequence[str] = ()) -> Parties:
+    return divide(forms, gold, Comparison(lambda left, right: len(left) == len(right)), later=of_probes)[0]
 
 
 def pools_of(rows: Sequence[Sequence[tuple[str | None, int, str]] | None]) -> Iterator[PoolRows]:
