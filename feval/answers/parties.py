@@ -164,7 +164,7 @@ def divide(
 ) -> tuple[Parties, Division]:
     """Divide all normal forms of one question, in sorted order, and find the party of its gold.
 
-    Those of `later` come behind all others and take no comparison from them.
+    `later` are forms that come behind all others, also in sorted order: they change nothing among those.
     """
     division = Division(comparison, budget, known)
     for form in (*sorted(forms), *sorted(later)):

@@ -28,7 +28,7 @@ FINISH_CODES: dict[str, int] = {reason: code for code, reason in enumerate(FINIS
 _NO_FORMS = b"[]\n"
 
 Divide = Callable[[str, list[str], str | None, list[str]], Parties]
-"""From a question's id, its distinct normal forms, its gold and the forms of its probes to the parties among them."""
+"""From a question's id, the distinct normal forms of its CoTs, its gold and the forms of its probes to the parties among them."""
 
 
 class VotesBuilder:
