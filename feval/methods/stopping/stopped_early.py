@@ -69,7 +69,7 @@ def split_of_stops(
     Milliseconds where the budget is the whole pool, otherwise up to some seconds. `draw` is for what must be estimated.
     """
     early, estimate = _stopped_early(method, model, pool, gold, wrong, draw)
-    return ErrorShares(no_answer, np.minimum(early, wrong), np.broadcast_to(0.0, wrong.shape), estimate)
+    return ErrorShares(no_answer, early, np.broadcast_to(0.0, wrong.shape), estimate)
 
 
 def _stopped_early(
@@ -88,12 +88,10 @@ def _stopped_early(
     # The gold can lead in counts of the budget if no other answer has to be drawn more often than it.
     most = pools.gold + np.minimum(pools.rivals, pools.gold[:, None]).sum(axis=1) + pools.none
     part = np.flatnonzero((pools.size > budget) & (pools.gold > 0) & (most >= budget) & (wrong > 0))
-    if not len(part):
-        return early[vectors], None
-    exact = _early_of_part(model, budget, pools.rows(part))
+    exact = _early_of_part(model, budget, pools.rows(part)) if len(part) else early[part]
     if exact is not None:
         early[part] = exact
-        return early[vectors], None
+        return np.minimum(early[vectors], each), None  # rounding
     estimated = np.zeros(len(early), np.bool_)
     estimated[part] = True
     questions, early = np.flatnonzero(estimated[vectors]), early[vectors]
@@ -144,7 +142,11 @@ def _takes_long(model: StopModel, budget: int, bounds: Integers) -> bool:
 def _estimated(
     method: BatchMethod, pool: Pool, gold: Integers, rows: Rows, wrong: Floats, draw: DrawOrders
 ) -> tuple[Floats, MonteCarloPart]:
-    """[N] the same for some rows: its share of the wrong answers in replicates, times the exact probability of a wrong one."""
+    """[N] the same for some rows: its share of the wrong answers in replicates, times the exact probability of a wrong one.
+
+    Each is divided by the probability that any replicate is wrong (Horvitz and Thompson 1952), so that their mean has no bias; a
+    single one may be more than the probability of a wrong answer.
+    """
     replicates = min(max(_ESTIMATE_CODES // (len(rows) * method.draws(1)[0]), _LEAST_REPLICATES), _MOST_REPLICATES)
     wrong_replicates, early, squares = np.zeros((3, len(rows)))
     for block in question_blocks(len(rows)):
@@ -156,8 +158,13 @@ def _estimated(
             wrong_replicates[block] += (~right & (decisions.answer >= 0)).sum(axis=0)
             early[block] += parts.sum(axis=0)
             squares[block] += (parts**2).sum(axis=0)
-    count = np.maximum(wrong_replicates, 1.0)
-    share = early / count
-    # The variance of a ratio; a question that was never wrong in a replicate may have any share of its little.
-    variance = wrong**2 * np.where(wrong_replicates > 0, (squares - share * early) / count**2, 1.0 / 3.0)
-    return wrong * share, MonteCarloPart(len(rows), replicates, float(np.sqrt(variance.sum())) / len(rows))
+    share = early / np.maximum(wrong_replicates, 1.0)
+    # A question that is never wrong in the replicates shows no share; others stand in for it.
+    shown = -np.expm1(replicates * np.log1p(-np.minimum(wrong, 1.0 - 1e-15)))
+    shown = np.where(wrong > 0, shown, 1.0)
+    variance = (squares - share * early) / np.maximum(wrong_replicates, 1.0) ** 2 + share**2 * (1.0 - shown)
+    error = float(np.sqrt((variance * (wrong / shown) ** 2).sum())) / len(rows)
+    estimate = wrong * share / shown
+    if (total := float(estimate.sum())) > float(wrong.sum()):  # together at most what is wrong
+        estimate *= float(wrong.sum()) / total
+    return estimate, MonteCarloPart(len(rows), replicates, error)
