@@ -234,8 +234,7 @@ def _values(
     questions, longest = len(gold), int(pool.output_tokens.max())
     together = max(1, QUESTIONS_AT_ONCE // questions)
     for start in range(0, len(depths), together):
-        limits = [longest if depth is None else min(depth, longest) for depth in depths[start : start + together]]
-        cut = [Cuts.at_budget(pool, limit) for limit in limits]
+        cut = [Cuts.at_budget(pool, longest if depth is None else depth) for depth in depths[start : start + together]]
         codes = np.concatenate([each.pool.codes for each in cut])
         counts, rows = distinct_vote_counts(codes, np.tile(gold, len(cut)))
         solved = subset_plurality_accuracy(counts.gold, counts.rivals, counts.no_answer, widths).of_questions(rows)
