@@ -346,6 +346,14 @@ def test_a_parquet_file_made_by_hand_is_found(
     assert re.search(sentence, problems), problems
 
 
+def test_a_parquet_file_without_a_column_is_found(copy: Path) -> None:
+    table = pq.read_table(copy / PARQUET).drop_columns(["answer"])
+    (copy / PARQUET).unlink()
+    pq.write_table(table, copy / PARQUET)
+    restate(copy, PARQUET)
+    assert "alpha.parquet cannot be read ('answer')" in " ".join(verify_recording(copy).problems)
+
+
 @pytest.mark.parametrize(
     ("change", "sentence"),
     [
