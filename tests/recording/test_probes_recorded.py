@@ -360,6 +360,10 @@ def test_a_parquet_file_without_a_column_is_found(copy: Path) -> None:
         (lambda m: m["probes"][0].update(interval=None), "probes should be"),
         (lambda m: m["probes"][0].update(cue="other"), "Leaf toy / alpha / probes"),
         (lambda m: m["probes"][0].update(interval=0), "interval"),
+        (
+            lambda m: m["probes"].insert(0, m["probes"][0] | {"cue": "other"}),
+            "two entries for the same in the field 'probes'",
+        ),
         (lambda m: m["probes"][0].update(llm="gamma"), "has probes of .gamma. on .toy., and no CoTs of it"),
         (lambda m: m.update(pairs=m["pairs"][1:]), "has probes of 'alpha' on 'toy', and no CoTs of it"),
         (lambda m: m.update(format_version=4), "a recording with probes has format_version 5"),
