@@ -273,6 +273,7 @@ def put(name: str, place: int, value: float) -> Callable[[Arrays], None]:
         (lambda a: a.update(codes=a["codes"][:-1]), {}, "different lengths"),
         (lambda a: a.pop("codes"), {}, "should have"),
         (lambda a: a.update(gold=a["codes"]), {}, "'gold' has the wrong form"),
+        (lambda a: a.update({"codes.1": a["codes"]}), {}, "should have 5 arrays, found 6; 'codes.1' is odd"),
         (lambda a: None, {"llm": "org/beta"}, "is of 'org/beta' on 'toy'"),
     ],
 )
