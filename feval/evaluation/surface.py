@@ -82,7 +82,7 @@ class Surface:
         questions: number of questions.
         interval: output tokens between two probes; `None` where they lie at other offsets.
         confidence: of the intervals.
-        free_probes: whether probes, or some of them, count 0 tokens, because these were not recorded.
+        free_probes: whether traces are cut, and probes or some of them count 0 tokens, because these were not recorded.
         points: by depth (no limit last), then width.
         left_out: questions that were left out because they have no gold or too few traces.
     """
@@ -193,7 +193,7 @@ def surface(
         questions=len(questions.rows),
         interval=probes.interval,
         confidence=confidence,
-        free_probes=not probes.counted,
+        free_probes=not probes.counted and depths != [None],
         points=_with_frontier(points),
         left_out=questions.left_out,
     )

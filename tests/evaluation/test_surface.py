@@ -24,6 +24,7 @@ from feval.evaluation.surface import Surface, surface
 from feval.methods import METHODS
 from feval.receipts.verifying import verify_receipt
 from feval.recording import DatasetInfo, LLMInfo, ProbeRows, Question, RecordingWriter
+from feval.recording.probes import Probes
 from feval.replay import LLM, Dataset
 
 STORES = ("Qwen3-0.6B.aime24", "Qwen3-4B.aime24")
@@ -123,6 +124,14 @@ def test_without_a_limit_it_is_the_curve_of_self_consistency(toy: tuple[Dataset,
     fields = ("n", "accuracy", "accuracy_low", "accuracy_high", "usd_per_question", "tokens_per_question")
     for point, other in zip(edge.points, curve.points, strict=True):
         assert [getattr(point, name) for name in fields] == pytest.approx([getattr(other, name) for name in fields])
+
+
+def test_probes_of_unknown_length_are_warned_of_where_traces_are_cut(
+    toy: tuple[Dataset, LLM], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Probes, "counted", False)
+    assert surface(*toy).free_probes
+    assert not surface(*toy, tokens=[None]).free_probes
 
 
 def test_by_default_it_has_every_width_and_every_probed_depth(toy: tuple[Dataset, LLM]) -> None:
