@@ -113,9 +113,8 @@ class Surface:
     @property
     def frontier(self) -> list[SurfacePoint]:
         """The points on the Pareto frontier, the cheapest first."""
-        return sorted(
-            (point for point in self.points if point.frontier), key=lambda point: (point.output_tokens, point.n)
-        )
+        points = [point for point in self.points if point.frontier]
+        return sorted(points, key=lambda point: (point.accuracy, point.output_tokens, point.n))
 
     @property
     def warnings(self) -> tuple[str, ...]:
