@@ -217,6 +217,13 @@ def test_blocks_of_questions_and_replicates_make_no_difference(monkeypatch: pyte
     assert (parts.ledgers[0].sequential_tokens == whole.ledgers[0].sequential_tokens).all()
 
 
+def test_parallel_probe_counts_traces_with_more_probes_than_a_byte_holds() -> None:
+    pool = probed_pool([[("ab" * 150, 3005, "a"), ("b" * 290, 2900, "b"), ("bca" * 3, 95, "a")]], INTERVAL)
+    order = np.array([[[0, 1, 2]]])
+    assert assert_forms_agree(ParallelProbe(3, INTERVAL), pool, order).ledgers[0].output_tokens.item() > 500
+    assert_forms_agree(ParallelProbe(3, INTERVAL, stable=400, steps=400), pool, order)
+
+
 def test_what_the_methods_need_is_said_where_it_is_missing() -> None:
     plain = probed_pool([[(["a"], 20, "a")]], tokens=False, confidences=False)
     order = np.zeros((1, 1, 1), np.uint16)

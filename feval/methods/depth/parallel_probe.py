@@ -204,7 +204,8 @@ class _Visits:
     def ledger(self, grown: Integers) -> Int64:
         """[5, Q, R] tokens, sequential tokens, tokens of the longest trace, probes, their tokens, from rounds [Q, S, R]."""
         counts, kind = self.counts[:, :, None], grown.dtype
-        visited, finished = np.minimum(grown, counts.astype(kind)), grown > counts
+        visited = np.minimum(grown, np.minimum(counts, np.iinfo(kind).max).astype(kind))
+        finished = grown > counts
         rounds = visited.max(axis=1, initial=0).astype(np.int64)  # in which a trace grew by a whole interval
         rest = self.tokens - self.counts * self.interval  # generated in the last round
         total = np.add.reduce(visited, axis=1, dtype=np.int64)
