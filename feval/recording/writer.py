@@ -222,8 +222,9 @@ class RecordingWriter:
         """Add the CoTs of one LLM on one dataset by links to the files that hold them; errors are those of `add_pools`."""
         dataset, llm = linked.dataset, linked.llm
         votes = self._begin_pair(dataset, llm, linked.counter)
-        for pool in linked.pools():
-            votes.add(llm.name, pool)
+        with storage_errors(self.out):
+            for pool in linked.pools():
+                votes.add(llm.name, pool)
         for part in linked.parts:
             self._link_part(part, dataset, llm.name, linked.parents)
         self._linked.add((dataset, llm.name))
@@ -365,9 +366,10 @@ class RecordingWriter:
     def link_probes(self, dataset: str, llm: str, parents: Sequence[Recording]) -> None:
         """Add the probes of an LLM on a dataset by links, as `link_pools` does; errors are those of `add_probes`."""
         votes, tally = self._begin_probes(dataset, llm, common_cue(dataset, llm, parents))
-        for parent in parents:
-            for rows in parent.probe_rows(dataset, llm):
-                votes.add_probes(llm, tally.add(rows))
+        with storage_errors(self.out):
+            for parent in parents:
+                for rows in parent.probe_rows(dataset, llm):
+                    votes.add_probes(llm, tally.add(rows))
         self._link_part(PROBES, dataset, llm, parents)
         self._end_probes(tally)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -11,7 +12,7 @@ import pytest
 from recorded_probes import ALPHA, BETA, CUE, as_words, probe_words, write_probed
 from small import pool, question, write_toy
 
-from feval.errors import ConflictError
+from feval.errors import ConflictError, StorageError
 from feval.recording import (
     DatasetInfo,
     LLMInfo,
@@ -29,6 +30,7 @@ from feval.recording import (
     verify_recording,
 )
 from feval.recording.derived.extension import extend
+from feval.recording.sealing.votes_builder import VotesBuilder
 
 PARQUET = "probes/toy/alpha.parquet"
 
@@ -228,3 +230,16 @@ def test_probes_of_questions_in_another_order_find_their_cots(tmp_path: Path) ->
     assert probe_words(sound(tmp_path / "out"), "alpha") == [
         (f"toy/{i}", place, place + 1, f"{name} {i}") for i in (0, 1) for place, name in enumerate(("base", "more"))
     ]
+
+
+@pytest.mark.parametrize("name", ["add", "add_probes"])
+def test_a_full_disk_while_files_are_linked_is_said_of_the_recording(
+    name: str, probed: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    other = write_probed(tmp_path / "other", {}, {"gamma": [["4"], ["9"], ["9"], ["9"]]})
+    monkeypatch.setattr(VotesBuilder, name, fail)
+    with pytest.raises(StorageError, match=r"merged could not be written: the disk is full"):
+        merge([probed, other], tmp_path / "merged")

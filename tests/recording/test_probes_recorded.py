@@ -419,6 +419,11 @@ def test_info_and_the_readme_name_probes_and_interval(probed: Path) -> None:
     assert "| toy | `org/beta` | 1 | 2 | irregular | `</think> The answer is` |" in readme
 
 
+def test_a_cue_steers_no_terminal_from_the_readme(tmp_path: Path) -> None:
+    readme = (write_probed(tmp_path / "r", cue="\x1b[2J\u202eso") / "README.md").read_text()
+    assert r"| `\x1b[2J\u202eso` |" in readme
+
+
 def test_a_receipt_of_a_recording_with_probes_holds(probed: Path, tmp_path: Path) -> None:
     options = ["--llm", "org/beta", "--prices", "none", "--unlabelled", "drop", "--out", tmp_path / "o"]
     run("run", "self-consistency", "--set", "n=1", "--recording", probed, *options)

@@ -79,7 +79,7 @@ def _share(pair: dict[str, Any]) -> str:
 
 def code(text: str) -> str:
     """Return a name as a code span, fenced by one backtick more than the name has in a row: they cannot be escaped."""
-    name = " ".join(text.split()).replace("|", r"\|")
+    name = _visible(text).replace("|", r"\|")
     fence = "`" * (1 + max(map(len, re.findall("`+", name)), default=0))
     blank = " " if len(fence) > 1 else ""
     return f"{fence}{blank}{name}{blank}{fence}"
@@ -87,4 +87,10 @@ def code(text: str) -> str:
 
 def plain(text: str) -> str:
     """Return text from outside without markup, line breaks and table cells."""
-    return re.sub(r"([\\`*_\[\]<>|#])", r"\\\1", " ".join(text.split()))
+    return re.sub(r"([\\`*_\[\]<>|#])", r"\\\1", _visible(text))
+
+
+def _visible(text: str) -> str:
+    """Return text on one line, with characters that could steer a terminal spelled out."""
+    line = " ".join(text.split())
+    return line if line.isprintable() else "".join(c if c.isprintable() else ascii(c)[1:-1] for c in line)
