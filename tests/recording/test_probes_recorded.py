@@ -413,7 +413,7 @@ def test_info_and_the_readme_name_probes_and_interval(probed: Path) -> None:
     assert json.loads(run("info", probed, "--json"))["probes"] == open_recording(probed).manifest.raw["probes"]
     page = run("info", probed)
     assert re.search(r"alpha\s+4\s+7\s+5\s+1\s+4\s+</think>", page)
-    assert re.search(r"org/beta\s+1\s+2\s+-\s+0\s+0\s+</think>", page)
+    assert re.search(r"org/beta\s+1\s+2\s+-\s+0\s+-\s+</think>", page)
     readme = (probed / "README.md").read_text()
     assert "| toy | `alpha` | 4 | 7 | 5 | `</think> The answer is` |" in readme
     assert "| toy | `org/beta` | 1 | 2 | irregular | `</think> The answer is` |" in readme

@@ -153,9 +153,10 @@ def _scores(scores: Iterable[Mapping[str, Any]], scorers: Iterable[Mapping[str, 
 
 
 def _probes(probes: Sequence[Mapping[str, Any]]) -> list[Table]:
-    """The probes of each LLM, if there are any; an interval of none is irregular."""
+    """The probes of each LLM, if there are any; a dash is an irregular interval, an unknown cue, or tokens not counted."""
     keys = ("dataset", "llm", "traces", "probes", "interval", "no_answer", "output_tokens", "cue")
-    rows = tuple(tuple(_value(record.get(key)) for key in keys) for record in probes)
+    shown = [{**record, "output_tokens": record.get("output_tokens") or None} for record in probes]
+    rows = tuple(tuple(_value(record.get(key)) for key in keys) for record in shown)
     names = ("dataset", "LLM", "#CoTs", "#probes", "#interval", "#without answer", "#output tokens", "cue")
     return [Table("probes", columns(*names), rows)] if rows else []
 

@@ -19,7 +19,7 @@ ERROR_COLUMNS = ("no answer %", "wrong vote %", "stopped early %", "routed wrong
 """Columns of a table of errors, in the order of `evaluation.ERRORS`."""
 
 ERROR_NOTES = (
-    "stopped early: all CoTs that the method might have drawn of an LLM it asked would vote right (1/m where m answers lead)",
+    "stopped early: with more CoTs of an LLM it asked, all that it might have drawn, the vote is right (1/m where m answers tie)",
     "routed wrong: all CoTs of an LLM it did not ask would vote right; wrong vote: the rest",
 )
 """What three of the columns mean."""
