@@ -279,8 +279,8 @@ class RecordSettings(AskingSettings):
         work = RecordingSettings(
             self.dataset, self.llm, self.model, self.samples, self.prompt, self.reasoning, self.system_role,
             self.answer_kind, self.decoding(), self.exemplars, self.train_rows, self.exemplar_count,
-            self.equality, self.allow_fields or (), self.probe_every, self.probe_cue, self.probe_tokens,
-            self.probe_template,
+            self.equality, self.allow_fields or (),
+            self.probe_every, self.probe_cue, self.probe_tokens, self.probe_template,
         )  # fmt: skip
         task = make_task(work, load_questions(self.dataset, self.questions, self.first, answer_kind=self.answer_kind))
         task.refuse_secrets(known_secrets(self.api_key_env))
@@ -301,7 +301,8 @@ def record(
 
     Every reply is on disk before it counts. Ctrl-C waits for replies in flight (press it twice to stop at once). The same
     command continues, and asks again only for what was in flight when it was killed. API keys are read from the environment and
-    never written. With --probe-every, complete CoTs are cut and made to answer. With --into, a recording on the Hub is topped up and tested for drift.
+    never written. With --probe-every, complete CoTs are cut and made to answer there. With --into, a recording on the Hub is
+    topped up and tested for drift.
 
     Example: feval record --dataset gsm8k --llm gpt-4o-mini --out my-recording --dry-run
     """

@@ -4,8 +4,8 @@
         client = openai.OpenAI(base_url=server.url, api_key="none")
 
 With a seed, choice i of a reply is the model's sample number `seed + i`, the same as the backend `tiny` draws; without one, the
-samples are fresh. A model reads only the last user message, and with `continue_final_message` continues the assistant's behind it. Unknown fields are ignored, as other servers do; wrong values are
-errors in OpenAI's shape.
+samples are fresh. A model reads only the last user message, and with `continue_final_message` continues the assistant's message
+at the end. Unknown fields are ignored, as other servers do; wrong values are errors in OpenAI's shape.
 """
 
 from __future__ import annotations

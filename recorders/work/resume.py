@@ -93,6 +93,7 @@ def start_from(
         _add(journal, request, pool, counter)
         if number % _POOLS_PER_COMMIT == 0:
             journal.commit()
+    journal.commit()
     if probing is not None:
         start_probes(recording, journal, probing, (dataset, llm), by_question)
     journal.note(f"It begins with the CoTs of the recording {recording.hash}.")
