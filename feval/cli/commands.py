@@ -55,6 +55,7 @@ COMMANDS: Mapping[str, Command] = {
     "push": Command("Recordings", "Publish a recording on the Hugging Face Hub.", "hub:push"),
     "pull": Command("Recordings", "Fetch a recording from the Hub.", "hub:pull"),
     "run": Command("Methods", "Run one method on a dataset.", "evaluate:run"),
+    "surface": Command("Methods", "Accuracy over width and depth of traces.", "evaluate:surface"),
     "compare": Command("Methods", "Compare methods over a range of budgets.", "compare:compare"),
     "couple": Command("Methods", "Compare LLMs that were sampled with the same noise.", "forecast:couple"),
     "estimate": Command("Methods", "Forecast vote accuracy from a few calls.", "forecast:estimate"),

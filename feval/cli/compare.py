@@ -36,8 +36,7 @@ from feval.report.page.comparison_files import comparison_files
 from feval.report.tables.comparisons import comparison_tables, results_csv
 from feval.report.tables.headline import headline
 from feval.report.tables.tables import Table, columns
-from feval.report.text import counted
-from recorders.errors import duration
+from feval.report.text import counted, duration
 
 if TYPE_CHECKING:
     from feval.comparison.comparison import Comparison

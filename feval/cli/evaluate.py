@@ -1,4 +1,4 @@
-"""`feval run`, `curve` and `grade`: one method, at one setting or over a budget; the answers of another program."""
+"""`feval run`, `curve`, `surface` and `grade`: one method, at one setting or over budgets; the answers of another program."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from feval.cli.evaluating import ResultFiles, encoded, open_recordings, request_
 from feval.cli.options import (
     DEFAULT_COUNTS,
     DatasetName,
+    LLMName,
     LLMNames,
     Machines,
     RecordingFolders,
@@ -30,18 +31,21 @@ from feval.errors import OutOfRangeError, UsageError
 from feval.evaluation.curves import budget_field
 from feval.evaluation.evaluation import evaluate
 from feval.evaluation.method_names import make_method, parse_settings
-from feval.evaluation.requests import CurveRequest, EvaluationOptions, RunRequest
+from feval.evaluation.requests import CurveRequest, EvaluationOptions, RunRequest, SurfaceRequest
+from feval.evaluation.surface import surface as width_depth_surface
 from feval.evaluation.user_methods import MethodFile
 from feval.recording import open_recording
 from feval.report import pictures, tables
 from feval.report.tables.csv import curve_csv
 from feval.report.tables.results import evaluation_tables, grade_table
+from feval.report.tables.surface import surface_csv, surface_table
 from feval.report.tables.tables import curve_table
 from feval.report.text import counted
 from feval.serving.answer_files import read_answers
 
 if TYPE_CHECKING:
     from feval.evaluation.curves import Curve
+    from feval.evaluation.surface import Surface
 
 
 @request_options(EvaluationOptions)
@@ -214,6 +218,77 @@ def _usual_budgets(method: str, field: str, fields: Mapping[str, str], most: int
             continue
         budgets.append(budget)
     return budgets or [most]
+
+
+@request_options(SurfaceRequest, without=("seed",))
+@result_options("surface.csv, .parquet, .json, .png, .svg and receipt.json")
+def surface(
+    recordings: RecordingFolders = None,
+    dataset: DatasetName = None,
+    llm: LLMName = None,
+    n: Annotated[
+        str | None,
+        typer.Option(metavar="COUNTS", help="Traces per question: 1..64 or 1,2,3,128. Default: all numbers."),
+    ] = None,
+    tokens: Annotated[
+        str | None,
+        typer.Option(
+            metavar="LIMITS",
+            help="Tokens after which a trace is cut: 500,1000,none. Default: wherever there are probes.",
+        ),
+    ] = None,
+    *,
+    options: dict[str, Any],
+    saved: ResultFiles,
+    show: Output,
+) -> None:
+    """Show accuracy and cost of votes over n traces that are cut after t tokens, for all n and t.
+
+    Exact, from the probes of a recording. Shows the Pareto frontier; --json has every point, --out a heat map with lines of equal
+    cost, too.
+
+    Example: feval surface --recording my-recording --n 1..64 --tokens 500..16000..500,none --out my-surface
+    """
+    with show.progress("surface") as progress:
+        opened = open_recordings(recordings, dataset, [llm] if llm else None)
+        request = SurfaceRequest(
+            dataset=opened.dataset,
+            llms=opened.llms,
+            n=None if n is None else tuple(parse_counts(n, noun="traces")),
+            tokens=None if tokens is None else _limits(tokens),
+            **options,
+        )
+        questions, [replayed] = opened.load(request)
+        result = width_depth_surface(questions, replayed, **request.arguments(), progress=progress)
+    if result.points[0].usd_per_question is None:
+        note_missing_dollars(show, request.prices, [replayed])
+    request = request.changed(n=tuple(result.widths), tokens=tuple(result.depths))
+    saved.show(
+        show,
+        result.to_dict(),
+        surface_table(result),
+        receipt=lambda folder: receipts.writing.receipt(request, result, questions, [replayed], folder),
+        files=lambda _: _surface_files(result),
+    )
+
+
+def _limits(text: str) -> tuple[int | None, ...]:
+    """The limits of tokens that --tokens names, `None` for "none"."""
+    pieces = [piece.strip() for piece in text.split(",")]
+    numbers = ",".join(piece for piece in pieces if piece != "none")
+    limits = parse_counts(numbers, "--tokens", "tokens") if numbers else []
+    return (*limits, *([None] if "none" in pieces else []))
+
+
+def _surface_files(result: Surface) -> dict[str, bytes]:
+    quiet_matplotlib()
+    return {
+        "surface.csv": surface_csv(result).encode(),
+        "surface.parquet": tables.surface_parquet(result),
+        "surface.json": encoded(result.to_dict()),
+        "surface.png": pictures.surface_png(result),
+        "surface.svg": pictures.surface_svg(result),
+    }
 
 
 def _files(curve: Curve) -> dict[str, bytes]:

@@ -16,13 +16,13 @@ from pydantic import AfterValidator, Field, PrivateAttr
 from typer.models import OptionInfo
 
 from feval.cards.tokens import check_counter
+from feval.cards.toml_files import read_toml
 from feval.cli.commands import Decorator, expanded, keyword
 from feval.cli.options import NewFolder
 from feval.cli.output import Output, quiet_matplotlib
 from feval.cli.recordings import show_recording
 from feval.errors import ConflictError, FevalError, UsageError
 from feval.evaluation.requests import Request
-from feval.evaluation.toml_files import read_toml
 from feval.hub.addresses import is_address
 from feval.publish.secrets import check_variable, known_secrets, refuse_secrets, shown
 from feval.report.text import counted, duration

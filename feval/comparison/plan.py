@@ -26,10 +26,10 @@ from typing import Annotated, Any, ClassVar
 
 from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, PlainSerializer
 
+from feval.cards.toml_files import read_toml
 from feval.errors import FevalError, UsageError
 from feval.evaluation.method_names import make_method
 from feval.evaluation.requests import MOST_NAMES, EvaluationOptions, Names, Request, not_empty, one_of, option
-from feval.evaluation.toml_files import read_toml
 from feval.evaluation.user_methods import MethodFile
 from feval.hub.addresses import is_address
 from feval.replay.draws import ORDERS

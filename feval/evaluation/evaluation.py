@@ -5,7 +5,6 @@ The method sees pools and orders, or metered LLMs. The gold answers are looked a
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, fields, is_dataclass, replace
@@ -23,6 +22,7 @@ from feval.estimators.per_question import question_blocks
 from feval.evaluation.cautions import billed_once, few_questions, probes_for_nothing
 from feval.evaluation.expected import exact_means
 from feval.evaluation.means import QuestionMeans, default_replicates
+from feval.evaluation.method_names import setting_text
 from feval.evaluation.question_set import NONE_LEFT_OUT, LeftOut, QuestionIds, question_set
 from feval.evaluation.replicates import replicate_sums
 from feval.evaluation.training import fit, train_test_rows
@@ -226,7 +226,7 @@ class Evaluation:
         """The averages as JSON values: what `feval run --json` prints."""
         result: dict[str, Any] = {
             "method": self.method,
-            "fields": {name: _json(value) for name, value in self.fields.items()},
+            "fields": {name: setting_text(value) for name, value in self.fields.items()},
             "kind": self.kind,
             "dataset": self.dataset,
             "llms": list(self.llms),
@@ -460,17 +460,8 @@ def _evaluation(
         accuracy_low=low,
         accuracy_high=high,
         confidence=confidence,
-        free_probes=tuple(llm.name for llm in llms if _probes_for_nothing(llm)) if means.probe_calls.any() else (),
+        free_probes=tuple(llm.name for llm in llms if llm.pool.probed_for_nothing()) if means.probe_calls.any() else (),
     )
-
-
-def _probes_for_nothing(llm: LLM) -> bool:
-    """Whether the tokens of some of an LLM's probes are not known."""
-    try:
-        tokens = llm.pool.probes().output_tokens
-    except NotRecordedError:
-        return False  # another LLM was probed
-    return tokens is None or bool((tokens < 0).any())
 
 
 def _costs(llms: Sequence[LLM], prompts: list[Floats], outputs: list[Floats]) -> tuple[Floats, Floats | None]:
@@ -499,10 +490,3 @@ def _fields(method: object) -> dict[str, Any]:
     if not is_dataclass(method) or isinstance(method, (type, MethodFile)):
         return {}
     return {f.name: getattr(method, f.name) for f in fields(method)}
-
-
-def _json(value: Any) -> Any:
-    """A field as a JSON value; JSON has no infinity, so that it is the text "inf", which `--set` reads."""
-    if isinstance(value, (tuple, list)):
-        return [_json(part) for part in value]
-    return str(value) if isinstance(value, float) and not math.isfinite(value) else value

@@ -272,6 +272,25 @@ class CurveRequest(RunRequest):
         return self_consistency_curve(dataset, llms[0], list(map(int, self.values)), **plain)
 
 
+class SurfaceRequest(QuestionOptions):
+    """What `feval surface` computes: votes over n traces cut after so many tokens; see `feval.evaluation.surface.surface`.
+
+    Attributes:
+        dataset: id.
+        llms: name of the one LLM.
+        n: numbers of traces.
+        tokens: limits of output tokens, `None` among them for no limit.
+    """
+
+    written: ClassVar[tuple[str, ...]] = ("billing", "confidence")
+
+    dataset: str
+    llms: Annotated[tuple[str, ...], Field(strict=False, min_length=1, max_length=1)]
+    n: Annotated[tuple[int, ...], Field(strict=False, max_length=MOST_VALUES)] | None = None
+    tokens: Annotated[tuple[int | None, ...], Field(strict=False, max_length=MOST_VALUES)] | None = None
+    confidence: float | None = option(0.95, "Of the intervals.", rare=True)
+
+
 class EstimateRequest(QuestionOptions):
     """What `feval estimate` computes: the accuracy of votes, forecast from a few calls; see `feval.forecast.estimate`."""
 

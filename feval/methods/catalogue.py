@@ -19,12 +19,12 @@ _HOMES = {
     "mixture-of-thoughts": "cascades.mixture_of_thoughts:MixtureOfThoughts",
     "cascade": "cascades.cascade:Cascade",
     "automix": "cascades.automix:AutoMix",
+    "confidence-weighted": "scored.confidence_weighted:ConfidenceWeighted",
+    "deep-confidence": "scored.deep_confidence:DeepConfidence",
     "token-budget": "depth.token_budget:TokenBudget",
     "answer-convergence": "depth.answer_convergence:AnswerConvergence",
     "probe-confidence": "depth.probe_confidence:ProbeConfidence",
     "parallel-probe": "depth.parallel_probe:ParallelProbe",
-    "confidence-weighted": "scored.confidence_weighted:ConfidenceWeighted",
-    "deep-confidence": "scored.deep_confidence:DeepConfidence",
 }
 
 METHODS: Mapping[str, type[Any]] = LazyMapping("feval.methods", _HOMES)

@@ -15,7 +15,15 @@ from feval import __version__, hub
 from feval.cards.reading import parse_json, read_regular
 from feval.comparison.plan import ComparisonRequest
 from feval.errors import UnknownNameError, UsageError
-from feval.evaluation.requests import MOST_NAMES, CurveRequest, EstimateRequest, GradeRequest, Request, RunRequest
+from feval.evaluation.requests import (
+    MOST_NAMES,
+    CurveRequest,
+    EstimateRequest,
+    GradeRequest,
+    Request,
+    RunRequest,
+    SurfaceRequest,
+)
 from feval.hub.addresses import is_address
 from feval.receipts import semantics
 from feval.recording.layout.format import is_safe_path
@@ -27,6 +35,7 @@ _MOST_BYTES = 64 << 20
 REQUESTS: Mapping[str, type[Request]] = {
     "run": RunRequest,
     "curve": CurveRequest,
+    "surface": SurfaceRequest,
     "compare": ComparisonRequest,
     "estimate": EstimateRequest,
     "grade": GradeRequest,
@@ -120,7 +129,7 @@ def read_receipt(path: Path) -> Receipt:
         raise UsageError(f"{path} is not a receipt: it is not valid JSON ({error}).") from error
     if not isinstance(content, dict) or "feval_receipt" not in content:
         raise UsageError(
-            f"{path} is not a receipt. feval run, curve, compare, estimate and grade write receipt.json with --out."
+            f"{path} is not a receipt. feval run, curve, surface, compare, estimate and grade write receipt.json with --out."
         )
     if content["feval_receipt"] != FORMAT:
         raise UsageError(

@@ -26,7 +26,8 @@ from feval.comparison.plan import ComparisonRequest
 from feval.errors import ConflictError, MethodError, RecordingError, UnlabelledError, UsageError
 from feval.evaluation.evaluation import evaluate
 from feval.evaluation.method_names import make_method
-from feval.evaluation.requests import CurveRequest, EstimateRequest, GradeRequest, RunRequest
+from feval.evaluation.requests import CurveRequest, EstimateRequest, GradeRequest, RunRequest, SurfaceRequest
+from feval.evaluation.surface import surface
 from feval.evaluation.user_methods import MethodFile
 from feval.forecast import estimate
 from feval.hub.addresses import is_address
@@ -70,7 +71,7 @@ class ReceiptCheck:
     """The outcome of verifying a receipt.
 
     Attributes:
-        kind: "run", "curve", "compare", "estimate" or "grade".
+        kind: "run", "curve", "surface", "compare", "estimate" or "grade".
         numbers: how many values were compared.
         notes: sentences on what differs without being a number: the version of feval, and why numbers of an older receipt cannot
             be computed any more.
@@ -251,7 +252,7 @@ class _Inputs:
         """The arguments that say where numbers are computed."""
         return {"executor": self.executor, "progress": self.progress}
 
-    def load(self, request: RunRequest | EstimateRequest | GradeRequest) -> tuple[Dataset, list[LLM]]:
+    def load(self, request: RunRequest | SurfaceRequest | EstimateRequest | GradeRequest) -> tuple[Dataset, list[LLM]]:
         options: dict[str, Any] = {"seed": request.seed, "billing": request.billing, "prices": self.prices}
         return load(request.dataset, request.llms, list(self.recordings), **options)
 
@@ -283,6 +284,11 @@ def _compute_run(request: RunRequest, inputs: _Inputs) -> dict[str, Any]:
 
 def _compute_curve(request: CurveRequest, inputs: _Inputs) -> dict[str, Any]:
     return request.compute(*inputs.load(request), **inputs.running).to_dict()
+
+
+def _compute_surface(request: SurfaceRequest, inputs: _Inputs) -> dict[str, Any]:
+    dataset, [llm] = inputs.load(request)
+    return surface(dataset, llm, **request.arguments(), progress=inputs.progress).to_dict()
 
 
 def _compute_estimate(request: EstimateRequest, inputs: _Inputs) -> dict[str, Any]:
@@ -321,6 +327,7 @@ def _compute_grade(request: GradeRequest, inputs: _Inputs) -> dict[str, Any]:
 _COMPUTE: Mapping[type[Request], Callable[[Any, _Inputs], dict[str, Any]]] = {
     RunRequest: _compute_run,
     CurveRequest: _compute_curve,
+    SurfaceRequest: _compute_surface,
     ComparisonRequest: _compute_comparison,
     EstimateRequest: _compute_estimate,
     GradeRequest: _compute_grade,

@@ -20,20 +20,28 @@ if TYPE_CHECKING:
     from feval.comparison.comparison import Comparison
     from feval.evaluation.curves import Curve
     from feval.evaluation.evaluation import Evaluation
-    from feval.evaluation.requests import CurveRequest, EstimateRequest, GradeRequest, Request, RunRequest
+    from feval.evaluation.requests import (
+        CurveRequest,
+        EstimateRequest,
+        GradeRequest,
+        Request,
+        RunRequest,
+        SurfaceRequest,
+    )
+    from feval.evaluation.surface import Surface
     from feval.forecast import Forecast
     from feval.receipts.grading import Grade
     from feval.replay import LLM, Dataset
 
 
 def receipt(
-    request: RunRequest | CurveRequest | EstimateRequest | GradeRequest,
-    result: Evaluation | Curve | Forecast | Grade,
+    request: RunRequest | CurveRequest | SurfaceRequest | EstimateRequest | GradeRequest,
+    result: Evaluation | Curve | Surface | Forecast | Grade,
     dataset: Dataset,
     llms: Sequence[LLM],
     folder: Path,
 ) -> dict[str, Any]:
-    """The receipt of one evaluation, curve, forecast or grading, with the `load` that it was computed from.
+    """The receipt of one evaluation, curve, surface, forecast or grading, with the `load` that it was computed from.
 
     Recordings are named by their path from `folder`, where the receipt will lie, so that both can be moved together.
     """

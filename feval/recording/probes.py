@@ -34,6 +34,11 @@ class Probes:
     confidences: npt.NDArray[np.float32] | None
     shape: tuple[int, int]
 
+    @property
+    def counted(self) -> bool:
+        """Whether the tokens of all probes are known."""
+        return self.output_tokens is not None and bool((self.output_tokens >= 0).all())
+
     def of(self, question: int, sample: int) -> slice:
         """The places of the probes of one CoT in the arrays."""
         place = question * self.shape[1] + sample

@@ -352,7 +352,7 @@ class Recording:
         if not self.has_probes(dataset, llm):
             raise NotRecordedError(
                 f"{self.path} holds no probes of {llm} on {dataset}: what it would have answered after a part of a CoT was not "
-                "recorded. Import a source that has probes."
+                "recorded. Import a source that has probes (`feval import probed-traces`)."
             )
         return self.manifest.probes[dataset, llm]
 

@@ -118,6 +118,13 @@ class Pool:
         """Return the probes of the CoTs; see `Channels.probes`."""
         return self.channels.probes()
 
+    def probed_for_nothing(self) -> bool:
+        """Whether there are probes whose tokens are not known."""
+        try:
+            return not self.channels.probes().counted
+        except NotRecordedError:
+            return False
+
     def sequence_probabilities(self, questions: slice = slice(None)) -> npt.NDArray[np.float64]:
         """Return the length-normalised probability of each CoT: exp(log-probability of the CoT / its tokens).
 

@@ -12,10 +12,10 @@ from typer.testing import CliRunner
 
 from feval.cards.prices import price_list
 from feval.cards.reading import MOST_DEPTH, parse_json
+from feval.cards.toml_files import read_toml
 from feval.cli import app
 from feval.comparison.plan import Plan
 from feval.errors import FevalError
-from feval.evaluation.toml_files import read_toml
 from feval.receipts.format import read_receipt
 from feval.recording.layout.origin import PULLED, origin
 from feval.serving.answer_files import read_answers

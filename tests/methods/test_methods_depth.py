@@ -34,6 +34,7 @@ METHODS_ON_FOUR = [
     TokenBudget(3, 25),
     TokenBudget(4, 30),
     TokenBudget(4, 100),
+    TokenBudget(4, 70_000),
     AnswerConvergence(2, 1),
     AnswerConvergence(2, 4),
     AnswerConvergence(1, 3),

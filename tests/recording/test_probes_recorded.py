@@ -98,6 +98,24 @@ def test_equal_answers_of_probes_and_cots_vote_together(tmp_path: Path) -> None:
     assert verify_recording(out).problems == ()
 
 
+def test_probes_change_nothing_among_the_answers_of_cots(tmp_path: Path) -> None:
+    """Within 0.3, the probe's 0.9 would be the first of a party with 1.1, and leave 1.3 apart, if it came first."""
+    rows = [ProbeRows("toy/0", [0, 0], [5, 10], ["0.9", "1.7"], ["0.9", "1.7"])]
+    number, answers = {"kind": "number", "equality": "tolerance-0.3"}, {"alpha": [["1.3", "1.1"]]}
+    out = write_probed(tmp_path / "r", {"alpha": rows}, answers, golds=["1.3"], **number)
+    recording, without = (
+        open_recording(out),
+        open_recording(write_probed(tmp_path / "w", {}, answers, golds=["1.3"], **number)),
+    )
+    assert (
+        recording.votes("toy").llms["alpha"].codes.tolist()
+        == without.votes("toy").llms["alpha"].codes.tolist()
+        == [[0, 0]]
+    )
+    assert recording.probes("toy", "alpha").codes.tolist() == [0, 1]
+    assert verify_recording(out).problems == ()
+
+
 @pytest.mark.parametrize(
     ("rows", "error", "sentence"),
     [

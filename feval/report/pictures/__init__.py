@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from feval.report.pictures.coupled import coupling_png
     from feval.report.pictures.curve import curve_panels_png, curves_png, curves_svg
     from feval.report.pictures.forecast import forecast_png
+    from feval.report.pictures.surface import surface_png, surface_svg
 
 __all__ = [
     "comparison_png",
@@ -20,6 +21,8 @@ __all__ = [
     "curves_png",
     "curves_svg",
     "forecast_png",
+    "surface_png",
+    "surface_svg",
 ]
 
 __getattr__, __dir__ = lazy_names(
@@ -29,5 +32,6 @@ __getattr__, __dir__ = lazy_names(
         "coupled": ("coupling_png",),
         "curve": ("curve_panels_png", "curves_png", "curves_svg"),
         "forecast": ("forecast_png",),
+        "surface": ("surface_png", "surface_svg"),
     },
 )

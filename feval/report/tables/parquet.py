@@ -12,10 +12,12 @@ import pyarrow.parquet as pq
 from feval.comparison.comparison import point_columns
 from feval.report.tables.comparisons import RESULT_COLUMNS, result_rows
 from feval.report.tables.csv import POINT_COLUMNS
+from feval.report.tables.surface import SURFACE_COLUMNS
 
 if TYPE_CHECKING:
     from feval.comparison.comparison import Comparison
     from feval.evaluation.curves import Curve
+    from feval.evaluation.surface import Surface
 
 _ROW_GROUP = 1 << 16
 
@@ -25,6 +27,15 @@ def curve_parquet(curve: Curve) -> bytes:
     columns = {name: [getattr(point, name) for point in curve.points] for name in POINT_COLUMNS}
     whole = all(isinstance(value, int) for value in columns["n"])
     types = {"n": pa.int64() if whole else pa.float64(), "kind": pa.string()}
+    return table_bytes(
+        pa.table({name: pa.array(values, types.get(name, pa.float64())) for name, values in columns.items()})
+    )
+
+
+def surface_parquet(surface: Surface) -> bytes:
+    """Return `surface.parquet`: the rows of `surface_csv`, null for unknown values and no limit."""
+    types = {"n": pa.int32(), "tokens": pa.int64(), "frontier": pa.bool_()}
+    columns = {name: [getattr(point, name) for point in surface.points] for name in SURFACE_COLUMNS}
     return table_bytes(
         pa.table({name: pa.array(values, types.get(name, pa.float64())) for name, values in columns.items()})
     )

@@ -1,0 +1,199 @@
+"""The width x depth surface, against enumeration of all subsets, published stores, and the exact curve of self-consistency."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from collections import Counter
+from collections.abc import Sequence
+from fractions import Fraction
+from itertools import combinations
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pytest
+from small import pool, question
+
+from feval import evaluate, load, self_consistency_curve
+from feval.errors import NotRecordedError, OutOfRangeError, ShortPoolError
+from feval.evaluation.surface import Surface, surface
+from feval.methods import METHODS
+from feval.recording import DatasetInfo, LLMInfo, ProbeRows, Question, RecordingWriter
+from feval.replay import LLM, Dataset
+
+SHARED = Path(__file__).parents[2] / ".." / "shared"
+STORES = ("Qwen3-0.6B.aime24", "Qwen3-4B.aime24")
+Trace = tuple[int, str | None, dict[int, str | None]]
+"""Tokens, final answer, offset -> answer of the probe there."""
+
+
+def traces(random: Random, size: int) -> list[Trace]:
+    """Ragged traces of up to ten tokens with probes at some offsets, a few of them beyond the end, ties and no answers."""
+    answers = ["a", "b", "c", None]
+    offsets = [offset for offset in range(1, 12) if random.random() < 0.4]
+    return [
+        (
+            random.randint(1, 10),
+            random.choice(answers),
+            {o: random.choice(answers) for o in offsets if random.random() < 0.9},
+        )
+        for _ in range(size)
+    ]
+
+
+def probe_rows(asked: Question, own: Sequence[Trace]) -> ProbeRows | None:
+    probes = [(i, offset, given) for i, (_, _, at) in enumerate(own) for offset, given in at.items()]
+    if not probes:
+        return None
+    samples, offsets, answers = (list(column) for column in zip(*probes, strict=True))
+    return ProbeRows(asked.id, samples, offsets, answers, answers, output_tokens=[3] * len(probes))
+
+
+def recorded(out: Path, questions: Sequence[Sequence[Trace]]) -> Path:
+    with RecordingWriter(out, operation={"name": "test"}) as writer:
+        golds = [question(number, "a") for number in range(len(questions))]
+        writer.add_dataset(DatasetInfo("toy", "Toy questions", "verbatim", "test-1"), golds)
+        rows = (
+            pool(number, [answer for _, answer, _ in own], tokens=[tokens for tokens, _, _ in own])
+            for number, own in enumerate(questions)
+        )
+        writer.add_pools("toy", LLMInfo("gpt-4o-mini"), "words", rows)
+        writer.add_probes("toy", "gpt-4o-mini", filter(None, map(probe_rows, golds, questions)))
+    return out
+
+
+def expected(own: Sequence[Trace], n: int, limit: int | None) -> tuple[Fraction, Fraction, Fraction]:
+    """Accuracy, output tokens and probe tokens, over all subsets of n traces; leaders that tie share the vote."""
+    right = tokens = probing = Fraction(0)
+    subsets = list(combinations(own, n))
+    for subset in subsets:
+        votes: list[str] = []
+        for length, final, probes in subset:
+            passed = [offset for offset in probes if limit is not None and offset <= limit]
+            cut = limit is not None and length > limit
+            answer = (probes[max(passed)] if passed else None) if cut else final
+            votes += [] if answer is None else [answer]
+            tokens += min(length, length if limit is None else limit)
+            probing += 3 * (cut and bool(passed))
+        counts = Counter(votes)
+        leaders = [answer for answer, count in counts.items() if count == max(counts.values())]
+        right += Fraction("a" in leaders, max(len(leaders), 1))
+    return right / len(subsets), tokens / len(subsets), probing / len(subsets)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_the_surface_is_the_mean_over_all_subsets(seed: int, tmp_path: Path) -> None:
+    random = Random(seed)  # noqa: S311  no secrets
+    questions = [traces(random, random.randint(4, 6)) for _ in range(6)]
+    dataset, [llm] = load("toy", recording=recorded(tmp_path / "toy", questions))
+    limits = [1, 2, 3, 5, 8, 10, 11, None]
+    result = surface(dataset, llm, n=[1, 2, 3, 4], tokens=limits)
+    assert result.widths == [1, 2, 3, 4]
+    assert result.depths == limits
+    for point in result.points:
+        means = [expected(own, point.n, point.tokens) for own in questions]
+        right, tokens, probing = (float(sum(column) / len(questions)) for column in zip(*means, strict=True))
+        assert (point.accuracy, point.output_tokens, point.probe_tokens) == pytest.approx(
+            (right, tokens, probing), abs=1e-12
+        )
+        assert point.accuracy_low is not None
+        assert point.accuracy_high is not None
+        assert point.accuracy_low <= point.accuracy <= point.accuracy_high
+        same = evaluate(METHODS["token-budget"](n=point.n, tokens=point.tokens or 99), dataset, llm)
+        assert (same.accuracy, same.usd_per_question, same.tokens_per_question) == pytest.approx(
+            (point.accuracy, point.usd_per_question, point.tokens_per_question)
+        )
+
+
+@pytest.fixture(scope="module")
+def toy(tmp_path_factory: pytest.TempPathFactory) -> tuple[Dataset, LLM]:
+    random = Random(7)  # noqa: S311  no secrets
+    own = recorded(tmp_path_factory.mktemp("surface") / "toy", [traces(random, 5) for _ in range(5)])
+    dataset, [llm] = load("toy", recording=own)
+    return dataset, llm
+
+
+def test_without_a_limit_it_is_the_curve_of_self_consistency(toy: tuple[Dataset, LLM]) -> None:
+    curve = self_consistency_curve(*toy, range(1, 6))
+    edge = surface(*toy, tokens=[None])
+    fields = ("n", "accuracy", "accuracy_low", "accuracy_high", "usd_per_question", "tokens_per_question")
+    for point, other in zip(edge.points, curve.points, strict=True):
+        assert [getattr(point, name) for name in fields] == pytest.approx([getattr(other, name) for name in fields])
+
+
+def test_by_default_it_has_every_width_and_every_probed_depth(toy: tuple[Dataset, LLM]) -> None:
+    result = surface(*toy)
+    offsets = sorted(set(toy[1].pool.probes().offsets.tolist()))
+    assert result.widths == [1, 2, 3, 4, 5]
+    assert result.depths == [*offsets, None]
+    frontier = result.frontier
+    assert frontier
+    assert all(point.frontier for point in frontier)
+    for point in result.points:  # brute force: somebody on the frontier is as cheap and as good
+        assert any(
+            best.usd_per_question <= point.usd_per_question + 1e-12 and best.accuracy >= point.accuracy - 1e-9
+            for best in frontier
+            if best.usd_per_question is not None and point.usd_per_question is not None
+        )
+
+
+def test_what_cannot_be_asked_for_is_refused(toy: tuple[Dataset, LLM], tmp_path: Path) -> None:
+    wrong: dict[str, Any]
+    for wrong in ({"n": []}, {"n": [0]}, {"n": [2, 2]}, {"tokens": []}, {"tokens": [0]}, {"tokens": [None, None]}):
+        with pytest.raises(OutOfRangeError, match="A surface needs distinct"):
+            surface(*toy, **wrong)
+    with pytest.raises(OutOfRangeError, match="600,000 points"):
+        surface(*toy, n=range(1, 6), tokens=range(1, 120_001))
+    with pytest.raises(ShortPoolError, match="6 were asked for"):
+        surface(*toy, n=[6])
+    with pytest.raises(OutOfRangeError, match="name the widths"):
+        surface(*toy, short_pools="drop")
+    with RecordingWriter(tmp_path / "flat", operation={"name": "test"}) as writer:
+        writer.add_dataset(DatasetInfo("toy", "Toy questions", "verbatim", "test-1"), [question(0, "a")])
+        writer.add_pools("toy", LLMInfo("gpt-4o-mini"), "words", [pool(0, ["a"])])
+    dataset, [flat] = load("toy", recording=tmp_path / "flat")
+    with pytest.raises(NotRecordedError, match="probe"):
+        surface(dataset, flat)
+
+
+@pytest.fixture(scope="module", params=STORES)
+def store(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[str, Surface]:
+    path = SHARED / "real" / "probed" / f"{request.param}.json.gz"
+    if not path.exists():
+        pytest.skip("the published stores of probed traces are not here")
+    content: list[dict[str, Any]] = json.loads(gzip.decompress(path.read_bytes()))
+    questions: list[list[Trace]] = [
+        [
+            (tokens, final, {500 * (j + 1): given for j, given in enumerate(probes)})
+            for probes, tokens, final in own["each_branch"]
+        ]
+        for own in content
+    ]
+    golds = [own["gold_answer"] for own in content]
+    renamed: list[list[Trace]] = [
+        [
+            (tokens, _renamed(final, gold), {offset: _renamed(given, gold) for offset, given in probes.items()})
+            for tokens, final, probes in own
+        ]
+        for own, gold in zip(questions, golds, strict=True)
+    ]
+    dataset, [llm] = load("toy", recording=recorded(tmp_path_factory.mktemp("stores") / "store", renamed))
+    return request.param, surface(dataset, llm, n=[1, 2, 3, 128], tokens=[500, 1000, 2000, 4000, 8000, 16000, None])
+
+
+def _renamed(answer: str | None, gold: str) -> str:
+    """The answer, or "a" for the gold, which no other answer may be."""
+    return "a" if answer == gold else f"not {answer}"
+
+
+def test_published_stores_have_the_golden_surface(store: tuple[str, Surface]) -> None:
+    name, result = store
+    golden = list(json.loads((SHARED / "golden" / "probed_surface.json").read_text())["points"])
+    found = {(point.n, point.tokens): point.accuracy for point in result.points}
+    own = [point for point in golden if point["store"] == name]
+    assert len(own) == 28
+    for point in own:
+        assert found[point["n"], point["tokens"]] == pytest.approx(point["accuracy"], abs=1e-9)
+    assert result.interval == 500
+    assert result.questions == 30
