@@ -385,7 +385,7 @@ def _top_up(
                 f"Nothing was offered to {repo_id}, since the new CoTs differ (refuse_drift). They are in {out}; to offer them "
                 f"all the same: feval push {out} {repo_id} --create-pr."
             )
-        bar.describe(f"offering {counted(result.new, 'CoT')} to {repo_id}")
+        bar.describe(f"offering {result.what} to {repo_id}")
         try:
             pushed = offer(base, result)
         except FevalError:
@@ -398,8 +398,7 @@ def _top_up(
     account |= {"drift": None if result.drift is None else _without_nan(dataclasses.asdict(result.drift))}
     show.result(
         account | {"warnings": list(result.warnings)},
-        f"{pushed.pull_request or pushed.url}: {counted(result.new, 'new CoT')} of {task.llm_name} on {task.dataset} offered to "
-        f"{repo_id}",
+        f"{pushed.pull_request or pushed.url}: {result.what} of {task.llm_name} on {task.dataset} offered to {repo_id}",
         f"The recording with old and new CoTs is {out}",
     )
 
