@@ -82,10 +82,9 @@ class Probing:
         """Return the offsets at which a CoT of so many tokens is probed; its end is no prefix."""
         return range(self.every, tokens, self.every)
 
-    def request(self, request: Request, prefill: Prefill) -> Request:
-        """Return the request of a probe."""
-        probe = Decoding(0.0, max_tokens=self.max_tokens, logprobs=0, extra_body=request.decoding.extra_body)
-        return replace(request, decoding=probe, prefill=prefill)
+    def decoding(self, decoding: Decoding) -> Decoding:
+        """Return how a probe is decoded, of a CoT that was decoded in a way."""
+        return Decoding(0.0, max_tokens=self.max_tokens, logprobs=0, extra_body=decoding.extra_body)
 
 
 def prefix(record: Mapping[str, Any], characters: int, thoughts: Thoughts | None) -> tuple[Prefill, str]:
@@ -112,6 +111,15 @@ def trace_tokens(record: Mapping[str, Any]) -> int:
         if lengths is not None
         else count_words(record["text"]) + count_words(record.get("reasoning") or "")
     )
+
+
+def settled(reply: Completion, backend: Backend, model: str) -> Completion:
+    """Return the reply to a probe as text, with the lengths of its tokens where they can be known."""
+    if not reply.text and reply.reasoning:  # some servers take what follows no closing mark of its own for a thought
+        reply = replace(reply, text=reply.reasoning, reasoning=None)
+    if reply.token_logprobs is None or reply.token_lengths is not None:
+        return reply
+    return replace(reply, token_lengths=backend.token_lengths(model, reply.text))
 
 
 class _Probe(NamedTuple):
@@ -264,13 +272,14 @@ class _MissingProbes(Assignment[_Probe, Completion]):
     def _lacking(self) -> Iterator[_Probe]:
         """The probes that the journal lacked at first, CoT by CoT, so that a server finds a prefix in its cache."""
         for key, request in self._requests.items():
+            decoding = self._probing.decoding(request.decoding)
             for record in self.journal.read_many(self._places.offsets(key)):
                 sample, ends = record["sample"], self._ends(record, request.model)
                 probed = tuple(self.journal.probed(self._way, key, sample))
                 for offset in self._probing.offsets(trace_tokens(record)):
                     if offset not in probed:
                         prefill = self._prefill(record, ends(offset))
-                        yield _Probe(self._probing.request(request, prefill), key, sample, offset)
+                        yield _Probe(replace(request, decoding=decoding, prefill=prefill), key, sample, offset)
 
     def _prefill(self, record: Mapping[str, Any], characters: int) -> Prefill:
         beginning, closing = prefix(record, characters, self._thoughts)

@@ -64,7 +64,7 @@ def _rows(
 ) -> ProbeRows:
     replies = [None if "refused" in record else reply_behind(cue, record["text"]) for record in records]
     raw = [None if reply is None else extract(kind, reply, question.choices) for reply in replies]
-    confidences = [_confidence(record, answer) for record, answer in zip(records, raw, strict=True)]
+    confidences = [confidence_of(record, answer) for record, answer in zip(records, raw, strict=True)]
     tokens = [record.get("output_tokens") for record in records]
     return ProbeRows(
         question.id,
@@ -78,7 +78,7 @@ def _rows(
     )
 
 
-def _confidence(record: Mapping[str, Any], answer: str | None) -> float | None:
+def confidence_of(record: Mapping[str, Any], answer: str | None) -> float | None:
     """Return the probability of the tokens that a probe's answer is made of; `None` where they are not known."""
     if "confidence" in record:
         return float(record["confidence"])
