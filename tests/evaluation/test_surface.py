@@ -22,7 +22,6 @@ from feval.methods import METHODS
 from feval.recording import DatasetInfo, LLMInfo, ProbeRows, Question, RecordingWriter
 from feval.replay import LLM, Dataset
 
-SHARED = Path(__file__).parents[2] / ".." / "shared"
 STORES = ("Qwen3-0.6B.aime24", "Qwen3-4B.aime24")
 Trace = tuple[int, str | None, dict[int, str | None]]
 """Tokens, final answer, offset -> answer of the probe there."""
@@ -158,10 +157,10 @@ def test_what_cannot_be_asked_for_is_refused(toy: tuple[Dataset, LLM], tmp_path:
 
 
 @pytest.fixture(scope="module", params=STORES)
-def store(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[str, Surface]:
-    path = SHARED / "real" / "probed" / f"{request.param}.json.gz"
-    if not path.exists():
-        pytest.skip("the published stores of probed traces are not here")
+def store(
+    request: pytest.FixtureRequest, shared: Path, tmp_path_factory: pytest.TempPathFactory
+) -> tuple[str, Surface]:
+    path = shared / "real" / "probed" / f"{request.param}.json.gz"
     content: list[dict[str, Any]] = json.loads(gzip.decompress(path.read_bytes()))
     questions: list[list[Trace]] = [
         [
@@ -187,9 +186,9 @@ def _renamed(answer: str | None, gold: str) -> str:
     return "a" if answer == gold else f"not {answer}"
 
 
-def test_published_stores_have_the_golden_surface(store: tuple[str, Surface]) -> None:
+def test_published_stores_have_the_golden_surface(shared: Path, store: tuple[str, Surface]) -> None:
     name, result = store
-    golden = list(json.loads((SHARED / "golden" / "probed_surface.json").read_text())["points"])
+    golden = list(json.loads((shared / "golden" / "probed_surface.json").read_text())["points"])
     found = {(point.n, point.tokens): point.accuracy for point in result.points}
     own = [point for point in golden if point["store"] == name]
     assert len(own) == 28

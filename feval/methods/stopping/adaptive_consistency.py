@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Annotated, Literal, Protocol
 
 import numpy as np
@@ -137,9 +137,11 @@ class AdaptiveConsistency:
     def exact(self, pool: Pool, gold: Integers) -> Expectation:
         """The expectation over all draws; see `ExactMethod.exact`."""
         if self.criterion == "random":
-            return self._exact_random(pool, gold)
-        means = mean_over_orders(pool, gold, self.no_answer, self.rule.stop_mask, self.budget)
-        return Expectation(means.right, means.samples, means.samples, means.output_tokens)
+            expected = self._exact_random(pool, gold)
+        else:
+            means = mean_over_orders(pool, gold, self.no_answer, self.rule.stop_mask, self.budget)
+            expected = Expectation(means.right, means.samples, means.samples, means.output_tokens)
+        return replace(expected, sequential_tokens=expected.output_tokens)
 
     def exact_errors(self, pool: Pool, gold: Integers, right: Floats, draw: DrawOrders) -> ErrorShares:
         """How wrong answers come about over all draws; see `ExactErrorsMethod.exact_errors`."""
