@@ -44,6 +44,18 @@ CHANGES: Mapping[int, tuple[str, ...]] = {
 }
 """Version -> what it changed, a sentence each."""
 
+LATER = frozenset(
+    {
+        "output_tokens",
+        "output_tokens_per_question",
+        "sequential_tokens",
+        "sequential_tokens_per_question",
+        "longest_trace_tokens",
+        "traces",
+    }
+)
+"""Numbers that came within a version, beside those that it has; a receipt that lacks them is an earlier one."""
+
 
 def changes_since(version: int) -> tuple[str, ...]:
     """What has changed since a version, oldest first."""

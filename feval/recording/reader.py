@@ -365,7 +365,9 @@ class Recording:
     def probe_rows(self, dataset: str, llm: str) -> Iterator[ProbeRows]:
         """The probes of an LLM on a dataset, with raw answers and texts, question by question, as they were added."""
         self.probes_record(dataset, llm)
-        yield from parquet.probes_of_rows(self.scan(PROBES, dataset, llm))
+        part = self._part(PROBES, dataset, llm)
+        with self.shape(part.path):
+            yield from parquet.probes_of_rows(part.questions())
 
     def prompts(self, dataset: str, llm: str) -> dict[str, str | None]:
         """Question id -> the request that was sent (a JSON array of messages); `None` where it is unknown."""

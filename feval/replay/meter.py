@@ -38,6 +38,10 @@ class MeteredLLM:
         self._closed = False
         self._refusal: NotRecordedError | None = None
 
+    def __reduce__(self) -> str:
+        """Refuse to be copied: what a copy hands out would be billed to nobody."""
+        raise UsageError(f"{self.name} is one meter of one question and cannot be copied or sent to another process.")
+
     def __repr__(self) -> str:
         return f"MeteredLLM({self.name!r}, {self.cots} of {len(self._order)} CoTs handed out)"
 

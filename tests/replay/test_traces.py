@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+import pickle
+from copy import copy, deepcopy
 
 import pytest
 from probed import metered, probed_pool, without_future
@@ -191,3 +193,9 @@ def test_nothing_of_the_future_is_seen() -> None:
                 seen.append((trace.tokens, trace.running, trace.probe(), trace.confidence, repr(trace), repr(llm)))
                 seen.append((llm.output_tokens, llm.sequential_tokens, llm.probe_calls, llm.probe_tokens))
         assert seen[: len(seen) // 2] == seen[len(seen) // 2 :]
+
+
+def test_a_meter_cannot_be_copied() -> None:
+    for duplicate in (copy, deepcopy, pickle.dumps):
+        with pytest.raises(UsageError, match="deep is one meter of one question and cannot be copied"):
+            duplicate(metered(POOL))

@@ -175,10 +175,13 @@ class _Visits:
         """The visits of the CoTs of a pool; `NotRecordedError` where they were not probed at these places."""
         probes = pool.probes()
         if probes.interval is None or interval % probes.interval:
-            recorded = f"every {probes.interval} tokens" if probes.interval else "at no fixed interval"
+            asked = f"Parallel-Probe looks at traces every {interval} tokens; those of {pool.llm} were probed"
+            if probes.interval is None:
+                raise NotRecordedError(
+                    f"{asked} at no fixed interval. Take a method that goes from probe to probe, such as answer-convergence."
+                )
             raise NotRecordedError(
-                f"Parallel-Probe looks at traces every {interval} tokens; those of {pool.llm} were probed {recorded}. Take a "
-                "multiple of what was recorded as the interval."
+                f"{asked} every {probes.interval}. Take {probes.interval} or a multiple as the interval."
             )
         every = interval // probes.interval
         counts = probes.counts() // every
