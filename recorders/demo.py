@@ -1,7 +1,8 @@
 """`feval demo`: real samples, offline, in under a minute.
 
 Three of the small language models that come with feval were recorded with `feval record`: 200 word problems, 40 chains of
-thought each. The demo copies that recording, verifies it, records another small batch live, and plots what voting gains.
+thought each; one of them was recorded with probes, too. The demo copies both recordings, verifies them, records another small
+batch live, and plots what voting gains, over the number of CoTs and over their length.
 """
 
 from __future__ import annotations
@@ -17,12 +18,14 @@ from pathlib import Path
 
 from feval.errors import DamagedRecordingError, FevalError, StorageError
 from feval.evaluation.curves import Curve, self_consistency_curve
+from feval.evaluation.surface import Surface, surface
 from feval.recording import verify_recording
 from feval.recording.layout.destination import NewFolder, storage_errors
 from feval.replay.loading import load
 from feval.report import pictures
 from feval.report.files import save_files
 from feval.report.tables.csv import curves_csv
+from feval.report.tables.surface import surface_csv
 from recorders.request import Decoding
 from recorders.work.record import record_dataset
 from recorders.work.settings import RecordingSettings, default_prices, load_questions, make_backend, make_task
@@ -32,14 +35,17 @@ LLMS = ("feval/tiny-30k", "feval/tiny-42k", "feval/tiny-160k")
 """The recorded LLMs, from cheap to expensive."""
 
 COUNTS = tuple(range(1, 41))
+SURFACE_WIDTHS = (1, 2, 3, 5, 8, 12, 16, 20)
 LIVE_LLM, LIVE_QUESTIONS, LIVE_SAMPLES, LIVE_SEED = LLMS[1], 20, 10, 10_000
 
 _MARK = "# Made by `feval demo`"
 _README = f"""{_MARK}
 
 - `recording/`: 200 word problems, 40 chains of thought each, by {len(LLMS)} small language models that come with feval
+- `depth/`: 100 of the problems, 20 chains each by one of the models, which had to answer after every 8 tokens of a chain
 - `live/`: {LIVE_QUESTIONS} of the problems, {LIVE_SAMPLES} chains each, recorded when the demo ran
 - `curve.csv`, `curve.png`: self-consistency on the recording
+- `surface.csv`: votes over n chains that are cut after t tokens
 
 The models are real and very small; their prices are made up. The numbers say nothing about any other LLM.
 """
@@ -57,35 +63,38 @@ class LiveBatch:
 
 @dataclass(frozen=True, slots=True)
 class Demo:
-    """The results of the demo: the copied recording, the live batch, the exact curve of each LLM, and the reports."""
+    """The results of the demo: the copied recordings, the live batch, each LLM's exact curve, the surface, and the reports."""
 
     folder: Path
     recording: Path
     recording_hash: str
     live: LiveBatch
     curves: tuple[Curve, ...]
+    depth: Path
+    surface: Surface
     files: tuple[Path, ...]
 
 
 @contextmanager
-def bundled_recording() -> Iterator[Path]:
-    """Yield the folder of the recording that comes with feval."""
-    with as_file(files("recorders.tiny") / "recording") as folder:
+def bundled_recording(name: str = "recording") -> Iterator[Path]:
+    """Yield the folder of a recording that comes with feval: "recording", or "depth" with probes."""
+    with as_file(files("recorders.tiny") / name) as folder:
         yield folder
 
 
 def run_demo(folder: Path, progress: Callable[[int, int], None] | None = None) -> Demo:
-    """Copy and verify the bundled recording, record a batch live, compute every LLM's curve, write the reports.
+    """Copy and verify the bundled recordings, record a batch live, compute every LLM's curve and a surface, write the reports.
 
     A folder that an earlier run made is used again, after its recordings are verified; any other that is not empty is refused.
     `progress` is called with (steps done, steps in all).
     """
-    step = _steps(4 + len(LLMS), progress)
+    step = _steps(5 + len(LLMS), progress)
     _claim(folder)
-    recording = folder / "recording"
-    _copy_bundled(recording)
+    recording, depth = folder / "recording", folder / "depth"
+    for copied in (recording, depth):
+        _copy_bundled(copied)
     step()
-    recording_hash = _verified(recording)
+    recording_hash, _ = _verified(recording), _verified(depth)
     step()
     live = _record_live(folder / "live")
     step()
@@ -94,10 +103,17 @@ def run_demo(folder: Path, progress: Callable[[int, int], None] | None = None) -
     for llm in llms:
         curves.append(self_consistency_curve(dataset, llm, COUNTS))
         step()
-    reports = {"curve.csv": curves_csv(curves).encode(), "curve.png": pictures.curves_png(curves)}
+    probed, [traces] = load(DATASET, LIVE_LLM, depth)
+    cut = surface(probed, traces, n=SURFACE_WIDTHS)
+    step()
+    reports = {
+        "curve.csv": curves_csv(curves).encode(),
+        "curve.png": pictures.curves_png(curves),
+        "surface.csv": surface_csv(cut).encode(),
+    }
     written = save_files(folder, reports, replace=True)
     step()
-    return Demo(folder, recording, recording_hash, live, tuple(curves), tuple(written))
+    return Demo(folder, recording, recording_hash, live, tuple(curves), depth, cut, tuple(written))
 
 
 def _steps(total: int, progress: Callable[[int, int], None] | None) -> Callable[[], None]:
@@ -120,12 +136,12 @@ def _claim(folder: Path) -> None:
 
 
 def _copy_bundled(recording: Path) -> None:
-    """Copy the bundled recording in one step, so that an interrupted copy is never mistaken for it."""
+    """Copy the bundled recording of that name in one step, so that an interrupted copy is never mistaken for it."""
     if recording.exists():
         return
     new = NewFolder(recording)
     try:
-        with storage_errors(recording), bundled_recording() as source:
+        with storage_errors(recording), bundled_recording(recording.name) as source:
             shutil.copytree(source, new.path, copy_function=shutil.copyfile, dirs_exist_ok=True)
             new.publish()
     finally:

@@ -9,8 +9,9 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import accumulate, pairwise
 from typing import Any, Protocol
 
 import orjson
@@ -111,6 +112,22 @@ class Decoding:
 
 
 @dataclass(frozen=True, slots=True)
+class Prefill:
+    """The beginning of a reply, which the LLM continues.
+
+    Attributes:
+        text: the beginning, as the LLM would have written it.
+        opening: what the chat template writes before it, where that opens a thought; needed where a message is continued.
+        template: one turn as the LLM reads it, with "{prompt}" in it, for endpoints that continue a text; `None`: the endpoint
+            continues a message.
+    """
+
+    text: str
+    opening: str = ""
+    template: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Request:
     """One question as it is put to an LLM.
 
@@ -120,6 +137,7 @@ class Request:
         messages: exactly what is sent.
         model: as the provider calls it.
         decoding: sampling parameters.
+        prefill: the beginning of the reply; `None` where the LLM begins it. Not part of the key.
     """
 
     dataset: str
@@ -127,6 +145,7 @@ class Request:
     messages: tuple[Message, ...]
     model: str
     decoding: Decoding
+    prefill: Prefill | None = None
 
     def key(self) -> str:
         """Return the content key: the sha256, in hex, of model, messages and decoding without its seed, as canonical JSON."""
@@ -159,6 +178,7 @@ class Completion:
         system_fingerprint: the provider's.
         token_logprobs: natural log-probabilities of the sampled tokens, in order.
         token_confidences: minus the mean log-probability of the top k at each token (DeepConf).
+        token_lengths: characters of `reasoning`, if it came separately, and `text` that each token wrote, 0 for a mark.
         sequence_logprob: if known more exactly than as the sum of `token_logprobs`.
         tokens_split: true if the provider counted several replies together, so that `output_tokens` is a share of a total.
         usage_doubt: why the provider's token counts cannot be, and were not taken.
@@ -176,9 +196,16 @@ class Completion:
     system_fingerprint: str | None = None
     token_logprobs: tuple[float, ...] | None = None
     token_confidences: tuple[float, ...] | None = None
+    token_lengths: tuple[int, ...] | None = None
     sequence_logprob: float | None = None
     tokens_split: bool | None = None
     usage_doubt: str | None = None
+
+
+def lengths_within(lengths: Iterable[int], size: int) -> tuple[int, ...]:
+    """Return lengths, end to end, as far as they are within a size."""
+    ends = accumulate(lengths, initial=0)
+    return tuple(min(end, size) - min(start, size) for start, end in pairwise(ends))
 
 
 def note_on_number(got: int, asked: int) -> str | None:
@@ -216,6 +243,9 @@ class Backend(Protocol):
             request: what to send.
             samples: indices of the wanted samples; they determine the seeds and are not sent.
         """
+
+    def token_lengths(self, model: str, text: str) -> tuple[int, ...] | None:
+        """Return the characters of each token of a reply's text; `None` where only a server could tell."""
 
     async def aclose(self) -> None:
         """Release connections and memory."""

@@ -39,6 +39,7 @@ class Family:
         lone_closing: whether a closing mark alone ends a thought that the chat template opened.
         frame: what is neither thought nor reply, such as the wrapper of a reply, at the beginning or behind another mark;
             empty for none.
+        written: opening and closing mark as a model writes them before its reply; `None` where the expressions say it.
     """
 
     hint: str
@@ -47,6 +48,7 @@ class Family:
     place: Literal["token", "tag", "start"] = "token"
     lone_closing: bool = True
     frame: str = ""
+    written: tuple[str, str] | None = None
 
 
 _TOKENS = (
@@ -72,9 +74,13 @@ FAMILIES: Mapping[str, Family] = {
     "minimax": Family("mm:think>", "<mm:think>", "</mm:think>"),
     "longcat": Family("longcat_think>", "<longcat_think>", "</longcat_think>"),
     "kimi": Family("think▷", "◁think▷", "◁/think▷"),
-    "gemma": Family("channel", r"<\|channel>thought\n", r"<channel\|>"),
+    "gemma": Family("channel", r"<\|channel>thought\n", r"<channel\|>", written=("<|channel>thought\n", "<channel|>")),
     "cohere": Family(
-        "|>", r"<\|START_THINKING\|>", r"<\|END_THINKING\|>", frame=r"<\|START_RESPONSE\|>|<\|END_RESPONSE\|>"
+        "|>",
+        r"<\|START_THINKING\|>",
+        r"<\|END_THINKING\|>",
+        frame=r"<\|START_RESPONSE\|>|<\|END_RESPONSE\|>",
+        written=("<|START_THINKING|>", "<|END_THINKING|><|START_RESPONSE|>"),
     ),
     "harmony": Family(
         "|>",
@@ -83,6 +89,7 @@ FAMILIES: Mapping[str, Family] = {
         frame=rf"{_CHANNEL}final[^<]*(?:<\|constrain\|>[^<]*)?<\|message\|>"
         rf"|{_CHANNEL}commentary(?s:.)*?(?:<\|(?:end|return|call)\|>|\Z)"
         r"|<\|(?:end|return|call)\|>",
+        written=("<|channel|>analysis<|message|>", "<|end|><|start|>assistant<|channel|>final<|message|>"),
     ),
     "granite": Family(
         "my thought process:",
@@ -90,6 +97,7 @@ FAMILIES: Mapping[str, Family] = {
         "Here(?: is|'s) my response:",
         "start",
         lone_closing=False,
+        written=("Here is my thought process:", "Here is my response:"),
     ),
 }
 """Family -> its marks.
@@ -162,6 +170,38 @@ def reply_behind(cue: str | None, text: str) -> str | None:
     """Return what an answer is read in where an LLM wrote a text behind a cue; `None` where that ends inside a thought."""
     parts = split((cue or "") + text)
     return parts.reply if parts.closed else None
+
+
+class Interruption(NamedTuple):
+    """What makes a reply that is cut off go on as if it had come to its answer.
+
+    Attributes:
+        opening: the mark that the chat template wrote before the text, where it opened the thought; else empty.
+        closing: the mark that ends the thought in which the text is cut; empty where it is cut outside of one.
+    """
+
+    opening: str
+    closing: str
+
+
+def interruption(text: str, length: int, thoughts: Thoughts | None = None) -> Interruption:
+    """Return what surrounds the first `length` characters of a raw text where the reply is cut there."""
+    parts = split(text, thoughts)
+    if not parts.marks:
+        return Interruption("", "")
+    families = [thoughts] if thoughts is not None else [name for name in FAMILIES if split(text, name) == parts]
+    opening, closing = written_marks(families[0])
+    before = "" if parts.marks[0].opening.strip() else opening + "\n" * (not opening.endswith(("|>", "\n")))
+    cut = split(before + text[:length], families[0])
+    return Interruption(before, "" if cut.closed else closing)
+
+
+def written_marks(thoughts: Thoughts) -> tuple[str, str]:
+    """Return the opening and the closing mark as a model writes them."""
+    if not isinstance(thoughts, str):
+        return thoughts
+    family = FAMILIES[thoughts]
+    return family.written or (family.opening.replace("\\", ""), family.closing.replace("\\", ""))
 
 
 def join(reply: str, reasoning: str | None, marks: Sequence[Mark]) -> str:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import shlex
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from feval.cli.output import Output, quiet_matplotlib
+from feval.report.tables.surface import surface_table
 from feval.report.tables.tables import curves_table
 from recorders.demo import Demo, only_at, run_demo
 
@@ -25,7 +27,7 @@ def demo(
     """See it work on real samples, offline, in seconds.
 
     Verifies the bundled recording of three small language models that come with feval, records some more of one of them live,
-    votes, prices the votes and draws the curves.
+    votes, prices the votes and draws the curves; a surface shows votes over chains that are cut short.
     """
     quiet_matplotlib()
     with show.progress("running the demo") as progress:
@@ -36,6 +38,7 @@ def demo(
         "recording_hash": result.recording_hash,
         "live": {"recording": str(live.recording), "llm": live.llm, "cots": live.cots, "seconds": live.seconds},
         "files": [str(path) for path in result.files],
+        "depth": {"recording": str(result.depth), "frontier": [asdict(point) for point in result.surface.frontier]},
         "curves": {curve.llm: curve.to_dict() for curve in result.curves},
     }
     took = "before" if live.seconds is None else f"just now, in {live.seconds:.1f} s"
@@ -47,6 +50,8 @@ def demo(
         f"{live.recording} holds {live.cots} more CoTs of {live.llm}, recorded {took}",
         "",
         curves_table([only_at(curve, _DEMO_COUNTS) for curve in result.curves]),
+        "",
+        surface_table(result.surface),
         "",
         *(f"wrote {path}" for path in result.files),
         "",
@@ -61,6 +66,7 @@ def _next_commands(result: Demo) -> list[str]:
     return [
         f"feval info {recording}",
         f"{curve} --n 1..40 --out my-curve",
+        f"feval surface --recording {shlex.quote(str(result.depth))} --out my-surface",
         f"{curve} --n 1,5,20 --order seeded --seed 1 --json",
         "feval record --dataset tiny_sums --llm feval/tiny-30k --first 10 --samples 5 --out my-recording",
         f"feval select {recording} --llm feval/tiny-160k --samples 10 --out smaller",

@@ -43,7 +43,7 @@ from recorders.work.settings import (
 
 if TYPE_CHECKING:
     from feval.cli.output import ProgressBar
-    from recorders.asking.budget import CostEstimate
+    from recorders.asking.budget import CostEstimate, ProbeEstimate
     from recorders.asking.progress import Progress
     from recorders.request import Backend
     from recorders.work.task import RecordingTask
@@ -233,6 +233,14 @@ class RecordSettings(AskingSettings):
     ] = None
     extra_body: Annotated[dict[str, Any], AfterValidator(_json_values)] | None = None
     allow_fields: list[str] | None = None
+    probe_every: Annotated[
+        int | None, typer.Option("--probe-every", metavar="N", help="Probe each CoT after N, 2N, ... output tokens.")
+    ] = None
+    probe_cue: Annotated[
+        str | None, typer.Option("--probe-cue", metavar="TEXT", help="What makes it answer. Default: by --llm.")
+    ] = None
+    probe_tokens: int | None = None
+    probe_template: str | None = None
     samples_per_request: int | None = None
     counter: Annotated[str, AfterValidator(check_counter)] = "usage"
     mode: str = "new_episodes"
@@ -272,6 +280,7 @@ class RecordSettings(AskingSettings):
             self.dataset, self.llm, self.model, self.samples, self.prompt, self.reasoning, self.system_role,
             self.answer_kind, self.decoding(), self.exemplars, self.train_rows, self.exemplar_count,
             self.equality, self.allow_fields or (),
+            self.probe_every, self.probe_cue, self.probe_tokens, self.probe_template,
         )  # fmt: skip
         task = make_task(work, load_questions(self.dataset, self.questions, self.first, answer_kind=self.answer_kind))
         task.refuse_secrets(known_secrets(self.api_key_env))
@@ -292,7 +301,8 @@ def record(
 
     Every reply is on disk before it counts. Ctrl-C waits for replies in flight (press it twice to stop at once). The same
     command continues, and asks again only for what was in flight when it was killed. API keys are read from the environment and
-    never written. With --into, a recording on the Hub is topped up and tested for drift.
+    never written. With --probe-every, complete CoTs are cut and made to answer there. With --into, a recording on the Hub is
+    topped up and tested for drift.
 
     Example: feval record --dataset gsm8k --llm gpt-4o-mini --out my-recording --dry-run
     """
@@ -375,7 +385,7 @@ def _top_up(
                 f"Nothing was offered to {repo_id}, since the new CoTs differ (refuse_drift). They are in {out}; to offer them "
                 f"all the same: feval push {out} {repo_id} --create-pr."
             )
-        bar.describe(f"offering {counted(result.new, 'CoT')} to {repo_id}")
+        bar.describe(f"offering {result.what} to {repo_id}")
         try:
             pushed = offer(base, result)
         except FevalError:
@@ -388,8 +398,7 @@ def _top_up(
     account |= {"drift": None if result.drift is None else _without_nan(dataclasses.asdict(result.drift))}
     show.result(
         account | {"warnings": list(result.warnings)},
-        f"{pushed.pull_request or pushed.url}: {counted(result.new, 'new CoT')} of {task.llm_name} on {task.dataset} offered to "
-        f"{repo_id}",
+        f"{pushed.pull_request or pushed.url}: {result.what} of {task.llm_name} on {task.dataset} offered to {repo_id}",
         f"The recording with old and new CoTs is {out}",
     )
 
@@ -412,11 +421,22 @@ def _note(show: Output, sentences: Iterable[str]) -> frozenset[str]:
 def _show_estimate(show: Output, estimate: CostEstimate, prices: str, facts: dict[str, Any]) -> None:
     most = "at most " if estimate.at_most else "about "
     output = "an unknown number of" if estimate.output_tokens is None else f"{most}{estimate.output_tokens:,}"
+    account = {name: value for name, value in dataclasses.asdict(estimate).items() if name != "probes" or value}
     show.result(
-        dataclasses.asdict(estimate) | facts,
+        account | facts,
         f"To come: {counted(estimate.cots, 'CoT')} in {counted(estimate.calls, 'call')} (if the server gives several at once), "
         f"{counted(estimate.prompt_tokens or 0, 'prompt token')} and {output} output tokens; {estimated_usd(estimate, prices)}.",
+        *([_probe_line(estimate.probes)] if estimate.probes else []),
         f"Lengths are from {estimate.basis}. Prompt: {facts['prompt']}. Nothing was asked.",
+    )
+
+
+def _probe_line(probes: ProbeEstimate) -> str:
+    whole, cached = ("" if usd is None else f" (${dollars(usd)})" for usd in (probes.usd, probes.usd_cached))
+    return (
+        f"On top: {counted(probes.probes, 'probe')}, with {counted(probes.prompt_tokens, 'prompt token')}{whole}, or "
+        f"{probes.uncached_prompt_tokens:,}{cached} where the server caches prefixes, and at most {probes.output_tokens:,} "
+        "output tokens."
     )
 
 

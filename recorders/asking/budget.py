@@ -11,6 +11,27 @@ _TOKENS_PER_CHARACTER = 0.5  # more than text in any common language takes; repl
 
 
 @dataclass(frozen=True, slots=True)
+class ProbeEstimate:
+    """What the probes of CoTs are still to come to.
+
+    Attributes:
+        probes: that are missing, one request each; of CoTs to come, by their expected length.
+        prompt_tokens: of all requests: question, prefix and cue.
+        uncached_prompt_tokens: of these, what a server with a prefix cache reads anew: the cues.
+        output_tokens: at most.
+        usd: of prompts and output; `None` without a price.
+        usd_cached: the same where a cached prefix costs nothing.
+    """
+
+    probes: int
+    prompt_tokens: int
+    uncached_prompt_tokens: int
+    output_tokens: int
+    usd: float | None
+    usd_cached: float | None
+
+
+@dataclass(frozen=True, slots=True)
 class CostEstimate:
     """What is still to come, before anything is asked.
 
@@ -22,6 +43,7 @@ class CostEstimate:
         usd: of both; `None` without a price, or where the tokens are not known.
         basis: where the lengths come from, in words.
         at_most: whether the output is an upper bound rather than an expectation.
+        probes: what comes on top for probes; `None` where there are none.
     """
 
     cots: int
@@ -31,6 +53,7 @@ class CostEstimate:
     usd: float | None
     basis: str
     at_most: bool
+    probes: ProbeEstimate | None = None
 
 
 def check_cost_limit(limit_usd: float | None, price: Price | None, llm: str, prices: str | None = None) -> None:

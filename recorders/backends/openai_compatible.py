@@ -1,5 +1,8 @@
 """Any endpoint with OpenAI's chat completions, through the official client: OpenAI, vLLM, SGLang, Ollama, llama.cpp.
 
+The beginning of a reply is continued by chat completions that take one (`continue_final_message` of vLLM and SGLang; llama.cpp
+does so by itself), or with a template by text completions.
+
 The client's own retries are off: the engine retries and counts. Every request is sent once, except if the server says what to
 change: it wants `max_completion_tokens` instead of `max_tokens` (reasoning models), or takes no `n` above 1. Both are remembered.
 """
@@ -61,7 +64,7 @@ class OpenAICompatible:
             raise OutOfRangeError(f"A request was to time out after {timeout_s} seconds; give more than 0.")
         self._endpoint = endpoint
         # A whole URL: a path would be joined to the base URL, and parsed, anew for every request.
-        self._url = f"{endpoint.url}/chat/completions"
+        self._url, self._text_url = f"{endpoint.url}/chat/completions", f"{endpoint.url}/completions"
         self._timeout_s = timeout_s
         self._note = note
         self._noted: set[str] = set()
@@ -81,7 +84,9 @@ class OpenAICompatible:
         while True:
             batch = samples[:1] if request.decoding.seed is not None or not self._takes_n else samples
             limit_name = self._limit_name
-            answer = await self._send(self._body(request, batch, limit_name))
+            continues_text = request.prefill is not None and request.prefill.template is not None
+            url = self._text_url if continues_text else None
+            answer = await self._send(self._body(request, batch, limit_name), url)
             if isinstance(answer, bytes):
                 return self._read(answer, request, len(batch))
             # Each of the two adaptations changes what is sent, and happens at most once per request.
@@ -98,18 +103,21 @@ class OpenAICompatible:
             if not self._adapts(answer, 1, limit_name):
                 raise of_answer(answer, self._endpoint, body["model"])
 
+    def token_lengths(self, model: str, text: str) -> None:
+        """Return `None`: only the server knows its tokens."""
+
     async def aclose(self) -> None:
         """Close the connections."""
         await self._clients.close()
         self._endpoint.redaction.leave_logs()
 
-    async def _send(self, body: dict[str, Any]) -> bytes | Answer:
+    async def _send(self, body: dict[str, Any], url: str | None = None) -> bytes | Answer:
         """Return the reply's bytes, or the HTTP error that came instead; a `BackendError` says why neither came."""
         openai: Any = _official_client()
         try:
             with self._clients.one() as client:
                 async with asyncio.timeout(self._timeout_s):
-                    response = await client.post(self._url, cast_to=self._clients.response_type, body=body)
+                    response = await client.post(url or self._url, cast_to=self._clients.response_type, body=body)
             content: bytes = response.content
             return content
         except openai.APIStatusError as error:
@@ -143,8 +151,17 @@ class OpenAICompatible:
             "logprobs": None if decoding.logprobs is None else True,
             "top_logprobs": decoding.logprobs or None,
         }
-        messages = [{"role": message.role, "content": message.content} for message in request.messages]
         sent = {name: value for name, value in fields.items() if value is not None}
+        prefill = request.prefill
+        if prefill is not None and prefill.template is not None:
+            prompt = prefill.template.replace("{prompt}", _only_user_message(request)) + prefill.text
+            if decoding.logprobs is not None:
+                sent["logprobs"] = sent.pop("top_logprobs", 0)
+            return {"model": request.model, "prompt": prompt} | sent | dict(decoding.extra_body)
+        messages = [{"role": message.role, "content": message.content} for message in request.messages]
+        if prefill is not None:
+            messages.append({"role": "assistant", "content": prefill.opening + prefill.text})
+            sent |= {"continue_final_message": True, "add_generation_prompt": False}
         return {"model": request.model, "messages": messages} | sent | dict(decoding.extra_body)
 
     def _adapts(self, answer: Answer, count: int, limit_name: str) -> bool:
@@ -241,6 +258,15 @@ def _bounded(client_type: Any, response_type: Any, host: str) -> Any:
             return response_type(response.status_code, headers=headers, content=content, request=request)
 
     return Bounded
+
+
+def _only_user_message(request: Request) -> str:
+    if [message.role for message in request.messages] != ["user"]:
+        raise Fatal(
+            "The setting probe_template holds one user message, and the prompt has others, too; leave it out, so that the server "
+            "continues a message, or choose a prompt of one user message."
+        )
+    return request.messages[0].content
 
 
 def _official_client() -> ModuleType:

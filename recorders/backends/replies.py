@@ -9,8 +9,10 @@ from __future__ import annotations
 import json
 import math
 import re
+from codecs import getincrementaldecoder
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import accumulate, pairwise
 from typing import Any, TypeGuard
 
 import orjson
@@ -112,6 +114,7 @@ def read(
             system_fingerprint=label["system_fingerprint"],
             token_logprobs=logprobs[number].sampled,
             token_confidences=logprobs[number].confidences,
+            token_lengths=_lengths(logprobs[number].tokens, text),
             tokens_split=is_split or None,
             usage_doubt=doubt,
         )
@@ -127,6 +130,7 @@ def choices_of(reply: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     choices = reply.get("choices")
     if not isinstance(choices, list):
         return []
+    choices = [_as_chat(choice) for choice in choices]
     whole: list[Mapping[str, Any]] = [
         choice for choice in choices if isinstance(choice, dict) and isinstance(choice.get("message"), dict)
     ]
@@ -134,6 +138,36 @@ def choices_of(reply: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     if all(_is_count(number) for number in numbers) and len(set(numbers)) == len(numbers):
         whole.sort(key=lambda choice: choice["index"])
     return whole
+
+
+def _as_chat(choice: object) -> object:
+    """Return a choice of a text completion in the form of a chat's."""
+    if not isinstance(choice, dict) or "message" in choice or not isinstance(choice.get("text"), str):
+        return choice
+    logprobs = choice.get("logprobs")
+    tokens, values = (
+        logprobs.get(name) if isinstance(logprobs, dict) else None for name in ("tokens", "token_logprobs")
+    )
+    if isinstance(tokens, list) and isinstance(values, list) and len(tokens) == len(values):
+        content = [{"token": token, "logprob": value} for token, value in zip(tokens, values, strict=True)]
+        logprobs = {"content": content}
+    return choice | {"message": {"content": choice["text"]}, "logprobs": logprobs}
+
+
+def _lengths(tokens: tuple[bytes, ...] | None, text: _Texts) -> tuple[int, ...] | None:
+    """Return the characters of thoughts and text that each token wrote; `None` where the tokens do not spell them."""
+    if tokens is None:
+        return None
+    decoder = getincrementaldecoder("utf-8")("replace")
+    pieces = [decoder.decode(token) for token in tokens]
+    whole, apart = "".join(pieces), text.reasoning or ""
+    first = whole.find(apart)
+    second = whole.find(text.answer, first + len(apart))
+    if first < 0 or second < 0 or (not apart and second > 0):
+        return None
+    ends = accumulate(map(len, pieces), initial=0)
+    kept = [min(max(end - first, 0), len(apart)) + min(max(end - second, 0), len(text.answer)) for end in ends]
+    return tuple(end - start for start, end in pairwise(kept))
 
 
 def _finish_reason(word: object, refused: bool, notes: list[str]) -> str:
@@ -223,6 +257,7 @@ def _label(value: object, clean: Callable[[str], str]) -> str | None:
 class _Logprobs:
     sampled: tuple[float, ...] | None = None
     confidences: tuple[float, ...] | None = None
+    tokens: tuple[bytes, ...] | None = None
 
     @classmethod
     def of(cls, logprobs: object, top: int | None, notes: list[str]) -> _Logprobs:
@@ -241,7 +276,17 @@ class _Logprobs:
         if top and None in confidences:
             notes.append("The server sent tokens without top_logprobs: those CoTs are recorded without confidences.")
         whole = None if None in confidences else tuple(value for value in confidences if value is not None)
-        return cls(tuple(value for value in sampled if value is not None), whole)
+        texts = [_bytes(token) for token in tokens]
+        spelled = None if None in texts else tuple(text for text in texts if text is not None)
+        return cls(tuple(value for value in sampled if value is not None), whole, spelled)
+
+
+def _bytes(token: Mapping[str, Any]) -> bytes | None:
+    """Return what a token spells; some servers state bytes, which part of a character needs."""
+    stated, text = token.get("bytes"), token.get("token")
+    if isinstance(stated, list) and all(isinstance(value, int) and 0 <= value < 256 for value in stated):
+        return bytes(stated)
+    return text.encode(errors="replace") if isinstance(text, str) else None
 
 
 def _confidence(alternatives: object, top: int) -> float | None:

@@ -14,7 +14,7 @@ import numpy.typing as npt
 from feval.errors import OutOfRangeError, SourceError, UnknownNameError
 from recorders import tiny
 from recorders.errors import Fatal, Refused
-from recorders.request import Completion, Request, ignore_note
+from recorders.request import Completion, Request, ignore_note, lengths_within
 from recorders.shared_noise import TokenNoise, question_noise, token_texts
 from recorders.tiny.tokenizer import END, SPECIAL
 
@@ -45,6 +45,10 @@ class Tiny:
             self._note(_ALONE)
         return await asyncio.get_running_loop().run_in_executor(self._thread, _draw, request, samples)
 
+    def token_lengths(self, model: str, text: str) -> tuple[int, ...]:  # noqa: ARG002  they share one tokenizer
+        """Return the characters of each token of a reply's text."""
+        return tiny.tokenizer().lengths(text)
+
     async def aclose(self) -> None:
         """End the thread."""
         self._thread.shutdown(wait=False, cancel_futures=True)
@@ -61,7 +65,8 @@ def _draw(request: Request, samples: Sequence[int]) -> list[Completion]:
         raise Fatal(str(error)) from error
     first = request.decoding.seed or 0
     try:
-        answers = tiny.sample(model, questions[-1], [first + sample for sample in samples], decoding, _shared(request))
+        indices, begun = [first + sample for sample in samples], request.prefill.text if request.prefill else None
+        answers = tiny.sample(model, questions[-1], indices, decoding, _shared(request), begun)
     except OutOfRangeError as error:
         raise Refused(str(error)) from error
     return [_completion(answer, request) for answer in answers]
@@ -113,4 +118,11 @@ def _completion(answer: tiny.Completion, request: Request) -> Completion:
     if decoding.logprobs is None:
         return completion
     confidences = tuple((-answer.top_logprobs[:count].mean(axis=1)).tolist()) if decoding.logprobs else None
-    return replace(completion, token_logprobs=tuple(answer.logprobs[:count].tolist()), token_confidences=confidences)
+    lengths = [len(tiny.tokenizer().piece(token)) for token in answer.tokens[:count].tolist()]
+    lengths[0] -= len(tiny.tokenizer().decode(answer.tokens.tolist())) - len(answer.text)
+    return replace(
+        completion,
+        token_logprobs=tuple(answer.logprobs[:count].tolist()),
+        token_confidences=confidences,
+        token_lengths=lengths_within(lengths, len(text)),
+    )

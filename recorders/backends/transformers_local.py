@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
+from itertools import accumulate, pairwise
 from typing import Any
 
 import numpy as np
@@ -80,6 +81,14 @@ class TransformersLocal:
         """Draw one completion per sample; messages go through the model's chat template, and `request.model` is only a name."""
         return await asyncio.get_running_loop().run_in_executor(self._thread, self._drawn, request, samples)
 
+    def token_lengths(self, model: str, text: str) -> tuple[int, ...] | None:  # noqa: ARG002  there is one model
+        """Return the characters of each token of a reply's text; `None` where the tokenizer does not say."""
+        if not self._tokenizer.is_fast:
+            return None
+        spans = self._tokenizer(text, add_special_tokens=False, return_offsets_mapping=True)["offset_mapping"]
+        ends = accumulate((int(end) for _, end in spans), max, initial=0)
+        return tuple(end - start for start, end in pairwise(ends))
+
     async def aclose(self) -> None:
         """End the thread."""
         self._thread.shutdown(wait=False, cancel_futures=True)
@@ -87,7 +96,7 @@ class TransformersLocal:
     def _drawn(self, request: Request, samples: Sequence[int]) -> list[Completion]:
         torch = self._libraries.torch
         _check(request.decoding)
-        prompt = self._prompt(request.messages)
+        prompt = self._prompt(request.messages, request.prefill.text if request.prefill else "")
         room = self._room(len(prompt), request.decoding.max_tokens)
         parts = [samples[start : start + self._batch] for start in range(0, len(samples), self._batch)]
         try:
@@ -98,16 +107,16 @@ class TransformersLocal:
                 f"the device has too little memory for {len(parts[0])} samples together; draw fewer (batch)"
             ) from error
 
-    def _prompt(self, messages: Sequence[Message]) -> list[int]:
-        """Return the tokens that the model continues."""
+    def _prompt(self, messages: Sequence[Message], beginning: str) -> list[int]:
+        """Return the tokens that the model continues, with the beginning of its reply."""
         if self._tokenizer.chat_template is None:
             if not self._noted:
                 self._noted = True
                 self._note(_NO_TEMPLATE)
-            text = "\n\n".join(message.content for message in messages)
+            text = "\n\n".join(message.content for message in messages) + beginning
             return [int(token) for token in self._tokenizer(text)["input_ids"]]
         turns = [{"role": message.role, "content": message.content} for message in messages]
-        text = self._tokenizer.apply_chat_template(turns, add_generation_prompt=True, tokenize=False)
+        text = self._tokenizer.apply_chat_template(turns, add_generation_prompt=True, tokenize=False) + beginning
         # A template writes the special tokens itself.
         return [int(token) for token in self._tokenizer(text, add_special_tokens=False)["input_ids"]]
 

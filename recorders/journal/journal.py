@@ -6,15 +6,18 @@ in which things happened:
     {"v":1,"journal":{...},"about":{...},"crc":"..."}                      what is recorded, and the circumstances
     {"v":1,"request":KEY,"question_id":...,"model":...,"messages":[...]} once per distinct request
     {"v":1,"key":KEY,"sample":0,"question_id":...,"text":...,...}          one CoT
+    {"v":1,"probing":PROBING,"key":KEY,"sample":0,"offset":500,"text":...,...}  one probe of a CoT that is there
     {"v":1,"note":"..."}                                                   anything unusual
 
-KEY is the content key of a request (`recorders.request.Request.key`); key and sample index together identify a CoT. Texts are not
-kept in memory; the index takes one bit per CoT. Nothing from the environment is written, only what the caller hands in.
+PROBING is the hash of how probes are made (`recorders.asking.probing.Probing.key`). KEY is the content key of a request
+(`recorders.request.Request.key`); key and sample index together identify a CoT. Texts are not kept in memory; the index takes one
+bit per CoT. Nothing from the environment is written, only what the caller hands in.
 """
 
 from __future__ import annotations
 
 import math
+from array import array
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, fields
@@ -59,6 +62,7 @@ MODES: Mapping[str, str] = {
 }
 """Record modes, named as in vcrpy, and what each may ask for."""
 
+_KINDS = {"request": "request", "note": "note", "probe": "probing"}  # kind of line -> the field that only it has
 _COMPLETION_FIELDS = tuple(field.name for field in fields(Completion))
 _TYPES: Mapping[str, tuple[type, ...]] = {
     "question_id": (str,),
@@ -74,6 +78,7 @@ _TYPES: Mapping[str, tuple[type, ...]] = {
     "system_fingerprint": (str, type(None)),
     "token_logprobs": (list, type(None)),
     "token_confidences": (list, type(None)),
+    "token_lengths": (list, type(None)),
     "sequence_logprob": (float, type(None)),
     "tokens_split": (bool, type(None)),
     "usage_doubt": (str, type(None)),
@@ -98,16 +103,24 @@ class Totals:
     """Totals over a journal: what was paid for.
 
     Output tokens are estimated from words where the backend gave no count; prompt tokens count once per reply, which may hold
-    several CoTs.
+    several CoTs. Tokens of probes are counted apart.
     """
 
     cots: int = 0
     output_tokens: int = 0
     prompt_tokens: int = 0
     replies: int = 0
+    probes: int = 0
+    probe_output_tokens: int = 0
+    probe_prompt_tokens: int = 0
 
     def count(self, record: Mapping[str, Any]) -> None:
-        """Add one CoT's line."""
+        """Add the line of one CoT or probe."""
+        if "probing" in record:
+            self.probes += 1
+            self.probe_output_tokens += record.get("output_tokens") or 0
+            self.probe_prompt_tokens += record.get("prompt_tokens") or 0
+            return
         self.cots += 1
         tokens = record.get("output_tokens")
         self.output_tokens += count_words(record["text"]) if tokens is None else tokens
@@ -117,7 +130,7 @@ class Totals:
 
 
 class JournalEntry(NamedTuple):
-    """One line: its number (from 1), the bytes before it, its kind (request, cot or note) and its fields."""
+    """One line: its number (from 1), the bytes before it, its kind (request, cot, probe or note) and its fields."""
 
     number: int
     offset: int
@@ -137,6 +150,7 @@ class Journal(AppendLog[dict[str, Any], tuple[str, int]]):
         self.mode = mode
         self.totals = Totals()
         self._masks: dict[str, int] = {}
+        self._offsets: dict[tuple[str, str, int], array[int]] = {}
         self._notes: set[str] = set()
 
     @classmethod
@@ -191,6 +205,14 @@ class Journal(AppendLog[dict[str, Any], tuple[str, int]]):
         lacking = ~self._masks.get(key, 0) & ((1 << samples) - 1)
         return [sample for sample, bit in enumerate(reversed(f"{lacking:b}")) if bit == "1"]
 
+    def samples(self, key: str) -> list[int]:
+        """Return the sample indices of a request that count, ascending."""
+        return [sample for sample, bit in enumerate(reversed(f"{self._masks.get(key, 0):b}")) if bit == "1"]
+
+    def probed(self, probing: str, key: str, sample: int) -> Sequence[int]:
+        """Return the offsets at which a CoT was probed in one way."""
+        return self._offsets.get((probing, key, sample), ())
+
     def next_sample(self, key: str) -> int:
         """Return the index after the highest that counts; 0 if there is none."""
         return self._masks.get(key, 0).bit_length()
@@ -226,6 +248,27 @@ class Journal(AppendLog[dict[str, Any], tuple[str, int]]):
                 lines.insert(0, self._line(_request_record(request, key)))
             self._collect(lines, records)
 
+    def add_probe(
+        self,
+        probing: str,
+        key: str,
+        sample: int,
+        offset: int,
+        completion: Completion,
+        *,
+        recorded_at: str,
+        confidence: float | None = None,
+        refused: str | None = None,
+    ) -> None:
+        """Collect one probe of a CoT, made in the way that `probing` names; it counts after the next `commit`."""
+        where = {"v": VERSION, "probing": probing, "key": key, "sample": sample, "offset": offset}
+        record = where | _completion_record(completion) | {"recorded_at": recorded_at}
+        record |= {} if confidence is None else {"confidence": confidence}
+        record |= {} if refused is None else {"refused": clean(refused)}
+        with self._collecting:
+            self._refuse_after_failure()
+            self._collect([self._line(record)], [record])
+
     def note(self, sentence: str) -> None:
         """Collect a sentence about something unusual; equal sentences are written once."""
         with self._collecting:
@@ -240,7 +283,7 @@ class Journal(AppendLog[dict[str, Any], tuple[str, int]]):
             yield self._entry(*committed)
 
     def read_many(self, offsets: Sequence[int]) -> list[dict[str, Any]]:
-        """Read the CoTs whose lines begin at some offsets (of `entries`), in that order."""
+        """Read the CoTs or probes whose lines begin at some offsets (of `entries`), in that order."""
         return [self._entry(*line).record for line in self._lines_at(offsets)]
 
     def _begin(self, about: dict[str, Any]) -> None:
@@ -270,7 +313,10 @@ class Journal(AppendLog[dict[str, Any], tuple[str, int]]):
 
     def _count(self, record: dict[str, Any]) -> tuple[str, int]:
         key, sample = record["key"], record["sample"]
-        self._masks[key] |= 1 << sample
+        if "probing" in record:
+            self._offsets.setdefault((record["probing"], key, sample), array("I")).append(record["offset"])
+        else:
+            self._masks[key] |= 1 << sample
         self.totals.count(record)
         return key, sample
 
@@ -284,14 +330,17 @@ class Journal(AppendLog[dict[str, Any], tuple[str, int]]):
         else:
             key, sample = record["key"], record["sample"]
             mask = self._masks.get(key)
-            if mask is None or mask >> sample & 1:
+            if entry.kind == "probe":
+                if not self.has(key, sample) or record["offset"] in self.probed(record["probing"], key, sample):
+                    raise self._damaged(entry.number, "is a probe of a CoT that is not there, or one that comes again")
+            elif mask is None or mask >> sample & 1:
                 what = "has no request before it" if mask is None else f"repeats sample {sample} of its request"
                 raise self._damaged(entry.number, what)
             self._count(record)
 
     def _entry(self, number: int, offset: int, line: bytes) -> JournalEntry:
         record = self._parse(number, line)
-        kind = "request" if "request" in record else "note" if "note" in record else "cot"
+        kind = next((kind for kind, name in _KINDS.items() if name in record), "cot")
         if (wrong := _wrong_field(kind, record)) is not None:
             raise self._damaged(number, f"lacks the field {wrong!r}, or has it with a wrong type")
         return JournalEntry(number, offset, kind, record)
@@ -325,6 +374,19 @@ def _cot_record(
         "dataset": request.dataset,
         "question_id": request.question_id,
     }
+    record |= _completion_record(completion)
+    if seed is not None:
+        record["seed"] = seed
+    if refused is not None:
+        record["refused"] = clean(refused)
+    elif place == 0:
+        record["first_of_reply"] = True
+    record["recorded_at"] = recorded_at
+    return record
+
+
+def _completion_record(completion: Completion) -> dict[str, Any]:
+    record: dict[str, Any] = {}
     for name in _COMPLETION_FIELDS:
         value = getattr(completion, name)
         if value is not None:
@@ -336,13 +398,6 @@ def _cot_record(
                 del record[name]
     if completion.finish_reason not in FINISH_REASONS:
         record["finish_reason"] = "unknown"
-    if seed is not None:
-        record["seed"] = seed
-    if refused is not None:
-        record["refused"] = clean(refused)
-    elif place == 0:
-        record["first_of_reply"] = True
-    record["recorded_at"] = recorded_at
     return record
 
 
@@ -380,7 +435,14 @@ def _wrong_field(kind: str, record: Mapping[str, Any]) -> str | None:
     sample = record.get("sample")
     if type(sample) is not int or not 0 <= sample < MOST_SAMPLES:
         return "sample"
+    if kind == "probe":
+        if not isinstance(record["probing"], str):
+            return "probing"
+        if type(record.get("offset")) is not int or not 0 < record["offset"] < 1 << 31:
+            return "offset"
     for name, kinds in _TYPES.items():
+        if kind == "probe" and name == "question_id":
+            continue
         if not isinstance(record.get(name), kinds):
             return name
     return None if record["finish_reason"] in FINISH_REASONS else "finish_reason"

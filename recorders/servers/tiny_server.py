@@ -4,8 +4,8 @@
         client = openai.OpenAI(base_url=server.url, api_key="none")
 
 With a seed, choice i of a reply is the model's sample number `seed + i`, the same as the backend `tiny` draws; without one, the
-samples are fresh. A model reads only the last user message. Unknown fields are ignored, as other servers do; wrong values are
-errors in OpenAI's shape.
+samples are fresh. A model reads only the last user message, and with `continue_final_message` continues the assistant's message
+at the end. Unknown fields are ignored, as other servers do; wrong values are errors in OpenAI's shape.
 """
 
 from __future__ import annotations
@@ -105,7 +105,9 @@ class TinyModels:
         question = request.conversations[0].last_user_text
         try:
             with self._drawing:
-                completions = sample(model, question, range(first, first + request.n), decoding)
+                completions = sample(
+                    model, question, range(first, first + request.n), decoding, beginning=_beginning(request)
+                )
         except OutOfRangeError as error:
             raise RequestError(str(error), parameter="messages", code="context_length_exceeded") from error
         choices, counts = [], []
@@ -149,9 +151,10 @@ def _logprobs(completion: Completion, count: int) -> list[dict[str, Any]]:
     """The tokens in the API's shape; their texts add up to the CoT's text, before a stop text cut it."""
     tokens = []
     for place in range(count):
-        entry = _token(int(completion.tokens[place]), float(completion.logprobs[place]), first=place == 0)
+        first = place == 0 and not completion.text.startswith(" ")
+        entry = _token(int(completion.tokens[place]), float(completion.logprobs[place]), first=first)
         alternatives = zip(completion.top_tokens[place], completion.top_logprobs[place], strict=True)
-        entry["top_logprobs"] = [_token(int(token), float(value), first=place == 0) for token, value in alternatives]
+        entry["top_logprobs"] = [_token(int(token), float(value), first=first) for token, value in alternatives]
         tokens.append(entry)
     return tokens
 
@@ -178,6 +181,12 @@ def _decoding(request: CompletionRequest, context: int) -> Decoding:
         max_tokens=next((limit for limit in limits if limit is not None), context),
         top_logprobs=request.top_logprobs,
     )
+
+
+def _beginning(request: CompletionRequest) -> str | None:
+    """Return the beginning of the reply, where the last message has it."""
+    role, text = request.conversations[0].messages[-1]
+    return text if role == "assistant" and request.settings.get("continue_final_message") else None
 
 
 def _stops(value: str | list[str] | None) -> tuple[str, ...]:

@@ -104,6 +104,7 @@ def sample(
     indices: Sequence[int],
     decoding: Decoding | None = None,
     shared: Callable[[Ints, int], Floats] | None = None,
+    beginning: str | None = None,
 ) -> list[Completion]:
     """Draw answers to a question.
 
@@ -114,21 +115,23 @@ def sample(
         decoding: `None` for temperature 1 without top-p.
         shared: returns the exponential random numbers [samples, vocabulary] of samples and a position, instead of the model's own
             with the decoding's seed and stream.
+        beginning: of every answer; what follows it is drawn, with the random numbers of the places behind it.
 
     Returns:
-        The answers, in the order of the indices.
+        The answers, in the order of the indices, without the beginning.
 
     Raises:
         OutOfRangeError: the question is too long for the model's context, or an index is negative.
     """
     decoding = decoding or Decoding()
-    prompt = model.read(tokenizer().prompt(question))
+    begun = tokenizer().encode(f" {beginning}") if beginning else []
+    prompt = model.read([*tokenizer().prompt(question), *begun])
     if any(index < 0 for index in indices):
         raise OutOfRangeError(f"Samples are numbered from 0; number {min(indices)} was asked for.")
     samples = np.asarray(indices, np.int64)
     race = shared or _model_race(_start(model, question, decoding))
     parts = (samples[start : start + _ROWS] for start in range(0, len(samples), _ROWS))
-    return [completion for part in parts for completion in _draw(model, prompt, part, decoding, race)]
+    return [completion for part in parts for completion in _draw(model, prompt, part, decoding, race, len(begun))]
 
 
 def most_likely(log_probabilities: Floats, count: int) -> Ints:
@@ -152,7 +155,8 @@ def stopped(completion: Completion, stops: Sequence[str]) -> tuple[int, str]:
     if not any(stop in completion.text for stop in stops):
         return len(completion.tokens), completion.text
     decode, tokens = tokenizer().decode, completion.tokens.tolist()
-    texts = (decode(tokens[:count]).removeprefix(" ") for count in range(1, len(tokens) + 1))
+    skipped = len(decode(tokens)) - len(completion.text)
+    texts = (decode(tokens[:count])[skipped:] for count in range(1, len(tokens) + 1))
     count, text = next((count, text) for count, text in enumerate(texts, 1) if any(stop in text for stop in stops))
     return count, text[: min(text.index(stop) for stop in stops if stop in text)]
 
@@ -178,11 +182,12 @@ class _Draft:
             self.top_logprobs[rows, position] = np.take_along_axis(log_probabilities, best, -1)
         self.lengths[rows] = position + 1
 
-    def completion(self, row: int, prompt_tokens: int) -> Completion:
+    def completion(self, row: int, prompt_tokens: int, *, begun: bool) -> Completion:
         length = self.lengths[row]
         tokens = self.tokens[row, :length].copy()
+        text = tokenizer().decode(tokens.tolist())
         return Completion(
-            text=tokenizer().decode(tokens.tolist()).removeprefix(" "),
+            text=text if begun else text.removeprefix(" "),
             tokens=tokens,
             logprobs=self.logprobs[row, :length].copy(),
             top_tokens=self.top_tokens[row, :length].copy(),
@@ -192,15 +197,17 @@ class _Draft:
         )
 
 
-def _draw(model: TinyModel, prompt: Prompt, samples: Ints, decoding: Decoding, race: _Race) -> list[Completion]:
-    """Draw one answer per sample, all together."""
+def _draw(
+    model: TinyModel, prompt: Prompt, samples: Ints, decoding: Decoding, race: _Race, begun: int
+) -> list[Completion]:
+    """Draw one answer per sample, all together, behind the tokens of its beginning."""
     room = min(decoding.max_tokens, model.shape.context - prompt.length)
     draft = _Draft(len(samples), room, decoding.top_logprobs)
     cache = model.begin(prompt, len(samples), room)
     rows, logits = np.arange(len(samples)), np.tile(prompt.logits, (len(samples), 1))
     for position in range(room):
         log_probabilities = logits - _log_sum_exp(logits)
-        tokens = _chosen(log_probabilities, samples[rows], position, decoding, race)
+        tokens = _chosen(log_probabilities, samples[rows], begun + position, decoding, race)
         draft.write(rows, tokens, log_probabilities)
         going_on = tokens != END
         if position + 1 == room or not going_on.any():
@@ -208,7 +215,7 @@ def _draw(model: TinyModel, prompt: Prompt, samples: Ints, decoding: Decoding, r
         remaining = cache.keep(going_on)
         rows, tokens = rows[remaining], tokens[remaining]
         logits = model.step(cache, tokens)
-    return [draft.completion(row, prompt.length) for row in range(len(samples))]
+    return [draft.completion(row, prompt.length, begun=begun > 0) for row in range(len(samples))]
 
 
 def _chosen(log_probabilities: Floats, samples: Ints, position: int, decoding: Decoding, race: _Race) -> Ints:

@@ -45,6 +45,11 @@ class Tokenizer:
         """Return the tokens of a text; `UNKNOWN` for each character that is neither printable ASCII nor a line feed."""
         return [self._numbers.get(piece, UNKNOWN) for piece in self._cut.findall(text)]
 
+    def lengths(self, answer: str) -> tuple[int, ...]:
+        """Return the characters of an answer that each of its tokens writes; `<end>` is left out."""
+        first, *others = map(len, map(self.piece, self.encode(f" {answer}")))
+        return first - 1, *others
+
     def decode(self, tokens: Iterable[int]) -> str:
         """Return the text of tokens; unknown characters are U+FFFD, the other special tokens are nothing."""
         return "".join(self.piece(token) for token in tokens)

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Callable, Mapping, MutableSequence, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -23,8 +24,9 @@ from feval.recording import Recording, verify_recording
 from recorders.asking.budget import CostEstimate, check_cost_limit
 from recorders.asking.control import Control, run
 from recorders.asking.pace import Limits
-from recorders.asking.progress import Progress
-from recorders.asking.samples import estimate_samples, record_samples
+from recorders.asking.probing import Probing, estimate_probes, record_probes
+from recorders.asking.progress import Outcome, Progress
+from recorders.asking.samples import SamplePlan, estimate_samples, record_samples
 from recorders.errors import InterruptedByUser, MissingError, RecorderError
 from recorders.journal.journal import JOURNAL, MODES, Journal, journal_folder, never_empty, utc_now
 from recorders.request import Backend
@@ -100,10 +102,11 @@ def record_dataset(
             "draws with its own. Use the backend 'tiny' or 'transformers', or leave --coupled out."
         )
     plan, identity = task.plan(), task.identity()
+    probes = {} if task.probing is None else {"probes": task.probing.content()}
     folder = journal_folder(out) if journal is None else Path(journal)
     check_cost_limit(cost_limit_usd, price, task.llm_name, prices)
     _check_mode(mode)
-    if is_sealed(out, identity, task.questions, task.samples, mode):
+    if is_sealed(out, identity, task.questions, task.samples, mode, task.probing):
         if folder.is_dir() and not keep_journal:
             _remove_leftover(out, folder, identity)
         return out
@@ -112,24 +115,22 @@ def record_dataset(
     opened = Journal.open(folder, identity, mode=mode, about={"backend": backend.name})
     with opened, never_empty(opened):
         if start is not None:
-            start_from(start, opened, identity, task.questions, plan.requests)
-        asking = record_samples(
-            plan,
-            backend,
-            opened,
-            limits=limits,
-            price=price,
-            cost_limit_usd=cost_limit_usd,
-            progress=progress,
-            acknowledged=acknowledged,
-            backend_notes=backend_notes,
-            control=(control := Control()),
-            now=now,
-            thoughts=thoughts_of(task.llm_name),
-        )
+            start_from(start, opened, identity, task.questions, plan.requests, task.probing)
+        control, limits = Control(), limits or Limits()
+        options: dict[str, Any] = {
+            "limits": limits, "price": price, "cost_limit_usd": cost_limit_usd, "progress": progress,
+            "backend_notes": backend_notes, "control": control, "now": now, "thoughts": thoughts_of(task.llm_name),
+        }  # fmt: skip
+
+        async def everything() -> Outcome:
+            outcome = await record_samples(plan, backend, opened, acknowledged=acknowledged, **options)
+            if task.probing is None or outcome.error is not None:
+                return outcome
+            return await record_probes(task.probing, plan, backend, opened, **options)
+
         error: RecorderError | None
         try:
-            error = run(asking, control, backend.aclose).error
+            error = run(everything(), control, backend.aclose).error
         except MissingError as missing:
             error = missing
         if error is not None and not (partial and len(opened) and not isinstance(error, InterruptedByUser)):
@@ -141,7 +142,8 @@ def record_dataset(
             questions=task.questions,
             requests=plan.requests,
             llm=task.llm_info(),
-            operation={"name": "record", "backend": backend.name, "samples": task.samples, **identity},
+            operation={"name": "record", "backend": backend.name, "samples": task.samples, **identity, **probes},
+            probing=task.probing,
             prices=prices if prices == "none" else price_list(prices).id,
             counter=counter,
             other_counter=other_counter,
@@ -169,7 +171,7 @@ def estimate_dataset(
     Args as for `record_dataset`, and `output_tokens_per_cot`: mean length from an earlier recording, if the journal has none.
     """
     _check_mode(mode)
-    if is_sealed(Path(out), task.identity(), task.questions, task.samples, mode):
+    if is_sealed(Path(out), task.identity(), task.questions, task.samples, mode, task.probing):
         return CostEstimate(0, 0, 0, 0, 0.0, "the recording, which is sealed and complete", at_most=False)
     folder = journal_folder(out) if journal is None else Path(journal)
     options: dict[str, Any] = {"price": _price(prices, task.llm_name), "limits": limits}
@@ -177,12 +179,20 @@ def estimate_dataset(
     plan = task.plan()
     if mode != "all" and not (folder / JOURNAL).exists() and start is not None:
         with tempfile.TemporaryDirectory() as place, Journal.open(place, task.identity()) as opened:
-            start_from(start, opened, task.identity(), task.questions, plan.requests)
-            return estimate_samples(plan, opened, **options)
+            start_from(start, opened, task.identity(), task.questions, plan.requests, task.probing)
+            return _estimate(task.probing, plan, opened, options)
     if mode == "all" or not (folder / JOURNAL).exists():
-        return estimate_samples(plan, **options)
+        return _estimate(task.probing, plan, None, options)
     with Journal.open(folder, task.identity()) as opened:
-        return estimate_samples(plan, opened, **options)
+        return _estimate(task.probing, plan, opened, options)
+
+
+def _estimate(
+    probing: Probing | None, plan: SamplePlan, journal: Journal | None, options: Mapping[str, Any]
+) -> CostEstimate:
+    cots = estimate_samples(plan, journal, **options)
+    probes = None if probing is None else estimate_probes(probing, plan, cots, journal, options["price"])
+    return replace(cots, probes=probes)
 
 
 def _check_mode(mode: str) -> None:

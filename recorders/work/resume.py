@@ -12,13 +12,22 @@ from feval.errors import ConflictError, NotARecordingError, StorageError
 from feval.recording import PoolRows, Question, Recording, open_recording
 from feval.recording.layout.locate import recording_around
 from feval.recording.verify import open_sound
+from recorders.asking.probing import Probing
 from recorders.journal.journal import Journal, difference
 from recorders.request import Completion, Request
+from recorders.work.probe_rows import start_probes
 
 _POOLS_PER_COMMIT = 256
 
 
-def is_sealed(out: Path, identity: Mapping[str, Any], questions: Sequence[Question], samples: int, mode: str) -> bool:
+def is_sealed(
+    out: Path,
+    identity: Mapping[str, Any],
+    questions: Sequence[Question],
+    samples: int,
+    mode: str,
+    probing: Probing | None = None,
+) -> bool:
     """Return whether a folder is the wanted recording, sealed before.
 
     A `StorageError` says if something else is there, if it holds less than is wanted or is to be recorded again (mode "all"),
@@ -41,7 +50,7 @@ def is_sealed(out: Path, identity: Mapping[str, Any], questions: Sequence[Questi
             f"{out} exists already and is another recording: its {differs}. A recording is never overwritten; name another "
             "folder."
         )
-    _require_enough(recording, out, identity, questions, samples)
+    _require_enough(recording, out, identity, questions, samples, probing)
     if mode == "all":
         raise StorageError(
             f"{out} is sealed, and the mode 'all' records everything again. A sealed recording is never changed: name another "
@@ -56,8 +65,9 @@ def start_from(
     identity: Mapping[str, Any],
     questions: Sequence[Question],
     requests: Sequence[Request],
+    probing: Probing | None = None,
 ) -> None:
-    """Put the CoTs of a sealed recording into a journal, so that only what is missing is asked for.
+    """Put the CoTs and probes of a sealed recording into a journal, so that only what is missing is asked for.
 
     CoTs that are already in the journal are left alone. What a recording does not keep is lost: prompt tokens are counted once
     per run of CoTs with the same second and response id, and a refused request is an empty CoT like any other. An open
@@ -83,6 +93,9 @@ def start_from(
         _add(journal, request, pool, counter)
         if number % _POOLS_PER_COMMIT == 0:
             journal.commit()
+    journal.commit()
+    if probing is not None:
+        start_probes(recording, journal, probing, (dataset, llm), by_question)
     journal.note(f"It begins with the CoTs of the recording {recording.hash}.")
     journal.commit()
 
@@ -96,7 +109,12 @@ def _difference(recording: Recording, identity: Mapping[str, Any]) -> str | None
 
 
 def _require_enough(
-    recording: Recording, out: Path, identity: Mapping[str, Any], questions: Sequence[Question], samples: int
+    recording: Recording,
+    out: Path,
+    identity: Mapping[str, Any],
+    questions: Sequence[Question],
+    samples: int,
+    probing: Probing | None,
 ) -> None:
     more = (
         f"A sealed recording is never changed: record into another folder that begins with its CoTs, --out NEW --from {out}, and "
@@ -119,6 +137,10 @@ def _require_enough(
     smallest = min((pair.get("smallest_pool", 0) for pair in recording.manifest.pairs.values()), default=0)
     if smallest < samples:
         raise StorageError(f"{out} is sealed with {smallest} CoTs per question, and {samples} were asked for. {more}")
+    stated = recording.manifest.raw["operation"].get("probes")
+    if probing is not None and stated != probing.content():
+        found = "without probes" if stated is None else f"with probes made in another way ({stated})"
+        raise StorageError(f"{out} is sealed {found}, and probes every {probing.every} tokens were asked for. {more}")
 
 
 def _add(journal: Journal, request: Request, pool: PoolRows, counter: str) -> None:

@@ -21,10 +21,12 @@ from feval.recording import DatasetInfo, LLMInfo, PoolRows, Question, RecordingW
 from feval.recording.content import OPTIONAL_COLUMNS
 from feval.report.text import counted
 from recorders.asking.checks import ReplyChecks
+from recorders.asking.probing import Probing
 from recorders.errors import JournalError
 from recorders.journal.journal import Journal
 from recorders.journal.places import Places
 from recorders.request import Completion, Decoding, Request
+from recorders.work.probe_rows import sealed_probes
 
 _NO_ANSWER = {"content_filter", "error"}
 _COMPLETION_FIELDS = tuple(field.name for field in fields(Completion))
@@ -44,11 +46,13 @@ def seal(
     other_counter: str = "words",
     notes: Sequence[str] = (),
     progress: Callable[[int], None] | None = None,
+    probing: Probing | None = None,
 ) -> Path:
     """Make a recording of everything that is committed to a journal, and verify it. The journal stays as it is.
 
     The counter is "usage", for the provider's token counts, or a name that `feval.cards.tokens.token_counter` knows. If any CoT
-    came without usage, `other_counter` counts all: counts by different counters do not compare.
+    came without usage, `other_counter` counts all: counts by different counters do not compare. Probes made as `probing` says
+    are sealed, too.
     """
     contents = _Contents(journal)
     used = contents.counter(other_counter) if counter == USAGE else counter
@@ -59,6 +63,9 @@ def seal(
     with RecordingWriter(out, operation=operation, prices=prices, notes=notes, licences=licences) as writer:
         writer.add_dataset(dataset, golds)
         writer.add_pools(dataset.id, llm, used, sealing.pools(golds, requests), progress)
+        if probing is not None:
+            probes = sealed_probes(journal, probing, dataset.answer_kind, golds, requests)
+            writer.add_probes(dataset.id, llm.name, probes, cue=probing.cue)
         for note in [*journal.notes, *sealing.notes(counter)]:
             writer.note(note)
     verification = verify_recording(out)

@@ -7,12 +7,13 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 
-from feval.cards.cards import LLMCard, find_dataset_card, find_llm_card
+from feval.cards.cards import LLMCard, find_dataset_card, find_llm_card, thoughts_of
 from feval.cards.front_matter import card_folder, find_card
 from feval.errors import OutOfRangeError, UnknownNameError, UsageError
 from feval.hub.datasets import questions, remarks, train_rows
 from feval.recording import Question
 from feval.recording.layout.format import check_name
+from recorders.asking.probing import Probing
 from recorders.backends.endpoint import Endpoint
 from recorders.backends.openai_compatible import OpenAICompatible
 from recorders.backends.tiny import Tiny
@@ -35,6 +36,7 @@ EXEMPLARS = ("card", "train")
 _TINY = "feval/tiny-"
 _SAMPLES, _REASONING_SAMPLES = 40, 3
 _REASONING_MAX_TOKENS = 32_768
+_PROBE_TOKENS = 20
 _PRICES, _TINY_PRICES = "2025-06-02", "tiny-2026-11"
 
 
@@ -61,6 +63,10 @@ class RecordingSettings:
     exemplar_count: int | None = None
     equality: str | None = None
     allow_fields: Sequence[str] = ()
+    probe_every: int | None = None
+    probe_cue: str | None = None
+    probe_tokens: int | None = None
+    probe_template: str | None = None
 
 
 def make_task(settings: RecordingSettings, questions: Sequence[Question]) -> RecordingTask:
@@ -87,7 +93,28 @@ def make_task(settings: RecordingSettings, questions: Sequence[Question]) -> Rec
         tuple(remarks(questions)),
         settings.equality,
         settings.allow_fields,
+        _probing(settings, reasoning=reasoning),
     )
+
+
+def _probing(settings: RecordingSettings, *, reasoning: bool) -> Probing | None:
+    if settings.probe_every is None:
+        given = {"cue": settings.probe_cue, "tokens": settings.probe_tokens, "template": settings.probe_template}
+        if named := [name for name, value in given.items() if value is not None]:
+            raise UsageError(f"The setting probe_{named[0]} is for probes; add --probe-every N, or leave it out.")
+        return None
+    cue = settings.probe_cue
+    if cue is None:
+        cue = default_cue(settings.llm, reasoning=reasoning)
+    return Probing(settings.probe_every, cue, settings.probe_tokens or _PROBE_TOKENS, settings.probe_template)
+
+
+def default_cue(llm: str, *, reasoning: bool = False) -> str:
+    """Return the text behind a prefix that makes an LLM answer; the mark that ends an open thought comes before it."""
+    if llm.startswith(_TINY):
+        return " The answer is"
+    boxed = reasoning or thoughts_of(llm) is not None
+    return "\n\nFinal answer: \\boxed{" if boxed else "\n\nThe answer is"
 
 
 def make_backend(

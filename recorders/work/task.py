@@ -14,6 +14,7 @@ from feval.publish.secrets import known_secrets, refuse_key_fields, refuse_secre
 from feval.recording import DatasetInfo, LLMInfo, Question
 from feval.recording.layout.format import LeafHash, check_name
 from feval.recording.leaves import llm_leaf, question_line
+from recorders.asking.probing import Probing
 from recorders.asking.samples import SamplePlan
 from recorders.request import Decoding, Message, Request
 
@@ -35,6 +36,7 @@ class RecordingTask:
         notes: sentences about the questions, for the recording.
         equality: of answers, see `feval.answers.equality.named_equality`; `None`: that of the answer kind.
         allow_fields: names of fields of the extra body that are like those of keys, and hold none.
+        probing: how CoTs are probed; `None` for no probes. It is not part of the identity.
 
     Raises:
         AnswerError: answers are compared by math-verify, which is not installed.
@@ -55,6 +57,7 @@ class RecordingTask:
     notes: Sequence[str] = ()
     equality: str | None = None
     allow_fields: Collection[str] = ()
+    probing: Probing | None = None
 
     def __post_init__(self) -> None:
         if not self.questions:
@@ -70,6 +73,7 @@ class RecordingTask:
         texts = [(question.text, question.answer, question.choices) for question in self.questions]
         stored: dict[str, object] = {f"the {name}": value for name, value in self.identity().items()}
         stored["the questions"] = texts
+        stored["the probes"] = self.probing.content() if self.probing else {}
         stored["the system prompt"] = [message.content for message in self.messages(self.questions[0])]
         refuse_secrets(stored, secrets)
 

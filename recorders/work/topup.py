@@ -73,6 +73,11 @@ class TopUp:
     drift: Drift | None
     warnings: tuple[str, ...]
 
+    @property
+    def what(self) -> str:
+        """What is new, in words."""
+        return counted(self.new, "new CoT") if self.new else "probes"
+
 
 def hub_recording(place: str | Path) -> HubRecording:
     """Return the recording at the head of `main` of hf://namespace/name, where a pull request starts."""
@@ -104,7 +109,9 @@ def check_top_up(base: HubRecording, task: RecordingTask) -> None:
         return
     base.recording.prepare(task.dataset, [task.llm_name])
     sizes = _sizes(base.recording, task.dataset, task.llm_name)
-    if all(sizes.get(question.id, 0) >= task.samples for question in task.questions):
+    if not _lacks_probes(base.recording, task) and all(
+        sizes.get(question.id, 0) >= task.samples for question in task.questions
+    ):
         raise ConflictError(
             f"{base.address} has the {counted(task.samples, 'CoT')} of {task.llm_name} on each of "
             f"{counted(len(task.questions), 'question')} of {task.dataset} already; the same samples are not recorded twice. Ask "
@@ -129,6 +136,7 @@ def top_up(
     """Record what is missing and join it with what is there; `options` are those of `record_dataset`, without `start`."""
     out = Path(out)
     operation = {"name": _OPERATION, "into": base.seen.repo_id, "samples": task.samples, **task.identity()}
+    operation |= {} if task.probing is None else {"probes": task.probing.content()}
     if out.exists():
         return _made_before(base, out, operation)
     start = base.start(task)
@@ -139,7 +147,7 @@ def top_up(
     old = open_sound(local_folder(base.address, fetching))
     recorded = open_recording(folder)
     new, comparison = _compare(old, recorded, task)
-    if not new:
+    if not new and not _lacks_probes(old, task):
         raise ConflictError(
             f"No new CoT of {task.llm_name} on {task.dataset} was recorded, so there is nothing to add to {base.address}."
         )
@@ -157,8 +165,13 @@ def top_up(
 def offer(base: HubRecording, result: TopUp, *, progress: _Progress | None = None) -> Pushed:
     """Offer a topped-up recording to its repository as a pull request, with its page regenerated."""
     release = prepare(result.folder, base.seen, progress=progress)
-    message = f"Top up with {counted(result.new, 'CoT')} (recording hash {release.recording_hash[:12]})"
+    message = f"Top up with {result.what} (recording hash {release.recording_hash[:12]})"
     return push(release, message=message, create_pr=True)
+
+
+def _lacks_probes(recording: Recording, task: RecordingTask) -> bool:
+    """Whether probes are wanted of CoTs that have none."""
+    return task.probing is not None and not recording.has_probes(task.dataset, task.llm_name)
 
 
 def _made_before(base: HubRecording, out: Path, operation: dict[str, Any]) -> TopUp:

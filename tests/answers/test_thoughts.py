@@ -9,7 +9,19 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from feval.answers import thoughts
-from feval.answers.thoughts import FAMILIES, Mark, Split, apart, fit, join, split, split_columns
+from feval.answers.thoughts import (
+    FAMILIES,
+    Interruption,
+    Mark,
+    Split,
+    apart,
+    fit,
+    interruption,
+    join,
+    split,
+    split_columns,
+    written_marks,
+)
 
 EVERY_FAMILY = [  # a text of each row of the table, its reply, its thoughts
     ("<think>\nTwo and two.\n</think>\n\nThe answer is 4.", "The answer is 4.", "Two and two."),
@@ -201,3 +213,15 @@ def test_every_mark_that_splits_a_text_has_a_sign() -> None:
     for name, family in FAMILIES.items():
         for mark in (family.opening, family.closing) if family.lone_closing else (family.opening,):
             assert any(sign in mark.replace("\\", "") for sign in thoughts._SIGNS), name
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_a_thought_that_is_cut_can_be_ended(family: str) -> None:
+    opening, closing = written_marks(family)
+    text = f"{opening}first second third{closing}The answer is 4."
+    cut = len(opening) + 8
+    assert interruption(text, cut, family) == Interruption("", closing)
+    ended = split(f"{text[:cut]}{closing}Answer: 5", family)
+    assert (ended.reply, ended.closed) == ("Answer: 5", True)
+    assert interruption(text, len(text) - 3, family).closing == ""
+    assert interruption("The answer is 4.", 5, family) == Interruption("", "")

@@ -28,6 +28,7 @@ from feval.recording import (
     verify_recording,
 )
 from feval.recording.derived.extension import extend
+from recorders.asking.probing import Probing
 from recorders.request import Completion, Decoding, Message, Request
 from recorders.work.record import record_dataset
 from recorders.work.task import RecordingTask
@@ -194,6 +195,20 @@ def test_an_llm_that_was_not_there_joins(hub: HubDouble, tmp_path: Path) -> None
     assert result.drift.questions == 0
     assert result.warnings == ()
     assert open_recording(tmp_path / "out").llm_names("toy") == ["alpha", "beta"]
+
+
+def test_cots_that_are_there_get_probes(hub: HubDouble, tmp_path: Path) -> None:
+    folder, backend = published(tmp_path, task()), llm()
+    result = grown(tmp_path, task(probing=Probing(20, "So,")), backend)
+    assert (result.new, result.what) == (0, "probes")
+    copy = open_recording(offered(hub, tmp_path / "copy"))
+    assert pools(copy) == pools(folder)
+    tokens = [count for pool in pools(folder).values() for count in pool.output_tokens]
+    assert len(backend.calls) == sum((count - 1) // 20 for count in tokens)
+    assert copy.probes_record("toy", "alpha")["probes"] == len(backend.calls)
+    assert [note for note in copy.manifest.raw["notes"] if "cut by length of text" in note]
+    with pytest.raises(ConflictError, match="already; the same samples are not recorded twice"):
+        check_top_up(replace(hub_recording(f"hf://{REPO}"), recording=copy), task(probing=Probing(20, "So,")))
 
 
 def test_a_recording_can_grow_twice(hub: HubDouble, tmp_path: Path) -> None:

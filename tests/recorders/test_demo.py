@@ -15,10 +15,12 @@ from feval.cli import app
 from feval.errors import DamagedRecordingError, StorageError
 from feval.recording import open_recording
 from recorders.demo import DATASET, LIVE_LLM, LLMS, bundled_recording, run_demo
-from recorders.tiny import Decoding, load_model, sample
+from recorders.tiny import Decoding, load_model, sample, tokenizer
 from recorders.work.settings import load_questions
 
 HASH = "b07065b2e24c0280aed35a85aed507c0435e3bd7ee67fd35ccb5266dec1d774c"
+
+DEPTH_HASH = "95bab09ec717710f638314c919b4143c42afe5447e2e9231501b3025f6a72d9d"
 
 
 def feval(*arguments: str | Path) -> Result:
@@ -90,6 +92,34 @@ def test_the_bundled_samples_are_what_the_models_say() -> None:
                 assert [answer.text for answer in drawn] == recording.texts(DATASET, llm, row)
 
 
+def test_the_bundled_probes_are_what_the_model_answers() -> None:
+    """Some recorded probes are asked for again: CoTs are those of the other recording, cut after a number of tokens."""
+    with bundled_recording("depth") as folder, bundled_recording() as other:
+        recording, whole = open_recording(folder), open_recording(other)
+        assert recording.hash == DEPTH_HASH
+        assert recording.texts(DATASET, LIVE_LLM, 3) == whole.texts(DATASET, LIVE_LLM, 3)[:20]
+        probes = next(each for each in recording.probe_rows(DATASET, LIVE_LLM) if each.question_id == "tiny_sums/3")
+        question, model = load_questions(DATASET)[3].text, load_model(LIVE_LLM)
+        decoding, cots = (
+            Decoding(temperature=0.0, max_tokens=20),
+            sample(model, question, range(20), Decoding(max_tokens=120)),
+        )
+        for place in (0, 4, len(probes.offsets) - 1):
+            tokens = cots[probes.sample_indices[place]].tokens[: probes.offsets[place]].tolist()
+            begun = tokenizer().decode(tokens).removeprefix(" ") + " The answer is"
+            assert probes.texts is not None
+            assert sample(model, question, [0], decoding, beginning=begun)[0].text == probes.texts[place]
+
+
+def test_the_demo_shows_votes_over_width_and_depth(demo: Path, account: dict[str, Any], shown: list[str]) -> None:
+    assert any(line.startswith("width x depth on tiny_sums, feval/tiny-42k") for line in shown)
+    frontier = account["depth"]["frontier"]
+    accuracies = [point["accuracy"] for point in frontier]
+    assert accuracies == sorted(accuracies)
+    assert accuracies[-1] > 0.7 > 0.05 > accuracies[0]
+    assert (demo / "surface.csv").read_text().startswith("n,tokens,accuracy")
+
+
 def test_the_demo_shows_each_llm_at_each_count(shown: list[str]) -> None:
     assert shown[0].startswith("Three small language models that come with feval")
     for llm in LLMS:
@@ -134,6 +164,7 @@ def test_what_it_says_to_try_works(shown: list[str], tmp_path: Path, monkeypatch
         assert result.exit_code == 0, (command, result.output)
         assert "error" not in result.stderr
     assert (tmp_path / "my-curve" / "curve.png").is_file()
+    assert (tmp_path / "my-surface" / "surface.png").is_file()
     assert (tmp_path / "smaller" / "manifest.json").is_file()
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 from small import write_toy
@@ -15,13 +16,18 @@ from feval.cards.billing import usd
 from feval.cards.prices import price_list
 from feval.errors import AnswerError, OutOfRangeError, PriceNotFoundError, UnknownNameError, UsageError
 from recorders import live
+from recorders.backends.endpoint import Endpoint
+from recorders.backends.openai_compatible import OpenAICompatible
+from recorders.backends.tiny import Tiny
 from recorders.errors import BackendError, Fatal, RateLimited, StoppedError, Transient
-from recorders.live import _RECORDED_ONLY
-from recorders.request import Completion, Request
+from recorders.live.replies import RECORDED_ONLY
+from recorders.request import Completion, Decoding, Request
+from recorders.work.record import record_dataset
+from recorders.work.settings import RecordingSettings, load_questions, make_task
 
 TEXTS = ["It is 4. The answer is 4.", "The answer is 5.", "The answer is 4.0.", "I do not know."]
 # Places in a recording, its wire form; and channels, which are refused in words.
-NOT_LIVE = {"samples", "to_model", "advance", *_RECORDED_ONLY}
+NOT_LIVE = {"samples", "to_model", *RECORDED_ONLY}
 
 
 class Scripted:
@@ -212,3 +218,77 @@ def test_a_live_llm_for_latex_answers_needs_math_verify(monkeypatch: pytest.Monk
     monkeypatch.setattr(equality, "version", lambda: None)
     with pytest.raises(AnswerError, match="not installed"):
         live(Scripted(), "a", answer_kind="latex")
+
+
+CONTROLLER = '''
+def converged(question, llm, width=3, interval=8):
+    """Stop a trace once two of its answers in a row agree; vote."""
+    traces = llm.start(width)
+    latest, answers = {}, []
+    while running := [trace for trace in traces if trace.running]:
+        llm.advance(running, tokens=interval)
+        for trace in running:
+            answer = trace.probe()
+            if not trace.finished and answer is not None and answer == latest.get(trace.index):
+                trace.stop()
+            latest[trace.index] = answer
+    answers = [latest[trace.index] for trace in traces]
+    return max(answers, key=answers.count)
+'''
+
+
+def test_a_controller_of_traces_runs_on_the_replay_and_on_a_server_alike(tmp_path: Path) -> None:
+    pytest.importorskip("openai", reason="the official client (extra `record`) is not installed")
+    from recorders.servers.tiny_server import tiny_server
+
+    name, questions = "feval/tiny-42k", load_questions("tiny_sums", first=4)
+    decoding = Decoding(temperature=1.0, max_tokens=60, seed=11)
+    settings = RecordingSettings("tiny_sums", name, samples=3, decoding=decoding, probe_every=8)
+    record_dataset(make_task(settings, questions), Tiny(), tmp_path / "r", prices="tiny-2026-11")
+    _, [recorded] = load("tiny_sums", name, tmp_path / "r")
+    controller: dict[str, Any] = {}
+    exec(CONTROLLER, controller)  # noqa: S102  the same code for both
+    ledger = (
+        "rounds",
+        "cots",
+        "output_tokens",
+        "sequential_tokens",
+        "longest_trace_tokens",
+        "probe_calls",
+        "probe_tokens",
+    )
+    with tiny_server([name]) as server:
+        backend = OpenAICompatible(Endpoint(server.url))
+        with live(backend, name, answer_kind="number", decoding=decoding) as llm:
+            for question in questions:
+                replayed, metered = recorded.ask(question.id, replicate=None), llm.ask(question.text)
+                answers = [controller["converged"](question.text, each) for each in (replayed, metered)]
+                assert answers[0] == answers[1]
+                assert [getattr(metered, field) for field in ledger] == [getattr(replayed, field) for field in ledger]
+                assert metered.dollar_cost == pytest.approx(replayed.dollar_cost, rel=1e-12)
+
+
+def test_a_trace_is_advanced_and_probed_where_it_can_be() -> None:
+    with live(Tiny(), "feval/tiny-42k", answer_kind="number", decoding=Decoding(1.0, max_tokens=30)) as llm:
+        metered = llm.ask("Tom has 49 apples. Tom sells 22. How many apples does Tom have now?")
+        first, second = metered.start(2, limit=9)
+        with pytest.raises(UsageError, match="cannot be probed: advance it first"):
+            first.probe()
+        with pytest.raises(UsageError, match="grows by a number of tokens; give it"):
+            metered.advance(first)
+        metered.advance([first, second], tokens=7)
+        metered.advance(first, tokens=7)
+        assert (first.tokens, first.running, first.finished) == (9, False, False)
+        assert first.probe() == first.probe()
+        assert (metered.probe_calls, metered.output_tokens, metered.sequential_tokens) == (1, 16, 9)
+        assert 0 < (first.confidence or 0) <= 1
+        second.stop()
+        for stopped in (first, second, [second, second]):
+            with pytest.raises(UsageError, match="advances running traces that it started"):
+                metered.advance(stopped, tokens=5)
+        [third] = metered.start()
+        metered.advance(third, tokens=1000)
+        assert third.finished
+        assert third.probe() == "27"
+        assert third.confidence is None
+        assert metered.probe_calls == 1

@@ -77,6 +77,9 @@ class FakeBackend:
         self._answer = answer or (lambda request, sample: reply(int(request.question_id.split("/")[1]), sample))
         self._pause = pause
 
+    def token_lengths(self, model: str, text: str) -> None:
+        """Only a server would know."""
+
     async def complete(self, request: Request, samples: Sequence[int]) -> list[Completion]:
         self.calls.append((request.question_id, tuple(samples)))
         self.in_flight += 1

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import gzip
+import json
 import math
 import resource
 import zlib
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -23,7 +25,7 @@ from recorders.backends import replies
 from recorders.backends.endpoint import Endpoint, Redaction
 from recorders.backends.faults import of_error_in_reply, retry_after
 from recorders.errors import BackendError, Fatal, RateLimited, Refused, Transient
-from recorders.request import Completion, Decoding, Message, Request
+from recorders.request import Completion, Decoding, Message, Prefill, Request
 
 openai = pytest.importorskip("openai", reason="the official client (extra `record`) is not installed")
 
@@ -861,3 +863,72 @@ def test_any_json_is_read_or_transient(reply: dict[str, Any], asked: int, top: i
             math.isfinite(value)
             for value in (*(completion.token_logprobs or ()), *(completion.token_confidences or ()))
         )
+
+
+def test_a_chat_continues_the_beginning_of_a_reply(server: FaultyServer) -> None:
+    [completion] = complete(server, replace(request(max_tokens=20), prefill=Prefill("a b</think>So", "<think>\n")))
+    assert completion.text
+    body = server.seen[0].body
+    assert body["messages"] == [
+        {"role": "user", "content": "What is 2 + 2?"},
+        {"role": "assistant", "content": "<think>\na b</think>So"},
+    ]
+    assert (body["continue_final_message"], body["add_generation_prompt"]) == (True, False)
+
+
+def test_a_text_completion_continues_a_template(monkeypatch: pytest.MonkeyPatch) -> None:
+    tokens = {"tokens": [" 4", ".", "<|end|>"], "token_logprobs": [-0.5, -0.25, 0.0]}
+    choice = {"index": 0, "text": " 4.", "finish_reason": "stop", "logprobs": tokens}
+    sent: list[tuple[dict[str, Any], str | None]] = []
+
+    async def send(_self: OpenAICompatible, body: dict[str, Any], url: str | None = None) -> bytes:
+        sent.append((body, url))
+        return json.dumps({"choices": [choice], "usage": {"prompt_tokens": 9, "completion_tokens": 3}}).encode()
+
+    monkeypatch.setattr(OpenAICompatible, "_send", send)
+    prefill = Prefill("Two and two. The answer is", "not sent", "<user>{prompt}<assistant>")
+    backend = OpenAICompatible(Endpoint("http://127.0.0.1:1/v1", KEY))
+    asked = replace(request(temperature=0.0, max_tokens=20, logprobs=0), prefill=prefill)
+    [completion] = completions(backend, asked, [0])
+    assert sent == [
+        (
+            {
+                "model": "some/model",
+                "prompt": "<user>What is 2 + 2?<assistant>Two and two. The answer is",
+                "temperature": 0.0,
+                "max_tokens": 20,
+                "logprobs": 0,
+            },
+            "http://127.0.0.1:1/v1/completions",
+        )
+    ]
+    assert (completion.text, completion.output_tokens) == (" 4.", 3)
+    assert (completion.token_logprobs, completion.token_lengths) == ((-0.5, -0.25, 0.0), (2, 1, 0))
+    two = replace(asked, messages=(Message("system", "Be brief."), *asked.messages))
+    with pytest.raises(Fatal, match="probe_template holds one user message, and the prompt has others"):
+        completions(OpenAICompatible(Endpoint("http://127.0.0.1:1/v1", KEY)), two, [0])
+
+
+@pytest.mark.parametrize(
+    ("tokens", "reasoning", "text", "expected"),
+    [
+        (["So", " 4", "."], None, "So 4.", (2, 2, 1)),
+        (["So", " 4", ".", "<|im_end|>"], None, "So 4.", (2, 2, 1, 0)),
+        (["<think>", "a", " b", "</think>", "\n\n", "So", " 4"], "a b", "So 4", (0, 1, 2, 0, 0, 2, 2)),
+        ([b"\xe2\x89", b"\xa4", " 4"], None, "≤ 4", (0, 1, 2)),
+        (["else", " what"], None, "So 4.", None),
+    ],
+)
+def test_tokens_say_which_characters_they_wrote(
+    tokens: list[str | bytes], reasoning: str | None, text: str, expected: tuple[int, ...] | None
+) -> None:
+    content = [
+        {"token": token, "logprob": -0.1}
+        if isinstance(token, str)
+        else {"token": "?", "logprob": -0.1, "bytes": [*token]}
+        for token in tokens
+    ]
+    message = {"content": text, "reasoning_content": reasoning}
+    reply = {"choices": [{"message": message, "finish_reason": "stop", "logprobs": {"content": content}}]}
+    [completion] = replies.read(reply, 1, 0, str).completions
+    assert completion.token_lengths == expected

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ import recording_doubles
 
 from feval.errors import OutOfRangeError, SourceError, UsageError
 from recorders.errors import Fatal, Refused
-from recorders.request import Completion, Decoding, Message, Request
+from recorders.request import Completion, Decoding, Message, Prefill, Request
 
 torch = pytest.importorskip("torch", reason="torch is not installed")
 transformers = pytest.importorskip("transformers", reason="transformers is not installed")
@@ -178,3 +179,17 @@ def test_wrong_settings_are_said(folder: Path) -> None:
         TransformersLocal(str(folder), batch=0)
     with pytest.raises(UsageError, match="no number type 'float99'"):
         TransformersLocal(str(folder), dtype="float99")
+
+
+def test_the_beginning_of_a_reply_is_continued(folder: Path) -> None:
+    whole, *_ = complete(folder, request(temperature=0.0, max_tokens=8))
+    begun = Prefill(" ".join(whole.text.split()[:3]))
+    [rest] = complete(folder, replace(request(temperature=0.0, max_tokens=5, logprobs=0), prefill=begun))
+    assert f"{begun.text} {rest.text}" == whole.text
+    assert rest.prompt_tokens == 6
+
+
+def test_the_tokenizer_says_what_each_token_wrote(folder: Path) -> None:
+    backend = TransformersLocal(str(folder), device="cpu", local_files_only=True)
+    assert backend.token_lengths("some/llama", "a b  c") == (1, 2, 3)
+    assert backend.token_lengths("some/llama", "") == ()

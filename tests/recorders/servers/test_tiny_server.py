@@ -288,3 +288,16 @@ def test_heads_are_checked_as_those_of_serve(service: Server[TinyModels], head: 
 def test_an_unknown_model_is_not_served() -> None:
     with pytest.raises(UnknownNameError):
         tiny_server(["feval/tiny-9000"])
+
+
+def test_probes_over_http_are_those_of_the_models_themselves(service: Server[TinyModels], tmp_path: Path) -> None:
+    work = "--dataset tiny_sums --first 2 --samples 2 --seed 3 --max-tokens 60 --temperature 1 --logprobs 0 --probe-every 9"
+    command = ["record", "--llm", MODEL, "--prompt", "none", *work.split()]
+    over_http = ["--backend", "openai", "--base-url", service.url, "--out", str(tmp_path / "http")]
+    for place in (over_http, ["--out", str(tmp_path / "own")]):
+        assert CliRunner().invoke(app, [*command, *place]).exit_code == 0
+    rows = [list(open_recording(tmp_path / name).probe_rows("tiny_sums", MODEL)) for name in ("http", "own")]
+    assert rows[0] == rows[1]
+    assert len(rows[0]) == 2
+    notes = open_recording(tmp_path / "http").manifest.raw["notes"]
+    assert not [note for note in notes if "cut by length" in note]

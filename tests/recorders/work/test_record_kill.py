@@ -15,6 +15,7 @@ import pytest
 from faulty_server import FaultyServer
 from places import ROOT, SUPPORT
 
+from feval.recording import open_recording
 from recorders.journal.journal import Journal
 
 KILLS = 200
@@ -107,6 +108,58 @@ def test_kills_at_random_moments_lose_nothing_and_repeat_little(tmp_path: Path) 
     repeated = sum(times.values()) - len(times)
     assert repeated <= len(runs) * CONCURRENCY * SAMPLES_PER_REQUEST
     assert len(held) > 1000
+
+
+PROBING = """
+import os, signal, sys, time
+import numpy as np
+from pathlib import Path
+from recorders.asking.pace import Limits
+from recorders.backends.tiny import Tiny
+from recorders.request import Decoding
+from recorders.work.record import record_dataset
+from recorders.work.settings import RecordingSettings, load_questions, make_task
+
+out, asked = Path(sys.argv[1]), Path(sys.argv[2])
+decoding = Decoding(temperature=1.0, max_tokens=80, seed=0)
+settings = RecordingSettings("tiny_sums", "feval/tiny-30k", samples=6, decoding=decoding, probe_every=6)
+task = make_task(settings, load_questions("tiny_sums", first=8))
+moments = np.random.Generator(np.random.Philox(key=3))
+
+class Watched(Tiny):
+    async def complete(self, request, samples):
+        kind = "cot" if request.prefill is None else "probe"
+        os.write(log, (kind + "\\n").encode() * len(samples))
+        return await super().complete(request, samples)
+
+log = os.open(asked, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
+for number in range(25):
+    child = os.fork()
+    if child == 0:
+        try:
+            record_dataset(task, Watched(), out, limits=Limits(4), now=lambda: "2026-11-23T00:00:00Z")
+        finally:
+            os._exit(0)
+    time.sleep(moments.uniform(0.02, 0.25))
+    os.kill(child, signal.SIGKILL)
+    os.waitpid(child, 0)
+record_dataset(task, Watched(), out, limits=Limits(4), now=lambda: "2026-11-23T00:00:00Z")
+"""
+
+
+@pytest.mark.slow
+def test_kills_while_probing_lose_nothing_and_repeat_little(tmp_path: Path) -> None:
+    hashes, counts = [], []
+    for name, program in (("killed", PROBING), ("whole", PROBING.replace("range(25)", "range(0)"))):
+        command = [sys.executable, "-c", program, str(tmp_path / name), str(tmp_path / f"{name}.asked")]
+        subprocess.run(command, check=True, cwd=ROOT)
+        hashes.append(open_recording(tmp_path / name).hash)
+        counts.append(Counter((tmp_path / f"{name}.asked").read_text().split()))
+    assert hashes[0] == hashes[1]
+    killed, whole = counts
+    assert whole["cot"] == 48
+    assert whole["cot"] <= killed["cot"] <= whole["cot"] + 25 * 4 * 6
+    assert whole["probe"] <= killed["probe"] <= whole["probe"] + 25 * 4
 
 
 @pytest.mark.slow

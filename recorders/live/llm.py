@@ -1,22 +1,15 @@
-"""A live LLM with the interface of a replayed one: the same `sample(k)` and the same ledger.
-
-    with live(backend, "gpt-4o-mini", answer_kind="number") as llm:
-        metered = llm.ask("What is 12 * 12?")
-        answer = method("What is 12 * 12?", metered)      # a method written for the replay, unchanged
-        print(answer, metered.cots, metered.dollar_cost)
-
-Nothing is recorded here; use `feval record` for that, and run the same method on the recording.
-"""
+"""A live LLM, asked one question, with a meter: new CoTs, or traces that grow piece by piece."""
 
 from __future__ import annotations
 
 import asyncio
 import json
+import math
 import secrets
 import sys
 import threading
 from collections.abc import Callable, Coroutine, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from functools import lru_cache
 from types import TracebackType
 from typing import Any, NoReturn, Self, TypeVar
@@ -24,96 +17,24 @@ from typing import Any, NoReturn, Self, TypeVar
 from feval.answers import canonical, extract
 from feval.answers.equality import comparison, named_equality
 from feval.answers.parties import Division
-from feval.answers.thoughts import Thoughts, split_columns
+from feval.answers.thoughts import Thoughts, reply_behind, split_columns
 from feval.cards.billing import Price, billed_prompts, usd
 from feval.cards.cards import thoughts_of
 from feval.cards.prices import PriceList, price_list
 from feval.cards.tokens import count_words
 from feval.errors import NotRecordedError, OutOfRangeError, PriceNotFoundError, UsageError
-from feval.replay import CoTMetadata, LLMRequest
+from feval.replay import LLMRequest
 from feval.report.text import duration
 from recorders.asking.pace import Limits, backoff
+from recorders.asking.probing import Probing, prefix, settled
 from recorders.errors import LONGEST_WAIT_S, RateLimited, StoppedError, Transient
-from recorders.request import Backend, Completion, Decoding, Message, Request
-from recorders.work.settings import default_decoding, default_prices
+from recorders.live.replies import LiveCoT, LiveResponse
+from recorders.live.traces import Growth, LiveTrace, Reply
+from recorders.request import Backend, Completion, Decoding, Message, Prefill, Request
+from recorders.work.probe_rows import confidence_of
+from recorders.work.settings import default_cue, default_decoding, default_prices
 
 _T = TypeVar("_T")
-_RECORDED_ONLY = (
-    "scores", "step_scores", "scoring_tokens", "sequence_logprobs", "sequence_probabilities", "token_confidences"
-)  # fmt: skip
-
-
-@dataclass(frozen=True, slots=True)
-class LiveCoT:
-    """One chain of thought; the attributes are those of a replayed one.
-
-    Attributes:
-        raw_text: the reply, without the thoughts before it.
-        answer: voting key of the answer; `None` for no answer.
-        tokens: output tokens by the provider's count, or 1.365 per word if there is none.
-        dollar_cost: USD of the output tokens; `None` without a price.
-        finish_reason: a word of `feval.cards.finish_reasons.FINISH_REASONS`.
-        sample: index among the CoTs of its question.
-        reasoning: the thoughts; `None` if the provider does not show them.
-    """
-
-    raw_text: str
-    answer: str | None
-    tokens: int
-    dollar_cost: float | None
-    finish_reason: str
-    sample: int
-    reasoning: str | None = None
-
-    @property
-    def metadata(self) -> CoTMetadata:
-        """Cost and end, as Listing 3 of FEval-TTC has them."""
-        return CoTMetadata(self.tokens, self.dollar_cost, self.finish_reason)
-
-
-@dataclass(frozen=True, slots=True)
-class LiveResponse:
-    """The CoTs of one `sample`, in the order of arrival, and the request that was sent."""
-
-    cots: list[LiveCoT]
-    request: LLMRequest
-    _metered: MeteredLiveLLM = field(repr=False, compare=False)
-
-    def __len__(self) -> int:
-        return len(self.cots)
-
-    @property
-    def num_cots(self) -> int:
-        """Number of CoTs."""
-        return len(self.cots)
-
-    @property
-    def answers(self) -> list[str | None]:
-        """Canonical answers, `None` for no answer."""
-        return [cot.answer for cot in self.cots]
-
-    @property
-    def tokens(self) -> int:
-        """Output tokens of all CoTs."""
-        return sum(cot.tokens for cot in self.cots)
-
-    @property
-    def dollar_cost(self) -> float:
-        """USD of the request and all CoTs, by eq. (1) of FEval-TTC and the billing.
-
-        Raises:
-            PriceNotFoundError: the price list has no such LLM.
-        """
-        return self._metered.dollars(1, len(self.cots), self.tokens)
-
-    def __getattr__(self, name: str) -> NoReturn:
-        """Explain what only a replayed response has."""
-        if name in _RECORDED_ONLY:
-            raise NotRecordedError(
-                f"A live CoT has no {name.replace('_', ' ')}: nobody scored it, and its log-probabilities were not kept. Record "
-                "with `feval record --logprobs K`, score with `feval score`, and run the method on the recording."
-            )
-        raise AttributeError(f"{type(self).__name__!r} has no attribute {name!r}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,6 +51,7 @@ class _Terms:
     price: Price | None
     billing: str
     retries: int
+    probing: Probing
     wait: Callable[[float], Coroutine[Any, Any, None]]
 
 
@@ -206,16 +128,17 @@ class MeteredLiveLLM:
 
     Attributes:
         name: the LLM's name.
-        rounds: number of `sample` requests so far.
-        cots: CoTs so far.
+        rounds: number of `sample` and `start` requests so far.
+        cots: CoTs so far, traces included.
         output_tokens: of all CoTs.
         prompt_tokens: of the request, by the provider's count, or 1.365 per word; 0 before the first `sample`.
         auxiliary_calls: requests without a CoT, counted by `charge`.
         auxiliary_prompt_tokens: their prompt tokens.
         auxiliary_output_tokens: their output tokens.
-        sequential_tokens: over all `sample` requests, the most tokens of a CoT, summed.
+        sequential_tokens: over rounds (a `sample` or an `advance`), the most tokens that any CoT generated in it, summed.
         longest_trace_tokens: the most tokens of any CoT.
-        probe_calls, probe_tokens: 0, since nothing is probed live.
+        probe_calls: probes so far.
+        probe_tokens: output tokens of the probes; their prompts count as a cached prefix and are not billed.
     """
 
     name: str
@@ -234,6 +157,7 @@ class MeteredLiveLLM:
     longest_trace_tokens: int = 0
     probe_calls: int = 0
     probe_tokens: int = 0
+    _growths: dict[LiveTrace, Growth] = field(default_factory=dict, repr=False)
 
     def sample(self, k: int = 1) -> LiveResponse:
         """Ask for k new CoTs.
@@ -244,13 +168,10 @@ class MeteredLiveLLM:
             BackendError: no request works, and why.
             UsageError: the LLM was closed.
         """
-        if self._loop.closed:
-            raise UsageError(f"{self.name} was closed; ask it inside the `with` block, or make another with `live`.")
-        if k < 1:
-            raise OutOfRangeError(f"A method asks {self.name} for 1 CoT or more at a time; {k} were asked for.")
+        self._require(k)
         completions = self._loop.run(self._ask(range(self.cots, self.cots + k)))
         cots = [self._cot(completion, self.cots + place) for place, completion in enumerate(completions)]
-        response = LiveResponse(cots, self._sent(), self)
+        response = LiveResponse(cots, self._sent(), self.dollars)
         self.rounds, self.cots = self.rounds + 1, self.cots + k
         self.output_tokens += response.tokens
         longest = max(cot.tokens for cot in cots)
@@ -258,16 +179,95 @@ class MeteredLiveLLM:
         self.longest_trace_tokens = max(self.longest_trace_tokens, longest)
         return response
 
-    def start(self, k: int = 1, *, limit: int | None = None) -> NoReturn:  # noqa: ARG002  as of the replay
-        """Refuse: a live CoT is generated to its end.
+    def start(self, k: int = 1, *, limit: int | None = None) -> list[LiveTrace]:
+        """Return k CoTs as traces that have generated nothing yet; see `feval.replay.MeteredLLM.start`.
 
         Raises:
-            NotRecordedError: always.
+            OutOfRangeError: k or the limit is below 1.
+            UsageError: the LLM was closed.
         """
-        raise NotRecordedError(
-            f"CoTs of {self.name} are generated to their ends and cannot be followed as they grow. Methods that do so run on a "
-            "recording with probes."
-        )
+        self._require(k)
+        if limit is not None and limit < 1:
+            raise OutOfRangeError(f"A trace of {self.name} is cut at 1 token or more; limit={limit} was given.")
+        most, indices = self._terms.decoding.max_tokens or math.inf, range(self.cots, self.cots + k)
+        growths = [Growth(index, most, limit or math.inf) for index in indices]
+        traces = [LiveTrace(growth, self.name, self._probe) for growth in growths]
+        self._growths.update(zip(traces, growths, strict=True))
+        self.rounds, self.cots = self.rounds + 1, self.cots + k
+        return traces
+
+    def advance(self, traces: LiveTrace | Sequence[LiveTrace], tokens: int | None = None) -> None:
+        """Let traces grow by so many tokens, all at once: one round; see `feval.replay.MeteredLLM.advance`.
+
+        Raises:
+            UsageError: no number of tokens, a trace is not running, comes twice or is another LLM's, or the LLM was closed.
+            OutOfRangeError: tokens below 1.
+            StoppedError, BackendError: as for `sample`.
+        """
+        chosen = [traces] if isinstance(traces, LiveTrace) else list(traces)
+        if tokens is None:
+            raise UsageError(
+                f"A live trace of {self.name} grows by a number of tokens; give it, since there are no probes yet."
+            )
+        self._require(tokens)
+        growths = [
+            growth for trace in set(chosen) if trace.running and (growth := self._growths.get(trace)) is not None
+        ]
+        if len(growths) < len(chosen):
+            raise UsageError(
+                f"{self.name} advances running traces that it started on this question, each once in a round; {chosen!r:.200} "
+                "were given."
+            )
+        before = [growth.tokens for growth in growths]
+        self._loop.run(self._grow(growths, tokens))
+        grown = [growth.tokens - had for growth, had in zip(growths, before, strict=True)]
+        self.output_tokens += sum(grown)
+        self.sequential_tokens += max(grown, default=0)
+        self.longest_trace_tokens = max([self.longest_trace_tokens, *(growth.tokens for growth in growths)])
+
+    async def _grow(self, growths: Sequence[Growth], tokens: int) -> None:
+        async def one(growth: Growth) -> None:
+            asked = growth.piece(tokens)
+            beginning = self._beginning(growth.text)[0] if growth.text else None
+            decoding = replace(self._terms.decoding, max_tokens=asked)
+            [piece] = await self._ask([growth.index], decoding, beginning)
+            if piece.reasoning:
+                raise UsageError(
+                    f"The server of {self.name} moves thoughts into a field of their own, so that a trace cannot be continued. "
+                    "Serve it without a reasoning parser."
+                )
+            growth.grow(piece.text, _tokens(piece), asked, ended=piece.finish_reason != "length")
+
+        await asyncio.gather(*map(one, growths))
+
+    def _beginning(self, text: str) -> tuple[Prefill, str]:
+        """Return a text as the beginning of a reply, and what ends the thought that it is in."""
+        beginning, closing = prefix({"text": text}, len(text), self._terms.thoughts)
+        return replace(beginning, template=self._terms.probing.template), closing
+
+    def _probe(self, growth: Growth) -> Reply:
+        """Make the LLM answer, or return the answer it ended with."""
+        if growth.finished:
+            return Reply(self._cot(Completion(growth.text, "unknown"), growth.index).answer, None)
+        self._require(1)
+        probing, (beginning, closing) = self._terms.probing, self._beginning(growth.text)
+        decoding = probing.decoding(self._terms.decoding)
+        beginning = replace(beginning, text=f"{beginning.text}{closing}{probing.cue}")
+        [completion] = self._loop.run(self._ask([0], decoding, beginning))
+        completion = settled(completion, self._terms.backend, self._terms.model)
+        self.probe_calls += 1
+        self.probe_tokens += _tokens(completion)
+        reply = reply_behind(probing.cue, completion.text)
+        raw = None if reply is None else extract(self._terms.answer_kind, reply, self._choices)
+        return Reply(self._voting(raw), confidence_of(asdict(completion), raw))
+
+    def _require(self, k: int) -> None:
+        if self._loop.closed:
+            raise UsageError(f"{self.name} was closed; ask it inside the `with` block, or make another with `live`.")
+        if k < 1 or k % 1:
+            raise OutOfRangeError(
+                f"A method asks {self.name} for 1 CoT or token or more at a time; {k} were asked for."
+            )
 
     @property
     def remaining(self) -> int:
@@ -278,7 +278,7 @@ class MeteredLiveLLM:
     def tokens_billed(self) -> int:
         """Prompt and output tokens so far, prompts by the billing."""
         prompts = int(billed_prompts(self._terms.billing, self.rounds, self.cots))
-        spent = self.output_tokens + self.auxiliary_prompt_tokens + self.auxiliary_output_tokens
+        spent = self.output_tokens + self.auxiliary_prompt_tokens + self.auxiliary_output_tokens + self.probe_tokens
         return prompts * self.prompt_tokens + spent
 
     def charge(self, *, calls: int = 1, prompt_tokens: int = 0, output_tokens: int = 0) -> None:
@@ -317,7 +317,7 @@ class MeteredLiveLLM:
         Raises:
             PriceNotFoundError: the price list has no such LLM.
         """
-        sampled = self.dollars(self.rounds, self.cots, self.output_tokens)
+        sampled = self.dollars(self.rounds, self.cots, self.output_tokens + self.probe_tokens)
         if not self.auxiliary_calls or self._terms.price is None:
             return sampled
         return sampled + float(usd(self._terms.price, self.auxiliary_prompt_tokens, self.auxiliary_output_tokens))
@@ -338,11 +338,13 @@ class MeteredLiveLLM:
     def _messages(self) -> tuple[Message, ...]:
         return tuple(self._terms.messages(self._question))
 
-    async def _ask(self, samples: Sequence[int]) -> list[Completion]:
+    async def _ask(
+        self, samples: Sequence[int], decoding: Decoding | None = None, prefill: Prefill | None = None
+    ) -> list[Completion]:
         """Ask until every sample is there; servers that send fewer at a time are asked again."""
         terms = self._terms
         messages = self._messages()
-        request = Request("live", "live", messages, terms.model, terms.decoding)
+        request = Request("live", "live", messages, terms.model, decoding or terms.decoding, prefill)
         completions: list[Completion] = []
         failures = 0
         while len(completions) < len(samples):
@@ -363,6 +365,8 @@ class MeteredLiveLLM:
                         "Ask again later."
                     ) from error
                 await terms.wait(pause if error.retry_after is None else error.retry_after)
+        if prefill is not None:
+            return completions[: len(samples)]
         counted = next((c.prompt_tokens for c in completions if c.prompt_tokens is not None), None)
         self.prompt_tokens = counted if counted is not None else sum(count_words(m.content) for m in messages)
         return completions[: len(samples)]
@@ -372,13 +376,19 @@ class MeteredLiveLLM:
             [completion.text], [completion.reasoning], [completion.finish_reason], self._terms.thoughts
         )
         raw = extract(self._terms.answer_kind, reply or "", self._choices) if readable else None
-        form = canonical(self._terms.answer_kind, raw, self._choices)
-        answer = None if form is None else _division(self._terms.equality, self._question).add(form)
-        counted = completion.output_tokens
-        tokens = count_words(completion.text) + count_words(completion.reasoning or "") if counted is None else counted
+        answer, tokens = self._voting(raw), _tokens(completion)
         price = self._terms.price
         dollars = None if price is None else float(usd(price, 0, tokens))
         return LiveCoT(reply or "", answer, tokens, dollars, reason, sample, reasoning[0] if reasoning else None)
+
+    def _voting(self, raw: str | None) -> str | None:
+        form = canonical(self._terms.answer_kind, raw, self._choices)
+        return None if form is None else _division(self._terms.equality, self._question).add(form)
+
+
+def _tokens(completion: Completion) -> int:
+    counted = completion.output_tokens
+    return count_words(completion.text) + count_words(completion.reasoning or "") if counted is None else counted
 
 
 def live(
@@ -393,9 +403,12 @@ def live(
     prices: str | PriceList | None = None,
     billing: str = "once",
     retries: int = 5,
+    probe_cue: str | None = None,
+    probe_tokens: int = 20,
+    probe_template: str | None = None,
     wait: Callable[[float], Coroutine[Any, Any, None]] = asyncio.sleep,
 ) -> LiveLLM:
-    """Return a live LLM with the replay's `sample(k)` and ledger.
+    """Return a live LLM with the replay's `sample(k)`, `start(k)` and ledger.
 
     Args:
         backend: asked, and closed with the LLM.
@@ -409,6 +422,9 @@ def live(
         prices: a price list or its id; "none" for no dollars; `None`: see `recorders.work.settings.default_prices`.
         billing: "once", "per_round" or "per_sample".
         retries: after temporary failures, before giving up.
+        probe_cue: put behind a trace to make the LLM answer; `None`: see `recorders.work.settings.default_cue`.
+        probe_tokens: most output tokens of a probe.
+        probe_template: see `recorders.request.Prefill`.
         wait: for tests.
 
     Raises:
@@ -435,6 +451,7 @@ def live(
         None if listed is None else listed.find(llm),
         billing,
         retries,
+        Probing(1, default_cue(llm) if probe_cue is None else probe_cue, probe_tokens, probe_template),
         wait,
     )
     return LiveLLM(llm, terms)

@@ -1,0 +1,15 @@
+"""A live LLM with the interface of a replayed one: the same `sample(k)` and `start(k)`, the same ledger.
+
+    with live(backend, "gpt-4o-mini", answer_kind="number") as llm:
+        metered = llm.ask("What is 12 * 12?")
+        answer = method("What is 12 * 12?", metered)      # a method written for the replay, unchanged
+        print(answer, metered.cots, metered.dollar_cost)
+
+Nothing is recorded here; use `feval record` for that, and run the same method on the recording.
+"""
+
+from recorders.live.llm import LiveLLM, MeteredLiveLLM, live
+from recorders.live.replies import LiveCoT, LiveResponse
+from recorders.live.traces import LiveTrace
+
+__all__ = ["LiveCoT", "LiveLLM", "LiveResponse", "LiveTrace", "MeteredLiveLLM", "live"]
