@@ -37,7 +37,7 @@ class Steps:
         parents = [-1 if parent is None else parent for parent in columns["parent"]]
         absent = [-2] * (self.parents.shape[1] - len(parents))
         ends = [*map(int, columns["ends"]), *(0 for _ in absent)]
-        return self.parents[row].tolist() == parents + absent and self.ends[row].tolist() == ends
+        return bool(self.parents[row].tolist() == parents + absent and self.ends[row].tolist() == ends)
 
     def check(self, codes: npt.NDArray[np.signedinteger[Any]], sizes: npt.NDArray[np.integer[Any]]) -> None:
         """Check that the steps are trees of the pools with these codes [Q, S] and sizes [Q]; others are a `ValueError`."""
