@@ -1,6 +1,6 @@
 """feval's generic JSON Lines, for recordings of any other origin; `docs/importing.md` describes it with examples.
 
-One line per question, with its CoTs in `samples` or the steps of its tree in `steps`; or one line per CoT or step, with all of it.
+One line per question, with its CoTs in `samples` or the steps of its tree in `steps`; or one line per CoT or step, with all.
 Verbatim answers are the stored ones.
 """
 

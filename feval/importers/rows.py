@@ -227,7 +227,12 @@ class Rows:
     def _chosen(self) -> list[tuple[str | None, LLMInfo]]:
         """Return the LLMs to import: the name in the rows, and name and decoding in the recording."""
         infos = [
-            LLMInfo(name or "", *map(llm.decoding.get, ("temperature", "max_tokens")), steps_decoding(llm.decoding))
+            LLMInfo(
+                name or "",
+                llm.decoding.get("temperature"),
+                llm.decoding.get("max_tokens"),
+                steps_decoding(llm.decoding),
+            )
             for name, llm in self._llms.items()
         ]
         if list(self._llms) == [None] or not self._llms:
@@ -271,10 +276,12 @@ class Rows:
         for number, prompt, prompt_tokens, rows in self._by_question(llm):
             yield from repeat(SourcePool([], [], []), number - done)
             question, cots = self._questions[number].id, [row.cot for row in rows]
-            cots, tree = (cots, {}) if not llm.having["node"] else ordered_tree(cots, question)
+            parents, ends = None, None
+            if llm.having["node"]:
+                cots, parents, ends = ordered_tree(cots, question)
             probes = pool_probes([cot.get("probes") for cot in cots], stored=llm.probe_answers)
             pool = _pool(question, cots, prompt, prompt_tokens, probes, stored=stored, counted=counted)
-            yield replace(pool, **tree) if tree else pool
+            yield replace(pool, parents=parents, ends=ends)
             done = number + 1
         yield from repeat(SourcePool([], [], []), len(self._questions) - done)
 

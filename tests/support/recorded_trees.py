@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from random import Random
 from typing import Any
 
 from small import pool, question
@@ -64,3 +65,24 @@ def write_trees(
             pools = (pool(i, each) for i, each in enumerate(answers))
             writer.add_pools("toy", LLMInfo(llm, temperature=0.7), "words", pools)
     return out
+
+
+def write_full_trees(out: Path, golds: Sequence[str | None], *, first: int = 8, branch: int = 4) -> Path:
+    """Trees of depth 3 of which every step that ends nothing has the same number of children; one question has no answer."""
+    draw = Random(3)  # noqa: S311  it makes up a tree
+    trees: list[list[Step]] = []
+    for question_ in range(len(golds)):
+        steps: list[Step] = []
+        layer: list[int | None] = [None] * first
+        for depth in (1, 2, 3):
+            following: list[int | None] = []
+            for parent in layer:
+                ends = depth == 3 or draw.random() < 0.25
+                answer = draw.choice(["a", "a", "b", "c", None]) if ends and question_ != 5 else None
+                steps.append((parent, answer, ends))
+                following += [] if ends else [len(steps) - 1] * branch
+            layer = following
+        trees.append(steps)
+    scores = [[draw.choice([None, 0.0, 0.2, 0.4, 0.4, 0.9, 1.0]) for _ in tree] for tree in trees]
+    tokens = [[draw.randrange(1, 40) for _ in tree] for tree in trees]
+    return write_trees(out, trees, golds, scores=scores, tokens=tokens)

@@ -16,8 +16,8 @@ def steps_decoding(stated: Mapping[str, Any]) -> dict[str, Any]:
 
 def ordered_tree(
     steps: Sequence[Mapping[str, Any]], question: str
-) -> tuple[list[Mapping[str, Any]], dict[str, list[Any]]]:
-    """Return the steps of a question from the first ones on, each behind its parent and with its siblings; `parents` and `ends`.
+) -> tuple[list[Mapping[str, Any]], list[int | None], list[bool]]:
+    """Return the steps of a question, each behind its parent and beside its siblings, with their parents and ends.
 
     Siblings stay in their order. What is no tree is a `SourceError`, a name that comes twice a `ConflictError`.
     """
@@ -54,4 +54,4 @@ def ordered_tree(
         )
     places = {step["node"]: place for place, step in enumerate(ordered)}
     parents = [places[step["parent"]] if "parent" in step else None for step in ordered]
-    return ordered, {"parents": parents, "ends": [step["ends"] for step in ordered]}
+    return ordered, parents, [step["ends"] for step in ordered]
