@@ -19,7 +19,7 @@ from pathlib import Path
 from benchmarks.measure import Workspace
 
 NAMES = (
-    "open", "curve", "intervals", "replay", "methods", "cascades", "confidence", "comparison", "estimators", "two_call",
+    "open", "curve", "intervals", "replay", "methods", "depth", "cascades", "confidence", "comparison", "estimators", "two_call",
     "startup", "importing", "recording", "report", "serving", "tiny", "hub", "coupled", "extraction", "house", "executors",
     "scale",
 )  # fmt: skip

@@ -122,6 +122,56 @@ def texts(workspace: Workspace) -> list[Goal]:
     ]
 
 
+def write_probed(out: Path) -> None:
+    """Write 30 questions x 128 CoTs with about 30 probes each, every 500 tokens, of the size of a published store."""
+    from feval.recording import DatasetInfo, LLMInfo, PoolRows, ProbeRows, Question, RecordingWriter
+
+    rng, names = random.Random(0), [f"q{index}" for index in range(30)]
+    counts = {name: [rng.randrange(5, 56) for _ in range(128)] for name in names}
+
+    def probes(name: str) -> ProbeRows:
+        cots = [(cot, 500 * place) for cot, size in enumerate(counts[name]) for place in range(1, size + 1)]
+        answers = [str(rng.randrange(40)) for _ in cots]
+        samples, offsets = (list(column) for column in zip(*cots, strict=True))
+        return ProbeRows(name, samples, offsets, answers, answers, output_tokens=[12] * len(cots))
+
+    with RecordingWriter(out, operation={"name": "benchmark"}, prices="none") as writer:
+        writer.add_dataset(DatasetInfo("probed", "Probed", "number", "1"), (Question(n, n, "7", "7") for n in names))
+        pools = (
+            PoolRows(n, [None] * 128, ["7"] * 128, ["7"] * 128, [500 * c for c in counts[n]], ["stop"] * 128)
+            for n in names
+        )
+        writer.add_pools("probed", LLMInfo("some-llm"), "usage", pools)
+        writer.add_probes("probed", "some-llm", map(probes, names))
+
+
+def probed(workspace: Workspace) -> list[Goal]:
+    """Open a recording with probes and hold them as checked arrays; their memory."""
+    from feval.recording import open_recording
+
+    folder = workspace.folder / "probed"
+    if not folder.exists():
+        write_probed(folder)
+
+    def read() -> object:
+        return open_recording(folder).probes("probed", "some-llm")
+
+    probes = open_recording(folder).probes("probed", "some-llm")
+    arrays = [probes.starts, probes.offsets, probes.codes, probes.output_tokens]
+    size = sum(array.nbytes for array in arrays if array is not None) / len(probes.offsets)
+    return [
+        Goal(
+            "open with hash check, probes of 30 x 128 CoTs",
+            cpu_ms({"open": read})["open"],
+            5,
+            "ms",
+            note=f"{len(probes.offsets):,}",
+        ),
+        Goal("memory per probe, with its tokens", size, 10, "bytes"),
+    ]
+
+
 def goals(workspace: Workspace) -> list[Goal]:
     """Measure opening."""
-    return [opening(workspace, 1, 1000), opening(workspace, 13, 2000), *memory(workspace), *texts(workspace)]
+    votes = [opening(workspace, 1, 1000), opening(workspace, 13, 2000)]
+    return [*votes, *memory(workspace), *texts(workspace), *probed(workspace)]

@@ -52,7 +52,7 @@ if TYPE_CHECKING:
     from feval.replay import LLM, Dataset, load
 
 
-__version__ = "0.3.0"
+__version__ = "0.4.0"
 
 __all__ = [
     "DVTS",

@@ -213,6 +213,9 @@ class MeteredLiveLLM:
         auxiliary_calls: requests without a CoT, counted by `charge`.
         auxiliary_prompt_tokens: their prompt tokens.
         auxiliary_output_tokens: their output tokens.
+        sequential_tokens: over all `sample` requests, the most tokens of a CoT, summed.
+        longest_trace_tokens: the most tokens of any CoT.
+        probe_calls, probe_tokens: 0, since nothing is probed live.
     """
 
     name: str
@@ -227,6 +230,10 @@ class MeteredLiveLLM:
     auxiliary_calls: int = 0
     auxiliary_prompt_tokens: int = 0
     auxiliary_output_tokens: int = 0
+    sequential_tokens: int = 0
+    longest_trace_tokens: int = 0
+    probe_calls: int = 0
+    probe_tokens: int = 0
 
     def sample(self, k: int = 1) -> LiveResponse:
         """Ask for k new CoTs.
@@ -246,7 +253,21 @@ class MeteredLiveLLM:
         response = LiveResponse(cots, self._sent(), self)
         self.rounds, self.cots = self.rounds + 1, self.cots + k
         self.output_tokens += response.tokens
+        longest = max(cot.tokens for cot in cots)
+        self.sequential_tokens += longest
+        self.longest_trace_tokens = max(self.longest_trace_tokens, longest)
         return response
+
+    def start(self, k: int = 1, *, limit: int | None = None) -> NoReturn:  # noqa: ARG002  as of the replay
+        """Refuse: a live CoT is generated to its end.
+
+        Raises:
+            NotRecordedError: always.
+        """
+        raise NotRecordedError(
+            f"CoTs of {self.name} are generated to their ends and cannot be followed as they grow. Methods that do so run on a "
+            "recording with probes."
+        )
 
     @property
     def remaining(self) -> int:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import os
 import socket
+import ssl
 from collections.abc import Generator, Iterator
 from pathlib import Path
 from typing import Any
@@ -24,6 +25,12 @@ settings.register_profile(
 settings.load_profile("feval")
 
 
+@pytest.hookimpl(wrapper=True, optionalhook=True)
+def pytest_xdist_auto_num_workers() -> Generator[None, int, int]:
+    """One worker more than cores, because tests also wait for the programs that they start."""
+    return (yield) + 1
+
+
 @pytest.hookimpl(wrapper=True)
 def pytest_collection() -> Generator[None, object, object]:
     """Collect without looking for garbage: syntax trees and tests are many, and stay."""
@@ -32,7 +39,6 @@ def pytest_collection() -> Generator[None, object, object]:
         return (yield)
     finally:
         gc.enable()
-        gc.freeze()
 
 
 @pytest.fixture(scope="session")
@@ -79,4 +85,6 @@ def closed_network() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(socket.socket, "connect", guarded(socket.socket.connect))
         patch.setattr(socket.socket, "connect_ex", guarded(socket.socket.connect_ex))
+        # Every HTTP client reads all certificate authorities first, and none of them has a use for one here.
+        patch.setattr(ssl.SSLContext, "load_verify_locations", lambda *_places, **_named: None)
         yield

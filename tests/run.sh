@@ -7,7 +7,5 @@ root=$(cd "$(dirname "$0")/.." && pwd)
 feval_venv "$root" dev
 cd "$root"
 unset PYTHONDONTWRITEBYTECODE # or every program that a test starts compiles feval anew
-# A worker more than cores, because tests also wait for the programs that they start.
-export PYTEST_XDIST_AUTO_NUM_WORKERS="${PYTEST_XDIST_AUTO_NUM_WORKERS:-$(($(getconf _NPROCESSORS_ONLN) + 1))}"
 # Each worker begins with its share of the tests in a row, so that what a module's tests share is made once.
 exec "$venv/bin/python" -m pytest -n auto --dist worksteal -m "not slow" "$@"

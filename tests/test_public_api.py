@@ -84,7 +84,12 @@ def test_errors_and_names_load_nothing_heavy() -> None:
 
 
 @pytest.mark.parametrize(
-    ("program", "heavy"), [(CURVE, [*NOT_FOR_A_CURVE, *NOT_FOR_VOTES]), (COMMAND, NOT_FOR_A_CURVE)]
+    ("program", "heavy"),
+    [
+        (CURVE, [*NOT_FOR_A_CURVE, *NOT_FOR_VOTES]),
+        (COMMAND, NOT_FOR_A_CURVE),
+        ("from feval import evaluate", [*NOT_FOR_A_CURVE, *NOT_FOR_VOTES, "feval.evaluation.method_names"]),
+    ],
 )
 def test_a_first_curve_loads_no_more_than_it_needs(program: str, heavy: list[str]) -> None:
     assert loaded_after(program).isdisjoint(heavy)

@@ -160,10 +160,14 @@ def divide(
     comparison: Comparison | None,
     budget: PairBudget | None = None,
     known: Iterable[Verdict] = (),
+    later: Iterable[str] = (),
 ) -> tuple[Parties, Division]:
-    """Divide all normal forms of one question, in sorted order, and find the party of its gold."""
+    """Divide all normal forms of one question, in sorted order, and find the party of its gold.
+
+    `later` are forms that come behind all others, also in sorted order: they change nothing among those.
+    """
     division = Division(comparison, budget, known)
-    for form in sorted(forms):
+    for form in (*sorted(forms), *sorted(later)):
         division.add(form)
     return division.parties(gold), division
 

@@ -5,6 +5,7 @@ The method sees pools and orders, or metered LLMs. The gold answers are looked a
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, fields, is_dataclass, replace
@@ -22,7 +23,6 @@ from feval.estimators.per_question import question_blocks
 from feval.evaluation.cautions import billed_once, few_questions, probes_for_nothing
 from feval.evaluation.expected import exact_means
 from feval.evaluation.means import QuestionMeans, default_replicates
-from feval.evaluation.method_names import setting_text
 from feval.evaluation.question_set import NONE_LEFT_OUT, LeftOut, QuestionIds, question_set
 from feval.evaluation.replicates import replicate_sums
 from feval.evaluation.training import fit, train_test_rows
@@ -226,7 +226,7 @@ class Evaluation:
         """The averages as JSON values: what `feval run --json` prints."""
         result: dict[str, Any] = {
             "method": self.method,
-            "fields": {name: setting_text(value) for name, value in self.fields.items()},
+            "fields": {name: _json(value) for name, value in self.fields.items()},
             "kind": self.kind,
             "dataset": self.dataset,
             "llms": list(self.llms),
@@ -493,3 +493,10 @@ def _fields(method: object) -> dict[str, Any]:
     if not is_dataclass(method) or isinstance(method, (type, MethodFile)):
         return {}
     return {f.name: getattr(method, f.name) for f in fields(method)}
+
+
+def _json(value: Any) -> Any:
+    """A field as a JSON value; JSON has no infinity, so that it is the text "inf", which `--set` reads."""
+    if isinstance(value, (tuple, list)):
+        return [_json(part) for part in value]
+    return str(value) if isinstance(value, float) and not math.isfinite(value) else value

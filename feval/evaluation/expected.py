@@ -47,7 +47,10 @@ def exact_means(method: Any, dataset: Dataset, llms: Sequence[LLM], rows: Rows) 
 
     @cache
     def sequential_tokens() -> Floats | None:
-        return method.exact_sequential_tokens(llm.pool.rows(rows)) if has_exact_latency(method) else None
+        tokens: Floats | None = expected.sequential_tokens
+        if has_exact_latency(method):
+            tokens = method.exact_sequential_tokens(llm.pool.rows(rows))
+        return tokens
 
     none = np.broadcast_to(0.0, rounds.shape)
     calls, tokens = (none if part is None else part for part in (expected.probe_calls, expected.probe_tokens))

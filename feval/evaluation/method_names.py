@@ -6,7 +6,6 @@ Nothing is registered: a name is a key of `METHODS`, or `FILE.py:FUNCTION` for a
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Mapping
 from dataclasses import MISSING, fields
 from inspect import getdoc
@@ -156,10 +155,3 @@ def _parsed(text: str) -> Any:
 
 def _refuse(text: str) -> NoReturn:
     raise ValueError(text)
-
-
-def setting_text(value: Any) -> Any:
-    """A field as a JSON value; JSON has no infinity, so that it is the text "inf", which `parse_settings` reads."""
-    if isinstance(value, (tuple, list)):
-        return [setting_text(part) for part in value]
-    return str(value) if isinstance(value, float) and not math.isfinite(value) else value

@@ -82,7 +82,7 @@ class Surface:
         questions: number of questions.
         interval: output tokens between two probes; `None` where they lie at other offsets.
         confidence: of the intervals.
-        free_probes: whether probes, or some of them, count 0 tokens, because these were not recorded.
+        free_probes: whether traces are cut, and probes or some of them count 0 tokens, because these were not recorded.
         points: by depth (no limit last), then width.
         left_out: questions that were left out because they have no gold or too few traces.
     """
@@ -113,9 +113,8 @@ class Surface:
     @property
     def frontier(self) -> list[SurfacePoint]:
         """The points on the Pareto frontier, the cheapest first."""
-        return sorted(
-            (point for point in self.points if point.frontier), key=lambda point: (point.output_tokens, point.n)
-        )
+        points = [point for point in self.points if point.frontier]
+        return sorted(points, key=lambda point: (point.accuracy, point.output_tokens, point.n))
 
     @property
     def warnings(self) -> tuple[str, ...]:
@@ -193,7 +192,7 @@ def surface(
         questions=len(questions.rows),
         interval=probes.interval,
         confidence=confidence,
-        free_probes=not probes.counted,
+        free_probes=not probes.counted and depths != [None],
         points=_with_frontier(points),
         left_out=questions.left_out,
     )
@@ -234,8 +233,7 @@ def _values(
     questions, longest = len(gold), int(pool.output_tokens.max())
     together = max(1, QUESTIONS_AT_ONCE // questions)
     for start in range(0, len(depths), together):
-        limits = [longest if depth is None else min(depth, longest) for depth in depths[start : start + together]]
-        cut = [Cuts.at_budget(pool, limit) for limit in limits]
+        cut = [Cuts.at_budget(pool, longest if depth is None else depth) for depth in depths[start : start + together]]
         codes = np.concatenate([each.pool.codes for each in cut])
         counts, rows = distinct_vote_counts(codes, np.tile(gold, len(cut)))
         solved = subset_plurality_accuracy(counts.gold, counts.rivals, counts.no_answer, widths).of_questions(rows)

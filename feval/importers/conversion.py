@@ -20,7 +20,7 @@ from feval.importers.catalogue import IMPORTERS
 from feval.importers.depth.probes import WaitingProbes
 from feval.importers.pools import Reading, pool_rows
 from feval.importers.questions import completed, known_answer_kind, read_questions
-from feval.importers.reading import Reader, fingerprint
+from feval.importers.reading import Reader, file_state, fingerprint
 from feval.importers.shapes import LARGEST
 from feval.importers.sorted_rows import SortedRows
 from feval.importers.source import (
@@ -114,6 +114,8 @@ def import_recording(
         licence,
         named_equality(kind, equality),
     )
+    files = [source] if questions is None else [source, questions]
+    before = list(map(file_state, files))
     operation: dict[str, Any] = {
         "name": "import",
         "format": importer.name,
@@ -147,6 +149,9 @@ def import_recording(
                 writer.add_scores(request.dataset, one.info.name, scorer, rows)
             if probes := conversion.probes(one):
                 writer.add_probes(request.dataset, one.info.name, probes, cue=one.probe_cue)
+        for file_read, state in zip(files, before, strict=True):
+            if file_state(file_read) != state:
+                raise SourceError(f"{file_read} changed while it was read; import it again when nothing writes to it.")
         expected = card.questions if card else None
         for note in [*imported.notes, *reader.notes(), *gold_notes, *conversion.notes(expected)]:
             writer.note(note)

@@ -52,6 +52,15 @@ def regular_file(path: Path, what: str = "the file to import") -> Path:
     raise SourceError(f"{path} should be {what}; there is {kind}. Check the path.")
 
 
+def file_state(path: Path) -> tuple[int, int] | None:
+    """Return size and time of change of a file, which tell whether it was written to; `None` where there is none."""
+    try:
+        state = path.stat()
+    except OSError:
+        return None
+    return state.st_size, state.st_mtime_ns
+
+
 def fingerprint(path: Path, what: str = "the file to import") -> dict[str, str | int]:
     """Return name, size and SHA-256 of a file for the manifest, without its folder, which is private."""
     with disk_errors(path), regular_file(path, what).open("rb") as file:

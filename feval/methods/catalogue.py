@@ -19,6 +19,8 @@ _HOMES = {
     "mixture-of-thoughts": "cascades.mixture_of_thoughts:MixtureOfThoughts",
     "cascade": "cascades.cascade:Cascade",
     "automix": "cascades.automix:AutoMix",
+    "confidence-weighted": "scored.confidence_weighted:ConfidenceWeighted",
+    "deep-confidence": "scored.deep_confidence:DeepConfidence",
     "token-budget": "depth.token_budget:TokenBudget",
     "answer-convergence": "depth.answer_convergence:AnswerConvergence",
     "probe-confidence": "depth.probe_confidence:ProbeConfidence",
@@ -26,8 +28,6 @@ _HOMES = {
     "beam-search": "search.beam_search:BeamSearch",
     "dvts": "search.beam_search:DVTS",
     "particle-filtering": "search.particle_filtering:ParticleFiltering",
-    "confidence-weighted": "scored.confidence_weighted:ConfidenceWeighted",
-    "deep-confidence": "scored.deep_confidence:DeepConfidence",
 }
 
 METHODS: Mapping[str, type[Any]] = LazyMapping("feval.methods", _HOMES)

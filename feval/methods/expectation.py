@@ -27,6 +27,8 @@ class Expectation:
         output_tokens: [Q] expected output tokens of those.
         probe_calls: [Q] expected probes of traces; `None` for none anywhere.
         probe_tokens: [Q] expected output tokens of those; `None` for none.
+        sequential_tokens: [Q] expected tokens one after the other, where they cost nothing more to compute; `None` otherwise, see
+            `protocol.LatencyMethod`.
     """
 
     right: Floats
@@ -35,6 +37,7 @@ class Expectation:
     output_tokens: Floats
     probe_calls: Floats | None = None
     probe_tokens: Floats | None = None
+    sequential_tokens: Floats | None = None
 
     @classmethod
     def of_one_request(cls, right: Floats, cots: int, pool: Pool) -> Expectation:

@@ -73,7 +73,7 @@ def _files_in(place: Path) -> list[Path]:
     if place.is_dir() and place / _RECEIPT not in files:
         raise ReleaseError(
             f"{place} has no {_RECEIPT}, so nobody could recompute its numbers. Name a folder that `feval run`, `curve`, "
-            "`compare`, `estimate` or `grade` wrote with --out."
+            "`surface`, `compare`, `estimate` or `grade` wrote with --out."
         )
     if len(files) > _MOST_FILES:
         raise ReleaseError(

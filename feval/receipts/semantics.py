@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-VERSION = 2
+VERSION = 3
 
 CHANGES: Mapping[int, tuple[str, ...]] = {
     2: (
@@ -33,9 +33,28 @@ CHANGES: Mapping[int, tuple[str, ...]] = {
             "A recording that was extracted again has another hash: equal answers vote together whatever the gold is, thoughts "
             "are no answers, and more spellings of numbers and options are read (feval-answers-2)."
         ),
-    )
+    ),
+    3: (
+        (
+            "The share of wrong answers that were stopped early is exact for more budgets of Adaptive-Consistency; where it is "
+            "still estimated, questions that are rarely wrong are no longer taken for never stopped early, which made it too low."
+        ),
+        "Results state output tokens, tokens generated one after the other, and those of the longest trace.",
+    ),
 }
 """Version -> what it changed, a sentence each."""
+
+LATER = frozenset(
+    {
+        "output_tokens",
+        "output_tokens_per_question",
+        "sequential_tokens",
+        "sequential_tokens_per_question",
+        "longest_trace_tokens",
+        "traces",
+    }
+)
+"""Numbers that came within a version, beside those that it has; a receipt that lacks them is an earlier one."""
 
 
 def changes_since(version: int) -> tuple[str, ...]:

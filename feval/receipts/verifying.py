@@ -342,7 +342,7 @@ def _compare(where: str, receipt: Any, now: Any, differences: list[ChangedValue]
     if _is_wording(where, receipt, now) or (older and _unstated(where, receipt, now)):
         return 0
     if isinstance(receipt, dict) and isinstance(now, dict):
-        keys = receipt if older else dict.fromkeys([*receipt, *now])
+        keys = receipt if older else dict.fromkeys([*receipt, *(key for key in now if key not in semantics.LATER)])
         inner = f"{where}." if where else ""
         return sum(_compare(f"{inner}{key}", receipt.get(key), now.get(key), differences, older=older) for key in keys)
     if isinstance(receipt, list) and isinstance(now, list) and len(receipt) == len(now):

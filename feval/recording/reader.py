@@ -353,7 +353,7 @@ class Recording:
         if not self.has_probes(dataset, llm):
             raise NotRecordedError(
                 f"{self.path} holds no probes of {llm} on {dataset}: what it would have answered after a part of a CoT was not "
-                "recorded. Import a source that has probes."
+                "recorded. Import a source that has probes (`feval import probed-traces`)."
             )
         return self.manifest.probes[dataset, llm]
 
@@ -366,7 +366,9 @@ class Recording:
     def probe_rows(self, dataset: str, llm: str) -> Iterator[ProbeRows]:
         """The probes of an LLM on a dataset, with raw answers and texts, question by question, as they were added."""
         self.probes_record(dataset, llm)
-        yield from parquet.probes_of_rows(self.scan(PROBES, dataset, llm))
+        part = self._part(PROBES, dataset, llm)
+        with self.shape(part.path):
+            yield from parquet.probes_of_rows(part.questions())
 
     def has_steps(self, dataset: str, llm: str) -> bool:
         """Whether an LLM was recorded on a dataset as trees of steps, and not as whole CoTs."""

@@ -285,7 +285,7 @@ def open_probes(path: Path, record: Mapping[str, Any], interval: int | None, vot
             raise ValueError(
                 f"it is of {header['llm']!r:.80} on {header['dataset']!r:.80}, not of {llm} on {votes.dataset}"
             )
-        _check_names(arrays, dict.fromkeys((*list(_PROBES)[:3], *arrays)), (), 0)
+        _check_names(arrays, [name for place, name in enumerate(_PROBES) if place < 3 or name in arrays], (), 0)
         probes = Probes(
             interval,
             arrays["starts"],

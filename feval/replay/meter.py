@@ -8,7 +8,7 @@ from typing import overload
 import numpy as np
 
 from feval.cards.billing import billed_prompts
-from feval.errors import OutOfRangeError, UsageError
+from feval.errors import NotRecordedError, OutOfRangeError, UsageError
 from feval.replay.draws import uniforms
 from feval.replay.nodes import Growing, Node
 from feval.replay.responses import LLMResponse, RecordedLLM
@@ -25,7 +25,8 @@ class MeteredLLM:
     """
 
     __slots__ = (
-        "_advanced", "_auxiliary", "_closed", "_growing", "_growths", "_llm", "_order", "_probes", "_rounds", "_row", "_tokens"
+        "_advanced", "_auxiliary", "_closed", "_growing", "_growths", "_llm", "_order", "_probes", "_refusal", "_rounds", "_row",
+        "_tokens",
     )  # fmt: skip
 
     def __init__(self, llm: RecordedLLM, row: int, replicate: int | None = 0) -> None:
@@ -39,6 +40,11 @@ class MeteredLLM:
         self._probes = (0, 0)
         self._auxiliary = (0, 0, 0)
         self._closed = False
+        self._refusal: NotRecordedError | None = None
+
+    def __reduce__(self) -> str:
+        """Refuse to be copied: what a copy hands out would be billed to nobody."""
+        raise UsageError(f"{self.name} is one meter of one question and cannot be copied or sent to another process.")
 
     def __repr__(self) -> str:
         return f"MeteredLLM({self.name!r}, {self.cots} of {len(self._order)} CoTs handed out)"
@@ -148,7 +154,7 @@ class MeteredLLM:
             ShortPoolError, OutOfRangeError, UsageError: as for `sample`.
         """
         self._require(k)
-        if limit is not None and limit < 1:
+        if limit is not None and (limit < 1 or limit % 1):
             raise OutOfRangeError(f"A trace of {self.name} is cut at 1 token or more; limit={limit} was given.")
         probes, start = self._llm.pool.probes(), self.cots
         growths = [Growth(self._llm, self._row, self._order[i], probes, i, limit) for i in range(start, start + k)]
@@ -169,18 +175,23 @@ class MeteredLLM:
             tokens: how many; `None` for as many as each has up to its next probe.
 
         Raises:
-            NotRecordedError: there is no probe at that place; the message says where there are.
+            NotRecordedError: there is no probe at that place; the message says where there are. It ends the method, also where
+                it is caught: where there are probes is known only when a trace comes there.
             OutOfRangeError: tokens below 1.
             UsageError: a trace is not running, comes twice or is another LLM's, or the ledger is closed.
         """
         self._require_open()
         chosen = [traces] if isinstance(traces, Trace) else list(traces)
-        growths = [growth for trace in set(chosen) if (growth := self._growths.get(trace)) is not None]
+        growths = [growth for trace in dict.fromkeys(chosen) if (growth := self._growths.get(trace)) is not None]
         if len(growths) < len(chosen):
             raise UsageError(
                 f"{self.name} advances traces that it started on this question, each once in a round; {chosen!r:.200} were given."
             )
-        reached = [growth.after(tokens) for growth in growths]
+        try:
+            reached = [growth.after(tokens) for growth in growths]
+        except NotRecordedError as error:
+            self._refusal = error
+            raise
         grown = 0
         for growth, (total, finished) in zip(growths, reached, strict=True):
             grown = max(grown, total - growth.tokens)
@@ -215,7 +226,11 @@ class MeteredLLM:
         if self._growing is None:
             self._growing = Growing(self._llm, self._row, self._order)
         several = [nodes] if nodes is None or isinstance(nodes, Node) else list(nodes)
-        steps = self._growing.expand(several, k)
+        try:
+            steps = self._growing.expand(several, k)
+        except NotRecordedError as error:
+            self._refusal = error
+            raise
         if steps:
             start = self.cots
             self._tokens += [step.tokens for own in steps for step in own]
@@ -235,6 +250,7 @@ class MeteredLLM:
         self._llm.require(self._row, self.cots + k)
 
     def _require_open(self) -> None:
+        require_recorded(self)
         if self._closed:
             raise UsageError(
                 f"This {self.name} was kept from another question or draw, whose ledger is closed; ask the one that the method "
@@ -295,3 +311,9 @@ class MeteredLLM:
 def close_ledger(llm: MeteredLLM) -> None:
     """Close a ledger that was read: CoTs handed out from now on would be counted nowhere. Not a method, so no user calls it."""
     llm._closed = True  # noqa: SLF001  users' methods must not find this among the public attributes
+
+
+def require_recorded(llm: MeteredLLM) -> None:
+    """Raise what `advance` or `expand` refused: a method that caught it would know what lies ahead."""
+    if llm._refusal is not None:  # noqa: SLF001  as above
+        raise llm._refusal  # noqa: SLF001

@@ -121,6 +121,6 @@ def test_the_page_of_steps_runs(tmp_path: Path) -> None:
     assert said.exit_code == 0, said.output
     assert json.loads(said.stdout)["correct"] == 2
     names: dict[str, Any] = {}
-    [code] = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "depth.md").read_text(), re.DOTALL)
+    *_, code = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "depth.md").read_text("utf-8"), re.DOTALL)
     exec(code, names)  # noqa: S102  the page's own example
     assert evaluate(names["greedy"], *load("toy", recording=out), order="recorded").accuracy == 1.0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import gzip
 import json
 from collections import Counter
@@ -14,15 +15,18 @@ from typing import Any
 
 import pytest
 from small import pool, question
+from typer.testing import CliRunner
 
 from feval import evaluate, load, self_consistency_curve
+from feval.cli import app
 from feval.errors import NotRecordedError, OutOfRangeError, ShortPoolError
 from feval.evaluation.surface import Surface, surface
 from feval.methods import METHODS
+from feval.receipts.verifying import verify_receipt
 from feval.recording import DatasetInfo, LLMInfo, ProbeRows, Question, RecordingWriter
+from feval.recording.probes import Probes
 from feval.replay import LLM, Dataset
 
-SHARED = Path(__file__).parents[2] / ".." / "shared"
 STORES = ("Qwen3-0.6B.aime24", "Qwen3-4B.aime24")
 Trace = tuple[int, str | None, dict[int, str | None]]
 """Tokens, final answer, offset -> answer of the probe there."""
@@ -122,6 +126,14 @@ def test_without_a_limit_it_is_the_curve_of_self_consistency(toy: tuple[Dataset,
         assert [getattr(point, name) for name in fields] == pytest.approx([getattr(other, name) for name in fields])
 
 
+def test_probes_of_unknown_length_are_warned_of_where_traces_are_cut(
+    toy: tuple[Dataset, LLM], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Probes, "counted", False)
+    assert surface(*toy).free_probes
+    assert not surface(*toy, tokens=[None]).free_probes
+
+
 def test_by_default_it_has_every_width_and_every_probed_depth(toy: tuple[Dataset, LLM]) -> None:
     result = surface(*toy)
     offsets = sorted(set(toy[1].pool.probes().offsets.tolist()))
@@ -157,11 +169,38 @@ def test_what_cannot_be_asked_for_is_refused(toy: tuple[Dataset, LLM], tmp_path:
         surface(dataset, flat)
 
 
+def test_the_command_writes_files_and_a_receipt_that_can_be_computed_again(tmp_path: Path) -> None:
+    random = Random(3)  # noqa: S311  no secrets
+    own = recorded(tmp_path / "toy", [traces(random, 4) for _ in range(4)])
+    out = tmp_path / "out"
+    asked = ["surface", "--recording", str(own), "--n", "1..3", "--tokens", "2,8,none", "--out", str(out), "--json"]
+    done = CliRunner().invoke(app, asked)
+    assert done.exit_code == 0, done.output
+    numbers = json.loads(done.stdout)
+    assert [(point["n"], point["tokens"]) for point in numbers["points"]] == [
+        (n, limit) for limit in (2, 8, None) for n in (1, 2, 3)
+    ]
+    assert {path.name for path in out.iterdir()} == {
+        "receipt.json",
+        *(f"surface.{kind}" for kind in ("csv", "parquet", "json", "png", "svg")),
+    }
+    with (out / "surface.csv").open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert [float(row["accuracy"]) for row in rows] == [point["accuracy"] for point in numbers["points"]]
+    assert [row["tokens"] for row in rows[-3:]] == ["", "", ""]
+    check = verify_receipt(out / "receipt.json")
+    assert check.equal
+    assert check.kind == "surface"
+    refused = CliRunner().invoke(app, ["surface", "--recording", str(own), "--tokens", "many"])
+    assert refused.exit_code != 0
+    assert "--tokens takes numbers of tokens" in refused.stderr
+
+
 @pytest.fixture(scope="module", params=STORES)
-def store(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[str, Surface]:
-    path = SHARED / "real" / "probed" / f"{request.param}.json.gz"
-    if not path.exists():
-        pytest.skip("the published stores of probed traces are not here")
+def store(
+    request: pytest.FixtureRequest, shared: Path, tmp_path_factory: pytest.TempPathFactory
+) -> tuple[str, Surface]:
+    path = shared / "real" / "probed" / f"{request.param}.json.gz"
     content: list[dict[str, Any]] = json.loads(gzip.decompress(path.read_bytes()))
     questions: list[list[Trace]] = [
         [
@@ -187,9 +226,9 @@ def _renamed(answer: str | None, gold: str) -> str:
     return "a" if answer == gold else f"not {answer}"
 
 
-def test_published_stores_have_the_golden_surface(store: tuple[str, Surface]) -> None:
+def test_published_stores_have_the_golden_surface(shared: Path, store: tuple[str, Surface]) -> None:
     name, result = store
-    golden = list(json.loads((SHARED / "golden" / "probed_surface.json").read_text())["points"])
+    golden = list(json.loads((shared / "golden" / "probed_surface.json").read_text())["points"])
     found = {(point.n, point.tokens): point.accuracy for point in result.points}
     own = [point for point in golden if point["store"] == name]
     assert len(own) == 28

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -35,6 +36,23 @@ def agree(question, llm):
 ANSWERS = [
     ["abc-"[(7 * i * i + 3 * i * k + k * k) % 11 % 4].replace("-", "") or None for i in range(40)] for k in range(40)
 ]
+ROLES = ("scheduler", "worker", "client")
+SEEDED = (
+    *(
+        "run",
+        "adaptive-consistency",
+        "--order",
+        "seeded",
+        "--replicates",
+        2,
+        "--seed",
+        1,
+        "--receipt",
+        "none",
+        "--json",
+    ),
+    "--recording",
+)
 
 
 def invoked(*arguments: object) -> str:
@@ -168,6 +186,43 @@ def test_a_method_of_the_users_own_travels_as_its_file(cluster: Any, recording: 
     shared = feval.evaluate(method, dataset, llms, replicates=3, executor=feval.distributed(cluster))
     assert shared.to_dict() == alone.to_dict()
     assert shared.right.tolist() == alone.right.tolist()
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("small_tasks")
+def test_workers_with_another_version_are_refused(
+    cluster: Any, recording: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("feval.executors.tasks.__version__", "0.0.1")
+    done = CliRunner().invoke(app, [*map(str, SEEDED), str(recording), "--scheduler", cluster.scheduler.address])
+    assert done.exit_code == 1
+    assert "This is feval 0.0.1, and a worker has feval" in " ".join(done.output.split())
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("small_tasks")
+def test_certificates_are_those_of_dasks_own_configuration(recording: Path, tmp_path: Path) -> None:
+    distributed = pytest.importorskip("distributed", reason="the extra dask is not installed")
+    dask = pytest.importorskip("dask")
+    if (openssl := shutil.which("openssl")) is None:
+        pytest.skip("openssl, which makes certificates, is not installed")
+    key, certificate = str(tmp_path / "key.pem"), str(tmp_path / "certificate.pem")
+    new = [openssl, "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=127.0.0.1"]
+    subprocess.run([*new, "-keyout", key, "-out", certificate], check=True, capture_output=True)
+    files = {f"{who}.{name}": file for who in ROLES for name, file in (("cert", certificate), ("key", key))}
+    tls = {f"distributed.comm.tls.{name}": file for name, file in files.items()}
+    tls["distributed.comm.tls.ca-file"] = certificate
+    local = {"n_workers": 1, "threads_per_worker": 1, "processes": False, "dashboard_address": "127.0.0.1:0"}
+    with (
+        dask.config.set(tls | {"distributed.comm.require-encryption": True}),
+        distributed.LocalCluster(protocol="tls://", host="127.0.0.1", **local) as secured,
+    ):
+        address = secured.scheduler_address
+        assert address.startswith("tls://127.0.0.1")
+        assert invoked(*SEEDED, recording, "--scheduler", address) == invoked(*SEEDED, recording)
+        without = dask.config.set(dict.fromkeys(tls))
+        with without, pytest.raises(UsageError, match="cannot be reached"), opened(1, address):
+            pass
 
 
 @pytest.mark.slow

@@ -18,7 +18,7 @@ from feval.cli import app
 from feval.errors import ConflictError, FevalError, SourceError, UsageError
 from feval.importers.papers import probed_traces
 from feval.importers.source import ImportRequest
-from feval.recording import verify_recording
+from feval.recording import extract, open_recording, verify_recording
 
 STORE = dumped([probed_entry(), probed_entry(question="2 + 2?", gold_answer=4)])
 PROBE = {"offset": 4, "answer": "1"}
@@ -160,10 +160,10 @@ def test_probes_of_samples_of_a_line_in_the_order_of_the_samples(imported: Impor
     assert probe_rows(recording, "question_id", "answer") == [(0, 3, "a", "2"), (2, 1, "a", "0")]
 
 
-def test_answers_of_probes_are_read_in_their_texts_behind_the_cue(imported: Import) -> None:
+def test_answers_of_probes_are_read_in_their_texts_behind_the_cue(imported: Import, tmp_path: Path) -> None:
     probes = [{"offset": 1, "text": "12}. Yes"}, {"offset": 2, "text": "no idea"}, {"offset": 3, "text": "3} or 4"}]
     probes.append({"offset": 4, "text": "<think> 5"})  # goes on thinking
-    row = {"probe_cue": "</think> Final answer: \\boxed{", "answer": "7"}
+    row = {"probe_cue": "</think> Final answer: \\boxed{", "answer": "7", "text": "7"}
     recording = imported("jsonl", cot(*probes, **row), answer_kind="number")
     assert probe_rows(recording, "answer") == [
         (0, 1, "12"),
@@ -173,6 +173,8 @@ def test_answers_of_probes_are_read_in_their_texts_behind_the_cue(imported: Impo
     ]  # and never the CoT's 7
     assert manifest(recording)["probes"][0]["cue"] == "</think> Final answer: \\boxed{"
     assert manifest(recording)["probes"][0]["no_answer"] == 2
+    extract(recording.path, tmp_path / "extracted")  # reads them in one way
+    assert open_recording(tmp_path / "extracted").hash == recording.hash
 
 
 def test_stored_answers_of_probes_win_unless_the_texts_are_asked_for(imported: Import) -> None:
@@ -223,6 +225,18 @@ def test_unknown_members_of_probes_are_noted(imported: Import) -> None:
 def test_names_the_probe_that_a_row_has_wrong(imported: Import, source: bytes, sentence: str) -> None:
     with pytest.raises(FevalError, match=sentence):
         imported("jsonl", source)
+
+
+def test_answers_of_probes_do_not_change_which_cots_vote_together(imported: Import) -> None:
+    """The probe's answer is near one of two equal answers; as the first of its party it would part them."""
+    options = {"answer_kind": "number", "equality": "tolerance-0.05"}
+    alone, probed = (
+        imported("jsonl", cot(*probes, answer="1.04") + cot(answer="1.08"), **options)
+        for probes in ([], [{"offset": 1, "answer": "1.0"}])
+    )
+    assert alone.votes("toy").llms["toy-llm"].codes.tolist() == [[0, 0]]
+    assert probed.votes("toy").llms["toy-llm"].codes.tolist() == [[0, 0]]
+    assert probed.probes("toy", "toy-llm").codes.tolist() == [0]
 
 
 ANSWERS = st.sampled_from(["1", "2", "\\frac{1}{2}", "ERR", "x"]) | st.none()
@@ -314,6 +328,11 @@ def test_votes_over_published_stores_equal_those_of_their_authors(shared: Path, 
         printed([*command, "--llm", f"Qwen/{llm}", "--out", str(tmp_path / llm)])
     printed(["merge", *(str(tmp_path / llm) for llm in ("Qwen3-0.6B", "Qwen3-4B")), "--out", str(tmp_path / "both")])
     verify_recording(tmp_path / "both")
+    probes = [open_recording(tmp_path / "both").probes("aime24", f"Qwen/{llm}") for llm in ("Qwen3-0.6B", "Qwen3-4B")]
+    assert [(each.interval, each.shape, len(each.codes)) for each in probes] == [
+        (500, (30, 128), 117_931),
+        (500, (30, 128), 103_578),
+    ]
     for llm, n in product(("Qwen3-0.6B", "Qwen3-4B"), (64, 128)):
         command = [
             "run",

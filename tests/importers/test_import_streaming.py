@@ -200,3 +200,15 @@ def test_rows_take_memory_that_does_not_grow_with_the_file(tmp_path: Path, shuff
             file.write(json.dumps(row) + "\n")
     assert source.stat().st_size > 70 << 20
     assert float(python(["-c", READING, str(source)])) < 64
+
+
+def test_a_source_that_changes_while_it_is_read_is_refused(save: Save, imported: Import, tmp_path: Path) -> None:
+    data = lines(COT | {"id": "a"}, COT | {"id": "b"})
+
+    def grow(*_: int) -> None:
+        with (tmp_path / "x.jsonl").open("ab") as file:
+            file.write(data)
+
+    with pytest.raises(SourceError, match=r"x\.jsonl changed while it was read"):
+        imported("jsonl", data, progress=grow)
+    assert [path.name for path in tmp_path.iterdir()] == ["x.jsonl"]

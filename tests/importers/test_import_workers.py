@@ -27,6 +27,7 @@ from foreign_sources import (
     inspect_sample,
     lines,
     mot_entry,
+    probed_entry,
     switch_entry,
 )  # fmt: skip
 from importing import Import, Save
@@ -40,12 +41,13 @@ from feval.executors import opened
 from feval.importers import jsonl, pools
 from feval.recording import Recording, open_recording
 
-# What importers read of it: thoughts, scores, channels, prompts, unknown members, gaps, two LLMs, rows in any order.
+# What importers read of it: thoughts, scores, channels, prompts, probes, unknown members, gaps, two LLMs, rows in any order.
 COTS = [
     COT
     | {"id": f"q{question}", "llm": llm, "sample": 3 * sample, "text": f"<think>hm</think> The answer is {sample}."}
     | {"prompt": f"P{question}", "logprobs": [-0.5, -1], "latency": 2, "mood": sample}
     | ({"scores": {"judge": sample / 8}, "finish_reason": "length"} if question % 2 else {"reasoning": "hm"})
+    | {"probe_cue": "So:", "probes": [{"offset": n, "text": f"{n} or"} for n in range(1, 1 + sample)]}
     for sample in range(3)
     for llm in "ab"
     for question in (3, 1, 2, 0)
@@ -59,6 +61,7 @@ SOURCES: dict[str, tuple[bytes, dict[str, Any]]] = {
     "modelswitch": (dumped([switch_entry(), switch_entry(no=1)]), {}),
     "linc": (dumped([["True", "Error"], ["False", "Uncertain"]]), {}),
     "game24": (dumped([game_entry()]), {"questions": PUZZLES, "answer_kind": "number"}),
+    "probed-traces": (dumped([probed_entry(), probed_entry(question="Q1")]), {"answer_kind": "number"}),
     "lm-eval": (lines(harness_line(), harness_line(doc_id=1)), {"answer_kind": "number"}),
     "inspect-ai": (dumped(inspect_log(inspect_sample(), inspect_sample(id=2))), {"answer_kind": "number"}),
     "lighteval": (details(), {"answer_kind": "number"}),

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from method_cases import Case, all_cases, cases_of
 from probed import turned_round, with_probes
-from recorded_pools import not_asked, over_all_orders
+from recorded_pools import ORDERS, not_asked, over_all_orders
 from small import write_scored_toy
 
 from feval import evaluate, load
@@ -23,7 +23,7 @@ from feval.methods.decisions import Decisions, Ledger
 from feval.methods.error_shares import ErrorShares
 from feval.methods.expectation import Expectation
 from feval.methods.fields import Count, frozen_method
-from feval.methods.protocol import drawn, has_exact_errors, has_exact_form
+from feval.methods.protocol import drawn, has_exact_errors, has_exact_form, has_exact_latency
 from feval.methods.vote import plurality, plurality_codes
 from feval.replay import LLM, Dataset
 from feval.replay.pools import Pool
@@ -85,6 +85,26 @@ def check_exact(method: Any, pool: Pool, gold: np.ndarray) -> None:
     for part, mean, within in zip(own, runs.mean(axis=0), error, strict=True):
         if part is not None:
             assert (np.abs(part - mean) <= within + 1e-10).all(), (part, mean)
+
+
+@pytest.mark.parametrize(
+    ("name", "case"),
+    [
+        pytest.param(*each, id="-".join(map(str, each)))
+        for each in CASES
+        if each[1].settings.get("criterion") != "random" and each[0] != "early-stopping"
+    ],
+)
+def test_the_exact_latency_is_the_mean_over_all_orders(name: str, case: Case, recorded: Pooled) -> None:
+    """Where it is known: the windows of early stopping have no closed form, and coins are tossed once."""
+    method, (pool, gold) = METHODS[name](**case.settings), recorded
+    latency = method.exact(pool, gold).sequential_tokens
+    if has_exact_latency(method):
+        latency = method.exact_sequential_tokens(pool)
+    [draws] = method.draws(1)
+    orders = np.broadcast_to(ORDERS[:, None, :draws], (len(ORDERS), len(gold), draws))
+    [ledger] = method.decide([pool], [orders]).ledgers
+    assert latency == pytest.approx(ledger.sequential_tokens.mean(axis=0), abs=1e-9)
 
 
 @EXACT_CASES

@@ -34,6 +34,7 @@ METHODS_ON_FOUR = [
     TokenBudget(3, 25),
     TokenBudget(4, 30),
     TokenBudget(4, 100),
+    TokenBudget(4, 70_000),
     AnswerConvergence(2, 1),
     AnswerConvergence(2, 4),
     AnswerConvergence(1, 3),
@@ -222,11 +223,13 @@ def test_what_the_methods_need_is_said_where_it_is_missing() -> None:
     with pytest.raises(NotRecordedError, match="The probes of deep carry no confidence"):
         ProbeConfidence().decide([plain], [order])
     with pytest.raises(
-        NotRecordedError, match=r"every 25 tokens; those of deep were probed every 10 tokens. Take a mul"
+        NotRecordedError, match=r"every 25 tokens; those of deep were probed every 10\. Take 10 or a multiple"
     ):
         ParallelProbe(1, 25).decide([plain], [order])
     uneven = probed_pool([[(["a"], 20, "a")]], None, [[[7]]])
-    with pytest.raises(NotRecordedError, match="were probed at no fixed interval"):
+    with pytest.raises(
+        NotRecordedError, match=r"were probed at no fixed interval\. Take a method that goes from probe"
+    ):
         ParallelProbe(1, 10).decide([uneven], [order])
     for method in (TokenBudget(1), AnswerConvergence(), ParallelProbe(1)):
         with pytest.raises(NotRecordedError, match="deep has no probes: its CoTs can be drawn whole, but not followed"):

@@ -16,7 +16,7 @@ from typer.testing import CliRunner
 
 from feval.cli import app
 from feval.errors import ConflictError, MethodError, UnknownNameError, UsageError
-from feval.receipts.semantics import CHANGES, VERSION
+from feval.receipts.semantics import CHANGES, LATER, VERSION
 from feval.receipts.verifying import ChangedValue, verify_receipt
 
 POOLS = [["a", "a", "b", "a"], ["x", "y", None, "y"], ["b", "b", "b", "b"], ["c", "d", "c", None]]
@@ -405,6 +405,16 @@ def test_a_receipt_from_before_exact_numbers_had_a_split_still_verifies(toy: Pat
     changed(path, semantics=VERSION - 1)
     changed(path, numbers=numbers | {"errors": numbers["errors"] | {"wrong_vote": 0.123}})
     assert [difference.where for difference in verify_receipt(path).differences] == ["errors.wrong_vote"]
+
+
+def test_a_receipt_from_before_numbers_were_added_still_verifies(toy: Path) -> None:
+    path = receipt(toy, "recorded")
+    numbers = json.loads(path.read_text())["numbers"]
+    assert numbers.keys() >= LATER
+    changed(path, numbers={key: value for key, value in numbers.items() if key not in LATER})
+    assert verify_receipt(path).equal
+    changed(path, numbers=numbers | {"sequential_tokens": numbers["sequential_tokens"] + 1})
+    assert [difference.where for difference in verify_receipt(path).differences] == ["sequential_tokens"]
 
 
 def test_rounding_is_no_difference(toy: Path) -> None:

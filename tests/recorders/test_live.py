@@ -21,7 +21,7 @@ from recorders.request import Completion, Request
 
 TEXTS = ["It is 4. The answer is 4.", "The answer is 5.", "The answer is 4.0.", "I do not know."]
 # Places in a recording, its wire form; and channels, which are refused in words.
-NOT_LIVE = {"samples", "to_model", *_RECORDED_ONLY}
+NOT_LIVE = {"samples", "to_model", "advance", *_RECORDED_ONLY}
 
 
 class Scripted:

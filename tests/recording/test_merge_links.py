@@ -8,14 +8,15 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+import pyarrow.parquet as pq
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from small import SCORER, content, in_parts, pool, question, scored_pool
+from small import SCORER, content, in_parts, pool, question, restate, scored_pool
 
-from feval.errors import ConflictError
+from feval.errors import ConflictError, DamagedRecordingError
 from feval.recording import DatasetInfo, LLMInfo, RecordingWriter, merge, open_recording, verify_recording
-from feval.recording.derived import merging
+from feval.recording.derived import blocks
 
 ANSWERS = [["4", "4", None], ["7", "5"], [], ["4", "4", "9", "1"], ["8"], ["3", "3"]]
 GOLDS = ["4", "5", "6", None, "8", "3"]
@@ -175,7 +176,18 @@ def test_items_come_in_order_whatever_order_they_are_read_in(places: list[int], 
         return iter([f"item {place}" for place in places])
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(merging, "_BLOCK", block)
-        result = list(merging._ordered(read, np.array(places)))  # type: ignore[arg-type]
+        patch.setattr(blocks, "_BLOCK_QUESTIONS", block)
+        result = list(blocks.in_order(read, np.array(places)))  # type: ignore[arg-type]
     assert result == [(place, f"item {place}") for place in range(12)]
     assert len(passes) <= max(1, -(-12 // block))
+
+
+def test_a_linked_file_without_a_column_is_damage(tmp_path: Path) -> None:
+    one, other = (shard(tmp_path / name, [0], llms=[LLMInfo(name)]) for name in ("alpha", "beta"))
+    path = "samples/toy/alpha.parquet"
+    table = pq.read_table(one / path).drop_columns(["answer"])
+    (one / path).unlink()
+    pq.write_table(table, one / path)
+    restate(one, path)
+    with pytest.raises(DamagedRecordingError, match=r"samples/toy/alpha\.parquet cannot be read \('answer'\)"):
+        merge([one, other], tmp_path / "merged")

@@ -213,3 +213,18 @@ def test_other_probes_of_an_old_cot_are_a_conflict(
     more = write_seeded(tmp_path / "more", ["4", "5", "6"], [1, 2, 3], [change(NEW[0])])
     with pytest.raises(ConflictError, match=sentence):
         extend(base, more, tmp_path / "out", dataset="toy", llm="alpha", operation={"name": "extend"})
+
+
+def test_probes_of_questions_in_another_order_find_their_cots(tmp_path: Path) -> None:
+    paths = []
+    for name, order, seed in (("base", [0, 1], 1), ("more", [1, 0], 2)):
+        with RecordingWriter(tmp_path / name, operation={"name": "test"}) as writer:
+            writer.add_dataset(DatasetInfo("toy", "Toy", "verbatim", "1"), [question(i, "4") for i in order])
+            writer.add_pools("toy", LLMInfo("alpha"), "words", [seeded(i, ["4"], [seed]) for i in order])
+            rows = [ProbeRows(f"toy/{i}", [0], [seed], [f"{name} {i}"], [f"{name} {i}"]) for i in order]
+            writer.add_probes("toy", "alpha", rows)
+        paths.append(open_recording(tmp_path / name))
+    extend(*paths, tmp_path / "out", dataset="toy", llm="alpha", operation={"name": "extend"})
+    assert probe_words(sound(tmp_path / "out"), "alpha") == [
+        (f"toy/{i}", place, place + 1, f"{name} {i}") for i in (0, 1) for place, name in enumerate(("base", "more"))
+    ]

@@ -98,6 +98,24 @@ def test_equal_answers_of_probes_and_cots_vote_together(tmp_path: Path) -> None:
     assert verify_recording(out).problems == ()
 
 
+def test_probes_change_nothing_among_the_answers_of_cots(tmp_path: Path) -> None:
+    """Within 0.3, the probe's 0.9 would be the first of a party with 1.1, and leave 1.3 apart, if it came first."""
+    rows = [ProbeRows("toy/0", [0, 0], [5, 10], ["0.9", "1.7"], ["0.9", "1.7"])]
+    number, answers = {"kind": "number", "equality": "tolerance-0.3"}, {"alpha": [["1.3", "1.1"]]}
+    out = write_probed(tmp_path / "r", {"alpha": rows}, answers, golds=["1.3"], **number)
+    recording, without = (
+        open_recording(out),
+        open_recording(write_probed(tmp_path / "w", {}, answers, golds=["1.3"], **number)),
+    )
+    assert (
+        recording.votes("toy").llms["alpha"].codes.tolist()
+        == without.votes("toy").llms["alpha"].codes.tolist()
+        == [[0, 0]]
+    )
+    assert recording.probes("toy", "alpha").codes.tolist() == [0, 1]
+    assert verify_recording(out).problems == ()
+
+
 @pytest.mark.parametrize(
     ("rows", "error", "sentence"),
     [
@@ -273,6 +291,7 @@ def put(name: str, place: int, value: float) -> Callable[[Arrays], None]:
         (lambda a: a.update(codes=a["codes"][:-1]), {}, "different lengths"),
         (lambda a: a.pop("codes"), {}, "should have"),
         (lambda a: a.update(gold=a["codes"]), {}, "'gold' has the wrong form"),
+        (lambda a: a.update({"codes.1": a["codes"]}), {}, "should have 5 arrays, found 6; 'codes.1' is odd"),
         (lambda a: None, {"llm": "org/beta"}, "is of 'org/beta' on 'toy'"),
     ],
 )
@@ -346,12 +365,24 @@ def test_a_parquet_file_made_by_hand_is_found(
     assert re.search(sentence, problems), problems
 
 
+def test_a_parquet_file_without_a_column_is_found(copy: Path) -> None:
+    table = pq.read_table(copy / PARQUET).drop_columns(["answer"])
+    (copy / PARQUET).unlink()
+    pq.write_table(table, copy / PARQUET)
+    restate(copy, PARQUET)
+    assert "alpha.parquet cannot be read ('answer')" in " ".join(verify_recording(copy).problems)
+
+
 @pytest.mark.parametrize(
     ("change", "sentence"),
     [
         (lambda m: m["probes"][0].update(interval=None), "probes should be"),
         (lambda m: m["probes"][0].update(cue="other"), "Leaf toy / alpha / probes"),
         (lambda m: m["probes"][0].update(interval=0), "interval"),
+        (
+            lambda m: m["probes"].insert(0, m["probes"][0] | {"cue": "other"}),
+            "two entries for the same in the field 'probes'",
+        ),
         (lambda m: m["probes"][0].update(llm="gamma"), "has probes of .gamma. on .toy., and no CoTs of it"),
         (lambda m: m.update(pairs=m["pairs"][1:]), "has probes of 'alpha' on 'toy', and no CoTs of it"),
         (lambda m: m.update(format_version=4), "a recording with probes has format_version 5"),

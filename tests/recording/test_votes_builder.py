@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from feval.answers.parties import Comparison, Parties, divide
 from feval.cards.finish_reasons import FINISH_REASONS
 from feval.errors import DamagedRecordingError
-from feval.recording import PoolRows
+from feval.recording import PoolRows, ProbeRows
 from feval.recording.content import Question
 from feval.recording.sealing import probe_columns, spill
 from feval.recording.sealing.question_table import QuestionTable
@@ -38,8 +38,8 @@ def as_they_are(question: str, forms: list[str], gold: str | None) -> Parties:
     return Parties({}, gold)
 
 
-def by_length(question: str, forms: list[str], gold: str | None) -> Parties:
-    return divide(forms, gold, Comparison(lambda left, right: len(left) == len(right)))[0]
+def by_length(question: str, forms: list[str], gold: str | None, of_probes: Sequence[str] = ()) -> Parties:
+    return divide(forms, gold, Comparison(lambda left, right: len(left) == len(right)), later=of_probes)[0]
 
 
 def pools_of(rows: Sequence[Sequence[tuple[str | None, int, str]] | None]) -> Iterator[PoolRows]:
@@ -108,9 +108,13 @@ def test_a_pool_that_is_unknown_or_out_of_order_is_refused(index: int, words: st
 
 
 def peak_bytes(cots: int, folder: Path) -> int:
-    """The most memory that the votes of 50 questions took at once, from the first CoT to the last byte."""
+    """The most memory that votes and probes of 50 questions took at once, from the first CoT to the last byte."""
     questions = QuestionTable("toy", [question(i, "4") for i in range(50)])
     own = pool(0, [str(i % 7) for i in range(cots)])
+    samples = [i for i in range(cots) for _ in range(2)]
+    probes = ProbeRows(
+        "", samples, [5, 10] * cots, *[[str(i % 9) for i in samples]] * 2, confidences=[0.5, None] * cots
+    )
     tracemalloc.start()
     try:
         with VotesBuilder(questions, folder) as builder:
@@ -118,6 +122,10 @@ def peak_bytes(cots: int, folder: Path) -> int:
                 builder.add_llm(llm)
                 for i in range(50):
                     builder.add(llm, replace(own, question_id=f"toy/{i}"))
+            builder.add_llm_probes("beta")
+            for i in range(50):
+                builder.add_probes("beta", replace(probes, question_id=f"toy/{i}"))
+            assert sum(len(block) for _, blocks in builder.probe_files() for block in blocks) > 50 * 2 * 9 * cots
             assert sum(len(block) for blocks in builder.files().values() for block in blocks) > 2 * 50 * 3 * cots
         return tracemalloc.get_traced_memory()[1]
     finally:
@@ -129,7 +137,7 @@ def test_memory_does_not_grow_with_the_cots(tmp_path: Path, monkeypatch: pytest.
     monkeypatch.setattr(spill, "_BLOCK_BYTES", 1000)
     monkeypatch.setattr(probe_columns, "_BLOCK_CELLS", 1000)
     few, many = peak_bytes(50, tmp_path), peak_bytes(400, tmp_path)
-    assert many - few < 60_000  # the CoTs that one has more would be 315,000 bytes of codes, tokens and finish reasons
+    assert many - few < 60_000  # the CoTs that one has more would be 315,000 bytes of votes, and 630,000 of probes
     assert not list(tmp_path.iterdir())
 
 

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import math
+import pickle
+from copy import copy, deepcopy
+
 import pytest
 from probed import metered, probed_pool, without_future
 
-from feval.errors import NotRecordedError, OutOfRangeError, UsageError
-from feval.replay.meter import close_ledger
+from feval.errors import MethodError, NotRecordedError, OutOfRangeError, UsageError
+from feval.evaluation.user_methods.calling import call_method
+from feval.replay.meter import MeteredLLM, close_ledger
 
 # Probes every 10 tokens: one trace as it should be, one that lacks its last two probes, one with a probe beyond its end, one
 # without any.
@@ -120,13 +125,14 @@ def test_offsets_of_any_kind_are_reached_one_after_the_other_or_exactly() -> Non
     assert (first.tokens, second.tokens) == (7, 3)
     llm.advance(first, tokens=33)
     assert (first.tokens, first.probe()) == (40, "c")
-    with pytest.raises(
-        NotRecordedError, match=r"cannot be advanced by 10: no probe was recorded there. Advance it to its"
-    ):
-        llm.advance(first, tokens=10)
     llm.advance([first, second], tokens=20)
     assert (first.tokens, first.finished, second.tokens, second.finished) == (60, True, 9, True)
     assert llm.sequential_tokens == 7 + 33 + 20
+    llm = metered(pool)
+    with pytest.raises(
+        NotRecordedError, match=r"cannot be advanced by 10: no probe was recorded there. Advance it to its"
+    ):
+        llm.advance(llm.start(), tokens=10)
 
 
 def test_what_was_not_recorded_or_makes_no_sense_is_refused() -> None:
@@ -138,20 +144,41 @@ def test_what_was_not_recorded_or_makes_no_sense_is_refused() -> None:
         NotRecordedError, match=r"cannot be advanced by 15: it was probed every 10 tokens. Advance by a mul"
     ):
         llm.advance(trace, tokens=15)
+    llm = metered(POOL)
+    [trace] = llm.start()
     with pytest.raises(OutOfRangeError, match="grows by 1 token or more; 0 were asked for"):
         llm.advance(trace, tokens=0)
     with pytest.raises(UsageError, match="each once in a round"):
         llm.advance([trace, trace])
     with pytest.raises(UsageError, match="advances traces that it started on this question"):
         metered(POOL).advance(trace)
-    with pytest.raises(OutOfRangeError, match="limit=0"):
-        llm.start(limit=0)
+    for limit in (0, 15.5, math.nan):
+        with pytest.raises(OutOfRangeError, match=f"limit={limit}"):
+            llm.start(limit=limit)
     llm.advance([])
     assert (llm.output_tokens, llm.probe_calls, trace.running) == (0, 0, True)
     close_ledger(llm)
     for late in (lambda: llm.advance(trace), llm.start):
         with pytest.raises(UsageError, match="was kept from another question"):
             late()
+
+
+def test_a_refused_advance_is_the_end_of_a_method() -> None:
+    """One that went on would know where a trace has probes and ends, without a token of it."""
+    llm = metered(probed_pool([[("ab", 30, "a")] * 2], None, [[[5, 20], [5, 25]]]))
+
+    def looking_ahead(_: str, llm: MeteredLLM) -> str:
+        traces = llm.start(2)
+        with pytest.raises(NotRecordedError):
+            llm.advance(traces, tokens=20)
+        with pytest.raises(NotRecordedError, match="cannot be advanced by 20"):
+            llm.advance(traces[0])
+        with pytest.raises(NotRecordedError, match="cannot be advanced by 20"):
+            llm.sample()
+        return "a"
+
+    with pytest.raises(MethodError, match=r"The method failed: Trace 1 of deep.* cannot be advanced by 20"):
+        call_method(looking_ahead, "The method", "?", [llm])
 
 
 def test_nothing_of_the_future_is_seen() -> None:
@@ -166,3 +193,9 @@ def test_nothing_of_the_future_is_seen() -> None:
                 seen.append((trace.tokens, trace.running, trace.probe(), trace.confidence, repr(trace), repr(llm)))
                 seen.append((llm.output_tokens, llm.sequential_tokens, llm.probe_calls, llm.probe_tokens))
         assert seen[: len(seen) // 2] == seen[len(seen) // 2 :]
+
+
+def test_a_meter_cannot_be_copied() -> None:
+    for duplicate in (copy, deepcopy, pickle.dumps):
+        with pytest.raises(UsageError, match="deep is one meter of one question and cannot be copied"):
+            duplicate(metered(POOL))

@@ -6,6 +6,5 @@
 | `ends` | where a rule ends, as a table over counts of answers |
 | `subpools`, `orders`, `by_partition` | accuracy, samples and tokens of such a rule, three ways |
 | `early_stopping`, `early_plurality` | ESC in closed form: stops and tokens; its final vote |
-| `premature_stops` | probability of stopping on an answer that the whole budget would outvote |
 | `traces` | DeepConf's confidence along a CoT |
 """

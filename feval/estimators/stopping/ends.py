@@ -66,6 +66,10 @@ class AnswerCounts:
         widest = -np.sort(-counts, axis=1)
         return np.concatenate([[self.none.max(initial=0)], widest.max(axis=0, initial=0)])
 
+    def with_no_answer_as_rival(self) -> AnswerCounts:
+        """The same pools where no answer is one more candidate."""
+        return AnswerCounts.of(self.gold, np.column_stack([self.rivals, self.none]), np.zeros_like(self.none))
+
     def rows(self, rows: npt.NDArray[np.intp]) -> AnswerCounts:
         """Select questions."""
         return AnswerCounts(self.gold[rows], self.rivals[rows], self.none[rows])

@@ -24,16 +24,24 @@ from feval.estimators.stopping.orders import ExpectedVotes
 MOST_SUBPOOLS = 3_000_000
 """Most sub-pools that `votes_over_subpools` is meant for: some seconds, and 300 MB with ten answers."""
 
+_LARGEST_POOL = 400
 _CELLS = 1 << 18  # numbers gathered at once
 
 
 def number_of_subpools(pools: AnswerCounts) -> float:
-    """Upper bound of the number of sub-pools of pools, their samples without an answer left out."""
+    """Upper bound of the number of sub-pools of pools, their samples without an answer left out.
+
+    Not counted to the end where it is above `MOST_SUBPOOLS`, and infinite for pools of more than 400 answered samples.
+    """
     bounds = pools.bounds()[1:].tolist()
     most = int((pools.size - pools.none).max(initial=0))
+    if most > _LARGEST_POOL:
+        return np.inf
     ways = np.zeros((most + 1, most + 1))  # by the last count, and the samples so far
     ways[most, 0] = 1.0
     for bound in bounds:
+        if ways.sum() > MOST_SUBPOOLS:
+            break
         at_least = ways[::-1].cumsum(axis=0)[::-1]
         ways = np.zeros_like(ways)
         for votes in range(bound + 1):
@@ -43,24 +51,42 @@ def number_of_subpools(pools: AnswerCounts) -> float:
 
 def votes_over_subpools(pools: AnswerCounts, ending: Ending, budget: int) -> ExpectedVotes:
     """The same means as `orders.expected_votes`, for a rule that ends with the probability `ending`."""
+    leads, votes = _over_subpools(pools, ending, budget)
+    return ExpectedVotes(np.minimum(leads[:, 1], 1.0), votes)
+
+
+def wrong_ends(pools: AnswerCounts, ending: Ending, budget: int, *, none_votes: bool = False) -> Floats:
+    """[Q] probability to end within the budget on another answer than the gold, ties being broken uniformly.
+
+    With `none_votes`, no answer is a candidate, also in the counts of `ending`; to end on it does not count.
+    """
+    voting = pools.with_no_answer_as_rival() if none_votes else pools
+    leads = _over_subpools(voting, ending, budget)[0][:, 2:]
+    if none_votes and leads.shape[1]:  # candidates with equal counts lead equally often
+        leads[np.arange(len(leads)), (voting.rivals == pools.none[:, None]).argmax(axis=1)] *= pools.none == 0
+    wrong: Floats = leads.sum(axis=1)
+    return wrong
+
+
+def _over_subpools(pools: AnswerCounts, ending: Ending, budget: int) -> tuple[Floats, Floats]:
+    """[Q, 2 + K] expected shares of the lead and expected votes: of no answer, the gold and each rival."""
     counts = np.zeros((len(pools.gold), 2 + pools.rivals.shape[1]), np.int16)
     counts[:, 1:] = -np.sort(-np.column_stack([pools.gold, pools.rivals]), axis=1)
     totals = counts.sum(axis=1, dtype=np.int64)
     gold = 1 + (pools.rivals > pools.gold[:, None]).sum(axis=1)
     rivals = np.arange(1, counts.shape[1] - 1)
     columns = np.column_stack([np.zeros_like(gold), gold, rivals + (rivals >= gold[:, None])])
-    right, votes = np.zeros(len(counts)), np.zeros(counts.shape)
+    result = np.zeros((len(counts), counts.shape[1], 2))
     below, marks = np.zeros((1, 2, int(pools.none.max(initial=0)) + 1)), np.zeros((1, counts.shape[1]), np.int32)
     for total, (own, rows, subpools, children) in enumerate(_layers(counts, totals)):
         layer = _Layer.of(subpools)
         silent = int(pools.none[totals >= total].max(initial=0)) + 1
         means = layer.before_the_last(children, below[:, :, :silent], marks)
         layer.end(means, total, ending, budget)
-        none, place = pools.none[own], layer.mark[rows]
-        right[own] = means[place[np.arange(len(own)), gold[own]], 1, none]
-        votes[own] = means[np.take_along_axis(place, columns[own], axis=1), 0, none[:, None]]
+        place = np.take_along_axis(layer.mark[rows], columns[own], axis=1)
+        result[own] = means[place, :, pools.none[own, None]]
         below, marks = means, layer.mark
-    return ExpectedVotes(np.minimum(right, 1.0), votes)
+    return result[:, :, 1], result[:, :, 0]
 
 
 def _layers(counts: Integers, totals: Int64) -> list[tuple[Rows, Rows, Integers, Integers]]:

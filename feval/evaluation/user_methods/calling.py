@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from feval.errors import FevalError, MethodError, UsageError
 from feval.methods.arrays import Rows
 from feval.methods.decisions import LEDGER_FIELDS
-from feval.replay.meter import close_ledger
+from feval.replay.meter import close_ledger, require_recorded
 
 if TYPE_CHECKING:
     from feval.replay.dataset import Dataset
@@ -73,6 +73,8 @@ def call_method(method: Callable[..., Any], where: str, question: str, llms: Seq
     """
     with contained(where):
         answer = method(question, *llms)
+        for llm in llms:
+            require_recorded(llm)
         if answer is None:
             return None
         if isinstance(answer, str):

@@ -48,6 +48,7 @@ class Cuts:
     def at_budget(cls, pool: Pool, tokens: int) -> Self:
         """CoTs that are cut after so many tokens: a longer one has the answer of its last probe up to there, if it has any."""
         probes = pool.probes()
+        tokens = min(tokens, int(pool.output_tokens.max(initial=0)))  # which their type holds
         passed = probes.before(tokens)
         probed = (pool.output_tokens > tokens) & (passed > 0)
         last = np.where(probed, probes.starts[:-1].reshape(probes.shape) + passed - 1, -1)

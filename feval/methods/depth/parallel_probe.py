@@ -27,6 +27,7 @@ Int64 = npt.NDArray[np.int64]
 
 _REPLICATES = 128  # worked on at once
 _BLOCK = 1 << 19  # recorded CoTs times replicates
+_SEEN = 16  # CoTs looked at together to settle a tie
 
 
 @frozen_method
@@ -116,13 +117,17 @@ class ParallelProbe:
         for step in range(min(self.steps, max(int(visits.counts.max(initial=0)), 1))):
             grown += left
             answers = visits.answers(step + 2).rows(places)
-            number, codes = answers.plurality(left, order[:, places])
+            number, codes = answers.plurality(left, order)
             before, winner = winner, np.where(done, winner, codes)
             if step >= self.warmup:
                 misses += 1
-                misses *= (answers.numbers[:, :, None] != number[:, None]) & (codes >= 0)[:, None]
-                running = visits.counts[places] >= step + 2  # a finished trace stays
-                left &= (misses < self.patience) | ~running[:, :, None]
+                missed = answers.numbers[:, :, None] != number[:, None]
+                if ((codes < 0) & ~done).any():  # where nobody votes, nobody disagrees
+                    missed &= (codes >= 0)[:, None]
+                misses *= missed.view(np.uint8)
+                late = np.flatnonzero((misses >= self.patience) & (left > 0))
+                running = visits.counts[places].ravel()[late // replicates] >= step + 2  # a finished trace stays
+                left.ravel()[late[running]] = 0
             stable = np.where((winner == before) & (winner >= 0), stable + 1, 0)
             ended = ~done & (stable >= self.stable)
             if ended.any():
@@ -133,6 +138,7 @@ class ParallelProbe:
                     answer[places[over]], rounds[places[over]] = winner[over], grown[over]
                     parts: Any = [each[~over] for each in (places, winner, stable, done, left, grown, misses)]
                     places, winner, stable, done, left, grown, misses = parts
+                    order = order[:, ~over]
                     if not len(places):
                         break
         answer[places], rounds[places] = winner, grown
@@ -169,10 +175,13 @@ class _Visits:
         """The visits of the CoTs of a pool; `NotRecordedError` where they were not probed at these places."""
         probes = pool.probes()
         if probes.interval is None or interval % probes.interval:
-            recorded = f"every {probes.interval} tokens" if probes.interval else "at no fixed interval"
+            asked = f"Parallel-Probe looks at traces every {interval} tokens; those of {pool.llm} were probed"
+            if probes.interval is None:
+                raise NotRecordedError(
+                    f"{asked} at no fixed interval. Take a method that goes from probe to probe, such as answer-convergence."
+                )
             raise NotRecordedError(
-                f"Parallel-Probe looks at traces every {interval} tokens; those of {pool.llm} were probed {recorded}. Take a "
-                "multiple of what was recorded as the interval."
+                f"{asked} every {probes.interval}. Take {probes.interval} or a multiple as the interval."
             )
         every = interval // probes.interval
         counts = probes.counts() // every
@@ -223,9 +232,10 @@ class _Visits:
         most = int(self.counts.max(initial=0))
         visit = np.arange(2, most + 1)
         asked = np.where(visit <= self.counts[:, :, None], self._first[:, :, None] + visit * self.every - 1, -1)
-        paid = np.zeros((*self.counts.shape, most + 2), np.int64)
+        paid = np.zeros((*self.counts.shape, most + 2), np.int32)
         np.cumsum(np.append(known_tokens(self.probes), 0)[asked], axis=2, out=paid[:, :, 2 : most + 1])
-        spent: Int64 = np.take_along_axis(paid, visited.astype(np.intp), axis=2).sum(axis=1)
+        first = np.arange(self.counts.size).reshape(*self.counts.shape, 1) * (most + 2)
+        spent: Int64 = paid.ravel().take(visited + first).sum(axis=1, dtype=np.int64)
         return spent
 
 
@@ -244,17 +254,16 @@ class _Answers:
     @classmethod
     def of(cls, codes: Integers) -> _Answers:
         """The answers with codes [Q, S]."""
-        order = codes.argsort(axis=1)
-        ordered = np.take_along_axis(codes, order, axis=1)
-        opens = ordered >= 0
-        opens[:, 1:] &= ordered[:, 1:] != ordered[:, :-1]
-        numbers = np.empty(codes.shape, np.int32)
-        np.put_along_axis(numbers, order, opens.cumsum(axis=1, dtype=np.int32) - 1, axis=1)
-        none = int(numbers.max(initial=-1)) + 1
+        present = np.zeros((len(codes), int(codes.max(initial=0)) + 1), np.bool_)
+        place = codes + np.arange(len(codes))[:, None] * present.shape[1]
+        present.ravel()[place[codes >= 0]] = True
+        number = present.cumsum(axis=1, dtype=np.int32) - 1
+        none = int(number[:, -1].max(initial=-1)) + 1
+        numbers = number.ravel().take(np.maximum(place, 0))
         numbers[codes < 0] = none
+        question, code = np.nonzero(present)
         table = np.full((len(codes), none + 1), -1, np.int32)
-        np.put_along_axis(table, numbers, codes, axis=1)
-        table[:, none] = -1
+        table[question, number[question, code]] = code
         return cls(numbers.astype(_counter(none)), table)
 
     def rows(self, rows: Rows) -> _Answers:
@@ -271,21 +280,27 @@ class _Answers:
         Returns:
             Any number and -1 where none of them has an answer.
         """
-        questions, _, replicates = left.shape
-        none = self.codes.shape[1] - 1
-        cells = (self.numbers + np.arange(questions)[:, None] * (none + 1)).ravel()
+        questions, samples, replicates = left.shape
+        first = np.arange(questions)[:, None] * self.codes.shape[1]
+        cells = (self.numbers + first).ravel()
         each = scipy.sparse.csc_array(
             (np.ones(cells.size, left.dtype), cells, np.arange(cells.size + 1)), (self.codes.size, cells.size)
         )
-        votes = (each @ left.reshape(cells.size, replicates)).reshape(questions, none + 1, replicates)
-        votes[:, none] = 0
+        votes = (each @ left.reshape(cells.size, replicates)).reshape(questions, -1, replicates)
+        votes[:, -1] = 0
         most = votes.max(axis=1)
         leads = votes == np.maximum(most, 1)[:, None]
-        number = (leads * np.arange(none + 1, dtype=self.numbers.dtype)[:, None]).max(axis=1)
+        number = (leads.view(np.uint8) * np.arange(leads.shape[1], dtype=self.numbers.dtype)[:, None]).max(axis=1)
         question, replicate = np.nonzero(np.add.reduce(leads.view(np.uint8), axis=1, dtype=left.dtype) > 1)
-        cots, place = order[replicate, question], (question[:, None], replicate[:, None])
-        own = self.numbers[place[0], cots]
-        leading = leads[place[0], own, place[1]] & (left[place[0], cots, place[1]] > 0)
-        first = cots[np.arange(len(cots)), leading.argmax(axis=1)]
-        number[question, replicate] = self.numbers[question, first]
-        return number, np.where(most > 0, np.take_along_axis(self.codes, number.astype(np.intp), axis=1), -1)
+        # Of tied answers the one of the first CoT that has one of them.
+        for start in range(0, order.shape[2], _SEEN):
+            cots = order[replicate, question, start : start + _SEEN] + question[:, None] * samples
+            leading = leads.ravel().take(cells.take(cots) * replicates + replicate[:, None])
+            leading &= left.ravel().take(cots * replicates + replicate[:, None]) > 0
+            found = leading.any(axis=1)
+            seen = cots[found, leading[found].argmax(axis=1)]
+            number[question[found], replicate[found]] = self.numbers.ravel().take(seen)
+            question, replicate = question[~found], replicate[~found]
+            if not len(question):
+                break
+        return number, np.where(most > 0, self.codes.ravel().take(number + first), -1)

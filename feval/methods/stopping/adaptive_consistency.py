@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Annotated, Literal, Protocol
 
 import numpy as np
@@ -16,8 +16,8 @@ from feval.estimators.cost import mean_output_tokens
 from feval.estimators.counts import answered_counts, distinct_vote_counts
 from feval.estimators.per_question import by_blocks
 from feval.estimators.stopping.criteria import Criterion
-from feval.estimators.stopping.ends import AnswerCounts, Ends, ends_of_rule
-from feval.estimators.stopping.premature_stops import wrong_stops
+from feval.estimators.stopping.ends import AnswerCounts, Ending, Ends, ending_of_rule, ends_of_rule
+from feval.estimators.stopping.subpools import wrong_ends
 from feval.methods.arrays import Floats, Integers
 from feval.methods.decisions import Decisions, Ledger, Orders
 from feval.methods.error_shares import ErrorShares, no_answer_probability
@@ -137,9 +137,11 @@ class AdaptiveConsistency:
     def exact(self, pool: Pool, gold: Integers) -> Expectation:
         """The expectation over all draws; see `ExactMethod.exact`."""
         if self.criterion == "random":
-            return self._exact_random(pool, gold)
-        means = mean_over_orders(pool, gold, self.no_answer, self.rule.stop_mask, self.budget)
-        return Expectation(means.right, means.samples, means.samples, means.output_tokens)
+            expected = self._exact_random(pool, gold)
+        else:
+            means = mean_over_orders(pool, gold, self.no_answer, self.rule.stop_mask, self.budget)
+            expected = Expectation(means.right, means.samples, means.samples, means.output_tokens)
+        return replace(expected, sequential_tokens=expected.output_tokens)
 
     def exact_errors(self, pool: Pool, gold: Integers, right: Floats, draw: DrawOrders) -> ErrorShares:
         """How wrong answers come about over all draws; see `ExactErrorsMethod.exact_errors`."""
@@ -205,16 +207,16 @@ class _Stops:
             return gold_share_of_lead(voting) * float(_coin_stops(self.method)[-1])
         return right_over_orders(voting, self.method.ends(voting.bounds(), only_last=True))
 
-    def wrong_before_budget(self, counts: Integers) -> Floats:
-        method, none_votes = self.method, self.method.no_answer == "vote"
-        if method.criterion == "random":
-            share = _coin_stops(method)
-            return wrong_stops(
-                counts, method.budget, lambda keys, draws: np.full(len(keys), share[draws - 1]), none_votes=none_votes
-            )
-        pools = AnswerCounts(*(column.astype(np.int64) for column in (counts[:, 1], counts[:, 2:], counts[:, 0])))
-        ends = method.ends(voting_counts(pools, method.no_answer).bounds())
-        return wrong_stops(counts, method.budget, lambda keys, _: ends.at(keys), none_votes=none_votes)
+    def wrong_before_budget(self, pools: AnswerCounts) -> Floats:
+        method = self.method
+        rule = ending_of_rule(method.rule.stop_mask, method.budget)
+        ending = _ending_by_coin(method) if method.criterion == "random" else rule
+        return wrong_ends(pools, ending, method.budget - 1, none_votes=method.no_answer == "vote")
+
+
+def _ending_by_coin(method: AdaptiveConsistency) -> Ending:
+    share = _coin_stops(method)
+    return lambda counts, drawn, _: np.full(len(counts), share[drawn - 1])
 
 
 def _coins(pool: Pool, order: Orders, seed: int) -> Floats:

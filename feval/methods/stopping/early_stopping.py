@@ -15,7 +15,7 @@ from feval.estimators.stopping.early_plurality import early_plurality
 from feval.estimators.stopping.early_stopping import MOST_WINDOWS_IN_FLOATS, EarlyStops, early_stops, window_ends
 from feval.estimators.stopping.ends import AnswerCounts
 from feval.estimators.stopping.orders import expected_votes
-from feval.estimators.stopping.premature_stops import wrong_stops
+from feval.estimators.stopping.subpools import wrong_ends
 from feval.methods.arrays import Floats, Integers
 from feval.methods.decisions import Decisions, Ledger, Orders
 from feval.methods.error_shares import ErrorShares, no_answer_probability
@@ -182,13 +182,12 @@ class _Stops:
             pools, wrong, lambda tied: gold_share_of_lead(tied) * self._before_last(tied).no_stop
         )
 
-    def wrong_before_budget(self, counts: Integers) -> Floats:
-        pools = AnswerCounts(*(column.astype(np.int64) for column in (counts[:, 1], counts[:, 2:], counts[:, 0])))
+    def wrong_before_budget(self, pools: AnswerCounts) -> Floats:
         if self._answers_window:
             return self._wrong_windows(pools)
         window, windows = self.method.window, self.method.windows
         ends = window_ends(pools.bounds(), window=window, windows=windows, only_unstopped=False)
-        return wrong_stops(counts, window * windows, lambda keys, _: ends.at(keys))
+        return wrong_ends(pools, ends.ending, window * windows - 1)
 
     def _wrong_windows(self, pools: AnswerCounts) -> Floats:
         """[Q] probability of stopping at a window with another answer than the gold, before the last window."""

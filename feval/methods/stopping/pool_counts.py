@@ -75,7 +75,7 @@ def voting_counts(pools: AnswerCounts, no_answer: str) -> AnswerCounts:
     """The same counts, with no answer as one more rival if `no_answer` is "vote"."""
     if no_answer == "drop":
         return pools
-    return AnswerCounts.of(pools.gold, np.column_stack([pools.rivals, pools.none]), np.zeros_like(pools.none))
+    return pools.with_no_answer_as_rival()
 
 
 def mean_over_orders(
@@ -113,17 +113,13 @@ def mean_over_orders(
     return means
 
 
-def right_over_orders(pools: AnswerCounts, ends: Ends, most_states: int | None = None) -> Floats:
-    """[Q] probability that the gold wins the plurality, by the fastest of the three ways.
-
-    With `most_states`, a large budget takes `expected_votes` or raises UsageError beyond them: whether a number is exact or
-    estimated then depends on the pools as it always has.
-    """
+def right_over_orders(pools: AnswerCounts, ends: Ends, most_states: int = MOST_STATES) -> Floats:
+    """[Q] probability that the gold wins the plurality, by the fastest of the three ways; see `expected_votes`."""
     few = number_of_partitions(ends.budget) <= MOST_PARTITIONS
-    if (few or most_states is None) and _few_subpools(pools, ends.budget, len(pools.gold)):
+    if _few_subpools(pools, ends.budget, len(pools.gold)):
         return votes_over_subpools(pools, ends.ending, ends.budget).right
     if not few:
-        return expected_votes(pools, ends, most_states=most_states or MOST_STATES).right
+        return expected_votes(pools, ends, most_states=most_states).right
     free = np.zeros_like(pools.none)
     return over_partitions(pools, free, np.zeros_like(pools.rivals), free, ends).right
 

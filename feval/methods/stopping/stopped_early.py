@@ -6,7 +6,7 @@ With u(V), the share of the lead that the gold has in the counts V of the whole 
 
 Where the budget is all recorded CoTs, there is one V. Wrong answers at the budget itself are left out: there each of m leaders
 wins equally often, so that being wrong is m - 1 times as likely as being right. Otherwise the sum is over all V
-(`estimators.stopping.premature_stops`). If these are too many, replicates estimate which part of the wrong answers it is.
+(`estimators.stopping.subpools`). If these are too many, replicates estimate which part of the wrong answers it is.
 """
 
 from __future__ import annotations
@@ -19,8 +19,7 @@ import numpy as np
 
 from feval.errors import UsageError
 from feval.estimators.per_question import question_blocks
-from feval.estimators.stopping.ends import LARGEST_BUDGET, AnswerCounts, Ends, partitions
-from feval.estimators.stopping.premature_stops import premature_stop_states
+from feval.estimators.stopping.ends import LARGEST_BUDGET, AnswerCounts, Ends, number_of_counts, partitions
 from feval.methods.arrays import Floats, Integers, Rows
 from feval.methods.error_shares import ErrorShares, MonteCarloPart, split_errors
 from feval.methods.stopping.pool_counts import distinct_pools, gold_share_of_lead, right_over_orders
@@ -31,7 +30,7 @@ if TYPE_CHECKING:
 
 
 # Each of these limits is a few seconds of work.
-_MOST_STEPS = 40_000_000  # states times draws of `premature_stops`
+_MOST_STEPS = 40_000_000  # counts of all but the leader, times draws
 _MOST_IN_FRACTIONS = 150_000_000  # states times draws times windows cubed, where sums are taken in fractions
 _MOST_COUNTS = 10_000_000  # different counts of the whole budget
 _ESTIMATE_CODES = 30_000_000  # codes drawn for an estimate
@@ -52,12 +51,8 @@ class StopModel(Protocol):
     def early_of_whole_pool(self, pools: AnswerCounts, wrong: Floats) -> Floats:
         """[Q] probability of being stopped too early where the budget is the whole pool, given [Q] that of being wrong."""
 
-    def wrong_before_budget(self, counts: Integers) -> Floats:
-        """[N] probability of stopping before the budget with another answer than the first leader.
-
-        Args:
-            counts: [N, 1 + K] of the whole budget: CoTs without an answer, then of each answer, the largest first.
-        """
+    def wrong_before_budget(self, pools: AnswerCounts) -> Floats:
+        """[N] probability of stopping before the budget with another answer than the gold, which leads in the whole budget."""
 
 
 def split_of_stops(
@@ -74,7 +69,7 @@ def split_of_stops(
     Milliseconds where the budget is the whole pool, otherwise up to some seconds. `draw` is for what must be estimated.
     """
     early, estimate = _stopped_early(method, model, pool, gold, wrong, draw)
-    return ErrorShares(no_answer, np.minimum(early, wrong), np.broadcast_to(0.0, wrong.shape), estimate)
+    return ErrorShares(no_answer, early, np.broadcast_to(0.0, wrong.shape), estimate)
 
 
 def _stopped_early(
@@ -93,12 +88,10 @@ def _stopped_early(
     # The gold can lead in counts of the budget if no other answer has to be drawn more often than it.
     most = pools.gold + np.minimum(pools.rivals, pools.gold[:, None]).sum(axis=1) + pools.none
     part = np.flatnonzero((pools.size > budget) & (pools.gold > 0) & (most >= budget) & (wrong > 0))
-    if not len(part):
-        return early[vectors], None
-    exact = _early_of_part(model, budget, pools.rows(part))
+    exact = _early_of_part(model, budget, pools.rows(part)) if len(part) else early[part]
     if exact is not None:
         early[part] = exact
-        return early[vectors], None
+        return np.minimum(early[vectors], each), None  # rounding
     estimated = np.zeros(len(early), np.bool_)
     estimated[part] = True
     questions, early = np.flatnonzero(estimated[vectors]), early[vectors]
@@ -130,7 +123,8 @@ def _early_of_part(model: StopModel, budget: int, pools: AnswerCounts) -> Floats
     whole = partitions(bounds, budget)
     whole = whole[whole[:, 1] > 0]
     try:
-        ends = Ends.of(whole, model.wrong_before_budget(whole), budget)
+        of_budget = AnswerCounts.of(whole[:, 1], whole[:, 2:], whole[:, 0])
+        ends = Ends.of(whole, model.wrong_before_budget(of_budget), budget)
         return right_over_orders(pools, ends, _MOST_COUNTS)
     except UsageError:  # too many counts
         return None
@@ -138,7 +132,8 @@ def _early_of_part(model: StopModel, budget: int, pools: AnswerCounts) -> Floats
 
 def _takes_long(model: StopModel, budget: int, bounds: Integers) -> bool:
     """Whether going through all counts of the whole budget would take more than a few seconds."""
-    steps = premature_stop_states(bounds.astype(np.int64), budget) * budget
+    of_others = np.concatenate([[budget], bounds[2:]])  # what the leader and no answer leave
+    steps = number_of_counts(of_others, budget) * (min(int(bounds[0]), budget) + 1) * budget
     if model.fraction_windows:
         return steps * model.fraction_windows**3 > _MOST_IN_FRACTIONS
     return steps > _MOST_STEPS
@@ -147,7 +142,11 @@ def _takes_long(model: StopModel, budget: int, bounds: Integers) -> bool:
 def _estimated(
     method: BatchMethod, pool: Pool, gold: Integers, rows: Rows, wrong: Floats, draw: DrawOrders
 ) -> tuple[Floats, MonteCarloPart]:
-    """[N] the same for some rows: its share of the wrong answers in replicates, times the exact probability of a wrong one."""
+    """[N] the same for some rows: its share of the wrong answers in replicates, times the exact probability of a wrong one.
+
+    Each is divided by the probability that any replicate is wrong (Horvitz and Thompson 1952), so that their mean has no bias; a
+    single one may be more than the probability of a wrong answer.
+    """
     replicates = min(max(_ESTIMATE_CODES // (len(rows) * method.draws(1)[0]), _LEAST_REPLICATES), _MOST_REPLICATES)
     wrong_replicates, early, squares = np.zeros((3, len(rows)))
     for block in question_blocks(len(rows)):
@@ -159,8 +158,13 @@ def _estimated(
             wrong_replicates[block] += (~right & (decisions.answer >= 0)).sum(axis=0)
             early[block] += parts.sum(axis=0)
             squares[block] += (parts**2).sum(axis=0)
-    count = np.maximum(wrong_replicates, 1.0)
-    share = early / count
-    # The variance of a ratio; a question that was never wrong in a replicate may have any share of its little.
-    variance = wrong**2 * np.where(wrong_replicates > 0, (squares - share * early) / count**2, 1.0 / 3.0)
-    return wrong * share, MonteCarloPart(len(rows), replicates, float(np.sqrt(variance.sum())) / len(rows))
+    share = early / np.maximum(wrong_replicates, 1.0)
+    # A question that is never wrong in the replicates shows no share; others stand in for it.
+    shown = -np.expm1(replicates * np.log1p(-np.minimum(wrong, 1.0 - 1e-15)))
+    shown = np.where(wrong > 0, shown, 1.0)
+    variance = (squares - share * early) / np.maximum(wrong_replicates, 1.0) ** 2 + share**2 * (1.0 - shown)
+    error = float(np.sqrt((variance * (wrong / shown) ** 2).sum())) / len(rows)
+    estimate = wrong * share / shown
+    if (total := float(estimate.sum())) > float(wrong.sum()):  # together at most what is wrong
+        estimate *= float(wrong.sum()) / total
+    return estimate, MonteCarloPart(len(rows), replicates, error)

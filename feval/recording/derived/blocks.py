@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from bisect import bisect_right
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import lru_cache
 from itertools import repeat
 from threading import get_ident
@@ -15,9 +16,12 @@ from feval.errors import ConflictError, DamagedRecordingError
 from feval.recording.content import PoolRows, ProbeRows, Question
 from feval.recording.reader import Recording, open_recording
 
+_T = TypeVar("_T")
 _Rows = TypeVar("_Rows", PoolRows, ProbeRows)
 _BLOCK_COTS = 1 << 14
 """CoTs of a block: half a second or more of extraction."""
+_BLOCK_QUESTIONS = 1024
+"""Questions that are held in memory at once where two recordings have them in different orders."""
 
 
 class Block(NamedTuple):
@@ -115,3 +119,27 @@ def _pools_at(
                 pool = next(pools, None)
             else:
                 yield row, None
+
+
+def in_order(read: Callable[[], Iterator[_T]], places: npt.NDArray[np.int64]) -> Iterator[tuple[int, _T]]:
+    """Yield what `read` yields, whose item i belongs at `places[i]`, by place and with it.
+
+    It is read once for each rising run of items, or for each block of them where runs are short.
+    """
+    order = np.argsort(places, kind="stable")
+    ends = [*(np.flatnonzero(np.diff(order) < 0) + 1).tolist(), len(order)]
+    start = 0
+    while start < len(order):
+        end = max(ends[bisect_right(ends, start)], min(start + _BLOCK_QUESTIONS, len(order)))
+        wanted = np.zeros(len(order), np.bool_)
+        wanted[order[start:end]] = True
+        waiting: dict[int, _T] = {}
+        for position, item in enumerate(read()):
+            if wanted[position]:
+                waiting[position] = item
+            while start < end and int(order[start]) in waiting:
+                place = int(order[start])
+                yield int(places[place]), waiting.pop(place)
+                start += 1
+            if start == end:
+                break

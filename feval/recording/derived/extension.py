@@ -5,19 +5,33 @@ The old CoTs stay first and unchanged, so that scores and everything else that r
 
 from __future__ import annotations
 
+import heapq
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import count
+from functools import partial
+from itertools import count, groupby
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
+
+import numpy as np
+import numpy.typing as npt
 
 from feval.cards.tokens import SPLIT_USAGE, is_usage
 from feval.errors import ConflictError, UsageError
 from feval.recording.content import COT_COLUMNS, PROBE_COLUMNS, DatasetInfo, LLMInfo, PoolRows, ProbeRows, Question
-from feval.recording.derived.blocks import pools_of
-from feval.recording.derived.common import common_info, known_verdicts, merged_questions, parent_record, same_question
+from feval.recording.derived.blocks import in_order, pools_of
+from feval.recording.derived.common import (
+    common_info,
+    known_verdicts,
+    merged_questions,
+    merged_rows,
+    parent_record,
+    same_question,
+)
 from feval.recording.derived.linking import common_cue
+from feval.recording.layout.format import PROBES
 from feval.recording.reader import Recording
 from feval.recording.writer import RecordingWriter
 
@@ -140,14 +154,28 @@ def _add_grown(writer: RecordingWriter, base: Recording, more: Recording, datase
 
 def _grown_probes(base: Recording, more: Recording, dataset: str, llm: str) -> Iterator[ProbeRows]:
     """Yield the probes of an LLM from two recordings, by the places of their CoTs in the joined pools."""
-    ours, theirs = (
-        {rows.question_id: rows for rows in one.probe_rows(dataset, llm)} if one.has_probes(dataset, llm) else {}
-        for one in (base, more)
-    )
-    for grown in grown_pools(base, more, dataset, llm):
-        name = grown.pool.question_id
-        nothing = ProbeRows(name, [], [], [], [])
-        yield _joined_probes(ours.get(name, nothing), theirs.get(name, nothing), grown.places, f"{llm} on {name!r:.80}")
+    holders = [holder for holder in (base, more) if dataset in holder.manifest.datasets]
+    streams = [
+        _placed_probes(holder, rows, dataset, llm)
+        for holder, rows in zip(holders, merged_rows(dataset, holders), strict=True)
+        if holder.has_probes(dataset, llm)
+    ]
+    pools = grown_pools(base, more, dataset, llm)
+    for _, group in groupby(heapq.merge(*streams, key=itemgetter(0)), itemgetter(0)):
+        probes = {holder: rows for _, holder, rows in group}
+        name = next(iter(probes.values())).question_id
+        grown, nothing = next(each for each in pools if each.pool.question_id == name), ProbeRows(name, [], [], [], [])
+        yield _joined_probes(
+            probes.get(base, nothing), probes.get(more, nothing), grown.places, f"{llm} on {name!r:.80}"
+        )
+
+
+def _placed_probes(
+    holder: Recording, rows: npt.NDArray[np.int64], dataset: str, llm: str
+) -> Iterator[tuple[int, Recording, ProbeRows]]:
+    places = rows[holder.rows(PROBES, dataset, llm)]
+    for place, probes in in_order(partial(holder.probe_rows, dataset, llm), places):
+        yield place, holder, probes
 
 
 def _joined_probes(old: ProbeRows, new: ProbeRows, places: Sequence[int], what: str) -> ProbeRows:

@@ -113,19 +113,20 @@ def common_cue(dataset: str, llm: str, parents: Sequence[Recording]) -> str | No
 def _answers(parent: Recording, dataset: str, llm: str) -> Iterator[PoolRows]:
     """Yield the pools of an LLM with what votes need of them."""
     columns = ["question_id", "answer", "output_tokens", "finish_reason"]
-    samples = parquet.Aligned(parent.scan("samples", dataset, llm, columns))
-    steps = parquet.Aligned(parent.scan("steps", dataset, llm) if parent.has_steps(dataset, llm) else iter(()))
-    for question, request in parent.scan("requests", dataset, llm, ["question_id", "prompt_tokens"]):
-        own = samples.take(question) or {name: [] for name in columns}
-        nothing, tree = [None] * len(own["answer"]), steps.take(question)
-        yield PoolRows(
-            question,
-            texts=nothing,
-            raw_answers=nothing,
-            answers=own["answer"],
-            output_tokens=own["output_tokens"],
-            finish_reasons=own["finish_reason"],
-            prompt_tokens=request["prompt_tokens"][0],
-            parents=tree.get("parent"),
-            ends=tree.get("ends"),
-        )
+    with parent.shape(parent.path / file_path("samples", dataset, llm)):
+        samples = parquet.Aligned(parent.scan("samples", dataset, llm, columns))
+        steps = parquet.Aligned(parent.scan("steps", dataset, llm) if parent.has_steps(dataset, llm) else iter(()))
+        for question, request in parent.scan("requests", dataset, llm, ["question_id", "prompt_tokens"]):
+            own = samples.take(question) or {name: [] for name in columns}
+            nothing, tree = [None] * len(own["answer"]), steps.take(question)
+            yield PoolRows(
+                question,
+                texts=nothing,
+                raw_answers=nothing,
+                answers=own["answer"],
+                output_tokens=own["output_tokens"],
+                finish_reasons=own["finish_reason"],
+                prompt_tokens=request["prompt_tokens"][0],
+                parents=tree.get("parent"),
+                ends=tree.get("ends"),
+            )

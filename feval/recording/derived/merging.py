@@ -3,29 +3,24 @@
 from __future__ import annotations
 
 import heapq
-from bisect import bisect_right
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import combinations, groupby
 from operator import itemgetter
 from pathlib import Path
-from typing import TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
 from feval.errors import ConflictError, UsageError
+from feval.recording.derived.blocks import in_order
 from feval.recording.derived.common import common_info, known_verdicts, merged_questions, merged_rows, parent_record
 from feval.recording.derived.linking import LinkedPools, common_cue
 from feval.recording.layout.format import PROBES, SCORES
 from feval.recording.reader import Recording
 from feval.recording.verify import open_sound
 from feval.recording.writer import RecordingWriter
-
-_T = TypeVar("_T")
-_BLOCK = 1024
-"""Questions that are held in memory at once where two recordings have them in different orders."""
 
 
 def merge(recordings: Sequence[str | Path], out: str | Path, *, equality: str | None = None) -> Path:
@@ -102,7 +97,7 @@ def _add_llm(writer: RecordingWriter, dataset: str, llm: str, sources: Sequence[
     if is_linked:
         writer.link_pools(LinkedPools(dataset, llm, owners))
     else:
-        streams = [_ordered(partial(copies[0].recording.pools, dataset, llm), rows) for rows, copies in places]
+        streams = [in_order(partial(copies[0].recording.pools, dataset, llm), rows) for rows, copies in places]
         same_row = groupby(heapq.merge(*streams, key=itemgetter(0)), itemgetter(0))
         pools = (max((pool for _, pool in group), key=lambda pool: len(pool.answers)) for _, group in same_row)
         writer.add_pools(dataset, owners[0].llm_info(llm), owners[0].counter(dataset, llm), pools)
@@ -129,7 +124,7 @@ def _add_scores(
         writer.link_scores(dataset, llm, scorer, [each.recording for each in scored])
         return
     streams = [
-        _ordered(partial(each.recording.score_rows, dataset, llm, scorer), each.places(part, dataset, llm))
+        in_order(partial(each.recording.score_rows, dataset, llm, scorer), each.places(part, dataset, llm))
         for each in scored
     ]
     info, rows = scored[0].recording.scorer_info(scorer), (row for _, row in heapq.merge(*streams, key=itemgetter(0)))
@@ -146,7 +141,7 @@ def _add_probes(
         writer.link_probes(dataset, llm, recordings)
     elif probed:
         streams = [
-            _ordered(partial(each.recording.probe_rows, dataset, llm), each.places(PROBES, dataset, llm))
+            in_order(partial(each.recording.probe_rows, dataset, llm), each.places(PROBES, dataset, llm))
             for each in probed
         ]
         rows = (row for _, row in heapq.merge(*streams, key=itemgetter(0)))
@@ -189,30 +184,6 @@ def _contents(dataset: str, llm: str, sources: Sequence[_Source]) -> list[list[_
 
 def _rises(rows: npt.NDArray[np.int64]) -> bool:
     return bool((np.diff(rows) > 0).all())
-
-
-def _ordered(read: Callable[[], Iterator[_T]], places: npt.NDArray[np.int64]) -> Iterator[tuple[int, _T]]:
-    """Yield what `read` yields, whose item i belongs at `places[i]`, by place and with it.
-
-    It is read once for each rising run of items, or for each block of them where runs are short.
-    """
-    order = np.argsort(places, kind="stable")
-    ends = [*(np.flatnonzero(np.diff(order) < 0) + 1).tolist(), len(order)]
-    start = 0
-    while start < len(order):
-        end = max(ends[bisect_right(ends, start)], min(start + _BLOCK, len(order)))
-        wanted = np.zeros(len(order), np.bool_)
-        wanted[order[start:end]] = True
-        waiting: dict[int, _T] = {}
-        for position, item in enumerate(read()):
-            if wanted[position]:
-                waiting[position] = item
-            while start < end and int(order[start]) in waiting:
-                place = int(order[start])
-                yield int(places[place]), waiting.pop(place)
-                start += 1
-            if start == end:
-                break
 
 
 def _common_licences(sources: Sequence[Recording]) -> Mapping[str, str | None]:

@@ -300,6 +300,9 @@ def _indexed(path: Path, raw: dict[str, Any]) -> Manifest:
         files=raw["files"],
         leaves={(leaf["dataset"], leaf["llm"], leaf["part"]): leaf["sha256"] for leaf in raw["leaves"]},
     )
+    for field in ("datasets", "llms", "pairs", "probes", "leaves"):
+        if len(raw.get(field, ())) > len(getattr(manifest, field)):
+            raise DamagedRecordingError(f"{path} has two entries for the same in the field {field!r}.")
     computed = recording_hash((leaf["dataset"], leaf["llm"], leaf["part"], leaf["sha256"]) for leaf in raw["leaves"])
     if computed != manifest.hash:
         raise DamagedRecordingError(f"{path}: its leaves hash to {computed}, but it states {manifest.hash}.")

@@ -34,14 +34,14 @@ def settle(
     how = None if not_asked is not None else comparison(name)
     tally, left_out = VerdictTally(name), not_asked or 0
 
-    def parties(question: str, forms: list[str], gold: str | None) -> Parties:
+    def parties(question: str, forms: list[str], gold: str | None, of_probes: list[str]) -> Parties:
         nonlocal left_out
         reached = known.get(question, ())
         if not_asked is not None:
             found = parties_of(reached, gold)
         else:
             budget.next_question()
-            found, division = divide(forms, gold, how, budget, reached)
+            found, division = divide(forms, gold, how, budget, reached, of_probes)
             reached, left_out = division.verdicts, left_out + division.not_asked
         if reached:
             file.add(question, tally.add(question, reached))

@@ -54,7 +54,7 @@ class Column:
         self._spill = spill
         self._waiting = array(typecode)
         self._places: list[tuple[int, int]] = []
-        self._extremes: list[Any] = []
+        self._extremes: list[float] = []
         self._count = 0
 
     def __len__(self) -> int:
@@ -80,7 +80,7 @@ class Column:
         if self._waiting:
             data = self._waiting.tobytes()
             block = np.frombuffer(data, self._waiting.typecode)
-            self._extremes += [block.min(), block.max()]
+            self._extremes += [block.min().item(), block.max().item()]
             self._places.append((self._spill.write(data), len(data)))
             self._count += len(self._waiting)
             self._waiting = array(self._waiting.typecode)

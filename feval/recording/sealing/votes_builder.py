@@ -27,8 +27,8 @@ FINISH_CODES: dict[str, int] = {reason: code for code, reason in enumerate(FINIS
 
 _NO_FORMS = b"[]\n"
 
-Divide = Callable[[str, list[str], str | None], Parties]
-"""From a question's id, its distinct normal forms and its gold to the parties among them."""
+Divide = Callable[[str, list[str], str | None, list[str]], Parties]
+"""From a question's id, the distinct normal forms of its CoTs, its gold and the forms of its probes to the parties among them."""
 
 
 class VotesBuilder:
@@ -133,7 +133,7 @@ class VotesBuilder:
     @property
     def _numbers(self) -> _Numbering:
         if self._numbering is None:
-            self._numbering = self._numbered(lambda question, forms, gold: Parties({}, gold))  # noqa: ARG005  forms alone
+            self._numbering = self._numbered(lambda question, forms, gold, of_probes: Parties({}, gold))  # noqa: ARG005  forms alone
         return self._numbering
 
     def _numbered(self, divide: Divide) -> _Numbering:
@@ -141,8 +141,7 @@ class VotesBuilder:
         self._probe_forms.rewind()
         numbering = _Numbering(self._spill, len(self.questions))
         for row, (forms, of_probes) in enumerate(zip(self._forms.rest(), self._probe_forms.rest(), strict=True)):
-            all_forms = list(dict.fromkeys(forms + of_probes)) if of_probes else forms
-            parties = divide(self.questions.ids[row], all_forms, self.questions.gold(row))
+            parties = divide(self.questions.ids[row], forms, self.questions.gold(row), of_probes)
             numbering.add(row, forms, of_probes, parties)
         return numbering
 

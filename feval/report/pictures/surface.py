@@ -44,7 +44,8 @@ def _figure(surface: Surface) -> Figure:
     figure = new_figure(_WIDTH, 0.72 * _WIDTH)
     widths, limits = surface.widths, [depth for depth in surface.depths if depth is not None]
     accuracy = 100 * np.array([point.accuracy for point in surface.points]).reshape(-1, len(widths)).T
-    scale = Normalize(float(accuracy.min()), max(float(accuracy.max()), float(accuracy.min()) + 1.0))
+    low = min(float(accuracy.min()), 99.0)  # a scale of a point or more, none of it above 100 %
+    scale = Normalize(low, max(float(accuracy.max()), low + 1.0))
     unlimited = None in surface.depths
     parts: list[list[Any]] = [part for part in (limits, [None] * unlimited) if part]
     panels = figure.subplots(1, len(parts), sharey=True, width_ratios=(14, 1)[: len(parts)], squeeze=False)[0].tolist()
@@ -160,10 +161,10 @@ def _frame(panels: list[Axes], widths: list[int], limits: list[int], *, unlimite
 
 
 def _whole_ticks(values: list[int]) -> list[float]:
-    """Return ticks at doublings of the first value, and at the last."""
+    """Return ticks at doublings of the first value, and at the last, which has room for its name."""
     ticks: list[float] = []
     tick = float(values[0])
-    while tick < values[-1] / 1.3:
+    while tick * max((values[-1] / values[0]) ** 0.1, 1.3) < values[-1]:
         ticks.append(tick)
         tick *= 2
     return [*ticks, float(values[-1])]

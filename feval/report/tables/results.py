@@ -53,10 +53,15 @@ def evaluation_tables(evaluations: Sequence[Evaluation]) -> list[Table]:
     first = evaluations[0]
     decimals = decimals_for(evaluation.usd_per_question or 0.0 for evaluation in evaluations)
     by_round = per_round_column((evaluation.billing, evaluation) for evaluation in evaluations)
+    tokens = any(evaluation.tokens is None or evaluation.probe_calls.any() for evaluation in evaluations)
     results = Table(
         title=f"{first.dataset}, {counted_questions(first.questions, first.left_out)}",
-        columns=(*_columns("method", first.confidence), *(columns(f"#{by_round}") if by_round else ())),
-        rows=tuple(_row(evaluation, decimals, by_round) for evaluation in evaluations),
+        columns=(
+            *_columns("method", first.confidence),
+            *(columns("#output tokens", "#sequential tokens") if tokens else ()),
+            *(columns(f"#{by_round}") if by_round else ()),
+        ),
+        rows=tuple(_row(evaluation, decimals, by_round, tokens=tokens) for evaluation in evaluations),
         notes=_notes(evaluations),
     )
     split = [evaluation for evaluation in evaluations if None not in evaluation.errors().values()]
@@ -68,7 +73,8 @@ def _columns(name: str, confidence: float | None) -> tuple[Column, ...]:
     return columns(name, "LLMs", "#accuracy %", f"#{interval_name(confidence)}", *costs)
 
 
-def _row(evaluation: Evaluation, decimals: int, by_round: str | None) -> tuple[str, ...]:
+def _row(evaluation: Evaluation, decimals: int, by_round: str | None, *, tokens: bool) -> tuple[str, ...]:
+    generated = (evaluation.output_tokens_per_question, evaluation.sequential_tokens_per_question) if tokens else ()
     return (
         label(evaluation),
         " > ".join(evaluation.llms),
@@ -78,6 +84,7 @@ def _row(evaluation: Evaluation, decimals: int, by_round: str | None) -> tuple[s
         fixed(evaluation.tokens_per_question, 1),
         fixed(evaluation.samples_per_question, 2),
         fixed(evaluation.calls_per_question, 2),
+        *(fixed(number, 1) for number in generated),
         *((per_round_cell(evaluation, decimals),) if by_round else ()),
     )
 

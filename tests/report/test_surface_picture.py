@@ -1,0 +1,57 @@
+"""The picture and the table of a surface of width and depth."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from itertools import pairwise
+
+import pytest
+from matplotlib.figure import Figure
+
+from feval.evaluation.surface import Surface, SurfacePoint
+from feval.report.pictures.drawing import own_style
+from feval.report.pictures.surface import _figure, surface_png
+
+
+def surface(widths: Sequence[int], depths: Sequence[int | None], accuracy: float, name: str = "sums") -> Surface:
+    points = tuple(
+        SurfacePoint(n, depth, accuracy, None, None, n * (depth or 2000.0), 0.0, None, None, n == widths[0])
+        for depth in depths
+        for n in widths
+    )
+    return Surface(name, name, ("ab" * 32,), None, "once", "usage", 2, None, None, False, points)
+
+
+def drawn(shown: Surface) -> Figure:
+    with own_style():
+        figure = _figure(shown)
+        figure.canvas.draw()
+    return figure
+
+
+@pytest.mark.parametrize("accuracy", [0.0, 0.5, 1.0])
+def test_accuracies_that_are_all_equal_have_a_scale_from_0_to_100_percent(accuracy: float) -> None:
+    bar = drawn(surface([1, 2], [10, 20, None], accuracy)).axes[-1]
+    low, high = bar.get_ylim()
+    assert 0 <= low <= 100 * accuracy <= high <= 100
+    assert high - low >= 1
+
+
+def test_names_on_the_axis_do_not_touch() -> None:
+    figure = drawn(surface([1, 2, 3], [5, 7, 8, 17, 33, 40, 1000, None], 0.5))
+    boxes = [label.get_window_extent() for label in figure.axes[0].get_xticklabels()]
+    assert len(boxes) > 4
+    assert all(left.x1 + 5 < right.x0 for left, right in pairwise(boxes))
+
+
+def test_the_frontier_begins_with_the_cheapest_by_dollars() -> None:
+    """One long trace is cheaper than two short ones that are probed."""
+    many = SurfacePoint(2, 10, 0.5, None, None, 20.0, 20.0, 45.0, 4.0, frontier=True)
+    long = SurfacePoint(1, None, 0.4, None, None, 30.0, 0.0, 35.0, 3.0, frontier=True)
+    assert replace(surface([1], [10], 0.0), points=(many, long)).frontier == [long, many]
+
+
+@pytest.mark.parametrize(("widths", "depths"), [([3], [None]), ([1], [40]), ([1, 2], [10, None])])
+def test_small_surfaces_with_odd_names_are_drawn(widths: list[int], depths: list[int | None]) -> None:
+    assert surface_png(surface(widths, depths, 0.0, "$x_{größe}/模型" * 9), dpi=50)
