@@ -385,11 +385,9 @@ def _require_method(method: object) -> None:
 
 def budgets(method: Any, llms: Sequence[LLM]) -> list[tuple[LLM, int]]:
     """The most CoTs per question that a method may ask each LLM for; empty for a function or a search, which do not say."""
-    if searches(method):
-        method.draws(len(llms))
-        return []
     if isinstance(method, BatchMethod) or hasattr(method, "draws"):
-        return list(zip(llms, method.draws(len(llms)), strict=True))
+        draws = method.draws(len(llms))
+        return [] if searches(method) else list(zip(llms, draws, strict=True))
     if isinstance(method, MethodFile):
         method.require_arguments(len(llms))
     else:

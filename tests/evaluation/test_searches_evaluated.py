@@ -16,7 +16,10 @@ from feval.cli import app
 from feval.errors import MethodError, NotRecordedError, UsageError
 from feval.evaluation.method_names import make_method
 from feval.methods import BeamSearch, ParticleFiltering
+from feval.recording import open_recording
 from feval.replay import LLM
+from feval.serving.matching.library import Library
+from recorders.scoring.scoring import _pairs
 
 ROOT = Path(__file__).parents[2]
 GOLDS = ["a", "b", "c", "a", "b", "a"]
@@ -82,6 +85,13 @@ def test_trees_and_whole_cots_are_not_taken_for_each_other(replay: Replay, tmp_p
         evaluate(BeamSearch(4, 4), dataset, llms, unlabelled="drop")
     with pytest.raises(NotRecordedError, match="asks tree for 4 first steps on the question in row 1, and 1 was"):
         evaluate(METHODS["dvts"](4, 4), *load("toy", ["tree"], tmp_path / "r"), unlabelled="drop")
+
+
+def test_steps_are_neither_served_nor_scored_as_cots(folder: Path) -> None:
+    with pytest.raises(UsageError, match="tree was recorded on toy as trees of steps"):
+        Library(folder)
+    with pytest.raises(UsageError, match=r"tree in .* was recorded as trees of steps, and scorers read whole CoTs"):
+        _pairs(open_recording(folder), None, None)
 
 
 def test_a_comparison_takes_searches(folder: Path) -> None:

@@ -104,6 +104,9 @@ def test_what_was_not_recorded_is_an_error_with_parent_and_numbers() -> None:
     with pytest.raises(NotRecordedError, match=sentence):
         llm.expand(None, 3)
     assert (llm.rounds, llm.cots) == (0, 0)
+    with pytest.raises(NotRecordedError, match=sentence):  # whoever caught it would know what was not gone on from
+        llm.expand(None, 1)
+    llm = metered(pool)
     zero, one = llm.expand(None, 2)
     with pytest.raises(NotRecordedError, match="for 4 steps after step 1 of the tree on question '0', and 2 were"):
         llm.expand([zero, one, one], 2)
