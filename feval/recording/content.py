@@ -240,11 +240,12 @@ class PairTally:
             (text := pool.texts[index]) is not None and not text.strip() and not (unclosed and unclosed[index])
             for index in unanswered
         )
-        depths: list[int] = []
-        for parent in pool.parents or ():
-            depths.append(1 if parent is None else depths[parent] + 1)
-        self._depth = max([self._depth, *depths])
-        self._branching = max([self._branching, *Counter(pool.parents or ()).values()])
+        if pool.parents:
+            depths: list[int] = []
+            for parent in pool.parents:
+                depths.append(1 if parent is None else depths[parent] + 1)
+            self._depth = max(self._depth, *depths)
+            self._branching = max(self._branching, *Counter(pool.parents).values())
 
     def record(self) -> dict[str, int]:
         """Return the counts as the manifest states them."""

@@ -257,8 +257,9 @@ class _Pools(Coded):
         self.sizes[row] = len(codes)
         if pool.prompt_tokens is not None:
             self.prompt_tokens[row] = pool.prompt_tokens
-        self._parents.extend([-1 if parent is None else parent for parent in pool.parents or ()])
-        self._ends.extend(bytes(pool.ends or ()))
+        if pool.parents and pool.ends:
+            self._parents.extend([-1 if parent is None else parent for parent in pool.parents])
+            self._ends.extend(bytes(pool.ends))
 
     def token_table(self) -> FlatArray:
         """[Q, S] output tokens."""
