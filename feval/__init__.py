@@ -24,10 +24,12 @@ if TYPE_CHECKING:
     from feval.executors.cluster import distributed
     from feval.importers import import_recording
     from feval.methods import (
+        DVTS,
         METHODS,
         AdaptiveConsistency,
         AnswerConvergence,
         AutoMix,
+        BeamSearch,
         BestOfN,
         Cascade,
         ConfidenceWeighted,
@@ -37,6 +39,7 @@ if TYPE_CHECKING:
         MixtureOfThoughts,
         ModelSwitch,
         ParallelProbe,
+        ParticleFiltering,
         ProbeConfidence,
         SelfConsistency,
         SingleCall,
@@ -52,11 +55,13 @@ if TYPE_CHECKING:
 __version__ = "0.4.0"
 
 __all__ = [
+    "DVTS",
     "LLM",
     "METHODS",
     "AdaptiveConsistency",
     "AnswerConvergence",
     "AutoMix",
+    "BeamSearch",
     "BestOfN",
     "BudgetEnvironment",
     "Cascade",
@@ -76,6 +81,7 @@ __all__ = [
     "ModelSwitch",
     "Oracle",
     "ParallelProbe",
+    "ParticleFiltering",
     "Plan",
     "PriceList",
     "ProbeConfidence",
@@ -115,10 +121,12 @@ __getattr__, __dir__ = lazy_names(
         "evaluation.training": ("train_test_rows",),
         "importers": ("import_recording",),
         "methods": (
+            "DVTS",
             "METHODS",
             "AdaptiveConsistency",
             "AnswerConvergence",
             "AutoMix",
+            "BeamSearch",
             "BestOfN",
             "Cascade",
             "ConfidenceWeighted",
@@ -128,6 +136,7 @@ __getattr__, __dir__ = lazy_names(
             "MixtureOfThoughts",
             "ModelSwitch",
             "ParallelProbe",
+            "ParticleFiltering",
             "ProbeConfidence",
             "SelfConsistency",
             "SingleCall",

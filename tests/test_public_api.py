@@ -11,13 +11,13 @@ from places import ROOT
 import feval
 
 PUBLIC = [
-    "AdaptiveConsistency", "AnswerConvergence", "AutoMix", "BestOfN", "BudgetEnvironment", "Cascade", "Comparison",
-    "ConfidenceWeighted", "Curve", "CurvePoint", "Dataset", "DatasetType", "DeepConfidence", "DifficultyAdaptive",
+    "AdaptiveConsistency", "AnswerConvergence", "AutoMix", "BeamSearch", "BestOfN", "BudgetEnvironment", "Cascade", "Comparison",
+    "ConfidenceWeighted", "Curve", "CurvePoint", "DVTS", "Dataset", "DatasetType", "DeepConfidence", "DifficultyAdaptive",
     "EarlyStopping", "Evaluation", "FevalError", "LLM", "LLMType", "METHODS", "MixtureOfThoughts", "ModelSwitch", "Oracle",
-    "ParallelProbe", "Plan", "PriceList", "ProbeConfidence", "SelfConsistency", "SingleCall", "TokenBudget", "WeightedBestOfN",
-    "__version__", "as_method", "compare", "distributed", "evaluate", "import_recording", "load", "merge", "method_curve",
-    "open_recording", "plurality", "price_list", "select", "self_consistency_curve", "train_test_rows", "verify_receipt",
-    "verify_recording",
+    "ParallelProbe", "ParticleFiltering", "Plan", "PriceList", "ProbeConfidence", "SelfConsistency", "SingleCall", "TokenBudget",
+    "WeightedBestOfN", "__version__", "as_method", "compare", "distributed", "evaluate", "import_recording", "load", "merge",
+    "method_curve", "open_recording", "plurality", "price_list", "select", "self_consistency_curve", "train_test_rows",
+    "verify_receipt", "verify_recording",
 ]  # fmt: skip
 
 HEAVY = [

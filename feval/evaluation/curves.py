@@ -32,7 +32,7 @@ from feval.evaluation.oracle import Oracle
 from feval.evaluation.question_set import NONE_LEFT_OUT, LeftOut, question_set
 from feval.evaluation.replicates import drawn_orders
 from feval.methods.arrays import Floats, Integers, Rows
-from feval.methods.protocol import drawn
+from feval.methods.protocol import drawn, may_search, searches
 from feval.methods.voting.self_consistency import SelfConsistency
 from feval.replay.draws import ORDERS
 from feval.replay.pools import without_gaps
@@ -257,7 +257,7 @@ def method_curve(
         raise OutOfRangeError(f"A curve needs distinct values of {field}; {list(values)[:10]} was asked for.")
     settings = dict(settings or {})
     variants = {value: make_method(method, settings | {field: value}) for value in sorted(values)}
-    dataset.require(llms)
+    dataset.require(llms, steps=all(map(may_search, variants.values())))
     largest = [budget for variant in variants.values() for budget in budgets(variant, llms)]
     questions = question_set(dataset, largest, unlabelled=unlabelled, short_pools=short_pools)
     points = []
@@ -304,7 +304,7 @@ def _point(value: float, evaluation: Evaluation, ceiling: float | None) -> Curve
 
 def _pass_at_n(method: Any, dataset: Dataset, llms: Sequence[LLM], evaluation: Evaluation) -> float | None:
     """Return pass@n with all the CoTs that the method may look at, on the questions it was evaluated on."""
-    if len(llms) != 1:
+    if len(llms) != 1 or searches(method):
         return None
     rows = np.flatnonzero(np.isin(dataset.question_keys, evaluation.question_keys))
     return evaluate(Oracle(*method.draws(1)), dataset, llms, rows=rows, confidence=None).accuracy

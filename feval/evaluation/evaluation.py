@@ -28,7 +28,7 @@ from feval.evaluation.replicates import replicate_sums
 from feval.evaluation.training import fit, train_test_rows
 from feval.evaluation.user_methods import TIME_LIMIT, MethodFile, learns, require_arguments
 from feval.methods.arrays import Floats, Rows
-from feval.methods.protocol import BatchMethod, has_exact_form
+from feval.methods.protocol import BatchMethod, has_exact_form, may_search, searches
 from feval.replay import LLM
 from feval.replay.draws import ORDERS
 from feval.replay.pools import without_gaps
@@ -327,7 +327,7 @@ def evaluate(
         raise UsageError(
             f"An evaluation needs an LLM, a replicate and a worker; {len(used)}, {replicates} and {workers} were given."
         )
-    dataset.require(used)
+    dataset.require(used, steps=may_search(method))
     if isinstance(method, MethodFile):
         method.start(time_limit)
     used = used if seed is None else [llm.seeded(seed) for llm in used]
@@ -384,9 +384,10 @@ def _require_method(method: object) -> None:
 
 
 def budgets(method: Any, llms: Sequence[LLM]) -> list[tuple[LLM, int]]:
-    """The most CoTs per question that a method may ask each LLM for; empty for a function, which does not say."""
+    """The most CoTs per question that a method may ask each LLM for; empty for a function or a search, which do not say."""
     if isinstance(method, BatchMethod) or hasattr(method, "draws"):
-        return list(zip(llms, method.draws(len(llms)), strict=True))
+        draws = method.draws(len(llms))
+        return [] if searches(method) else list(zip(llms, draws, strict=True))
     if isinstance(method, MethodFile):
         method.require_arguments(len(llms))
     else:

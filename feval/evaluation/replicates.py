@@ -16,7 +16,7 @@ from feval.evaluation.user_methods import TIME_LIMIT, MethodFile, answers
 from feval.methods.arrays import Rows
 from feval.methods.decisions import LEDGER_FIELDS, Decisions, Ledger
 from feval.methods.error_shares import split_errors
-from feval.methods.protocol import BatchMethod
+from feval.methods.protocol import BatchMethod, searches
 from feval.replay import LLM
 from feval.replay.draws import MAX_REPLICATES
 
@@ -56,13 +56,21 @@ def _replicates_at_once(questions: int, draws: Sequence[int]) -> int:
     return max(1, _CHUNK_CODES // max(questions * max(draws), 1))
 
 
+def _needed(method: BatchMethod, llms: Sequence[LLM], rows: Rows | None) -> Sequence[int]:
+    """How many draws of each LLM a method is handed; there are as many CoTs. A search is handed all steps."""
+    if searches(method):
+        return [llm.pool.steps().parents.shape[1] for llm in llms]
+    needed = method.draws(len(llms))
+    for llm, draws in zip(llms, needed, strict=True):
+        llm.require(rows, draws)
+    return needed
+
+
 def _pools_and_orders(
     method: BatchMethod, llms: Sequence[LLM], order: str, replicates: int, rows: Rows | None
 ) -> tuple[list[Pool], Iterator[tuple[Orders, ...]]]:
     """The pools of some questions, and the orders of some replicates at a time."""
-    needed = method.draws(len(llms))
-    for llm, draws in zip(llms, needed, strict=True):
-        llm.require(rows, draws)
+    needed = _needed(method, llms, rows)
     if rows is not None and len(rows) == len(llms[0].pool.sizes) and bool((np.diff(rows) == 1).all()):
         rows = None
     pools = [llm.pool if rows is None else llm.pool.rows(rows) for llm in llms]
@@ -133,8 +141,7 @@ def replicate_sums(
     """
     work = partial(_block_sums, order=order, replicates=replicates, time_limit=time_limit)
     if isinstance(method, BatchMethod):
-        for llm, draws in zip(llms, method.draws(len(llms)), strict=True):
-            llm.require(rows, draws)  # so that the message does not depend on the blocks
+        _needed(method, llms, rows)  # so that the message does not depend on the blocks
         if getattr(method, "whole_set", False):
             return work(method, dataset, llms, rows)
     sums = ReplicateSums.zeros(len(llms), len(rows))
@@ -161,12 +168,14 @@ def _block_sums(
             batch = called(method, dataset, llms, rows, replicate, time_limit)
             sums.add(batch, (batch.answer == gold) & (gold >= 0), llms[0].billing)
         return sums
-    sums.split = True
+    sums.split = not searches(method)
     pools, batches = _pools_and_orders(method, llms, order, replicates, rows)
     for orders in batches:
         batch = method.decide(pools, orders)
         right = (batch.answer == gold) & (gold >= 0)
         sums.add(batch, right, llms[0].billing)
-        if any((ledger.cots < order.shape[2]).any() for ledger, order in zip(batch.ledgers, orders, strict=True)):
+        if sums.split and any(
+            (ledger.cots < order.shape[2]).any() for ledger, order in zip(batch.ledgers, orders, strict=True)
+        ):
             sums.add_errors(*split_errors(batch, right, gold, pools, orders))
     return sums

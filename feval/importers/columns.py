@@ -127,6 +127,10 @@ def _logprob(value: Any, where: str) -> float:
     return _logprobs([number(value, where)], where)[0]
 
 
+def _truth(value: Any, where: str) -> bool:
+    return value if isinstance(value, bool) else refuse(where, "true or false", value)
+
+
 def _objects(value: Any, where: str) -> list[dict[str, Any]]:
     if not isinstance(value, list):
         refuse(where, "a list of objects", value)
@@ -185,6 +189,11 @@ COLUMNS: tuple[Column, ...] = (
     Column("served_model", "cot", text, "the model that the provider says answered"),
     Column("system_fingerprint", "cot", text, "the provider's fingerprint of its system"),
     Column("recorded_at", "cot", text, "when the CoT was recorded"),
+    Column("node", "cot", identifier, "name of the step, among those of its question and LLM"),
+    Column("parent", "cot", identifier, "name of the step before"),
+    Column("ends", "cot", _truth, "whether the step ends a solution; by default, whether it has an answer, null included"),
+    Column("step_stop", "llm", text, "the string that ends a step"),
+    Column("step_policy", "llm", text, "which steps were gone on from when the tree was recorded"),
     Column("probes", "cot", _objects, "answers that the LLM gave when it was made to answer early"),
     Column("probe_cue", "llm", text, "what was appended to make the LLM answer early"),
     Column("offset", "probe", _positive, "output tokens of the CoT before the probe"),

@@ -1,6 +1,7 @@
 """feval's generic JSON Lines, for recordings of any other origin; `docs/importing.md` describes it with examples.
 
-One line per question, with its CoTs in `samples`, or one line per CoT, with everything. Verbatim answers are the stored ones.
+One line per question, with its CoTs in `samples` or the steps of its tree in `steps`; or one line per CoT or step, with all.
+Verbatim answers are the stored ones.
 """
 
 from __future__ import annotations
@@ -113,6 +114,8 @@ class _Lines:
             refuse(sentence_start(where), "an object", line)
         samples = next((name for name in _SAMPLES if isinstance(line.get(name), list)), None)
         samples = "samples" if "samples" in line else samples
+        if samples is None and _is_tree(line.get("steps")):
+            samples = "steps"
         by_question = samples is not None
         if self._by_question is None:
             self._by_question = by_question
@@ -168,3 +171,8 @@ class _Lines:
                 f"{sentence_start(where)} has neither 'samples' nor an 'id'; a CoT names its question, in 'id' or 'question_id'."
             )
         self.rows.add_row(self.rows.add_question(values["id"], values, where), values, where)
+
+
+def _is_tree(steps: Any) -> bool:
+    """Whether a list holds the steps of a tree, and is no unknown member of that name."""
+    return isinstance(steps, list) and bool(steps) and isinstance(steps[0], dict) and "node" in steps[0]

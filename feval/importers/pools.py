@@ -124,9 +124,13 @@ class _PoolReader:
         """Return the rows of a pool."""
         seen = self.seen
         reasons = pool.finish_reasons or ["unknown"] * len(pool.texts)
-        columns = split_columns(pool.texts, pool.reasoning, reasons, self._thoughts)
+        columns = (
+            split_columns(pool.texts, pool.reasoning, reasons, self._thoughts)
+            if pool.ends is None
+            else SplitColumns(list(pool.texts), None, None, list(reasons), list(pool.ends))
+        )
         seen["with thoughts"] += sum(bool(marks) for marks in columns.marks or ())
-        seen["without reply"] += columns.readable.count(False)
+        seen["without reply"] += columns.readable.count(False) if pool.ends is None else 0
         raw = self._raw_answers(question, pool, columns)
         canonical = normal_forms(self._reading.kind, raw, question.choices)
         if self._reading.compares and question.gold is not None:
@@ -155,6 +159,8 @@ class _PoolReader:
             sequence_logprobs=pool.sequence_logprobs,
             token_logprobs=pool.token_logprobs,
             token_confidences=pool.token_confidences,
+            parents=pool.parents,
+            ends=pool.ends,
         )
 
     def _stored_answers(self, pool: SourcePool) -> Sequence[str | None]:

@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import repeat
 from typing import Any, NamedTuple, TypeVar
 
 from feval.errors import ConflictError, SourceError
 from feval.importers.columns import COLUMNS, RowReader, examples, probe_names
 from feval.importers.depth.probes import pool_probes, probe_columns
+from feval.importers.depth.steps import ordered_tree, steps_decoding
 from feval.importers.reading import Reader
 from feval.importers.shapes import sentence_start
 from feval.importers.sorted_rows import PackedRows, SortedRows
@@ -56,7 +57,7 @@ class _LLM:
     first_place: str = ""
     request: tuple[int, Prompt | None, int | None] = (-1, None, None)
     cots: int = 0
-    having: dict[str, int] = field(default_factory=lambda: {"answer": 0, "tokens": 0})
+    having: dict[str, int] = field(default_factory=lambda: {"answer": 0, "tokens": 0, "node": 0})
     to_be_read: int = 0
 
     def count(self, later: _LLM) -> None:
@@ -163,14 +164,14 @@ class Rows:
         return self._llms.get(name) or self._llms.setdefault(name, _LLM(len(self._llms)))
 
     def _check_decoding(self, llm: str | None, decoding: dict[str, Any], values: Mapping[str, Any], where: str) -> None:
-        for key in ("temperature", "max_tokens", "probe_cue"):
+        for key in ("temperature", "max_tokens", "probe_cue", "step_stop", "step_policy"):
             value = values.get(key)
             if value is not None and decoding.setdefault(key, value) != value:
                 name_of_llm = "the same LLM" if llm is None else f"the LLM {llm!r}"
                 raise ConflictError(
                     f"{sentence_start(where)} has {key} {value!r:.60}, and rows before it have {decoding[key]!r:.60} for "
                     f"{name_of_llm}. CoTs of two decodings are not one pool: give each decoding an LLM name of its own in 'llm', "
-                    f"such as '{llm or 'NAME'}@{key[0]}={2 if key == 'probe_cue' else value}'."
+                    f"such as '{llm or 'NAME'}@{key[0]}={value if key in {'temperature', 'max_tokens'} else 2}'."
                 )
 
     def _counted(self, llm: _LLM, values: Mapping[str, Any], where: str) -> _Cot:
@@ -182,6 +183,8 @@ class Rows:
         }
         if "probes" in cot:
             cot["probes"] = self._read_probes(llm, cot["probes"], where)
+        if "node" in cot:
+            cot = {"ends": "answer" in cot, "answer": None, **cot}
         llm.first_place = llm.first_place or where
         llm.cots += 1
         for name in llm.having:
@@ -224,7 +227,12 @@ class Rows:
     def _chosen(self) -> list[tuple[str | None, LLMInfo]]:
         """Return the LLMs to import: the name in the rows, and name and decoding in the recording."""
         infos = [
-            LLMInfo(name or "", llm.decoding.get("temperature"), llm.decoding.get("max_tokens"))
+            LLMInfo(
+                name or "",
+                llm.decoding.get("temperature"),
+                llm.decoding.get("max_tokens"),
+                steps_decoding(llm.decoding),
+            )
             for name, llm in self._llms.items()
         ]
         if list(self._llms) == [None] or not self._llms:
@@ -238,6 +246,7 @@ class Rows:
         return list(self._request.chosen_llms(self._source, infos))
 
     def _llm(self, llm: _LLM, info: LLMInfo) -> SourceLLM:
+        self._all_or_none(llm, "node")
         stored = self._all_or_none(llm, "answer", " (an answer of null says that there is no answer)")
         if stored and llm.to_be_read == llm.cots:  # as a table of several LLMs has it, of which only some have answers
             self._without_answers.append(info.name)
@@ -267,8 +276,12 @@ class Rows:
         for number, prompt, prompt_tokens, rows in self._by_question(llm):
             yield from repeat(SourcePool([], [], []), number - done)
             question, cots = self._questions[number].id, [row.cot for row in rows]
+            parents, ends = None, None
+            if llm.having["node"]:
+                cots, parents, ends = ordered_tree(cots, question)
             probes = pool_probes([cot.get("probes") for cot in cots], stored=llm.probe_answers)
-            yield _pool(question, cots, prompt, prompt_tokens, probes, stored=stored, counted=counted)
+            pool = _pool(question, cots, prompt, prompt_tokens, probes, stored=stored, counted=counted)
+            yield replace(pool, parents=parents, ends=ends)
             done = number + 1
         yield from repeat(SourcePool([], [], []), len(self._questions) - done)
 

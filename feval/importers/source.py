@@ -97,6 +97,8 @@ class SourcePool:
     token_confidences: Sequence[Sequence[float] | None] | None = None
     scores: Mapping[str, ScoreRows] = field(default_factory=dict)
     probes: SourceProbes | None = None
+    parents: Sequence[int | None] | None = None
+    ends: Sequence[bool] | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,6 +27,9 @@ if TYPE_CHECKING:
     from feval.methods.scored.best_of_n import WeightedBestOfN as WeightedBestOfN
     from feval.methods.scored.confidence_weighted import ConfidenceWeighted as ConfidenceWeighted
     from feval.methods.scored.deep_confidence import DeepConfidence as DeepConfidence
+    from feval.methods.search.beam_search import DVTS as DVTS
+    from feval.methods.search.beam_search import BeamSearch as BeamSearch
+    from feval.methods.search.particle_filtering import ParticleFiltering as ParticleFiltering
     from feval.methods.stopping.adaptive_consistency import AdaptiveConsistency as AdaptiveConsistency
     from feval.methods.stopping.difficulty_adaptive import DifficultyAdaptive as DifficultyAdaptive
     from feval.methods.stopping.early_stopping import EarlyStopping as EarlyStopping
@@ -48,6 +51,8 @@ __getattr__, __dir__ = lazy_names(
         "scored.best_of_n": ("BestOfN", "WeightedBestOfN"),
         "scored.confidence_weighted": ("ConfidenceWeighted",),
         "scored.deep_confidence": ("DeepConfidence",),
+        "search.beam_search": ("DVTS", "BeamSearch"),
+        "search.particle_filtering": ("ParticleFiltering",),
         "stopping.adaptive_consistency": ("AdaptiveConsistency",),
         "stopping.difficulty_adaptive": ("DifficultyAdaptive",),
         "stopping.early_stopping": ("EarlyStopping",),

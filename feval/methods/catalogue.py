@@ -25,6 +25,9 @@ _HOMES = {
     "answer-convergence": "depth.answer_convergence:AnswerConvergence",
     "probe-confidence": "depth.probe_confidence:ProbeConfidence",
     "parallel-probe": "depth.parallel_probe:ParallelProbe",
+    "beam-search": "search.beam_search:BeamSearch",
+    "dvts": "search.beam_search:DVTS",
+    "particle-filtering": "search.particle_filtering:ParticleFiltering",
 }
 
 METHODS: Mapping[str, type[Any]] = LazyMapping("feval.methods", _HOMES)

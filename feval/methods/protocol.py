@@ -8,6 +8,7 @@ and found by its name on the method's class:
     exact_errors    how wrong answers come about, over all draws    `ExactErrorsMethod`
     exact_sequential_tokens   latency in tokens, over all draws     `LatencyMethod`
     fit, fitted     learning from training questions                `Learner`
+    searches        it expands trees of steps                       `SearchMethod`
     whole_set       it looks at all questions at once               `WholeSetMethod`
     needs           what to record for it; ends the message that says it is missing
 """
@@ -130,6 +131,31 @@ class TraceSampler(Protocol):
         """Let traces grow by so many tokens, or to their next probe: one round."""
 
 
+class Node(Protocol):
+    """A step that was handed out; see `feval.replay.nodes.Node`."""
+
+    @property
+    def ends(self) -> bool:
+        """Whether it ends a solution."""
+
+    @property
+    def answer(self) -> str | None:
+        """The answer of the solution that it ends."""
+
+    def score(self, scorer: str | None = None, aggregate: str = "last") -> float | None:
+        """The score of the path to it."""
+
+
+class TreeSampler(Protocol):
+    """An LLM in front of one question that goes on from any step."""
+
+    def expand(self, nodes: Any = None, k: int = 1) -> Any:
+        """The next k steps after a node, `None` for the request, or after each of several nodes: one round."""
+
+    def uniform(self, seed: int = 0) -> float:
+        """A random number in [0, 1), a function of the question and the steps handed out so far."""
+
+
 class Method(Protocol):
     """A test-time-compute method as users write it."""
 
@@ -167,6 +193,12 @@ class WholeSetMethod(BatchMethod, Protocol):
     """A method that decides on one question by looking at the others, too (DSC): it has the batch form only."""
 
     whole_set: Literal[True]
+
+
+class SearchMethod(BatchMethod, Protocol):
+    """A method of LLMs that were recorded as trees: its orders [R, Q, S] are of all steps, and `draws` is the least it takes."""
+
+    searches: Literal[True]
 
 
 class ExactMethod(Protocol):
@@ -207,6 +239,16 @@ class LatencyMethod(ExactMethod, Protocol):
 
     def exact_sequential_tokens(self, pool: Pool) -> Floats:
         """[Q] expectation of `Ledger.sequential_tokens` over all draws."""
+
+
+def searches(method: object) -> bool:
+    """Whether a method expands trees of steps, see `SearchMethod`."""
+    return getattr(method, "searches", False) is True
+
+
+def may_search(method: object) -> bool:
+    """Whether a method may be given LLMs that were recorded as trees; a function finds out when it asks them."""
+    return searches(method) or not (isinstance(method, BatchMethod) or hasattr(method, "draws"))
 
 
 def has_exact_form(method: object) -> bool:

@@ -37,7 +37,18 @@ from feval.recording.verify import open_sound
 from feval.report.text import counted, size
 
 _LICENCE = "LICENSE"
-_PARTS = ("questions/", "requests/", "samples/", "texts/", "reasoning/", "logprobs/", "scores/", "probes/", "votes/")
+_PARTS = (
+    "questions/",
+    "requests/",
+    "samples/",
+    "texts/",
+    "reasoning/",
+    "logprobs/",
+    "scores/",
+    "probes/",
+    "steps/",
+    "votes/",
+)
 """Folders of a repository that belong to a recording alone."""
 _MOST_FILES, _MOST_IN_FOLDER = 100_000, 10_000
 _MOST_FILE_BYTES, _GOOD_FILE_BYTES = 50 * 10**9, 20 * 10**9

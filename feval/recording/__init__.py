@@ -10,12 +10,13 @@ if TYPE_CHECKING:
     from feval.recording.content import DatasetInfo, LLMInfo, PoolRows, ProbeRows, Question, ScorerInfo, ScoreRows
     from feval.recording.derived.extraction import Extraction, extract
     from feval.recording.derived.merging import merge
-    from feval.recording.derived.scoring import add_scores
+    from feval.recording.derived.scoring import add_scores, aggregate_scores
     from feval.recording.derived.selection import select
     from feval.recording.layout.locate import recording_around
     from feval.recording.probes import Probes
-    from feval.recording.reader import Recording, aggregate_scores, open_recording
+    from feval.recording.reader import Recording, open_recording
     from feval.recording.scores import Scores
+    from feval.recording.steps import Steps
     from feval.recording.verify import Verification, verify_recording
     from feval.recording.votes import ABSENT, NO_ANSWER
     from feval.recording.writer import RecordingWriter
@@ -36,6 +37,7 @@ __all__ = [
     "ScoreRows",
     "ScorerInfo",
     "Scores",
+    "Steps",
     "Verification",
     "add_scores",
     "aggregate_scores",
@@ -53,12 +55,13 @@ __getattr__, __dir__ = lazy_names(
         "content": ("DatasetInfo", "LLMInfo", "PoolRows", "ProbeRows", "Question", "ScorerInfo", "ScoreRows"),
         "derived.extraction": ("Extraction", "extract"),
         "derived.merging": ("merge",),
-        "derived.scoring": ("add_scores",),
+        "derived.scoring": ("add_scores", "aggregate_scores"),
         "derived.selection": ("select",),
         "layout.locate": ("recording_around",),
         "probes": ("Probes",),
-        "reader": ("Recording", "aggregate_scores", "open_recording"),
+        "reader": ("Recording", "open_recording"),
         "scores": ("Scores",),
+        "steps": ("Steps",),
         "verify": ("Verification", "verify_recording"),
         "votes": ("ABSENT", "NO_ANSWER"),
         "writer": ("RecordingWriter",),

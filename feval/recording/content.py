@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence, Sized
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
@@ -32,6 +33,7 @@ CHANNELS: dict[str, dict[str, tuple[str, str]]] = {
         "token_confidences": ("token_confidences", "list<float32>"),
         "token_logprobs": ("token_logprobs", "list<float32>"),
     },
+    "steps": {"parent": ("parents", "int32"), "ends": ("ends", "bool")},
 }
 """Parts that a pair may have: part -> column -> (field of `PoolRows`, type). Only questions with a value have rows there."""
 
@@ -145,6 +147,9 @@ class PoolRows:
         token_logprobs: the same of each sampled token, in order, kept as 32-bit floats; `None` as for `reasoning`.
         token_confidences: minus the mean log-probability of the top k at each token (DeepConf), kept as 32-bit floats; `None`
             as for `reasoning`.
+        parents: where the rows are the steps of a tree and no whole CoTs, the place of the step before each, `None` for a first
+            step. Steps come behind their parents and in the order of these, so that the children of a step follow each other.
+        ends: whether each step ends a solution; only such steps have answers. `None` where the rows are whole CoTs.
     """
 
     question_id: str
@@ -161,6 +166,27 @@ class PoolRows:
     sequence_logprobs: Sequence[float | None] | None = None
     token_logprobs: Sequence[Sequence[float] | None] | None = None
     token_confidences: Sequence[Sequence[float] | None] | None = None
+    parents: Sequence[int | None] | None = None
+    ends: Sequence[bool] | None = None
+
+    def tree_problem(self) -> str | None:
+        """What is wrong with the tree that its steps make; `None` where nothing is, or the rows are whole CoTs."""
+        if self.parents is None or self.ends is None:
+            return None if self.parents is self.ends else "steps have both a parent and a word on whether they end"
+        before = -1
+        for step, parent in enumerate(self.parents):
+            place = -1 if parent is None else parent
+            if not before <= place < step or (parent is not None and parent < 0):
+                return (
+                    f"step {step} has the parent {parent!r}; steps come behind their parents, and in the order of these"
+                )
+            if parent is not None and self.ends[parent]:
+                return f"step {step} goes on from step {parent}, which ends a solution"
+            before = place
+        for step, answers in enumerate(zip(self.raw_answers, self.answers, strict=True)):
+            if not self.ends[step] and answers != (None, None):
+                return f"step {step} has the answer {answers[0]!r:.60}, and does not end a solution"
+        return None
 
     def marks_fit(self) -> bool:
         """Whether the marks are consistent with texts and reasoning."""
@@ -197,7 +223,7 @@ class PairTally:
         self._left = len(questions)
         self._cots = self._largest = 0
         self._smallest: int | None = None
-        self._no_answer = self._unclosed = self._empty = 0
+        self._no_answer = self._unclosed = self._empty = self._depth = self._branching = 0
 
     def add(self, pool: PoolRows) -> None:
         """Count one pool."""
@@ -214,6 +240,12 @@ class PairTally:
             (text := pool.texts[index]) is not None and not text.strip() and not (unclosed and unclosed[index])
             for index in unanswered
         )
+        if pool.parents:
+            depths: list[int] = []
+            for parent in pool.parents:
+                depths.append(1 if parent is None else depths[parent] + 1)
+            self._depth = max(self._depth, *depths)
+            self._branching = max(self._branching, *Counter(pool.parents).values())
 
     def record(self) -> dict[str, int]:
         """Return the counts as the manifest states them."""
@@ -224,6 +256,7 @@ class PairTally:
             "no_answer": self._no_answer,
             **({"unclosed_thoughts": self._unclosed} if self._unclosed else {}),
             **({"empty_replies": self._empty} if self._empty else {}),
+            **({"depth": self._depth, "branching": self._branching} if self._depth else {}),
         }
 
 

@@ -278,6 +278,7 @@ class _VotesCheck:
                 row = row_of(question)
                 sizes[row] = len(columns["answer"])
                 yield from self._pool(llm, row, question, columns)
+            yield from self._steps(llm)
             row_of = self._votes.rows_in_order()
             for question, columns in self._recording.scan("requests", self._dataset, llm):
                 [sent] = columns["prompt_tokens"]
@@ -288,6 +289,16 @@ class _VotesCheck:
             yield self.contradiction(f"numbers of CoTs of {llm}")
         if (tokens != arrays.prompt_tokens).any():
             yield self.contradiction(f"prompt tokens of {llm}")
+
+    def _steps(self, llm: str) -> Iterator[str]:
+        steps, row_of = self._votes.steps(llm), self._votes.rows_in_order()
+        recorded = self._recording.has_steps(self._dataset, llm)
+        rows = self._recording.scan("steps", self._dataset, llm) if recorded else iter(())
+        differ = recorded != (steps is not None) or (
+            steps is not None and any(not steps.holds(row_of(question), columns) for question, columns in rows)
+        )
+        if differ:
+            yield self.contradiction(f"steps of {llm}", "details")
 
     def probes(self, llm: str) -> Iterator[str]:
         """Yield the problems of the flat file of an LLM's probes."""

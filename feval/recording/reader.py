@@ -26,6 +26,7 @@ from feval.recording.layout.origin import origin
 from feval.recording.logprobs import TokenLogprobs
 from feval.recording.probes import Probes
 from feval.recording.scores import SCORE_COLUMNS, Scores
+from feval.recording.steps import Steps
 from feval.recording.votes import Votes, open_probes, open_votes
 
 _TEXT_FILES_OPEN = 64
@@ -260,7 +261,7 @@ class Recording:
         return np.array(rows, np.int64)
 
     def channels(self, dataset: str, llm: str) -> list[str]:
-        """The optional parts that an LLM has on a dataset, out of "reasoning" and "logprobs"."""
+        """The optional parts that an LLM has on a dataset, out of "reasoning", "logprobs" and "steps"."""
         self.require(dataset, llm)
         return [part for part in CHANNELS if self.files(part, dataset, llm)]
 
@@ -368,6 +369,15 @@ class Recording:
         part = self._part(PROBES, dataset, llm)
         with self.shape(part.path):
             yield from parquet.probes_of_rows(part.questions())
+
+    def has_steps(self, dataset: str, llm: str) -> bool:
+        """Whether an LLM was recorded on a dataset as trees of steps, and not as whole CoTs."""
+        return bool(self.files("steps", dataset, llm))
+
+    def steps(self, dataset: str, llm: str) -> Steps | None:
+        """The steps that an LLM's pools on a dataset consist of, as arrays; `None` where they consist of whole CoTs."""
+        self.require(dataset, llm)
+        return self.votes(dataset).steps(llm) if self.has_steps(dataset, llm) else None
 
     def prompts(self, dataset: str, llm: str) -> dict[str, str | None]:
         """Question id -> the request that was sent (a JSON array of messages); `None` where it is unknown."""
@@ -481,20 +491,3 @@ class Recording:
     def shape(self, path: Path) -> AbstractContextManager[None]:
         """Turn any error of a block that reads a Parquet file into a `DamagedRecordingError`."""
         return parquet.readable(path)
-
-
-def aggregate_scores(
-    recording: Recording, dataset: str, llm: str, scorer: str, aggregate: str = "score"
-) -> npt.NDArray[np.float64]:
-    """Return one number per CoT of an LLM on a dataset, such as best-of-N ranks by.
-
-    Returns:
-        [Q, S] float64, questions and samples in recorded order, S the largest pool; NaN where a CoT has no such score.
-
-    Raises:
-        UnknownNameError: `aggregate` is not one of `AGGREGATES`.
-        NotRecordedError: no such dataset, LLM or scorer; or the scorer gave only scores where step scores are asked for, or the
-            other way round.
-        DamagedRecordingError: as for `Recording.scores`.
-    """
-    return recording.scores(dataset, llm, scorer).of_cots(aggregate, f"{llm} on {dataset}")

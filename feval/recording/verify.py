@@ -31,7 +31,7 @@ from feval.recording.sealing.votes_builder import FINISH_CODES
 if TYPE_CHECKING:
     from concurrent.futures import Executor
 
-_LATER_COUNTS = ("unclosed_thoughts", "empty_replies")
+_LATER_COUNTS = ("unclosed_thoughts", "empty_replies", "depth", "branching")
 
 
 @dataclass(frozen=True, slots=True)
@@ -309,6 +309,8 @@ def _check_pair(recording: Recording, dataset: str, llm: str, leaves: _Leaves) -
             raise DamagedRecordingError(
                 f"{llm} on {dataset}, question {pool.question_id!r}: the marks of its thoughts do not fit its texts."
             )
+        if problem := pool.tree_problem():
+            raise DamagedRecordingError(f"{llm} on {dataset}, question {pool.question_id!r}: {problem}.")
         tally.add(pool)
     for scorer in recording.scorers(dataset, llm):
         leaves[dataset, llm, SCORES + scorer] = scores_leaf(recording, dataset, llm, scorer)

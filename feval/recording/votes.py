@@ -18,6 +18,7 @@ import numpy.typing as npt
 from feval.cards.finish_reasons import FINISH_REASONS
 from feval.recording.layout.flat import Kind, Strings, mapped, unpack, well_formed
 from feval.recording.probes import Probes
+from feval.recording.steps import Steps
 
 NO_ANSWER = -1
 """Code of a CoT without an answer."""
@@ -43,9 +44,11 @@ DETAILS: Mapping[str, Kind] = {
     "text_keys": (("uint64",), 1),
     **dict(zip(("candidates", "candidate_offsets"), _STRINGS, strict=True)),
     "finish": (("uint8",), 2),
+    "parents": (("int16", "int32"), 2),
+    "ends": (("uint8",), 2),
     **dict(zip(ALIASES, (*_STRINGS, (_OFFSETS, 1), (("int32",), 1)), strict=True)),
 }
-"""Arrays of the file of details; of "finish" there is one for each LLM."""
+"""Arrays of the file of details; of "finish" there is one for each LLM, of "parents" and "ends" for each with trees of steps."""
 
 _PROBES: Mapping[str, Kind] = {
     "starts": (("int64",), 1),
@@ -167,6 +170,13 @@ class Votes:
         """Whether normal forms that differ vote together on any question."""
         return "aliases" in self._details()
 
+    def steps(self, llm: str) -> Steps | None:
+        """The steps that an LLM's pools consist of; `None` where they consist of whole CoTs."""
+        details, number = self._details(), [*self.llms].index(llm)
+        if f"parents.{number}" not in details:
+            return None
+        return Steps(details[f"parents.{number}"], details[f"ends.{number}"])
+
     def right(self, llm: str) -> int:
         """Number of an LLM's CoTs that vote with the gold."""
         return int(((self.llms[llm].codes == self.gold[:, None]) & (self.gold >= 0)[:, None]).sum())
@@ -221,8 +231,13 @@ def _read_details(path: Path, record: Mapping[str, Any], header: Mapping[str, An
         if own_header["dataset"] != header["dataset"]:
             raise ValueError(f"it is of {own_header['dataset']!r:.80}, not of {header['dataset']}")
         _check_details(details, votes["candidate_starts"])
-        shared = [name for name in DETAILS if name != "finish" and (name not in ALIASES or name in details)]
+        of_llms = ("finish", "parents", "ends")
+        shared = [name for name in DETAILS if name not in of_llms and (name not in ALIASES or name in details)]
+        trees = [llm for llm in range(len(header["llms"])) if f"parents.{llm}" in details]
+        shared += [f"{name}.{llm}" for llm in trees for name in ("parents", "ends")]
         _check_names(details, shared, ["finish"], len(header["llms"]))
+        for llm in trees:
+            Steps(details[f"parents.{llm}"], details[f"ends.{llm}"]).check(votes[f"codes.{llm}"], votes[f"sizes.{llm}"])
         for llm in range(len(header["llms"])):
             np.broadcast_to(details[f"finish.{llm}"], votes[f"codes.{llm}"].shape)
             if details[f"finish.{llm}"].max(initial=0) >= len(FINISH_REASONS):

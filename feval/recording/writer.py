@@ -27,6 +27,7 @@ from feval.recording.layout.format import (
     PROBES_VERSION,
     README,
     SCORES,
+    STEPS_VERSION,
     LeafHash,
     check_name,
     file_path,
@@ -474,9 +475,10 @@ class RecordingWriter:
     def _manifest(self) -> dict[str, Any]:
         scorers = [scorer_record(scorer) for scorer in self._scorers.values()]
         version = PARTS_VERSION if any(map(is_one_of_several, self._files)) else FORMAT_VERSION
+        version = PROBES_VERSION if self._probes else version
         return {
             "format": FORMAT,
-            "format_version": PROBES_VERSION if self._probes else version,
+            "format_version": STEPS_VERSION if any("depth" in pair for pair in self._pairs) else version,
             "created": datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z"),
             "feval_version": __version__,
             "recording_hash": recording_hash(self._leaves),

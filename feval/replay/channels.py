@@ -18,6 +18,7 @@ from feval.errors import ConflictError, NotRecordedError, UnknownNameError
 from feval.recording.logprobs import Ragged, TokenLogprobs
 from feval.recording.probes import Probes
 from feval.recording.scores import Scores
+from feval.recording.steps import Steps
 
 if TYPE_CHECKING:
     from feval.recording.reader import Recording
@@ -52,6 +53,28 @@ class Channels(ABC):
 
     @abstractmethod
     def _read_probes(self) -> Probes | None: ...
+
+    def _read_steps(self) -> Steps | None:
+        return None
+
+    @property
+    def has_steps(self) -> bool:
+        """Whether the pool consists of steps of trees, and not of whole CoTs."""
+        return self.derived("steps", self._read_steps) is not None
+
+    def steps(self) -> Steps:
+        """Return the steps that the pool consists of.
+
+        Raises:
+            NotRecordedError: it consists of whole CoTs.
+        """
+        steps = self.derived("steps", self._read_steps)
+        if steps is None:
+            raise NotRecordedError(
+                f"{self.owner} was recorded as whole CoTs, which cannot be expanded step by step. Import trees of steps "
+                "(`feval import jsonl`, samples with 'step' and 'parent')."
+            )
+        return steps
 
     def scores(self, scorer: str | None) -> Scores:
         """Return the scores of one scorer, of the only one for `None`.
@@ -142,10 +165,11 @@ class ArrayChannels(Channels):
         logprobs: TokenLogprobs | None = None,
         *,
         probes: Probes | None = None,
+        steps: Steps | None = None,
         llm: str = "The pool",
     ) -> None:
         super().__init__(llm)
-        self._scores, self._logprobs, self._probes = dict(scores or {}), logprobs, probes
+        self._scores, self._logprobs, self._probes, self._steps = dict(scores or {}), logprobs, probes, steps
 
     def scorers(self) -> Sequence[str]:
         """See `Channels.scorers`."""
@@ -164,6 +188,9 @@ class ArrayChannels(Channels):
 
     def _read_probes(self) -> Probes | None:
         return self._probes
+
+    def _read_steps(self) -> Steps | None:
+        return self._steps
 
 
 class RecordedChannels(Channels):
@@ -204,6 +231,9 @@ class RecordedChannels(Channels):
             return None
         return self._recording.probes(self._dataset, self._llm)
 
+    def _read_steps(self) -> Steps | None:
+        return self._recording.steps(self._dataset, self._llm)
+
 
 class _ChannelRows(Channels):
     """Channels of some questions of other channels."""
@@ -229,6 +259,9 @@ class _ChannelRows(Channels):
     def _read_probes(self) -> Probes | None:
         probes = self._whole.probes().rows(self._rows)
         return probes if self._tables is None else probes.recoded(self._tables)
+
+    def _read_steps(self) -> Steps | None:
+        return self._whole.steps().rows(self._rows) if self._whole.has_steps else None
 
 
 def _rows_of_scores(scores: Scores, rows: Rows) -> Scores:

@@ -70,13 +70,15 @@ class Dataset:
         recorded = self._view.question(self._view.row(question))
         return DatasetEntry(recorded.text, recorded.answer, recorded.choices, recorded.id)
 
-    def require(self, llms: Sequence[LLM]) -> None:
-        """Check that the answer codes of some LLMs are numbered as the golds are.
+    def require(self, llms: Sequence[LLM], *, steps: bool = False) -> None:
+        """Check that the answer codes of some LLMs are numbered as the golds are; `steps`: they may be recorded as trees.
 
         Raises:
-            UsageError: an LLM is from another `load`, whose codes mean other answers.
+            UsageError: an LLM is from another `load`, whose codes mean other answers, or has steps where whole CoTs are needed.
         """
         for llm in llms:
+            if not steps:
+                llm.require_whole_cots()
             if not llm.numbered_as(self._view):
                 raise UsageError(
                     f"{llm!r} and {self!r} come from different calls of `load`, which number questions or answers "

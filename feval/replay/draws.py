@@ -99,6 +99,17 @@ def orders(
     return result
 
 
+def more_uniforms(numbers: npt.NDArray[np.float64], count: int) -> npt.NDArray[np.float64]:
+    """Return more random numbers [..., count] from each of some [...], such as `uniforms` gives: SplitMix64 begun with its bits.
+
+    With b = 2^53 u, they are floor(mix(b + (j + 1) g) / 2^11) / 2^53 for j = 0, 1, ...
+    """
+    bits = (numbers * 2.0**53).astype(np.uint64)[..., None]
+    states = bits + np.array([(j + 1) * _GOLDEN & _MASK for j in range(count)], np.uint64)
+    result: npt.NDArray[np.float64] = (_mix(states, np.empty_like(states)) >> np.uint64(11)) * np.float64(2.0**-53)
+    return result
+
+
 def _mix(x: UInt64, spare: UInt64) -> UInt64:
     """Apply SplitMix64's finalizer in place; `spare` is working space of the same shape."""
     np.right_shift(x, np.uint64(30), out=spare)

@@ -165,7 +165,9 @@ class LLM:
         Raises:
             ShortPoolError: a pool is smaller; the message names the question and both numbers.
             OutOfRangeError: n below 1.
+            UsageError: it was recorded as trees of steps.
         """
+        self.require_whole_cots()
         if n < 1:
             raise OutOfRangeError(f"{self.name} gives 1 CoT or more; n={n} was asked for.")
         row = rows if isinstance(rows, int) else self._smallest_pool(rows)
@@ -176,6 +178,14 @@ class LLM:
             cots = f"{size} recorded CoT{'' if size == 1 else 's'}"
             raise ShortPoolError(
                 f"{self.name} has {cots} on question {name!r} of {self.dataset}; {n} were asked for. {advice}."
+            )
+
+    def require_whole_cots(self) -> None:
+        """Raise a `UsageError` if the LLM was recorded as trees of steps: a step is no sample of an answer."""
+        if self.pool.channels.has_steps:
+            raise UsageError(
+                f"{self.name} was recorded on {self.dataset} as trees of steps, which are no whole CoTs. Search them by "
+                "`llm.expand`, or name an LLM whose CoTs were recorded whole."
             )
 
     def _smallest_pool(self, rows: npt.NDArray[np.intp] | None) -> int:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import overload
 
 import numpy as np
 
 from feval.cards.billing import billed_prompts
 from feval.errors import NotRecordedError, OutOfRangeError, UsageError
 from feval.replay.draws import uniforms
+from feval.replay.nodes import Growing, Node
 from feval.replay.responses import LLMResponse, RecordedLLM
 from feval.replay.traces import Growth, Trace
 
@@ -23,7 +25,8 @@ class MeteredLLM:
     """
 
     __slots__ = (
-        "_advanced", "_auxiliary", "_closed", "_growths", "_llm", "_order", "_probes", "_refusal", "_rounds", "_row", "_tokens"
+        "_advanced", "_auxiliary", "_closed", "_growing", "_growths", "_llm", "_order", "_probes", "_refusal", "_rounds", "_row",
+        "_tokens",
     )  # fmt: skip
 
     def __init__(self, llm: RecordedLLM, row: int, replicate: int | None = 0) -> None:
@@ -32,6 +35,7 @@ class MeteredLLM:
         self._rounds: list[slice] = []
         self._tokens: list[int] = []
         self._growths: dict[Trace, Growth] = {}
+        self._growing: Growing | None = None
         self._advanced = 0
         self._probes = (0, 0)
         self._auxiliary = (0, 0, 0)
@@ -52,12 +56,12 @@ class MeteredLLM:
 
     @property
     def rounds(self) -> int:
-        """Number of requests for CoTs so far: `sample` and `start`. A trace is one request, however often it is advanced."""
+        """Number of requests for CoTs so far: `sample`, `start` and `expand`. A trace is one, however often it is advanced."""
         return len(self._rounds)
 
     @property
     def cots(self) -> int:
-        """CoTs handed out so far."""
+        """CoTs handed out so far; of a tree, steps."""
         return len(self._tokens)
 
     @property
@@ -86,14 +90,14 @@ class MeteredLLM:
     def sequential_tokens(self) -> int:
         """Tokens generated one after the other: over rounds, the most that any of its CoTs or traces generated in it, summed.
 
-        A round is a `sample` or an `advance`. Probes and auxiliary calls are left out.
+        A round is a `sample`, an `advance` or an `expand`. Probes and auxiliary calls are left out.
         """
         return self._advanced + sum(max(self._tokens[sampled], default=0) for sampled in self._rounds)
 
     @property
     def longest_trace_tokens(self) -> int:
-        """The most tokens that any one CoT or trace generated."""
-        return max(self._tokens, default=0)
+        """The most tokens that any one CoT, trace or path of steps generated."""
+        return max(self._tokens, default=0) if self._growing is None else self._growing.longest
 
     @property
     def probe_calls(self) -> int:
@@ -195,6 +199,44 @@ class MeteredLLM:
             self._tokens[growth.index] = total
         self._advanced += grown
 
+    @overload
+    def expand(self, nodes: Node | None = None, k: int = 1) -> list[Node]: ...
+    @overload
+    def expand(self, nodes: Sequence[Node | None], k: int = 1) -> list[list[Node]]: ...
+    def expand(self, nodes: Node | Sequence[Node | None] | None = None, k: int = 1) -> list[Node] | list[list[Node]]:
+        """Return the next k steps after a node, in draw order, or after each of several nodes, all at once: one round.
+
+        A step counts its own output tokens, and as one request in the billing "per_sample". What is sent before it beyond the
+        question's request, the path so far, counts as a cached prefix and is not billed.
+
+        Args:
+            nodes: a node that was handed out and does not end a solution, `None` for the request; or several of them. One that
+                comes c times gives c x k steps.
+            k: how many after each.
+
+        Returns:
+            The steps; for several nodes, a list for each.
+
+        Raises:
+            NotRecordedError: fewer steps were recorded there, or whole CoTs alone; the message says after which step.
+            OutOfRangeError: k below 1.
+            UsageError: a node that ends a solution, or is of another question; or the ledger is closed.
+        """
+        self._require_open()
+        if self._growing is None:
+            self._growing = Growing(self._llm, self._row, self._order)
+        several = [nodes] if nodes is None or isinstance(nodes, Node) else list(nodes)
+        try:
+            steps = self._growing.expand(several, k)
+        except NotRecordedError as error:
+            self._refusal = error
+            raise
+        if steps:
+            start = self.cots
+            self._tokens += [step.tokens for own in steps for step in own]
+            self._rounds.append(slice(start, self.cots))
+        return steps[0] if nodes is None or isinstance(nodes, Node) else steps
+
     def _bill_probe(self, place: int) -> None:
         self._require_open()
         tokens = self._llm.pool.probes().output_tokens
@@ -272,6 +314,6 @@ def close_ledger(llm: MeteredLLM) -> None:
 
 
 def require_recorded(llm: MeteredLLM) -> None:
-    """Raise what `advance` refused: a method that caught it would know what lies ahead of a trace."""
+    """Raise what `advance` or `expand` refused: a method that caught it would know what lies ahead."""
     if llm._refusal is not None:  # noqa: SLF001  as above
         raise llm._refusal  # noqa: SLF001

@@ -20,6 +20,7 @@ from feval.replay.channels import ArrayChannels, Channels
 if TYPE_CHECKING:
     from feval.recording.probes import Probes
     from feval.recording.scores import Scores
+    from feval.recording.steps import Steps
 
 __all__ = ["ArrayChannels", "Channels", "Pool", "Ragged", "ScoringTokens", "TokenLogprobs"]
 
@@ -117,6 +118,10 @@ class Pool:
     def probes(self) -> Probes:
         """Return the probes of the CoTs; see `Channels.probes`."""
         return self.channels.probes()
+
+    def steps(self) -> Steps:
+        """Return the steps that it consists of; see `Channels.steps`."""
+        return self.channels.steps()
 
     def probed_for_nothing(self) -> bool:
         """Whether there are probes whose tokens are not known."""

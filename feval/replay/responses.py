@@ -29,6 +29,10 @@ class RecordedLLM(Protocol):
     def question_keys(self) -> npt.NDArray[np.uint64]:
         """[Q] the keys that draws are made from."""
 
+    @property
+    def question_ids(self) -> Sequence[str]:
+        """Ids of the questions, by row."""
+
     def order(self, row: int, replicate: int, /) -> tuple[int, ...]:
         """Return a whole draw."""
 

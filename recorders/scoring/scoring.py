@@ -224,6 +224,11 @@ def _pairs(source: Recording, datasets: Sequence[str] | None, llms: Sequence[str
     ]
     if not pairs:
         raise NotRecordedError(f"{source.path} holds no CoTs of what was named; `feval info` shows what it holds.")
+    if trees := [llm for dataset, llm in pairs if source.has_steps(dataset, llm)]:
+        raise UsageError(
+            f"{', '.join(trees)} in {source.path} was recorded as trees of steps, and scorers read whole CoTs. Name other LLMs, "
+            "or import the trees with the scores of their steps."
+        )
     return pairs
 
 

@@ -16,12 +16,14 @@ from method_cases import Case, all_cases
 from probed import turned_round, with_probes
 from real_files import Codes, golden, real_codes
 from recorded_pools import Recorded
+from recorded_trees import write_full_trees
 from small import write_scored_toy
 
 from feval.errors import OutOfRangeError, ShortPoolError, UsageError
 from feval.evaluation.replicates import decisions
 from feval.methods import METHODS, AdaptiveConsistency, DeepConfidence, MixtureOfThoughts, ModelSwitch, SelfConsistency
 from feval.methods.decisions import Decisions
+from feval.methods.protocol import searches
 from feval.methods.scored.confidence_weighted import TEMPERATURES
 from feval.replay import LLM, Dataset, load
 from feval.replay.pools import Pool
@@ -49,6 +51,18 @@ def replay(tmp_path_factory: pytest.TempPathFactory) -> Replay:
     return dataset, [with_probes(llm) for llm in llms]
 
 
+@pytest.fixture(scope="module")
+def trees(tmp_path_factory: pytest.TempPathFactory) -> Replay:
+    return load("toy", recording=write_full_trees(tmp_path_factory.mktemp("contract") / "trees", GOLDS), seed=7)
+
+
+@pytest.fixture
+def given_llms(request: pytest.FixtureRequest, name: str, case: Case) -> Replay:
+    """The LLMs that a method is given: recorded as whole CoTs, or as trees."""
+    dataset, llms = request.getfixturevalue("trees" if searches(METHODS[name]) else "replay")
+    return dataset, llms[: case.llms]
+
+
 def cases() -> list[Any]:
     return [pytest.param(name, case, id=f"{name}-{case}") for name, case in all_cases()]
 
@@ -64,8 +78,8 @@ def decide(method: Any, llms: list[LLM], replicates: int = REPLICATES) -> Decisi
 
 
 @pytest.mark.parametrize(("name", "case"), [case for case in cases() if not whole_set(case.values[0])])
-def test_both_forms_agree(name: str, case: Case, replay: Replay) -> None:
-    dataset, llms = replay[0], replay[1][: case.llms]
+def test_both_forms_agree(name: str, case: Case, given_llms: Replay) -> None:
+    dataset, llms = given_llms
     method = METHODS[name](**case.settings)
     batch = decide(method, llms)
     for replicate in range(REPLICATES):
@@ -139,6 +153,9 @@ DEFAULTS: dict[str, dict[str, Any]] = {
     "answer-convergence": {"streak": 14},
     "parallel-probe": {"width": 64, "interval": 500, "stable": 40, "patience": 7, "warmup": 15, "steps": 100},
     "probe-confidence": {"threshold": 0.95},
+    "beam-search": {"width": 4, "rounds": 40, "aggregate": "last"},  # search-and-learn
+    "dvts": {"width": 4, "rounds": 40, "aggregate": "last"},
+    "particle-filtering": {"answer": "heaviest", "aggregate": "last"},
     "automix": {"strict": False, "aggregate": "score", "verification": "recorded"},  # kept at v = t
 }  # fmt: skip
 """What papers and authors' code take, where they say so."""
@@ -163,9 +180,9 @@ def test_numbers_behind_words_are_those_of_the_papers() -> None:
 
 @pytest.mark.parametrize(("name", "case"), cases())
 def test_chunks_of_replicates_do_not_show(
-    name: str, case: Case, replay: Replay, monkeypatch: pytest.MonkeyPatch
+    name: str, case: Case, given_llms: Replay, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    llms = replay[1][: case.llms]
+    _, llms = given_llms
     method = METHODS[name](**case.settings)
     whole = decide(method, llms)
     monkeypatch.setattr("feval.evaluation.replicates._CHUNK_CODES", 11)
@@ -177,14 +194,15 @@ def test_chunks_of_replicates_do_not_show(
 
 
 @pytest.mark.parametrize(("name", "case"), cases())
-def test_nothing_depends_on_how_answers_are_numbered(name: str, case: Case, replay: Replay) -> None:
+def test_nothing_depends_on_how_answers_are_numbered(name: str, case: Case, given_llms: Replay) -> None:
     """Per question the codes are turned round; answers turn with them, and what was consumed stays."""
-    llms = replay[1][: case.llms]
+    _, llms = given_llms
     method = METHODS[name](**case.settings)
     pools = [llm.pool for llm in llms]
     last = pools[0].candidates - 1
     turned = [turned_round(pool, last) for pool in pools]
-    orders = [llm.orders(range(REPLICATES), n) for llm, n in zip(llms, method.draws(len(llms)), strict=True)]
+    draws = [pool.codes.shape[1] for pool in pools] if searches(method) else method.draws(len(llms))
+    orders = [llm.orders(range(REPLICATES), n) for llm, n in zip(llms, draws, strict=True)]
     one, other = method.decide(pools, orders), method.decide(turned, orders)
     assert (np.where(one.answer < 0, one.answer, last - one.answer) == other.answer).all()
     for mine, theirs in zip(one.ledgers, other.ledgers, strict=True):

@@ -129,6 +129,20 @@ CASES: dict[str, list[Case]] = {
         Case({"width": 8, "interval": 4, "stable": 1, "patience": 1, "warmup": 0}),
         Case({"width": 5, "interval": 8, "stable": 2, "patience": 1, "warmup": 1, "steps": 2}),
     ],
+    "beam-search": [
+        Case({"n": 8, "width": 4}),
+        Case({"n": 8, "width": 2, "rounds": 2, "aggregate": "mean", "answer": "best"}),
+        Case({"n": 4, "width": 4, "scorer": "prm", "aggregate": "prod", "answer": "majority"}),
+    ],
+    "dvts": [
+        Case({"n": 8, "width": 4}),
+        Case({"n": 8, "width": 2, "aggregate": "min", "answer": "best"}),
+        Case({"n": 3, "width": 1, "rounds": 2, "answer": "majority"}),
+    ],
+    "particle-filtering": [
+        Case({"n": 4}),
+        Case({"n": 3, "rounds": 2, "aggregate": "min", "answer": "sampled", "seed": 5}),
+    ],
     "early-stopping": [
         Case({"window": window, "budget": budget, "answer": answer})
         for window, budget in ((1, 8), (2, 8), (3, 8), (5, 8), (8, 8))

@@ -67,7 +67,7 @@ class PoolLLM:
 
     def __init__(self, pool: Pool, order: Sequence[int]) -> None:
         self.pool, self._order = pool, tuple(order)
-        self.question_keys = pool.question_keys
+        self.question_keys, self.question_ids = pool.question_keys, [str(row) for row in range(len(pool.sizes))]
 
     def order(self, row: int, replicate: int) -> tuple[int, ...]:
         return self._order

@@ -13,6 +13,7 @@ from feval.evaluation.user_methods.messages import array_from
 from feval.recording.content import ScorerInfo
 from feval.recording.probes import Probes
 from feval.recording.scores import Scores
+from feval.recording.steps import Steps
 from feval.replay.channels import Channels
 from feval.replay.llm import LLM
 from feval.replay.meter import MeteredLLM
@@ -97,8 +98,9 @@ class _HandedView:
 class _HandedChannels(Channels):
     """Scores, log-probabilities and probes, which feval's own process is asked for when they are first looked at."""
 
-    def __init__(self, owner: str, number: int, call: Call, answers: Sequence[list[str]]) -> None:
+    def __init__(self, owner: str, number: int, call: Call, answers: Sequence[list[str]], *, has_steps: bool) -> None:
         super().__init__(owner)
+        self._has_steps = has_steps
         self._number, self._call, self._answers = number, call, answers
 
     def scorers(self) -> Sequence[str]:
@@ -116,6 +118,12 @@ class _HandedChannels(Channels):
             array_from(values["sequence"]), _ragged(values["confidences"]), _ragged(values["logprobs"])
         )
 
+    def _read_steps(self) -> Steps | None:
+        if not self._has_steps:
+            return None
+        values = self._call("steps", self._number)
+        return Steps(array_from(values["parents"]), array_from(values["ends"]))
+
     def _read_probes(self) -> Probes:
         values = self._call("probes", self._number)
         for known, more in zip(self._answers, values.pop("answers"), strict=False):
@@ -131,7 +139,8 @@ def _ragged(values: Mapping[str, Any]) -> Ragged:
 
 def pool_from(values: dict[str, Any], call: Call, answers: Sequence[list[str]] = ()) -> Pool:
     """Return a pool from its arrays; `answers` are those of each question by code, which grow when probes are read."""
-    channels = _HandedChannels(values.pop("owner"), values.pop("channels"), call, answers)
+    owner, number, has_steps = (values.pop(key) for key in ("owner", "channels", "has_steps"))
+    channels = _HandedChannels(owner, number, call, answers, has_steps=has_steps)
     name = values.pop("llm")
     arrays = {key: array_from(value) for key, value in values.items()}
     return Pool(name, _finish=arrays.pop("finish"), **arrays, channels=channels)

@@ -64,6 +64,7 @@ class Desk:
         self._channels.append(pool.channels)
         arrays = ("llm", "codes", "output_tokens", "prompt_tokens", "sizes", "finish", "candidates")
         channels = {"owner": pool.channels.owner, "channels": len(self._channels) - 1}
+        channels["has_steps"] = pool.channels.has_steps
         return {name: getattr(pool, name) for name in arrays} | channels
 
     def _with_answers(self, llm: LLM, rows: Rows) -> dict[str, Any]:
@@ -124,6 +125,10 @@ class Desk:
         logprobs = self._channels[channels].logprobs()
         parts = {"confidences": asdict(logprobs.confidences), "logprobs": asdict(logprobs.logprobs)}
         return {"sequence": logprobs.sequence} | parts
+
+    def _call_steps(self, channels: int) -> dict[str, Any]:
+        steps = self._channels[channels].steps()
+        return {"parents": steps.parents, "ends": steps.ends}
 
     def _call_probes(self, channels: int) -> dict[str, Any]:
         probes = self._channels[channels].probes()

@@ -19,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from feval.cards.tokens import SPLIT_USAGE, is_usage
-from feval.errors import ConflictError
+from feval.errors import ConflictError, UsageError
 from feval.recording.content import COT_COLUMNS, PROBE_COLUMNS, DatasetInfo, LLMInfo, PoolRows, ProbeRows, Question
 from feval.recording.derived.blocks import in_order, pools_of
 from feval.recording.derived.common import (
@@ -207,6 +207,10 @@ def _counter(*pairs: Mapping[str, Any]) -> str | None:
 
 
 def _joined(old: PoolRows, new: PoolRows, what: str) -> Grown:
+    if old.ends is not None or new.ends is not None:
+        raise UsageError(
+            f"{what} was recorded as a tree of steps, which is not added to. Record another under a name of its own."
+        )
     if old.prompt != new.prompt:
         raise ConflictError(
             f"{what} was asked with other messages than before. Ask in the same way, or under another name."

@@ -303,7 +303,7 @@ def _pools(
         replies, readable = _replies(pool, thoughts, reading)
         new = _answers(replies, readable, question.choices, reading) if read is None else next(read)
         changed = replace(replies, raw_answers=new.raw, answers=new.keys)
-        tally.add(pool, changed, readable)
+        tally.add(pool, changed, readable if pool.ends is None else [])
         yield changed
         steps.step()
 
@@ -316,7 +316,7 @@ def _answers_of_block(block: Block, reading: _Reading) -> list[_Answers]:
 
 def _rewritten(parent: Recording, dataset: str, llm: str, source: str, executor: Executor | None) -> tuple[str, ...]:
     """Return the parts of an LLM to write again: the texts too, if they hold thoughts or thoughts were split off before."""
-    if source == "text":
+    if source == "text" and not parent.has_steps(dataset, llm):
         tasks = ((block,) for block in blocks(parent, dataset, llm))
         if parent.has_marks(dataset, llm) or any(results(_holds_thoughts, tasks, executor)):
             return ("samples", "texts", "reasoning")
@@ -331,6 +331,8 @@ def _holds_thoughts(block: Block) -> bool:
 
 def _replies(pool: PoolRows, thoughts: Thoughts | None, reading: _Reading) -> tuple[PoolRows, list[bool]]:
     """Return a pool with thoughts split off its raw texts, where they are, and whether each CoT has a reply to read."""
+    if pool.ends is not None:
+        return pool, list(pool.ends)
     if not reading.split:
         return pool, [True] * len(pool.texts)
     columns = split_columns(pool.raw_texts(), pool.reasoning_apart(), pool.finish_reasons, thoughts)

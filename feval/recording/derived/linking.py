@@ -15,7 +15,7 @@ from feval.recording.layout.format import SCORES, LeafHash, file_path, part_path
 from feval.recording.leaves import ScoreTally, pool_lines
 from feval.recording.reader import Recording
 
-_COUNTS = ("no_answer", "unclosed_thoughts", "empty_replies")
+_COUNTS = ("no_answer", "unclosed_thoughts", "empty_replies", "depth", "branching")
 
 
 def linked_files(
@@ -115,9 +115,10 @@ def _answers(parent: Recording, dataset: str, llm: str) -> Iterator[PoolRows]:
     columns = ["question_id", "answer", "output_tokens", "finish_reason"]
     with parent.shape(parent.path / file_path("samples", dataset, llm)):
         samples = parquet.Aligned(parent.scan("samples", dataset, llm, columns))
+        steps = parquet.Aligned(parent.scan("steps", dataset, llm) if parent.has_steps(dataset, llm) else iter(()))
         for question, request in parent.scan("requests", dataset, llm, ["question_id", "prompt_tokens"]):
             own = samples.take(question) or {name: [] for name in columns}
-            nothing = [None] * len(own["answer"])
+            nothing, tree = [None] * len(own["answer"]), steps.take(question)
             yield PoolRows(
                 question,
                 texts=nothing,
@@ -126,4 +127,6 @@ def _answers(parent: Recording, dataset: str, llm: str) -> Iterator[PoolRows]:
                 output_tokens=own["output_tokens"],
                 finish_reasons=own["finish_reason"],
                 prompt_tokens=request["prompt_tokens"][0],
+                parents=tree.get("parent"),
+                ends=tree.get("ends"),
             )

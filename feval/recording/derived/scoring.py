@@ -6,9 +6,13 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
+
 from feval.errors import ConflictError, UsageError
 from feval.recording.content import ScorerInfo, ScoreRows
 from feval.recording.derived.common import derived_writer
+from feval.recording.reader import Recording
 from feval.recording.verify import open_sound
 
 
@@ -83,3 +87,20 @@ def add_scorers(
         for note in notes:
             writer.note(note)
     return Path(out)
+
+
+def aggregate_scores(
+    recording: Recording, dataset: str, llm: str, scorer: str, aggregate: str = "score"
+) -> npt.NDArray[np.float64]:
+    """Return one number per CoT of an LLM on a dataset, such as best-of-N ranks by.
+
+    Returns:
+        [Q, S] float64, questions and samples in recorded order, S the largest pool; NaN where a CoT has no such score.
+
+    Raises:
+        UnknownNameError: `aggregate` is not one of `AGGREGATES`.
+        NotRecordedError: no such dataset, LLM or scorer; or the scorer gave only scores where step scores are asked for, or the
+            other way round.
+        DamagedRecordingError: as for `Recording.scores`.
+    """
+    return recording.scores(dataset, llm, scorer).of_cots(aggregate, f"{llm} on {dataset}")

@@ -21,7 +21,9 @@ PARTS_VERSION = 4
 """Where a part lies in several files: a feval that does not know them would take channels for missing."""
 PROBES_VERSION = 5
 """With probes, in one file or several: a feval that does not know them would lose them."""
-FORMAT_VERSIONS = (1, 2, 3, 4, 5)
+STEPS_VERSION = 6
+"""With trees of steps: a feval that does not know them would take steps for whole CoTs."""
+FORMAT_VERSIONS = (1, 2, 3, 4, 5, 6)
 """The versions that are read; `docs/recording-format.md` says how they differ."""
 MANIFEST = "manifest.json"
 README = "README.md"

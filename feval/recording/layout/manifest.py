@@ -29,6 +29,7 @@ from feval.recording.layout.format import (
     FORMAT_VERSIONS,
     MANIFEST,
     PROBES_VERSION,
+    STEPS_VERSION,
     LeafHash,
     is_safe_path,
     recording_hash,
@@ -91,7 +92,10 @@ class LLMRecord(TypedDict):
 
 @with_config(_CONFIG)
 class PairRecord(TypedDict):
-    """One LLM on one dataset; `unclosed_thoughts` (CoTs that end inside one) and other `empty_replies` are left out when 0."""
+    """One LLM on one dataset; `unclosed_thoughts` (CoTs that end inside one) and other `empty_replies` are left out when 0.
+
+    Where the CoTs are steps of trees, `depth` counts the steps of the longest path, `branching` the most children of a step.
+    """
 
     dataset: str
     llm: str
@@ -102,6 +106,8 @@ class PairRecord(TypedDict):
     no_answer: _Count
     unclosed_thoughts: NotRequired[_Count]
     empty_replies: NotRequired[_Count]
+    depth: NotRequired[_Count]
+    branching: NotRequired[_Count]
 
 
 @with_config(_CONFIG)
@@ -313,6 +319,10 @@ def _indexed(path: Path, raw: dict[str, Any]) -> Manifest:
             raise DamagedRecordingError(f"{path} has scores by {pair['scorer']!r:.80}, and describes no such scorer.")
     for dataset, llm in manifest.probes.keys() - manifest.pairs.keys():
         raise DamagedRecordingError(f"{path} has probes of {llm!r:.80} on {dataset!r:.80}, and no CoTs of it.")
+    if raw["format_version"] < STEPS_VERSION and any("depth" in pair for pair in raw["pairs"]):
+        raise DamagedRecordingError(
+            f"{path}: a recording with trees of steps has format_version {STEPS_VERSION} or more."
+        )
     if manifest.probes and raw["format_version"] < PROBES_VERSION:
         raise DamagedRecordingError(f"{path}: a recording with probes has format_version {PROBES_VERSION} or more.")
     return manifest

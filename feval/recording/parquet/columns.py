@@ -14,9 +14,9 @@ from feval.recording.content import CHANNELS, PAIR_PARTS
 from feval.recording.parquet.writing import DATASET_SCHEMAS, PROBES_SCHEMA, SCORES_SCHEMA, pair_schema
 
 _NEVER_NULL = frozenset(
-    ("id", "question_id", "question", "left", "right", "gold", "sample_index", "offset", "finish_reason")
+    ("id", "question_id", "question", "left", "right", "gold", "sample_index", "offset", "finish_reason", "ends")
 )
-_COUNTS = frozenset(("sample_index", "offset", "output_tokens", "prompt_tokens"))
+_COUNTS = frozenset(("sample_index", "offset", "parent", "output_tokens", "prompt_tokens"))
 _MOST = 2**31 - 1
 
 

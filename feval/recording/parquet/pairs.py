@@ -40,6 +40,7 @@ class PairFiles:
         self._files: dict[str, PartFiles] = {}
         self._leaves: dict[str, LeafHash] = {}
         self._row = -1
+        self._is_tree: bool | None = None
         self._tally = PairTally(questions)
 
     def add(self, pool: PoolRows) -> None:
@@ -107,6 +108,13 @@ class PairFiles:
             raise UsageError(f"{where}: {error}") from error
         if pool.prompt_tokens is not None and not 0 <= pool.prompt_tokens <= _MAX_TOKENS:
             raise UsageError(f"{where}: prompt tokens should be 0 to {_MAX_TOKENS}, found {pool.prompt_tokens}.")
+        if problem := pool.tree_problem():
+            raise UsageError(f"{where}: {problem}.")
+        if pool.answers and self._is_tree not in (None, pool.ends is not None):
+            raise UsageError(
+                f"{where}: steps of a tree, and whole CoTs on other questions; give each an LLM name of its own."
+            )
+        self._is_tree = pool.ends is not None if pool.answers else self._is_tree
         if not pool.marks_fit():
             raise UsageError(f"{where}: the marks of its thoughts do not fit its texts; split the raw texts again.")
         if odd := set(pool.finish_reasons).difference(FINISH_REASONS):

@@ -17,9 +17,20 @@ FILE_BYTES = 1 << 30
 """A file that has so many bytes ends with its row group; the next question begins another."""
 _SMALLEST_TEXT_GROUP_BYTES, _LARGEST_TEXT_GROUP_BYTES, _TEXT_GROUPS = 192 << 10, 2 << 20, 512
 _NARROW_GROUP_BYTES = 8 << 20
-_NARROW_PARTS = ("requests", "samples", PROBES)
+_NARROW_PARTS = ("requests", "samples", "steps", PROBES)
 _NARROW_COLUMNS = {
-    *("llm", "question_id", "sample_index", "correct", "output_tokens", "finish_reason", "offset", "confidence"),
+    *(
+        "llm",
+        "question_id",
+        "sample_index",
+        "correct",
+        "output_tokens",
+        "finish_reason",
+        "offset",
+        "confidence",
+        "parent",
+    ),
+    "ends",
     *OPTIONAL_COLUMNS,
 }
 """Columns whose bytes do not count: only long values end a group early."""

@@ -116,6 +116,7 @@ def _pool(
     channels = {
         name: column for columns in optional for name, column in columns.items() if any(v is not None for v in column)
     }
+    steps: dict[str, Any] = next((columns for columns in optional if "ends" in columns), {})
     narrow = ("answer_raw", "answer", "output_tokens", "finish_reason")
     answers_raw, answers, tokens, reasons = (samples[name] if texts else [] for name in narrow)
     return PoolRows(
@@ -133,6 +134,8 @@ def _pool(
         sequence_logprobs=channels.get("sequence_logprob"),
         token_logprobs=channels.get("token_logprobs"),
         token_confidences=channels.get("token_confidences"),
+        parents=steps.get("parent"),
+        ends=steps.get("ends"),
     )
 
 

@@ -136,6 +136,8 @@ def pair_schema(part: str) -> Schema:
         "string": _STRING,
         "float64": pa.float64(),
         "int64": pa.int64(),
+        "int32": pa.int32(),
+        "bool": pa.bool_(),
         "list<float32>": pa.list_(pa.float32()),
         "list<mark>": pa.list_(pa.struct(mark)),
         "utc": pa.timestamp("us", "UTC"),

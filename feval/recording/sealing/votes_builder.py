@@ -181,6 +181,7 @@ class VotesBuilder:
             "finish": pools.finish_table(),
             "prompt_tokens": FlatArray.of(pools.prompt_tokens),
             "sizes": FlatArray.of(pools.sizes),
+            **pools.step_tables(),
         }
 
     def _codes(self, values: Coded, forms: _Renumbered) -> Iterator[npt.NDArray[Any]]:
@@ -245,6 +246,7 @@ class _Pools(Coded):
     def __init__(self, spill: Spill, questions: int) -> None:
         super().__init__(spill, questions)
         self._tokens, self._finish = (Column(spill, typecode) for typecode in "IB")
+        self._parents, self._ends = (Column(spill, typecode) for typecode in "iB")
         self.prompt_tokens = np.full(questions, -1, np.int32)
 
     def add(self, row: int, codes: list[int], pool: PoolRows) -> None:
@@ -255,6 +257,9 @@ class _Pools(Coded):
         self.sizes[row] = len(codes)
         if pool.prompt_tokens is not None:
             self.prompt_tokens[row] = pool.prompt_tokens
+        if pool.parents and pool.ends:
+            self._parents.extend([-1 if parent is None else parent for parent in pool.parents])
+            self._ends.extend(bytes(pool.ends))
 
     def token_table(self) -> FlatArray:
         """[Q, S] output tokens."""
@@ -267,6 +272,16 @@ class _Pools(Coded):
         if least == most and (most == 0 or (self.sizes == self.width).all()):
             return FlatArray.of(np.full((min(len(self.sizes), 1), min(self.width, 1)), most, np.uint8))
         return self.table("uint8", partial(self.cut, self._finish), 0)
+
+    def step_tables(self) -> dict[str, FlatArray]:
+        """[Q, S] parents of steps and whether they end a solution; nothing where the pools are of whole CoTs."""
+        if not len(self._ends):
+            return {}
+        kind = "int16" if self.width < 2**15 else "int32"
+        return {
+            "parents": self.table(kind, partial(self.cut, self._parents), ABSENT),
+            "ends": self.table("uint8", partial(self.cut, self._ends), 0),
+        }
 
 
 class _Renumbered:

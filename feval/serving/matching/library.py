@@ -42,6 +42,8 @@ class Library:
         ]
         self.datasets: dict[str, Dataset] = {shelf.dataset.id: shelf.dataset for shelf in self.shelves}
         self.llms: list[LLM] = [llm for shelf in self.shelves for llm in shelf.llms]
+        for llm in self.llms:
+            llm.require_whole_cots()
 
     def model_names(self) -> list[str]:
         """Return the names of the recorded LLMs, which a request can give as its model."""

@@ -1,0 +1,148 @@
+"""Beam search over steps, and diverse verifier tree search (DVTS): keep the best-scored paths and go on from them.
+
+Beam search: Snell et al. 2024, arXiv 2408.03314, section 5.2. DVTS, and the code whose parameters both have: Beeching, Tunstall,
+Rush 2024, "Scaling test-time compute with open models", `search-and-learn`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, ClassVar, Literal
+
+import numpy as np
+
+from feval.errors import OutOfRangeError
+from feval.methods.decisions import Decisions, Orders
+from feval.methods.fields import Count, frozen_method
+from feval.methods.protocol import Node, TreeSampler, one_llm
+from feval.methods.search.trees import NEEDS, NOBODY, REQUEST, Aggregate, Choice, Searches, chosen, path_scores, ranked
+
+if TYPE_CHECKING:
+    from feval.replay.pools import Pool
+
+
+@frozen_method
+class _ScoredSearch:
+    """The fields of both searches."""
+
+    searches: ClassVar[Literal[True]] = True
+    needs: ClassVar[str] = NEEDS
+
+    n: Count = 16
+    width: Count = 4
+    rounds: Count = 40
+    scorer: str | None = None
+    aggregate: Aggregate = "last"
+    answer: Choice = "weighted"
+
+    def __post_init__(self) -> None:
+        """Refuse beams that cannot be shared out."""
+        if self.n % self.width:
+            raise OutOfRangeError(
+                f"{type(self).__name__} keeps n / width paths, so n is a multiple of width; n={self.n} and "
+                f"width={self.width} were given."
+            )
+
+    def draws(self, llms: int) -> tuple[int, ...]:
+        """Steps of the first round."""
+        return one_llm(self.n, llms, f"{type(self).__name__} searches the trees of one LLM")
+
+    def _score(self, node: Node) -> float:
+        return ranked(node, self.scorer, self.aggregate)
+
+
+@frozen_method
+class BeamSearch(_ScoredSearch):
+    """Beam search: every round expands the best n / width paths by `width` children each; finished paths are set aside.
+
+    The first round takes n first steps. A path is judged by the scores of its steps, and one without a score comes last; of equal
+    ones the first is kept. What is not finished after the last round gives no answer: a recorder generates the steps of that
+    round to the end. Where fewer than n / width paths go on, fewer are expanded (search-and-learn repeats them up to n).
+
+    Attributes:
+        n: beams, steps of a round.
+        width: children of each path that is kept.
+        rounds: the most rounds.
+        scorer: whose scores of steps; `None` for the only one.
+        aggregate: the score of a path: of its last step, or the minimum, product or mean of all its steps.
+        answer: among finished paths that of the "best" score, the "majority", or the "weighted" majority (largest sum of scores).
+    """
+
+    def __call__(self, question: str, llm: TreeSampler) -> str | None:  # noqa: ARG002  a replayed LLM already has its question
+        """The answer to one question; `None` if no finished path has one."""
+        steps: list[Node] = llm.expand(None, self.n)
+        finished = [step for step in steps if step.ends]
+        for _ in range(self.rounds - 1):
+            running = sorted((step for step in steps if not step.ends), key=self._score, reverse=True)
+            kept = running[: self.n // self.width]
+            if not kept:
+                break
+            steps = [child for children in llm.expand(kept, self.width) for child in children]
+            finished += [step for step in steps if step.ends]
+        return chosen(finished, self.scorer, self.aggregate, self.answer)
+
+    def decide(self, pools: Sequence[Pool], orders: Sequence[Orders]) -> Decisions:
+        """The same for all questions and many replicates; see `BatchMethod.decide`."""
+        searches = Searches(self, pools, orders)
+        scores = path_scores(pools[0], self.scorer, self.aggregate)
+        steps = searches.expand(np.full((len(searches.question), self.n), REQUEST))
+        finished = [np.where(searches.ends(steps), steps, NOBODY)]
+        for _ in range(self.rounds - 1):
+            score = np.nan_to_num(searches.of(scores, steps, np.nan), nan=-np.inf)
+            running = (steps >= 0) & ~searches.ends(steps)
+            # Those that go on come first, the best of them before the others, and equal ones as they were expanded.
+            best = np.lexsort((-score, ~running), axis=1)[:, : self.n // self.width]
+            kept = np.take_along_axis(np.where(running, steps, NOBODY), best, axis=1)
+            if (kept == NOBODY).all():
+                break
+            steps = searches.expand(np.repeat(kept, self.width, axis=1))
+            finished.append(np.where(searches.ends(steps), steps, NOBODY))
+        return searches.decisions(searches.elected(np.concatenate(finished, axis=1), scores, self.answer))
+
+
+@frozen_method
+class DVTS(_ScoredSearch):
+    """Diverse verifier tree search: n / width independent greedy searches; each goes on with the best of `width` children.
+
+    A search ends where its best child ends a solution, and that is its answer (search-and-learn votes with all children of the
+    last step). Scores, ties and the last round are as for `BeamSearch`.
+
+    Attributes:
+        n: steps of a round.
+        width: children among which each search chooses.
+        rounds: the most rounds.
+        scorer: whose scores of steps; `None` for the only one.
+        aggregate: the score of a path: of its last step, or the minimum, product or mean of all its steps.
+        answer: among the finished searches that of the "best" score, the "majority", or the "weighted" majority.
+    """
+
+    def __call__(self, question: str, llm: TreeSampler) -> str | None:  # noqa: ARG002  a replayed LLM already has its question
+        """The answer to one question; `None` if no finished path has one."""
+        paths: list[Node | None] = [None] * (self.n // self.width)
+        finished: list[Node] = []
+        for _ in range(self.rounds):
+            best: list[Node] = [max(children, key=self._score) for children in llm.expand(paths, self.width)]
+            finished += [step for step in best if step.ends]
+            paths = [step for step in best if not step.ends]
+            if not paths:
+                break
+        return chosen(finished, self.scorer, self.aggregate, self.answer)
+
+    def decide(self, pools: Sequence[Pool], orders: Sequence[Orders]) -> Decisions:
+        """The same for all questions and many replicates; see `BatchMethod.decide`."""
+        searches = Searches(self, pools, orders)
+        scores = path_scores(pools[0], self.scorer, self.aggregate)
+        paths = np.full((len(searches.question), self.n // self.width), REQUEST)
+        finished = []
+        for _ in range(self.rounds):
+            steps = searches.expand(np.repeat(paths, self.width, axis=1))
+            score = np.nan_to_num(searches.of(scores, steps, np.nan), nan=-np.inf)
+            by_path = (*paths.shape, self.width)
+            best = score.reshape(by_path).argmax(axis=2)[..., None]
+            step = np.take_along_axis(steps.reshape(by_path), best, axis=2)[..., 0]
+            ends = searches.ends(step)
+            finished.append(np.where(ends, step, NOBODY))
+            paths = np.where(ends, NOBODY, step)
+            if (paths == NOBODY).all():
+                break
+        return searches.decisions(searches.elected(np.concatenate(finished, axis=1), scores, self.answer))

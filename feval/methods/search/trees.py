@@ -1,0 +1,185 @@
+"""Searches over recorded trees, many side by side: steps in draw order, the scores of paths, the choice of an answer."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from feval.errors import NotRecordedError, UsageError
+from feval.methods.arrays import Bools, Floats, Integers
+from feval.methods.decisions import Decisions, Ledger, Orders
+from feval.methods.protocol import BatchMethod, Node
+from feval.methods.vote import plurality, plurality_codes, weighted_plurality, weighted_plurality_codes
+from feval.replay.nodes import missing_steps
+
+if TYPE_CHECKING:
+    from feval.recording.steps import Steps
+    from feval.replay.pools import Pool
+
+Places = npt.NDArray[np.intp]
+"""[B, n] steps of B searches: places in their trees, `REQUEST` or `NOBODY`."""
+
+REQUEST = -1
+NOBODY = -2
+
+Aggregate = Literal["last", "min", "prod", "mean"]
+"""The score of a path, from those of its steps."""
+
+Choice = Literal["best", "majority", "weighted"]
+"""The answer among finished paths: of the best score, the most frequent one, or that with the largest sum of scores."""
+
+NEEDS = (
+    "It searches trees of steps that were recorded with a score for each step, such as a process reward model's "
+    "(`feval import jsonl`, `steps`)."
+)
+
+
+def ranked(node: Node, scorer: str | None, aggregate: str) -> float:
+    """The score by which a node is compared with others: least where it has none."""
+    score = node.score(scorer, aggregate)
+    return -np.inf if score is None else score
+
+
+def chosen(finished: Sequence[Node], scorer: str | None, aggregate: str, choice: str) -> str | None:
+    """The answer among finished paths, in the order in which they ended; those without a score vote in a majority only."""
+    if choice == "majority":
+        return plurality([node.answer for node in finished])
+    scored = [(node.answer, score) for node in finished if (score := node.score(scorer, aggregate)) is not None]
+    if choice == "weighted":
+        return weighted_plurality([answer for answer, _ in scored], [score for _, score in scored])
+    return max((each for each in scored if each[0] is not None), key=lambda each: each[1], default=(None, 0.0))[0]
+
+
+def path_scores(pool: Pool, scorer: str | None, aggregate: str) -> Floats:
+    """[Q, S] the score of the path to each step; NaN where a score that it takes is missing."""
+    scores, steps = pool.aggregated(scorer), pool.steps()
+    if aggregate == "last":
+        return scores
+    combine = {"min": np.minimum, "prod": np.multiply, "mean": np.add}[aggregate]
+
+    def make() -> Floats:
+        along: Floats = along_paths(steps, scores, combine)
+        if aggregate != "mean":
+            return along
+        depths = along_paths(steps, np.ones(scores.shape, np.int64), np.add)
+        means: Floats = along / depths
+        return means
+
+    return pool.channels.derived(("paths", pool.scores(scorer).scorer.name, aggregate), make)
+
+
+def along_paths(steps: Steps, values: npt.NDArray[Any], combine: Callable[[Any, Any], Any]) -> npt.NDArray[Any]:
+    """[Q, S] the values of the steps of each path, combined from the first step on."""
+    combined = values.copy()
+    for step in range(values.shape[1]):
+        inner = np.flatnonzero(steps.parents[:, step] >= 0)
+        before = steps.parents[inner, step].astype(np.intp)
+        combined[inner, step] = combine(combined[inner, before], values[inner, step])
+    return combined
+
+
+class Searches:
+    """B = R x Q searches of one LLM's trees, in step with each other, and their ledgers.
+
+    The children of a step come in the order in which the draw of all steps has them, as `MeteredLLM.expand` hands them out.
+
+    Attributes:
+        steps: of the pool.
+        question: [B] row of each search's question.
+        cots: [B] steps handed out.
+    """
+
+    def __init__(self, method: BatchMethod, pools: Sequence[Pool], orders: Sequence[Orders]) -> None:
+        method.draws(len(pools))
+        [self._pool], [order] = pools, orders
+        self.steps = self._pool.steps()
+        questions, width = self.steps.parents.shape
+        steps = int(self._pool.sizes.max(initial=0))
+        if order.shape[1] != questions or order.shape[2] < steps:
+            raise UsageError(
+                f"{type(method).__name__} takes orders of all {steps} steps of {questions} questions; {order.shape} was given."
+            )
+        self.shape = order.shape[:2]
+        self.question = np.tile(np.arange(questions), self.shape[0])
+        self._search = np.arange(len(self.question))
+        parents = self.steps.parents.astype(np.intp)
+        present = parents > NOBODY
+        self._counts = np.bincount(
+            (np.arange(questions)[:, None] * (width + 1) + parents + 1)[present], minlength=questions * (width + 1)
+        ).reshape(questions, width + 1)
+        self._first = np.cumsum(self._counts, axis=1) - self._counts
+        rank = np.full((len(self.question), width + 1), width, np.intp)
+        places = np.minimum(order.reshape(len(rank), order.shape[2]), width).astype(np.intp)
+        np.put_along_axis(rank, places, np.broadcast_to(np.arange(order.shape[2]), places.shape), axis=1)
+        key = np.where(present, parents, width)[self.question] * (width + 1) + rank[:, :width]
+        self._children = np.argsort(key, axis=1)
+        self._used = np.zeros((len(self.question), width + 1), np.intp)
+        self._path_tokens = along_paths(self.steps, self._pool.output_tokens.astype(np.int64), np.add)
+        self.cots, self._rounds, self._tokens, self._sequential, self._longest = np.zeros(
+            (5, len(self.question)), np.int64
+        )
+
+    def of(self, values: npt.NDArray[Any], nodes: Places, otherwise: Any) -> npt.NDArray[Any]:
+        """[B, n] the values [Q, S] of some steps; `otherwise` where there is none."""
+        return np.where(nodes >= 0, values[self.question[:, None], np.maximum(nodes, 0)], otherwise)
+
+    def ends(self, nodes: Places) -> Bools:
+        """[B, n] whether steps end solutions."""
+        return self.of(self.steps.ends, nodes, 0) > 0
+
+    def expand(self, nodes: Places) -> Places:
+        """One round: the next child of each step, column by column; `NOBODY` has none. A step may come in several columns.
+
+        Raises:
+            NotRecordedError: a child was not recorded.
+        """
+        children = np.full(nodes.shape, NOBODY, np.intp)
+        for column in range(nodes.shape[1]):
+            search = np.flatnonzero(nodes[:, column] > NOBODY)
+            parent, question = nodes[search, column] + 1, self.question[search]
+            used = self._used[search, parent]
+            if (lacking := np.flatnonzero(used >= self._counts[question, parent])).size:
+                self._refuse(nodes[search[lacking[0]], column:], question[lacking[0]], int(parent[lacking[0]]) - 1)
+            children[search, column] = self._children[search, self._first[question, parent] + used]
+            self._used[search, parent] += 1
+        tokens = self.of(self._pool.output_tokens, children, 0).astype(np.int64)
+        self.cots += (children >= 0).sum(axis=1)
+        self._rounds += (children >= 0).any(axis=1)
+        self._tokens += tokens.sum(axis=1)
+        self._sequential += tokens.max(axis=1, initial=0)
+        self._longest = np.maximum(self._longest, self.of(self._path_tokens, children, 0).max(axis=1, initial=0))
+        return children
+
+    def _refuse(self, nodes: Places, row: np.intp, parent: int) -> None:
+        recorded = int(self._counts[row, parent + 1])
+        asked = recorded + int((nodes == parent).sum())  # all that were recorded are handed out before
+        raise NotRecordedError(missing_steps(self._pool.llm, f"the question in row {row}", parent, asked, recorded))
+
+    def elected(self, finished: Places, scores: Floats, choice: str) -> Integers:
+        """[B] codes of the answers among finished paths; as `chosen`."""
+        codes = self.of(self._pool.codes, finished, -1)
+        if choice == "majority":
+            return plurality_codes(codes)
+        score = self.of(scores, finished, np.nan)
+        codes = np.where(np.isnan(score), -1, codes)
+        if choice == "weighted":
+            return weighted_plurality_codes(codes, np.nan_to_num(score))
+        return self.first_of_most(codes, score)
+
+    def first_of_most(self, codes: Integers, weights: Floats) -> Integers:
+        """[B] the code with the largest weight, of several the first; -1 where there is none."""
+        if not codes.shape[1]:
+            return np.full(len(codes), -1)
+        best = np.where(codes < 0, -np.inf, weights).argmax(axis=1)
+        answers: Integers = np.maximum(codes[self._search, best], -1)
+        return np.where((codes < 0).all(axis=1), -1, answers)
+
+    def decisions(self, answers: Integers) -> Decisions:
+        """The answers [B] with the ledgers."""
+        parts = (self._rounds, self.cots, self._tokens, self._sequential, self._longest)
+        rounds, cots, tokens, sequential, longest = (part.reshape(self.shape) for part in parts)
+        ledger = Ledger(rounds, cots, tokens, sequential_tokens=sequential, longest_trace_tokens=longest)
+        return Decisions(answers.reshape(self.shape), (ledger,))

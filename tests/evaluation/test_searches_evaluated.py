@@ -1,0 +1,136 @@
+"""Searches over recorded trees in evaluations: the same numbers in every form, and what is refused."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from recorded_trees import write_full_trees, write_trees
+from typer.testing import CliRunner
+
+from feval import METHODS, Dataset, Plan, SelfConsistency, compare, evaluate, import_recording, load, method_curve
+from feval.cli import app
+from feval.errors import MethodError, NotRecordedError, UsageError
+from feval.evaluation.method_names import make_method
+from feval.methods import BeamSearch, ParticleFiltering
+from feval.recording import open_recording
+from feval.replay import LLM
+from feval.serving.matching.library import Library
+from recorders.scoring.scoring import _pairs
+
+ROOT = Path(__file__).parents[2]
+GOLDS = ["a", "b", "c", "a", "b", "a"]
+Replay = tuple[Dataset, list[LLM]]
+NUMBERS = ("right", "no_answer", "calls", "samples", "tokens", "output_tokens", "longest_trace_tokens")
+FILE = """
+def beam(question, llm):
+    steps = llm.expand(None, 4)
+    finished = [step for step in steps if step.ends]
+    while kept := sorted((s for s in steps if not s.ends), key=lambda s: -(s.score() or 0))[:1]:
+        steps = llm.expand(kept[0], 4)
+        finished += [step for step in steps if step.ends]
+    sums = {}
+    for step in finished:
+        if step.answer is not None and step.score() is not None:
+            sums[step.answer] = sums.get(step.answer, 0) + step.score()
+    return max(sums, key=sums.get, default=None)
+"""
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_full_trees(tmp_path_factory.mktemp("trees") / "toy", GOLDS)
+
+
+@pytest.fixture(scope="module")
+def replay(folder: Path) -> Replay:
+    return load("toy", recording=folder, seed=4)
+
+
+def numbers(evaluation: Any) -> dict[str, Any]:
+    return {name: getattr(evaluation, name).tolist() for name in NUMBERS} | {"more": evaluation.sequential().tolist()}
+
+
+@pytest.mark.parametrize("order", ["recorded", "seeded"])
+def test_every_form_gives_the_same_numbers(order: str, replay: Replay, tmp_path: Path) -> None:
+    """The method of the file is beam search where a missing score ranks as 0."""
+    file = tmp_path / "beam.py"
+    file.write_text(FILE)
+    batch = BeamSearch(4, 4)
+    first, second = (numbers(evaluate(each, *replay, order=order, replicates=3)) for each in (batch, batch.__call__))
+    assert first == second
+    if order == "recorded":
+        own = evaluate(make_method(f"{file}:beam"), *replay, order=order)
+        assert own.samples.tolist() == first["samples"]
+
+
+def test_blocks_and_curves(replay: Replay) -> None:
+    dataset, llms = replay
+    curve = method_curve(dataset, llms, "beam-search", "n", [4, 8], settings={"width": 4}, replicates=4)
+    assert [point.n for point in curve.points] == [4, 8]
+    alone = [evaluate(ParticleFiltering(3), dataset, llms, rows=[row], replicates=4).samples[0] for row in range(3)]
+    assert evaluate(ParticleFiltering(3), dataset, llms, replicates=4).samples[:3].tolist() == alone
+
+
+def test_trees_and_whole_cots_are_not_taken_for_each_other(replay: Replay, tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="tree was recorded on toy as trees of steps, which are no whole CoTs"):
+        evaluate(SelfConsistency(2), *replay)
+    with pytest.raises(MethodError, match="on question 'toy/0' failed: tree was recorded on toy as trees of steps"):
+        evaluate(lambda question, llm: llm.sample(1).answers[0], *replay)
+    dataset, llms = load("toy", ["alpha"], write_trees(tmp_path / "r", whole={"alpha": [["4"]] * 3}))
+    with pytest.raises(NotRecordedError, match="beam-search cannot be evaluated: alpha on toy was recorded as whole"):
+        evaluate(BeamSearch(4, 4), dataset, llms, unlabelled="drop")
+    with pytest.raises(NotRecordedError, match="asks tree for 4 first steps on the question in row 1, and 1 was"):
+        evaluate(METHODS["dvts"](4, 4), *load("toy", ["tree"], tmp_path / "r"), unlabelled="drop")
+
+
+def test_steps_are_neither_served_nor_scored_as_cots(folder: Path) -> None:
+    with pytest.raises(UsageError, match="tree was recorded on toy as trees of steps"):
+        Library(folder)
+    with pytest.raises(UsageError, match=r"tree in .* was recorded as trees of steps, and scorers read whole CoTs"):
+        _pairs(open_recording(folder), None, None)
+
+
+def test_a_comparison_takes_searches(folder: Path) -> None:
+    methods = [
+        {"name": "beam-search", "llms": ["tree"], "budgets": {"n": [4, 8]}},
+        {"name": "particle-filtering", "llms": ["tree"], "budgets": {"n": [2, 4]}},
+    ]
+    plan = {"dataset": "toy", "recordings": [str(folder)], "replicates": 3, "axis": "samples", "method": methods}
+    comparison = compare(Plan.from_dict(plan))
+    assert [len(curve.points) for curve in comparison.curves] == [2, 2]
+
+
+def test_the_page_of_steps_runs(tmp_path: Path) -> None:
+    out = import_recording(
+        "jsonl", ROOT / "examples" / "tree.jsonl", tmp_path / "trees", dataset="toy", answer_kind="number"
+    )
+    said = CliRunner().invoke(
+        app,
+        [
+            *[
+                "run",
+                "beam-search",
+                "--set",
+                "n=2",
+                "--set",
+                "width=2",
+                "--set",
+                "aggregate=min",
+                "--json",
+                "--order",
+                "recorded",
+                "--recording",
+            ],
+            str(out),
+        ],
+    )
+    assert said.exit_code == 0, said.output
+    assert json.loads(said.stdout)["correct"] == 2
+    names: dict[str, Any] = {}
+    *_, code = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "depth.md").read_text("utf-8"), re.DOTALL)
+    exec(code, names)  # noqa: S102  the page's own example
+    assert evaluate(names["greedy"], *load("toy", recording=out), order="recorded").accuracy == 1.0

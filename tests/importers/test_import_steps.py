@@ -1,0 +1,120 @@
+"""Trees of steps in generic rows."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from foreign_sources import lines
+from importing import Import, notes, rows
+
+from feval.errors import ConflictError, SourceError
+from feval.recording import verify_recording
+
+QUESTION = {"id": "q1", "question": "What is 2 + 2?", "gold": "4"}
+EXAMPLE = Path(__file__).parents[2] / "examples" / "tree.jsonl"
+NODES: list[dict[str, Any]] = [
+    {"node": 3, "parent": "b", "text": "4.", "tokens": 3, "answer": "4", "score": 0.5},
+    {"node": "a", "text": "One.", "tokens": 1, "score": {"prm": 0.25, "other": 1}},
+    {"node": "b", "parent": None, "text": "Two.", "tokens": 2},
+    {"node": "a.0", "parent": "a", "text": "<think> 5.", "tokens": 4, "ends": False},
+    {"node": "b.1", "parent": "b", "text": "6", "tokens": 5, "ends": True},
+]
+
+
+def line(nodes: list[dict[str, Any]], **fields: Any) -> bytes:
+    return lines(QUESTION | {"steps": nodes, **fields})
+
+
+def test_steps_come_behind_their_parents_with_their_siblings(imported: Import) -> None:
+    recording = imported("jsonl", line(NODES, step_stop="\n\n", step_policy="mine"), answer_kind="number")
+    [pool] = recording.pools("toy", "toy-llm")
+    assert pool.texts == ["One.", "Two.", "<think> 5.", "4.", "6"]
+    assert pool.parents == [None, None, 0, 1, 1]
+    assert pool.ends == [False, False, False, True, True]
+    assert pool.answers == [None, None, None, "4", None]
+    assert pool.output_tokens == [1, 2, 4, 3, 5]
+    assert recording.llm_info("toy-llm").decoding == {"steps": {"stop": "\n\n", "policy": "mine"}}
+    scores = {scorer: next(recording.score_rows("toy", "toy-llm", scorer)) for scorer in ("score", "prm", "other")}
+    assert [(each.sample_indices, each.scores) for each in scores.values()] == [
+        ([3], [0.5]),
+        ([0], [0.25]),
+        ([0], [1.0]),
+    ]
+    assert verify_recording(recording.path).problems == ()
+    assert "without a reply" not in notes(recording)
+
+
+def test_answers_are_read_in_the_texts_of_ends_where_the_file_has_none(imported: Import) -> None:
+    nodes = [{**node, "ends": "answer" in node or node.get("ends", False)} for node in NODES]
+    for node in nodes:
+        node.pop("answer", None)
+    [pool] = imported("jsonl", line(nodes), answer_kind="number").pools("toy", "toy-llm")
+    assert pool.answers == [None, None, None, "4", "6"]
+
+
+def test_a_line_for_each_step_is_the_same(imported: Import) -> None:
+    together = imported("jsonl", line(NODES), answer_kind="number")
+    apart = imported("jsonl", lines(*(QUESTION | node for node in NODES)), answer_kind="number")
+    assert rows(apart) == rows(together)
+    assert list(apart.pools("toy", "toy-llm")) == list(together.pools("toy", "toy-llm"))
+
+
+def test_steps_without_nodes_are_an_unknown_member(imported: Import) -> None:
+    recording = imported(
+        "jsonl", lines(QUESTION | {"text": "It is 2.", "answer": "2", "tokens": 3, "steps": ["It", "is"]})
+    )
+    assert not recording.has_steps("toy", "toy-llm")
+    assert "not imported: steps" in notes(recording)
+
+
+def test_the_example_is_a_tree(imported: Import) -> None:
+    recording = imported("jsonl", EXAMPLE, answer_kind="number", llm=None)
+    steps = recording.steps("toy", "m@steps")
+    assert steps is not None
+    assert steps.children(0, 1) == range(4, 6)
+    assert recording.manifest.pairs["toy", "m@steps"]["depth"] == 3
+    assert [json.loads(each)["id"] for each in EXAMPLE.read_text().splitlines()] == ["q1", "q2"]
+
+
+@pytest.mark.parametrize(
+    ("nodes", "error", "sentence"),
+    [
+        ([*NODES, {"node": "a", "tokens": 1}], ConflictError, "Question 'q1' has the node 'a' twice"),
+        (
+            [*NODES, {"node": "c", "parent": "x", "tokens": 1}],
+            SourceError,
+            "'c' of question 'q1' has the parent 'x', and",
+        ),
+        (
+            [*NODES, {"node": "c", "parent": 3, "tokens": 1}],
+            SourceError,
+            "'c' .* goes on from the node '3', which ends",
+        ),
+        (
+            [*NODES, *({"node": one, "parent": other, "tokens": 1} for one, other in ("cd", "dc"))],
+            SourceError,
+            "The node 'c' of question 'q1' comes back to itself",
+        ),
+        (
+            [*NODES, {"node": "c", "tokens": 1, "ends": False, "answer": "4"}],
+            SourceError,
+            "has an answer and 'ends' is false",
+        ),
+        ([*NODES, {"tokens": 1}], SourceError, "5 of 6 samples in .* have 'node', and sample 5 of line 1 .* has none"),
+        (
+            [*NODES, {"node": "c", "tokens": 1, "score": "high"}],
+            SourceError,
+            "'score' .*sample 5 .* should be a number; found text",
+        ),
+        ([*NODES, {"node": "c", "tokens": 1, "ends": 1}], SourceError, "'ends' .*sample 5 .* should be true or false"),
+        ([*NODES, {"node": [], "tokens": 1}], SourceError, "'node' .*sample 5 .* should be text"),
+    ],
+)
+def test_what_is_no_tree_is_refused(
+    nodes: list[dict[str, Any]], error: type[Exception], sentence: str, imported: Import
+) -> None:
+    with pytest.raises(error, match=sentence):
+        imported("jsonl", line(nodes), answer_kind="number")

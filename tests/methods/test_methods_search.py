@@ -1,0 +1,177 @@
+"""Search over recorded trees: both forms against plain walks, ledgers, and what is refused."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from dealt import letters_of
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from probed import assert_forms_agree, metered, orders_of
+from searched import Step, Walk, beam_walk, dvts_walk, full_trees, particle_walk, tree_pool
+
+from feval.errors import NotRecordedError, OutOfRangeError, UnknownNameError, UsageError
+from feval.methods import DVTS, BeamSearch, ParticleFiltering, SelfConsistency
+from feval.replay.pools import ArrayChannels
+
+NAN = float("nan")
+WALKS: dict[type[Any], Any] = {BeamSearch: beam_walk, DVTS: dvts_walk, ParticleFiltering: particle_walk}
+SEARCHES = [
+    BeamSearch(4, 2),
+    BeamSearch(2, 2, aggregate="min", answer="majority"),
+    BeamSearch(4, 2, rounds=2, aggregate="prod", answer="best"),
+    BeamSearch(1, 1, aggregate="mean"),
+    DVTS(4, 2, aggregate="mean", answer="best"),
+    DVTS(4, 2, aggregate="prod"),
+    DVTS(2, 1, rounds=2, answer="majority"),
+]
+PARTICLES = [
+    ParticleFiltering(2),
+    ParticleFiltering(2, aggregate="mean", answer="sampled", seed=3),
+    ParticleFiltering(4, rounds=2, aggregate="min"),
+]
+
+
+def check(method: Any, pool: Any, order: np.ndarray) -> None:
+    """Both forms give the answer and the ledger of the walk."""
+    decided = assert_forms_agree(method, pool, order)
+    for r, q in np.ndindex(*decided.answer.shape):
+        walk = Walk(pool, q, order[r, q].tolist(), method.aggregate)
+        assert letters_of(decided.answer[r, q : q + 1]) == [WALKS[type(method)](method, walk)]
+        for name, value in walk.ledger().items():
+            assert getattr(decided.ledgers[0], name)[r, q] == value, name
+
+
+@pytest.mark.parametrize("method", SEARCHES, ids=str)
+@settings(max_examples=12)
+@given(data=st.data())
+def test_both_forms_are_the_plain_walk(method: Any, data: st.DataObject) -> None:
+    pool = data.draw(full_trees())
+    check(method, pool, data.draw(orders_of(pool)))
+
+
+@pytest.mark.parametrize("method", PARTICLES, ids=str)
+@settings(max_examples=12)
+@given(data=st.data())
+def test_particles_are_those_of_the_plain_walk(method: Any, data: st.DataObject) -> None:
+    pool = data.draw(full_trees(branch=method.n, depth=2 if method.n > 2 else 3))
+    check(method, pool, data.draw(orders_of(pool)))
+
+
+TREE: list[Step] = [
+    (-1, None, False, 0.5, 3),
+    (-1, None, False, 0.75, 5),
+    (0, "a", True, 0.9, 2),
+    (0, "b", True, 0.1, 4),
+    (1, "b", True, 0.8, 1),
+    (1, None, False, 0.2, 7),
+]
+IN_ORDER = np.arange(6, dtype=np.uint16)[None, None]
+
+
+def test_a_beam_of_two_by_hand() -> None:
+    [ledger] = assert_forms_agree(BeamSearch(2, 2, rounds=2), tree_pool([TREE]), IN_ORDER).ledgers
+    # The first round takes 0 and 1, keeps 1, and takes 4, which ends with b, and 5.
+    values = ledger.rounds, ledger.cots, ledger.output_tokens, ledger.sequential_tokens, ledger.longest_trace_tokens
+    assert [int(value[0, 0]) for value in values if value is not None] == [2, 4, 16, 12, 12]
+    llm = metered(tree_pool([TREE]))
+    assert BeamSearch(2, 2, rounds=2)("?", llm) == "b"
+    assert DVTS(2, 1)("?", metered(tree_pool([TREE]))) == "a"  # 0, 2 and 1, 4: 0.9 against 0.8
+
+
+def test_nodes_know_their_paths() -> None:
+    llm = metered(tree_pool([TREE]), order=[5, 4, 3, 2, 1, 0])
+    one, zero = llm.expand(k=2)
+    [[five], [three]] = llm.expand([one, zero])
+    [four] = llm.expand(one)
+    assert [node.place for node in (one, zero, five, three, four)] == [1, 0, 5, 3, 4]
+    assert (four.depth, four.tokens, four.path_tokens, four.ends, four.answer) == (2, 1, 6, True, "b")
+    assert [five.score("prm", how) for how in ("last", "min", "prod", "mean")] == [0.2, 0.2, 0.75 * 0.2, 0.95 / 2]
+    assert (llm.rounds, llm.cots, llm.output_tokens, llm.sequential_tokens) == (3, 5, 20, 5 + 7 + 1)
+    assert llm.longest_trace_tokens == 12
+    assert [node.place for node in four.path] == [1, 4]
+    assert repr(four) == "Node(4 of 'deep', depth 2, 6 tokens, ends)"
+    assert llm.expand([]) == []
+    assert llm.rounds == 3
+
+
+def test_what_was_not_recorded_is_an_error_with_parent_and_numbers() -> None:
+    pool = tree_pool([TREE])
+    llm = metered(pool)
+    sentence = "A search asks deep for 3 first steps on question '0', and 2 were recorded"
+    with pytest.raises(NotRecordedError, match=sentence):
+        llm.expand(None, 3)
+    assert (llm.rounds, llm.cots) == (0, 0)
+    with pytest.raises(NotRecordedError, match=sentence):  # whoever caught it would know what was not gone on from
+        llm.expand(None, 1)
+    llm = metered(pool)
+    zero, one = llm.expand(None, 2)
+    with pytest.raises(NotRecordedError, match="for 4 steps after step 1 of the tree on question '0', and 2 were"):
+        llm.expand([zero, one, one], 2)
+    assert llm.cots == 2
+    for method, first in ((BeamSearch(3, 1), 3), (DVTS(4, 2), 4), (ParticleFiltering(3), 3)):
+        for call in (lambda m=method: m("?", metered(pool)), lambda m=method: m.decide([pool], [IN_ORDER])):
+            with pytest.raises(
+                NotRecordedError, match=f"for {first} first steps on .*, and 2 were recorded. Search with"
+            ):
+                call()
+    with pytest.raises(NotRecordedError, match=r"for 2 steps after step 5 of the tree on .*, and 0 were recorded"):
+        BeamSearch(2, 2).decide([pool], [IN_ORDER])
+
+
+def test_misuse_is_refused() -> None:
+    pool = tree_pool([TREE])
+    llm = metered(pool)
+    zero, _ = llm.expand(None, 2)
+    [end] = llm.expand(zero)
+    with pytest.raises(UsageError, match="ends a solution and cannot be expanded"):
+        llm.expand(end)
+    with pytest.raises(UsageError, match="was not handed out by deep on this question"):
+        metered(pool).expand(zero)
+    with pytest.raises(OutOfRangeError, match="by 1 step or more; 0 were asked for"):
+        llm.expand(zero, 0)
+    with pytest.raises(UnknownNameError, match="aggregate"):
+        zero.score("prm", "median")
+    with pytest.raises(OutOfRangeError, match="n is a multiple of width; n=6 and width=4"):
+        BeamSearch(6)
+    with pytest.raises(UsageError, match=r"orders of all 6 steps of 1 questions; \(1, 1, 2\) was given"):
+        DVTS(2, 1).decide([pool], [IN_ORDER[:, :, :2]])
+    flat = SelfConsistency(2)
+    assert not getattr(flat, "searches", False)
+
+
+def test_scores_that_are_no_probabilities_are_refused_by_particles_alone() -> None:
+    pool = tree_pool([[(-1, "a", True, 3.0, 1), (-1, "b", True, 4.0, 1)]])
+    order = np.arange(2, dtype=np.uint16)[None, None]
+    for call in (
+        lambda: ParticleFiltering(2).decide([pool], [order]),
+        lambda: ParticleFiltering(2)("?", metered(pool)),
+    ):
+        with pytest.raises(UsageError, match=r"scores from 0 to 1; those of the scorer range from 3.0 to 4.0"):
+            call()
+    assert assert_forms_agree(BeamSearch(2, 2), pool, order).answer.tolist() == [[1]]
+
+
+def test_steps_without_scores_come_last_and_no_answer_is_never_chosen() -> None:
+    pool = tree_pool([[(-1, None, True, 1.0, 1), (-1, "a", True, NAN, 1), (-1, "b", True, 0.0, 1)]])
+    order = np.arange(3, dtype=np.uint16)[None, None]
+    methods = (BeamSearch(3, 3, answer="best"), BeamSearch(3, 3), BeamSearch(3, 3, answer="majority"))
+    assert [assert_forms_agree(m, pool, order).answer.tolist() for m in methods] == [[[1]], [[1]], [[0]]]
+    assert assert_forms_agree(ParticleFiltering(3), pool, order).answer.tolist() == [
+        [0]
+    ]  # of two least weights the first
+
+
+def test_trees_and_scores_are_needed() -> None:
+    pool = tree_pool([TREE])
+    assert pool.steps().children(0, 1) == range(4, 6)
+    flat = type(pool)(*pool.__reduce__()[1][:-1], ArrayChannels(llm="deep"))
+    with pytest.raises(
+        NotRecordedError, match="deep was recorded as whole CoTs, which cannot be expanded step by step"
+    ):
+        BeamSearch(2, 2).decide([flat], [IN_ORDER])
+    unscored = type(pool)(*pool.__reduce__()[1][:-1], ArrayChannels(steps=pool.steps(), llm="deep"))
+    with pytest.raises(NotRecordedError, match="deep has no scores"):
+        BeamSearch(2, 2).decide([unscored], [IN_ORDER])

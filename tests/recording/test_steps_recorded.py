@@ -1,0 +1,183 @@
+"""Trees of steps in a recording: what is added is read, hashed and verified, in every derived recording too."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from recorded_trees import GOLDS, TREES, tree, write_trees
+from small import content, pool, put_manifest, question, restate
+
+from feval.errors import DamagedRecordingError, NotRecordedError, UsageError
+from feval.recording import (
+    DatasetInfo,
+    LLMInfo,
+    RecordingWriter,
+    Steps,
+    extract,
+    merge,
+    open_recording,
+    select,
+    verify_recording,
+)
+from feval.recording.derived.extension import extend
+from feval.replay import load
+
+
+@pytest.fixture(scope="module")
+def trees(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_trees(tmp_path_factory.mktemp("trees") / "toy", whole={"alpha": [["4", "4"], ["5"], ["1"]]})
+
+
+def test_steps_are_read_as_arrays(trees: Path) -> None:
+    recording = open_recording(trees)
+    steps = recording.steps("toy", "tree")
+    assert steps is not None
+    assert steps.parents.tolist() == [[-1, -1, 0, 0, 1, 3, 3], [-1, *[-2] * 6], [-2] * 7]
+    assert steps.ends.tolist() == [[0, 0, 1, 0, 1, 1, 1], [1, *[0] * 6], [0] * 7]
+    children = [list(steps.children(0, step)) for step in range(-1, 7)]
+    assert children == [[0, 1], [2, 3], [4], [], [5, 6], [], [], []]
+    assert list(steps.children(2, -1)) == []
+    assert recording.steps("toy", "alpha") is None
+    assert (recording.has_steps("toy", "tree"), recording.has_steps("toy", "alpha")) == (True, False)
+
+
+def test_trees_come_back_as_they_were_added(trees: Path) -> None:
+    assert list(open_recording(trees).pools("toy", "tree")) == [tree(i, each) for i, each in enumerate(TREES)]
+    assert verify_recording(trees).problems == ()
+
+
+def test_the_manifest_says_how_deep_they_are(trees: Path) -> None:
+    manifest = open_recording(trees).manifest.raw
+    assert manifest["format_version"] == 6
+    assert (manifest["pairs"][0]["depth"], manifest["pairs"][0]["branching"]) == (3, 2)
+    assert "depth" not in manifest["pairs"][1]
+    assert manifest["llms"][0]["decoding"]["steps"] == {"stop": "\n\n", "policy": "all children"}
+
+
+@pytest.mark.parametrize(
+    ("changes", "sentence"),
+    [
+        ({"parents": [None, 2, 0, 0, 1, 3, 3]}, "step 1 has the parent 2; steps come behind their parents"),
+        ({"parents": [None, None, 2, 0, 1, 3, 3]}, "step 2 has the parent 2"),
+        ({"parents": [None, None, 1, 0, 1, 3, 3]}, "step 3 has the parent 0"),
+        ({"parents": [None, None, 0, 0, 2, 3, 3]}, "step 4 goes on from step 2, which ends a solution"),
+        ({"ends": [False] * 7}, "step 2 has the answer '4.', and does not end a solution"),
+        ({"ends": None}, "both a parent and a word"),
+        ({"ends": [True]}, "different lengths"),
+    ],
+)
+def test_what_is_no_tree_is_refused(changes: dict[str, list[int]], sentence: str, tmp_path: Path) -> None:
+    with (
+        pytest.raises(UsageError, match=f"^tree on toy, question 'toy/0': .*{sentence}"),
+        RecordingWriter(tmp_path / "r", operation={"name": "test"}) as writer,
+    ):
+        writer.add_dataset(DatasetInfo("toy", "Toy", "verbatim", "test-1"), [question(0, "4")])
+        writer.add_pools("toy", LLMInfo("tree"), "words", [replace(tree(0, TREES[0]), **changes)])
+
+
+def test_trees_and_whole_cots_are_two_llms(tmp_path: Path) -> None:
+    with (
+        pytest.raises(UsageError, match="'toy/1': steps of a tree, and whole CoTs on other questions"),
+        RecordingWriter(tmp_path / "r", operation={"name": "test"}) as writer,
+    ):
+        writer.add_dataset(DatasetInfo("toy", "Toy", "verbatim", "test-1"), [question(i, "4") for i in range(2)])
+        writer.add_pools("toy", LLMInfo("tree"), "words", [tree(0, TREES[0]), pool(1, ["4"])])
+
+
+def test_derived_recordings_keep_trees(trees: Path, tmp_path: Path) -> None:
+    hash_ = open_recording(trees).hash
+    alone = select(trees, tmp_path / "alone", llms=["tree"])
+    others = select(trees, tmp_path / "others", llms=["alpha"])
+    assert open_recording(others).manifest.raw["format_version"] == 3
+    first = select(trees, tmp_path / "first", questions=["toy/0"])
+    rest = select(trees, tmp_path / "rest", questions=["toy/1", "toy/2"])
+    extracted = extract(trees, tmp_path / "extracted", source="stored").path
+    for derived in (alone, first, rest, merge([alone, others], tmp_path / "m"), extracted):
+        assert verify_recording(derived).problems == ()
+        assert open_recording(derived).has_steps("toy", "tree")
+    assert open_recording(tmp_path / "m").hash == hash_
+    joined = merge([first, rest], tmp_path / "joined")
+    assert open_recording(joined).hash == hash_
+    assert list(open_recording(joined).pools("toy", "tree")) == list(open_recording(trees).pools("toy", "tree"))
+
+
+def test_answers_are_read_again_only_where_a_solution_ends(tmp_path: Path) -> None:
+    parent = write_trees(tmp_path / "r")
+    out = extract(parent, tmp_path / "x", answer_kind="number", source="text").path
+    [first, *_] = open_recording(out).pools("toy", "tree")
+    assert first.answers == [None, None, "4", None, "5", "4", None]
+    assert first.texts == tree(0, TREES[0]).texts
+    assert verify_recording(out).problems == ()
+
+
+def test_a_tree_is_not_topped_up(trees: Path, tmp_path: Path) -> None:
+    base, more = (open_recording(path) for path in (trees, select(trees, tmp_path / "one", llms=["tree"])))
+    with pytest.raises(UsageError, match="was recorded as a tree of steps, which is not added to"):
+        extend(base, more, tmp_path / "out", dataset="toy", llm="tree", operation={"name": "test"})
+
+
+def test_arrays_that_contradict_the_file_are_found(tmp_path: Path) -> None:
+    folder, other = write_trees(tmp_path / "r"), [*TREES]
+    other[0] = [*other[0][:4], (0, "5", True), *other[0][5:]]
+    swapped = write_trees(tmp_path / "other", other)
+    path = "votes/toy.details"
+    (folder / path).write_bytes((swapped / path).read_bytes())
+    restate(folder, path)
+    assert any("steps of tree" in problem for problem in verify_recording(folder).problems)
+
+
+@pytest.mark.parametrize(
+    "steps",
+    [
+        Steps(np.array([[0, 0]]), np.array([[0, 1]])),
+        Steps(np.array([[-1, -2]]), np.array([[0, 1]])),
+        Steps(np.array([[-1, 0]]), np.array([[1, 1]])),
+        Steps(np.array([[-1, 0]]), np.array([[0, 0]])),
+        Steps(np.array([[-1]]), np.array([[0]])),
+    ],
+)
+def test_arrays_that_are_no_trees_are_refused(steps: Steps) -> None:
+    with pytest.raises(ValueError, match="step"):
+        steps.check(np.array([[-1, 0]]), np.array([2]))
+
+
+def test_an_earlier_version_with_trees_is_damaged(tmp_path: Path) -> None:
+    folder = write_trees(tmp_path / "r")
+    put_manifest(folder, json.loads((folder / "manifest.json").read_text()) | {"format_version": 5})
+    with pytest.raises(DamagedRecordingError, match="trees of steps has format_version 6 or more"):
+        open_recording(folder)
+
+
+def test_a_flat_recording_has_none_of_it(tmp_path: Path) -> None:
+    folder = select(write_trees(tmp_path / "r", whole={"alpha": [["4"]] * 3}), tmp_path / "flat", llms=["alpha"])
+    assert not any("steps" in path for path in content(folder))
+    assert b"parents" not in content(folder)["votes/toy.details"]
+
+
+def test_steps_are_no_samples(trees: Path) -> None:
+    dataset, [llm, alpha] = load("toy", ["tree", "alpha"], trees)
+    with pytest.raises(UsageError, match="tree was recorded on toy as trees of steps, which are no whole CoTs"):
+        llm("toy/0", 1)
+    with pytest.raises(UsageError, match="trees of steps"):
+        llm.ask("toy/0").sample(1)
+    with pytest.raises(UsageError, match="trees of steps"):
+        dataset.require([alpha, llm])
+    with pytest.raises(NotRecordedError, match="alpha on toy was recorded as whole CoTs"):
+        alpha.pool.steps()
+    assert len(GOLDS) == len(dataset)
+
+
+def test_steps_of_two_recordings_are_in_the_joined_order(trees: Path, tmp_path: Path) -> None:
+    one = select(trees, tmp_path / "one", questions=["toy/1"])
+    two = select(trees, tmp_path / "two", questions=["toy/0"])
+    parts = [select(merge([one, two], tmp_path / "m"), tmp_path / "t", llms=["tree"]), tmp_path / "a"]
+    select(merge([two, one], tmp_path / "n"), parts[1], llms=["alpha"])
+    _, [alpha, llm] = load("toy", ["alpha", "tree"], parts)
+    assert list(alpha.question_ids) == ["toy/0", "toy/1"]
+    assert list(open_recording(parts[0]).votes("toy").question_ids) == ["toy/1", "toy/0"]
+    assert llm.pool.steps().children(0, 0) == range(2, 4)
+    assert llm.pool.rows(np.array([1])).steps().parents.tolist() == [[-1, *[-2] * 6]]

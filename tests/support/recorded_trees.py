@@ -1,0 +1,88 @@
+"""A small recording of trees of steps, written out."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from random import Random
+from typing import Any
+
+from small import pool, question
+
+from feval.recording import DatasetInfo, LLMInfo, PoolRows, RecordingWriter, ScorerInfo, ScoreRows
+
+GOLDS = ["4", "5", None]
+DECODING = {"steps": {"stop": "\n\n", "policy": "all children"}}
+PRM = ScorerInfo("prm", "python", {"version": 1})
+
+Step = tuple[int | None, str | None, bool]
+"""Parent, answer, whether it ends a solution."""
+
+# Of the first question: 0 and 1 are first steps, 0 has the children 2 and 3, 1 has 4; 3 was not gone on from.
+TREES: list[list[Step]] = [
+    [
+        (None, None, False),
+        (None, None, False),
+        (0, "4", True),
+        (0, None, False),
+        (1, "5", True),
+        (2 + 1, "4", True),
+        (3, None, True),
+    ],
+    [(None, "5", True)],
+    [],
+]
+SCORES = [[0.5, 0.25, 0.75, 0.5, 1.0, 0.5, None], [0.25], []]
+
+
+def tree(index: int, steps: Sequence[Step], **fields: Any) -> PoolRows:
+    """A tree; its steps have 10, 11, 12, ... tokens."""
+    steps_of: dict[str, Any] = (
+        {"parents": [each[0] for each in steps], "ends": [each[2] for each in steps]} if steps else {}
+    )
+    return pool(index, [each[1] for each in steps], **steps_of | fields)
+
+
+def write_trees(
+    out: Path,
+    trees: Sequence[Sequence[Step]] = TREES,
+    golds: Sequence[str | None] = GOLDS,
+    *,
+    scores: Sequence[Sequence[float | None]] = SCORES,
+    whole: Mapping[str, Sequence[Sequence[str | None]]] | None = None,
+    tokens: Sequence[Sequence[int]] | None = None,
+    **info: Any,
+) -> Path:
+    """The toy recording with trees of the LLM "tree", scored by "prm", and whole CoTs of others."""
+    with RecordingWriter(out, operation={"name": "test"}) as writer:
+        questions = [question(i, gold) for i, gold in enumerate(golds)]
+        writer.add_dataset(DatasetInfo("toy", "Toy questions", "verbatim", "test-1", **info), questions)
+        rows = (tree(i, each, tokens=None if tokens is None else tokens[i]) for i, each in enumerate(trees))
+        writer.add_pools("toy", LLMInfo("tree", temperature=0.7, decoding=DECODING), "words", rows)
+        own = (ScoreRows(f"toy/{i}", range(len(each)), each) for i, each in enumerate(scores))
+        writer.add_scores("toy", "tree", PRM, own)
+        for llm, answers in (whole or {}).items():
+            pools = (pool(i, each) for i, each in enumerate(answers))
+            writer.add_pools("toy", LLMInfo(llm, temperature=0.7), "words", pools)
+    return out
+
+
+def write_full_trees(out: Path, golds: Sequence[str | None], *, first: int = 8, branch: int = 4) -> Path:
+    """Trees of depth 3 of which every step that ends nothing has the same number of children; one question has no answer."""
+    draw = Random(3)  # noqa: S311  it makes up a tree
+    trees: list[list[Step]] = []
+    for question_ in range(len(golds)):
+        steps: list[Step] = []
+        layer: list[int | None] = [None] * first
+        for depth in (1, 2, 3):
+            following: list[int | None] = []
+            for parent in layer:
+                ends = depth == 3 or draw.random() < 0.25
+                answer = draw.choice(["a", "a", "b", "c", None]) if ends and question_ != 5 else None
+                steps.append((parent, answer, ends))
+                following += [] if ends else [len(steps) - 1] * branch
+            layer = following
+        trees.append(steps)
+    scores = [[draw.choice([None, 0.0, 0.2, 0.4, 0.4, 0.9, 1.0]) for _ in tree] for tree in trees]
+    tokens = [[draw.randrange(1, 40) for _ in tree] for tree in trees]
+    return write_trees(out, trees, golds, scores=scores, tokens=tokens)

@@ -1,0 +1,196 @@
+"""Pools of trees drawn by hypothesis, and searches over them as plain loops over nested lists."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from hypothesis import strategies as st
+from probed import code
+
+from feval.recording import ScorerInfo, Steps
+from feval.recording.scores import Scores
+from feval.replay.draws import more_uniforms, uniforms
+from feval.replay.pools import ArrayChannels, Pool
+
+Step = tuple[int, str | None, bool, float, int]
+"""Parent (-1 for none), answer, whether it ends a solution, score (NaN for none), tokens."""
+
+
+def tree_pool(trees: Sequence[Sequence[Step]]) -> Pool:
+    """A pool of trees, all of whose steps were scored by "prm"."""
+    width = max(map(len, trees))
+    shape = len(trees), width
+
+    def table(values: Sequence[Sequence[Any]], absent: Any, dtype: Any) -> np.ndarray:
+        return np.array([[*own, *[absent] * (width - len(own))] for own in values], dtype).reshape(shape)
+
+    parents, answers, ends, scores, tokens = ([[step[i] for step in tree] for tree in trees] for i in range(5))
+    codes = table([[*map(code, own)] for own in answers], -2, np.int16)
+    size, values = np.array([*map(len, trees)]), table(scores, np.nan, np.float64)
+    steps = Steps(table(parents, -2, np.int16), table(ends, 0, np.uint8))
+    steps.check(codes, size)
+    nothing = np.full(shape, -1, np.int32)
+    scored = Scores(
+        ScorerInfo("prm", "test"),
+        values,
+        ~np.isnan(values),
+        np.empty(0),
+        np.zeros(len(trees) * width + 1, np.int64),
+        nothing,
+        nothing,
+    )
+    channels = ArrayChannels({"prm": scored}, steps=steps, llm="deep")
+    keys = np.arange(len(trees), dtype=np.uint64) + np.uint64(5)
+    lengths = table(tokens, 0, np.uint16)
+    return Pool("deep", codes, lengths, size * 0 + 9, size, np.zeros(shape, np.uint8), size * 0 + 26, keys, channels)
+
+
+@st.composite
+def full_trees(draw: st.DrawFn, branch: int = 2, depth: int = 3, first: int = 4) -> Pool:
+    """One or two trees whose every step has `branch` children, unless it ends a solution; at the greatest depth all do."""
+    answer = st.sampled_from(["a", "a", "b", "c", None])
+    score = st.sampled_from([0.0, 0.25, 0.25, 0.5, 0.75, 1.0, float("nan")])
+
+    def tree() -> list[Step]:
+        steps: list[Step] = []
+        layer = [-1] * first
+        for level in range(1, depth + 1):
+            following: list[int] = []
+            for parent in layer:
+                ends = level == depth or draw(st.sampled_from([False, False, True]))
+                steps.append((parent, draw(answer) if ends else None, ends, draw(score), draw(st.integers(0, 9))))
+                following += [] if ends else [len(steps) - 1] * branch
+            layer = following
+        return steps
+
+    return tree_pool([tree() for _ in range(draw(st.integers(1, 2)))])
+
+
+class Walk:
+    """A tree that is walked: nested lists of children in the order of a draw, and what was taken from it."""
+
+    def __init__(self, pool: Pool, row: int, order: Sequence[int], aggregate: str) -> None:
+        self.pool, self.row, self.order, self.aggregate = pool, row, order, aggregate
+        steps = pool.steps()
+        self.parents, self.ends = steps.parents[row].tolist(), steps.ends[row].tolist()
+        self.left = {p: [s for s in order if s < len(self.parents) and self.parents[s] == p] for p in {*self.parents}}
+        self.taken: list[int] = []
+        self.rounds: list[list[int]] = []
+
+    def take(self, wanted: Sequence[int]) -> list[int]:
+        steps = [self.left[parent].pop(0) for parent in wanted]
+        self.taken += steps
+        self.rounds.append(steps)
+        return [*steps]
+
+    def path(self, step: int) -> list[int]:
+        return [] if step < 0 else [*self.path(self.parents[step]), step]
+
+    def score(self, step: int) -> float | None:
+        scores = self.pool.scores().values[self.row]
+        values = [float(scores[s]) for s in (self.path(step) if self.aggregate != "last" else [step])]
+        if any(v != v for v in values):
+            return None
+        product = 1.0
+        for value in values:
+            product *= value
+        return {"last": values[-1], "min": min(values), "prod": product, "mean": sum(values) / len(values)}[
+            self.aggregate
+        ]
+
+    def rank(self, step: int) -> float:
+        score = self.score(step)
+        return -1.0 if score is None else score
+
+    def answer(self, step: int) -> str | None:
+        found = int(self.pool.codes[self.row, step])
+        return None if found < 0 else "abc"[found]
+
+    def choose(self, finished: Sequence[int], choice: str) -> str | None:
+        answered = [step for step in finished if self.answer(step) is not None]
+        if choice == "majority":
+            return max(votes, key=votes.get) if (votes := Counter(map(self.answer, answered))) else None  # type: ignore[arg-type]
+        scored = [(self.answer(step), score) for step in answered if (score := self.score(step)) is not None]
+        if choice == "best":
+            return next((a for a, s in scored if s == max(s for _, s in scored)), None)
+        sums: dict[Any, float] = {}
+        for own, score in scored:
+            sums[own] = sums.get(own, 0.0) + score
+        return next((a for a, s in sums.items() if s >= max(sums.values()) - 1e-12), None)
+
+    def ledger(self) -> dict[str, int]:
+        tokens = self.pool.output_tokens[self.row].tolist()
+        return {
+            "rounds": len(self.rounds),
+            "cots": len(self.taken),
+            "output_tokens": sum(tokens[s] for s in self.taken),
+            "sequential_tokens": sum(max(tokens[s] for s in own) for own in self.rounds),
+            "longest_trace_tokens": max(sum(tokens[p] for p in self.path(s)) for s in self.taken),
+        }
+
+
+def beam_walk(method: Any, walk: Walk) -> str | None:
+    finished, kept, first = [], [-1], True
+    for _ in range(method.rounds):
+        steps = walk.take([parent for parent in kept for _ in range(method.n if first else method.width)])
+        first = False
+        finished += [step for step in steps if walk.ends[step]]
+        rest = [(-walk.rank(step), place, step) for place, step in enumerate(steps) if not walk.ends[step]]
+        kept = [step for *_, step in sorted(rest)][: method.n // method.width]
+        if not kept:
+            break
+    return walk.choose(finished, method.answer)
+
+
+def dvts_walk(method: Any, walk: Walk) -> str | None:
+    finished, current = [], [-1] * (method.n // method.width)
+    for _ in range(method.rounds):
+        steps = walk.take([parent for parent in current for _ in range(method.width)])
+        groups = [steps[i : i + method.width] for i in range(0, len(steps), method.width)]
+        best = [min(group, key=lambda step: (-walk.rank(step), group.index(step))) for group in groups]
+        finished += [step for step in best if walk.ends[step]]
+        current = [step for step in best if not walk.ends[step]]
+        if not current:
+            break
+    return walk.choose(finished, method.answer)
+
+
+def particle_walk(method: Any, walk: Walk) -> str | None:
+    def weight(step: int) -> float:
+        score = min(max(walk.score(step) or 0.0, 1e-7), 1 - 1e-7)
+        return score / (1 - score)
+
+    def pick(weights: Sequence[float], number: float) -> int:
+        total, place = 0.0, 0
+        goal = number * float(np.cumsum(weights)[-1])
+        for place, each in enumerate(weights):
+            total += each
+            if total > goal:
+                return place
+        return place
+
+    def numbers(count: int) -> list[float]:
+        assert walk.pool.question_keys is not None
+        taken = np.array(walk.order[: len(walk.taken)], np.uint16)[None, None]
+        last = uniforms(walk.pool.question_keys[[walk.row]], taken, method.seed)[0, 0, -1]
+        values: list[float] = more_uniforms(np.array(last), count).tolist()
+        return values
+
+    particles = walk.take([-1] * method.n)
+    for _ in range(method.rounds - 1):
+        if all(walk.ends[step] for step in particles):
+            break
+        weights = [weight(step) for step in particles]
+        particles = [particles[pick(weights, number)] for number in numbers(method.n)]
+        running = [step for step in particles if not walk.ends[step]]
+        steps = walk.take(running) if running else []
+        particles = [step if walk.ends[step] else steps.pop(0) for step in particles]
+    final = [step for step in particles if walk.ends[step] and walk.answer(step) is not None]
+    if not final:
+        return None
+    if method.answer == "heaviest":
+        return walk.answer(max(final, key=lambda step: (weight(step), -final.index(step))))
+    return walk.answer(final[pick([weight(step) for step in final], numbers(1)[0])])
