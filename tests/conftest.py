@@ -69,6 +69,9 @@ def unforced_disk() -> Iterator[None]:
         yield
 
 
+_BUNDLE_BYTES = 1 << 16  # at least, of all public certificate authorities
+
+
 @pytest.fixture(scope="session", autouse=True)
 def closed_network() -> Iterator[None]:
     """No test of this process reaches anything but this machine."""
@@ -82,9 +85,17 @@ def closed_network() -> Iterator[None]:
 
         return connect
 
+    def without_bundle(load: Any) -> Any:
+        """Every HTTP client reads all public certificate authorities first, and none of them has a use for one here."""
+
+        def loaded(context: Any, cafile: Any = None, *others: Any, **named: Any) -> None:
+            if cafile is None or Path(cafile).stat().st_size < _BUNDLE_BYTES:
+                load(context, cafile, *others, **named)
+
+        return loaded
+
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(socket.socket, "connect", guarded(socket.socket.connect))
         patch.setattr(socket.socket, "connect_ex", guarded(socket.socket.connect_ex))
-        # Every HTTP client reads all certificate authorities first, and none of them has a use for one here.
-        patch.setattr(ssl.SSLContext, "load_verify_locations", lambda *_places, **_named: None)
+        patch.setattr(ssl.SSLContext, "load_verify_locations", without_bundle(ssl.SSLContext.load_verify_locations))
         yield
