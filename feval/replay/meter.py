@@ -316,4 +316,4 @@ def close_ledger(llm: MeteredLLM) -> None:
 def require_recorded(llm: MeteredLLM) -> None:
     """Raise what `advance` or `expand` refused: a method that caught it would know what lies ahead."""
     if llm._refusal is not None:  # noqa: SLF001  as above
-        raise llm._refusal  # noqa: SLF001
+        raise llm._refusal  # noqa: SLF001  as above

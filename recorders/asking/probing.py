@@ -247,13 +247,7 @@ class _MissingProbes(Assignment[_Probe, Completion]):
         return float(prompt + output)
 
     def accept(self, batch: _Probe, reply: Completion) -> None:
-        if (
-            not reply.text and reply.reasoning
-        ):  # some servers take what follows no closing mark of its own for a thought
-            reply = replace(reply, text=reply.reasoning, reasoning=None)
-        if reply.token_logprobs is not None and reply.token_lengths is None:
-            reply = replace(reply, token_lengths=self._backend.token_lengths(batch.request.model, reply.text))
-        self._write(batch, reply)
+        self._write(batch, settled(reply, self._backend, batch.request.model))
 
     def refuse(self, batch: _Probe, error: Refused) -> None:
         self._write(batch, Completion("", error.finish_reason, output_tokens=0), error.reason)
