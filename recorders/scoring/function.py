@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import BrokenExecutor, Executor
 from functools import lru_cache
 from pathlib import Path
+from threading import Lock
 from typing import Any
 
 from feval import __version__
@@ -26,6 +27,7 @@ _HERE, _IMPORTING = (str(Path(file).parent) for file in (__file__, importlib.__f
 
 _BATCH_OF_WORKERS = 256
 _MOST_RUNS = 3
+_LOADING = Lock()  # a worker may have several threads
 
 
 class FunctionScorer:
@@ -96,7 +98,8 @@ class FunctionScorer:
 
 def _scores(where: str, source_sha256: str | None, items: Sequence[Item]) -> list[Score]:
     """Return one result per CoT: a task."""
-    scorer = _worker(where, source_sha256)
+    with _LOADING:
+        scorer = _worker(where, source_sha256)
     if scorer.info.parameters.get("source_sha256") != source_sha256:
         raise RecorderError(
             f"A worker has another file for the function {where} than this process. Give all of them the same, and run the "

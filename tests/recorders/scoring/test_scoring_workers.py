@@ -25,6 +25,15 @@ def test_workers_give_the_same_scores(toy: Path, tmp_path: Path, functions: str,
     assert (together.cots, together.with_score) == (alone.cots, alone.with_score)
 
 
+def test_threads_of_one_worker_import_a_function_once(toy: Path, tmp_path: Path, functions: str) -> None:
+    file = tmp_path / f"{functions}.py"
+    file.write_text("import time\ntime.sleep(0.05)\n" + file.read_text("utf-8"), "utf-8")
+    alone = run(toy, tmp_path / "alone", f"python:{functions}:length")
+    with ThreadPoolExecutor(8) as executor:
+        scorer = make_scorer(f"python:{functions}:length", executor=executor)
+        assert score(toy, tmp_path / "out", scorer, limits=FAST).recording_hash == alone.recording_hash
+
+
 @pytest.mark.slow
 def test_the_command_line_takes_workers(toy: Path, tmp_path: Path, functions: str) -> None:
     alone = run(toy, tmp_path / "alone", f"python:{functions}:length")
