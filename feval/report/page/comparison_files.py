@@ -32,7 +32,7 @@ def comparison_files(
     """
     dataset, llms = load_compared(comparison, base)
     caps = caps or Caps()
-    followed = traces(comparison, dataset, llms, questions=caps.questions, time_limit=time_limit)
+    followed = traces(comparison, dataset, llms, questions=caps.questions, closely=caps.deep, time_limit=time_limit)
     page = comparison_page(comparison, dataset, llms, traces=followed, caps=caps, verify=_verify(comparison, receipt))
     return {
         "comparison.png": pictures.comparison_png(comparison),

@@ -87,7 +87,7 @@ def comparison_page(
         title=_text(f"Methods compared on {comparison.plan.dataset}"),
         lede="".join(f'<p class="lede">{_text(line)}</p>' for line in _lede(comparison)),
         style=_asset("page.css"),
-        script=_asset("page.js"),
+        script=_asset("depth.js") + _asset("page.js"),
         version=_text(__version__),
         data=escaped_json(data),
     )
