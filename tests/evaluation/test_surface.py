@@ -182,8 +182,9 @@ def test_the_command_writes_files_and_a_receipt_that_can_be_computed_again(tmp_p
     ]
     assert {path.name for path in out.iterdir()} == {
         "receipt.json",
-        *(f"surface.{kind}" for kind in ("csv", "parquet", "json", "png", "svg")),
+        *(f"surface.{kind}" for kind in ("csv", "parquet", "json", "png", "svg", "html")),
     }
+    assert "feval verify receipt.json" in (out / "surface.html").read_text("utf-8")
     with (out / "surface.csv").open(newline="") as file:
         rows = list(csv.DictReader(file))
     assert [float(row["accuracy"]) for row in rows] == [point["accuracy"] for point in numbers["points"]]

@@ -288,6 +288,10 @@
     new ResizeObserver(() => { if (Math.abs(plot.parentNode.clientWidth - Number(plot.getAttribute("viewBox").split(" ")[2])) > 1) drawPlot(); }).observe(plot.parentNode);
   }
 
+  if (data.pictures.length)
+    section("surface", "Width and depth", "Width and depth", ...data.pictures.map(({ src, alt, note }) =>
+      el("figure", null, el("img", { class: "picture", src, alt }), note ? el("figcaption", { class: "note" }, note) : null)));
+
   // -- tables ---------------------------------------------------------------------------------------------------------
 
   const shown = (cell) => (cell !== null && typeof cell === "object" ? cell.t : cell);
