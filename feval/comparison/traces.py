@@ -16,7 +16,6 @@ import numpy.typing as npt
 
 from feval.errors import FevalError
 from feval.evaluation.replicates import called, decisions
-from feval.evaluation.surface import surface
 from feval.evaluation.training import fit
 from feval.evaluation.user_methods import TIME_LIMIT, learns
 from feval.methods.protocol import BatchMethod, searches
@@ -28,7 +27,6 @@ if TYPE_CHECKING:
     from feval.comparison.plan import ComparedMethod, Plan
     from feval.comparison.runner import MethodCurve
     from feval.evaluation.evaluation import Evaluation
-    from feval.evaluation.surface import Surface
     from feval.methods.decisions import Decisions
     from feval.replay import LLM, Dataset
 
@@ -129,33 +127,6 @@ def judged_rows(comparison: Comparison, dataset: Dataset) -> Rows:
         return np.arange(len(dataset))
     by_key = np.argsort(dataset.question_keys, kind="stable")
     return by_key[np.searchsorted(dataset.question_keys, first.question_keys, sorter=by_key)]
-
-
-def surfaces(comparison: Comparison, dataset: Dataset, llms: Sequence[LLM]) -> list[Surface]:
-    """The width x depth surface of each LLM of a comparison that was probed, at doublings of both up to all that was recorded."""
-    rows, made = judged_rows(comparison, dataset), []
-    for llm in llms:
-        if llm.pool.channels.has_probes:
-            depths = np.unique(llm.pool.probes().offsets).tolist()
-            made.append(
-                surface(
-                    dataset,
-                    llm,
-                    n=_doublings(range(1, int(llm.pool.sizes[rows].min()) + 1)),
-                    tokens=[*_doublings(depths), None],
-                    unlabelled="drop",
-                    short_pools="drop",
-                    confidence=None,
-                )
-            )
-    return made
-
-
-def _doublings(values: Sequence[int]) -> list[int]:
-    """The first, second, fourth, eighth, ... value, and the last."""
-    return [values[2**k - 1] for k in range(len(values).bit_length())] + [*values[-1:]] * (
-        len(values) & len(values) - 1 > 0
-    )
 
 
 def budget_label(entry: ComparedMethod, point: Evaluation) -> str:

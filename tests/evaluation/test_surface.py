@@ -20,7 +20,7 @@ from typer.testing import CliRunner
 from feval import evaluate, load, self_consistency_curve
 from feval.cli import app
 from feval.errors import NotRecordedError, OutOfRangeError, ShortPoolError
-from feval.evaluation.surface import Surface, surface
+from feval.evaluation.surface import Surface, coarse_surface, surface
 from feval.methods import METHODS
 from feval.receipts.verifying import verify_receipt
 from feval.recording import DatasetInfo, LLMInfo, ProbeRows, Question, RecordingWriter
@@ -148,6 +148,17 @@ def test_by_default_it_has_every_width_and_every_probed_depth(toy: tuple[Dataset
             for best in frontier
             if best.usd_per_question is not None and point.usd_per_question is not None
         )
+
+
+def test_a_coarse_surface_has_doublings_and_the_last_of_each(toy: tuple[Dataset, LLM]) -> None:
+    whole, coarse = surface(*toy), coarse_surface(*toy)
+    assert coarse is not None
+    limits = whole.depths[:-1]
+    assert coarse.widths == [1, 2, 4, 5]
+    assert coarse.depths == [limit for i, limit in enumerate(limits, 1) if i in {1, 2, 4, 8, len(limits)}] + [None]
+    accuracy = {(point.n, point.tokens): point.accuracy for point in whole.points}
+    own = {(point.n, point.tokens): point.accuracy for point in coarse.points}
+    assert own == pytest.approx({place: accuracy[place] for place in own})
 
 
 def test_what_cannot_be_asked_for_is_refused(toy: tuple[Dataset, LLM], tmp_path: Path) -> None:

@@ -16,8 +16,7 @@ from small import pool, question
 
 from feval.comparison.comparison import Comparison, compare
 from feval.comparison.plan import ComparedMethod, Plan
-from feval.comparison.traces import load_compared, surfaces, traces
-from feval.evaluation.surface import surface
+from feval.comparison.traces import load_compared, traces
 from feval.recording import DatasetInfo, LLMInfo, ProbeRows, RecordingWriter, ScoreRows
 from feval.report.page.page import comparison_page
 from feval.report.page.questions import Caps
@@ -146,14 +145,6 @@ def test_what_the_page_leaves_out_it_says(comparison: Comparison, folder: Path) 
     notes = " ".join(book["notes"])
     assert "The first 1 questions show the first 2 traces" in notes
     assert "The first 1 questions show 6 steps of a tree" in notes
-
-
-def test_surfaces_of_a_comparison_are_those_of_probed_llms_at_doublings(comparison: Comparison, folder: Path) -> None:
-    compared = load_compared(comparison, folder)
-    [coarse] = surfaces(comparison, *compared)
-    assert (coarse.llm, coarse.widths, coarse.depths) == ("traced", [1, 2, 3], [2, 4, 8, None])
-    accuracy = {(point.n, point.tokens): point.accuracy for point in surface(compared[0], compared[1][0]).points}
-    assert {(point.n, point.tokens): point.accuracy for point in coarse.points}.items() <= accuracy.items()
 
 
 @pytest.mark.slow

@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from feval.comparison.traces import load_compared, surfaces, traces
+from feval.comparison.traces import load_compared, traces
+from feval.evaluation.surface import coarse_surface
 from feval.evaluation.user_methods import TIME_LIMIT
 from feval.report import pictures
 from feval.report.page.document import verification
@@ -39,7 +40,7 @@ def comparison_files(
         dataset,
         llms,
         traces=followed,
-        surfaces=surfaces(comparison, dataset, llms),
+        surfaces=[surface for llm in llms if (surface := coarse_surface(dataset, llm)) is not None],
         caps=caps,
         verify=_verify(comparison, receipt),
     )
