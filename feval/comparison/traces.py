@@ -15,12 +15,11 @@ import numpy as np
 import numpy.typing as npt
 
 from feval.errors import FevalError
-from feval.evaluation.replicates import called, decisions
+from feval.evaluation.replicates import called, decisions, method_answers
 from feval.evaluation.training import fit
 from feval.evaluation.user_methods import TIME_LIMIT, learns
 from feval.methods.protocol import BatchMethod, searches
 from feval.replay import load
-from feval.replay.meter import handed_out
 
 if TYPE_CHECKING:
     from feval.comparison.comparison import Comparison
@@ -44,7 +43,7 @@ class Trace:
         answer: [Q] codes, -1 for no answer; a code beyond the candidates is an answer that no CoT gave.
         cots: [L, Q] CoTs taken of each LLM.
         grown: of the first questions, per LLM, recorded place and tokens of every trace or step that it was handed; empty for a
-            method that takes CoTs whole, and for a user's.
+            built-in method that takes CoTs whole.
     """
 
     label: str
@@ -52,7 +51,7 @@ class Trace:
     llms: tuple[str, ...]
     answer: Integers = field(repr=False)
     cots: Integers = field(repr=False)
-    grown: tuple[tuple[Sequence[tuple[int, int]], ...], ...] = field(default=(), repr=False)
+    grown: tuple[Sequence[Sequence[tuple[int, int]]], ...] = field(default=(), repr=False)
 
 
 @dataclass(frozen=True, eq=False)
@@ -176,15 +175,16 @@ class _Follower:
 
     def _grown(
         self, method: Any, llms: Sequence[LLM], decided: Decisions
-    ) -> Iterator[tuple[list[tuple[int, int]], ...]]:
+    ) -> Iterator[Sequence[Sequence[tuple[int, int]]]]:
         """Traces and steps are known to the readable form, which has the same draw and ledger as the batch form."""
-        probing = any(ledger.probe_calls is not None for ledger in decided.ledgers)
-        if not (isinstance(method, BatchMethod) and callable(method) and (probing or searches(method))):
-            return
-        for row in self.rows[: self.closely].tolist():
-            metered = [llm.ask(row, self._replicate) for llm in llms]
-            method(self.dataset[row].question, *metered)
-            yield tuple(map(handed_out, metered))
+        deep = any(llm.pool.channels.has_probes or llm.pool.channels.has_steps for llm in llms)
+        if isinstance(method, BatchMethod):
+            probing = any(ledger.probe_calls is not None for ledger in decided.ledgers)
+            deep &= callable(method) and (probing or searches(method))
+        if deep:
+            rows = self.rows[: self.closely]
+            closely = method_answers(method, self.dataset, llms, rows, self._replicate, self.time_limit, closely=True)
+            yield from (one.grown for one in closely)
 
     @property
     def _replicate(self) -> int | None:

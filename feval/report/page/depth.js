@@ -41,22 +41,21 @@ const depth = ({ el, svg, plain }) => {
   }
 
   // Steps, children indented behind their parent; marked are those that a method took, and paths that end in its answer. What
-  // comes after a step that it did not take is only counted.
+  // comes after a step that it did not take is left out.
   function tree(q, steps, scorers, taken, answer, word, tone, sign) {
     const children = new Map(), took = new Set(taken ?? []), path = new Set();
     steps.forEach(([parent], i) => children.set(parent, [...(children.get(parent) ?? []), i]));
     for (const i of took) if (answer >= 0 && steps[i][2] === answer) for (let j = i; j >= 0; j = steps[j][0]) path.add(j);
-    const after = (i) => (children.get(i) ?? []).reduce((sum, child) => sum + 1 + after(child), 0);
     const rows = [], waiting = [...(children.get(-1) ?? [])].reverse().map((i) => [i, 0]);
     while (waiting.length) {
       const [i, level] = waiting.pop(), [, tokens, code, scores, text] = steps[i];
       const [mark, state] = path.has(i) ? ["●", "on a path to its answer"] : took.has(i) ? ["○", "taken"] : ["·", taken ? "not taken" : "recorded"];
       const about = [...scores.map((score, k) => (score === null ? null : `${scorers[k]} ${score}`)), `${plain(tokens)} tokens`].filter(Boolean).join(", ");
-      const hidden = taken && !took.has(i) ? after(i) : 0;
+      const hidden = taken && !took.has(i) && children.has(i);
       rows.push(el("li", { class: path.has(i) ? "path" : taken && !took.has(i) ? "unread" : null, style: `margin-left: ${Math.min(level, 12) * 1.1}rem` },
         el("span", { role: "img", title: state, "aria-label": state }, mark), " ", el("span", { dir: "auto" }, text ?? "no text was recorded"), " ", el("span", { class: "note" }, about),
         code === -2 ? null : el("span", { class: "mark-answer " + tone(q, code) }, `${sign(q, code)} ${word(q, code)}`),
-        hidden ? el("span", { class: "note" }, `, and ${plain(hidden)} after it`) : null));
+        hidden ? el("span", { class: "note", title: "steps after it are not shown" }, " …") : null));
       if (!hidden) waiting.push(...[...(children.get(i) ?? [])].reverse().map((child) => [child, level + 1]));
     }
     return [el("p", { class: "note" }, taken ? "○ step that the method took, ● on a path that ends in its answer, · not taken." : "The recorded steps."), el("ol", { class: "tree" }, ...rows)];

@@ -196,11 +196,11 @@ def _depth_notes(llms: Sequence[LLM], caps: Caps) -> list[str]:
     if any(llm.pool.channels.has_probes for llm in llms):
         notes.append(
             f"The first {caps.deep} questions show the first {caps.traces} traces of each LLM with their probes, and where "
-            "methods of feval stopped them."
+            "methods stopped them."
         )
     if any(llm.pool.channels.has_steps for llm in llms):
         notes.append(
-            f"The first {caps.deep} questions show {caps.steps} steps of a tree, first those that methods of feval took; texts "
+            f"The first {caps.deep} questions show {caps.steps} steps of a tree, first those that methods took; texts "
             f"longer than {caps.step} characters are cut in the middle."
         )
     return notes
