@@ -160,7 +160,7 @@ def _depth(
     if not any(llm.pool.channels.has_probes or llm.pool.channels.has_steps for llm in llms):
         return {}
     grown = [
-        [dict(zip(trace.llms, trace.grown[place], strict=True)) if trace.grown else {} for trace in curve]
+        [dict(zip(trace.llms, trace.grown[place], strict=True)) if place < len(trace.grown) else {} for trace in curve]
         for curve in traces.curves
     ]
     content: list[Any] = []
