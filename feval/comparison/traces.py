@@ -177,12 +177,12 @@ class _Follower:
         self, method: Any, llms: Sequence[LLM], decided: Decisions
     ) -> Iterator[Sequence[Sequence[tuple[int, int]]]]:
         """Traces and steps are known to the readable form, which has the same draw and ledger as the batch form."""
-        deep = any(llm.pool.channels.has_probes or llm.pool.channels.has_steps for llm in llms)
+        rows = self.rows[: self.closely]
+        deep = len(rows) > 0 and any(llm.pool.channels.has_probes or llm.pool.channels.has_steps for llm in llms)
         if isinstance(method, BatchMethod):
             probing = any(ledger.probe_calls is not None for ledger in decided.ledgers)
             deep &= callable(method) and (probing or searches(method))
         if deep:
-            rows = self.rows[: self.closely]
             closely = method_answers(method, self.dataset, llms, rows, self._replicate, self.time_limit, closely=True)
             yield from (one.grown for one in closely)
 
