@@ -92,12 +92,9 @@ def test_each_step_is_what_the_model_writes_behind_the_path_with_the_seed_of_the
         assert Counter(pool.parents) == dict.fromkeys([None, *going_on], 2)
 
 
-@pytest.mark.parametrize("most", [1, 9, 31])
-def test_a_run_that_stops_anywhere_goes_on_without_asking_anything_twice(
-    tree: Recording, tmp_path: Path, most: int
-) -> None:
-    first, second = Watched(most), Watched()
-    limits = Limits(2, samples_per_request=1)
+def test_a_run_that_stops_goes_on_without_asking_anything_twice(tree: Recording, tmp_path: Path) -> None:
+    first, second = Watched(31), Watched()
+    limits = Limits(4)
     with pytest.raises(Fatal):
         recorded(tmp_path / "r", task(), first, limits=limits)
     journal = tmp_path / "r.journal/journal.jsonl"
@@ -201,6 +198,7 @@ def test_kills_while_a_tree_grows_lose_nothing_and_repeat_little(tree: Recording
     assert steps <= len((tmp_path / "asked").read_text().split()) <= steps + 15 * 4
 
 
+@pytest.mark.slow
 def test_a_server_that_continues_messages_gives_the_same_tree(tree: Recording, tmp_path: Path) -> None:
     pytest.importorskip("openai", reason="the official client (extra `record`) is not installed")
     pytest.importorskip("starlette", reason="the server (extra `serve`) is not installed")
