@@ -9,3 +9,6 @@ FinishReason = Literal["stop", "length", "tool_calls", "content_filter", "functi
 
 # The order is part of the votes file: a finish reason is stored as its position here. Append only.
 FINISH_REASONS: tuple[FinishReason, ...] = get_args(FinishReason)
+
+UNANSWERED: tuple[FinishReason, ...] = ("content_filter", "error")
+"""Reasons that leave no answer: the text is not all the LLM's."""

@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from feval.cards.billing import usd
 from feval.cards.cards import price_ids
-from feval.cards.finish_reasons import FINISH_REASONS
+from feval.cards.finish_reasons import FINISH_REASONS, UNANSWERED
 from feval.estimators.counts import vote_counts
 from feval.estimators.inference.intervals import accuracy_interval
 from feval.estimators.votes.plurality import LARGEST_POOL
@@ -172,7 +172,7 @@ def _ends(llm: LLM) -> tuple[float | None, float | None, float | None]:
     unknown = float(counts[_UNKNOWN] / counts.sum()) if len(finish) else None
     if not known:
         return None, None, unknown
-    withheld = sum(int(counts[FINISH_REASONS.index(reason)]) for reason in ("content_filter", "error"))
+    withheld = sum(int(counts[FINISH_REASONS.index(reason)]) for reason in UNANSWERED)
     return float(counts[FINISH_REASONS.index("length")] / known), float(withheld / known), unknown
 
 

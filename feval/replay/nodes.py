@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import reduce
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Self
 
 from feval.errors import NotRecordedError, OutOfRangeError, UnknownNameError, UsageError
 
@@ -19,8 +19,8 @@ PATH_AGGREGATES = ("last", "min", "prod", "mean")
 _COMBINED: Mapping[str, Callable[[float, float], float]] = {"prod": float.__mul__, "mean": float.__add__}
 
 
-class Node:
-    """A step that was handed out by `MeteredLLM.expand`.
+class PathNode:
+    """A step that was handed out, recorded or live.
 
     Attributes:
         parent: the node of the step before; `None` for a first step.
@@ -28,42 +28,28 @@ class Node:
         depth: steps of the path to it, itself included.
         tokens: output tokens of the step.
         path_tokens: output tokens of the path.
+        ends: whether it ends a solution.
     """
 
-    __slots__ = ("_llm", "_row", "depth", "index", "parent", "path_tokens", "place", "tokens")
+    __slots__ = ("_owner", "depth", "ends", "index", "parent", "path_tokens", "tokens")
 
-    def __init__(self, llm: RecordedLLM, row: int, place: int, parent: Node | None, index: int) -> None:
-        self._llm, self._row, self.place, self.parent, self.index = llm, row, place, parent, index
-        self.tokens = int(llm.pool.output_tokens[row, place])
+    def __init__(self, owner: str, parent: Self | None, index: int, tokens: int, *, ends: bool) -> None:
+        self._owner, self.parent, self.index, self.tokens, self.ends = owner, parent, index, tokens, ends
         self.depth: int = 1 if parent is None else parent.depth + 1
-        self.path_tokens: int = self.tokens + (0 if parent is None else parent.path_tokens)
+        self.path_tokens: int = tokens + (0 if parent is None else parent.path_tokens)
 
     def __repr__(self) -> str:
         ends = ", ends" if self.ends else ""
-        return f"Node({self.index} of {self._llm.name!r}, depth {self.depth}, {self.path_tokens} tokens{ends})"
+        name = type(self).__name__
+        return f"{name}({self.index} of {self._owner!r}, depth {self.depth}, {self.path_tokens} tokens{ends})"
 
     @property
-    def ends(self) -> bool:
-        """Whether it ends a solution."""
-        return bool(self._llm.pool.steps().ends[self._row, self.place])
-
-    @property
-    def answer(self) -> str | None:
-        """The canonical answer of the solution that it ends; `None` for no answer."""
-        return self._llm.answers(self._row, (self.place,))[0]
-
-    @property
-    def path(self) -> list[Node]:
+    def path(self) -> list[Self]:
         """The nodes from the first step to this one."""
         nodes = [self]
         while (parent := nodes[-1].parent) is not None:
             nodes.append(parent)
         return nodes[::-1]
-
-    @property
-    def text(self) -> str | None:
-        """The step as the LLM wrote it; `None` where the recording has no text."""
-        return self._llm.texts(self._row)[self.place]
 
     def score(self, scorer: str | None = None, aggregate: str = "last") -> float | None:
         """Return the score of the path; `None` where a step that it takes has none.
@@ -74,16 +60,53 @@ class Node:
 
         Raises:
             UnknownNameError: no such aggregate.
-            NotRecordedError: no such scores were recorded.
+            NotRecordedError: there are no such scores.
         """
         if aggregate not in PATH_AGGREGATES:
             raise UnknownNameError.of("aggregate", aggregate, PATH_AGGREGATES)
-        scores = self._llm.pool.aggregated(scorer)[self._row]
-        values = [float(scores[node.place]) for node in ([self] if aggregate == "last" else self.path)]
+        values = self._scores([self] if aggregate == "last" else self.path, scorer)
         if any(value != value for value in values):
             return None
         combined = reduce(_COMBINED.get(aggregate, min), values)
         return combined / len(values) if aggregate == "mean" else combined
+
+    def _scores(self, nodes: Sequence[Self], scorer: str | None) -> list[float]:
+        """The scores of some nodes; NaN for none."""
+        raise NotImplementedError
+
+
+class Node(PathNode):
+    """A step that was handed out by `MeteredLLM.expand`."""
+
+    __slots__ = ("_llm", "_row", "place")
+
+    def __init__(self, llm: RecordedLLM, row: int, place: int, parent: Node | None, index: int) -> None:
+        tokens, ends = int(llm.pool.output_tokens[row, place]), bool(llm.pool.steps().ends[row, place])
+        super().__init__(llm.name, parent, index, tokens, ends=ends)
+        self._llm, self._row, self.place = llm, row, place
+
+    @property
+    def answer(self) -> str | None:
+        """The canonical answer of the solution that it ends; `None` for no answer."""
+        return self._llm.answers(self._row, (self.place,))[0]
+
+    @property
+    def text(self) -> str | None:
+        """The step as the LLM wrote it; `None` where the recording has no text."""
+        return self._llm.texts(self._row)[self.place]
+
+    def _scores(self, nodes: Sequence[Node], scorer: str | None) -> list[float]:
+        scores = self._llm.pool.aggregated(scorer)[self._row]
+        return [float(scores[node.place]) for node in nodes]
+
+
+def require_expandable(llm: str, nodes: Iterable[PathNode | None], handed_out: Sequence[PathNode]) -> None:
+    """Raise a `UsageError` if a node ends a solution, or was not handed out on this question."""
+    for node in nodes:
+        if node is not None and (node.index >= len(handed_out) or handed_out[node.index] is not node):
+            raise UsageError(f"{node!r} was not handed out by {llm} on this question, and cannot be expanded.")
+        if node is not None and node.ends:
+            raise UsageError(f"{node!r} ends a solution and cannot be expanded.")
 
 
 class Growing:
@@ -112,17 +135,12 @@ class Growing:
         """Hand out the next k children of each node in turn, `None` being the request; nothing where any lacks some."""
         if k < 1 or k % 1:
             raise OutOfRangeError(f"A node of {self._llm.name} is expanded by 1 step or more; {k!r} were asked for.")
+        require_expandable(self._llm.name, nodes, self._nodes)
         for node, times in Counter(nodes).items():
             self._check(node, k * times)
         return [[self._next(node) for _ in range(k)] for node in nodes]
 
     def _check(self, node: Node | None, k: int) -> None:
-        if node is not None and (node.index >= len(self._nodes) or self._nodes[node.index] is not node):
-            raise UsageError(
-                f"{node!r} was not handed out by {self._llm.name} on this question, and cannot be expanded."
-            )
-        if node is not None and node.ends:
-            raise UsageError(f"{node!r} ends a solution and cannot be expanded.")
         place = -1 if node is None else node.place
         recorded = self._steps.children(self._row, place)
         waiting = self._waiting.setdefault(place, sorted(recorded, key=lambda step: -self._rank[step]))

@@ -16,6 +16,7 @@ import orjson
 
 from feval.answers.thoughts import Thoughts, interruption, written_marks
 from feval.cards.billing import Price, usd
+from feval.cards.finish_reasons import UNANSWERED
 from feval.cards.tokens import count_words
 from feval.errors import OutOfRangeError, UsageError
 from recorders.asking.assignment import Assignment, TokenEstimate
@@ -34,7 +35,6 @@ _CUT_BY_TEXT = (
     "Nothing says which tokens some CoTs are made of, so their prefixes for probes were cut by length of text, and the offsets "
     "of those probes are estimates. With --logprobs 0 servers return the tokens."
 )
-_UNPROBED = {"content_filter", "error"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +101,7 @@ def prefix(record: Mapping[str, Any], characters: int, thoughts: Thoughts | None
 
 def trace_tokens(record: Mapping[str, Any]) -> int:
     """Return how many output tokens a CoT has; 0 where there is nothing to probe."""
-    if "refused" in record or record["finish_reason"] in _UNPROBED:
+    if "refused" in record or record["finish_reason"] in UNANSWERED:
         return 0
     counted, lengths = record.get("output_tokens"), record.get("token_lengths")
     if counted is not None:

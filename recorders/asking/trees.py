@@ -121,7 +121,7 @@ def child_seed(path: Sequence[int], child: int) -> int:
     return (int.from_bytes(digest[:4], "big") + child) & _SEEDS
 
 
-class _Place(NamedTuple):
+class Place(NamedTuple):
     """A step, or the request: its number, its level, the text of the path, and how many tokens are left behind it."""
 
     step: int | None
@@ -130,35 +130,63 @@ class _Place(NamedTuple):
     tokens_left: float
 
 
-def _root(request: Request) -> _Place:
-    return _Place(None, 0, "", request.decoding.max_tokens or math.inf)
+def root(request: Request) -> Place:
+    """Return the place of the request."""
+    return Place(None, 0, "", request.decoding.max_tokens or math.inf)
 
 
-def _behind(tree: Tree, before: _Place, record: Mapping[str, Any]) -> tuple[_Place, bool]:
+def behind(tree: Tree, before: Place, record: Mapping[str, Any]) -> tuple[Place, bool]:
     """Return the place of a recorded step, and whether it ends its solution."""
     counted = record.get("output_tokens")
     left = before.tokens_left - (count_words(record["text"]) if counted is None else counted)
-    place = _Place(record["sample"], before.level + 1, before.text + tree.text(record), left)
+    place = Place(record["sample"], before.level + 1, before.text + tree.text(record), left)
     goes_on = record["finish_reason"] == "stop" and record.get("stop_text") == tree.stop
     return place, not goes_on or place.level == tree.depth or left < 1
 
 
 def tree_steps(
     tree: Tree, request: Request, records: Sequence[Mapping[str, Any]]
-) -> Iterator[tuple[Mapping[str, Any], _Place, bool]]:
+) -> Iterator[tuple[Mapping[str, Any], Place, bool]]:
     """Yield each recorded step of a question, in order, with its place and whether it ends its solution."""
-    places: dict[int | None, _Place] = {None: _root(request)}
+    places: dict[int | None, Place] = {None: root(request)}
     for record in records:
-        place, ends = _behind(tree, places[tree.parent(record["sample"])], record)
+        place, ends = behind(tree, places[tree.parent(record["sample"])], record)
         places[place.step] = place
         yield record, place, ends
+
+
+def continued(tree: Tree, question: Request, before: Place, thoughts: Thoughts | None) -> Request:
+    """Return what asks for the steps behind a place."""
+    decoding, prefill = question.decoding, None
+    if before.level + 1 < tree.depth:
+        decoding = replace(decoding, stop=(*decoding.stop, tree.stop))
+    if before.level:
+        if decoding.max_tokens is not None:
+            decoding = replace(decoding, max_tokens=int(before.tokens_left))
+        beginning, _ = prefix({"text": before.text}, len(before.text), thoughts)
+        prefill = replace(beginning, template=tree.template)
+    return replace(question, decoding=decoding, prefill=prefill)
+
+
+def require_continuable(replies: Sequence[Completion], *, is_last: bool) -> None:
+    """Raise `Fatal` if a path cannot go on behind some steps; the last one of a path never does."""
+    if any(reply.reasoning for reply in replies):
+        raise Fatal(
+            "The server moves thoughts into a field of their own, so that a path cannot be continued. Serve it without a "
+            "reasoning parser."
+        )
+    if not is_last and any(reply.finish_reason == "stop" and reply.stop_text is None for reply in replies):
+        raise Fatal(
+            "The server does not say whether a step ended at the stop text or by itself, so that no tree can be recorded. "
+            "Take a server that states stop_reason or matched_stop, as vLLM and SGLang do."
+        )
 
 
 @dataclass(slots=True)
 class _Children(Lack):
     """Steps behind one that are not asked for yet."""
 
-    before: _Place
+    before: Place
     question: Request
 
 
@@ -186,17 +214,7 @@ class MissingSteps(MissingSamples):
 
     async def send(self, batch: SampleBatch) -> list[Completion]:
         replies = await super().send(batch)
-        if any(reply.reasoning for reply in replies):
-            raise Fatal(
-                "The server moves thoughts into a field of their own, so that a path cannot be continued. Serve it without a "
-                "reasoning parser."
-            )
-        is_last = _of(batch.lack).before.level + 1 == self._tree.depth
-        if not is_last and any(reply.finish_reason == "stop" and reply.stop_text is None for reply in replies):
-            raise Fatal(
-                "The server does not say whether a step ended at the stop text or by itself, so that no tree can be recorded. "
-                "Take a server that states stop_reason or matched_stop, as vLLM and SGLang do."
-            )
+        require_continuable(replies, is_last=_of(batch.lack).before.level + 1 == self._tree.depth)
         return replies
 
     def _numbers(self, lack: Lack, samples: Sequence[int]) -> list[int]:
@@ -210,7 +228,7 @@ class MissingSteps(MissingSamples):
             if entry.kind == "cot":
                 places.add(entry.record["key"], entry.record["sample"], entry.offset)
         for key, request in dict(zip(plan.keys, plan.requests, strict=True)).items():
-            going_on = [_root(request)]
+            going_on = [root(request)]
             for _, place, ends in tree_steps(self._tree, request, self.journal.read_many(places.offsets(key))):
                 self._recorded += 1
                 if ends:
@@ -220,21 +238,13 @@ class MissingSteps(MissingSamples):
             lacks += [lack for place in going_on if (lack := self._children(key, request, place)).samples]
         return iter(lacks)
 
-    def _children(self, key: str, question: Request, before: _Place) -> _Children:
+    def _children(self, key: str, question: Request, before: Place) -> _Children:
         steps = [step for step in self._tree.children(before.step) if not self.journal.has(key, step)]
-        decoding, prefill = question.decoding, None
-        if before.level + 1 < self._tree.depth:
-            decoding = replace(decoding, stop=(*decoding.stop, self._tree.stop))
-        if before.step is not None:
-            if decoding.max_tokens is not None:
-                decoding = replace(decoding, max_tokens=int(before.tokens_left))
-            beginning, _ = prefix({"text": before.text}, len(before.text), self._thoughts)
-            prefill = replace(beginning, template=self._tree.template)
-        return _Children(replace(question, decoding=decoding, prefill=prefill), key, steps, before, question)
+        return _Children(continued(self._tree, question, before, self._thoughts), key, steps, before, question)
 
     def _go_on(self, lack: Lack, record: Mapping[str, Any]) -> None:
         parent = _of(lack)
-        place, ends = _behind(self._tree, parent.before, record)
+        place, ends = behind(self._tree, parent.before, record)
         if ends:
             self.total -= self._tree.below(place.level)
         else:

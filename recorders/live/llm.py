@@ -7,12 +7,13 @@ import json
 import math
 import secrets
 import sys
-import threading
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from functools import lru_cache
+from functools import lru_cache, partial
 from types import TracebackType
-from typing import Any, NoReturn, Self, TypeVar
+from typing import Any, NoReturn, Self, TypeVar, overload
+
+import numpy as np
 
 from feval.answers import canonical, extract
 from feval.answers.equality import comparison, named_equality
@@ -20,19 +21,24 @@ from feval.answers.parties import Division
 from feval.answers.thoughts import Thoughts, reply_behind, split_columns
 from feval.cards.billing import Price, billed_prompts, usd
 from feval.cards.cards import thoughts_of
+from feval.cards.finish_reasons import UNANSWERED
 from feval.cards.prices import PriceList, price_list
 from feval.cards.tokens import count_words
 from feval.errors import NotRecordedError, OutOfRangeError, PriceNotFoundError, UsageError
+from feval.recording import Question
+from feval.recording.votes import name_key
 from feval.replay import LLMRequest
-from feval.report.text import duration
-from recorders.asking.pace import Limits, backoff
+from feval.replay.draws import uniforms
 from recorders.asking.probing import Probing, prefix, settled
-from recorders.errors import LONGEST_WAIT_S, RateLimited, StoppedError, Transient
+from recorders.asking.trees import Tree
+from recorders.live.loop import Loop, insist
+from recorders.live.nodes import Expanding, LiveNode, Rating
 from recorders.live.replies import LiveCoT, LiveResponse
 from recorders.live.traces import Growth, LiveTrace, Reply
 from recorders.request import Backend, Completion, Decoding, Message, Prefill, Request
+from recorders.scoring.scorer import Scorer
 from recorders.work.probe_rows import confidence_of
-from recorders.work.settings import default_cue, default_decoding, default_prices
+from recorders.work.settings import default_cue, default_decoding, default_prices, tree_of
 
 _T = TypeVar("_T")
 
@@ -52,6 +58,8 @@ class _Terms:
     billing: str
     retries: int
     probing: Probing
+    tree: Tree
+    scorer: Scorer | None
     wait: Callable[[float], Coroutine[Any, Any, None]]
 
 
@@ -61,39 +69,13 @@ def _division(equality: str, question: str) -> Division:  # noqa: ARG001  one fo
     return Division(comparison(equality))
 
 
-class _Loop:
-    """An event loop in its own thread, so that methods can be plain functions."""
-
-    def __init__(self) -> None:
-        self._loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(target=self._loop.run_forever, name="live-llm", daemon=True)
-        self._thread.start()
-
-    @property
-    def closed(self) -> bool:
-        return self._loop.is_closed()
-
-    def run(self, work: Coroutine[Any, Any, _T]) -> _T:
-        future = asyncio.run_coroutine_threadsafe(work, self._loop)
-        try:
-            return future.result()
-        except BaseException:
-            future.cancel()  # Ctrl-C: nobody waits for the reply any more
-            raise
-
-    def close(self) -> None:
-        self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join()
-        self._loop.close()
-
-
 class LiveLLM:
     """A live LLM; `ask` gives it a question. Use it as a context manager, or call `close`."""
 
     def __init__(self, name: str, terms: _Terms) -> None:
         self.name = name
         self._terms = terms
-        self._loop = _Loop()
+        self._loop = Loop()
 
     def __enter__(self) -> Self:
         return self
@@ -103,14 +85,19 @@ class LiveLLM:
     ) -> None:
         self.close()
 
-    def ask(self, question: str, choices: Sequence[tuple[str, str]] = ()) -> MeteredLiveLLM:
+    def ask(
+        self, question: str, choices: Sequence[tuple[str, str]] = (), *, dataset: str = "", question_id: str = ""
+    ) -> MeteredLiveLLM:
         """Return the LLM for one question, with a meter: what a method is given.
 
         Args:
             question: the text that the prompt is made of.
             choices: (label, text) of its options, for reading answers.
+            dataset: id of the dataset that it is from.
+            question_id: its id; random numbers of `uniform` are then those of a replay in recorded order.
         """
-        return MeteredLiveLLM(self.name, self._terms, self._loop, question, choices)
+        asked = Question(question_id, question, choices=tuple(choices))
+        return MeteredLiveLLM(self.name, self._terms, self._loop, asked, dataset)
 
     def close(self) -> None:
         """Close connections and the thread; do nothing if closed."""
@@ -118,6 +105,8 @@ class LiveLLM:
             return
         try:
             self._loop.run(self._terms.backend.aclose())
+            if self._terms.scorer is not None:
+                self._loop.run(self._terms.scorer.aclose())
         finally:
             self._loop.close()
 
@@ -128,24 +117,24 @@ class MeteredLiveLLM:
 
     Attributes:
         name: the LLM's name.
-        rounds: number of `sample` and `start` requests so far.
-        cots: CoTs so far, traces included.
+        rounds: number of `sample`, `start` and `expand` requests so far.
+        cots: CoTs so far, traces and steps included.
         output_tokens: of all CoTs.
         prompt_tokens: of the request, by the provider's count, or 1.365 per word; 0 before the first `sample`.
         auxiliary_calls: requests without a CoT, counted by `charge`.
         auxiliary_prompt_tokens: their prompt tokens.
         auxiliary_output_tokens: their output tokens.
-        sequential_tokens: over rounds (a `sample` or an `advance`), the most tokens that any CoT generated in it, summed.
-        longest_trace_tokens: the most tokens of any CoT.
+        sequential_tokens: over rounds (`sample`, `advance`, `expand`), the most tokens that any CoT generated in it, summed.
+        longest_trace_tokens: the most tokens of any CoT, or path of steps.
         probe_calls: probes so far.
         probe_tokens: output tokens of the probes; their prompts count as a cached prefix and are not billed.
     """
 
     name: str
     _terms: _Terms = field(repr=False)
-    _loop: _Loop = field(repr=False)
-    _question: str = field(repr=False)
-    _choices: Sequence[tuple[str, str]] = field(repr=False)
+    _loop: Loop = field(repr=False)
+    _question: Question = field(repr=False)
+    _dataset: str = field(repr=False)
     rounds: int = 0
     cots: int = 0
     output_tokens: int = 0
@@ -158,6 +147,7 @@ class MeteredLiveLLM:
     probe_calls: int = 0
     probe_tokens: int = 0
     _growths: dict[LiveTrace, Growth] = field(default_factory=dict, repr=False)
+    _expanding: Expanding | None = field(default=None, repr=False)
 
     def sample(self, k: int = 1) -> LiveResponse:
         """Ask for k new CoTs.
@@ -172,12 +162,16 @@ class MeteredLiveLLM:
         completions = self._loop.run(self._ask(range(self.cots, self.cots + k)))
         cots = [self._cot(completion, self.cots + place) for place, completion in enumerate(completions)]
         response = LiveResponse(cots, self._sent(), self.dollars)
-        self.rounds, self.cots = self.rounds + 1, self.cots + k
-        self.output_tokens += response.tokens
-        longest = max(cot.tokens for cot in cots)
-        self.sequential_tokens += longest
-        self.longest_trace_tokens = max(self.longest_trace_tokens, longest)
+        tokens = [cot.tokens for cot in cots]
+        self._count(tokens, tokens)
         return response
+
+    def _count(self, tokens: Sequence[int], paths: Sequence[int]) -> None:
+        """Count a round of CoTs or steps, and the tokens of the paths to them."""
+        self.rounds, self.cots = self.rounds + 1, self.cots + len(tokens)
+        self.output_tokens += sum(tokens)
+        self.sequential_tokens += max(tokens)
+        self.longest_trace_tokens = max(self.longest_trace_tokens, *paths)
 
     def start(self, k: int = 1, *, limit: int | None = None) -> list[LiveTrace]:
         """Return k CoTs as traces that have generated nothing yet; see `feval.replay.MeteredLLM.start`.
@@ -225,6 +219,41 @@ class MeteredLiveLLM:
         self.sequential_tokens += max(grown, default=0)
         self.longest_trace_tokens = max([self.longest_trace_tokens, *(growth.tokens for growth in growths)])
 
+    @overload
+    def expand(self, nodes: LiveNode | None = None, k: int = 1) -> list[LiveNode]: ...
+    @overload
+    def expand(self, nodes: Sequence[LiveNode | None], k: int = 1) -> list[list[LiveNode]]: ...
+    def expand(
+        self, nodes: LiveNode | Sequence[LiveNode | None] | None = None, k: int = 1
+    ) -> list[LiveNode] | list[list[LiveNode]]:
+        """Ask for k more steps after a node, or after each of several: one round; see `feval.replay.MeteredLLM.expand`.
+
+        Raises:
+            OutOfRangeError: k below 1.
+            UsageError: a node that ends a solution, or is of another question, or the LLM was closed.
+            StoppedError, BackendError: as for `sample`; also of the scorer.
+        """
+        self._require(k)
+        if self._expanding is None:
+            terms, request = self._terms, self._request(self._terms.decoding)
+            rating = (
+                None if terms.scorer is None else Rating(terms.scorer, self._question, request.prompt(), self._insist)
+            )
+            self._expanding = Expanding(
+                self.name, terms.tree, request, terms.thoughts, self._asked, self._final, rating
+            )
+        several = [nodes] if nodes is None or isinstance(nodes, LiveNode) else list(nodes)
+        steps = self._loop.run(self._expanding.expand(several, k))
+        if made := [step for own in steps for step in own]:
+            self._count([step.tokens for step in made], [step.path_tokens for step in made])
+        return steps[0] if nodes is None or isinstance(nodes, LiveNode) else steps
+
+    def _asked(self, request: Request, samples: Sequence[int]) -> Awaitable[list[Completion]]:
+        return self._ask(samples, request.decoding, request.prefill)
+
+    def _final(self, text: str, finish_reason: str) -> str | None:
+        return None if finish_reason in UNANSWERED else self._voting(self._extracted(text))
+
     async def _grow(self, growths: Sequence[Growth], tokens: int) -> None:
         async def one(growth: Growth) -> None:
             asked = growth.piece(tokens)
@@ -258,7 +287,7 @@ class MeteredLiveLLM:
         self.probe_calls += 1
         self.probe_tokens += _tokens(completion)
         reply = reply_behind(probing.cue, completion.text)
-        raw = None if reply is None else extract(self._terms.answer_kind, reply, self._choices)
+        raw = None if reply is None else self._extracted(reply)
         return Reply(self._voting(raw), confidence_of(asdict(completion), raw))
 
     def _require(self, k: int) -> None:
@@ -306,9 +335,12 @@ class MeteredLiveLLM:
             "Methods that cut CoTs run on a recording."
         )
 
-    def uniform(self, seed: int = 0) -> float:  # noqa: ARG002  live randomness is not reproducible
-        """Return a random number in [0, 1)."""
-        return secrets.randbits(53) / 2.0**53
+    def uniform(self, seed: int = 0) -> float:
+        """Return a random number in [0, 1); of a question with an id, that of a replay in recorded order."""
+        if not self._question.id:
+            return secrets.randbits(53) / 2.0**53
+        key = np.array([name_key("feval/question", self._dataset, self._question.id)], np.uint64)
+        return float(uniforms(key, np.arange(max(self.cots, 1))[None, None], seed)[0, 0, -1])
 
     @property
     def dollar_cost(self) -> float:
@@ -330,60 +362,52 @@ class MeteredLiveLLM:
         return float(usd(self._terms.price, prompts * self.prompt_tokens, output_tokens))
 
     def _sent(self) -> LLMRequest:
-        messages = [{"role": message.role, "content": message.content} for message in self._messages()]
+        sent = self._request(self._terms.decoding).messages
+        messages = [{"role": message.role, "content": message.content} for message in sent]
         price = self._terms.price
         dollars = None if price is None else float(usd(price, self.prompt_tokens, 0))
         return LLMRequest(json.dumps(messages, ensure_ascii=False), self.prompt_tokens, dollars)
 
-    def _messages(self) -> tuple[Message, ...]:
-        return tuple(self._terms.messages(self._question))
+    def _request(self, decoding: Decoding, prefill: Prefill | None = None) -> Request:
+        messages = tuple(self._terms.messages(self._question.text))
+        return Request(
+            self._dataset or "live", self._question.id or "live", messages, self._terms.model, decoding, prefill
+        )
 
     async def _ask(
         self, samples: Sequence[int], decoding: Decoding | None = None, prefill: Prefill | None = None
     ) -> list[Completion]:
         """Ask until every sample is there; servers that send fewer at a time are asked again."""
-        terms = self._terms
-        messages = self._messages()
-        request = Request("live", "live", messages, terms.model, decoding or terms.decoding, prefill)
+        request = self._request(decoding or self._terms.decoding, prefill)
         completions: list[Completion] = []
-        failures = 0
         while len(completions) < len(samples):
-            try:
-                completions += await terms.backend.complete(request, list(samples[len(completions) :]))
-                failures = 0
-            except (RateLimited, Transient) as error:
-                failures += 1
-                if failures > terms.retries:
-                    raise StoppedError(
-                        f"{self.name} failed {failures} times in a row ({error.reason}). Check that the server runs, or allow "
-                        "more retries."
-                    ) from error
-                pause = backoff(Limits(), failures, request.key())
-                if (error.retry_after or 0) > LONGEST_WAIT_S:
-                    raise StoppedError(
-                        f"{self.name} cannot be asked now: {error.reason}, and feval waits {duration(LONGEST_WAIT_S)} at most. "
-                        "Ask again later."
-                    ) from error
-                await terms.wait(pause if error.retry_after is None else error.retry_after)
+            rest = list(samples[len(completions) :])
+            completions += await self._insist(partial(self._terms.backend.complete, request, rest), request.key())
         if prefill is not None:
             return completions[: len(samples)]
         counted = next((c.prompt_tokens for c in completions if c.prompt_tokens is not None), None)
-        self.prompt_tokens = counted if counted is not None else sum(count_words(m.content) for m in messages)
+        self.prompt_tokens = counted if counted is not None else sum(count_words(m.content) for m in request.messages)
         return completions[: len(samples)]
+
+    def _insist(self, attempt: Callable[[], Awaitable[_T]], key: str) -> Awaitable[_T]:
+        return insist(attempt, key, self.name, self._terms.retries, self._terms.wait)
 
     def _cot(self, completion: Completion, sample: int) -> LiveCoT:
         (reply,), reasoning, _, (reason,), (readable,) = split_columns(
             [completion.text], [completion.reasoning], [completion.finish_reason], self._terms.thoughts
         )
-        raw = extract(self._terms.answer_kind, reply or "", self._choices) if readable else None
+        raw = self._extracted(reply or "") if readable else None
         answer, tokens = self._voting(raw), _tokens(completion)
         price = self._terms.price
         dollars = None if price is None else float(usd(price, 0, tokens))
         return LiveCoT(reply or "", answer, tokens, dollars, reason, sample, reasoning[0] if reasoning else None)
 
+    def _extracted(self, reply: str) -> str | None:
+        return extract(self._terms.answer_kind, reply, self._question.choices)
+
     def _voting(self, raw: str | None) -> str | None:
-        form = canonical(self._terms.answer_kind, raw, self._choices)
-        return None if form is None else _division(self._terms.equality, self._question).add(form)
+        form = canonical(self._terms.answer_kind, raw, self._question.choices)
+        return None if form is None else _division(self._terms.equality, self._question.text).add(form)
 
 
 def _tokens(completion: Completion) -> int:
@@ -406,9 +430,13 @@ def live(
     probe_cue: str | None = None,
     probe_tokens: int = 20,
     probe_template: str | None = None,
+    step_stop: str | None = None,
+    step_depth: int | None = None,
+    step_template: str | None = None,
+    scorer: Scorer | None = None,
     wait: Callable[[float], Coroutine[Any, Any, None]] = asyncio.sleep,
 ) -> LiveLLM:
-    """Return a live LLM with the replay's `sample(k)`, `start(k)` and ledger.
+    """Return a live LLM with the replay's `sample(k)`, `start(k)`, `expand(node, k)` and ledger.
 
     Args:
         backend: asked, and closed with the LLM.
@@ -425,12 +453,16 @@ def live(
         probe_cue: put behind a trace to make the LLM answer; `None`: see `recorders.work.settings.default_cue`.
         probe_tokens: most output tokens of a probe.
         probe_template: see `recorders.request.Prefill`.
+        step_stop: text that a step ends at; `None`: as `feval record --tree` has it.
+        step_depth: steps of the longest path, whose last one goes on to the end of the solution; `None`: likewise.
+        step_template: see `recorders.request.Prefill`.
+        scorer: of each step's path, as `recorders.scoring.scorers.make_scorer` gives it; closed with the LLM, and not charged.
         wait: for tests.
 
     Raises:
         UnknownNameError: no such answer kind, price list or billing.
         UsageError: an answer kind that is not read from texts.
-        OutOfRangeError: negative retries.
+        OutOfRangeError: negative retries, or a depth below 1.
     """
     canonical(answer_kind, None)
     if answer_kind == "verbatim":
@@ -452,6 +484,8 @@ def live(
         billing,
         retries,
         Probing(1, default_cue(llm) if probe_cue is None else probe_cue, probe_tokens, probe_template),
+        tree_of(llm, 1, 1, step_depth, step_stop, step_template),
+        scorer,
         wait,
     )
     return LiveLLM(llm, terms)

@@ -16,6 +16,7 @@ from typing import Any
 from feval.answers import canonical_gold, extract, normal_forms
 from feval.answers.thoughts import SplitColumns, Thoughts, split_columns
 from feval.cards.cards import thoughts_of
+from feval.cards.finish_reasons import UNANSWERED
 from feval.cards.tokens import SPLIT_USAGE, USAGE, is_usage, token_counter
 from feval.recording import DatasetInfo, LLMInfo, PoolRows, Question, RecordingWriter, verify_recording
 from feval.recording.content import OPTIONAL_COLUMNS
@@ -29,7 +30,6 @@ from recorders.journal.places import Places
 from recorders.request import Completion, Decoding, Request
 from recorders.work.probe_rows import sealed_probes
 
-_NO_ANSWER = {"content_filter", "error"}
 _COMPLETION_FIELDS = tuple(field.name for field in fields(Completion))
 
 
@@ -221,7 +221,7 @@ class _Sealing:
 
     def _raw_answers(self, question: Question, columns: SplitColumns) -> list[str | None]:
         return [
-            None if reason in _NO_ANSWER or not readable else extract(self._kind, reply or "", question.choices)
+            None if reason in UNANSWERED or not readable else extract(self._kind, reply or "", question.choices)
             for reply, reason, readable in zip(columns.texts, columns.finish_reasons, columns.readable, strict=True)
         ]
 

@@ -117,11 +117,15 @@ def _tree(settings: RecordingSettings) -> Tree | None:
         if getattr(settings, name, None) is not None or getattr(settings.decoding, name, None) is not None:
             raise UsageError(f"{why}, and --tree records steps; leave one of --tree and {name} out.")
     branch = _BRANCH if settings.branch is None else settings.branch
-    stop = settings.step_stop
-    if stop is None:
-        stop = ". " if settings.llm.startswith(_TINY) else "\n\n"
     first = branch if settings.samples is None else settings.samples
-    return Tree(first, branch, _DEPTH if settings.depth is None else settings.depth, stop, settings.step_template)
+    return tree_of(settings.llm, first, branch, settings.depth, settings.step_stop, settings.step_template)
+
+
+def tree_of(llm: str, first: int, branch: int, depth: int | None, stop: str | None, template: str | None) -> Tree:
+    """Return the tree of an LLM, with defaults for depth and stop text."""
+    if stop is None:
+        stop = ". " if llm.startswith(_TINY) else "\n\n"
+    return Tree(first, branch, _DEPTH if depth is None else depth, stop, template)
 
 
 def _probing(settings: RecordingSettings, *, reasoning: bool) -> Probing | None:

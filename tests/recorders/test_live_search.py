@@ -1,0 +1,107 @@
+"""A search replayed on a full recorded tree, in recorded order, does what it did live on the same model."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from feval import load
+from feval.errors import NotRecordedError, UsageError
+from feval.methods.search.beam_search import DVTS, BeamSearch
+from feval.methods.search.particle_filtering import ParticleFiltering
+from recorders import live
+from recorders.backends.tiny import Tiny
+from recorders.errors import Fatal
+from recorders.request import Completion, Decoding, Request
+from recorders.scoring.function import FunctionScorer
+from recorders.scoring.missing_scores import run_scoring
+from recorders.scoring.scoring import CoTScoring
+from recorders.work.record import record_dataset
+from recorders.work.settings import RecordingSettings, load_questions, make_task
+
+DATASET, MODEL, SEED, DEPTH = "tiny_sums", "feval/tiny-42k", 5, 4
+LEDGER = ("rounds", "cots", "output_tokens", "sequential_tokens", "longest_trace_tokens", "tokens_billed")
+DECODING = Decoding(temperature=1.0, max_tokens=100, seed=SEED)
+
+
+def likes(question: str, text: str, answer: str | None) -> float:
+    """A number from 0 to 1 that all three decide about."""
+    return (sum(map(ord, question + text)) + len(answer or "")) % 97 / 97
+
+
+class Noted:
+    """An LLM that notes the steps it hands out."""
+
+    def __init__(self, llm: Any) -> None:
+        self.llm, self.steps, self.uniform = llm, [], llm.uniform
+
+    def expand(self, nodes: Any = None, k: int = 1) -> Any:
+        steps = self.llm.expand(nodes, k)
+        for step in steps if nodes is None or not isinstance(nodes, list) else [s for own in steps for s in own]:
+            self.steps.append(
+                (step.text, step.tokens, step.ends, step.depth, step.score("likes"), step.score(None, "min"))
+            )
+        return steps
+
+
+def scorer() -> FunctionScorer:
+    return FunctionScorer("test_live_search:likes", "likes")
+
+
+@pytest.mark.slow
+def test_a_full_recorded_tree_replays_a_search_as_the_live_run_did(tmp_path: Path) -> None:
+    questions = load_questions(DATASET, first=3)
+    settings = RecordingSettings(DATASET, MODEL, decoding=DECODING, tree=True, samples=4, branch=4, depth=DEPTH)
+    record_dataset(make_task(settings, questions), Tiny(), tmp_path / "r", prices="tiny-2026-11")
+    run_scoring(CoTScoring.of(tmp_path / "r", scorer()), tmp_path / "scored")
+    _, [recorded] = load(DATASET, f"{MODEL}@steps", tmp_path / "scored")
+    methods = [
+        BeamSearch(4, 2, rounds=DEPTH, aggregate="min"),
+        DVTS(4, 2, rounds=DEPTH),
+        ParticleFiltering(4, rounds=DEPTH),
+        ParticleFiltering(3, rounds=DEPTH, answer="sampled", seed=7),
+    ]
+    with live(
+        Tiny(), f"{MODEL}@steps", answer_kind="number", decoding=DECODING, step_depth=DEPTH, scorer=scorer()
+    ) as llm:
+        for question in questions:
+            for method in methods:
+                replayed = Noted(recorded.ask(question.id, replicate=None))
+                lived = Noted(llm.ask(question.text, dataset=DATASET, question_id=question.id))
+                assert method(question.text, lived) == method(question.text, replayed)
+                assert lived.steps == replayed.steps
+                for name in LEDGER:
+                    assert getattr(lived.llm, name) == getattr(replayed.llm, name), name
+                assert lived.llm.dollar_cost == pytest.approx(replayed.llm.dollar_cost, rel=1e-12)
+
+
+def test_live_steps_are_nodes_and_wrong_ones_are_refused() -> None:
+    with live(Tiny(), MODEL, answer_kind="number", decoding=DECODING, step_depth=2) as llm:
+        metered = llm.ask("Tom has 49 apples. Tom sells 22. How many apples does Tom have now?")
+        [first] = metered.expand()
+        with pytest.raises(NotRecordedError, match="steps of the live feval/tiny-42k, and it has none"):
+            first.score()
+        assert metered.expand([]) == []
+        [(second,), (third,)] = metered.expand([first, first])
+        assert second.path == [first, second]
+        assert (third.index, third.depth, third.ends, metered.rounds, metered.cots) == (2, 2, True, 2, 3)
+        assert metered.longest_trace_tokens == max(second.path_tokens, third.path_tokens)
+        with pytest.raises(UsageError, match="ends a solution"):
+            metered.expand(third)
+        with pytest.raises(UsageError, match="was not handed out"):
+            llm.ask("2 + 2?").expand(first)
+
+
+def test_a_live_server_that_does_not_say_why_a_step_ended_is_refused() -> None:
+    class Silent(Tiny):
+        async def complete(self, request: Request, samples: Sequence[int]) -> list[Completion]:
+            return [Completion("2 * 3 = 6", "stop", output_tokens=8) for _ in samples]
+
+    with live(Silent(), MODEL, answer_kind="number") as llm:
+        metered = llm.ask("2 * 3?")
+        with pytest.raises(Fatal, match="does not say whether a step ended"):
+            metered.expand()
+        assert (metered.rounds, metered.cots) == (0, 0)
