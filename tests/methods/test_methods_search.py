@@ -130,6 +130,8 @@ def test_misuse_is_refused() -> None:
         llm.expand(end)
     with pytest.raises(UsageError, match="was not handed out by deep on this question"):
         metered(pool).expand(zero)
+    with pytest.raises(UsageError, match="trees of steps, which are replayed whole; step 1 cannot be cut"):
+        llm.truncate(1, 2)
     with pytest.raises(OutOfRangeError, match="by 1 step or more; 0 were asked for"):
         llm.expand(zero, 0)
     with pytest.raises(UnknownNameError, match="aggregate"):
