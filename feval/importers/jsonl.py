@@ -118,8 +118,8 @@ class _Lines:
         if _is_tree(line):
             if samples is not None:
                 raise SourceError(
-                    f"{sentence_start(where)} has both {samples!r} and a tree in 'steps'; give CoTs and trees lines of their own, "
-                    "with an LLM name each."
+                    f"{sentence_start(where)} has both {samples!r} and a tree in 'steps'; give CoTs and trees lines of "
+                    "their own, with an LLM name each."
                 )
             samples = "steps"
         by_question = samples is not None

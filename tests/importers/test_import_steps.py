@@ -79,7 +79,7 @@ def test_a_tree_of_no_steps_is_a_question_that_was_not_asked(imported: Import) -
 
 def test_a_line_with_samples_and_a_tree_is_refused(imported: Import) -> None:
     with pytest.raises(
-        SourceError, match="Line 1 .* has both 'completions' and a tree in 'steps'; give CoTs and trees"
+        SourceError, match=r"Line 1 .* has both 'completions' and a tree in 'steps'; give CoTs and trees"
     ):
         imported("jsonl", line(NODES, completions=["It is 4."]), answer_kind="number")
 
