@@ -1,6 +1,6 @@
 """Path-consistency: go on from the prefixes of paths whose answer is ahead, so that later branches repeat less of them.
 
-Zhu et al. 2024, "Path-Consistency: Prefix enhancement for efficient inference in LLM", arXiv 2409.01281.
+Zhu et al. 2024, "Path-Consistency: Prefix Enhancement for Efficient Inference in LLM", arXiv 2409.01281.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ class PathConsistency:
 
     After each window all branches so far vote. Where the beta confidence of the two largest counts (equation 3 of
     Adaptive-Consistency) reaches the threshold, the prefix becomes one step longer, along the first branch through it that gives
-    the leading answer and goes on behind that step. No scores are needed. Kept of the paper: windows, confidence, prefixes that
-    grow, and the vote over all branches. A tree cannot give prefixes that end within a step, nor more branches from a prefix
-    than it has recorded children; and of several branches with the leading answer the first is followed, whose order is that of
-    the draw, where the paper chooses at random.
+    the leading answer and goes on behind that step; where there is none, it stays. No scores are needed. Kept of the paper: the
+    confidence of the answers so far, prefixes that grow with it, and the vote over all branches. A tree gives no prefix that
+    ends within a step, and no more branches from a prefix than children were recorded. Defaults, and the choice of the first of
+    several such branches (in the order of the draw, so at random), are ours.
 
     Attributes:
         n: branches.

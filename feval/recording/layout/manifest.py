@@ -324,9 +324,9 @@ def _indexed(path: Path, raw: dict[str, Any]) -> Manifest:
     records = {(*pair, PROBES) for pair in manifest.probes}
     records |= {(each["dataset"], each["llm"], SCORES + each["scorer"]) for each in raw.get("scores", ())}
     parts = {leaf for leaf in manifest.leaves if leaf[2] == PROBES or leaf[2].startswith(SCORES)}
-    for dataset, llm, part in sorted(records ^ parts, key=str):
+    for on, of, part in sorted(records ^ parts, key=str):
         raise DamagedRecordingError(
-            f"{path} has {part} of {llm!r:.80} on {dataset!r:.80} among its leaves or among its entries, and not in both; fetch "
+            f"{path} has {part} of {of!r:.80} on {on!r:.80} among its leaves or among its entries, and not in both; fetch "
             "or make the recording again."
         )
     if raw["format_version"] < STEPS_VERSION and any(part == "steps" for *_, part in manifest.leaves):
