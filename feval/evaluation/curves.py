@@ -28,10 +28,10 @@ from feval.evaluation.cautions import billed_once, few_questions
 from feval.evaluation.evaluation import budgets, evaluate
 from feval.evaluation.means import default_replicates
 from feval.evaluation.method_names import field_names, make_method
-from feval.evaluation.oracle import Oracle
 from feval.evaluation.question_set import NONE_LEFT_OUT, LeftOut, question_set
 from feval.evaluation.replicates import drawn_orders
 from feval.methods.arrays import Floats, Integers, Rows
+from feval.methods.oracle import Oracle
 from feval.methods.protocol import drawn, may_search, searches
 from feval.methods.voting.self_consistency import SelfConsistency
 from feval.replay.draws import ORDERS
