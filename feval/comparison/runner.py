@@ -242,7 +242,7 @@ class Runner:
         progress(1, 1)
         if not known_costs(evaluation, self.plan.cost).mean() > 0:
             raise UsageError(
-                f"It costs nothing in {self.plan.cost}, and the axis of costs is logarithmic; compare by another cost."
+                f"It costs nothing in {self.plan.cost}, and the axis of costs is logarithmic; choose another cost."
             )
         return evaluation if self.columns is None else self.columns.stored(evaluation)
 

@@ -39,10 +39,10 @@ def known_costs(evaluation: Evaluation, cost: str) -> Floats:
         return costs
     others = ", ".join(name for name in COSTS if costs_of(evaluation, name) is not None)
     why = {
-        SEQUENTIAL: "no closed form of them is known; --order seeded or mixed counts them",
+        SEQUENTIAL: "no closed form of them is known; order seeded counts them",
         "usd": "no price for an LLM, or no prompt tokens recorded",
     }.get(cost, "no prompt tokens recorded")
-    raise UsageError(f"Its {cost} per question are not known ({why}); compare by another cost: {others}.")
+    raise UsageError(f"Its {cost} per question are not known ({why}); choose another cost: {others}.")
 
 
 def mean_cost(evaluation: Evaluation, cost: str) -> float | None:

@@ -17,4 +17,7 @@ AXES = {
 """One of `feval.evaluation.costs.COSTS` -> label along the axis, unit, and what follows a number."""
 
 OTHER_COSTS = ("output-tokens", "sequential-tokens")
-"""Those that tables of results have only where the comparison counts them."""
+"""Those that tables of comparisons have only where these count them."""
+
+MORE_COSTS = (*OTHER_COSTS, "calls", "samples")
+"""The same of tables of curves."""
