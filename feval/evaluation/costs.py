@@ -18,8 +18,12 @@ SEQUENTIAL = "sequential-tokens"
 
 
 def is_exact(method: object, cost: str) -> bool:
-    """Whether a method has an exact expectation, its latency included where that is the cost."""
-    return has_exact_form(method) and (cost != SEQUENTIAL or has_exact_latency(method))
+    """Whether a method has an exact expectation, its latency included where that is the cost.
+
+    That of a method that asks for its CoTs one by one (`one_by_one`) is all of its output.
+    """
+    latency = has_exact_latency(method) or "one_by_one" in vars(type(method))
+    return has_exact_form(method) and (cost != SEQUENTIAL or latency)
 
 
 def costs_of(evaluation: Evaluation, cost: str) -> Floats | None:

@@ -265,12 +265,8 @@ def has_exact_errors(method: object) -> bool:
 
 
 def has_exact_latency(method: object) -> bool:
-    """Whether a method, or a class of methods, defines `exact_sequential_tokens` itself; see `has_exact_form`.
-
-    Or `one_by_one`: it asks for one CoT at a time, so that its output tokens are sequential.
-    """
-    own = vars(method if isinstance(method, type) else type(method))
-    return "exact_sequential_tokens" in own or "one_by_one" in own
+    """Whether a method, or a class of methods, defines `exact_sequential_tokens` itself; see `has_exact_form`."""
+    return "exact_sequential_tokens" in vars(method if isinstance(method, type) else type(method))
 
 
 class Learner(Protocol):

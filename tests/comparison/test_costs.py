@@ -77,7 +77,7 @@ def test_a_method_without_a_closed_form_runs_seeded_and_is_marked(folder: Path) 
     exact = compare(plan(SC, WINDOWS, cost="sequential-tokens", order="exact"), base=folder)
     assert [curve.label for curve in exact.curves] == ["self-consistency"]
     [reason] = {one.reason for one in exact.missing}
-    assert "sequential-tokens per question are not known (no closed form of them is known; --order seeded" in reason
+    assert "sequential-tokens per question are not known (no closed form of them is known; order seeded" in reason
     assert reason.endswith("choose another cost: tokens, output-tokens, calls, samples.")
 
 
