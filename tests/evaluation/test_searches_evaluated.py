@@ -18,10 +18,8 @@ from feval.errors import MethodError, NotRecordedError, OutOfRangeError, UsageEr
 from feval.evaluation.method_names import make_method
 from feval.evaluation.replicates import drawn_orders
 from feval.methods import BeamSearch, ParticleFiltering
-from feval.recording import open_recording
 from feval.replay import LLM
 from feval.serving.matching.library import Library
-from recorders.scoring.scoring import _pairs
 
 ROOT = Path(__file__).parents[2]
 GOLDS = ["a", "b", "c", "a", "b", "a"]
@@ -94,11 +92,9 @@ def test_a_tree_beyond_what_draws_number_is_refused_in_every_order() -> None:
         next(drawn_orders(None, "recorded", 1, 65_535, np.arange(1)))  # type: ignore[arg-type]
 
 
-def test_steps_are_neither_served_nor_scored_as_cots(folder: Path) -> None:
+def test_steps_are_not_served_as_cots(folder: Path) -> None:
     with pytest.raises(UsageError, match="tree was recorded on toy as trees of steps"):
         Library(folder)
-    with pytest.raises(UsageError, match=r"tree in .* was recorded as trees of steps, and scorers read whole CoTs"):
-        _pairs(open_recording(folder), None, None)
 
 
 def test_a_comparison_takes_searches(folder: Path) -> None:
