@@ -12,7 +12,7 @@ from feval import methods
 from feval.errors import OutOfRangeError
 from feval.evaluation.blocks import block_results
 from feval.evaluation.means import ReplicateSums
-from feval.evaluation.user_methods import TIME_LIMIT, MethodFile, answers
+from feval.evaluation.user_methods import TIME_LIMIT, MethodAnswer, MethodFile, answers
 from feval.methods.arrays import Rows
 from feval.methods.decisions import LEDGER_FIELDS, Decisions, Ledger
 from feval.methods.error_shares import split_errors
@@ -88,6 +88,26 @@ def decisions(
         yield method.decide(pools, orders)
 
 
+def method_answers(
+    method: Any,
+    dataset: Dataset,
+    llms: Sequence[LLM],
+    rows: Rows,
+    replicate: int | None,
+    time_limit: float | None = TIME_LIMIT,
+    *,
+    closely: bool = False,
+) -> Iterator[MethodAnswer]:
+    """The answers of a plain callable in one replicate, here or in its process; `closely`, with what it was handed.
+
+    Raises:
+        MethodError: the method failed; the message names it and the question.
+    """
+    if isinstance(method, MethodFile):
+        return method.answers(dataset, llms, rows, replicate, time_limit, closely=closely)
+    return answers(method, methods.method_name(method), dataset, llms, rows, replicate, closely=closely)
+
+
 def called(
     method: Any,
     dataset: Dataset,
@@ -103,11 +123,7 @@ def called(
     """
     answer = np.empty((1, len(rows)), np.int64)
     ledgers = np.empty((len(llms), len(LEDGER_FIELDS), 1, len(rows)), np.int64)
-    outcomes = (
-        method.answers(dataset, llms, rows, replicate, time_limit)
-        if isinstance(method, MethodFile)
-        else answers(method, methods.method_name(method), dataset, llms, rows, replicate)
-    )
+    outcomes = method_answers(method, dataset, llms, rows, replicate, time_limit)
     for place, (row, outcome) in enumerate(zip(rows.tolist(), outcomes, strict=True)):
         answer[0, place] = _code(outcome.answer, dataset, row)
         ledgers[:, :, 0, place] = outcome.ledgers

@@ -131,6 +131,11 @@ class Channels(ABC):
         """
         return self.derived("logprobs", self._read_logprobs)
 
+    @property
+    def has_probes(self) -> bool:
+        """Whether CoTs were probed."""
+        return self.derived("probes", self._read_probes) is not None
+
     def probes(self) -> Probes:
         """Return the probes of the CoTs, whose codes are those of the pool.
 
@@ -257,6 +262,8 @@ class _ChannelRows(Channels):
         )
 
     def _read_probes(self) -> Probes | None:
+        if not self._whole.has_probes:
+            return None
         probes = self._whole.probes().rows(self._rows)
         return probes if self._tables is None else probes.recoded(self._tables)
 

@@ -97,6 +97,11 @@ class Growing:
         """Output tokens of the longest path."""
         return max((node.path_tokens for node in self._nodes), default=0)
 
+    @property
+    def places(self) -> list[int]:
+        """Recorded places of the steps handed out."""
+        return [node.place for node in self._nodes]
+
     def expand(self, nodes: Sequence[Node | None], k: int) -> list[list[Node]]:
         """Hand out the next k children of each node in turn, `None` being the request; nothing where any lacks some."""
         if k < 1 or k % 1:
