@@ -176,16 +176,17 @@ class _Walk:
     def foretell(self) -> None:
         """Raise UsageError where the walk would surely visit too many counts.
 
-        Of each column's states a random part stands for all (Knuth 1975, "Estimating the efficiency of backtrack programs").
+        Of each column's states a part, chosen as by dice, stands for all (Knuth 1975, "Estimating the efficiency of backtrack programs").
         """
         of_pool = np.log1p(np.minimum(self.counts[:, 1:], self.ends.budget)).sum(axis=1)  # without lumps and ends
         if np.logaddexp.reduce(of_pool) + np.log(self.counts.shape[1]) < np.log(self.most_states):
             return
-        states, each, visited, generator = self._start(), 1.0, 0.0, np.random.default_rng(0)
+        states, each, visited = self._start(), 1.0, 0.0
         for column in range(1, self.counts.shape[1]):
             if len(states.pool) > _FORETOLD_FROM:
                 each *= len(states.pool) / _FORETOLD_FROM
-                states = states.take(generator.choice(len(states.pool), _FORETOLD_FROM, replace=False))
+                dice = count_codes(np.arange(len(states.pool)) + column)
+                states = states.take(np.argpartition(dice, _FORETOLD_FROM)[:_FORETOLD_FROM])
             self.walked = 0
             states = self._children(column, states)[2]
             visited += each * self.walked
