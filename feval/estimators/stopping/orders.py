@@ -176,7 +176,8 @@ class _Walk:
     def foretell(self) -> None:
         """Raise UsageError where the walk would surely visit too many counts.
 
-        Of each column's states a part, chosen as by dice, stands for all (Knuth 1975, "Estimating the efficiency of backtrack programs").
+        Of each column's states a part, chosen as by dice, stands for all (Knuth 1975, "Estimating the efficiency of backtrack
+        programs").
         """
         of_pool = np.log1p(np.minimum(self.counts[:, 1:], self.ends.budget)).sum(axis=1)  # without lumps and ends
         if np.logaddexp.reduce(of_pool) + np.log(self.counts.shape[1]) < np.log(self.most_states):
