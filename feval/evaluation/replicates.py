@@ -18,7 +18,7 @@ from feval.methods.decisions import LEDGER_FIELDS, Decisions, Ledger
 from feval.methods.error_shares import split_errors
 from feval.methods.protocol import BatchMethod, searches
 from feval.replay import LLM
-from feval.replay.draws import MAX_REPLICATES
+from feval.replay.draws import MAX_REPLICATES, require_places
 
 if TYPE_CHECKING:
     from concurrent.futures import Executor
@@ -40,6 +40,7 @@ def drawn_orders(
     """
     questions = len(llm.pool.sizes) if rows is None else len(rows)
     if order == "recorded":
+        require_places(draws)
         yield np.broadcast_to(np.arange(draws, dtype=np.uint16), (1, questions, draws))
         return
     if replicates > MAX_REPLICATES:

@@ -57,6 +57,10 @@ class Channels(ABC):
     def _read_steps(self) -> Steps | None:
         return None
 
+    def question(self, row: int) -> str:
+        """What messages call a question."""
+        return f"the question in row {row}"
+
     @property
     def has_steps(self) -> bool:
         """Whether the pool consists of steps of trees, and not of whole CoTs."""
@@ -72,7 +76,7 @@ class Channels(ABC):
         if steps is None:
             raise NotRecordedError(
                 f"{self.owner} was recorded as whole CoTs, which cannot be expanded step by step. Import trees of steps "
-                "(`feval import jsonl`, samples with 'step' and 'parent')."
+                "(`feval import jsonl`, `steps` with 'node' and 'parent')."
             )
         return steps
 
@@ -221,6 +225,10 @@ class RecordedChannels(Channels):
             raise ConflictError(f"{path} has changed: its hash was {expected[:12]} and is now {recording.hash[:12]}.")
         self.__dict__.update(state | {"_recording": recording})
 
+    def question(self, row: int) -> str:
+        """See `Channels.question`."""
+        return f"question {self._recording.votes(self._dataset).question_ids[row]!r}"
+
     def scorers(self) -> Sequence[str]:
         """See `Channels.scorers`."""
         return self._recording.scorers(self._dataset, self._llm)
@@ -246,6 +254,9 @@ class _ChannelRows(Channels):
     def __init__(self, whole: Channels, rows: Rows, tables: Sequence[npt.NDArray[np.int32]] | None) -> None:
         super().__init__(whole.owner)
         self._whole, self._rows, self._tables = whole, rows, tables
+
+    def question(self, row: int) -> str:
+        return self._whole.question(int(self._rows[row]))
 
     def scorers(self) -> Sequence[str]:
         return self._whole.scorers()
