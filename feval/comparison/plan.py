@@ -24,7 +24,7 @@ from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, ClassVar
 
-from pydantic import AfterValidator, AliasChoices, BeforeValidator, ConfigDict, Field, PlainSerializer
+from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, PlainSerializer, model_validator
 
 from feval.cards.toml_files import read_toml
 from feval.errors import FevalError, UsageError
@@ -210,13 +210,20 @@ class Plan(EvaluationOptions):
     seed: int = option(0, "Random seed for draws, split and resamples.", ge=0)
     confidence: float = option(0.95, "Of every interval.", rare=True, gt=0, lt=1)
     resamples: int = option(10_000, "Of the bootstrap, and random sign flips.", rare=True, ge=1, le=100_000)
-    cost: Annotated[str, one_of("cost", COSTS)] = option(
-        "usd", "What a budget is counted in.", _ONE_OF_COSTS, validation_alias=AliasChoices("cost", "axis")
-    )
+    cost: Annotated[str, one_of("cost", COSTS)] = option("usd", "What a budget is counted in.", _ONE_OF_COSTS)
     costs: Annotated[tuple[Annotated[float, Field(gt=0)], ...], Field(strict=False, max_length=MOST_NAMES)] = ()
     accuracies: Annotated[
         tuple[Annotated[float, Field(ge=0, le=1)], ...], Field(strict=False, max_length=MOST_NAMES)
     ] = ()
+
+    @model_validator(mode="before")
+    @classmethod
+    def _earlier_name(cls, values: dict[str, Any]) -> dict[str, Any]:
+        if "axis" not in values:
+            return values
+        if "cost" in values:
+            raise UsageError("The comparison has both 'cost' and 'axis', which was its name until 0.3; keep 'cost'.")
+        return {"cost" if name == "axis" else name: value for name, value in values.items()}
 
     def model_post_init(self, context: Any) -> None:
         """Check the order, and that no two methods share a label."""

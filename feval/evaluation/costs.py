@@ -31,7 +31,7 @@ def costs_of(evaluation: Evaluation, cost: str) -> Floats | None:
     if cost == SEQUENTIAL:
         return evaluation.sequential()
     if cost == "output-tokens":
-        return evaluation.output_tokens + evaluation.probe_tokens
+        return evaluation.generated_tokens
     costs: Floats | None = getattr(evaluation, cost)
     return costs
 
@@ -52,6 +52,6 @@ def known_costs(evaluation: Evaluation, cost: str) -> Floats:
 def mean_cost(evaluation: Evaluation, cost: str) -> float | None:
     """The mean of `costs_of`."""
     if cost == "output-tokens":
-        return evaluation.output_tokens_per_question + float(evaluation.probe_tokens.mean())
+        return float(evaluation.generated_tokens.mean())
     mean: float | None = getattr(evaluation, f"{cost.replace('-', '_')}_per_question")
     return mean

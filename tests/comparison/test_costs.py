@@ -88,8 +88,10 @@ def test_the_key_axis_of_earlier_files_is_read(folder: Path) -> None:
     assert Plan.from_dict(old.to_dict()) == old
     with pytest.raises(UnknownNameError, match="no cost 'seconds'"):
         plan(SC, cost="seconds")
-    with pytest.raises(UsageError, match="axis"):
+    with pytest.raises(UsageError, match=r"both 'cost' and 'axis', .* keep 'cost'"):
         plan(SC, cost="usd", axis="usd")
+    with pytest.raises(UsageError, match=r"'cots'.* Known: .*\bcost, costs"):
+        plan(SC, cots="usd")
 
 
 def test_the_command_line_takes_a_cost(folder: Path, tmp_path: Path) -> None:
