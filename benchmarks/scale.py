@@ -209,7 +209,21 @@ def _derived(folder: Path) -> list[Goal]:
             for name, c in took.items()
         ),
         _speed("verify", took["verify"], feval("verify", recording, "--workers", 2)),
+        *_exports(recording, folder),
         *_comparison(recording, folder / "plan.toml", folder / "compared"),
+    ]
+
+
+def _exports(recording: Path, folder: Path) -> list[Goal]:
+    """CPU and peak of writing the CoTs as each format, and what a second worker brings."""
+    took = {to: feval("export", recording, "--to", to, "--out", folder / to) for to in ("jsonl", "csv", "parquet")}
+    shared = feval("export", recording, "--to", "jsonl", "--out", folder / "shared.jsonl", "--workers", 2)
+    return [
+        *(
+            Goal(f"export as {to}, {QUESTIONS:,} x {SAMPLES}", c.cpu_s, None, "s", note=f"{c.mb:.0f} MB")
+            for to, c in took.items()
+        ),
+        _speed("export as jsonl", took["jsonl"], shared),
     ]
 
 

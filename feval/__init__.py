@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from feval.evaluation.oracle import Oracle
     from feval.evaluation.training import train_test_rows
     from feval.executors.cluster import distributed
+    from feval.exporters import export_recording
     from feval.importers import import_recording
     from feval.methods import (
         DVTS,
@@ -94,6 +95,7 @@ __all__ = [
     "compare",
     "distributed",
     "evaluate",
+    "export_recording",
     "import_recording",
     "load",
     "merge",
@@ -119,6 +121,7 @@ __getattr__, __dir__ = lazy_names(
         "evaluation.evaluation": ("Evaluation", "evaluate"),
         "evaluation.oracle": ("Oracle",),
         "evaluation.training": ("train_test_rows",),
+        "exporters": ("export_recording",),
         "importers": ("import_recording",),
         "methods": (
             "DVTS",

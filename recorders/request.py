@@ -181,6 +181,7 @@ class Completion:
         token_lengths: characters of `reasoning`, if it came separately, and `text` that each token wrote, 0 for a mark.
         sequence_logprob: if known more exactly than as the sum of `token_logprobs`.
         tokens_split: true if the provider counted several replies together, so that `output_tokens` is a share of a total.
+        stop_text: the stop text that it ended at, empty where it ended by itself.
         usage_doubt: why the provider's token counts cannot be, and were not taken.
     """
 
@@ -199,6 +200,7 @@ class Completion:
     token_lengths: tuple[int, ...] | None = None
     sequence_logprob: float | None = None
     tokens_split: bool | None = None
+    stop_text: str | None = None
     usage_doubt: str | None = None
 
 

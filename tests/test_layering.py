@@ -19,8 +19,8 @@ from places import ROOT
 
 # The rows of `docs/architecture.md`, top to bottom.
 ROWS = (
-    "errors", "lazy", "executors", "answers", "cards", "recording", "importers", "hub", "estimators", "replay", "methods",
-    "evaluation", "comparison", "forecast", "receipts", "report", "publish", "compat", "serving", "cli", "__main__",
+    "errors", "lazy", "executors", "answers", "cards", "recording", "importers", "exporters", "hub", "estimators", "replay",
+    "methods", "evaluation", "comparison", "forecast", "receipts", "report", "publish", "compat", "serving", "cli", "__main__",
 )  # fmt: skip
 RECORDER_ROWS = (
     "errors", "shared_noise", "request", "journal", "tiny", "backends", "asking", "scoring", "work", "servers", "live", "demo",
@@ -37,7 +37,7 @@ SEAMS: dict[str, set[str]] = {
         f"recorders.work.topup.{name}"
         for name in ("check_top_up", "hub_recording", "offer", "recorded_folder", "top_up")
     },
-    "feval.cli.recordings": {"feval.importers.import_recording"},
+    "feval.cli.recordings": {"feval.exporters.export_recording", "feval.importers.import_recording"},
     "feval.estimators.inference.intervals": {"scipy"},
     "feval.evaluation.user_methods.handed": {"feval.cards.prices.PriceList"},
     "feval.evaluation.user_methods.files": {"feval.evaluation.user_methods.process.MethodProcess"},

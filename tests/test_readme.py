@@ -107,7 +107,7 @@ def test_every_block_runs_and_prints_what_it_shows(tmp_path: Path, environment: 
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("page", ["methods", "numbers", "receipts", "environment", "depth"])
+@pytest.mark.parametrize("page", ["methods", "numbers", "receipts", "environment", "depth", "exporting"])
 def test_the_pages_on_methods_run_beside_the_demo(page: str, tmp_path: Path, environment: dict[str, str]) -> None:
     with bundled_recording() as recording:
         shutil.copytree(recording, tmp_path / "feval-demo" / "recording")

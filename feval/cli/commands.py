@@ -51,6 +51,7 @@ COMMANDS: Mapping[str, Command] = {
     "select": Command("Recordings", "Make a smaller recording.", "recordings:select"),
     "merge": Command("Recordings", "Join recordings into a new one.", "recordings:merge"),
     "extract": Command("Recordings", "Extract the answers again.", "recordings:extract"),
+    "export": Command("Recordings", "Write the CoTs as CSV, Parquet or JSON Lines.", "recordings:export"),
     "score": Command("Recordings", "Score the CoTs with a reward model or a judge.", "score:score"),
     "push": Command("Recordings", "Publish a recording on the Hugging Face Hub.", "hub:push"),
     "pull": Command("Recordings", "Fetch a recording from the Hub.", "hub:pull"),

@@ -36,6 +36,8 @@ from feval.evaluation.surface import surface as width_depth_surface
 from feval.evaluation.user_methods import MethodFile
 from feval.recording import open_recording
 from feval.report import pictures, tables
+from feval.report.page.document import verification
+from feval.report.page.surface import surface_page
 from feval.report.tables.csv import curve_csv
 from feval.report.tables.results import evaluation_tables, grade_table
 from feval.report.tables.surface import surface_csv, surface_table
@@ -221,7 +223,7 @@ def _usual_budgets(method: str, field: str, fields: Mapping[str, str], most: int
 
 
 @request_options(SurfaceRequest, without=("seed",))
-@result_options("surface.csv, .parquet, .json, .png, .svg and receipt.json")
+@result_options("surface.csv, .parquet, .json, .png, .svg, .html and receipt.json")
 def surface(
     recordings: RecordingFolders = None,
     dataset: DatasetName = None,
@@ -282,12 +284,14 @@ def _limits(text: str) -> tuple[int | None, ...]:
 
 def _surface_files(result: Surface) -> dict[str, bytes]:
     quiet_matplotlib()
+    svg = pictures.surface_svg(result)
     return {
         "surface.csv": surface_csv(result).encode(),
         "surface.parquet": tables.surface_parquet(result),
         "surface.json": encoded(result.to_dict()),
         "surface.png": pictures.surface_png(result),
-        "surface.svg": pictures.surface_svg(result),
+        "surface.svg": svg,
+        "surface.html": surface_page(result, svg, verification("receipt.json")).encode(),
     }
 
 

@@ -155,8 +155,8 @@ def _read_words(path: Path) -> dict[str, Any]:
 
 
 def _save_page(folder: Path, release: publish.Release) -> list[Path]:
-    """Write the page and its picture as files to look at; earlier ones are replaced."""
-    own = {path: content for path, content in release.files.items() if path in {"README.md", publish.PICTURE}}
+    """Write the page and its pictures as files to look at; earlier ones are replaced."""
+    own = {path: content for path, content in release.files.items() if path.startswith(("README.md", "figures/"))}
     saved = []
     for path, content in own.items():
         if isinstance(content, bytes):

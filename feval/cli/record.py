@@ -241,6 +241,11 @@ class RecordSettings(AskingSettings):
     ] = None
     probe_tokens: int | None = None
     probe_template: str | None = None
+    tree: Annotated[bool, typer.Option("--tree", help="Record trees of steps, for searches, as NAME@steps.")] = False
+    branch: Annotated[int | None, typer.Option("--branch", metavar="M", help="Children of a step. Default: 4.")] = None
+    depth: Annotated[int | None, typer.Option("--depth", metavar="D", help="Steps of a path. Default: 8.")] = None
+    step_stop: Annotated[str | None, typer.Option("--step-stop", metavar="TEXT", help="What ends a step.")] = None
+    step_template: str | None = None
     samples_per_request: int | None = None
     counter: Annotated[str, AfterValidator(check_counter)] = "usage"
     mode: str = "new_episodes"
@@ -281,6 +286,7 @@ class RecordSettings(AskingSettings):
             self.answer_kind, self.decoding(), self.exemplars, self.train_rows, self.exemplar_count,
             self.equality, self.allow_fields or (),
             self.probe_every, self.probe_cue, self.probe_tokens, self.probe_template,
+            self.tree, self.branch, self.depth, self.step_stop, self.step_template,
         )  # fmt: skip
         task = make_task(work, load_questions(self.dataset, self.questions, self.first, answer_kind=self.answer_kind))
         task.refuse_secrets(known_secrets(self.api_key_env))
@@ -301,8 +307,8 @@ def record(
 
     Every reply is on disk before it counts. Ctrl-C waits for replies in flight (press it twice to stop at once). The same
     command continues, and asks again only for what was in flight when it was killed. API keys are read from the environment and
-    never written. With --probe-every, complete CoTs are cut and made to answer there. With --into, a recording on the Hub is
-    topped up and tested for drift.
+    never written. With --probe-every, complete CoTs are cut and made to answer there; with --tree, steps are recorded, for
+    searches. With --into, a recording on the Hub is topped up and tested for drift.
 
     Example: feval record --dataset gsm8k --llm gpt-4o-mini --out my-recording --dry-run
     """
@@ -323,7 +329,8 @@ def record(
             prices=prices,
             start=settings.start if base is None else base.start(task),
         )
-        _show_estimate(show, estimate, prices, {"prompt": task.prompt_version, "settings": settings.in_file})
+        facts = {"prompt": task.prompt_version, "settings": settings.in_file}
+        _show_estimate(show, estimate, prices, facts | ({"unit": "step"} if task.tree else {}))
         return
     notes: list[str] = []
     backend = make_backend(
@@ -424,7 +431,8 @@ def _show_estimate(show: Output, estimate: CostEstimate, prices: str, facts: dic
     account = {name: value for name, value in dataclasses.asdict(estimate).items() if name != "probes" or value}
     show.result(
         account | facts,
-        f"To come: {counted(estimate.cots, 'CoT')} in {counted(estimate.calls, 'call')} (if the server gives several at once), "
+        f"To come: {counted(estimate.cots, facts.get('unit', 'CoT'))} in {counted(estimate.calls, 'call')} (if the server gives "
+        "several at once), "
         f"{counted(estimate.prompt_tokens or 0, 'prompt token')} and {output} output tokens; {estimated_usd(estimate, prices)}.",
         *([_probe_line(estimate.probes)] if estimate.probes else []),
         f"Lengths are from {estimate.basis}. Prompt: {facts['prompt']}. Nothing was asked.",

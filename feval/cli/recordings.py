@@ -201,6 +201,35 @@ def extract(
     show.result(summary, info_headline(open_recording(out)), "", *changes_tables(extraction))
 
 
+@machine_options
+def export(
+    recording: RecordingFolder,
+    to: Annotated[str, typer.Option(metavar="FORMAT", help="jsonl, csv or parquet.")],
+    out: Annotated[Path, typer.Option(metavar="FILE", help="The file to make.")],
+    dataset: OnlyDatasets = None,
+    llm: OnlyLLMs = None,
+    *,
+    machines: Machines,
+    show: Output,
+) -> None:
+    """Write the CoTs of a recording as a table.
+
+    CSV and Parquet have a row per CoT; JSON Lines have a line per question and LLM, and `feval import jsonl` makes the same
+    recording of them.
+
+    Example: feval export my-recording --to csv --out cots.csv
+    """
+    from feval.exporters import export_recording  # loads pyarrow
+
+    recording = whole_folder(show, recording)
+    with show.progress("exporting") as progress, machines.opened() as executor:
+        table = export_recording(recording, out, to, datasets=dataset, llms=llm, executor=executor, progress=progress)
+    for sentence in table.left_out:
+        show.note(sentence)
+    summary = {"path": str(out), "rows": table.rows, "columns": table.columns, "left_out": table.left_out}
+    show.result(summary, f"{out} has {counted(table.rows, 'CoT')}, with {', '.join(table.columns)}.")
+
+
 def show_recording(show: Output, out: Path, shown_notes: Collection[str] = ()) -> None:
     """Show a new recording, and its notes except those in `shown_notes`."""
     recording = open_recording(out)

@@ -261,8 +261,9 @@ def compare(
         reasons = "; ".join(f"{one.label}: {one.reason}" for one in missing[:5])
         raise UsageError(f"No method of the comparison could be evaluated. {reasons}")
     names = list(dict.fromkeys(llm for curve in curves for llm in curve.entry.llms))
-    baselines = [point for name in names if (point := runner.baseline(llms[name], missing)) is not None]
-    ceilings = [curve for name in names if (curve := runner.ceiling(llms[name], missing)) is not None]
+    whole = [llms[name] for name in names if not llms[name].pool.channels.has_steps]  # steps are no calls
+    baselines = [point for llm in whole if (point := runner.baseline(llm, missing)) is not None]
+    ceilings = [curve for llm in whole if (curve := runner.ceiling(llm, missing)) is not None]
     curves, baselines, ceilings = with_intervals(plan, curves, baselines, ceilings)
     results = statistics(plan, {curve.label: curve.points for curve in curves})
     return Comparison(

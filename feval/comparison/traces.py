@@ -6,7 +6,7 @@ recorded order for a comparison in that order. Nothing is measured here.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,10 +15,10 @@ import numpy as np
 import numpy.typing as npt
 
 from feval.errors import FevalError
-from feval.evaluation.replicates import called, decisions
+from feval.evaluation.replicates import called, decisions, method_answers
 from feval.evaluation.training import fit
 from feval.evaluation.user_methods import TIME_LIMIT, learns
-from feval.methods.protocol import BatchMethod
+from feval.methods.protocol import BatchMethod, searches
 from feval.replay import load
 
 if TYPE_CHECKING:
@@ -42,6 +42,8 @@ class Trace:
         llms: names, in the order the method was given them.
         answer: [Q] codes, -1 for no answer; a code beyond the candidates is an answer that no CoT gave.
         cots: [L, Q] CoTs taken of each LLM.
+        grown: of the first questions, per LLM, recorded place and tokens of every trace or step that it was handed; empty for a
+            built-in method that takes CoTs whole.
     """
 
     label: str
@@ -49,6 +51,7 @@ class Trace:
     llms: tuple[str, ...]
     answer: Integers = field(repr=False)
     cots: Integers = field(repr=False)
+    grown: tuple[Sequence[Sequence[tuple[int, int]]], ...] = field(default=(), repr=False)
 
 
 @dataclass(frozen=True, eq=False)
@@ -86,13 +89,15 @@ def traces(
     llms: Sequence[LLM],
     *,
     questions: int | None = None,
+    closely: int = 0,
     time_limit: float | None = TIME_LIMIT,
 ) -> Traces:
     """Follow every method of a comparison through one draw of the first questions, or of all.
 
-    `dataset` and `llms` come from `load_compared`.
+    On the first `closely` of them methods on traces and searches are followed into traces and steps, too. `dataset` and `llms`
+    come from `load_compared`.
     """
-    dataset.require(llms)
+    dataset.require(llms, steps=True)
     order = "recorded" if comparison.plan.order == "recorded" else "seeded"
     by_name = {llm.name: llm.seeded(comparison.plan.seed) for llm in llms}
     left_out = {*comparison.left_out.unlabelled, *comparison.left_out.short_pools}
@@ -101,7 +106,9 @@ def traces(
         split = np.array([row for row, name in enumerate(dataset.question_ids) if name not in left_out], np.intp)
     judged = judged_rows(comparison, dataset)
     first = judged[:questions]
-    follow = _Follower(comparison.plan, dataset, by_name, split, judged, first, order, comparison.methods, time_limit)
+    follow = _Follower(
+        comparison.plan, dataset, by_name, split, judged, first, closely, order, comparison.methods, time_limit
+    )
     curves, missing = [], []
     for curve in comparison.curves:
         try:
@@ -136,6 +143,7 @@ class _Follower:
     split: Rows
     judged: Rows
     rows: Rows
+    closely: int
     order: str
     methods: Mapping[str, Any]
     time_limit: float | None
@@ -144,11 +152,13 @@ class _Follower:
         followed = []
         for point in curve.points:
             llms = [self.llms[name] for name in point.llms]
-            decided = self._decided(self._method(curve.entry, point, llms), llms)
+            method = self._method(curve.entry, point, llms)
+            decided = self._decided(method, llms)
             shown = slice(len(self.rows))
             cots = np.stack([ledger.cots[0, shown] for ledger in decided.ledgers])
             answer = decided.answer[0, shown]
-            followed.append(Trace(curve.label, budget_label(curve.entry, point), point.llms, answer, cots))
+            grown = tuple(self._grown(method, llms, decided))
+            followed.append(Trace(curve.label, budget_label(curve.entry, point), point.llms, answer, cots, grown))
         return tuple(followed)
 
     def _method(self, entry: ComparedMethod, point: Evaluation, llms: Sequence[LLM]) -> Any:
@@ -161,5 +171,21 @@ class _Follower:
         if isinstance(method, BatchMethod):
             rows = self.judged if getattr(method, "whole_set", False) else self.rows
             return next(iter(decisions(method, llms, order=self.order, rows=rows)))
-        replicate = 0 if self.order == "seeded" else None
-        return called(method, self.dataset, llms, self.rows, replicate, self.time_limit)
+        return called(method, self.dataset, llms, self.rows, self._replicate, self.time_limit)
+
+    def _grown(
+        self, method: Any, llms: Sequence[LLM], decided: Decisions
+    ) -> Iterator[Sequence[Sequence[tuple[int, int]]]]:
+        """Traces and steps are known to the readable form, which has the same draw and ledger as the batch form."""
+        rows = self.rows[: self.closely]
+        deep = len(rows) > 0 and any(llm.pool.channels.has_probes or llm.pool.channels.has_steps for llm in llms)
+        if isinstance(method, BatchMethod):
+            probing = any(ledger.probe_calls is not None for ledger in decided.ledgers)
+            deep &= callable(method) and (probing or searches(method))
+        if deep:
+            closely = method_answers(method, self.dataset, llms, rows, self._replicate, self.time_limit, closely=True)
+            yield from (one.grown for one in closely)
+
+    @property
+    def _replicate(self) -> int | None:
+        return 0 if self.order == "seeded" else None

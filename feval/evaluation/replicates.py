@@ -12,13 +12,13 @@ from feval import methods
 from feval.errors import OutOfRangeError
 from feval.evaluation.blocks import block_results
 from feval.evaluation.means import ReplicateSums
-from feval.evaluation.user_methods import TIME_LIMIT, MethodFile, answers
+from feval.evaluation.user_methods import TIME_LIMIT, MethodAnswer, MethodFile, answers
 from feval.methods.arrays import Rows
 from feval.methods.decisions import LEDGER_FIELDS, Decisions, Ledger
 from feval.methods.error_shares import split_errors
 from feval.methods.protocol import BatchMethod, searches
 from feval.replay import LLM
-from feval.replay.draws import MAX_REPLICATES
+from feval.replay.draws import MAX_REPLICATES, require_places
 
 if TYPE_CHECKING:
     from concurrent.futures import Executor
@@ -40,6 +40,7 @@ def drawn_orders(
     """
     questions = len(llm.pool.sizes) if rows is None else len(rows)
     if order == "recorded":
+        require_places(draws)
         yield np.broadcast_to(np.arange(draws, dtype=np.uint16), (1, questions, draws))
         return
     if replicates > MAX_REPLICATES:
@@ -88,6 +89,26 @@ def decisions(
         yield method.decide(pools, orders)
 
 
+def method_answers(
+    method: Any,
+    dataset: Dataset,
+    llms: Sequence[LLM],
+    rows: Rows,
+    replicate: int | None,
+    time_limit: float | None = TIME_LIMIT,
+    *,
+    closely: bool = False,
+) -> Iterator[MethodAnswer]:
+    """The answers of a plain callable in one replicate, here or in its process; `closely`, with what it was handed.
+
+    Raises:
+        MethodError: the method failed; the message names it and the question.
+    """
+    if isinstance(method, MethodFile):
+        return method.answers(dataset, llms, rows, replicate, time_limit, closely=closely)
+    return answers(method, methods.method_name(method), dataset, llms, rows, replicate, closely=closely)
+
+
 def called(
     method: Any,
     dataset: Dataset,
@@ -103,11 +124,7 @@ def called(
     """
     answer = np.empty((1, len(rows)), np.int64)
     ledgers = np.empty((len(llms), len(LEDGER_FIELDS), 1, len(rows)), np.int64)
-    outcomes = (
-        method.answers(dataset, llms, rows, replicate, time_limit)
-        if isinstance(method, MethodFile)
-        else answers(method, methods.method_name(method), dataset, llms, rows, replicate)
-    )
+    outcomes = method_answers(method, dataset, llms, rows, replicate, time_limit)
     for place, (row, outcome) in enumerate(zip(rows.tolist(), outcomes, strict=True)):
         answer[0, place] = _code(outcome.answer, dataset, row)
         ledgers[:, :, 0, place] = outcome.ledgers

@@ -21,7 +21,7 @@ from feval.estimators.counts import distinct_vote_counts
 from feval.estimators.inference.frontier import pareto
 from feval.estimators.inference.intervals import accuracy_interval
 from feval.estimators.per_question import QUESTIONS_AT_ONCE, PerQuestion
-from feval.estimators.votes.plurality import subset_plurality_accuracy
+from feval.estimators.votes.plurality import LARGEST_POOL, subset_plurality_accuracy
 from feval.evaluation.cautions import few_questions, probes_for_nothing
 from feval.evaluation.question_set import NONE_LEFT_OUT, LeftOut, question_set
 from feval.methods.depth.cuts import Cuts
@@ -196,6 +196,25 @@ def surface(
         points=_with_frontier(points),
         left_out=questions.left_out,
     )
+
+
+def coarse_surface(dataset: Dataset, llm: LLM) -> Surface | None:
+    """Return the surface, without intervals, at doublings of width and depth up to all that every question with CoTs has.
+
+    Questions without a gold or CoTs are left out. `None` where nothing was probed, nothing has a gold, or pools are too large.
+    """
+    sizes = llm.pool.sizes[(dataset.gold >= 0) & (llm.pool.sizes > 0)]
+    if not llm.pool.channels.has_probes or not len(sizes) or int(sizes.max()) > LARGEST_POOL:
+        return None
+    depths: list[int] = np.unique(llm.pool.probes().offsets).tolist()
+    chosen: dict[str, Any] = {"n": _doublings(range(1, int(sizes.min()) + 1)), "tokens": [*_doublings(depths), None]}
+    return surface(dataset, llm, **chosen, unlabelled="drop", short_pools="drop", confidence=None)
+
+
+def _doublings(values: Sequence[int]) -> list[int]:
+    """Return the first, second, fourth, eighth, ... of some values, and the last."""
+    places = {2**k - 1 for k in range(len(values).bit_length())} | ({len(values) - 1} if values else set())
+    return [values[place] for place in sorted(places)]
 
 
 def _ascending(values: Sequence[int], noun: str) -> list[int]:

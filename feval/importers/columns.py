@@ -131,6 +131,10 @@ def _truth(value: Any, where: str) -> bool:
     return value if isinstance(value, bool) else refuse(where, "true or false", value)
 
 
+def _object(value: Any, where: str) -> dict[str, Any]:
+    return value if isinstance(value, dict) else refuse(where, "an object", value)
+
+
 def _objects(value: Any, where: str) -> list[dict[str, Any]]:
     if not isinstance(value, list):
         refuse(where, "a list of objects", value)
@@ -153,6 +157,7 @@ COLUMNS: tuple[Column, ...] = (
     Column("llm", "llm", _name, "name of the LLM", ("model", "model_name")),
     Column("temperature", "llm", _not_negative, "temperature of the decoding"),
     Column("max_tokens", "llm", _positive, "limit on output tokens"),
+    Column("decoding", "llm", _object, "other parameters of the decoding"),
     Column(
         "sample", "cot", _sample, "number of the CoT among those of its question and LLM, which orders them; or any other name",
         ("sample_id", "sample_index"),

@@ -164,7 +164,7 @@ class Rows:
         return self._llms.get(name) or self._llms.setdefault(name, _LLM(len(self._llms)))
 
     def _check_decoding(self, llm: str | None, decoding: dict[str, Any], values: Mapping[str, Any], where: str) -> None:
-        for key in ("temperature", "max_tokens", "probe_cue", "step_stop", "step_policy"):
+        for key in ("temperature", "max_tokens", "decoding", "probe_cue", "step_stop", "step_policy"):
             value = values.get(key)
             if value is not None and decoding.setdefault(key, value) != value:
                 name_of_llm = "the same LLM" if llm is None else f"the LLM {llm!r}"
@@ -231,7 +231,7 @@ class Rows:
                 name or "",
                 llm.decoding.get("temperature"),
                 llm.decoding.get("max_tokens"),
-                steps_decoding(llm.decoding),
+                llm.decoding.get("decoding", {}) | steps_decoding(llm.decoding),
             )
             for name, llm in self._llms.items()
         ]

@@ -10,16 +10,14 @@ from typing import TYPE_CHECKING
 from feval.lazy import lazy_names
 
 if TYPE_CHECKING:
-    from feval.publish.card import PICTURE
     from feval.publish.release import Changes, Release, Seen, changes, look, prepare, prepare_results, push
     from feval.publish.scan import Finding
 
-__all__ = ["PICTURE", "Changes", "Finding", "Release", "Seen", "changes", "look", "prepare", "prepare_results", "push"]
+__all__ = ["Changes", "Finding", "Release", "Seen", "changes", "look", "prepare", "prepare_results", "push"]
 
 __getattr__, __dir__ = lazy_names(
     __name__,
     {
-        "card": ("PICTURE",),
         "release": ("Changes", "Release", "Seen", "changes", "look", "prepare", "prepare_results", "push"),
         "scan": ("Finding",),
     },

@@ -34,6 +34,8 @@ from feval.report.text import counted, size, visible
 
 PICTURE = "figures/cost-accuracy.png"
 """The picture's path in the repository."""
+SURFACES = "figures/width-depth"
+"""What the paths of pictures of width and depth begin with."""
 
 _MOST_TEXT = 1200
 _MOST_PROMPT = 600
@@ -46,7 +48,8 @@ _Facts = dict[str, Any]
 class Page:
     """What a page is made from, besides the recording.
 
-    `tag` is named by the examples, `words` is the owner's section, `kept_fields` is front matter of an earlier page that stays.
+    `tag` is named by the examples, `words` is the owner's section, `kept_fields` is front matter of an earlier page that stays,
+    `surfaces` is path and subject of each picture of width and depth.
     """
 
     repo_id: str
@@ -59,6 +62,7 @@ class Page:
     languages: Sequence[str] = ()
     kept_fields: Mapping[str, Any] = field(default_factory=dict)
     has_picture: bool = True
+    surfaces: Mapping[str, str] = field(default_factory=dict)
 
     def config_name(self, dataset: str, part: str) -> str | None:
         """Return the configuration with a part of a dataset; `None` where it has no row."""
@@ -146,6 +150,7 @@ def _opening(recording: Recording, page: Page) -> _Facts:
         "complete": complete,
         "probes": _probes(recording),
         "picture": PICTURE if page.has_picture else None,
+        "surfaces": page.surfaces,
         "panels": len({figures.dataset for figures in page.figures}) > 1,
         "most_cots": MOST_COTS,
     }

@@ -6,8 +6,9 @@ every question has as many.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -20,6 +21,7 @@ from feval.estimators.counts import vote_counts
 from feval.estimators.inference.intervals import accuracy_interval
 from feval.estimators.votes.plurality import LARGEST_POOL
 from feval.evaluation.curves import Curve, self_consistency_curve
+from feval.evaluation.surface import coarse_surface
 from feval.recording import Recording
 from feval.replay import LLM, Dataset
 from feval.replay.loading import load
@@ -28,6 +30,7 @@ from feval.report import pictures
 MOST_COTS = 40
 """CoTs per question at which the curves of the picture end."""
 
+_MOST_SURFACES = 4
 _SEED = 0
 _UNKNOWN = FINISH_REASONS.index("unknown")
 
@@ -185,6 +188,16 @@ def picture(recording: Recording) -> bytes | None:
     if len(panels) == 1:
         return pictures.curves_png(panels[0])
     return pictures.curve_panels_png(panels)
+
+
+def surface_pictures(recording: Recording) -> Iterator[tuple[str, bytes]]:
+    """Yield what is shown and a PNG of accuracy over width and depth, for the first four LLMs that were probed."""
+    probed = (pair for pair in recording.manifest.pairs if recording.has_probes(*pair))
+    for dataset, llm in islice(probed, _MOST_SURFACES):
+        questions, [replayed] = _loaded(recording, dataset, [llm])
+        surface = coarse_surface(questions, replayed)
+        if surface is not None:
+            yield f"{llm} on {dataset}", pictures.surface_png(surface)
 
 
 def _curves(recording: Recording, dataset: str) -> Iterable[Curve]:

@@ -22,9 +22,9 @@ from feval.errors import CardError, ConflictError, HubError, ReleaseError
 from feval.hub import open_place
 from feval.hub.commits import Pushed, RepoState, push_files, state
 from feval.hub.pages import read_page
-from feval.publish.card import PICTURE, Page, card, default_title
+from feval.publish.card import PICTURE, SURFACES, Page, card, default_title
 from feval.publish.configs import MOST_SPLITS, Config, configs_of
-from feval.publish.figures import figures_of, picture
+from feval.publish.figures import figures_of, picture, surface_pictures
 from feval.publish.front_matter import EarlierMatter, earlier_matter
 from feval.publish.licences import check_licence, notice
 from feval.publish.owner_section import check_words, own_words
@@ -156,7 +156,8 @@ def prepare(
     licence = licence or earlier.licence or "odbl"
     beside = result_files(results, recording.hash)
     configs = configs_of(recording)
-    png = picture(recording)
+    png, surfaces = picture(recording), list(surface_pictures(recording))
+    numbered = [f"{SURFACES}-{number}.png" for number in range(1, len(surfaces) + 1)]
     page = Page(
         seen.repo_id,
         title or earlier.title or default_title(recording),
@@ -168,12 +169,14 @@ def prepare(
         languages,
         earlier.kept,
         png is not None,
+        {path: subject for path, (subject, _) in zip(numbered, surfaces, strict=True)},
     )
     files: dict[str, Path | bytes] = {
         README: card(recording, page).encode(),
         _LICENCE: notice(page.title, licence).encode(),
         MANIFEST: _manifest(recording),
         **({} if png is None else {PICTURE: png}),
+        **{path: drawn for path, (_, drawn) in zip(numbered, surfaces, strict=True)},
         **{path: recording.path / path for path in recording.manifest.files if not is_beside(path)},
         **beside,
     }
@@ -182,7 +185,14 @@ def prepare(
     findings = scan(files, allow=allow, names=names, progress=progress)
     remarks = tuple(_remarks(recording, files, configs))
     return Release(
-        seen, page.title, recording.hash, files, findings, tag, remarks, (*_PARTS, PICTURE, *_folders(results))
+        seen,
+        page.title,
+        recording.hash,
+        files,
+        findings,
+        tag,
+        remarks,
+        (*_PARTS, PICTURE, SURFACES, *_folders(results)),
     )
 
 

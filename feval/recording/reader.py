@@ -328,11 +328,11 @@ class Recording:
             questions, width = votes.llms[llm].codes.shape
             return parquet.scores_of_tables(self.scorer_info(scorer), groups, votes.question_ids, (questions, width))
 
-    def score_rows(self, dataset: str, llm: str, scorer: str) -> Iterator[ScoreRows]:
-        """One scorer's scores of an LLM on a dataset, with verdicts, question by question, as they were added."""
+    def score_rows(self, dataset: str, llm: str, scorer: str, rows: range | None = None) -> Iterator[ScoreRows]:
+        """One scorer's scores of an LLM on all or some questions, with verdicts, question by question, as they were added."""
         part = self._scores(dataset, llm, scorer)
         with self.shape(part.path):
-            yield from parquet.scores_of_rows(part.questions())
+            yield from parquet.scores_of_rows(part.questions(None, self._cut(SCORES + scorer, dataset, llm, rows)))
 
     def _scores(self, dataset: str, llm: str, scorer: str) -> parquet.Part:
         scorers = self.scorers(dataset, llm)
@@ -363,12 +363,12 @@ class Recording:
         self._have(path := file_path(PROBE_VOTES, dataset, llm))
         return open_probes(self.path / path, self.file_record(path), record["interval"], votes, llm)
 
-    def probe_rows(self, dataset: str, llm: str) -> Iterator[ProbeRows]:
-        """The probes of an LLM on a dataset, with raw answers and texts, question by question, as they were added."""
+    def probe_rows(self, dataset: str, llm: str, rows: range | None = None) -> Iterator[ProbeRows]:
+        """The probes of an LLM on all or some questions, with raw answers and texts, question by question, as they were added."""
         self.probes_record(dataset, llm)
         part = self._part(PROBES, dataset, llm)
         with self.shape(part.path):
-            yield from parquet.probes_of_rows(part.questions())
+            yield from parquet.probes_of_rows(part.questions(None, self._cut(PROBES, dataset, llm, rows)))
 
     def has_steps(self, dataset: str, llm: str) -> bool:
         """Whether an LLM was recorded on a dataset as trees of steps, and not as whole CoTs."""

@@ -2,12 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+
+
+def path_texts(texts: Sequence[str | None], parents: Sequence[int | None], stop: str = "") -> Iterator[str | None]:
+    """Yield the text of the path to each step of a tree; `None` where a step of it has none.
+
+    Where a step does not end with the stop text, that text joins it to the next one, its last blanks only where neither has any.
+    """
+    kept = stop.rstrip(" ")
+    paths: list[str | None] = []
+    for text, parent in zip(texts, parents, strict=True):
+        before = "" if parent is None else paths[parent]
+        if before and text is not None:
+            before += "" if before.rstrip(" ").endswith(kept) else kept
+            before += "" if before.endswith(" ") or text.startswith(" ") else stop[len(kept) :]
+        paths.append(None if before is None or text is None else before + text)
+        yield paths[-1]
 
 
 @dataclass(frozen=True, slots=True, eq=False)

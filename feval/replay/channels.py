@@ -57,6 +57,10 @@ class Channels(ABC):
     def _read_steps(self) -> Steps | None:
         return None
 
+    def question(self, row: int) -> str:
+        """What messages call a question."""
+        return f"the question in row {row}"
+
     @property
     def has_steps(self) -> bool:
         """Whether the pool consists of steps of trees, and not of whole CoTs."""
@@ -72,7 +76,7 @@ class Channels(ABC):
         if steps is None:
             raise NotRecordedError(
                 f"{self.owner} was recorded as whole CoTs, which cannot be expanded step by step. Import trees of steps "
-                "(`feval import jsonl`, samples with 'step' and 'parent')."
+                "(`feval import jsonl`, `steps` with 'node' and 'parent')."
             )
         return steps
 
@@ -130,6 +134,11 @@ class Channels(ABC):
             NotRecordedError: none were recorded; the message says how to record them.
         """
         return self.derived("logprobs", self._read_logprobs)
+
+    @property
+    def has_probes(self) -> bool:
+        """Whether CoTs were probed."""
+        return self.derived("probes", self._read_probes) is not None
 
     def probes(self) -> Probes:
         """Return the probes of the CoTs, whose codes are those of the pool.
@@ -216,6 +225,10 @@ class RecordedChannels(Channels):
             raise ConflictError(f"{path} has changed: its hash was {expected[:12]} and is now {recording.hash[:12]}.")
         self.__dict__.update(state | {"_recording": recording})
 
+    def question(self, row: int) -> str:
+        """See `Channels.question`."""
+        return f"question {self._recording.votes(self._dataset).question_ids[row]!r}"
+
     def scorers(self) -> Sequence[str]:
         """See `Channels.scorers`."""
         return self._recording.scorers(self._dataset, self._llm)
@@ -242,6 +255,9 @@ class _ChannelRows(Channels):
         super().__init__(whole.owner)
         self._whole, self._rows, self._tables = whole, rows, tables
 
+    def question(self, row: int) -> str:
+        return self._whole.question(int(self._rows[row]))
+
     def scorers(self) -> Sequence[str]:
         return self._whole.scorers()
 
@@ -257,6 +273,8 @@ class _ChannelRows(Channels):
         )
 
     def _read_probes(self) -> Probes | None:
+        if not self._whole.has_probes:
+            return None
         probes = self._whole.probes().rows(self._rows)
         return probes if self._tables is None else probes.recoded(self._tables)
 

@@ -69,8 +69,7 @@ def orders(
         OutOfRangeError: a pool of 65,535 CoTs or more, or a negative replicate.
     """
     width = int(sizes.max(initial=0))
-    if width >= ABSENT_SAMPLE:
-        raise OutOfRangeError(f"Draws reach {ABSENT_SAMPLE - 1} CoTs per question; a pool has {width}. Select fewer.")
+    require_places(width)
     if any(replicate < 0 for replicate in replicates):
         raise OutOfRangeError(f"Replicates are numbered from 0; {min(replicates)} was asked for.")
     steps = np.array([(i + 1) * _GOLDEN & _MASK for i in range(width)], np.uint64)
@@ -97,6 +96,12 @@ def orders(
             block_keys.sort(axis=-1)
             result[r, rows] = block_keys[:, : result.shape[2]]
     return result
+
+
+def require_places(width: int) -> None:
+    """Raise an `OutOfRangeError` if a pool has more CoTs than the two bytes of an order can number."""
+    if width >= ABSENT_SAMPLE:
+        raise OutOfRangeError(f"Draws reach {ABSENT_SAMPLE - 1} CoTs per question; a pool has {width}. Select fewer.")
 
 
 def more_uniforms(numbers: npt.NDArray[np.float64], count: int) -> npt.NDArray[np.float64]:

@@ -51,6 +51,9 @@ class LLM:
         pool: its recorded CoTs as arrays.
     """
 
+    _last_candidates: tuple[int, Sequence[str]] = (-1, ())
+    """Row and answers of the question that was asked last: a method probes one question many times."""
+
     def __init__(self, view: View, pool: Pool, *, seed: int, prices: LazyPrices, billing: str) -> None:
         self._view, self._prices, self._orders = view, prices, orders
         self.name, self.pool, self.seed, self.billing = pool.llm, pool, seed, billing
@@ -204,7 +207,10 @@ class LLM:
 
     def answer_texts(self, row: int, codes: Sequence[int]) -> list[str | None]:
         """Return the canonical answers that have some codes on a question (by its row); `None` for -1."""
-        candidates = self._view.candidates(row)
+        last, candidates = self._last_candidates
+        if last != row:
+            candidates = self._view.candidates(row)
+            self._last_candidates = row, candidates
         return [None if code < 0 else candidates[code] for code in codes]
 
     def cot(self, row: int, sample: int) -> CoT:

@@ -313,6 +313,13 @@ def close_ledger(llm: MeteredLLM) -> None:
     llm._closed = True  # noqa: SLF001  users' methods must not find this among the public attributes
 
 
+def handed_out(llm: MeteredLLM) -> list[tuple[int, int]]:
+    """Return recorded place and tokens so far of the first 4,096 CoTs or steps handed out, in order. Not a method, as above."""
+    growing = llm._growing  # noqa: SLF001  as above
+    places = llm._order if growing is None else growing.places  # noqa: SLF001
+    return list(zip(places, llm._tokens[:4096], strict=False))  # noqa: SLF001
+
+
 def require_recorded(llm: MeteredLLM) -> None:
     """Raise what `advance` or `expand` refused: a method that caught it would know what lies ahead."""
     if llm._refusal is not None:  # noqa: SLF001  as above

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from functools import reduce
 from typing import TYPE_CHECKING
 
@@ -13,6 +14,9 @@ if TYPE_CHECKING:
 
 PATH_AGGREGATES = ("last", "min", "prod", "mean")
 """The number that a path is judged by: an aggregate of the scores of its steps."""
+
+# `sum` of Python 3.12 and later rounds otherwise than adding one after the other, as the batch forms do.
+_COMBINED: Mapping[str, Callable[[float, float], float]] = {"prod": float.__mul__, "mean": float.__add__}
 
 
 class Node:
@@ -51,7 +55,10 @@ class Node:
     @property
     def path(self) -> list[Node]:
         """The nodes from the first step to this one."""
-        return [*([] if self.parent is None else self.parent.path), self]
+        nodes = [self]
+        while (parent := nodes[-1].parent) is not None:
+            nodes.append(parent)
+        return nodes[::-1]
 
     @property
     def text(self) -> str | None:
@@ -75,9 +82,8 @@ class Node:
         values = [float(scores[node.place]) for node in ([self] if aggregate == "last" else self.path)]
         if any(value != value for value in values):
             return None
-        if aggregate == "prod":
-            return reduce(float.__mul__, values)
-        return sum(values) / len(values) if aggregate == "mean" else min(values)
+        combined = reduce(_COMBINED.get(aggregate, min), values)
+        return combined / len(values) if aggregate == "mean" else combined
 
 
 class Growing:
@@ -97,12 +103,17 @@ class Growing:
         """Output tokens of the longest path."""
         return max((node.path_tokens for node in self._nodes), default=0)
 
+    @property
+    def places(self) -> list[int]:
+        """Recorded places of the steps handed out."""
+        return [node.place for node in self._nodes]
+
     def expand(self, nodes: Sequence[Node | None], k: int) -> list[list[Node]]:
         """Hand out the next k children of each node in turn, `None` being the request; nothing where any lacks some."""
         if k < 1 or k % 1:
             raise OutOfRangeError(f"A node of {self._llm.name} is expanded by 1 step or more; {k!r} were asked for.")
-        for node in {*nodes}:
-            self._check(node, k * [*nodes].count(node))
+        for node, times in Counter(nodes).items():
+            self._check(node, k * times)
         return [[self._next(node) for _ in range(k)] for node in nodes]
 
     def _check(self, node: Node | None, k: int) -> None:

@@ -1,5 +1,7 @@
 """Samples as the engine's assignment: which ones a journal lacks, in which requests they are asked for, and what they cost."""
 
+# ruff: noqa: D102  the methods of an `Assignment` are described there
+
 from __future__ import annotations
 
 from collections import deque
@@ -46,7 +48,7 @@ class SamplePlan:
 
 
 @dataclass(slots=True)
-class _Lack:
+class Lack:
     """The samples of one request that are not asked for yet."""
 
     request: Request
@@ -55,10 +57,10 @@ class _Lack:
 
 
 @dataclass(slots=True)
-class _SampleBatch:
+class SampleBatch:
     """The samples of one request that are asked for together."""
 
-    lack: _Lack
+    lack: Lack
     samples: list[int]
 
     @property
@@ -81,22 +83,23 @@ async def record_samples(
     clock: Clock | None = None,
     now: Callable[[], str] = utc_now,
     thoughts: Thoughts | None = None,
+    missing: Callable[..., MissingSamples] | None = None,
 ) -> Outcome:
     """Ask the backend, which stays open, for every sample that the journal lacks.
 
     Nothing is sent that could pass `cost_limit_usd`, which covers earlier runs, if every CoT in flight took `max_tokens`;
     without `max_tokens`, the longest CoT so far stands in. The backend appends sentences to `backend_notes`; they go into the
-    journal.
+    journal. `missing` makes another assignment, of steps.
     """
     check_cost_limit(cost_limit_usd, price, "this LLM")
     limits = limits or Limits()
-    samples = _MissingSamples(
+    samples = (missing or MissingSamples)(
         plan, backend, journal, Budget(price, cost_limit_usd), limits, backend_notes, now=now, thoughts=thoughts
     )
     if samples.done < samples.total and not journal.may_ask:
         raise MissingError(
-            f"{journal.folder} lacks {samples.total - samples.done} of {samples.total} CoTs, and the mode {journal.mode!r} asks "
-            "for nothing. Record with the mode 'new_episodes' to get them."
+            f"{journal.folder} lacks {samples.total - samples.done} of {samples.total} {samples.unit}, and the mode "
+            f"{journal.mode!r} asks for nothing. Record with the mode 'new_episodes' to get them."
         )
     return await ask(samples, limits=limits, progress=progress, acknowledged=acknowledged, control=control, clock=clock)
 
@@ -140,7 +143,7 @@ def _expected_length(plan: SamplePlan, recorded: float | None, earlier: float | 
     return None, "nothing: no CoT was recorded yet, and there is no limit on output tokens", False
 
 
-def _lacks(plan: SamplePlan, journal: Journal | None) -> Iterator[_Lack]:
+def _lacks(plan: SamplePlan, journal: Journal | None) -> Iterator[Lack]:
     """What a journal lacks of a plan, request by request; without a journal, all of it."""
     requests: dict[str, Request] = {}
     for key, request in zip(plan.keys, plan.requests, strict=True):
@@ -148,10 +151,10 @@ def _lacks(plan: SamplePlan, journal: Journal | None) -> Iterator[_Lack]:
     for key, request in requests.items():
         samples = list(range(plan.samples)) if journal is None else journal.missing(key, plan.samples)
         if samples:
-            yield _Lack(request, key, samples)
+            yield Lack(request, key, samples)
 
 
-class _MissingSamples(Assignment[_SampleBatch, list[Completion]]):
+class MissingSamples(Assignment[SampleBatch, list[Completion]]):
     """The samples of a plan that a journal lacks."""
 
     ACTIVITY, DONE = "Recording", "recorded"
@@ -172,8 +175,8 @@ class _MissingSamples(Assignment[_SampleBatch, list[Completion]]):
     ) -> None:
         self.journal, self.budget, self._backend, self._now = journal, budget, backend, now
         self._backend_notes = backend_notes if backend_notes is not None else []
-        self._lacks = deque(_lacks(plan, journal))
         self.total = plan.total
+        self._lacks = deque(self._lacking(plan))
         missing = sum(len(lack.samples) for lack in self._lacks)
         self._cots_elsewhere = journal.totals.cots - (self.total - missing)  # of other requests or further samples
         self.has_replies = journal.totals.replies > 0
@@ -189,48 +192,55 @@ class _MissingSamples(Assignment[_SampleBatch, list[Completion]]):
         self._checks = ReplyChecks(decoding) if decoding else None
         self._watch = LimitWatch(decoding, thoughts, missing) if decoding else None
 
+    def _lacking(self, plan: SamplePlan) -> Iterator[Lack]:
+        return _lacks(plan, self.journal)
+
+    def _numbers(self, lack: Lack, samples: Sequence[int]) -> Sequence[int]:  # noqa: ARG002  of trees alone
+        """Return what the seeds of some samples add to the base seed."""
+        return samples
+
     @property
     def done(self) -> int:
         return self.journal.totals.cots - self._cots_elsewhere
 
-    def next_batch(self) -> _SampleBatch | None:
+    def next_batch(self) -> SampleBatch | None:
         while self._lacks and not self._lacks[0].samples:
             self._lacks.popleft()
         if not self._lacks:
             return None
         lack = self._lacks[0]
-        batch = _SampleBatch(lack, lack.samples[: self._per_request])
+        batch = SampleBatch(lack, lack.samples[: self._per_request])
         del lack.samples[: self._per_request]
         return batch
 
-    def put_back(self, batch: _SampleBatch) -> None:
+    def put_back(self, batch: SampleBatch) -> None:
         self._return(batch, batch.samples)
 
-    def _return(self, batch: _SampleBatch, samples: list[int]) -> None:
+    def _return(self, batch: SampleBatch, samples: list[int]) -> None:
         batch.lack.samples[:0] = samples
         if samples and not (self._lacks and self._lacks[0] is batch.lack):
             self._lacks.appendleft(batch.lack)
 
-    def withdraw(self, batch: _SampleBatch) -> None:
+    def withdraw(self, batch: SampleBatch) -> None:
         batch.samples += batch.lack.samples
         batch.lack.samples = []
 
-    def label(self, batch: _SampleBatch) -> str:
+    def label(self, batch: SampleBatch) -> str:
         return f"{batch.lack.key}:{batch.samples[0]}"
 
-    def estimate(self, batch: _SampleBatch) -> TokenEstimate:
+    def estimate(self, batch: SampleBatch) -> TokenEstimate:
         mean = self._output_tokens / self._cots if self._cots else float(self._max_tokens or _OUTPUT_UNKNOWN)
         longest = float(self._max_tokens or max(self._longest, _OUTPUT_UNKNOWN))
         number = len(batch.samples)
         return TokenEstimate(self.budget.prompt_tokens(_characters(batch.request)), mean * number, longest * number)
 
-    async def send(self, batch: _SampleBatch) -> list[Completion]:
-        completions = await self._backend.complete(batch.request, batch.samples)
+    async def send(self, batch: SampleBatch) -> list[Completion]:
+        completions = await self._backend.complete(batch.request, self._numbers(batch.lack, batch.samples))
         if not completions:
             raise Transient("the server sent no choice")
         return completions
 
-    def pay(self, batch: _SampleBatch, reply: list[Completion]) -> float:
+    def pay(self, batch: SampleBatch, reply: list[Completion]) -> float:
         characters = _characters(batch.request)
         prompt = reply[0].prompt_tokens
         if prompt is None:
@@ -244,13 +254,13 @@ class _MissingSamples(Assignment[_SampleBatch, list[Completion]]):
         self.budget.pay(prompt, sum(outputs))
         return float(prompt + sum(outputs))
 
-    def accept(self, batch: _SampleBatch, reply: list[Completion]) -> None:
+    def accept(self, batch: SampleBatch, reply: list[Completion]) -> None:
         self._learn(len(batch.samples), len(reply), batch.request)
         samples = batch.samples[: len(reply)]
         self._write(batch, samples, reply[: len(samples)])
         self._return(batch, batch.samples[len(samples) :])
 
-    def refuse(self, batch: _SampleBatch, error: Refused) -> None:
+    def refuse(self, batch: SampleBatch, error: Refused) -> None:
         reply = Completion("", error.finish_reason, output_tokens=0)
         self._write(batch, batch.samples, [reply] * len(batch.samples), error.reason)
 
@@ -275,11 +285,11 @@ class _MissingSamples(Assignment[_SampleBatch, list[Completion]]):
             self._per_request = min(self._per_request, got)
 
     def _write(
-        self, batch: _SampleBatch, samples: list[int], completions: list[Completion], refused: str | None = None
+        self, batch: SampleBatch, samples: list[int], completions: list[Completion], refused: str | None = None
     ) -> None:
         request, key = batch.request, batch.lack.key
         base = request.decoding.seed if self._backend.takes_seed else None
-        seeds = None if base is None else [base + sample for sample in samples]
+        seeds = None if base is None else [base + number for number in self._numbers(batch.lack, samples)]
         self.journal.add(request, key, samples, completions, recorded_at=self._now(), seeds=seeds, refused=refused)
         if self._checks is not None:
             for completion in completions:
@@ -295,4 +305,5 @@ class _MissingSamples(Assignment[_SampleBatch, list[Completion]]):
 
 
 def _characters(request: Request) -> int:
-    return sum(len(message.content) for message in request.messages)
+    beginning = len(request.prefill.text) if request.prefill else 0
+    return beginning + sum(len(message.content) for message in request.messages)

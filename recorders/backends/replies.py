@@ -116,6 +116,7 @@ def read(
             token_confidences=logprobs[number].confidences,
             token_lengths=_lengths(logprobs[number].tokens, text),
             tokens_split=is_split or None,
+            stop_text=_stop_text(choice),
             usage_doubt=doubt,
         )
         for number, (choice, text) in enumerate(zip(choices, texts, strict=True))
@@ -168,6 +169,12 @@ def _lengths(tokens: tuple[bytes, ...] | None, text: _Texts) -> tuple[int, ...] 
     ends = accumulate(map(len, pieces), initial=0)
     kept = [min(max(end - first, 0), len(apart)) + min(max(end - second, 0), len(text.answer)) for end in ends]
     return tuple(end - start for start, end in pairwise(kept))
+
+
+def _stop_text(choice: Mapping[str, Any]) -> str | None:
+    """Return the stop text that vLLM and SGLang state; they state a token or null where a reply ended by itself."""
+    stated = [choice[name] for name in ("stop_reason", "matched_stop") if name in choice]
+    return next((text for text in stated if isinstance(text, str)), "") if stated else None
 
 
 def _finish_reason(word: object, refused: bool, notes: list[str]) -> str:

@@ -206,18 +206,19 @@ class TransformersLocal:
         decode = partial(decoded, marks=self._marks, decode=self._tokenizer.decode)
         text = decode(tokens)
         finish_reason = "stop" if tokens and tokens[-1] in ends else "length"
-        stops = [text.index(stop) for stop in request.decoding.stop if stop in text]
-        if stops:
+        ended_at = min(((text.index(stop), stop) for stop in request.decoding.stop if stop in text), default=None)
+        if ended_at is not None:
             finish_reason = "stop"
             texts = (decode(tokens[:count]) for count in range(1, len(tokens) + 1))
             count = next(n for n, part in enumerate(texts, 1) if any(stop in part for stop in request.decoding.stop))
-            text, tokens = text[: min(stops)], tokens[:count]
+            text, tokens = text[: ended_at[0]], tokens[:count]
         completion = Completion(
             text=text,
             finish_reason=finish_reason,
             output_tokens=len(tokens),
             prompt_tokens=prompt,
             served_model=request.model,
+            stop_text=(ended_at[1] if ended_at else "") if request.decoding.stop else None,
         )
         if request.decoding.logprobs is None:
             return completion

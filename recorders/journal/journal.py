@@ -81,6 +81,7 @@ _TYPES: Mapping[str, tuple[type, ...]] = {
     "token_lengths": (list, type(None)),
     "sequence_logprob": (float, type(None)),
     "tokens_split": (bool, type(None)),
+    "stop_text": (str, type(None)),
     "usage_doubt": (str, type(None)),
     "seed": (int, type(None)),
     "recorded_at": (str,),

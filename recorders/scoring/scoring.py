@@ -17,6 +17,7 @@ from typing import Any
 
 from feval.errors import NotRecordedError, StorageError, UsageError
 from feval.recording import Recording, ScoreRows, add_scores, open_recording
+from feval.recording.steps import path_texts
 from feval.report.text import counted
 from recorders.scoring.missing_scores import ScoringTask, check_named, finish, is_written
 from recorders.scoring.score_journal import REFUSED, CoTKey, Replies, Score, ScoreJournal
@@ -138,9 +139,11 @@ class CoTScoring(ScoringTask[ScoringResult]):
         """Yield all CoTs to score, question by question; `None` where there is no text."""
         for dataset, llm in self.pairs:
             questions = {question.id: question for question in self.source.questions(dataset)}
+            stop = str(dict(self.source.llm_info(llm).decoding.get("steps", {})).get("stop", ""))
             for pool in self.source.pools(dataset, llm):
                 items: list[tuple[CoTKey, Item | None]] = []
-                for sample, text in enumerate(pool.texts):
+                texts = pool.texts if pool.parents is None else path_texts(pool.texts, pool.parents, stop)
+                for sample, text in enumerate(texts):
                     key = CoTKey(dataset, llm, pool.question_id, sample)
                     if (dataset, llm) in self.earlier and key not in self.refused:
                         continue
@@ -224,11 +227,6 @@ def _pairs(source: Recording, datasets: Sequence[str] | None, llms: Sequence[str
     ]
     if not pairs:
         raise NotRecordedError(f"{source.path} holds no CoTs of what was named; `feval info` shows what it holds.")
-    if trees := [llm for dataset, llm in pairs if source.has_steps(dataset, llm)]:
-        raise UsageError(
-            f"{', '.join(trees)} in {source.path} was recorded as trees of steps, and scorers read whole CoTs. Name other LLMs, "
-            "or import the trees with the scores of their steps."
-        )
     return pairs
 
 

@@ -117,7 +117,11 @@ class TinyModels:
             message = {"role": "assistant", "content": text, "refusal": None}
             logprobs = {"content": _logprobs(completion, count), "refusal": None} if request.logprobs else None
             finish = completion.finish_reason if whole else "stop"
-            choices.append({"index": index, "message": message, "logprobs": logprobs, "finish_reason": finish})
+            choice = {"index": index, "message": message, "logprobs": logprobs, "finish_reason": finish}
+            if stops:  # as vLLM states it
+                ended_at = (stop for stop in stops if completion.text.startswith(stop, len(text)))
+                choice["stop_reason"] = next(ended_at, None)
+            choices.append(choice)
             counts.append(count)
         return {
             "id": f"chatcmpl-{secrets.token_hex(12)}",

@@ -12,6 +12,7 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Callable, Mapping, MutableSequence, Sequence
 from dataclasses import replace
+from functools import partial as partial_of
 from pathlib import Path
 from typing import Any
 
@@ -24,9 +25,10 @@ from feval.recording import Recording, verify_recording
 from recorders.asking.budget import CostEstimate, check_cost_limit
 from recorders.asking.control import Control, run
 from recorders.asking.pace import Limits
-from recorders.asking.probing import Probing, estimate_probes, record_probes
+from recorders.asking.probing import estimate_probes, record_probes
 from recorders.asking.progress import Outcome, Progress
 from recorders.asking.samples import SamplePlan, estimate_samples, record_samples
+from recorders.asking.trees import MissingSteps, estimate_tree
 from recorders.errors import InterruptedByUser, MissingError, RecorderError
 from recorders.journal.journal import JOURNAL, MODES, Journal, journal_folder, never_empty, utc_now
 from recorders.request import Backend
@@ -101,12 +103,14 @@ def record_dataset(
             f"Coupled samples need a model that draws with feval's noise; the backend {backend.name!r} asks a server, which "
             "draws with its own. Use the backend 'tiny' or 'transformers', or leave --coupled out."
         )
+    if task.tree is not None and (partial or start is not None):
+        raise UsageError("Trees of steps are recorded whole and anew; leave --partial, --from and --into out.")
     plan, identity = task.plan(), task.identity()
     probes = {} if task.probing is None else {"probes": task.probing.content()}
     folder = journal_folder(out) if journal is None else Path(journal)
     check_cost_limit(cost_limit_usd, price, task.llm_name, prices)
     _check_mode(mode)
-    if is_sealed(out, identity, task.questions, task.samples, mode, task.probing):
+    if is_sealed(out, identity, task.questions, _least(task), mode, task.probing):
         if folder.is_dir() and not keep_journal:
             _remove_leftover(out, folder, identity)
         return out
@@ -123,7 +127,8 @@ def record_dataset(
         }  # fmt: skip
 
         async def everything() -> Outcome:
-            outcome = await record_samples(plan, backend, opened, acknowledged=acknowledged, **options)
+            missing = None if task.tree is None else partial_of(MissingSteps, task.tree)
+            outcome = await record_samples(plan, backend, opened, acknowledged=acknowledged, missing=missing, **options)
             if task.probing is None or outcome.error is not None:
                 return outcome
             return await record_probes(task.probing, plan, backend, opened, **options)
@@ -144,6 +149,7 @@ def record_dataset(
             llm=task.llm_info(),
             operation={"name": "record", "backend": backend.name, "samples": task.samples, **identity, **probes},
             probing=task.probing,
+            tree=task.tree,
             prices=prices if prices == "none" else price_list(prices).id,
             counter=counter,
             other_counter=other_counter,
@@ -171,7 +177,7 @@ def estimate_dataset(
     Args as for `record_dataset`, and `output_tokens_per_cot`: mean length from an earlier recording, if the journal has none.
     """
     _check_mode(mode)
-    if is_sealed(Path(out), task.identity(), task.questions, task.samples, mode, task.probing):
+    if is_sealed(Path(out), task.identity(), task.questions, _least(task), mode, task.probing):
         return CostEstimate(0, 0, 0, 0, 0.0, "the recording, which is sealed and complete", at_most=False)
     folder = journal_folder(out) if journal is None else Path(journal)
     options: dict[str, Any] = {"price": _price(prices, task.llm_name), "limits": limits}
@@ -180,19 +186,27 @@ def estimate_dataset(
     if mode != "all" and not (folder / JOURNAL).exists() and start is not None:
         with tempfile.TemporaryDirectory() as place, Journal.open(place, task.identity()) as opened:
             start_from(start, opened, task.identity(), task.questions, plan.requests, task.probing)
-            return _estimate(task.probing, plan, opened, options)
+            return _estimate(task, plan, opened, options)
     if mode == "all" or not (folder / JOURNAL).exists():
-        return _estimate(task.probing, plan, None, options)
+        return _estimate(task, plan, None, options)
     with Journal.open(folder, task.identity()) as opened:
-        return _estimate(task.probing, plan, opened, options)
+        return _estimate(task, plan, opened, options)
 
 
 def _estimate(
-    probing: Probing | None, plan: SamplePlan, journal: Journal | None, options: Mapping[str, Any]
+    task: RecordingTask, plan: SamplePlan, journal: Journal | None, options: Mapping[str, Any]
 ) -> CostEstimate:
+    if task.tree is not None:
+        return estimate_tree(task.tree, plan, journal, options["price"])
+    probing = task.probing
     cots = estimate_samples(plan, journal, **options)
     probes = None if probing is None else estimate_probes(probing, plan, cots, journal, options["price"])
     return replace(cots, probes=probes)
+
+
+def _least(task: RecordingTask) -> int:
+    """Return how many rows each question of a complete recording has at least."""
+    return task.samples if task.tree is None else task.tree.first
 
 
 def _check_mode(mode: str) -> None:

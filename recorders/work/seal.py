@@ -22,6 +22,7 @@ from feval.recording.content import OPTIONAL_COLUMNS
 from feval.report.text import counted
 from recorders.asking.checks import ReplyChecks
 from recorders.asking.probing import Probing
+from recorders.asking.trees import Tree, tree_steps
 from recorders.errors import JournalError
 from recorders.journal.journal import Journal
 from recorders.journal.places import Places
@@ -47,17 +48,18 @@ def seal(
     notes: Sequence[str] = (),
     progress: Callable[[int], None] | None = None,
     probing: Probing | None = None,
+    tree: Tree | None = None,
 ) -> Path:
     """Make a recording of everything that is committed to a journal, and verify it. The journal stays as it is.
 
     The counter is "usage", for the provider's token counts, or a name that `feval.cards.tokens.token_counter` knows. If any CoT
     came without usage, `other_counter` counts all: counts by different counters do not compare. Probes made as `probing` says
-    are sealed, too.
+    are sealed, too; with a `tree`, the samples are its steps.
     """
     contents = _Contents(journal)
     used = contents.counter(other_counter) if counter == USAGE else counter
     decoding = requests[0].decoding if requests else Decoding()
-    sealing = _Sealing(journal, contents, dataset.answer_kind, decoding, used, thoughts_of(llm.name))
+    sealing = _Sealing(journal, contents, dataset.answer_kind, decoding, used, thoughts_of(llm.name), tree)
     golds = [replace(q, answer_key=canonical_gold(dataset.answer_kind, q.answer, q.choices)) for q in questions]
     licences = {"questions": dataset.licence}
     with RecordingWriter(out, operation=operation, prices=prices, notes=notes, licences=licences) as writer:
@@ -131,8 +133,9 @@ class _Sealing:
         decoding: Decoding,
         counter: str,
         thoughts: Thoughts | None,
+        tree: Tree | None,
     ) -> None:
-        self._thoughts = thoughts
+        self._thoughts, self._tree = thoughts, tree
         self._journal, self._contents, self._kind, self._counter = journal, contents, kind, counter
         self._count = None if is_usage(counter) else token_counter(counter)
         self._checks = ReplyChecks(decoding)
@@ -185,9 +188,17 @@ class _Sealing:
 
     def _pool(self, question: Question, request: Request, records: Sequence[Mapping[str, Any]]) -> PoolRows:
         column = partial(_column, records)
-        columns = split_columns(column("text"), column("reasoning"), column("finish_reason"), self._thoughts)
+        parents = ends = None
+        if self._tree is None:
+            columns = split_columns(column("text"), column("reasoning"), column("finish_reason"), self._thoughts)
+            self._without_reply += columns.readable.count(False)
+        else:
+            rows = {record["sample"]: row for row, record in enumerate(records)}
+            steps = [rows.get(self._tree.parent(sample)) for sample in rows]
+            parents, ends = steps, [ended for *_, ended in tree_steps(self._tree, request, records)]
+            texts: list[str | None] = [self._tree.text(record) for record in records]
+            columns = SplitColumns(texts, None, None, column("finish_reason"), ends)
         self._with_thoughts += sum(bool(marks) for marks in columns.marks or ())
-        self._without_reply += columns.readable.count(False)
         raw = self._raw_answers(question, columns)
         return PoolRows(
             question.id,
@@ -204,6 +215,8 @@ class _Sealing:
             sequence_logprobs=[_sequence_logprob(record) for record in records],
             token_logprobs=column("token_logprobs"),
             token_confidences=column("token_confidences"),
+            parents=parents,
+            ends=ends,
         )
 
     def _raw_answers(self, question: Question, columns: SplitColumns) -> list[str | None]:

@@ -14,6 +14,7 @@ from feval.hub.datasets import questions, remarks, train_rows
 from feval.recording import Question
 from feval.recording.layout.format import check_name
 from recorders.asking.probing import Probing
+from recorders.asking.trees import Tree
 from recorders.backends.endpoint import Endpoint
 from recorders.backends.openai_compatible import OpenAICompatible
 from recorders.backends.tiny import Tiny
@@ -37,6 +38,7 @@ _TINY = "feval/tiny-"
 _SAMPLES, _REASONING_SAMPLES = 40, 3
 _REASONING_MAX_TOKENS = 32_768
 _PROBE_TOKENS = 20
+_BRANCH, _DEPTH = 4, 8
 _PRICES, _TINY_PRICES = "2025-06-02", "tiny-2026-11"
 
 
@@ -67,6 +69,11 @@ class RecordingSettings:
     probe_cue: str | None = None
     probe_tokens: int | None = None
     probe_template: str | None = None
+    tree: bool = False
+    branch: int | None = None
+    depth: int | None = None
+    step_stop: str | None = None
+    step_template: str | None = None
 
 
 def make_task(settings: RecordingSettings, questions: Sequence[Question]) -> RecordingTask:
@@ -79,11 +86,12 @@ def make_task(settings: RecordingSettings, questions: Sequence[Question]) -> Rec
     samples = settings.samples if settings.samples is not None else card.cots_to_record if card else default
     if samples < 1:
         raise OutOfRangeError(f"A recording has at least 1 CoT per question; {samples} were asked for.")
+    tree = _tree(settings)
     version, messages = _prompt(settings, questions, reasoning=reasoning)
     return RecordingTask(
         questions,
         settings.dataset,
-        settings.llm,
+        settings.llm if tree is None or "@" in settings.llm else f"{settings.llm}@steps",
         messages,
         version,
         settings.decoding,
@@ -94,7 +102,26 @@ def make_task(settings: RecordingSettings, questions: Sequence[Question]) -> Rec
         settings.equality,
         settings.allow_fields,
         _probing(settings, reasoning=reasoning),
+        tree,
     )
+
+
+def _tree(settings: RecordingSettings) -> Tree | None:
+    if not settings.tree:
+        given = {name: getattr(settings, name) for name in ("branch", "depth", "step_stop", "step_template")}
+        if named := [name for name, value in given.items() if value is not None]:
+            raise UsageError(f"The setting {named[0]} is for trees of steps; add --tree, or leave it out.")
+        return None
+    other = {"probe_every": "Probes are of whole CoTs", "noise_seed": "Trees draw with noise of their own"}
+    for name, why in other.items():
+        if getattr(settings, name, None) is not None or getattr(settings.decoding, name, None) is not None:
+            raise UsageError(f"{why}, and --tree records steps; leave one of --tree and {name} out.")
+    branch = _BRANCH if settings.branch is None else settings.branch
+    stop = settings.step_stop
+    if stop is None:
+        stop = ". " if settings.llm.startswith(_TINY) else "\n\n"
+    first = branch if settings.samples is None else settings.samples
+    return Tree(first, branch, _DEPTH if settings.depth is None else settings.depth, stop, settings.step_template)
 
 
 def _probing(settings: RecordingSettings, *, reasoning: bool) -> Probing | None:

@@ -16,6 +16,7 @@ from feval.recording.layout.format import LeafHash, check_name
 from feval.recording.leaves import llm_leaf, question_line
 from recorders.asking.probing import Probing
 from recorders.asking.samples import SamplePlan
+from recorders.asking.trees import Tree
 from recorders.request import Decoding, Message, Request
 
 
@@ -37,6 +38,7 @@ class RecordingTask:
         equality: of answers, see `feval.answers.equality.named_equality`; `None`: that of the answer kind.
         allow_fields: names of fields of the extra body that are like those of keys, and hold none.
         probing: how CoTs are probed; `None` for no probes. It is not part of the identity.
+        tree: the trees of steps that are recorded instead of whole CoTs; `None` for CoTs.
 
     Raises:
         AnswerError: answers are compared by math-verify, which is not installed.
@@ -58,6 +60,7 @@ class RecordingTask:
     equality: str | None = None
     allow_fields: Collection[str] = ()
     probing: Probing | None = None
+    tree: Tree | None = None
 
     def __post_init__(self) -> None:
         if not self.questions:
@@ -117,7 +120,7 @@ class RecordingTask:
             Request(self.dataset, question.id, tuple(self.messages(question)), self.model_name(), self.decoding)
             for question in self.questions
         ]
-        return SamplePlan(requests, self.samples)
+        return SamplePlan(requests, self.samples if self.tree is None else self.tree.steps)
 
     def identity(self) -> dict[str, Any]:
         """Return what must be equal for a journal to be continued."""
@@ -127,7 +130,7 @@ class RecordingTask:
             "model": self.model_name(),
             "prompt": self.prompt_version,
             "decoding": self.decoding.content() | {"seed": self.decoding.seed},
-        }
+        } | ({} if self.tree is None else {"tree": self.tree.content()})
 
     def dataset_info(self, requests: Sequence[Request]) -> DatasetInfo:
         """Return the dataset as the recording describes it."""
@@ -145,4 +148,5 @@ class RecordingTask:
         temperature, max_tokens = content.pop("temperature"), content.pop("max_tokens")
         sent = {name: value for name, value in content.items() if value not in (None, [], {})}
         names = {"model": self.model_name(), "prompt": self.prompt_version}
-        return LLMInfo(self.llm_name, temperature, max_tokens, names | sent)
+        steps = {} if self.tree is None else {"steps": self.tree.content()}
+        return LLMInfo(self.llm_name, temperature, max_tokens, names | sent | steps)

@@ -173,7 +173,7 @@ def huge(question, llm):
     return "a" * (1 << 21)
 
 def lies(question, llm):
-    write(b'{"value": ["a", [[1, 99, 0, 0, 0, 0]]]}')
+    write(b'{"value": ["a", [[1, 99, 0, 0, 0, 0]], []]}')
 
 def overflows(question, llm):
     llm.charge(output_tokens=10**30)

@@ -7,19 +7,19 @@ import re
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from recorded_trees import write_full_trees, write_trees
 from typer.testing import CliRunner
 
 from feval import METHODS, Dataset, Plan, SelfConsistency, compare, evaluate, import_recording, load, method_curve
 from feval.cli import app
-from feval.errors import MethodError, NotRecordedError, UsageError
+from feval.errors import MethodError, NotRecordedError, OutOfRangeError, UsageError
 from feval.evaluation.method_names import make_method
+from feval.evaluation.replicates import drawn_orders
 from feval.methods import BeamSearch, ParticleFiltering
-from feval.recording import open_recording
 from feval.replay import LLM
 from feval.serving.matching.library import Library
-from recorders.scoring.scoring import _pairs
 
 ROOT = Path(__file__).parents[2]
 GOLDS = ["a", "b", "c", "a", "b", "a"]
@@ -83,15 +83,18 @@ def test_trees_and_whole_cots_are_not_taken_for_each_other(replay: Replay, tmp_p
     dataset, llms = load("toy", ["alpha"], write_trees(tmp_path / "r", whole={"alpha": [["4"]] * 3}))
     with pytest.raises(NotRecordedError, match="beam-search cannot be evaluated: alpha on toy was recorded as whole"):
         evaluate(BeamSearch(4, 4), dataset, llms, unlabelled="drop")
-    with pytest.raises(NotRecordedError, match="asks tree for 4 first steps on the question in row 1, and 1 was"):
-        evaluate(METHODS["dvts"](4, 4), *load("toy", ["tree"], tmp_path / "r"), unlabelled="drop")
+    with pytest.raises(NotRecordedError, match="asks tree for 4 first steps on question 'toy/1', and 1 was"):
+        evaluate(METHODS["dvts"](4, 4), *load("toy", ["tree"], tmp_path / "r"), unlabelled="drop", rows=[1])
 
 
-def test_steps_are_neither_served_nor_scored_as_cots(folder: Path) -> None:
+def test_a_tree_beyond_what_draws_number_is_refused_in_every_order() -> None:
+    with pytest.raises(OutOfRangeError, match="Draws reach 65534 CoTs per question; a pool has 65535"):
+        next(drawn_orders(None, "recorded", 1, 65_535, np.arange(1)))  # type: ignore[arg-type]
+
+
+def test_steps_are_not_served_as_cots(folder: Path) -> None:
     with pytest.raises(UsageError, match="tree was recorded on toy as trees of steps"):
         Library(folder)
-    with pytest.raises(UsageError, match=r"tree in .* was recorded as trees of steps, and scorers read whole CoTs"):
-        _pairs(open_recording(folder), None, None)
 
 
 def test_a_comparison_takes_searches(folder: Path) -> None:

@@ -20,7 +20,7 @@ from typer.testing import CliRunner
 from feval import evaluate, load, self_consistency_curve
 from feval.cli import app
 from feval.errors import NotRecordedError, OutOfRangeError, ShortPoolError
-from feval.evaluation.surface import Surface, surface
+from feval.evaluation.surface import Surface, coarse_surface, surface
 from feval.methods import METHODS
 from feval.receipts.verifying import verify_receipt
 from feval.recording import DatasetInfo, LLMInfo, ProbeRows, Question, RecordingWriter
@@ -150,6 +150,17 @@ def test_by_default_it_has_every_width_and_every_probed_depth(toy: tuple[Dataset
         )
 
 
+def test_a_coarse_surface_has_doublings_and_the_last_of_each(toy: tuple[Dataset, LLM]) -> None:
+    whole, coarse = surface(*toy), coarse_surface(*toy)
+    assert coarse is not None
+    limits = whole.depths[:-1]
+    assert coarse.widths == [1, 2, 4, 5]
+    assert coarse.depths == [limit for i, limit in enumerate(limits, 1) if i in {1, 2, 4, 8, len(limits)}] + [None]
+    accuracy = {(point.n, point.tokens): point.accuracy for point in whole.points}
+    own = {(point.n, point.tokens): point.accuracy for point in coarse.points}
+    assert own == pytest.approx({place: accuracy[place] for place in own})
+
+
 def test_what_cannot_be_asked_for_is_refused(toy: tuple[Dataset, LLM], tmp_path: Path) -> None:
     wrong: dict[str, Any]
     for wrong in ({"n": []}, {"n": [0]}, {"n": [2, 2]}, {"tokens": []}, {"tokens": [0]}, {"tokens": [None, None]}):
@@ -182,8 +193,9 @@ def test_the_command_writes_files_and_a_receipt_that_can_be_computed_again(tmp_p
     ]
     assert {path.name for path in out.iterdir()} == {
         "receipt.json",
-        *(f"surface.{kind}" for kind in ("csv", "parquet", "json", "png", "svg")),
+        *(f"surface.{kind}" for kind in ("csv", "parquet", "json", "png", "svg", "html")),
     }
+    assert "feval verify receipt.json" in (out / "surface.html").read_text("utf-8")
     with (out / "surface.csv").open(newline="") as file:
         rows = list(csv.DictReader(file))
     assert [float(row["accuracy"]) for row in rows] == [point["accuracy"] for point in numbers["points"]]

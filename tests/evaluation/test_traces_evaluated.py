@@ -13,7 +13,10 @@ from small import pool, question
 from feval import evaluate, load
 from feval.errors import MethodError, NotRecordedError
 from feval.evaluation.method_names import make_method
+from feval.evaluation.replicates import method_answers
+from feval.evaluation.user_methods.process import _method_answer
 from feval.methods import METHODS
+from feval.methods.decisions import LEDGER_FIELDS
 from feval.recording import DatasetInfo, LLMInfo, RecordingWriter
 from feval.recording.content import ProbeRows
 from feval.replay import LLM, Dataset
@@ -128,6 +131,20 @@ def test_totals_of_the_recorded_order_can_be_read_off(replay: Replay) -> None:
     assert result["calls_per_question"] == pytest.approx(1 + 17 / 3)
     assert result["output_tokens_per_question"] == result["output_tokens"] / 3
     assert not any("probes" in warning for warning in result["warnings"])
+
+
+def test_where_traces_were_left_is_told_by_every_form(replay: Replay, settles: Any) -> None:
+    expected = [[30, 20, 20], [18, 30, 25], [5, 30, 12]]  # as above
+    for method in (settles, METHODS["answer-convergence"](2, 3)):
+        told = method_answers(method, *replay, np.arange(3), None, closely=True)
+        assert [[list(map(list, own)) for own in each.grown] for each in told] == [
+            [[[place, tokens] for place, tokens in enumerate(own)]] for own in expected
+        ]
+    ledgers = [[0] * len(LEDGER_FIELDS)]
+    assert _method_answer(["a", ledgers, [[[2, 7]]]], [3], "It").grown == [[[2, 7]]]
+    for wrong in ([[[3, 7]]], [[[0, -1]]], [[[0]]], [[]] * 2, [0], 0):
+        with pytest.raises(MethodError, match="Leave feval's pipe alone"):
+            _method_answer(["a", ledgers, wrong], [3], "It")
 
 
 def test_probes_of_unknown_length_are_warned_of(tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ from hub_double import HubDouble
 from hub_settings import run_feval
 from places import ROOT
 from published import write
+from recorded_probes import ALPHA, write_probed
 
 from feval.errors import ConflictError, ReleaseError
 from feval.publish.results import result_files
@@ -147,6 +148,23 @@ def test_a_comparison_travels_whole(hub: HubDouble, toy: Path, tmp_path: Path) -
         assert b"../../toy" not in files[f"results/compared/{name}"]
     commit = hub.datasets[REPO].refs["main"]
     assert run_json("verify", f"hf://{REPO}@{commit}/results/compared/receipt.json")["kind"] == "compare"
+
+
+def test_a_surface_travels_with_its_page_and_is_computed_again(hub: HubDouble, tmp_path: Path) -> None:
+    probed, out = (
+        write_probed(tmp_path / "probed", {"alpha": ALPHA}, golds=["4", "5", "1", "2"]),
+        tmp_path / "my-surface",
+    )
+    cut = ("--dataset", "toy", "--llm", "alpha", "--n", "1", "--tokens", "5,10,none", "--short-pools", "drop")
+    assert run_feval("surface", "--recording", probed, *cut, "--out", out).exit_code == 0
+    run_json("push", probed, REPO, "--results", out)
+    files = hub.files(REPO)
+    assert {f"results/my-surface/{path.name}" for path in out.iterdir()} <= files.keys()
+    assert "results/my-surface/surface.html" in files
+    assert files["figures/width-depth-1.png"].startswith(b"\x89PNG")
+    assert b"](figures/width-depth-1.png)" in files["README.md"]
+    commit = hub.datasets[REPO].refs["main"]
+    assert run_json("verify", f"hf://{REPO}@{commit}/results/my-surface/receipt.json")["kind"] == "surface"
 
 
 def test_a_receipt_on_the_hub_is_computed_again_from_its_own_commit(hub: HubDouble, toy: Path, curve: Path) -> None:

@@ -164,6 +164,38 @@ def test_steps_without_scores_come_last_and_no_answer_is_never_chosen() -> None:
     ]  # of two least weights the first
 
 
+def test_a_sampled_answer_is_independent_of_the_resampling() -> None:
+    tree: list[Step] = [(-1, "a", True, 0.5, 1), (-1, "b", True, 0.5, 1), (-1, None, False, 0.0, 1)]
+    answers = ParticleFiltering(3, answer="sampled").decide(
+        [tree_pool([tree] * 1000)], [np.tile(np.arange(3, dtype=np.uint16), (1, 1000, 1))]
+    )
+    # It was 2/3: the number that had chosen the first particle chose again.
+    assert abs((answers.answer == 0).mean() - 0.5) < 0.05
+
+
+def test_paths_of_any_depth_have_scores() -> None:
+    depth = 2000
+    steps: list[Step] = [(place - 1, None, False, 0.5, 1) for place in range(depth)]
+    llm = metered(tree_pool([[*steps, (depth - 1, "a", True, 0.25, 1)]]))
+    node = None
+    for _ in range(depth + 1):
+        [node] = llm.expand(node)
+    assert node is not None
+    assert (len(node.path), node.score(aggregate="min")) == (depth + 1, 0.25)
+
+
+def test_means_of_scores_are_those_of_the_batch_form() -> None:
+    """0.1 + 0.2 + 0.3 is rounded upwards where one is added after the other, so the path of 0.2 alone does not come first."""
+    chains = [[0.1, 0.2, 0.3], [0.2, 0.2, 0.2]]
+    tree: list[Step] = [
+        (-1 if d == 0 else 2 * d - 2 + c, "ab"[c] if d == 2 else None, d == 2, chains[c][d], 1)
+        for d in range(3)
+        for c in range(2)
+    ]
+    for order in ([0, 1, 2, 3, 4, 5], [1, 0, 3, 2, 5, 4]):
+        check(BeamSearch(2, 1, aggregate="mean", answer="best"), tree_pool([tree]), np.array([[order]], np.uint16))
+
+
 def test_trees_and_scores_are_needed() -> None:
     pool = tree_pool([TREE])
     assert pool.steps().children(0, 1) == range(4, 6)

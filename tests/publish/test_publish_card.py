@@ -21,7 +21,7 @@ from feval.errors import CardError
 from feval.evaluation.curves import self_consistency_curve
 from feval.hub import RepoState
 from feval.importers import import_recording
-from feval.publish.card import PICTURE
+from feval.publish.card import PICTURE, SURFACES
 from feval.publish.configs import configs_of, split_names
 from feval.publish.figures import figures_of, picture
 from feval.publish.owner_section import BEGIN, END
@@ -131,11 +131,19 @@ def test_datasets_whose_names_meet_get_configurations_of_their_own(tmp_path: Pat
 
 
 def test_probes_are_counted_and_have_a_configuration(tmp_path: Path) -> None:
-    own = page(prepare(write_probed(tmp_path / "r", {"alpha": ALPHA}), seen()))
+    release = prepare(write_probed(tmp_path / "r", {"alpha": ALPHA}), seen())
+    own = page(release)
     assert "4 CoTs can also be cut short: 7 probes (every 5 tokens) say what the LLM would have answered." in own
     configs = {config["config_name"]: config for config in matter(own)["configs"]}  # type: ignore[attr-defined]
     assert [file["path"] for file in configs["toy-probes"]["data_files"]] == ["probes/toy/alpha.parquet"]
     assert "| `toy-probes` | `probes/*/*.parquet` |" in own
+    surface = "figures/width-depth-1.png"
+    assert (
+        f"![Accuracy of votes of alpha on toy over traces per question and tokens after which each is cut]({surface})"
+        in own
+    )
+    assert [path for path in release.files if path.startswith(SURFACES)] == [surface]
+    assert "figures/width-depth-2.png".startswith(release.owns)  # so that one of an earlier recording goes
 
 
 def test_files_without_rows_are_no_splits(tmp_path: Path) -> None:

@@ -24,7 +24,8 @@ from feval.replay import LLM, Dataset
 from feval.replay.loading import load
 from feval.report import pictures
 from feval.report.page.comparison_files import comparison_files
-from feval.report.page.page import comparison_page, escaped_json
+from feval.report.page.document import escaped_json
+from feval.report.page.page import comparison_page
 from feval.report.page.questions import Caps
 from feval.report.pictures.comparison import _figure
 from feval.report.pictures.drawing import own_style

@@ -1,7 +1,11 @@
-"""The picture and the table of a surface of width and depth."""
+"""The picture and the page of a surface of width and depth."""
 
 from __future__ import annotations
 
+import html
+import json
+import re
+from base64 import b64encode
 from collections.abc import Sequence
 from dataclasses import replace
 from itertools import pairwise
@@ -10,6 +14,7 @@ import pytest
 from matplotlib.figure import Figure
 
 from feval.evaluation.surface import Surface, SurfacePoint
+from feval.report.page.surface import surface_page
 from feval.report.pictures.drawing import own_style
 from feval.report.pictures.surface import _figure, surface_png
 
@@ -55,3 +60,23 @@ def test_the_frontier_begins_with_the_cheapest_by_dollars() -> None:
 @pytest.mark.parametrize(("widths", "depths"), [([3], [None]), ([1], [40]), ([1, 2], [10, None])])
 def test_small_surfaces_with_odd_names_are_drawn(widths: list[int], depths: list[int | None]) -> None:
     assert surface_png(surface(widths, depths, 0.0, "$x_{größe}/模型" * 9), dpi=50)
+
+
+def test_the_page_has_picture_and_frontier_and_strangers_names_stay_text() -> None:
+    evil = "</script><img src=x onerror=alert(1)>"
+    shown = surface([1, 2], [10, None], 0.5, evil)
+    page = surface_page(shown, b"<svg/>")
+    outside, block = re.split(r'<script type="application/json" id="data">', page)
+    block = block.partition("</script>")[0]
+    assert "<img" not in page
+    assert page.count("</script>") == 2
+    assert html.escape(evil) in outside
+    data = json.loads(block)
+    assert data["pictures"][0]["src"] == "data:image/svg+xml;base64," + b64encode(b"<svg/>").decode()
+    [table] = data["tables"]
+    assert [[cell["t"] for cell in row] for row in table["rows"]] == [
+        ["1", "10", "50.00", "-", "10.0"],
+        ["1", "no limit", "50.00", "-", "2,000.0"],
+    ]
+    assert len(table["columns"]) == 5  # without dollars
+    assert dict(data["facts"])["LLM"] == evil

@@ -52,7 +52,7 @@ def tree_pool(trees: Sequence[Sequence[Step]]) -> Pool:
 def full_trees(draw: st.DrawFn, branch: int = 2, depth: int = 3, first: int = 4) -> Pool:
     """One or two trees whose every step has `branch` children, unless it ends a solution; at the greatest depth all do."""
     answer = st.sampled_from(["a", "a", "b", "c", None])
-    score = st.sampled_from([0.0, 0.25, 0.25, 0.5, 0.75, 1.0, float("nan")])
+    score = st.sampled_from([0.0, 0.1, 0.2, 0.2, 0.3, 0.7, 1.0, float("nan")])
 
     def tree() -> list[Step]:
         steps: list[Step] = []
@@ -94,12 +94,10 @@ class Walk:
         values = [float(scores[s]) for s in (self.path(step) if self.aggregate != "last" else [step])]
         if any(v != v for v in values):
             return None
-        product = 1.0
-        for value in values:
-            product *= value
-        return {"last": values[-1], "min": min(values), "prod": product, "mean": sum(values) / len(values)}[
-            self.aggregate
-        ]
+        product, total = 1.0, 0.0
+        for value in values:  # `sum` of later versions of Python rounds otherwise
+            product, total = product * value, total + value
+        return {"last": values[-1], "min": min(values), "prod": product, "mean": total / len(values)}[self.aggregate]
 
     def rank(self, step: int) -> float:
         score = self.score(step)
@@ -193,4 +191,4 @@ def particle_walk(method: Any, walk: Walk) -> str | None:
         return None
     if method.answer == "heaviest":
         return walk.answer(max(final, key=lambda step: (weight(step), -final.index(step))))
-    return walk.answer(final[pick([weight(step) for step in final], numbers(1)[0])])
+    return walk.answer(final[pick([weight(step) for step in final], numbers(method.n + 1)[-1])])

@@ -6,6 +6,7 @@ surroundings of `sandbox`; `worker` is what runs there. `handing` says what goes
 """
 
 from feval.evaluation.user_methods.calling import TIME_LIMIT as TIME_LIMIT
+from feval.evaluation.user_methods.calling import MethodAnswer as MethodAnswer
 from feval.evaluation.user_methods.calling import answers as answers
 from feval.evaluation.user_methods.calling import require_arguments as require_arguments
 from feval.evaluation.user_methods.files import MethodFile as MethodFile

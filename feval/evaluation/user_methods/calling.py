@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from feval.errors import FevalError, MethodError, UsageError
 from feval.methods.arrays import Rows
 from feval.methods.decisions import LEDGER_FIELDS
-from feval.replay.meter import close_ledger, require_recorded
+from feval.replay.meter import close_ledger, handed_out, require_recorded
 
 if TYPE_CHECKING:
     from feval.replay.dataset import Dataset
@@ -31,10 +31,12 @@ class MethodAnswer(NamedTuple):
     Attributes:
         answer: as the method spells it; `None` for no answer.
         ledgers: per LLM, the numbers of `LEDGER_FIELDS`.
+        grown: where it is looked at closely, per LLM, place and tokens of what was handed out, see `handed_out`.
     """
 
     answer: str | None
     ledgers: list[list[int]]
+    grown: Sequence[Sequence[tuple[int, int]]] = ()
 
 
 def answers(
@@ -44,6 +46,8 @@ def answers(
     llms: Sequence[LLM],
     rows: Rows | Sequence[int],
     replicate: int | None,
+    *,
+    closely: bool = False,
 ) -> Iterator[MethodAnswer]:
     """Ask a method some questions, one after the other; `None` for the replicate hands CoTs out in recorded order.
 
@@ -54,7 +58,7 @@ def answers(
         metered = [llm.ask(row, replicate) for llm in llms]
         where = f"The method {name} on question {dataset.question_ids[row]!r}"
         answer = call_method(method, where, dataset[row].question, metered)
-        yield MethodAnswer(answer, closed_ledgers(metered))
+        yield MethodAnswer(answer, closed_ledgers(metered), [*map(handed_out, metered)] if closely else ())
 
 
 def closed_ledgers(llms: Sequence[MeteredLLM]) -> list[list[int]]:

@@ -81,14 +81,21 @@ class MethodFile:
         return method
 
     def answers(
-        self, dataset: Dataset, llms: Sequence[LLM], rows: Rows, replicate: int | None, time_limit: float | None
+        self,
+        dataset: Dataset,
+        llms: Sequence[LLM],
+        rows: Rows,
+        replicate: int | None,
+        time_limit: float | None,
+        *,
+        closely: bool = False,
     ) -> Iterator[MethodAnswer]:
         """Ask it some questions, and return its answers in the order of the rows; see `MethodProcess.answers`.
 
         It gets the questions in an order of their own: a recording may have them sorted by what is right.
         """
         order = np.argsort(dataset.question_keys[rows], kind="stable")
-        given = self._process.answers(dataset, llms, rows[order], replicate, time_limit, self.training)
+        given = self._process.answers(dataset, llms, rows[order], replicate, time_limit, self.training, closely=closely)
         by_place = dict(zip(order.tolist(), given, strict=True))
         return (by_place[place] for place in range(len(rows)))
 

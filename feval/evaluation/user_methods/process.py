@@ -111,6 +111,8 @@ class MethodProcess:
         replicate: int | None,
         seconds: float | None,
         training: Training | None = None,
+        *,
+        closely: bool = False,
     ) -> Iterator[MethodAnswer]:
         """Ask the method some questions, after it has learnt from the training questions, if any.
 
@@ -127,7 +129,7 @@ class MethodProcess:
                 )
                 self._opened = used, rows
             drawn = [None if replicate is None else _orders(llm, replicate, rows) for llm in llms]
-            request = {"orders": drawn, "seconds": seconds, "fitted": training is not None}
+            request = {"orders": drawn, "seconds": seconds, "fitted": training is not None, "closely": closely}
             names = [repr(dataset.question_ids[row]) for row in rows.tolist()]
             sizes = np.stack([llm.pool.sizes[rows] for llm in llms], axis=1).tolist()
             replies = self._exchange("ask", request, [f"{where} on question {name}" for name in names], seconds)
@@ -174,8 +176,10 @@ def _orders(llm: LLM, replicate: int, rows: Rows) -> Orders:
 def _method_answer(value: Any, sizes: Sequence[int], where: str) -> MethodAnswer:
     """Return an answer that the worker gave; `MethodError` where it cannot have come about."""
     match value:
-        case [None | str() as answer, list(ledgers)] if _possible(ledgers, sizes):
-            return MethodAnswer(answer, ledgers)
+        case [None | str() as answer, list(ledgers), list(grown)] if _possible(ledgers, sizes) and _possible_growth(
+            grown, sizes
+        ):
+            return MethodAnswer(answer, ledgers, grown)
     raise MethodError(
         f"{where} gave a reply that is not an answer with what it took ({value!r:.80}). Leave feval's pipe alone."
     )
@@ -190,6 +194,24 @@ def _possible(ledgers: list[Any], sizes: Sequence[int]) -> bool:
         and ledger[LEDGER_FIELDS.index("cots")] <= size
         for ledger, size in zip(ledgers, sizes, strict=True)
     )
+
+
+def _possible_growth(grown: list[Any], sizes: Sequence[int]) -> bool:
+    """Whether these are places and tokens of what may have been handed out of such pools, or nothing was looked at."""
+    return not grown or (
+        len(grown) == len(sizes)
+        and all(
+            isinstance(own, list) and all(_possible_cot(each, size) for each in own)
+            for own, size in zip(grown, sizes, strict=True)
+        )
+    )
+
+
+def _possible_cot(value: Any, size: int) -> bool:
+    match value:
+        case [int(place), int(tokens)]:
+            return 0 <= place < size and 0 <= tokens < _MOST_BILLED
+    return False
 
 
 class _Deadline:

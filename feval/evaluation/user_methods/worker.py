@@ -8,7 +8,7 @@ request has a "command":
     check   can the method be called with so many LLMs?             reply: null
     fit     let the method learn from pools and golds               reply: null
     open    take questions and pools, in place of those before      reply: null
-    ask     ask the method these questions, in one draw             one reply per question: [answer, ledgers]
+    ask     ask the method these questions, in one draw             one reply per question: [answer, ledgers, what was handed out]
 
 A reply is {"value": ...}, or {"error": class, "message": sentence}, which ends its request. Before it may come calls, {"call":
 [name, ...]}, for texts and channels, which are answered in the same way. This process opens no recording: it holds the texts of
@@ -36,6 +36,7 @@ from feval.errors import FevalError, MethodError, UnknownNameError
 from feval.evaluation.user_methods.calling import call_method, closed_ledgers, contained, described, require_arguments
 from feval.evaluation.user_methods.handed import HandedLLM, pool_from
 from feval.evaluation.user_methods.messages import LENGTH, array_from, decoded, encoded
+from feval.replay.meter import handed_out
 
 _GRACE_SECONDS = 5.0
 
@@ -157,8 +158,8 @@ class _Worker:
         yield None
 
     def ask(
-        self, orders: Sequence[dict[str, Any] | None], seconds: float | None, *, fitted: bool
-    ) -> Iterator[tuple[str | None, list[list[int]]]]:
+        self, orders: Sequence[dict[str, Any] | None], seconds: float | None, *, fitted: bool, closely: bool
+    ) -> Iterator[tuple[str | None, list[list[int]], list[list[tuple[int, int]]]]]:
         method = self._fitted if fitted else self._method
         for llm, drawn in zip(self._llms, orders, strict=True):
             llm.draw(drawn)
@@ -167,7 +168,7 @@ class _Worker:
                 metered = [llm.ask(place) for llm in self._llms]
                 _end_later(seconds)
                 answer = call_method(method, "", question, metered)
-                yield answer, closed_ledgers(metered)
+                yield answer, closed_ledgers(metered), [*map(handed_out, metered)] if closely else []
         finally:
             _end_later(None)
 

@@ -72,8 +72,10 @@ class ParticleFiltering:
         valid = np.where([answer is None for answer in answers], 0.0, weights)
         if not valid.any():
             return None
-        place = valid.argmax() if self.answer == "heaviest" else _drawn(valid, self._random(llm, 1))[0]
-        return answers[int(place)]
+        if self.answer == "heaviest":
+            return answers[int(valid.argmax())]
+        # A number that has resampled no particle.
+        return answers[int(_drawn(valid, self._random(llm, self.n + 1)[self.n :])[0])]
 
     def _weights(self, particles: Sequence[Node]) -> Floats:
         scores = [particle.score(self.scorer, self.aggregate) for particle in particles]
@@ -106,7 +108,7 @@ class ParticleFiltering:
         valid = np.where(codes < 0, 0.0, searches.of(weights, particles, 0.0))
         if self.answer == "heaviest":
             return searches.decisions(searches.first_of_most(codes, valid))
-        place = _drawn(valid, random(1))
+        place = _drawn(valid, random(self.n + 1)[:, self.n :])  # a number that has resampled no particle
         answers = np.take_along_axis(codes, place, axis=1)[:, 0]
         return searches.decisions(np.where((codes < 0).all(axis=1), -1, answers))
 

@@ -156,7 +156,9 @@ class Searches:
     def _refuse(self, nodes: Places, row: np.intp, parent: int) -> None:
         recorded = int(self._counts[row, parent + 1])
         asked = recorded + int((nodes == parent).sum())  # all that were recorded are handed out before
-        raise NotRecordedError(missing_steps(self._pool.llm, f"the question in row {row}", parent, asked, recorded))
+        raise NotRecordedError(
+            missing_steps(self._pool.llm, self._pool.channels.question(int(row)), parent, asked, recorded)
+        )
 
     def elected(self, finished: Places, scores: Floats, choice: str) -> Integers:
         """[B] codes of the answers among finished paths; as `chosen`."""

@@ -34,27 +34,29 @@ class Block(NamedTuple):
     first: int
     stop: int
 
-    def _recording(self) -> Recording:
+    def recording(self) -> Recording:
+        """The recording, opened once in each thread."""
         return _opened(self.path, self.recording_hash, get_ident())
 
     def texts(self) -> Iterator[list[str | None]]:
         """The texts, one row group at a time."""
-        recording = self._recording()
+        recording = self.recording()
         return recording.scan_texts(self.dataset, self.llm, range(self.first, self.stop))
 
     def pools(self) -> Iterator[tuple[Question, PoolRows]]:
         """The questions that have a pool, and their pools."""
-        recording, rows = self._recording(), range(self.first, self.stop)
+        recording, rows = self.recording(), range(self.first, self.stop)
         return with_questions(
             recording.scan_questions(self.dataset, rows), recording.pools(self.dataset, self.llm, rows)
         )
 
 
-def blocks(recording: Recording, dataset: str, llm: str) -> Iterator[Block]:
+def blocks(recording: Recording, dataset: str, llm: str, most_questions: int | None = None) -> Iterator[Block]:
     """Yield all questions in blocks, in order."""
     count = recording.manifest.datasets[dataset]["questions"]
     cots = recording.manifest.pairs[dataset, llm]["cots"]
     step = max(1, _BLOCK_COTS * count // max(cots, 1))
+    step = step if most_questions is None else min(step, most_questions)
     for first in range(0, count, step):
         stop = min(first + step, count)
         yield Block(str(recording.path.absolute()), recording.hash, dataset, llm, first, stop)

@@ -8,8 +8,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from feval.comparison.traces import load_compared, traces
+from feval.evaluation.surface import coarse_surface
 from feval.evaluation.user_methods import TIME_LIMIT
 from feval.report import pictures
+from feval.report.page.document import verification
 from feval.report.page.page import comparison_page
 from feval.report.page.questions import Caps
 
@@ -32,8 +34,16 @@ def comparison_files(
     """
     dataset, llms = load_compared(comparison, base)
     caps = caps or Caps()
-    followed = traces(comparison, dataset, llms, questions=caps.questions, time_limit=time_limit)
-    page = comparison_page(comparison, dataset, llms, traces=followed, caps=caps, verify=_verify(comparison, receipt))
+    followed = traces(comparison, dataset, llms, questions=caps.questions, closely=caps.deep, time_limit=time_limit)
+    page = comparison_page(
+        comparison,
+        dataset,
+        llms,
+        traces=followed,
+        surfaces=[surface for llm in llms if (surface := coarse_surface(dataset, llm)) is not None],
+        caps=caps,
+        verify=_verify(comparison, receipt),
+    )
     return {
         "comparison.png": pictures.comparison_png(comparison),
         "comparison.svg": pictures.comparison_svg(comparison),
@@ -46,8 +56,4 @@ def _verify(comparison: Comparison, receipt: str | None) -> Sequence[str]:
         return ()
     methods = dict.fromkeys(curve.entry.method for curve in comparison.curves if ":" in curve.entry.method)
     users = "".join(f" --method {shlex.quote(method)}" for method in methods)
-    text = (
-        f"{receipt}, beside this page, names the inputs of every number. With the recordings at hand, this recomputes them "
-        "and lists those that differ:"
-    )
-    return (text, f"$ feval verify {receipt}{users}")
+    return verification(receipt, users)

@@ -288,6 +288,10 @@
     new ResizeObserver(() => { if (Math.abs(plot.parentNode.clientWidth - Number(plot.getAttribute("viewBox").split(" ")[2])) > 1) drawPlot(); }).observe(plot.parentNode);
   }
 
+  if (data.pictures.length)
+    section("surface", "Width and depth", "Width and depth", ...data.pictures.map(({ src, alt, note }) =>
+      el("figure", null, el("img", { class: "picture", src, alt }), note ? el("figcaption", { class: "note" }, note) : null)));
+
   // -- tables ---------------------------------------------------------------------------------------------------------
 
   const shown = (cell) => (cell !== null && typeof cell === "object" ? cell.t : cell);
@@ -355,6 +359,7 @@
   // -- questions ------------------------------------------------------------------------------------------------------
 
   function explorer(book) {
+    const { traces, tree } = depth({ el, svg, plain });
     const view = { filter: "all", budget: "last", search: "", page: 0, open: null };
     const last = (method) => (view.budget === "last" ? method.points.length - 1 : 0);
     const followed = book.methods.map((method, i) => ({ ...method, i })).filter((method) => method.points.length);
@@ -433,7 +438,7 @@
       box.append(el("p", null, "Gold: ", q.g === null ? el("i", null, "none") : el("b", { dir: "auto" }, q.g)));
       if (followed.length) {
         const rows = followed.flatMap((m) => [el("div", { class: "label" }, m.label), el("div", { class: "chips" }, ...m.points.map((_, p) => chip(m, p)))]);
-        box.append(el("h3", null, "What each method answered (CoTs drawn)"), el("div", { class: "methods" }, ...rows));
+        box.append(el("h3", null, `What each method answered (${book.trees.every(Boolean) ? "steps" : "CoTs"} drawn)`), el("div", { class: "methods" }, ...rows));
       }
       putPools();
       box.append(pools);
@@ -441,6 +446,14 @@
     }
 
     function pool(q, name, l, chosen) {
+      const grown = chosen.method && q.r ? q.r[chosen.method.i][chosen.point][l] : null;
+      const mark = (q, code) => sign[tone(q, code)];
+      const which = chosen.method ? ` by ${chosen.method.label}${chosen.method.points[chosen.point] ? ", " + chosen.method.points[chosen.point] : ""}` : "";
+      if (book.trees[l]) {
+        const answer = chosen.method ? decided(q, chosen.method, chosen.point)[0] : -1;
+        const own = q.t ? tree(q, q.t[l], book.trees[l], grown, answer, word, tone, mark) : [el("p", { class: "note" }, "This question's tree is not in this page; the recording has it.")];
+        return [el("h3", null, name, " ", el("span", { class: "badge" }, grown ? `searched${which}` : "tree of steps")), ...own];
+      }
       const [codes, tokens, texts, reached] = q.d[l];
       const at = chosen.method ? chosen.method.llms[chosen.point].indexOf(l) : -1;
       const drawn = at < 0 ? 0 : q.m[chosen.method.i][chosen.point][1 + at];
@@ -464,8 +477,8 @@
         strip.append(cell);
       });
       const say = at < 0 ? "not asked" : `${drawn} of ${codes.length} drawn`;
-      const which = chosen.method ? ` by ${chosen.method.label}${chosen.method.points[chosen.point] ? ", " + chosen.method.points[chosen.point] : ""}` : "";
-      return [el("h3", null, name, " ", el("span", { class: "badge" }, say + which)), strip, holder];
+      return [el("h3", null, name, " ", el("span", { class: "badge" }, say + which)), strip, holder,
+        ...(q.t?.[l] ? traces(q, q.t[l], q.d[l], chosen.method ? drawn : codes.length, grown, word, mark) : [])];
     }
 
     const filters = choice("Questions shown", [["all", "All"], ["disagree", "Methods disagree"], ["mixed", "Some right, some wrong"], ["wrong", "All wrong"], ["right", "All right"]], "all", (name) => { view.filter = name; view.page = 0; put(); });

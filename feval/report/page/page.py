@@ -1,66 +1,33 @@
-"""`report.html`: a comparison as one file that opens offline in any browser.
-
-Styles, script and data are in the file; its content security policy forbids the browser to fetch anything. Questions, CoTs,
-answers and names are untrusted: they are in a block of JSON that no character of them can end, and the script turns them into
-text nodes only, never into markup.
-"""
+"""`report.html`: a comparison as a page."""
 
 from __future__ import annotations
 
-import html
-import json
-import re
 from collections.abc import Sequence
-from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
 from feval import __version__
 from feval.comparison.traces import budget_label
 from feval.replay.draws import SCHEME
+from feval.report import pictures
+from feval.report.page.document import UNVERIFIED, html_page
 from feval.report.page.questions import Caps, question_book
+from feval.report.page.surface import surface_picture
 from feval.report.page.tables import page_tables
 from feval.report.tables.cost_axes import AXES, cost
-from feval.report.text import counted_questions, visible
+from feval.report.text import counted_questions
 
 if TYPE_CHECKING:
     from feval.comparison.comparison import Comparison
     from feval.comparison.runner import MethodCurve
     from feval.comparison.traces import Traces
     from feval.evaluation.evaluation import Evaluation
+    from feval.evaluation.surface import Surface
     from feval.replay import LLM, Dataset
 
-_PAGE = """<!doctype html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta http-equiv="Content-Security-Policy" content="{policy}">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<meta name="referrer" content="no-referrer">
-<title>{title}</title>
-<link rel="icon" href="data:,">
-<style>
-{style}</style>
-</head>
-<body>
-<header class="top"><h1>{title}</h1>{lede}</header>
-<nav aria-label="Sections"><ul></ul></nav>
-<main></main>
-<footer>Made by feval {version}. This page is one file and fetches nothing.</footer>
-<noscript><p>This page draws its figure and tables with a script of its own; please allow it to run.</p></noscript>
-<script type="application/json" id="data">{data}</script>
-<script>
-{script}</script>
-</body>
-</html>
-"""
-_POLICY = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:"
-
 _KINDS = {"exact": "expectation over all draws", "recorded": "recorded order", "seeded": "mean over seeded draws"}
+_SURFACE = "Accuracy of votes over n traces that are each cut after so many tokens; feval surface --out has all points."
 _DRAWN = {"exact": "exact expectations", "recorded": "CoTs in recorded order", "seeded": "{:,} replicates"}
 _BILLINGS = {"once": "once per LLM and question", "per_round": "with each request", "per_sample": "with each CoT"}
-
-# "<" could end the block or begin a comment in it; the separators end a line in old scripts; lone surrogates have no UTF-8.
-_UNSAFE_IN_SCRIPT = re.compile("[<>&\u2028\u2029\ud800-\udfff]")
 
 
 def comparison_page(
@@ -69,6 +36,7 @@ def comparison_page(
     llms: Sequence[LLM],
     *,
     traces: Traces | None = None,
+    surfaces: Sequence[Surface] = (),
     caps: Caps | None = None,
     verify: Sequence[str] = (),
 ) -> str:
@@ -79,32 +47,13 @@ def comparison_page(
     """
     data = _data(comparison)
     data["facts"] = _facts(comparison, llms, __version__)
-    data["verify"] = list(verify) or ["This page has no receipt beside it."]
+    data["verify"] = list(verify) or UNVERIFIED
+    data["pictures"] = [
+        surface_picture(surface, pictures.surface_svg(surface)) | {"note": _SURFACE} for surface in surfaces
+    ]
     if traces is not None:
         data["explorer"] = question_book(dataset, llms, traces, comparison.plan.seed, caps or Caps())
-    return _PAGE.format(
-        policy=_POLICY,
-        title=_text(f"Methods compared on {comparison.plan.dataset}"),
-        lede="".join(f'<p class="lede">{_text(line)}</p>' for line in _lede(comparison)),
-        style=_asset("page.css"),
-        script=_asset("page.js"),
-        version=_text(__version__),
-        data=escaped_json(data),
-    )
-
-
-def escaped_json(value: Any) -> str:
-    """Return JSON for a `script` element: no character of it can end the element, and it is valid UTF-8."""
-    text = json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
-    return _UNSAFE_IN_SCRIPT.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
-
-
-def _asset(name: str) -> str:
-    return files("feval.report.page").joinpath(name).read_text("utf-8")
-
-
-def _text(text: str) -> str:
-    return html.escape(visible(text))
+    return html_page(f"Methods compared on {comparison.plan.dataset}", _lede(comparison), data)
 
 
 def _evaluations(comparison: Comparison) -> list[Evaluation]:

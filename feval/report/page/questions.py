@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from feval.evaluation.replicates import drawn_orders
+from feval.report.page.depth import shown_steps, trace_answers, tree
 
 if TYPE_CHECKING:
     from feval.comparison.traces import Traces
@@ -23,7 +24,8 @@ _ELLIPSIS = " […] "
 class Caps:
     """Limits on a page's text: the number of questions, then characters of a question, an answer, a CoT and all CoTs together.
 
-    Of a long CoT its beginning and end are shown; beyond `texts`, only each LLM's first CoTs in draw order have their text.
+    Of a long CoT its beginning and end are shown; beyond `texts`, only each LLM's first CoTs in draw order have their text. The
+    first `deep` questions have traces with probes, and trees of steps, of each LLM so many.
     """
 
     questions: int = 5_000
@@ -31,23 +33,32 @@ class Caps:
     answer: int = 120
     cot: int = 600
     texts: int = 8_000_000
+    deep: int = 20
+    traces: int = 32
+    steps: int = 200
+    step: int = 240
 
 
 def question_book(dataset: Dataset, llms: Sequence[LLM], traces: Traces, seed: int, caps: Caps) -> dict[str, Any]:
     """Return the questions of a page, with CoTs and what the methods did in draws of one seed, as JSON values."""
     rows = traces.rows[: caps.questions].tolist()
     draws = [llm.seeded(seed) for llm in llms]
+    trees = [list(llm.pool.channels.scorers()) if llm.pool.channels.has_steps else None for llm in draws]
+    whole = [llm for llm, scorers in zip(draws, trees, strict=True) if scorers is None]
     orders = [_order(llm, traces.order, np.asarray(rows, np.intp)) for llm in draws]
-    texts = _texts_per_pool(draws, rows, caps)
+    texts = _texts_per_pool(whole, rows, caps)
     places = {llm.name: place for place, llm in enumerate(draws)}
     return {
         "llms": [llm.name for llm in draws],
+        "trees": trees,
         "methods": [_method(curve, places) for curve in traces.curves],
         "questions": [
-            _question(dataset, draws, traces, orders, place, row, texts, caps) for place, row in enumerate(rows)
+            _question(dataset, draws, traces, orders, place, row, texts, caps)
+            | (_depth(draws, traces, orders, place, row, caps) if place < caps.deep else {})
+            for place, row in enumerate(rows)
         ],
         "lede": _lede(traces, seed),
-        "notes": _notes(traces, rows, draws, texts, caps),
+        "notes": [*_notes(traces, rows, whole, texts, caps), *_depth_notes(draws, caps)],
     }
 
 
@@ -86,7 +97,7 @@ def _method(curve: Sequence[Any], places: dict[str, int]) -> dict[str, Any]:
 
 def _order(llm: LLM, order: str, rows: npt.NDArray[np.intp]) -> npt.NDArray[Any]:
     """[Q, smallest pool] indices of the CoTs in the order in which they are drawn."""
-    draws = int(llm.pool.sizes[rows].min()) if len(rows) else 0
+    draws = int(llm.pool.sizes[rows].min()) if len(rows) and not llm.pool.channels.has_steps else 0
     if not draws:
         return np.zeros((len(rows), 0), np.uint16)
     return np.asarray(next(drawn_orders(llm, order, 1, draws, rows))[0])
@@ -127,6 +138,8 @@ def _question(
 
 def _pool(llm: LLM, places: list[int], row: int, texts: int, caps: Caps) -> list[Any]:
     """Codes, output tokens and texts of a pool in draw order, then the CoTs beyond the smallest pool."""
+    if llm.pool.channels.has_steps:
+        return []
     size = int(llm.pool.sizes[row])
     reached = set(places)
     order = [*places, *(place for place in range(size) if place not in reached)]
@@ -138,6 +151,59 @@ def _pool(llm: LLM, places: list[int], row: int, texts: int, caps: Caps) -> list
         [None if text is None else _cut(text, caps.cot, ends=True) for text in shown],
         len(places),
     ]
+
+
+def _depth(
+    llms: Sequence[LLM], traces: Traces, orders: Sequence[npt.NDArray[Any]], place: int, row: int, caps: Caps
+) -> dict[str, Any]:
+    """By LLM, its traces with their probes or its tree; by method, point and LLM, tokens of each trace or the steps taken."""
+    if not any(llm.pool.channels.has_probes or llm.pool.channels.has_steps for llm in llms):
+        return {}
+    grown = [
+        [dict(zip(trace.llms, trace.grown[place], strict=True)) if place < len(trace.grown) else {} for trace in curve]
+        for curve in traces.curves
+    ]
+    content: list[Any] = []
+    steps: list[dict[int, int] | None] = []
+    for llm, order in zip(llms, orders, strict=True):
+        if not llm.pool.channels.has_steps:
+            steps.append(None)
+            own = order[place, : caps.traces].tolist()
+            content.append(trace_answers(llm, row, own) if llm.pool.channels.has_probes else None)
+            continue
+        taken = {step for curve in grown for each in curve for step, _ in each.get(llm.name, ())}
+        places, texts = shown_steps(llm, row, taken, caps.steps), llm.texts(row)
+        words = [None if (text := texts[step]) is None else _cut(text, caps.step, ends=True) for step in places]
+        steps.append({step: number for number, step in enumerate(places)})
+        content.append(tree(llm, row, places, words))
+
+    def shown(own: Sequence[tuple[int, int]] | None, numbers: dict[int, int] | None) -> list[int] | None:
+        if own is None:
+            return None
+        if numbers is None:
+            return [tokens for _, tokens in own[: caps.traces]]
+        return [numbers[step] for step, _ in own if step in numbers]
+
+    reached = [
+        [[shown(each.get(llm.name), own) for llm, own in zip(llms, steps, strict=True)] for each in curve]
+        for curve in grown
+    ]
+    return {"t": content, "r": reached}
+
+
+def _depth_notes(llms: Sequence[LLM], caps: Caps) -> list[str]:
+    notes = []
+    if any(llm.pool.channels.has_probes for llm in llms):
+        notes.append(
+            f"The first {caps.deep} questions show the first {caps.traces} traces of each LLM with their probes, and where "
+            "methods stopped them."
+        )
+    if any(llm.pool.channels.has_steps for llm in llms):
+        notes.append(
+            f"The first {caps.deep} questions show {caps.steps} steps of a tree, first those that methods took; texts "
+            f"longer than {caps.step} characters are cut in the middle."
+        )
+    return notes
 
 
 def _cut(text: str, most: int, *, ends: bool = False) -> str:

@@ -9,15 +9,44 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from recorded_trees import write_trees
 from scoring_doubles import GOLDS, Server, rewards, run, score
 
 from feval.errors import DamagedRecordingError, FevalError, NotRecordedError, StorageError, UnknownNameError, UsageError
 from feval.recording import open_recording, verify_recording
+from feval.recording.steps import path_texts
 from recorders.errors import RecorderError
 from recorders.journal.journal import journal_folder
 from recorders.scoring.score_journal import Score
 from recorders.scoring.scorer import read_score
 from recorders.scoring.scorers import make_scorer
+
+
+def test_a_step_is_scored_by_the_path_to_it(tmp_path: Path, functions: str) -> None:
+    run(write_trees(tmp_path / "r"), tmp_path / "out", f"python:{functions}:length", name="length")
+    recording = open_recording(tmp_path / "out")
+    values = recording.scores("toy", "tree", "length").values[0]
+    sizes = [len(text or "") for text in recording.texts("toy", "tree", 0)]
+    joint = len("\n\n")
+    expected = [sizes[0], sizes[1], *(sizes[0] + joint + size for size in sizes[2:4]), sizes[1] + joint + sizes[4]]
+    expected += [sizes[0] + sizes[3] + 2 * joint + size for size in sizes[5:7]]
+    assert values.tolist() == expected
+
+
+@pytest.mark.parametrize(
+    ("texts", "stop", "path"),
+    [
+        (["a", "b"], "", "ab"),
+        (["a\n\n", "b"], "\n\n", "a\n\nb"),
+        (["a", "b"], "\n\n", "a\n\nb"),
+        (["a.", " b"], ". ", "a. b"),
+        (["a.", "b"], ". ", "a. b"),
+        (["a", "b"], ". ", "a. b"),
+    ],
+)
+def test_steps_are_joined_by_the_text_that_ended_them(texts: list[str], stop: str, path: str) -> None:
+    assert list(path_texts(texts, [None, 0], stop)) == [texts[0], path]
+    assert list(path_texts([None, "b"], [None, 0], stop)) == [None, None]
 
 
 def test_a_function_scores_every_cot(toy: Path, tmp_path: Path, functions: str) -> None:

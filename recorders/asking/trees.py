@@ -1,0 +1,266 @@
+"""Trees of steps as the engine's assignment: each step that goes on is continued by its children, up to a depth.
+
+A step ends at the stop text, and stands in the journal as a sample of its question's request. The steps of a tree are numbered
+level by level, whether or not all of them exist, so that a number says where a step belongs.
+"""
+
+# ruff: noqa: D102  the methods of an `Assignment` are described there
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from hashlib import sha256
+from typing import Any, NamedTuple, cast
+
+from feval.answers.thoughts import Thoughts
+from feval.cards.billing import Price, usd
+from feval.cards.tokens import count_words
+from feval.errors import OutOfRangeError, UsageError
+from feval.replay.draws import ABSENT_SAMPLE
+from recorders.asking.budget import CostEstimate
+from recorders.asking.probing import prefix
+from recorders.asking.samples import Lack, MissingSamples, SampleBatch, SamplePlan
+from recorders.errors import Fatal, Refused
+from recorders.journal.journal import Journal
+from recorders.journal.places import Places
+from recorders.request import Completion, Request
+
+_MOST_STEPS = ABSENT_SAMPLE - 1
+_SEEDS = 0x7FFFFFFF
+
+
+@dataclass(frozen=True, slots=True)
+class Tree:
+    """The full tree that is recorded for each question.
+
+    Attributes:
+        first: first steps.
+        branch: children of each further step.
+        depth: steps of the longest path; the last one goes on to the end of the solution.
+        stop: text that a step ends at, and keeps but for blanks at its end: they begin the next step's first word.
+        template: see `recorders.request.Prefill`.
+
+    Raises:
+        OutOfRangeError: a number below 1, or more steps than a recording has.
+        UsageError: a stop text of blanks, or a template without "{prompt}".
+    """
+
+    first: int
+    branch: int
+    depth: int
+    stop: str
+    template: str | None = None
+
+    def __post_init__(self) -> None:
+        for name, value in (("samples", self.first), ("branch", self.branch), ("depth", self.depth)):
+            if not 1 <= value <= _MOST_STEPS:
+                raise OutOfRangeError(f"The setting {name} of a tree is 1 to {_MOST_STEPS:,}; {value:,} was given.")
+        if not self.stop.strip(" "):
+            raise UsageError("The stop text of the steps is empty or of blanks; give one such as '\\n\\n'.")
+        if self.template is not None and self.template.count("{prompt}") != 1:
+            raise UsageError(
+                'The setting step_template holds "{prompt}" once, where the question is put; '
+                f"{self.template!r:.80} was given."
+            )
+        if self.steps > _MOST_STEPS:
+            raise OutOfRangeError(
+                f"A tree of {self.first} first steps, {self.branch} children each and depth {self.depth} has more than the "
+                f"{_MOST_STEPS:,} steps that a question may have; record fewer or a lower one."
+            )
+
+    def content(self) -> dict[str, Any]:
+        """Return what identifies the tree, as JSON values."""
+        values = {"first": self.first, "branch": self.branch, "depth": self.depth, "stop": self.stop}
+        return values if self.template is None else values | {"template": self.template}
+
+    @property
+    def steps(self) -> int:
+        """Steps of the tree if no solution ends early; more than a recording has is not counted further."""
+        return self.below(0)
+
+    def below(self, level: int) -> int:
+        """Return how many steps come behind one of a level, 0 being the request, if none ends a solution."""
+        total, width = 0, 1
+        for after in range(level, self.depth):
+            width *= self.branch if after else self.first
+            total += width
+            if total > _MOST_STEPS:
+                break
+        return total
+
+    def parent(self, step: int) -> int | None:
+        """Return the number of the step before one; `None` for a first step."""
+        return None if step < self.first else (step - self.first) // self.branch
+
+    def children(self, step: int | None) -> range:
+        """Return the numbers of the steps behind one, or of the first steps."""
+        if step is None:
+            return range(self.first)
+        return range(self.first + step * self.branch, self.first + (step + 1) * self.branch)
+
+    def path(self, step: int | None) -> tuple[int, ...]:
+        """Return the number of each step of the path to one among its siblings."""
+        if step is None:
+            return ()
+        parent = self.parent(step)
+        return (*self.path(parent), step - self.children(parent).start)
+
+    def text(self, record: Mapping[str, Any]) -> str:
+        """Return a recorded step as the path holds it."""
+        kept = self.stop.rstrip(" ") if record.get("stop_text") == self.stop else ""
+        return f"{record['text']}{kept}"
+
+
+def child_seed(path: Sequence[int], child: int) -> int:
+    """Return what the seed of a child adds to the base seed: a function of the path to it, whatever the tree's shape."""
+    if not path:
+        return child
+    digest = sha256(".".join(map(str, path)).encode()).digest()
+    return (int.from_bytes(digest[:4], "big") + child) & _SEEDS
+
+
+class _Place(NamedTuple):
+    """A step, or the request: its number, its level, the text of the path, and how many tokens are left behind it."""
+
+    step: int | None
+    level: int
+    text: str
+    tokens_left: float
+
+
+def _root(request: Request) -> _Place:
+    return _Place(None, 0, "", request.decoding.max_tokens or math.inf)
+
+
+def _behind(tree: Tree, before: _Place, record: Mapping[str, Any]) -> tuple[_Place, bool]:
+    """Return the place of a recorded step, and whether it ends its solution."""
+    counted = record.get("output_tokens")
+    left = before.tokens_left - (count_words(record["text"]) if counted is None else counted)
+    place = _Place(record["sample"], before.level + 1, before.text + tree.text(record), left)
+    goes_on = record["finish_reason"] == "stop" and record.get("stop_text") == tree.stop
+    return place, not goes_on or place.level == tree.depth or left < 1
+
+
+def tree_steps(
+    tree: Tree, request: Request, records: Sequence[Mapping[str, Any]]
+) -> Iterator[tuple[Mapping[str, Any], _Place, bool]]:
+    """Yield each recorded step of a question, in order, with its place and whether it ends its solution."""
+    places: dict[int | None, _Place] = {None: _root(request)}
+    for record in records:
+        place, ends = _behind(tree, places[tree.parent(record["sample"])], record)
+        places[place.step] = place
+        yield record, place, ends
+
+
+@dataclass(slots=True)
+class _Children(Lack):
+    """Steps behind one that are not asked for yet."""
+
+    before: _Place
+    question: Request
+
+
+class MissingSteps(MissingSamples):
+    """The steps of the trees of a plan that a journal lacks; the plan's samples are the steps of a full tree."""
+
+    unit = "steps"
+
+    def __init__(
+        self, tree: Tree, plan: SamplePlan, *arguments: Any, thoughts: Thoughts | None, **options: Any
+    ) -> None:
+        self._tree, self._thoughts, self._recorded = tree, thoughts, 0
+        super().__init__(plan, *arguments, thoughts=thoughts, **options)
+        self._cots_elsewhere = self.journal.totals.cots - self._recorded
+
+    def accept(self, batch: SampleBatch, reply: list[Completion]) -> None:
+        super().accept(batch, reply)
+        for sample, completion in zip(batch.samples, reply, strict=False):
+            self._go_on(batch.lack, asdict(completion) | {"sample": sample})
+
+    def refuse(self, batch: SampleBatch, error: Refused) -> None:
+        super().refuse(batch, error)
+        for _ in batch.samples:
+            self.total -= self._tree.below(_of(batch.lack).before.level + 1)
+
+    async def send(self, batch: SampleBatch) -> list[Completion]:
+        replies = await super().send(batch)
+        if any(reply.reasoning for reply in replies):
+            raise Fatal(
+                "The server moves thoughts into a field of their own, so that a path cannot be continued. Serve it without a "
+                "reasoning parser."
+            )
+        is_last = _of(batch.lack).before.level + 1 == self._tree.depth
+        if not is_last and any(reply.finish_reason == "stop" and reply.stop_text is None for reply in replies):
+            raise Fatal(
+                "The server does not say whether a step ended at the stop text or by itself, so that no tree can be recorded. "
+                "Take a server that states stop_reason or matched_stop, as vLLM and SGLang do."
+            )
+        return replies
+
+    def _numbers(self, lack: Lack, samples: Sequence[int]) -> list[int]:
+        path = self._tree.path(_of(lack).before.step)
+        first = self._tree.children(_of(lack).before.step).start
+        return [child_seed(path, sample - first) for sample in samples]
+
+    def _lacking(self, plan: SamplePlan) -> Iterator[Lack]:
+        places, lacks = Places(), list[Lack]()
+        for entry in self.journal.entries():
+            if entry.kind == "cot":
+                places.add(entry.record["key"], entry.record["sample"], entry.offset)
+        for key, request in dict(zip(plan.keys, plan.requests, strict=True)).items():
+            going_on = [_root(request)]
+            for _, place, ends in tree_steps(self._tree, request, self.journal.read_many(places.offsets(key))):
+                self._recorded += 1
+                if ends:
+                    self.total -= self._tree.below(place.level)
+                else:
+                    going_on.append(place)
+            lacks += [lack for place in going_on if (lack := self._children(key, request, place)).samples]
+        return iter(lacks)
+
+    def _children(self, key: str, question: Request, before: _Place) -> _Children:
+        steps = [step for step in self._tree.children(before.step) if not self.journal.has(key, step)]
+        decoding, prefill = question.decoding, None
+        if before.level + 1 < self._tree.depth:
+            decoding = replace(decoding, stop=(*decoding.stop, self._tree.stop))
+        if before.step is not None:
+            if decoding.max_tokens is not None:
+                decoding = replace(decoding, max_tokens=int(before.tokens_left))
+            beginning, _ = prefix({"text": before.text}, len(before.text), self._thoughts)
+            prefill = replace(beginning, template=self._tree.template)
+        return _Children(replace(question, decoding=decoding, prefill=prefill), key, steps, before, question)
+
+    def _go_on(self, lack: Lack, record: Mapping[str, Any]) -> None:
+        parent = _of(lack)
+        place, ends = _behind(self._tree, parent.before, record)
+        if ends:
+            self.total -= self._tree.below(place.level)
+        else:
+            self._lacks.appendleft(self._children(parent.key, parent.question, place))
+
+
+def _of(lack: Lack) -> _Children:
+    return cast("_Children", lack)
+
+
+def estimate_tree(tree: Tree, plan: SamplePlan, journal: Journal | None, price: Price | None) -> CostEstimate:
+    """Return the most steps that the trees of a plan still lack, and what they would cost at most.
+
+    The leaves bound the output, each with a whole path; the prompt tokens leave out the paths, which servers cache.
+    """
+    keys = set(plan.keys)
+    recorded = 0 if journal is None else sum(map(journal.count, keys))
+    steps = max(plan.total - recorded, 0)
+    leaves = len(keys) * tree.first * tree.branch ** (tree.depth - 1)
+    limit = plan.requests[0].decoding.max_tokens
+    words = sum(sum(count_words(m.content) for m in request.messages) for request in plan.requests) / len(plan.requests)
+    calls = -(-steps // tree.branch)
+    prompt, output = round(calls * words), None if limit is None else leaves * limit
+    cost = None if price is None or output is None else usd(price, prompt, output)
+    shape = f"full trees of {tree.steps:,} steps per question"
+    basis = f"{shape}, without a limit on output tokens"
+    if limit is not None:
+        basis = f"an upper bound: {shape}, whose paths all take {limit:,} tokens; the paths sent count as cached"
+    return CostEstimate(steps, calls, prompt, output, cost, basis, at_most=True)

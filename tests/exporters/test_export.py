@@ -1,0 +1,162 @@
+"""Exported tables: the same recording comes back from JSON Lines, and no row depends on the workers."""
+
+from __future__ import annotations
+
+import csv
+import json
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+from typer.testing import CliRunner
+
+from feval import import_recording
+from feval.cli import app
+from feval.errors import NotRecordedError, StorageError, UnknownNameError, UsageError
+from feval.exporters import FORMATS, export_recording
+from feval.recording import merge, open_recording
+
+REQUEST: dict[str, Any] = {
+    "prompt": [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "1 + 1?"}],
+    "prompt_tokens": 9,
+    "temperature": 0.5,
+    "max_tokens": 100,
+    "decoding": {"top_p": 0.9, "stop": ["\n"]},
+}
+LINES: list[dict[str, Any]] = [
+    {
+        "id": "q1", "question": "1 + 1?", "gold": "2", "llm": "a", **REQUEST, "probe_cue": "so", "samples": [
+            {
+                "text": "<think>one, one</think>\n\nIt is 2.", "answer": "2", "tokens": 8, "finish_reason": "stop",
+                "score": {"judge": 0.1, "length": 8}, "step_scores": {"prm": [0.5, 0.25]}, "seed": 3, "duration_s": 0.5,
+                "recorded_at": "2026-01-02T03:04:05Z", "token_logprobs": [-0.5, -1.1], "token_confidences": [1.5, 0.1],
+                "probes": [{"offset": 2, "answer": "3", "text": " 3", "tokens": 1, "confidence": 0.3},
+                           {"offset": 5, "answer": None}],
+            },
+            {"text": 'say "2",\nor =3', "answer": None, "tokens": 4, "finish_reason": "length", "score": {"length": 4}},
+        ],
+    },
+    {"id": "q2", "question": "Π²?", "llm": "a", "samples": [{"text": "1,5", "reasoning": "apart", "answer": "1.5", "tokens": 3}]},
+    {"id": "q3", "question": "Nobody was asked.", "gold": "7", "llm": "a", "samples": []},
+    {"id": "q1", "llm": "b", "samples": [{"text": "2", "answer": "2", "tokens": 1}]},
+    {"id": "q2", "llm": "b", "samples": []},
+    {"id": "q3", "llm": "b", "samples": [{"text": "six", "answer": "6", "tokens": 1}]},
+]  # fmt: skip
+TREE: dict[str, Any] = {
+    "id": "q1", "question": "2 * 3 + 4?", "gold": "10", "llm": "m@steps", "step_stop": "\n", "step_policy": "all", "steps": [
+        {"node": "a", "text": "6", "tokens": 2, "score": {"prm": 0.9}},
+        {"node": "b", "text": "7", "tokens": 2},
+        {"node": "c", "parent": "a", "text": "6 + 4 = 10", "tokens": 4, "answer": "10"},
+        {"node": "d", "parent": "a", "text": "no idea", "tokens": 4, "answer": None},
+    ],
+}  # fmt: skip
+
+
+def recorded(folder: Path, lines: list[dict[str, Any]], name: str = "rec", dataset: str = "toy") -> Path:
+    source = folder / f"{name}.jsonl"
+    source.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    import_recording("jsonl", source, folder / name, dataset=dataset, answer_kind="number")
+    return folder / name
+
+
+@pytest.fixture(scope="module")
+def toy(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return recorded(tmp_path_factory.mktemp("export"), LINES)
+
+
+@pytest.mark.parametrize("lines", [LINES, [TREE]], ids=["cots", "tree"])
+def test_exported_json_lines_make_the_same_recording(tmp_path: Path, lines: list[dict[str, Any]]) -> None:
+    original = recorded(tmp_path, lines)
+    done = export_recording(original, tmp_path / "out.jsonl", "jsonl")
+    assert done.rows == sum(len(line.get("samples", line.get("steps", ()))) for line in lines)
+    import_recording("jsonl", done.path, tmp_path / "again", dataset="toy", answer_kind="number")
+    assert open_recording(tmp_path / "again").hash == open_recording(original).hash
+
+
+@pytest.mark.parametrize("to", FORMATS)
+def test_the_file_does_not_depend_on_the_workers(
+    toy: Path, tmp_path: Path, to: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("feval.exporters.tables._BLOCK_BYTES", 1)  # a question each
+    alone = export_recording(toy, tmp_path / "alone", to)
+    with ThreadPoolExecutor(2) as executor:
+        together = export_recording(toy, tmp_path / "together", to, executor=executor)
+    assert alone.path.read_bytes() == together.path.read_bytes()
+    assert alone.rows == 5
+
+
+def test_csv_has_a_row_for_each_cot(toy: Path, tmp_path: Path) -> None:
+    export_recording(toy, tmp_path / "t.csv", "csv")
+    with (tmp_path / "t.csv").open(newline="", encoding="utf-8") as file:
+        rows = list(csv.DictReader(file))
+    assert [(row["question_id"], row["llm"], row["sample"]) for row in rows] == [
+        ("q1", "a", "0"), ("q1", "a", "1"), ("q2", "a", "0"), ("q1", "b", "0"), ("q3", "b", "0"),
+    ]  # fmt: skip
+    assert [row["correct"] for row in rows] == ["true", "false", "", "true", "false"]
+    assert [row["answer"] for row in rows] == ["2", "", "1.5", "2", "6"]
+    assert rows[1]["text"] == 'say "2",\nor =3'
+    assert json.loads(rows[0]["prompt"]) == REQUEST["prompt"]
+    assert json.loads(rows[0]["decoding"]) == REQUEST["decoding"]
+    assert (rows[0]["score.length"], rows[1]["score.judge"], rows[0]["step_scores.prm"]) == ("8", "", "[0.5,0.25]")
+
+
+def test_parquet_has_types(toy: Path, tmp_path: Path) -> None:
+    export_recording(toy, tmp_path / "t.parquet", "parquet", llms=["a"])
+    rows = pq.read_table(tmp_path / "t.parquet").to_pylist()
+    assert [row["correct"] for row in rows] == [True, False, None]
+    assert rows[0]["probes"] == [
+        {"offset": 2, "answer": "3", "text": " 3", "tokens": 1, "confidence": pytest.approx(0.3)},
+        {"offset": 5, "answer": None, "text": None, "tokens": None, "confidence": None},
+    ]
+    assert (rows[0]["tokens"], rows[0]["duration_s"], rows[2]["reasoning"]) == (8, 0.5, "apart")
+    assert rows[0]["text"] == "<think>one, one</think>\n\nIt is 2."
+    assert rows[0]["token_confidences"] == pytest.approx([1.5, 0.1])
+
+
+def test_what_cannot_be_exported_is_said(toy: Path, tmp_path: Path) -> None:
+    with pytest.raises(UnknownNameError, match="no format 'xls'"):
+        export_recording(toy, tmp_path / "x", "xls")
+    with pytest.raises(NotRecordedError, match=r"no CoTs of 'c' there\. It holds a, b"):
+        export_recording(toy, tmp_path / "x", "csv", llms=["c"])
+    (tmp_path / "there").write_text("mine")
+    with pytest.raises(StorageError, match="exists already; an export overwrites nothing"):
+        export_recording(toy, tmp_path / "there", "csv")
+    with pytest.raises(StorageError, match="would lie inside the recording"):
+        export_recording(toy, toy / "x", "csv")
+    with pytest.raises(StorageError, match="there is no folder"):
+        export_recording(toy, tmp_path / "none" / "x", "csv")
+    merge([toy, recorded(tmp_path, LINES[:1], "other", "other")], tmp_path / "both")
+    with pytest.raises(UsageError, match=r"one dataset in a file, .* Choose one of toy, other"):
+        export_recording(tmp_path / "both", tmp_path / "x", "jsonl")
+    assert export_recording(tmp_path / "both", tmp_path / "x", "csv").rows == 7
+    assert sorted(path.name for path in tmp_path.iterdir() if path.name.startswith(".")) == []
+
+
+def test_a_failing_block_leaves_no_file(toy: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("feval.exporters.tables._lines", fail)
+    with pytest.raises(OSError, match="No space left"):
+        export_recording(toy, tmp_path / "x.jsonl", "jsonl")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_command_says_what_it_wrote(toy: Path, tmp_path: Path) -> None:
+    done = CliRunner().invoke(
+        app, ["export", str(toy), "--to", "csv", "--out", str(tmp_path / "x.csv"), "--llm", "b", "--json"]
+    )
+    assert done.exit_code == 0, done.output
+    summary = json.loads(done.stdout)
+    assert (summary["rows"], summary["columns"][:2]) == (2, ["dataset", "question_id"])
+
+
+@pytest.mark.slow
+def test_processes_write_the_same_file(toy: Path, tmp_path: Path) -> None:
+    for workers in ("1", "2"):
+        out = str(tmp_path / workers)
+        done = CliRunner().invoke(app, ["export", str(toy), "--to", "jsonl", "--out", out, "--workers", workers])
+        assert done.exit_code == 0, done.output
+    assert (tmp_path / "1").read_bytes() == (tmp_path / "2").read_bytes()

@@ -1,0 +1,212 @@
+"""Recorded trees: every step is continued by its children, through the journal, the sealed recording and every resumption."""
+
+from __future__ import annotations
+
+import json
+import math
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from places import ROOT
+from typer.testing import CliRunner
+
+from feval.cli import app
+from feval.errors import FevalError, StorageError, UsageError
+from feval.recording import Recording, open_recording, verify_recording
+from recorders import tiny
+from recorders.asking.pace import Limits
+from recorders.asking.trees import Tree, child_seed
+from recorders.backends.endpoint import Endpoint
+from recorders.backends.openai_compatible import OpenAICompatible
+from recorders.backends.tiny import Tiny
+from recorders.errors import Fatal, MissingError
+from recorders.request import Backend, Completion, Decoding, Request
+from recorders.work.record import record_dataset
+from recorders.work.settings import RecordingSettings, load_questions, make_task
+from recorders.work.task import RecordingTask
+
+DATASET, MODEL, LLM, SEED = "tiny_sums", "feval/tiny-42k", "feval/tiny-42k@steps", 5
+DEPTH = 4
+
+
+def task(**changes: Any) -> RecordingTask:
+    decoding = Decoding(temperature=1.0, max_tokens=100, seed=SEED)
+    settings: dict[str, Any] = {"decoding": decoding, "tree": True, "branch": 2, "depth": DEPTH} | changes
+    return make_task(RecordingSettings(DATASET, MODEL, **settings), load_questions(DATASET, first=2))
+
+
+class Watched(Tiny):
+    """Notes what is asked; after `most` steps no request works any more."""
+
+    def __init__(self, most: float = math.inf) -> None:
+        super().__init__()
+        self.most = most
+        self.asked: list[tuple[str, str, int]] = []
+
+    async def complete(self, request: Request, samples: Sequence[int]) -> list[Completion]:
+        if len(self.asked) >= self.most:
+            raise Fatal("the server is gone")
+        path = request.prefill.text if request.prefill else ""
+        self.asked += [(request.question_id, path, sample) for sample in samples]
+        return await super().complete(request, samples)
+
+
+def recorded(out: Path, work: RecordingTask, backend: Backend | None = None, **options: Any) -> Recording:
+    options = {"prices": "tiny-2026-11", "now": lambda: "2026-11-23T00:00:00Z", **options}
+    return open_recording(record_dataset(work, backend or Tiny(), out, **options))
+
+
+@pytest.fixture(scope="module")
+def tree(tmp_path_factory: pytest.TempPathFactory) -> Recording:
+    return recorded(tmp_path_factory.mktemp("trees") / "r", task())
+
+
+def test_each_step_is_what_the_model_writes_behind_the_path_with_the_seed_of_the_child(tree: Recording) -> None:
+    assert verify_recording(tree.path).ok
+    assert tree.llm_info(LLM).decoding["steps"] == {"first": 2, "branch": 2, "depth": DEPTH, "stop": ". "}
+    questions = {question.id: question.text for question in tree.questions(DATASET)}
+    for pool in tree.pools(DATASET, LLM):
+        assert pool.parents is not None
+        assert pool.ends is not None
+        paths: list[str] = []
+        numbers: list[tuple[int, ...]] = []
+        for step, (parent, text) in enumerate(zip(pool.parents, pool.texts, strict=True)):
+            before, path = ("", ()) if parent is None else (paths[parent], numbers[parent])
+            child = pool.parents[:step].count(parent)
+            seed = SEED + child_seed(path, child)
+            [answer] = tiny.sample(
+                tiny.load_model(MODEL), questions[pool.question_id], [seed], tiny.Decoding(max_tokens=100), None, before
+            )
+            piece, stop, _ = answer.text.partition(". ")
+            is_last = len(path) + 1 == DEPTH
+            assert text == (answer.text if is_last or not stop else f"{piece}.")
+            assert pool.ends[step] == (is_last or not stop)
+            paths.append(f"{before}{text}")
+            numbers.append((*path, child))
+        going_on = [step for step, ends in enumerate(pool.ends) if not ends]
+        assert Counter(pool.parents) == dict.fromkeys([None, *going_on], 2)
+
+
+def test_a_run_that_stops_goes_on_without_asking_anything_twice(tree: Recording, tmp_path: Path) -> None:
+    first, second = Watched(31), Watched()
+    limits = Limits(4)
+    with pytest.raises(Fatal):
+        recorded(tmp_path / "r", task(), first, limits=limits)
+    journal = tmp_path / "r.journal/journal.jsonl"
+    journal.write_bytes(journal.read_bytes() + b'{"v":1,"key":"torn')  # what a kill leaves
+    assert recorded(tmp_path / "r", task(), second, limits=limits).hash == tree.hash
+    assert not {*first.asked} & {*second.asked}
+    assert len(first.asked) + len(second.asked) == tree.manifest.pairs[DATASET, LLM]["cots"]
+
+
+def test_a_complete_tree_is_left_alone_and_another_refused(tree: Recording, tmp_path: Path) -> None:
+    backend = Watched()
+    assert recorded(tree.path, task(), backend).hash == tree.hash
+    with pytest.raises(StorageError, match="is another recording"):
+        recorded(tree.path, task(depth=DEPTH + 1), backend)
+    with pytest.raises(UsageError, match="recorded whole and anew; leave --partial, --from and --into out"):
+        recorded(tmp_path / "r", task(), backend, start=tree.path)
+    assert backend.asked == []
+    with pytest.raises(Fatal):
+        recorded(tmp_path / "r", task(), Watched(5), limits=Limits(1))
+    with pytest.raises(MissingError, match="of 60 steps, and the mode 'none' asks for nothing"):
+        recorded(tmp_path / "r", task(), backend, mode="none")
+
+
+def test_a_dry_run_says_how_many_steps_and_what_they_cost_at_most(tmp_path: Path) -> None:
+    options = (
+        f"--dataset {DATASET} --llm {MODEL} --first 2 --max-tokens 50 --tree --branch 2 --depth 4 --json --dry-run"
+    )
+    result = CliRunner().invoke(app, ["record", *options.split(), "--out", str(tmp_path / "r")])
+    account = json.loads(result.stdout)
+    assert (account["cots"], account["calls"], account["unit"]) == (2 * (2 + 4 + 8 + 16), 30, "step")
+    assert account["output_tokens"] == 2 * 16 * 50
+    assert account["usd"] > 0
+
+
+def test_a_server_that_does_not_say_why_a_step_ended_is_refused(tmp_path: Path) -> None:
+    class Silent(Tiny):
+        async def complete(self, request: Request, samples: Sequence[int]) -> list[Completion]:
+            return [Completion("2 * 3 = 6", "stop", output_tokens=8) for _ in samples]
+
+    with pytest.raises(Fatal, match="does not say whether a step ended at the stop text or by itself"):
+        recorded(tmp_path / "r", task(), Silent())
+
+
+def test_wrong_trees_are_refused_before_anything_is_asked() -> None:
+    for fields, message in (
+        ({"depth": 0}, "depth of a tree is 1 to 65,534; 0 was given"),
+        ({"depth": 16}, "has more than the 65,534 steps"),
+        ({"step_stop": "  "}, "stop text of the steps is empty or of blanks"),
+        ({"step_template": "no place"}, "step_template holds"),
+        ({"probe_every": 9}, "leave one of --tree and probe_every out"),
+        ({"tree": False}, "branch is for trees of steps; add --tree"),
+    ):
+        with pytest.raises(FevalError, match=message):
+            task(**fields)
+    assert task(samples=6).tree == Tree(6, 2, DEPTH, ". ")
+    assert Tree(6, 2, DEPTH, ". ").steps == 6 * (1 + 2 + 4 + 8)
+
+
+KILLED = """
+import os, signal, sys, time
+import numpy as np
+from pathlib import Path
+sys.path[:0] = [sys.argv[3]]
+from test_record_trees import Tiny, Limits, record_dataset, task
+
+out, asked = Path(sys.argv[1]), Path(sys.argv[2])
+moments = np.random.Generator(np.random.Philox(key=3))
+
+class Logged(Tiny):
+    async def complete(self, request, samples):
+        os.write(log, b"step\\n" * len(samples))
+        return await super().complete(request, samples)
+
+def record():
+    record_dataset(task(), Logged(), out, limits=Limits(4, samples_per_request=1), now=lambda: "2026-11-23T00:00:00Z",
+        prices="tiny-2026-11")
+
+log = os.open(asked, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
+for number in range(15):
+    child = os.fork()
+    if child == 0:
+        try:
+            record()
+        finally:
+            os._exit(0)
+    time.sleep(moments.uniform(0.02, 0.2))
+    os.kill(child, signal.SIGKILL)
+    os.waitpid(child, 0)
+record()
+"""
+
+
+@pytest.mark.slow
+def test_kills_while_a_tree_grows_lose_nothing_and_repeat_little(tree: Recording, tmp_path: Path) -> None:
+    support = str(ROOT / "tests/support")
+    program = f"import sys; sys.path[:0] = [{support!r}]\n{KILLED}"
+    command = [sys.executable, "-c", program, str(tmp_path / "r"), str(tmp_path / "asked"), str(Path(__file__).parent)]
+    subprocess.run(command, check=True, cwd=ROOT)
+    assert open_recording(tmp_path / "r").hash == tree.hash
+    steps = tree.manifest.pairs[DATASET, LLM]["cots"]
+    assert steps <= len((tmp_path / "asked").read_text().split()) <= steps + 15 * 4
+
+
+@pytest.mark.slow
+def test_a_server_that_continues_messages_gives_the_same_tree(tree: Recording, tmp_path: Path) -> None:
+    pytest.importorskip("openai", reason="the official client (extra `record`) is not installed")
+    pytest.importorskip("starlette", reason="the server (extra `serve`) is not installed")
+    from recorders.servers.tiny_server import tiny_server
+
+    with tiny_server([MODEL]) as server:
+        backend = OpenAICompatible(Endpoint(server.url))
+        served = recorded(tmp_path / "r", task(), backend, limits=Limits(4))
+    for mine, theirs in zip(served.pools(DATASET, LLM), tree.pools(DATASET, LLM), strict=True):
+        assert (mine.parents, mine.ends, mine.texts) == (theirs.parents, theirs.ends, theirs.texts)
+        assert (mine.answers, mine.output_tokens) == (theirs.answers, theirs.output_tokens)

@@ -1,0 +1,177 @@
+"""Traces and trees in the page of a comparison: what it holds, worked out by hand in recorded order, and how it is shown."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from chromium import CHROMIUM, Tab, tab
+from recorded_trees import DECODING, PRM, SCORES, TREES, tree
+from small import pool, question
+
+from feval.comparison.comparison import Comparison, compare
+from feval.comparison.plan import ComparedMethod, Plan
+from feval.comparison.traces import load_compared, traces
+from feval.recording import DatasetInfo, LLMInfo, ProbeRows, RecordingWriter, ScoreRows
+from feval.report.page.page import comparison_page
+from feval.report.page.questions import Caps
+
+EVIL = "</script><img src=x onerror=\"document.title='owned'\">\u202e"
+FINALS, TOKENS = ["1", None, "1"], [10, 6, 3]
+PROBES = [(0, 2, "9"), (0, 4, "1"), (0, 6, "1"), (0, 8, "1"), (1, 2, EVIL), (1, 4, EVIL), (2, 2, None)]
+# Tokens of the three traces.
+STOPPED = {"whole": None, "converged": [6, 4, 3], "cut": [4, 4, 3], "parallel": [10, 4, 3], "sure": [4, 6, 3]}
+TAKEN = [0, 1, 2, 3, 5, 6]  # of the first tree of `recorded_trees`
+
+
+def _entries() -> Iterator[ComparedMethod]:
+    fields: dict[str, tuple[str, dict[str, Any]]] = {
+        "whole": ("self-consistency", {"n": 3}),
+        "converged": ("answer-convergence", {"streak": 2, "width": 3}),
+        "cut": ("token-budget", {"n": 3, "tokens": 4}),
+        "parallel": ("parallel-probe", {"width": 3, "interval": 2, "warmup": 0, "patience": 1}),
+        "sure": ("probe-confidence", {"width": 3, "threshold": "0.9"}),
+    }
+    for label, (method, settings) in fields.items():
+        yield ComparedMethod(label=label, method=method, fields=settings, llms=("traced",))
+    yield ComparedMethod(label="beam", method="beam-search", fields={"n": 2, "width": 2}, llms=("tree",))
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    base = tmp_path_factory.mktemp("depth")
+    rows = [(0, *each) for each in PROBES] + [(1, *each) for each in PROBES]
+    with RecordingWriter(base / "recording", operation={"name": "test"}) as writer:
+        asked = [question(0, "1"), question(1, "4")]
+        writer.add_dataset(DatasetInfo("toy", "Toy questions", "verbatim", "test-1"), asked)
+        own = (pool(i, FINALS, tokens=TOKENS) for i in range(2))
+        writer.add_pools("toy", LLMInfo("traced", temperature=0.7), "words", own)
+        probes = []
+        for i in range(2):
+            _, samples, offsets, answers = (
+                list(column) for column in zip(*(r for r in rows if r[0] == i), strict=True)
+            )
+            sure = [
+                0.95 if offset == 4 and sample == 0 else 0.5 for sample, offset in zip(samples, offsets, strict=True)
+            ]
+            probes.append(ProbeRows(f"toy/{i}", samples, offsets, answers, answers, confidences=sure))
+        writer.add_probes("toy", "traced", probes)
+        texts = [EVIL, *(f"Step {i} " + "x" * 300 for i in range(1, 7))]
+        trees = (replace(tree(i, TREES[0]), texts=texts) for i in range(2))
+        writer.add_pools("toy", LLMInfo("tree", temperature=0.7, decoding=DECODING), "words", trees)
+        writer.add_scores("toy", "tree", PRM, (ScoreRows(f"toy/{i}", range(7), SCORES[0]) for i in range(2)))
+    return base
+
+
+@pytest.fixture(scope="module")
+def comparison(folder: Path) -> Comparison:
+    plan = Plan(
+        dataset="toy",
+        recordings=("recording",),
+        entries=tuple(_entries()),
+        order="recorded",
+        resamples=50,
+        axis="calls",
+    )
+    return compare(plan, base=folder)
+
+
+def _page(comparison: Comparison, folder: Path, **caps: int) -> str:
+    limits, compared = Caps(**caps), load_compared(comparison, folder)
+    followed = traces(comparison, *compared, closely=limits.deep)
+    return comparison_page(comparison, *compared, traces=followed, caps=limits)
+
+
+def _book(comparison: Comparison, folder: Path, **caps: int) -> dict[str, Any]:
+    page = _page(comparison, folder, **caps)
+    (block,) = re.findall(r'<script type="application/json" id="data">(.*?)</script>', page, re.DOTALL)
+    book: dict[str, Any] = json.loads(block)["explorer"]
+    return book
+
+
+@pytest.fixture(scope="module")
+def book(comparison: Comparison, folder: Path) -> dict[str, Any]:
+    return _book(comparison, folder)
+
+
+def test_steps_are_neither_compared_as_single_calls_nor_missed(comparison: Comparison) -> None:
+    assert comparison.missing == ()
+    assert [one.llms for one in comparison.baselines] == [("traced",)]
+
+
+def test_traces_have_their_answers_and_where_every_method_stopped_them(book: dict[str, Any]) -> None:
+    assert (book["llms"], book["trees"]) == (["traced", "tree"], [None, ["prm"]])
+    for asked in book["questions"]:
+        words = [[(offset, None if c < 0 else asked["a"][c]) for offset, c in trace] for trace in asked["t"][0]]
+        assert words == [[(2, "9"), (4, "1")], [(2, EVIL)], [(2, None)]]
+        assert dict(zip(STOPPED, [points[0][0] for points in asked["r"]], strict=False)) == STOPPED
+
+
+def test_trees_have_their_steps_and_what_a_search_took(book: dict[str, Any]) -> None:
+    asked = book["questions"][0]
+    steps = asked["t"][1]
+    assert [parent for parent, *_ in steps] == [-1, -1, 0, 0, 1, 3, 3]
+    assert [tokens for _, tokens, *_ in steps] == list(range(10, 17))
+    assert [None if code < 0 else asked["a"][code] for _, _, code, *_ in steps] == [
+        None,
+        None,
+        "4",
+        None,
+        "5",
+        "4",
+        None,
+    ]
+    assert [code for _, _, code, *_ in steps].count(-2) == 3  # which end nothing
+    assert [scores for *_, scores, _ in steps] == [[score] for score in SCORES[0]]
+    assert steps[0][4] == EVIL
+    assert {len(text) for *_, text in steps[1:]} == {240}
+    assert asked["r"][-1] == [[None, TAKEN]]
+    assert asked["d"][1] == []  # no strip of CoTs
+
+
+def test_what_the_page_leaves_out_it_says(comparison: Comparison, folder: Path) -> None:
+    book = _book(comparison, folder, deep=1, traces=2, steps=6)
+    first, second = book["questions"]
+    assert "t" not in second
+    assert len(first["t"][0]) == 2
+    assert first["r"][1] == [[[6, 4], None]]
+    assert [step[1] for step in first["t"][1]] == [10, 11, 12, 13, 15, 16]  # the one that was not taken is left out
+    assert first["r"][-1] == [[None, [0, 1, 2, 3, 4, 5]]]
+    notes = " ".join(book["notes"])
+    assert "The first 1 questions show the first 2 traces" in notes
+    assert "The first 1 questions show 6 steps of a tree" in notes
+
+
+@pytest.mark.slow
+def test_traces_and_trees_are_shown_and_strangers_texts_stay_text(
+    comparison: Comparison, folder: Path, tmp_path: Path
+) -> None:
+    if CHROMIUM is None:
+        pytest.skip("no Chromium is installed (Debian's package is called chromium)")
+    (folder / "report.html").write_text(_page(comparison, folder), "utf-8")
+
+    def texts(opened: Tab, selector: str) -> list[str]:
+        result: list[str] = opened.value(f"[...document.querySelectorAll({selector!r})].map((e) => e.textContent)")
+        return result
+
+    with tab(tmp_path) as opened:
+        opened.view(400, 900)
+        opened.open(folder / "report.html")
+        opened.click("document.querySelector('.questions > li > button')")
+        opened.click("document.querySelectorAll('.chip')[1]")
+        spelled = EVIL.replace("\u202e", "\\u202e")
+        assert texts(opened, ".told") == ["✓ 1 6 of 10", f"✗ {spelled} 4 of 6", "✓ 1 3"]
+        assert opened.value("document.querySelectorAll('.traces line').length") == 2
+        assert "tree of steps" in texts(opened, ".badge")
+        opened.click("[...document.querySelectorAll('.chip')].at(-1)")
+        assert all("not drawn" in text for text in texts(opened, ".told"))
+        assert [text[0] for text in texts(opened, ".tree li")] == ["●", "●", "●", "●", "○", "○", "·"]
+        assert texts(opened, ".tree li")[0] == f"● {spelled} prm 0.5, 10 tokens"
+        assert opened.value("[document.images.length, document.title]") == [0, "Methods compared on toy"]
+        assert opened.value("document.documentElement.scrollWidth") == 400
+        assert opened.errors == []
