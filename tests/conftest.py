@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
+import signal
 import socket
 import ssl
 from collections.abc import Generator, Iterator
@@ -23,6 +24,9 @@ settings.register_profile(
     suppress_health_check=[HealthCheck.too_slow],
 )
 settings.load_profile("feval")
+
+# A shell has what it starts in the background ignore Ctrl-C; the programs that tests start and interrupt would inherit that.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.hookimpl(wrapper=True, optionalhook=True)
