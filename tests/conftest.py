@@ -35,6 +35,17 @@ def pytest_xdist_auto_num_workers() -> Generator[None, int, int]:
     return (yield) + 1
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Take a part of the examples of each property, such as FEVAL_EXAMPLES=0.2: where old dependencies are tested, not logic."""
+    share = float(os.environ.get("FEVAL_EXAMPLES", "1"))
+    functions = {getattr(item, "obj", None) for item in items if share < 1}
+    for function in {getattr(each, "__func__", each) for each in functions}:
+        if getattr(function, "is_hypothesis_test", False):
+            own = function._hypothesis_internal_use_settings
+            fewer = max(1, round(share * own.max_examples))
+            function._hypothesis_internal_use_settings = settings(own, max_examples=fewer)
+
+
 @pytest.hookimpl(wrapper=True)
 def pytest_collection() -> Generator[None, object, object]:
     """Collect without looking for garbage: syntax trees and tests are many, and stay."""
