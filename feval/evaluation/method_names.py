@@ -48,11 +48,6 @@ def make_method(name: str | MethodFile, settings: Mapping[str, Any] | None = Non
         raise UsageError(
             f"--sandbox is for a method of your own (FILE.py:FUNCTION), and {name} is built in; leave it out."
         )
-    if name == "path-consistency":
-        raise UsageError(
-            "Path-Consistency (arXiv 2409.01281) cannot be replayed: its later CoTs are generated from prefixes of earlier ones, "
-            "and a recording holds CoTs that were drawn independently. Anything replayed under its name would be another method."
-        )
     kind, known = _kind(name), field_names(name)
     for setting in settings:
         if setting not in known:
