@@ -6,11 +6,7 @@ AXES = {
     "usd": ("mean USD per question", "USD", "USD / question"),
     "tokens": ("mean tokens per question, prompt + output", "tokens", "tokens / question"),
     "output-tokens": ("mean output tokens per question", "output tokens", "output tokens / question"),
-    "sequential-tokens": (
-        "mean tokens one after the other per question",
-        "sequential tokens",
-        "sequential tokens / question",
-    ),
+    "sequential-tokens": ("mean sequential tokens per question", "sequential tokens", "sequential tokens / question"),
     "calls": ("mean calls per question", "calls", "calls / question"),
     "samples": ("mean CoTs per question", "CoTs", "CoTs / question"),
 }
