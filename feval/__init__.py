@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from feval.evaluation.curves import Curve, CurvePoint, method_curve, self_consistency_curve
     from feval.evaluation.environment import BudgetEnvironment, as_method
     from feval.evaluation.evaluation import Evaluation, evaluate
-    from feval.evaluation.oracle import Oracle
     from feval.evaluation.training import train_test_rows
     from feval.executors.cluster import distributed
     from feval.exporters import export_recording
@@ -48,6 +47,7 @@ if TYPE_CHECKING:
         TokenBudget,
         WeightedBestOfN,
     )
+    from feval.methods.oracle import Oracle
     from feval.methods.vote import plurality
     from feval.receipts.verifying import verify_receipt
     from feval.recording import merge, open_recording, select, verify_recording
@@ -121,7 +121,7 @@ __getattr__, __dir__ = lazy_names(
         "errors": ("FevalError",),
         "executors": ("distributed",),
         "evaluation.evaluation": ("Evaluation", "evaluate"),
-        "evaluation.oracle": ("Oracle",),
+        "methods.oracle": ("Oracle",),
         "evaluation.training": ("train_test_rows",),
         "exporters": ("export_recording",),
         "importers": ("import_recording",),

@@ -14,9 +14,9 @@ from typing import Any, NoReturn
 
 from feval import methods
 from feval.errors import UnknownNameError, UsageError
-from feval.evaluation.oracle import Oracle
 from feval.evaluation.user_methods import MethodFile
 from feval.methods.fields import field_value, takes
+from feval.methods.oracle import Oracle
 
 
 def make_method(name: str | MethodFile, settings: Mapping[str, Any] | None = None, *, sandbox: bool = False) -> Any:

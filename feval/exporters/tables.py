@@ -28,7 +28,8 @@ from feval.recording.reader import Recording, open_recording
 
 FORMATS = ("jsonl", "csv", "parquet")
 
-_BLOCK_BYTES = 4 << 20  # as they are compressed: some ten times as much in memory
+# A third of a second of work; or so many bytes as they are compressed, in memory some ten times as many.
+_BLOCK_COTS, _BLOCK_BYTES = 1 << 15, 4 << 20
 _LIKE_TEXTS = ("texts", "reasoning", "logprobs", "probes", "requests")
 _AHEAD = 2  # blocks for each worker that were written and not yet put into the file
 _TEXT, _FLOAT, _COUNT = pa.string(), pa.float64(), pa.int64()
@@ -166,7 +167,8 @@ def _blocks(recording: Recording, dataset: str, llm: str) -> Iterator[Block]:
     files = [path for part in _LIKE_TEXTS for path in recording.files(part, dataset, llm)]
     size = sum(recording.file_record(path)["bytes"] for path in files)
     questions = recording.manifest.datasets[dataset]["questions"]
-    yield from blocks(recording, dataset, llm, max(1, _BLOCK_BYTES * questions // max(size, 1)))
+    most = max(1, _BLOCK_BYTES * questions // max(size, 1))
+    yield from blocks(recording, dataset, llm, cots=_BLOCK_COTS, most_questions=most)
 
 
 def _part(block: Block, to: str, columns: Sequence[str]) -> tuple[int, bytes]:

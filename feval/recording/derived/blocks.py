@@ -51,11 +51,12 @@ class Block(NamedTuple):
         )
 
 
-def blocks(recording: Recording, dataset: str, llm: str, most_questions: int | None = None) -> Iterator[Block]:
-    """Yield all questions in blocks, in order."""
+def blocks(
+    recording: Recording, dataset: str, llm: str, *, cots: int = _BLOCK_COTS, most_questions: int | None = None
+) -> Iterator[Block]:
+    """Yield all questions in blocks of so many CoTs, in order."""
     count = recording.manifest.datasets[dataset]["questions"]
-    cots = recording.manifest.pairs[dataset, llm]["cots"]
-    step = max(1, _BLOCK_COTS * count // max(cots, 1))
+    step = max(1, cots * count // max(recording.manifest.pairs[dataset, llm]["cots"], 1))
     step = step if most_questions is None else min(step, most_questions)
     for first in range(0, count, step):
         stop = min(first + step, count)
