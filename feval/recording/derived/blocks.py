@@ -52,11 +52,11 @@ class Block(NamedTuple):
 
 
 def blocks(
-    recording: Recording, dataset: str, llm: str, *, cots: int = _BLOCK_COTS, most_questions: int | None = None
+    recording: Recording, dataset: str, llm: str, *, cots: int | None = None, most_questions: int | None = None
 ) -> Iterator[Block]:
-    """Yield all questions in blocks of so many CoTs, in order."""
+    """Yield all questions in order, in blocks of so many CoTs: half a second or more of extraction where no number is given."""
     count = recording.manifest.datasets[dataset]["questions"]
-    step = max(1, cots * count // max(recording.manifest.pairs[dataset, llm]["cots"], 1))
+    step = max(1, (cots or _BLOCK_COTS) * count // max(recording.manifest.pairs[dataset, llm]["cots"], 1))
     step = step if most_questions is None else min(step, most_questions)
     for first in range(0, count, step):
         stop = min(first + step, count)
