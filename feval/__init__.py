@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from feval.evaluation.curves import Curve, CurvePoint, method_curve, self_consistency_curve
     from feval.evaluation.environment import BudgetEnvironment, as_method
     from feval.evaluation.evaluation import Evaluation, evaluate
-    from feval.evaluation.oracle import Oracle
     from feval.evaluation.training import train_test_rows
     from feval.executors.cluster import distributed
     from feval.exporters import export_recording
@@ -41,12 +40,14 @@ if TYPE_CHECKING:
         ModelSwitch,
         ParallelProbe,
         ParticleFiltering,
+        PathConsistency,
         ProbeConfidence,
         SelfConsistency,
         SingleCall,
         TokenBudget,
         WeightedBestOfN,
     )
+    from feval.methods.oracle import Oracle
     from feval.methods.vote import plurality
     from feval.receipts.verifying import verify_receipt
     from feval.recording import merge, open_recording, select, verify_recording
@@ -83,6 +84,7 @@ __all__ = [
     "Oracle",
     "ParallelProbe",
     "ParticleFiltering",
+    "PathConsistency",
     "Plan",
     "PriceList",
     "ProbeConfidence",
@@ -119,7 +121,7 @@ __getattr__, __dir__ = lazy_names(
         "errors": ("FevalError",),
         "executors": ("distributed",),
         "evaluation.evaluation": ("Evaluation", "evaluate"),
-        "evaluation.oracle": ("Oracle",),
+        "methods.oracle": ("Oracle",),
         "evaluation.training": ("train_test_rows",),
         "exporters": ("export_recording",),
         "importers": ("import_recording",),
@@ -140,6 +142,7 @@ __getattr__, __dir__ = lazy_names(
             "ModelSwitch",
             "ParallelProbe",
             "ParticleFiltering",
+            "PathConsistency",
             "ProbeConfidence",
             "SelfConsistency",
             "SingleCall",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
+import signal
 import socket
 import ssl
 from collections.abc import Generator, Iterator
@@ -24,11 +25,25 @@ settings.register_profile(
 )
 settings.load_profile("feval")
 
+# A shell has what it starts in the background ignore Ctrl-C; the programs that tests start and interrupt would inherit that.
+signal.signal(signal.SIGINT, signal.default_int_handler)
+
 
 @pytest.hookimpl(wrapper=True, optionalhook=True)
 def pytest_xdist_auto_num_workers() -> Generator[None, int, int]:
     """One worker more than cores, because tests also wait for the programs that they start."""
     return (yield) + 1
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Take a part of the examples of each property, such as FEVAL_EXAMPLES=0.2: where old dependencies are tested, not logic."""
+    share = float(os.environ.get("FEVAL_EXAMPLES", "1"))
+    functions = {getattr(item, "obj", None) for item in items if share < 1}
+    for function in {getattr(each, "__func__", each) for each in functions}:
+        if getattr(function, "is_hypothesis_test", False):
+            own = function._hypothesis_internal_use_settings
+            fewer = max(1, round(share * own.max_examples))
+            function._hypothesis_internal_use_settings = settings(own, max_examples=fewer)
 
 
 @pytest.hookimpl(wrapper=True)

@@ -33,6 +33,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from os.path import commonprefix
+from typing import NamedTuple
 
 from feval.answers import date, markers, number
 from feval.answers import text as free_text
@@ -63,8 +64,7 @@ _WORD = re.compile(r"[^\W_]+")
 _TO_WORDS = bytes(ord(one.lower()) if (one := chr(code)).isalnum() else 32 for code in range(128)).ljust(256)
 
 
-@dataclass(frozen=True, slots=True)
-class _Reading:
+class _Reading(NamedTuple):
     label: str
     raw: str
 
@@ -202,12 +202,12 @@ def _read(text: str, options: _Options) -> _Reading | None:
         return _Reading(whole, text)  # "D/(M-3)" may be an option's text and begin with another's label
     if head is not None:
         return None if _begins_row(head, options) else _Reading(_written(head, options), head["mark"])
+    label = _equal(text, options) or _named(text, options, options.names)
+    if label:
+        return _Reading(label, text)
     sentence = markers.first_sentence(text).strip() or text
-    for part in (text, sentence):
-        label = _equal(part, options) or _named(part, options, options.names)
-        if label:
-            return _Reading(label, part)
-    return None
+    label = _equal(sentence, options) or _named(sentence, options, options.names)
+    return _Reading(label, sentence) if label else None
 
 
 def _head(text: str, options: _Options) -> re.Match[str] | None:
@@ -258,7 +258,7 @@ def _named(text: str, options: _Options, names: tuple[str, ...]) -> str | None:
         if _REASON.match(left, len(begun) - 1):
             return options.owners[begun] or None
     named = set()
-    for name in names:
+    for name in list(filter(left.__contains__, names)):
         if name in left:
             left = left.replace(name, " | ")
             named.add(options.owners[name])
@@ -327,7 +327,7 @@ def _of_last_line(line: str, options: _Options) -> _Reading | None:
 
 
 def _frozen(choices: Iterable[Sequence[str]]) -> tuple[tuple[str, str], ...]:
-    return tuple([(label, text) for label, text in choices])  # a generator is slower
+    return tuple(map(tuple, choices))  # type: ignore[arg-type]  # pairs; a comprehension is slower
 
 
 @lru_cache(maxsize=512)
@@ -364,12 +364,12 @@ def _owners(pairs: Iterable[tuple[str, str]]) -> dict[str, str]:
 @lru_cache(maxsize=8)  # the words of one line are compared several times
 def _squeezed(text: str) -> str:
     text = text[:_LONGEST]
-    words = (
-        text.encode("ascii").translate(_TO_WORDS).decode("ascii").split()
-        if text.isascii()
-        else _WORD.findall(free_text.fold(text))
-    )
-    return _ARTICLE.sub("", " ".join(words), count=1)
+    if text.isascii():  # between most words is one blank already: few pieces
+        parts = text.encode().translate(_TO_WORDS).decode().strip().split("  ")
+        words = " ".join([part.strip() for part in parts if part])
+    else:
+        words = " ".join(_WORD.findall(free_text.fold(text)))
+    return _ARTICLE.sub("", words, count=1)
 
 
 def _date(text: str) -> str | None:

@@ -195,9 +195,9 @@ def _boxed(text: str) -> str | None:
 
 def own_part(text: str) -> str:
     """Return the CoT up to where it begins to invent questions, without an empty label at the end."""
-    if not _RUN_ON.search(text) and not _ends_in_label(text.rstrip(_BLANK)):
+    if not ("\n" in text and _RUN_ON.search(text)) and not _ends_in_label(text.rstrip(_BLANK)):
         return text  # as most do, so that no phrase need be found
-    matches = _matches(text, ANSWER_PHRASE)
+    matches = _answers(text)
     if not matches:
         return text
     run_on = _RUN_ON.search(text, matches[0].end())
@@ -217,7 +217,7 @@ def segments(text: str, phrase: Phrase = ANSWER_PHRASE) -> list[Segment]:
     """Return what follows the last answer phrases of a text, last one first."""
     if _refuses(text):
         return [Segment("", verb=True, final=True)]
-    matches = _matches(text, phrase)
+    matches = _answers(text) if phrase is ANSWER_PHRASE else _matches(text, phrase)
     if not matches:
         return []
     counting = [matches[0]]
@@ -229,7 +229,7 @@ def segments(text: str, phrase: Phrase = ANSWER_PHRASE) -> list[Segment]:
 
 def _refuses(text: str) -> bool:
     """Return whether a CoT ends by saying that it cannot answer."""
-    place = text.rfind("answer", max(0, len(text) - _REACH))
+    place = text.rfind("answer", -_REACH)
     if place < 0:
         return False
     start = max(0, place - _LONGEST_LABEL)
@@ -238,6 +238,10 @@ def _refuses(text: str) -> bool:
 
 
 @lru_cache(maxsize=2)  # `own_part` and `segments` ask for the same
+def _answers(text: str) -> tuple[re.Match[str], ...]:
+    return _matches(text, ANSWER_PHRASE)
+
+
 def _matches(text: str, phrase: Phrase) -> tuple[re.Match[str], ...]:
     """All matches of a phrase."""
     if not text.isascii() and any(map(text.__contains__, _ODD_LETTERS)):

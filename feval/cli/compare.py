@@ -189,7 +189,7 @@ def _init(
             "--short-pools drop, or name other LLMs with --llm."
         )
     places = [str(parse_address(place)) if is_address(place) else path_from(file.parent, place) for place in folders]
-    plan = suggested_plan(dataset, places, most, axis=_usual_axis(replayed)).changed(**options)
+    plan = suggested_plan(dataset, places, most, cost=_usual_cost(replayed)).changed(**options)
     content = plan.to_toml().encode()
     if file.is_dir():
         raise UsageError(f"{file} is a folder; name the comparison file to write, such as {file / 'plan.toml'}.")
@@ -203,8 +203,8 @@ def _init(
     )
 
 
-def _usual_axis(llms: Sequence[LLM]) -> str:
+def _usual_cost(llms: Sequence[LLM]) -> str:
     """What budgets are counted in: dollars, or the nearest to them that every LLM has."""
     if any(int(llm.pool.prompt_tokens.min()) < 0 for llm in llms):
-        return "samples"
+        return "output-tokens"
     return "usd" if all(llm.price is not None for llm in llms) else "tokens"

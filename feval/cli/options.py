@@ -170,7 +170,8 @@ def _count_range(piece: str, text: str, option: str, noun: str) -> range:
     numbers = piece.split("..")
     if len(numbers) > 3 or not all(re.fullmatch("[0-9]+", number) for number in numbers):
         raise UsageError(
-            f"{option} takes numbers of {noun} such as 20, 1,5,10, 1..40 or 1..40..3; found {text!r:.100}."
+            f"{option} takes numbers of {noun} such as 20, 1,5,10, 1..40 or 1..40..3{', or none' * (noun == 'tokens')}; found "
+            f"{text!r:.100}."
         )
     if max(map(len, numbers)) > 9:  # no pool is larger, and Python refuses to read thousands of digits
         raise OutOfRangeError(f"{option} takes numbers of {noun} up to 999,999,999; found {text!r:.100}.")

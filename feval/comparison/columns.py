@@ -18,7 +18,10 @@ from feval.evaluation.evaluation import Evaluation
 from feval.methods.arrays import Floats
 from feval.methods.error_shares import ErrorShares, MonteCarloPart
 
-NUMBERS = ("right", "calls", "samples", "tokens", "usd", "tokens_per_round", "usd_per_round")
+NUMBERS = (
+    *("right", "calls", "samples", "tokens", "usd", "tokens_per_round", "usd_per_round", "output_tokens"),
+    *("generated_tokens", "longest_trace_tokens", "probe_calls", "probe_tokens"),
+)
 _SHARES = ("no_answer", "stopped_early", "routed_wrong")
 
 Place = int | Floats | None

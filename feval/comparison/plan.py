@@ -2,7 +2,7 @@
 
     dataset = "tiny_sums"
     recordings = ["feval-demo/recording"]
-    axis = "usd"
+    cost = "usd"
 
     [[method]]
     name = "self-consistency"
@@ -24,19 +24,18 @@ from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, ClassVar
 
-from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, PlainSerializer
+from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, PlainSerializer, model_validator
 
 from feval.cards.toml_files import read_toml
 from feval.errors import FevalError, UsageError
+from feval.evaluation.costs import COSTS
 from feval.evaluation.method_names import make_method
 from feval.evaluation.requests import MOST_NAMES, EvaluationOptions, Names, Request, not_empty, one_of, option
 from feval.evaluation.user_methods import MethodFile
 from feval.hub.addresses import is_address
 from feval.replay.draws import ORDERS
 
-AXES = ("usd", "tokens", "calls", "samples")
-"""What a budget is counted in, per question: dollars, tokens billed, requests, CoTs."""
-
+_ONE_OF_COSTS = "|".join(COSTS)
 _MAX_POINTS = 1000
 _SUGGESTED_COUNTS = (1, 2, 3, 5, 10, 15, 20, 30, 40, 60, 80, 100)
 
@@ -194,8 +193,8 @@ class Plan(EvaluationOptions):
         split_seed: random seed of that split.
         confidence: of every interval.
         resamples: of the bootstrap over questions, and random sign flips.
-        axis: what a budget is counted in.
-        costs: budgets per question, in units of the axis, at which methods are compared; none for a few that they share.
+        cost: what a budget is counted in, one of `COSTS`; "axis" until 0.3.
+        costs: budgets per question, counted in this, at which methods are compared; none for a few that they share.
         accuracies: in [0, 1], whose cost is asked for; none for a few that the methods share.
     """
 
@@ -211,11 +210,20 @@ class Plan(EvaluationOptions):
     seed: int = option(0, "Random seed for draws, split and resamples.", ge=0)
     confidence: float = option(0.95, "Of every interval.", rare=True, gt=0, lt=1)
     resamples: int = option(10_000, "Of the bootstrap, and random sign flips.", rare=True, ge=1, le=100_000)
-    axis: Annotated[str, one_of("axis", AXES)] = option("usd", "What a budget is counted in.", rare=True)
+    cost: Annotated[str, one_of("cost", COSTS)] = option("usd", "What a budget is counted in.", _ONE_OF_COSTS)
     costs: Annotated[tuple[Annotated[float, Field(gt=0)], ...], Field(strict=False, max_length=MOST_NAMES)] = ()
     accuracies: Annotated[
         tuple[Annotated[float, Field(ge=0, le=1)], ...], Field(strict=False, max_length=MOST_NAMES)
     ] = ()
+
+    @model_validator(mode="before")
+    @classmethod
+    def _earlier_name(cls, values: dict[str, Any]) -> dict[str, Any]:
+        if "axis" not in values:
+            return values
+        if "cost" in values:
+            raise UsageError("The comparison has both 'cost' and 'axis', which was its name until 0.3; keep 'cost'.")
+        return {"cost" if name == "axis" else name: value for name, value in values.items()}
 
     def model_post_init(self, context: Any) -> None:
         """Check the order, and that no two methods share a label."""
@@ -314,14 +322,14 @@ class ComparisonRequest(Request):
     sources: dict[str, str | None]
 
 
-def suggested_plan(dataset: str, recordings: Sequence[str], most: Mapping[str, int], *, axis: str = "usd") -> Plan:
+def suggested_plan(dataset: str, recordings: Sequence[str], most: Mapping[str, int], *, cost: str = "usd") -> Plan:
     """A comparison to start from: the methods that every recording supports, over budgets that the pools can serve.
 
     Args:
         dataset: id.
         recordings: folders, relative to the comparison file.
         most: LLM -> CoTs of its smallest pool, in the order cascades are to ask them: the cheap ones first.
-        axis: what a budget is counted in; one that every LLM has.
+        cost: what a budget is counted in; one that every LLM has.
     """
     entries = [entry for llm, pool in most.items() for entry in _of_one(llm, pool)]
     if len(most) > 1:
@@ -329,7 +337,7 @@ def suggested_plan(dataset: str, recordings: Sequence[str], most: Mapping[str, i
     for entry in entries:
         if len(most) > 1 and len(entry["llms"]) == 1:
             entry["label"] = f"{entry['name']} ({entry['llms'][0]})"
-    return Plan.from_dict({"dataset": dataset, "recordings": list(recordings), "axis": axis, "method": entries})
+    return Plan.from_dict({"dataset": dataset, "recordings": list(recordings), "cost": cost, "method": entries})
 
 
 def _of_one(llm: str, pool: int) -> list[dict[str, Any]]:

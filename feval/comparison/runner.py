@@ -14,16 +14,16 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from feval.comparison.columns import ColumnFile
-from feval.comparison.plan import AXES, ComparedMethod, Plan
-from feval.comparison.statistics import by_key, costs_of
+from feval.comparison.plan import ComparedMethod, Plan
+from feval.comparison.statistics import by_key
 from feval.errors import FevalError, StorageError, UnknownNameError, UsageError
 from feval.estimators.inference.intervals import accuracy_interval
+from feval.evaluation.costs import is_exact, known_costs
 from feval.evaluation.evaluation import Evaluation, budgets, evaluate
-from feval.evaluation.oracle import Oracle
 from feval.evaluation.question_set import LeftOut, Rows, question_set
 from feval.hub.places import open_place
 from feval.methods import SelfConsistency
-from feval.methods.protocol import has_exact_form
+from feval.methods.oracle import Oracle
 from feval.replay import load
 from feval.replay.shared_draws import SharedDraws
 
@@ -162,7 +162,7 @@ class Runner:
         """The kind of every evaluation; `None` where the plan lets each method have its own."""
         if self.plan.order is not None:
             return None if self.plan.order == "mixed" else self.plan.order
-        return "exact" if all(has_exact_form(method) for method, _ in self._possible()) else "seeded"
+        return "exact" if all(is_exact(method, self.plan.cost) for method, _ in self._possible()) else "seeded"
 
     def _possible(self) -> Iterator[tuple[Any, list[LLM]]]:
         """The methods that can be made, with their LLMs; the others go missing when they are evaluated."""
@@ -177,7 +177,7 @@ class Runner:
         return sum(self._size(method, llms, self.order) for method, llms in self._possible())
 
     def _size(self, method: Any, llms: Sequence[LLM], order: str | None) -> int:
-        if order == "exact" or (order is None and has_exact_form(method)):
+        if order == "exact" or (order is None and is_exact(method, self.plan.cost)):
             return _EXACT
         cots = sum(most for _, most in _budgets(method, llms)) or len(llms)
         return cots * (1 if order == "recorded" else self.plan.replicates or 1)
@@ -228,6 +228,7 @@ class Runner:
 
     def _evaluated(self, method: Any, llms: Sequence[LLM], order: str | None) -> Evaluation:
         # The questions are chosen already, once for all methods, and so are the intervals, later.
+        order = order or ("exact" if is_exact(method, self.plan.cost) else "seeded")
         chosen = {"order": order, "unlabelled": "refuse", "short_pools": "refuse", "confidence": None}
         options = self.plan.arguments() | chosen
         before, size = self.work.done, self._size(method, llms, order)
@@ -239,17 +240,9 @@ class Runner:
         running: dict[str, Any] = {"executor": self.executor, "time_limit": self.time_limit, "progress": progress}
         evaluation = evaluate(method, self.dataset, llms, rows=self.rows, **running, **options)
         progress(1, 1)
-        axis = self.plan.axis
-        costs = costs_of(evaluation, axis)
-        if costs is None:
-            others = ", ".join(axis for axis in AXES if costs_of(evaluation, axis) is not None)
+        if not known_costs(evaluation, self.plan.cost).mean() > 0:
             raise UsageError(
-                f"Its {axis} per question are not known (no price for an LLM, or no prompt tokens recorded); compare by "
-                f"another axis: {others}."
-            )
-        if not costs.mean() > 0:
-            raise UsageError(
-                f"It costs nothing in {axis}, and the axis of costs is logarithmic; compare by another axis."
+                f"It costs nothing in {self.plan.cost}, and the axis of costs is logarithmic; choose another cost."
             )
         return evaluation if self.columns is None else self.columns.stored(evaluation)
 

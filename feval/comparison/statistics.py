@@ -2,14 +2,14 @@
 
 Differences in accuracy come from sign-flip tests. Every other interval comes from one set of bootstrap resamples of questions, in
 which every curve sees the same questions, so whatever is compared between curves is paired. `low` and `high` are the ends of
-confidence intervals; costs are means per question, in the plan's axis.
+confidence intervals; costs are means per question, counted as the plan says.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import combinations
+from itertools import chain, combinations
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -19,6 +19,7 @@ from feval.estimators.inference.bradley_terry import bradley_terry, pairwise_win
 from feval.estimators.inference.frontier import hull_area, pareto
 from feval.estimators.inference.paired import accuracy_at, cost_to_reach, flip_probability, holm, percentiles
 from feval.estimators.inference.sign_flips import STREAM, sign_flip_test
+from feval.evaluation.costs import known_costs
 from feval.methods.arrays import Floats, Rows
 
 if TYPE_CHECKING:
@@ -163,12 +164,6 @@ class Rank:
     first: float
 
 
-def costs_of(evaluation: Evaluation, axis: str) -> Floats | None:
-    """[Q] costs of an evaluation in one of `AXES`; `None` where they are not known."""
-    costs: Floats | None = getattr(evaluation, axis)
-    return costs
-
-
 def by_key(evaluation: Evaluation) -> Rows:
     """[Q] rows of the questions sorted by key, so that their order in the recording makes no difference."""
     return np.argsort(evaluation.question_keys, kind="stable")
@@ -228,7 +223,7 @@ class Statistics:
 
 
 def statistics(plan: Plan, curves: Mapping[str, Sequence[Evaluation]]) -> Statistics:
-    """Compare curves, given as label -> points on the same questions, with known costs in the plan's axis."""
+    """Compare curves, given as label -> points on the same questions, with known costs."""
     lines = _lines(plan, curves)
     savings, reaches = _at_equal_accuracy(plan, lines)
     return Statistics(
@@ -241,7 +236,8 @@ def _lines(plan: Plan, curves: Mapping[str, Sequence[Evaluation]]) -> list[_Cost
     order, seed = by_key(points[0]), plan.seed % (1 << 64)
     dealt = Clusters(len(order), seed)
     means, sums = np.empty((2, len(points))), []
-    for i, values in enumerate(getattr(point, name) for name in ("right", plan.axis) for point in points):
+    columns_of = (point.right for point in points), (known_costs(point, plan.cost) for point in points)
+    for i, values in enumerate(chain(*columns_of)):
         means.flat[i] = values[order].mean()
         sums.append(dealt.sums(values, order))
     resampled = bootstrap_means(np.stack(sums, axis=1), resamples=plan.resamples, seed=seed, dealt=dealt)

@@ -35,6 +35,7 @@ Work = Callable[[Any, "Dataset", Sequence["LLM"], Rows], _T]
 _QUESTIONS = 1 << 12  # worked on at once
 _TASK_SECONDS = 0.5  # the least; an empty task of a cluster takes a few milliseconds
 _TRIAL_SECONDS = 0.1  # in this process, to see how long a question takes
+_LOADING = threading.Lock()  # a worker may have several threads, and loading hides warnings from all of them
 
 
 def block_results(
@@ -90,9 +91,14 @@ def with_numbers(rows: Rows | slice) -> Rows:
     return np.arange(rows.start, rows.stop) if isinstance(rows, slice) else rows
 
 
-@lru_cache(maxsize=4)
 def loaded(recipe: LoadRecipe) -> tuple[Dataset, list[LLM]]:
     """Return what a recipe loads in this process, once for the tasks of a run."""
+    with _LOADING:
+        return _loaded(recipe)
+
+
+@lru_cache(maxsize=4)
+def _loaded(recipe: LoadRecipe) -> tuple[Dataset, list[LLM]]:
     try:
         return recipe.load()
     except NotARecordingError as error:

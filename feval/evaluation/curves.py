@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -25,13 +25,14 @@ from feval.estimators.per_question import PerQuestion
 from feval.estimators.votes.plurality import pass_at_k, subset_plurality_accuracy
 from feval.evaluation.blocks import block_results
 from feval.evaluation.cautions import billed_once, few_questions
+from feval.evaluation.costs import is_exact, known_costs
 from feval.evaluation.evaluation import budgets, evaluate
 from feval.evaluation.means import default_replicates
 from feval.evaluation.method_names import field_names, make_method
-from feval.evaluation.oracle import Oracle
 from feval.evaluation.question_set import NONE_LEFT_OUT, LeftOut, question_set
 from feval.evaluation.replicates import drawn_orders
 from feval.methods.arrays import Floats, Integers, Rows
+from feval.methods.oracle import Oracle
 from feval.methods.protocol import drawn, may_search, searches
 from feval.methods.voting.self_consistency import SelfConsistency
 from feval.replay.draws import ORDERS
@@ -64,6 +65,7 @@ class CurvePoint:
         calls_per_question: mean requests.
         usd_per_question_per_round: mean USD if every request paid its prompt, whatever the billing is.
         tokens_per_question_per_round: mean tokens then.
+        cost: mean of what the curve counts; `None` where it names no cost.
     """
 
     n: int | float
@@ -77,6 +79,7 @@ class CurvePoint:
     calls_per_question: float | None = None
     usd_per_question_per_round: float | None = None
     tokens_per_question_per_round: float | None = None
+    cost: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,6 +103,7 @@ class Curve:
         field: the method's field that varies over the points.
         settings: the method's other fields that were set.
         left_out: questions that were left out because they have no gold or too few CoTs.
+        cost: what the points' costs count, one of `feval.evaluation.costs.COSTS`; `None` for dollars and tokens alone.
     """
 
     method: str
@@ -118,6 +122,7 @@ class Curve:
     field: str = "n"
     settings: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     left_out: LeftOut = NONE_LEFT_OUT
+    cost: str | None = None
 
     @property
     def warnings(self) -> tuple[str, ...]:
@@ -133,6 +138,9 @@ class Curve:
             "warnings": list(self.warnings),
         }
         del result["left_out"]
+        if self.cost is None:
+            for part in (result, *result["points"]):
+                del part["cost"]
         return result | ({"left_out": self.left_out.to_dict()} if self.left_out else {})
 
 
@@ -226,6 +234,7 @@ def method_curve(
     settings: Mapping[str, Any] | None = None,
     unlabelled: str = "refuse",
     short_pools: str = "refuse",
+    cost: str | None = None,
     workers: int = 1,
     executor: Executor | None = None,
     progress: Callable[[int, int], None] = lambda _done, _total: None,
@@ -242,6 +251,8 @@ def method_curve(
         settings: other fields that differ from their defaults.
         unlabelled: as for `evaluate`.
         short_pools: "refuse" or "drop" questions with fewer CoTs of some LLM than any of the values may ask for.
+        cost: what the points' costs count beside dollars and tokens, one of `feval.evaluation.costs.COSTS`. Where the method
+            has no closed form of it, points are seeded unless `order` says otherwise.
         workers: processes for all points together, as for `evaluate`.
         executor: takes their place, see `evaluate`.
         progress: called with (points done, points in all).
@@ -263,8 +274,11 @@ def method_curve(
     points = []
     with executors.opened(workers, given=executor) as opened:
         for value, variant in variants.items():
+            if cost is not None and options.get("order") is None:
+                options["order"] = "exact" if is_exact(variant, cost) else "seeded"
             result = evaluate(variant, dataset, llms, rows=questions.rows, executor=opened, **options)
-            points.append(_point(value, result, _pass_at_n(variant, dataset, llms, result)))
+            point = _point(value, result, _pass_at_n(variant, dataset, llms, result))
+            points.append(point if cost is None else replace(point, cost=float(known_costs(result, cost).mean())))
             progress(len(points), len(variants))
     return Curve(
         method=method,
@@ -283,6 +297,7 @@ def method_curve(
         field=field,
         settings=settings,
         left_out=questions.left_out,
+        cost=cost,
     )
 
 

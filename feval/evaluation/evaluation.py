@@ -9,7 +9,7 @@ import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, fields, is_dataclass, replace
-from functools import cached_property
+from functools import cached_property, reduce
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -67,6 +67,7 @@ class Evaluation:
         calls: [Q] requests, auxiliary ones included.
         samples: [Q] CoTs.
         output_tokens: [Q] output tokens of those.
+        generated_tokens: [Q] output tokens of all requests, those of probes and auxiliary calls included.
         sequential: returns [Q] tokens generated one after the other, see `sequential_tokens_per_question`; `None` where not
             known. For an exact evaluation it is computed on the first call.
         longest_trace_tokens: [Q] tokens of the longest CoT; `None` where not known.
@@ -74,14 +75,12 @@ class Evaluation:
         probe_tokens: [Q] their output tokens, which are among the tokens billed.
         tokens: [Q] prompt and output tokens billed, `None` where some prompt's tokens are not known.
         usd: [Q] dollars, `None` without a price or prompt tokens.
-        tokens_per_round: [Q] tokens billed if every call paid its prompt, whatever `billing` is; `None` as for `tokens`.
-        usd_per_round: [Q] dollars in that case.
+        tokens_per_round, usd_per_round: [Q] the same if every call paid its prompt, whatever `billing` is.
         error_shares: returns how wrong answers came about, see `no_answer`, `stopped_early` and `routed_wrong`. For an exact
             evaluation it is computed on the first call.
         train_questions: how many other questions were set aside for training; 0 for none.
         left_out: questions that were left out because they have no gold or too few CoTs.
-        accuracy_low: lower end of the confidence interval, `None` where none was asked for.
-        accuracy_high: upper end.
+        accuracy_low, accuracy_high: ends of the confidence interval, `None` where none was asked for.
         confidence: of the interval.
         free_probes: LLMs whose probes, or some of them, count 0 tokens, because these were not recorded.
     """
@@ -103,6 +102,7 @@ class Evaluation:
     calls: Floats = field(repr=False)
     samples: Floats = field(repr=False)
     output_tokens: Floats = field(repr=False)
+    generated_tokens: Floats = field(repr=False)
     sequential: Callable[[], Floats | None] = field(repr=False)
     longest_trace_tokens: Floats | None = field(repr=False)
     probe_calls: Floats = field(repr=False)
@@ -449,6 +449,7 @@ def _evaluation(
         calls=means.calls,
         samples=means.samples,
         output_tokens=means.cot_tokens,
+        generated_tokens=reduce(np.add, means.output_tokens),
         sequential=means.sequential_tokens,
         longest_trace_tokens=means.longest_trace_tokens,
         probe_calls=means.probe_calls,
@@ -488,9 +489,8 @@ def interval_ends(right: Floats, confidence: float | None) -> tuple[float | None
 
 def _fields(method: object) -> dict[str, Any]:
     """The hyper-parameters of a method; a function has none."""
-    if not is_dataclass(method) or isinstance(method, (type, MethodFile)):
-        return {}
-    return {f.name: getattr(method, f.name) for f in fields(method)}
+    known = () if not is_dataclass(method) or isinstance(method, (type, MethodFile)) else fields(method)
+    return {f.name: getattr(method, f.name) for f in known}
 
 
 def _json(value: Any) -> Any:

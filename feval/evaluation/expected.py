@@ -48,7 +48,7 @@ def exact_means(method: Any, dataset: Dataset, llms: Sequence[LLM], rows: Rows) 
     @cache
     def sequential_tokens() -> Floats | None:
         tokens: Floats | None = expected.sequential_tokens
-        if has_exact_latency(method):
+        if tokens is None and has_exact_latency(method):
             tokens = method.exact_sequential_tokens(llm.pool.rows(rows))
         return tokens
 

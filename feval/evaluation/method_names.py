@@ -14,9 +14,9 @@ from typing import Any, NoReturn
 
 from feval import methods
 from feval.errors import UnknownNameError, UsageError
-from feval.evaluation.oracle import Oracle
 from feval.evaluation.user_methods import MethodFile
 from feval.methods.fields import field_value, takes
+from feval.methods.oracle import Oracle
 
 
 def make_method(name: str | MethodFile, settings: Mapping[str, Any] | None = None, *, sandbox: bool = False) -> Any:
@@ -47,11 +47,6 @@ def make_method(name: str | MethodFile, settings: Mapping[str, Any] | None = Non
     if sandbox:
         raise UsageError(
             f"--sandbox is for a method of your own (FILE.py:FUNCTION), and {name} is built in; leave it out."
-        )
-    if name == "path-consistency":
-        raise UsageError(
-            "Path-Consistency (arXiv 2409.01281) cannot be replayed: its later CoTs are generated from prefixes of earlier ones, "
-            "and a recording holds CoTs that were drawn independently. Anything replayed under its name would be another method."
         )
     kind, known = _kind(name), field_names(name)
     for setting in settings:

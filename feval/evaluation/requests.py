@@ -18,6 +18,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationErr
 from feval.cards.billing import BILLINGS
 from feval.cards.validation import sentence
 from feval.errors import OutOfRangeError, UnknownNameError, UsageError
+from feval.evaluation.costs import COSTS
 from feval.evaluation.curves import method_curve, self_consistency_curve
 from feval.evaluation.means import default_replicates
 from feval.evaluation.question_set import CHOICES
@@ -248,18 +249,32 @@ class CurveRequest(RunRequest):
     Attributes:
         field: the field that varies; `None` for the plain curve of self-consistency over n.
         values: its values.
+        cost: what costs count beside dollars and tokens; `None` for these alone.
     """
 
     written: ClassVar[tuple[str, ...]] = ("order", "replicates", "seed", "billing", "confidence")
 
     field: str | None
     values: Annotated[tuple[int | float, ...], Field(strict=False, max_length=MOST_VALUES)]
+    cost: Annotated[str | None, one_of("cost", COSTS)] = None
+
+    def pinned(self) -> dict[str, Any]:
+        """The request as a receipt holds it; most name no cost."""
+        content = super().pinned()
+        if self.cost is None:
+            del content["cost"]
+        return content
 
     def simplest(self) -> CurveRequest:
         """The same, as a plain curve of self-consistency where it is one: nothing else is set."""
         default = EvaluationOptions().arguments()
         others = {name: value for name, value in self.arguments().items() if name not in _PLAIN}
-        if self.settings or len(self.llms) > 1 or any(default[name] != value for name, value in others.items()):
+        if (
+            self.cost is not None
+            or self.settings
+            or len(self.llms) > 1
+            or any(default[name] != value for name, value in others.items())
+        ):
             return self
         return self.changed(field=None) if (self.method, self.field) == ("self-consistency", "n") else self
 
@@ -267,7 +282,8 @@ class CurveRequest(RunRequest):
         """The curve, from what `load` gave for this request; `running` are an executor and progress."""
         options = self.arguments() | running
         if self.field is not None:
-            return method_curve(dataset, llms, self.method, self.field, self.values, settings=self.settings, **options)
+            options |= {"settings": self.settings, "cost": self.cost}
+            return method_curve(dataset, llms, self.method, self.field, self.values, **options)
         plain = {name: options[name] for name in (*_PLAIN, *running)} | {"order": self.order or "exact"}
         return self_consistency_curve(dataset, llms[0], list(map(int, self.values)), **plain)
 

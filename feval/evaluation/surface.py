@@ -192,7 +192,8 @@ def surface(
         questions=len(questions.rows),
         interval=probes.interval,
         confidence=confidence,
-        free_probes=not probes.counted and depths != [None],
+        free_probes=pool.probed_for_nothing()
+        and any(cut is not None and cut < pool.output_tokens.max() for cut in depths),
         points=_with_frontier(points),
         left_out=questions.left_out,
     )

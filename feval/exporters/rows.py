@@ -37,8 +37,11 @@ def columns_of(recording: Recording, dataset: str, llm: str) -> set[str]:
     columns |= {name for part in channels if part != "steps" for name in CHANNELS[part] if name != "marks"}
     columns |= {"score", "step_scores"} if recording.scorers(dataset, llm) else set()
     columns |= {"probes", "probe_cue"} if recording.has_probes(dataset, llm) else set()
-    first = next(recording.pools(dataset, llm), None)
-    return columns | set(() if first is None else first.extra)
+    for _, values in recording.scan("samples", dataset, llm):
+        columns |= {
+            name for name in OPTIONAL_COLUMNS.keys() - columns if any(v is not None for v in values.get(name, ()))
+        }
+    return columns
 
 
 def questions_of(block: Block) -> Iterator[tuple[Row, int, dict[str, Sequence[Any]]]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable, Collection, Iterator, Sequence
 from concurrent.futures import Executor
 from contextlib import ExitStack
@@ -13,6 +14,7 @@ from typing import Any, BinaryIO
 
 import orjson
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.csv
 import pyarrow.ipc
 import pyarrow.parquet as pq
@@ -28,9 +30,11 @@ from feval.recording.reader import Recording, open_recording
 
 FORMATS = ("jsonl", "csv", "parquet")
 
-_BLOCK_BYTES = 4 << 20  # as they are compressed: some ten times as much in memory
+# A third of a second of work; or so many bytes as they are compressed, in memory some ten times as many.
+_BLOCK_COTS, _BLOCK_BYTES = 1 << 15, 4 << 20
 _LIKE_TEXTS = ("texts", "reasoning", "logprobs", "probes", "requests")
 _AHEAD = 2  # blocks for each worker that were written and not yet put into the file
+_FORMULA, _NUMBER = r"^'*[=+\-@\t\r\n]", r"[+-]?[0-9]+([.,][0-9]+)*"
 _TEXT, _FLOAT, _COUNT = pa.string(), pa.float64(), pa.int64()
 _TYPES: dict[str, pa.DataType] = {
     **dict.fromkeys(
@@ -166,7 +170,8 @@ def _blocks(recording: Recording, dataset: str, llm: str) -> Iterator[Block]:
     files = [path for part in _LIKE_TEXTS for path in recording.files(part, dataset, llm)]
     size = sum(recording.file_record(path)["bytes"] for path in files)
     questions = recording.manifest.datasets[dataset]["questions"]
-    yield from blocks(recording, dataset, llm, max(1, _BLOCK_BYTES * questions // max(size, 1)))
+    most = max(1, _BLOCK_BYTES * questions // max(size, 1))
+    yield from blocks(recording, dataset, llm, cots=_BLOCK_COTS, most_questions=most)
 
 
 def _part(block: Block, to: str, columns: Sequence[str]) -> tuple[int, bytes]:
@@ -183,7 +188,7 @@ def _part(block: Block, to: str, columns: Sequence[str]) -> tuple[int, bytes]:
     table = pa.Table.from_arrays([pa.array(flat[field.name], field.type) for field in schema], schema=schema)
     made = pa.BufferOutputStream()
     if to == "csv":
-        pyarrow.csv.write_csv(_with_json(table), made, pyarrow.csv.WriteOptions(include_header=False))
+        pyarrow.csv.write_csv(_for_csv(table), made, pyarrow.csv.WriteOptions(include_header=False))
     else:
         with pyarrow.ipc.new_stream(made, schema) as stream:
             stream.write_table(table)
@@ -224,13 +229,22 @@ def _by_scorer(column: str, cells: Sequence[Any], columns: Sequence[str]) -> Ite
             yield name, [None if cell is None else cell.get(scorer) for cell in cells]
 
 
-def _with_json(table: pa.Table) -> pa.Table:
-    """Return a table whose nested values are JSON, which CSV has a place for."""
+def _for_csv(table: pa.Table) -> pa.Table:
+    """Return a table whose nested values are JSON, and which has no text that a spreadsheet would take for a formula."""
     for place, field in enumerate(table.schema):
+        cells = table.column(place)
         if pa.types.is_nested(field.type):
-            cells = [None if cell is None else orjson.dumps(cell).decode() for cell in table.column(place).to_pylist()]
-            table = table.set_column(place, field.name, pa.array(cells, _TEXT))
+            texts = [None if cell is None else orjson.dumps(cell).decode() for cell in cells.to_pylist()]
+        elif field.type == _TEXT and pc.any(pc.match_substring_regex(cells, _FORMULA)).as_py():
+            texts = [_harmless(cell) for cell in cells.to_pylist()]
+        else:
+            continue
+        table = table.set_column(place, field.name, pa.array(texts, _TEXT))
     return table
+
+
+def _harmless(cell: str | None) -> str | None:
+    return f"'{cell}" if cell is not None and re.match(_FORMULA, cell) and not re.fullmatch(_NUMBER, cell) else cell
 
 
 def _schema(columns: Sequence[str]) -> pa.Schema:

@@ -7,7 +7,7 @@ Verbatim answers are the stored ones.
 from __future__ import annotations
 
 import io
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from concurrent.futures import Executor
 from contextlib import closing
 from pathlib import Path
@@ -22,6 +22,7 @@ from feval.importers.shapes import refuse, sentence_start
 from feval.importers.source import Imported, ImportRequest
 
 _SAMPLES = ("samples", "completions", "responses")
+_COT_NAMES = names_of("cot").keys() | {*_SAMPLES}
 _PIECE_BYTES = 6 << 20
 _PIECES_AHEAD = 2  # for each worker, read and not yet put together
 
@@ -114,7 +115,12 @@ class _Lines:
             refuse(sentence_start(where), "an object", line)
         samples = next((name for name in _SAMPLES if isinstance(line.get(name), list)), None)
         samples = "samples" if "samples" in line else samples
-        if samples is None and _is_tree(line.get("steps")):
+        if _is_tree(line):
+            if samples is not None:
+                raise SourceError(
+                    f"{sentence_start(where)} has both {samples!r} and a tree in 'steps'; give CoTs and trees lines of "
+                    "their own, with an LLM name each."
+                )
             samples = "steps"
         by_question = samples is not None
         if self._by_question is None:
@@ -173,6 +179,9 @@ class _Lines:
         self.rows.add_row(self.rows.add_question(values["id"], values, where), values, where)
 
 
-def _is_tree(steps: Any) -> bool:
-    """Whether a list holds the steps of a tree, and is no unknown member of that name."""
-    return isinstance(steps, list) and bool(steps) and isinstance(steps[0], dict) and "node" in steps[0]
+def _is_tree(line: Mapping[str, Any]) -> bool:
+    """Whether a line has the steps of a tree, and not an unknown member of that name: an empty list is a tree of no steps."""
+    steps = line.get("steps")
+    if steps == []:
+        return not _COT_NAMES & line.keys()
+    return isinstance(steps, list) and isinstance(steps[0], dict) and "node" in steps[0]

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from feval.methods.search.beam_search import DVTS as DVTS
     from feval.methods.search.beam_search import BeamSearch as BeamSearch
     from feval.methods.search.particle_filtering import ParticleFiltering as ParticleFiltering
+    from feval.methods.search.path_consistency import PathConsistency as PathConsistency
     from feval.methods.stopping.adaptive_consistency import AdaptiveConsistency as AdaptiveConsistency
     from feval.methods.stopping.difficulty_adaptive import DifficultyAdaptive as DifficultyAdaptive
     from feval.methods.stopping.early_stopping import EarlyStopping as EarlyStopping
@@ -53,6 +54,7 @@ __getattr__, __dir__ = lazy_names(
         "scored.deep_confidence": ("DeepConfidence",),
         "search.beam_search": ("DVTS", "BeamSearch"),
         "search.particle_filtering": ("ParticleFiltering",),
+        "search.path_consistency": ("PathConsistency",),
         "stopping.adaptive_consistency": ("AdaptiveConsistency",),
         "stopping.difficulty_adaptive": ("DifficultyAdaptive",),
         "stopping.early_stopping": ("EarlyStopping",),

@@ -28,6 +28,7 @@ _HOMES = {
     "beam-search": "search.beam_search:BeamSearch",
     "dvts": "search.beam_search:DVTS",
     "particle-filtering": "search.particle_filtering:ParticleFiltering",
+    "path-consistency": "search.path_consistency:PathConsistency",
 }
 
 METHODS: Mapping[str, type[Any]] = LazyMapping("feval.methods", _HOMES)

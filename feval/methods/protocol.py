@@ -142,6 +142,14 @@ class Node(Protocol):
     def answer(self) -> str | None:
         """The answer of the solution that it ends."""
 
+    @property
+    def depth(self) -> int:
+        """Steps of the path to it, itself included."""
+
+    @property
+    def path(self) -> Sequence[Node]:
+        """The nodes from the first step to this one."""
+
     def score(self, scorer: str | None = None, aggregate: str = "last") -> float | None:
         """The score of the path to it."""
 

@@ -37,7 +37,7 @@ class Probes:
     @property
     def counted(self) -> bool:
         """Whether the tokens of all probes are known."""
-        return self.output_tokens is not None and bool((self.output_tokens >= 0).all())
+        return not len(self.offsets) or (self.output_tokens is not None and bool((self.output_tokens >= 0).all()))
 
     def of(self, question: int, sample: int) -> slice:
         """The places of the probes of one CoT in the arrays."""

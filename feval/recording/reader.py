@@ -263,11 +263,11 @@ class Recording:
     def channels(self, dataset: str, llm: str) -> list[str]:
         """The optional parts that an LLM has on a dataset, out of "reasoning", "logprobs" and "steps"."""
         self.require(dataset, llm)
-        return [part for part in CHANNELS if self.files(part, dataset, llm)]
+        return [part for part in CHANNELS if (dataset, llm, part) in self.manifest.leaves]
 
     def has_reasoning(self, dataset: str, llm: str) -> bool:
         """Whether thoughts of an LLM on a dataset were recorded."""
-        return bool(self.files("reasoning", dataset, llm))
+        return (dataset, llm, "reasoning") in self.manifest.leaves
 
     def has_marks(self, dataset: str, llm: str) -> bool:
         """Whether thoughts were split off texts of an LLM on a dataset."""
@@ -372,12 +372,19 @@ class Recording:
 
     def has_steps(self, dataset: str, llm: str) -> bool:
         """Whether an LLM was recorded on a dataset as trees of steps, and not as whole CoTs."""
-        return bool(self.files("steps", dataset, llm))
+        return (dataset, llm, "steps") in self.manifest.leaves
 
     def steps(self, dataset: str, llm: str) -> Steps | None:
         """The steps that an LLM's pools on a dataset consist of, as arrays; `None` where they consist of whole CoTs."""
         self.require(dataset, llm)
-        return self.votes(dataset).steps(llm) if self.has_steps(dataset, llm) else None
+        if not self.has_steps(dataset, llm):
+            return None
+        if (steps := self.votes(dataset).steps(llm)) is None:
+            raise DamagedRecordingError(
+                f"{self.path} was recorded with steps of {llm} on {dataset}, and its votes files have none; fetch or make the "
+                "recording again."
+            )
+        return steps
 
     def prompts(self, dataset: str, llm: str) -> dict[str, str | None]:
         """Question id -> the request that was sent (a JSON array of messages); `None` where it is unknown."""

@@ -266,7 +266,7 @@ class MeteredLLM:
 
         Raises:
             OutOfRangeError: no such CoT, or a negative number of tokens.
-            UsageError: it is a trace.
+            UsageError: it is a trace, or a step of a tree.
         """
         if not 0 <= index < self.cots or tokens < 0:
             raise OutOfRangeError(
@@ -274,6 +274,10 @@ class MeteredLLM:
             )
         if any(trace.index == index for trace in self._growths):
             raise UsageError(f"CoT {index} of {self.name} was started as a trace; end it with its `stop`.")
+        if self._growing is not None:
+            raise UsageError(
+                f"{self.name} was recorded as trees of steps, which are replayed whole; step {index} cannot be cut."
+            )
         self._tokens[index] = min(self._tokens[index], tokens)
 
     def charge(self, *, calls: int = 1, prompt_tokens: int = 0, output_tokens: int = 0) -> None:

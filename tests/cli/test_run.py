@@ -110,7 +110,7 @@ def test_run_and_curve_warn_of_few_questions_and_of_prompts_paid_once(toy: Path)
         (["self-consistency", "--set", "n=5"], 1, "5 were asked for"),
         (["self-consistency", "--order", "sorted"], 2, "sorted"),
         (["oracle", "--order", "seeded"], 2, "oracle"),
-        (["path-consistency"], 2, "cannot be replayed"),
+        (["path-consistency"], 1, "was recorded as whole CoTs, which cannot be expanded step by step"),
         (["self-consistency", "--sandbox"], 2, "--sandbox is for a method of your own"),
         (["nowhere.py:method"], 2, "no file 'nowhere.py'"),
         (["self-consistency", "--set", "n=3", "--train-fraction", "2"], 2, "less than 1"),

@@ -107,7 +107,7 @@ def test_a_plan_survives_its_file(tmp_path: Path) -> None:
     )
     assert read.entries[1].label == "my/file.py:method"
     assert read.entries[1].fields["shares"] == ("0.5", "0.9")
-    assert (read.order, read.train_fraction, read.costs, read.axis) == ("seeded", 0.25, (0.001, 2), "usd")
+    assert (read.order, read.train_fraction, read.costs, read.cost) == ("seeded", 0.25, (0.001, 2), "usd")
     (tmp_path / "again.toml").write_text(read.to_toml())
     assert Plan.read(tmp_path / "again.toml") == read
     assert Plan.from_dict(json.loads(json.dumps(read.to_dict()))) == read
@@ -140,7 +140,7 @@ def test_methods_of_one_name_are_called_by_their_llms() -> None:
     ("settings", "method", "words"),
     [
         ({"replicats": 3}, {}, "field of the comparison file 'replicats'.*'replicates'"),
-        ({"axis": "dollars"}, {}, "axis 'dollars'"),
+        ({"cost": "dollars"}, {}, "cost 'dollars'"),
         ({"order": "sorted"}, {}, "order 'sorted'"),
         ({"billing": "twice"}, {}, "billing 'twice'"),
         ({"replicates": 0}, {}, "0 in the field 'replicates'.*greater than or equal to 1"),
@@ -410,7 +410,7 @@ def test_methods_without_a_common_cost_are_compared_at_their_dearest_points(toy:
 
 def test_given_costs_and_accuracies_are_those_looked_at(toy: Path) -> None:
     pair = (SC | {"label": "one"}, SC | {"label": "two", "llms": ["gpt-4o-mini"]})
-    result = compare(plan(*pair, axis="samples", costs=[2, 4, 9], accuracies=[0.5, 1.0]), base=toy)
+    result = compare(plan(*pair, cost="samples", costs=[2, 4, 9], accuracies=[0.5, 1.0]), base=toy)
     assert [row.cost for row in result.differences] == [2, 4]  # nobody has 9 CoTs
     assert [reach.accuracy for reach in result.reaches] == [0.5, 1.0] * 2
     assert result.reaches[1].cost is None
@@ -487,9 +487,9 @@ def test_exact_points_say_how_errors_came_about(toy: Path) -> None:
 
 
 def test_without_dollars_another_axis_is_named(toy: Path) -> None:
-    with pytest.raises(UsageError, match="another axis: tokens, calls, samples"):
+    with pytest.raises(UsageError, match="another cost: tokens, output-tokens, sequential-tokens, calls, samples"):
         compare(plan(SC, prices="none"), base=toy)
-    result = compare(plan(SC, prices="none", axis="tokens"), base=toy)
+    result = compare(plan(SC, prices="none", cost="tokens"), base=toy)
     assert result.curves[0].points[0].usd is None
     assert np.isnan(result.per_question()["usd"]).all()
 
@@ -637,7 +637,7 @@ def test_every_point_counts_for_the_frontier_also_where_two_cost_the_same(toy: P
     )
     users = [{"name": f"recorded.py:{name}", "llms": ["gpt-4o-mini"]} for name in ("none", "first")]
     given = [f"{toy}/recorded.py:{name}" for name in ("none", "first")]
-    result = compare(plan(*users, axis="samples", order="recorded"), base=toy, methods=given)
+    result = compare(plan(*users, cost="samples", order="recorded"), base=toy, methods=given)
     assert [point.label for point in result.frontier] == ["recorded.py:first"]
     assert result.areas == ()
     [row] = result.differences
@@ -728,7 +728,7 @@ def test_a_comparison_receipt_runs_no_method_that_is_not_given_again(receipt: Pa
 
 
 def test_a_comparison_receipt_opens_no_price_list_of_its_choice(toy: Path) -> None:
-    file = written(toy, plan(SC, axis="tokens", prices="none"))
+    file = written(toy, plan(SC, cost="tokens", prices="none"))
     assert run(file, "--out", toy / "out").exit_code == 0
     forged = json.loads((toy / "out" / "receipt.json").read_text())
     forged["request"]["plan"]["prices"] = str(toy / "mine.py")
@@ -804,7 +804,7 @@ def test_a_first_plan_without_token_counts_of_requests_can_be_compared(tmp_path:
     plan = tmp_path / "plan.toml"
     made = CliRunner().invoke(app, ["compare", str(plan), "--init", "--recording", str(tmp_path / "rec")])
     assert made.exit_code == 0, made.output
-    assert Plan.read(plan).axis == "samples"
+    assert Plan.read(plan).cost == "output-tokens"
     done = CliRunner().invoke(app, ["compare", str(plan), "--json", "--receipt", "none"])
     assert done.exit_code == 0, done.output
     assert json.loads(done.stdout)["missing"] == []

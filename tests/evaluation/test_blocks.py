@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from concurrent.futures import Executor, ThreadPoolExecutor
 from pathlib import Path
@@ -29,7 +30,7 @@ ANSWERS = [["abc"[(i * i + k * i + k) % 7 % 3] for i in range(8)] for k in range
 def replay(tmp_path: Path) -> Iterator[Replay]:
     one = {"one": ANSWERS, "two": [answers[::-1] for answers in ANSWERS]}
     yield load("toy", ["one", "two"], write_toy(tmp_path / "toy", one, list("abcabcabcab")), prices="none", seed=4)
-    blocks.loaded.cache_clear()
+    blocks._loaded.cache_clear()
 
 
 @pytest.fixture(params=["blocks", "tasks"])
@@ -113,3 +114,19 @@ def test_a_worker_says_that_it_needs_the_recording_and_the_right_one(tmp_path: P
     write_toy(place, {"one": ANSWERS[:2], "two": ANSWERS[:2]}, ["a", "b"])
     with pytest.raises(ConflictError, match="has changed: its hash was"):
         blocks.question_block(lambda *_: None, SelfConsistency(1), recipe, slice(0, 1))
+
+
+def test_threads_of_one_worker_load_a_recording_once(replay: Replay, monkeypatch: pytest.MonkeyPatch) -> None:
+    load_once, loads = LoadRecipe.load, []
+
+    def spied(recipe: LoadRecipe) -> Any:
+        loads.append(recipe)
+        time.sleep(0.05)  # others would begin meanwhile
+        return load_once(recipe)
+
+    monkeypatch.setattr(LoadRecipe, "load", spied)
+    recipe = LoadRecipe.of(*replay)
+    with ThreadPoolExecutor(4) as threads:
+        first, *others = threads.map(blocks.loaded, [recipe] * 4)
+    assert len(loads) == 1
+    assert all(other is first for other in others)

@@ -16,7 +16,6 @@ from small import write_scored_toy, write_toy
 
 from feval import SelfConsistency, evaluate, load, method_curve, self_consistency_curve
 from feval.errors import MethodError, NotRecordedError, OutOfRangeError, ShortPoolError, UnknownNameError, UsageError
-from feval.evaluation.oracle import Oracle
 from feval.evaluation.training import train_test_rows
 from feval.methods import (
     AdaptiveConsistency,
@@ -29,6 +28,7 @@ from feval.methods import (
     WeightedBestOfN,
 )
 from feval.methods.decisions import Decisions, Ledger
+from feval.methods.oracle import Oracle
 from feval.methods.protocol import drawn
 from feval.methods.scored.confidence_weighted import TEMPERATURES
 from feval.replay import LLM, Dataset

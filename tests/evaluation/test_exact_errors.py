@@ -24,10 +24,10 @@ from feval import compare, evaluate, load
 from feval.cli import app
 from feval.comparison.plan import Plan
 from feval.estimators.stopping.ends import number_of_counts, partitions
-from feval.evaluation.oracle import Oracle
 from feval.methods import AdaptiveConsistency, EarlyStopping, SelfConsistency, SingleCall
 from feval.methods.decisions import Decisions, Ledger
 from feval.methods.error_shares import ErrorShares, split_errors
+from feval.methods.oracle import Oracle
 from feval.receipts.verifying import verify_receipt
 from feval.replay.pools import Pool
 from feval.report.tables.results import evaluation_tables

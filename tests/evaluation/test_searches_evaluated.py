@@ -102,7 +102,7 @@ def test_a_comparison_takes_searches(folder: Path) -> None:
         {"name": "beam-search", "llms": ["tree"], "budgets": {"n": [4, 8]}},
         {"name": "particle-filtering", "llms": ["tree"], "budgets": {"n": [2, 4]}},
     ]
-    plan = {"dataset": "toy", "recordings": [str(folder)], "replicates": 3, "axis": "samples", "method": methods}
+    plan = {"dataset": "toy", "recordings": [str(folder)], "replicates": 3, "cost": "samples", "method": methods}
     comparison = compare(Plan.from_dict(plan))
     assert [len(curve.points) for curve in comparison.curves] == [2, 2]
 

@@ -132,6 +132,7 @@ def test_probes_of_unknown_length_are_warned_of_where_traces_are_cut(
     monkeypatch.setattr(Probes, "counted", False)
     assert surface(*toy).free_probes
     assert not surface(*toy, tokens=[None]).free_probes
+    assert not surface(*toy, tokens=[1000, None]).free_probes  # no trace is cut, none is probed
 
 
 def test_by_default_it_has_every_width_and_every_probed_depth(toy: tuple[Dataset, LLM]) -> None:
@@ -205,7 +206,7 @@ def test_the_command_writes_files_and_a_receipt_that_can_be_computed_again(tmp_p
     assert check.kind == "surface"
     refused = CliRunner().invoke(app, ["surface", "--recording", str(own), "--tokens", "many"])
     assert refused.exit_code != 0
-    assert "--tokens takes numbers of tokens" in refused.stderr
+    assert "--tokens takes numbers of tokens such as 20, 1,5,10, 1..40 or 1..40..3, or none; found" in refused.stderr
 
 
 @pytest.fixture(scope="module", params=STORES)

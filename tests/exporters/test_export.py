@@ -38,7 +38,8 @@ LINES: list[dict[str, Any]] = [
             {"text": 'say "2",\nor =3', "answer": None, "tokens": 4, "finish_reason": "length", "score": {"length": 4}},
         ],
     },
-    {"id": "q2", "question": "Π²?", "llm": "a", "samples": [{"text": "1,5", "reasoning": "apart", "answer": "1.5", "tokens": 3}]},
+    {"id": "q2", "question": "=1+1", "llm": "a", "samples": [{"text": "-1,5", "reasoning": "apart", "answer": "1.5", "tokens": 3,
+     "response_id": "r"}]},
     {"id": "q3", "question": "Nobody was asked.", "gold": "7", "llm": "a", "samples": []},
     {"id": "q1", "llm": "b", "samples": [{"text": "2", "answer": "2", "tokens": 1}]},
     {"id": "q2", "llm": "b", "samples": []},
@@ -99,6 +100,8 @@ def test_csv_has_a_row_for_each_cot(toy: Path, tmp_path: Path) -> None:
     assert rows[1]["text"] == 'say "2",\nor =3'
     assert json.loads(rows[0]["prompt"]) == REQUEST["prompt"]
     assert json.loads(rows[0]["decoding"]) == REQUEST["decoding"]
+    assert (rows[2]["question"], rows[2]["text"]) == ("'=1+1", "-1,5")  # no formula
+    assert [row["response_id"] for row in rows] == ["", "", "r", "", ""]  # only the second question has one
     assert (rows[0]["score.length"], rows[1]["score.judge"], rows[0]["step_scores.prm"]) == ("8", "", "[0.5,0.25]")
 
 

@@ -70,6 +70,20 @@ def test_steps_without_nodes_are_an_unknown_member(imported: Import) -> None:
     assert "not imported: steps" in notes(recording)
 
 
+def test_a_tree_of_no_steps_is_a_question_that_was_not_asked(imported: Import) -> None:
+    other = {"id": "q2", "question": "1 + 1?", "gold": "2", "steps": []}
+    for rows_ in ((other, QUESTION | {"steps": NODES}), (QUESTION | {"steps": NODES}, other)):
+        recording = imported("jsonl", lines(*rows_), answer_kind="number")
+        assert {pool.question_id: len(pool.answers) for pool in recording.pools("toy", "toy-llm")} == {"q1": 5, "q2": 0}
+
+
+def test_a_line_with_samples_and_a_tree_is_refused(imported: Import) -> None:
+    with pytest.raises(
+        SourceError, match=r"Line 1 .* has both 'completions' and a tree in 'steps'; give CoTs and trees"
+    ):
+        imported("jsonl", line(NODES, completions=["It is 4."]), answer_kind="number")
+
+
 def test_the_example_is_a_tree(imported: Import) -> None:
     recording = imported("jsonl", EXAMPLE, answer_kind="number", llm=None)
     steps = recording.steps("toy", "m@steps")

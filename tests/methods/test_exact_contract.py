@@ -17,12 +17,12 @@ from small import write_scored_toy
 from feval import evaluate, load
 from feval.errors import NotRecordedError
 from feval.estimators import per_question
-from feval.evaluation.oracle import Oracle
 from feval.methods import METHODS, SelfConsistency
 from feval.methods.decisions import Decisions, Ledger
 from feval.methods.error_shares import ErrorShares
 from feval.methods.expectation import Expectation
 from feval.methods.fields import Count, frozen_method
+from feval.methods.oracle import Oracle
 from feval.methods.protocol import drawn, has_exact_errors, has_exact_form, has_exact_latency
 from feval.methods.vote import plurality, plurality_codes
 from feval.replay import LLM, Dataset

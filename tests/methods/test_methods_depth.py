@@ -210,8 +210,8 @@ def test_blocks_of_questions_and_replicates_make_no_difference(monkeypatch: pyte
     order = np.array([[[0, 1, 2]] * 5, [[2, 1, 0]] * 5, [[1, 0, 2]] * 5], np.uint16)
     method = ParallelProbe(3, INTERVAL, stable=2, patience=1, warmup=0)
     whole = method.decide([pool], [order])
-    monkeypatch.setattr("feval.methods.depth.parallel_probe._BLOCK", 40)
-    monkeypatch.setattr("feval.methods.depth.parallel_probe._REPLICATES", 2)
+    for name, size in {"_BLOCK": 40, "_REPLICATES": 2, "_PAUSE": 1, "_SEEN": 1}.items():
+        monkeypatch.setattr(f"feval.methods.depth.parallel_probe.{name}", size)
     parts = method.decide([pool], [order])
     assert (parts.answer == whole.answer).all()
     assert (parts.ledgers[0].sequential_tokens == whole.ledgers[0].sequential_tokens).all()

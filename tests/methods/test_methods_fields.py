@@ -12,7 +12,6 @@ import pytest
 
 from feval.errors import OutOfRangeError, UnknownNameError, UsageError
 from feval.estimators.stopping.traces import MEASURES
-from feval.evaluation.oracle import Oracle
 from feval.methods import (
     AdaptiveConsistency,
     AutoMix,
@@ -29,6 +28,7 @@ from feval.methods import (
     WeightedBestOfN,
 )
 from feval.methods.fields import Aggregate
+from feval.methods.oracle import Oracle
 from feval.replay.channels import AGGREGATES
 
 COUNT: Any = np.int64(3)

@@ -10,14 +10,19 @@ from dealt import letters_of
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from probed import assert_forms_agree, metered, orders_of
-from searched import Step, Walk, beam_walk, dvts_walk, full_trees, particle_walk, tree_pool
+from searched import Step, Walk, beam_walk, dvts_walk, full_trees, particle_walk, path_walk, tree_pool
 
 from feval.errors import NotRecordedError, OutOfRangeError, UnknownNameError, UsageError
-from feval.methods import DVTS, BeamSearch, ParticleFiltering, SelfConsistency
+from feval.methods import DVTS, BeamSearch, ParticleFiltering, PathConsistency, SelfConsistency
 from feval.replay.pools import ArrayChannels
 
 NAN = float("nan")
-WALKS: dict[type[Any], Any] = {BeamSearch: beam_walk, DVTS: dvts_walk, ParticleFiltering: particle_walk}
+WALKS: dict[type[Any], Any] = {
+    BeamSearch: beam_walk,
+    DVTS: dvts_walk,
+    ParticleFiltering: particle_walk,
+    PathConsistency: path_walk,
+}
 SEARCHES = [
     BeamSearch(4, 2),
     BeamSearch(2, 2, aggregate="min", answer="majority"),
@@ -38,7 +43,7 @@ def check(method: Any, pool: Any, order: np.ndarray) -> None:
     """Both forms give the answer and the ledger of the walk."""
     decided = assert_forms_agree(method, pool, order)
     for r, q in np.ndindex(*decided.answer.shape):
-        walk = Walk(pool, q, order[r, q].tolist(), method.aggregate)
+        walk = Walk(pool, q, order[r, q].tolist(), getattr(method, "aggregate", "last"))
         assert letters_of(decided.answer[r, q : q + 1]) == [WALKS[type(method)](method, walk)]
         for name, value in walk.ledger().items():
             assert getattr(decided.ledgers[0], name)[r, q] == value, name
@@ -58,6 +63,41 @@ def test_both_forms_are_the_plain_walk(method: Any, data: st.DataObject) -> None
 def test_particles_are_those_of_the_plain_walk(method: Any, data: st.DataObject) -> None:
     pool = data.draw(full_trees(branch=method.n, depth=2 if method.n > 2 else 3))
     check(method, pool, data.draw(orders_of(pool)))
+
+
+@pytest.mark.parametrize(
+    "method",
+    [
+        PathConsistency(3, 1, 0.6),
+        PathConsistency(4, 2, "0.8"),
+        PathConsistency(4, 1, 0.5, rounds=2),
+        PathConsistency(4, 3),
+    ],
+    ids=str,
+)
+@settings(max_examples=20)
+@given(data=st.data())
+def test_branches_are_those_of_the_plain_walk(method: Any, data: st.DataObject) -> None:
+    pool = data.draw(full_trees(branch=3 if method.n < 4 or method.window > 1 else 4))
+    check(method, pool, data.draw(orders_of(pool)))
+
+
+def test_a_prefix_by_hand() -> None:
+    tree: list[Step] = [
+        (-1, None, False, NAN, 3),
+        (-1, "b", True, NAN, 5),
+        (0, "a", True, NAN, 2),
+        (0, "a", True, NAN, 4),
+        (0, "b", True, NAN, 1),
+    ]
+    pool = tree_pool([tree])
+    # 0 and 2 give a: P[Beta(2, 1) > 1/2] = 3/4, so the next branch is 3, from 0. Only sure at 7/8, the search takes 1 and b.
+    for threshold, taken, answer in ((0.75, [0, 2, 3], "a"), (0.8, [0, 2, 1], "a")):
+        llm = metered(pool)
+        assert PathConsistency(2, 1, threshold)("?", llm) == answer
+        ledger = [llm.rounds, llm.cots, llm.output_tokens, llm.sequential_tokens, llm.longest_trace_tokens]
+        tokens = [pool.output_tokens[0, place] for place in taken]
+        assert ledger == [3, 3, sum(tokens), sum(tokens), 7 if threshold == 0.75 else 5]
 
 
 TREE: list[Step] = [
@@ -130,6 +170,8 @@ def test_misuse_is_refused() -> None:
         llm.expand(end)
     with pytest.raises(UsageError, match="was not handed out by deep on this question"):
         metered(pool).expand(zero)
+    with pytest.raises(UsageError, match="trees of steps, which are replayed whole; step 1 cannot be cut"):
+        llm.truncate(1, 2)
     with pytest.raises(OutOfRangeError, match="by 1 step or more; 0 were asked for"):
         llm.expand(zero, 0)
     with pytest.raises(UnknownNameError, match="aggregate"):

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from recorded_pools import Recorded, over_all_orders, pool_of
 
 from feval.errors import OutOfRangeError, UsageError
+from feval.estimators.stopping import orders
 from feval.estimators.stopping.by_partition import over_partitions
 from feval.estimators.stopping.criteria import (
     Criterion,
@@ -27,7 +28,7 @@ from feval.estimators.stopping.criteria import (
 from feval.estimators.stopping.early_plurality import early_plurality
 from feval.estimators.stopping.early_stopping import early_stops, expected_samples
 from feval.estimators.stopping.ends import AnswerCounts, ending_of_rule, ends_of_rule, partitions
-from feval.estimators.stopping.orders import expected_votes
+from feval.estimators.stopping.orders import expected_votes, require_few_states
 from feval.estimators.stopping.subpools import MOST_SUBPOOLS, number_of_subpools, votes_over_subpools
 from feval.methods import AdaptiveConsistency, EarlyStopping, SelfConsistency
 from feval.methods.stopping.pool_counts import PoolCounts
@@ -429,3 +430,27 @@ def test_too_large_a_budget_is_refused_with_a_way_out() -> None:
     pool = pool_of(np.zeros((1, 400), np.int16))
     with pytest.raises(UsageError, match="seeded"):
         AdaptiveConsistency(budget=350).exact(pool, np.array([0]))
+
+
+def test_a_walk_over_too_many_counts_is_foretold(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without the foretelling this test takes minutes; the estimate, from few states of a column, is near what is walked."""
+    pool = pool_of([[answer for answers in (40, 30, 22, 16, 10, 6, 3, 1) for answer in range(answers)]])
+    with pytest.raises(UsageError, match=r"would visit more than 400,000,000 counts of answers.*Use seeded replicates"):
+        AdaptiveConsistency(budget=64).exact(pool, np.array([0]))
+    ends = ends_of_rule(AdaptiveConsistency(budget=10).rule.stop_mask, np.array([0, 9, *[4] * 9]), 10)
+    pools = AnswerCounts.of(np.array([9, 4]), np.array([[4, 3, 3, 2, 2, 1, 1], [9, 3, 3, 2, 1, 1, 1]]), np.zeros(2))
+    walked = 0
+
+    def count(walk: Any, states: int) -> None:
+        nonlocal walked
+        walked += states
+
+    walk = orders._Walk(pools, 7, ends, 1)
+    monkeypatch.setattr(orders._Walk, "_count", count)
+    monkeypatch.setattr(orders._Walk, "_end", lambda _, states: np.ones(len(states.pool)))
+    walk.walk()
+    monkeypatch.undo()
+    monkeypatch.setattr(orders, "_FORETOLD_FROM", 100)
+    require_few_states(pools, ends, round(walked / 3))
+    with pytest.raises(UsageError, match="would visit more"):
+        require_few_states(pools, ends, round(walked / 5))

@@ -386,8 +386,11 @@ def test_a_parquet_file_without_a_column_is_found(copy: Path) -> None:
         (lambda m: m["probes"][0].update(llm="gamma"), "has probes of .gamma. on .toy., and no CoTs of it"),
         (lambda m: m.update(pairs=m["pairs"][1:]), "has probes of 'alpha' on 'toy', and no CoTs of it"),
         (lambda m: m.update(format_version=4), "a recording with probes has format_version 5"),
-        (lambda m: m.update(probes=m["probes"][1:]), "lists 'probes/toy/alpha.parquet', which no recording"),
         (lambda m: m["files"].pop(FLAT), "votes/toy/alpha.probes: not listed"),
+        (
+            lambda m: m.pop("probes"),
+            "has probes of 'alpha' on 'toy' among its leaves or among its entries, and not in both",
+        ),
     ],
 )
 def test_a_manifest_that_says_something_else_is_found(

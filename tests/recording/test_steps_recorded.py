@@ -7,6 +7,8 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from recorded_trees import GOLDS, TREES, tree, write_trees
 from small import content, pool, put_manifest, question, restate
@@ -25,6 +27,7 @@ from feval.recording import (
 )
 from feval.recording.derived.extension import extend
 from feval.replay import load
+from feval.report.tables.info import info_headline, info_tables
 
 
 @pytest.fixture(scope="module")
@@ -128,6 +131,55 @@ def test_arrays_that_contradict_the_file_are_found(tmp_path: Path) -> None:
     (folder / path).write_bytes((swapped / path).read_bytes())
     restate(folder, path)
     assert any("steps of tree" in problem for problem in verify_recording(folder).problems)
+
+
+def test_steps_that_are_missing_are_never_read_as_whole_cots(trees: Path, tmp_path: Path) -> None:
+    path = "steps/toy/tree.parquet"
+    folder = write_trees(tmp_path / "unlisted")
+    manifest = json.loads((folder / "manifest.json").read_text())
+    del manifest["files"][path], manifest["pairs"][0]["depth"]
+    put_manifest(folder, manifest)
+    assert open_recording(folder).has_steps("toy", "tree")
+    for derived in (
+        lambda: select(folder, tmp_path / "s", questions=["toy/0"]),
+        lambda: merge([folder, trees], tmp_path / "m"),
+    ):
+        with pytest.raises(DamagedRecordingError, match=f"does not list {path}"):
+            derived()
+    whole = write_trees(tmp_path / "whole", [[], [], []], scores=[[], [], []])
+    for name in ("votes/toy.votes", "votes/toy.details"):
+        (folder / name).write_bytes((whole / name).read_bytes())
+        restate(folder, name)
+    with pytest.raises(DamagedRecordingError, match="steps of tree on toy, and its votes files have none"):
+        load("toy", ["tree"], folder)[1][0].pool.steps()
+
+
+@pytest.mark.parametrize(
+    ("llms", "headline", "heading"),
+    [
+        (["tree"], ": 8 steps, 1 LLM", "steps"),
+        (["alpha"], ": 4 CoTs, 1 LLM", "CoTs"),
+        (["tree", "alpha"], ": 4 CoTs, 8 steps, 2 LLMs", "CoTs or steps"),
+    ],
+)
+def test_info_calls_steps_steps(llms: list[str], headline: str, heading: str, trees: Path, tmp_path: Path) -> None:
+    recording = open_recording(select(trees, tmp_path / "r", llms=llms))
+    assert headline in info_headline(recording)
+    [pools] = [table for table in info_tables(recording) if table.title == "pools"]
+    assert [column.name for column in pools.columns][2] == heading
+
+
+def test_a_forged_tree_is_not_linked(trees: Path, tmp_path: Path) -> None:
+    path = "steps/toy/tree.parquet"
+    parts = [select(trees, tmp_path / f"{i}", questions=[f"toy/{i}"], llms=["tree"]) for i in range(2)]
+    forged = pq.read_table(parts[0] / path)
+    ends = pa.array([True, *forged.column("ends").to_pylist()[1:]])
+    pq.write_table(forged.set_column(forged.schema.get_field_index("ends"), "ends", ends), parts[0] / path)
+    restate(parts[0], path)
+    other = select(trees, tmp_path / "other", llms=["alpha"])
+    for number, sources in enumerate((parts, [parts[0], other])):
+        with pytest.raises(DamagedRecordingError, match="0: tree on toy, question 'toy/0': step 2 goes on from step 0"):
+            merge(sources, tmp_path / f"m{number}")
 
 
 @pytest.mark.parametrize(

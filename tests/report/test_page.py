@@ -273,7 +273,7 @@ def test_the_svg_has_no_date_and_refers_to_nothing_outside(comparison: Compariso
     "axis", ["usd", *(pytest.param(axis, marks=pytest.mark.slow) for axis in ("tokens", "calls", "samples"))]
 )
 def test_the_picture_shows_every_line_and_hides_none(comparison: Comparison, axis: str, folder: Path) -> None:
-    output = compare(comparison.plan.changed(axis=axis), base=folder, methods=comparison.methods)
+    output = compare(comparison.plan.changed(cost=axis), base=folder, methods=comparison.methods)
     with own_style():
         figure = _figure(output)
         figure.canvas.draw()

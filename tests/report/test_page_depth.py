@@ -76,7 +76,7 @@ def comparison(folder: Path) -> Comparison:
         entries=tuple(_entries()),
         order="recorded",
         resamples=50,
-        axis="calls",
+        cost="calls",
     )
     return compare(plan, base=folder)
 

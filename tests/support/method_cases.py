@@ -36,6 +36,11 @@ BEST_OF_N = [
 DSC: dict[str, Any] = {"ranking": "prompt-length", "window": 2, "neighbours": 2, "budget": 8}
 
 CASES: dict[str, list[Case]] = {
+    "path-consistency": [
+        Case({"n": 4, "window": 2, "threshold": 0.6}),
+        Case({"n": 3, "window": 1, "threshold": 0.5}),
+        Case({"n": 8, "window": 3, "threshold": 1.0, "rounds": 2}),
+    ],
     "single-call": [Case()],
     "self-consistency": [
         *(Case({"n": n}) for n in (1, 2, 5, 8)),

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from hypothesis import strategies as st
 from probed import code
+from scipy.stats import beta
 
 from feval.recording import ScorerInfo, Steps
 from feval.recording.scores import Scores
@@ -154,6 +155,26 @@ def dvts_walk(method: Any, walk: Walk) -> str | None:
         if not current:
             break
     return walk.choose(finished, method.answer)
+
+
+def path_walk(method: Any, walk: Walk) -> str | None:
+    prefix, branches = -1, []
+    while len(branches) < method.n:
+        window = walk.take([prefix] * min(method.window, method.n - len(branches)))
+        while going := [i for i, s in enumerate(window) if not walk.ends[s] and len(walk.path(s)) < method.rounds]:
+            for i, step in zip(going, walk.take([window[i] for i in going]), strict=True):
+                window[i] = step
+        branches += window
+        votes = Counter(answer for step in branches if (answer := walk.answer(step)) is not None)
+        first, second = ([count for _, count in votes.most_common(2)] + [0, 0])[:2]
+        if votes and float(beta(first + 1, second + 1).sf(0.5)) >= float(method.threshold):
+            for step in branches:
+                path = [-1, *walk.path(step)]
+                behind = path[path.index(prefix) + 1 :] if prefix in path else []
+                if walk.answer(step) == votes.most_common(1)[0][0] and len(behind) > 1:
+                    prefix = behind[0]
+                    break
+    return walk.choose(branches, "majority")
 
 
 def particle_walk(method: Any, walk: Walk) -> str | None:

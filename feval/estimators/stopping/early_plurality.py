@@ -118,8 +118,8 @@ class _Sum:
         starts = np.flatnonzero(np.any([np.diff(key[order], prepend=-1) != 0 for key in keys], axis=0))
         for start, stop in pairwise([*starts.tolist(), len(order)]):
             same = order[start:stop]
-            values = self._functional(*(int(key[same[0]]) for key in keys)) @ polynomials[..., same].reshape(
-                -1, len(same)
+            values = _times(
+                self._functional(*(int(key[same[0]]) for key in keys)), polynomials[..., same].reshape(-1, len(same))
             )
             question, rank = bands.question[same], np.minimum(bands.rank[same], len(small) - 1)
             weighted = (values.reshape(2, self.windows + 1, -1) * small[rank, :, question].T).sum(axis=1)
@@ -236,6 +236,16 @@ class _Sum:
         factors[0] = 1
         result: Numbers = np.cumprod(factors, axis=0)
         return result
+
+
+def _times(weights: Numbers, values: Numbers) -> Numbers:
+    """The matrix product; in extended precision without the many weights that are 0."""
+    if weights.dtype == np.float64:
+        return weights @ values
+    rows, columns = np.flatnonzero(weights.any(axis=1)), np.flatnonzero(weights.any(axis=0))
+    result = np.zeros((len(weights), values.shape[1]), weights.dtype)
+    result[rows] = weights[np.ix_(rows, columns)] @ values[columns]
+    return result
 
 
 def _product(one: Numbers, other: Numbers) -> Numbers:

@@ -27,6 +27,8 @@ from feval.estimators.arrays import Bools, Floats, Int16, Int64, Integers, UInt6
 LARGEST_BUDGET = 300
 """Largest budget of a table of ends; memory grows with its cube."""
 
+_CHECKED_FROM, _CHECKED_EVERY = 32, 8  # draws
+
 Ending = Callable[[Integers, int, Floats], Floats]
 """(counts [N, 1 + K] as in `Ends.of`, their sum, [N] probability to come there) -> [N] probability to end there."""
 
@@ -178,33 +180,41 @@ def ending_of_rule(stops: Callable[[Integers, int], Bools], budget: int) -> Endi
 
 
 def ends_of_rule(
-    stops: Callable[[Integers, int], Bools], bounds: Int64, budget: int, *, only_last: bool = False
+    stops: Callable[[Integers, int], Bools],
+    bounds: Int64,
+    budget: int,
+    *,
+    only_last: bool = False,
+    check: Callable[[Ends], None] | None = None,
 ) -> Ends:
     """The table of ends of a rule that looks at the counts after every draw, by the module's recursion.
 
     `stops` maps counts of candidates [N, K], the largest first, and the draws so far to [N] whether it stops there. `only_last`
-    leaves out the ends before the budget. UsageError for a budget above 300.
+    leaves out the ends before the budget. `check` is called on the tables of some smaller budgets, which take far less time.
+    UsageError for a budget above 300.
     """
     ended: list[Integers] = [np.zeros((0, len(bounds)), np.int16)]
     chances = [np.zeros(0)]
-    for drawn, counts, reach in _ended(stops, bounds, budget):
+    for drawn, counts, reach, stopped in _ended(stops, bounds, budget):
+        if check is not None and _CHECKED_FROM <= drawn < budget and drawn % _CHECKED_EVERY == 0:
+            check(Ends.of(np.concatenate([*ended, counts]), np.concatenate([*chances, reach]), drawn))
         if drawn == budget or not only_last:
-            ended.append(counts)
-            chances.append(reach)
+            ended.append(counts[stopped])
+            chances.append(reach[stopped])
     return Ends.of(np.concatenate(ended), np.concatenate(chances), budget)
 
 
 def _ended(
     stops: Callable[[Integers, int], Bools], bounds: Int64, budget: int
-) -> Iterator[tuple[int, Integers, Floats]]:
-    """Yield for each draw the counts at which the rule ends, and the probability to reach each given these counts."""
+) -> Iterator[tuple[int, Integers, Floats, Bools]]:
+    """Yield for each draw the counts that are reached, the probability to reach each given these, and where the rule ends."""
     require_budget(budget)
     counts: Integers = np.zeros((1, len(bounds)), np.int16)
     reach: Floats = np.ones(1)
     for drawn in range(1, budget + 1):
         counts, reach = _one_more(counts, reach, bounds, drawn)
         stopped = stops(counts[:, 1:], drawn) if drawn < budget else np.ones(len(counts), np.bool_)
-        yield drawn, counts[stopped], reach[stopped]
+        yield drawn, counts, reach, stopped
         counts, reach = counts[~stopped], reach[~stopped]
         if not len(counts):
             break

@@ -9,6 +9,7 @@ samples is equally likely.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, fields
 from typing import Any
 
@@ -25,6 +26,8 @@ MOST_STATES = 400_000_000
 """Most counts that `expected_votes` visits by default: about a minute."""
 
 _BLOCK = 1 << 16  # states walked at once
+_FORETOLD_FROM = 2048  # states of each column
+_SURELY_MORE = 4.0  # times as many as allowed
 
 
 @dataclass(frozen=True, eq=False)
@@ -86,12 +89,25 @@ def expected_votes(pools: AnswerCounts, ends: Ends, *, most_states: int = MOST_S
     first, rows = distinct((pools.gold, pools.none, *pools.rivals.T))
     unique = pools.rows(first)
     right, votes = np.zeros(len(first)), np.zeros((len(first), 2 + pools.rivals.shape[1]))
-    kinds = (unique.rivals > 0).sum(axis=1)
-    for kind in np.unique(kinds):
-        same = np.flatnonzero(kinds == kind)
-        walk = _Walk(unique.rows(same), int(kind), ends, most_states)
-        right[same], votes[same, : 2 + kind] = walk.right, walk.votes
+    require_few_states(unique, ends, most_states)
+    for same, walk in _walks(unique, ends, most_states):
+        walk.walk()
+        right[same], votes[same, : 2 + walk.rivals] = walk.right, walk.votes
     return ExpectedVotes(np.minimum(right, 1.0)[rows], votes[rows])
+
+
+def require_few_states(pools: AnswerCounts, ends: Ends, most_states: int = MOST_STATES) -> None:
+    """Raise the UsageError of `expected_votes` where it would surely come; arguments as there."""
+    for _, walk in _walks(pools, ends, most_states):
+        walk.foretell()
+
+
+def _walks(pools: AnswerCounts, ends: Ends, most_states: int) -> Iterator[tuple[Rows, _Walk]]:
+    """The walks over the pools with equally many rivals, and which these are; those with most rivals first."""
+    kinds = (pools.rivals > 0).sum(axis=1)
+    for kind in np.unique(kinds)[::-1].tolist():
+        same = np.flatnonzero(kinds == kind)
+        yield same, _Walk(pools.rows(same), kind, ends, most_states)
 
 
 def mean_tokens(tokens: Integers, counts: Integers) -> Floats:
@@ -152,11 +168,37 @@ class _Walk:
         self.binomials = binomials(int(self.size.max(initial=0)), ends.budget + 1)
         self.right, self.votes = np.zeros(len(self.size)), np.zeros(self.counts.shape)
         self.walked = 0
+
+    def walk(self) -> None:
+        """Fill in `right` and `votes`."""
+        self._descend(1, self._start())
+
+    def foretell(self) -> None:
+        """Raise UsageError where the walk would surely visit too many counts.
+
+        Of each column's states a part, chosen as by dice, stands for all (Knuth 1975, "Estimating the efficiency of backtrack
+        programs").
+        """
+        of_pool = np.log1p(np.minimum(self.counts[:, 1:], self.ends.budget)).sum(axis=1)  # without lumps and ends
+        if np.logaddexp.reduce(of_pool) + np.log(self.counts.shape[1]) < np.log(self.most_states):
+            return
+        states, each, visited = self._start(), 1.0, 0.0
+        for column in range(1, self.counts.shape[1]):
+            if len(states.pool) > _FORETOLD_FROM:
+                each *= len(states.pool) / _FORETOLD_FROM
+                dice = count_codes(np.arange(len(states.pool)) + column)
+                states = states.take(np.argpartition(dice, _FORETOLD_FROM)[:_FORETOLD_FROM])
+            self.walked = 0
+            states = self._children(column, states)[2]
+            visited += each * self.walked
+        self._count(int(visited / _SURELY_MORE))
+
+    def _start(self) -> _States:
+        """No sample of any candidate."""
         nothing = np.zeros((7, len(self.size)), np.int16)
-        start = _States(
+        return _States(
             np.arange(len(self.size)), np.ones(len(self.size)), np.zeros(len(self.size), np.uint64), *nothing
         )
-        self._descend(1, start)
 
     def _descend(self, column: int, states: _States) -> Floats:
         """[N] probability of the ends below each state; adds to `right` and `votes` on the way."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -12,7 +11,7 @@ import numpy.typing as npt
 import scipy
 
 from feval.errors import NotRecordedError
-from feval.methods.arrays import Integers, Rows
+from feval.methods.arrays import Bools, Integers, Rows
 from feval.methods.decisions import Decisions, Ledger, Orders
 from feval.methods.depth.cuts import known_tokens
 from feval.methods.fields import Count, Whole, frozen_method
@@ -27,6 +26,7 @@ Int64 = npt.NDArray[np.int64]
 
 _REPLICATES = 128  # worked on at once
 _BLOCK = 1 << 19  # recorded CoTs times replicates
+_PAUSE = 8  # steps after which what is over is left out
 _SEEN = 16  # CoTs looked at together to settle a tie
 
 
@@ -107,42 +107,52 @@ class ParallelProbe:
     def _grown(self, visits: _Visits, order: Orders) -> tuple[Integers, Integers]:
         """[Q, R] answers, and [Q, S, R] rounds in which each CoT was among those left, from orders [R, Q, width]."""
         replicates, questions = order.shape[:2]
-        shape, kind = (*visits.counts.shape, replicates), _counter(max(self.width, self.steps + 1, self.patience))
-        left = np.zeros(shape, kind)
-        left[np.arange(questions)[:, None], order, np.arange(replicates)[:, None, None]] = 1
-        answer, rounds = np.full((questions, replicates), -1, np.int32), np.empty(shape, kind)
-        grown, misses, places = left.copy(), np.zeros(shape, kind), np.arange(questions)
-        winner, stable, done = answer, np.zeros(answer.shape, np.int32), np.zeros(answer.shape, np.bool_)
+        samples, kind = visits.counts.shape[1], _counter(max(self.width, self.steps + 1, self.patience))
+        first = np.arange(questions, dtype=np.int32) * samples
+        order = order.transpose(1, 0, 2) + first[:, None, None]
+        # Until they are dropped, or the question ends.
+        grown = np.zeros((visits.counts.size, replicates), kind)
+        grown[order, np.arange(replicates)[:, None]] = np.iinfo(kind).max
+        traces = _Traces.of(visits, grown)
         # After the last visit nothing changes any more.
-        for step in range(min(self.steps, max(int(visits.counts.max(initial=0)), 1))):
-            grown += left
-            answers = visits.answers(step + 2).rows(places)
-            number, codes = answers.plurality(left, order)
+        steps = min(self.steps, max(int(visits.counts.max(initial=0)), 1))
+        answer = np.full((questions, replicates), -1, np.int32)
+        until = np.full(answer.shape, steps + 1, kind)
+        winner, stable, done = answer, np.zeros(answer.shape, np.int32), np.zeros(answer.shape, np.bool_)
+        places, misses = np.arange(questions), np.zeros_like(traces.left)
+        for step in range(steps):
+            running = traces.advance(step + 2)
+            number, codes = traces.plurality(order, done)
             before, winner = winner, np.where(done, winner, codes)
             if step >= self.warmup:
-                misses += 1
-                missed = answers.numbers[:, :, None] != number[:, None]
+                missed = traces.numbers[:running, None] != number[traces.question[:running]]
                 if ((codes < 0) & ~done).any():  # where nobody votes, nobody disagrees
-                    missed &= (codes >= 0)[:, None]
-                misses *= missed.view(np.uint8)
-                late = np.flatnonzero((misses >= self.patience) & (left > 0))
-                running = visits.counts[places].ravel()[late // replicates] >= step + 2  # a finished trace stays
-                left.ravel()[late[running]] = 0
+                    missed &= (codes >= 0)[traces.question[:running]]
+                missing = misses[:running]
+                missing += traces.left[:running]
+                missing *= missed.view(np.uint8)
+                late = np.flatnonzero(missing >= self.patience)
+                missing.ravel()[late] = traces.left.ravel()[late] = 0
+                row, replicate = np.divmod(late, replicates)
+                grown[traces.rows[row], replicate] = step + 2
             stable = np.where((winner == before) & (winner >= 0), stable + 1, 0)
             ended = ~done & (stable >= self.stable)
             if ended.any():
                 done |= ended
-                left *= ~done[:, None]
-                over = done.all(axis=1)
-                if over.any():
-                    answer[places[over]], rounds[places[over]] = winner[over], grown[over]
-                    parts: Any = [each[~over] for each in (places, winner, stable, done, left, grown, misses)]
-                    places, winner, stable, done, left, grown, misses = parts
-                    order = order[:, ~over]
+                question, replicate = np.nonzero(ended)
+                until[places[question], replicate] = step + 2
+            if step % _PAUSE == _PAUSE - 1:
+                done |= ~traces.growing(running)
+                going: Bools = ~np.all(done, axis=1)
+                misses = misses[traces.keep(going, done)]
+                if not going.all():
+                    answer[places[~going]] = winner[~going]
+                    parts: Any = [each[going] for each in (places, winner, stable, done, order)]
+                    places, winner, stable, done, order = parts
                     if not len(places):
                         break
-        answer[places], rounds[places] = winner, grown
-        return answer, rounds
+        answer[places] = winner
+        return answer, np.minimum(grown.reshape(*visits.counts.shape, replicates), until[:, None])
 
 
 def _counter(most: int) -> type[np.integer[Any]]:
@@ -188,16 +198,8 @@ class _Visits:
         final = pool.codes.astype(np.result_type(pool.codes, probes.codes))
         return cls(interval, every, probes, counts, final, np.maximum(pool.output_tokens, counts * interval))
 
-    @cache  # noqa: B019  as long as the visits
-    def answers(self, rounds: int) -> _Answers:
-        """The answers after some rounds."""
-        codes = self.final.copy()
-        running = self.counts >= rounds
-        codes[running] = self.probes.codes[self._first[running] + (rounds * self.every - 1)]
-        return _Answers.of(codes)
-
     @property
-    def _first(self) -> Int64:
+    def first(self) -> Int64:
         """[Q, S] place of the first probe of each CoT."""
         return self.probes.starts[:-1].reshape(self.counts.shape)
 
@@ -230,78 +232,132 @@ class _Visits:
         """[Q, R] tokens of the probes at all visits [Q, S, R] but the first."""
         if self.probes.output_tokens is None:
             return np.zeros((visited.shape[0], visited.shape[2]), np.int64)
-        most = int(self.counts.max(initial=0))
-        visit = np.arange(2, most + 1)
-        asked = np.where(visit <= self.counts[:, :, None], self._first[:, :, None] + visit * self.every - 1, -1)
-        paid = np.zeros((*self.counts.shape, most + 2), np.int32)
-        np.cumsum(np.append(known_tokens(self.probes), 0)[asked], axis=2, out=paid[:, :, 2 : most + 1])
-        first = np.arange(self.counts.size).reshape(*self.counts.shape, 1) * (most + 2)
-        spent: Int64 = paid.ravel().take(visited + first).sum(axis=1, dtype=np.int64)
+        counts = self.counts.ravel()
+        starts = np.cumsum(counts) - counts
+        visit = np.arange(1, counts.sum() + 1) - np.repeat(starts, counts)
+        tokens = known_tokens(self.probes)[np.repeat(self.first.ravel(), counts) + (visit * self.every - 1)]
+        paid = np.append(0, np.cumsum(tokens * (visit > 1)))
+        first = starts.reshape(*self.counts.shape, 1)
+        spent: Int64 = paid.take(visited + first).sum(axis=1) - paid.take(first).sum(axis=1)
         return spent
 
 
-@dataclass(frozen=True, eq=False)
-class _Answers:
-    """The answers of CoTs after some rounds.
+@dataclass(eq=False)
+class _Traces:
+    """N CoTs that grow, the longest first, and what they answer; those of some questions at a time.
 
     Attributes:
-        numbers: [Q, S] of each answer, from 0 among those that the question has then; K for no answer.
-        codes: [Q, K + 1] code of each number; -1 for K.
+        visits: where they can be looked at.
+        rows: [N] number of each among all CoTs.
+        question: [N] of each.
+        left: [N, R] 1 for a CoT that votes, else 0.
+        codes: [N] latest answers.
+        numbers: [N] of each of these, from 0 among those of its question that could win; the highest for all others.
+        least: [Q] votes that the winner of each question had in every replicate, at the last look.
     """
 
-    numbers: Integers
+    visits: _Visits
+    rows: Rows
+    question: Rows
+    left: Integers
     codes: Integers
+    numbers: Integers
+    least: Int64
 
     @classmethod
-    def of(cls, codes: Integers) -> _Answers:
-        """The answers with codes [Q, S]."""
-        present = np.zeros((len(codes), int(codes.max(initial=0)) + 1), np.bool_)
-        place = codes + np.arange(len(codes))[:, None] * present.shape[1]
-        present.ravel()[place[codes >= 0]] = True
-        number = present.cumsum(axis=1, dtype=np.int32) - 1
-        none = int(number[:, -1].max(initial=-1)) + 1
-        numbers = number.ravel().take(np.maximum(place, 0))
-        numbers[codes < 0] = none
-        question, code = np.nonzero(present)
-        table = np.full((len(codes), none + 1), -1, np.int32)
-        table[question, number[question, code]] = code
-        return cls(numbers.astype(_counter(none)), table)
+    def of(cls, visits: _Visits, chosen: Integers) -> _Traces:
+        """The CoTs that some replicate chose, from numbers that are not 0 there [Q * S, R]."""
+        rows = np.argsort(-visits.counts, axis=None, kind="stable")
+        rows = rows[np.any(chosen, axis=1)[rows]]
+        left, codes = np.minimum(chosen[rows], 1), visits.final.ravel()[rows]
+        least = np.ones(len(visits.counts), np.int64)
+        return cls(visits, rows, rows // max(visits.counts.shape[1], 1), left, codes, codes, least)
 
-    def rows(self, rows: Rows) -> _Answers:
-        """The answers of some questions."""
-        return self if len(rows) == len(self.numbers) else _Answers(self.numbers[rows], self.codes[rows])
+    def advance(self, rounds: int) -> int:
+        """Show the answers after some rounds; returns how many CoTs, the first ones, are running then."""
+        counts = self.visits.counts.ravel()[self.rows]
+        running, ending = np.searchsorted(-counts, (-rounds, 1 - rounds), side="right").tolist()
+        places = self.visits.first.ravel()[self.rows[:running]] + (rounds * self.visits.every - 1)
+        self.codes[:running] = self.visits.probes.codes[places]
+        self.codes[running:ending] = self.visits.final.ravel()[self.rows[running:ending]]
+        return int(running)
 
-    def plurality(self, left: Integers, order: Orders) -> tuple[Integers, Integers]:
+    def growing(self, running: int) -> Bools:
+        """[Q, R] whether one of the first CoTs is left."""
+        growing: Bools = self._sums(self.question[:running], len(self.least)) > 0
+        return growing
+
+    def _sums(self, cells: Integers, most: int) -> Integers:
+        """[most, R] how many of the first CoTs are left, by cell."""
+        shape = most, len(cells)
+        parts = np.ones(len(cells), self.left.dtype), cells.astype(np.int32), np.arange(len(cells) + 1, dtype=np.int32)
+        sums: Integers = scipy.sparse.csc_array(parts, shape) @ self.left[: len(cells)]
+        return sums
+
+    def keep(self, going: Bools, done: Bools) -> Rows:
+        """Go on with some of the questions, without the replicates that are done; returns which CoTs are kept."""
+        self.left *= ~done[self.question]
+        kept = np.flatnonzero(self.left.any(axis=1))
+        self.question = (np.cumsum(going) - 1)[self.question[kept]]
+        self.rows, self.left, self.codes = self.rows[kept], self.left[kept], self.codes[kept]
+        self.least = self.least[going]
+        return kept
+
+    def plurality(self, order: Orders, done: Bools) -> tuple[Integers, Integers]:
         """[Q, R] number and code of the plurality of those that are left; of tied answers the one seen first.
 
+        An answer of fewer CoTs than the winner has votes in any replicate can neither win nor tie: it is not counted.
+
         Args:
-            left: [Q, S, R] 1 for a CoT that votes, else 0.
-            order: [R, Q, n] CoTs in draw order.
+            order: [Q, R, n] CoTs in draw order.
+            done: [Q, R] where a tie need not be settled.
 
         Returns:
             Any number and -1 where none of them has an answer.
         """
-        questions, samples, replicates = left.shape
-        first = np.arange(questions)[:, None] * self.codes.shape[1]
-        cells = (self.numbers + first).ravel()
-        each = scipy.sparse.csc_array(
-            (np.ones(cells.size, left.dtype), cells, np.arange(cells.size + 1)), (self.codes.size, cells.size)
-        )
-        votes = (each @ left.reshape(cells.size, replicates)).reshape(questions, -1, replicates)
-        votes[:, -1] = 0
-        most = votes.max(axis=1)
+        questions, replicates, width = order.shape
+        kinds = int(self.codes.max(initial=0)) + 2
+        places = self.question * kinds + np.maximum(self.codes, -1) + 1
+        cots = np.bincount(places, minlength=questions * kinds).reshape(questions, kinds)
+        cots[:, 0] = 0
+        least = np.maximum(self.least * 3 // 4, 1)
+        while True:
+            able = np.flatnonzero(cots >= least[:, None])
+            owner = able // kinds
+            number = np.arange(len(able)) - np.searchsorted(owner, np.arange(questions))[owner]
+            none = int(number.max(initial=-1)) + 1
+            numbers = np.full(cots.size, none, _counter(none))
+            numbers[able] = number
+            self.numbers = numbers[places]
+            cells = self.question * (none + 1) + self.numbers
+            votes = self._sums(cells, questions * (none + 1)).reshape(questions, none + 1, replicates)
+            votes[:, -1] = 0
+            most = votes.max(axis=1)
+            self.least = np.where(done, width, most).min(axis=1, initial=width)
+            short = (self.least < least) & (least > 1)
+            if not short.any():
+                break
+            least[short] = 1
+        codes = np.full((questions, none + 1), -1, np.int32)
+        codes[owner, number] = able % kinds - 1
         leads = votes == np.maximum(most, 1)[:, None]
-        number = (leads.view(np.uint8) * np.arange(leads.shape[1], dtype=self.numbers.dtype)[:, None]).max(axis=1)
-        question, replicate = np.nonzero(np.add.reduce(leads.view(np.uint8), axis=1, dtype=left.dtype) > 1)
-        # Of tied answers the one of the first CoT that has one of them.
+        number = (leads.view(np.uint8) * np.arange(none + 1, dtype=numbers.dtype)[:, None]).max(axis=1)
+        tied = np.add.reduce(leads.view(np.uint8), axis=1, dtype=self.left.dtype) > 1
+        self._settle(number, leads, order, *np.nonzero(tied & ~done))
+        first = np.arange(questions)[:, None] * (none + 1)
+        return number, np.where(most > 0, codes.ravel().take(number + first), -1)
+
+    def _settle(self, number: Integers, leads: Bools, order: Orders, question: Rows, replicate: Rows) -> None:
+        """Take of tied answers the one of the first CoT that has one of them."""
+        row_of = np.full(self.visits.counts.size, -1, np.int32)
+        row_of[self.rows] = np.arange(len(self.rows))
         for start in range(0, order.shape[2], _SEEN):
-            cots = order[replicate, question, start : start + _SEEN] + question[:, None] * samples
-            leading = leads.ravel().take(cells.take(cots) * replicates + replicate[:, None])
-            leading &= left.ravel().take(cots * replicates + replicate[:, None]) > 0
-            found = leading.any(axis=1)
-            seen = cots[found, leading[found].argmax(axis=1)]
-            number[question[found], replicate[found]] = self.numbers.ravel().take(seen)
-            question, replicate = question[~found], replicate[~found]
             if not len(question):
                 break
-        return number, np.where(most > 0, self.codes.ravel().take(number + first), -1)
+            rows = row_of[order[question, replicate, start : start + _SEEN]]
+            leading = leads[question[:, None], self.numbers[rows], replicate[:, None]]
+            leading &= (self.left[rows, replicate[:, None]] > 0) & (rows >= 0)
+            found = leading.any(axis=1)
+            seen = rows[found, leading[found].argmax(axis=1)]
+            number[question[found], replicate[found]] = self.numbers[seen]
+            question, replicate = question[~found], replicate[~found]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Annotated, Literal, Protocol
+from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, Protocol
 
 import numpy as np
 from pydantic import Field
@@ -65,6 +65,8 @@ class AdaptiveConsistency:
         concentration: of the Chinese-restaurant process of "crp".
         seed: of the coins of "random".
     """
+
+    one_by_one: ClassVar[Literal[True]] = True
 
     criterion: Literal["beta", "dirichlet", "entropy", "majority", "random", "crp"] = "beta"
     # The text "0.95" and the float 0.95 are the same rational number, 19/20.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, fields
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -11,7 +12,7 @@ import numpy as np
 from feval.estimators.per_question import distinct, question_blocks
 from feval.estimators.stopping.by_partition import MOST_PARTITIONS, number_of_partitions, over_partitions
 from feval.estimators.stopping.ends import AnswerCounts, Ends, ending_of_rule, ends_of_rule, require_budget
-from feval.estimators.stopping.orders import MOST_STATES, OverOrders, expected_votes
+from feval.estimators.stopping.orders import MOST_STATES, OverOrders, expected_votes, require_few_states
 from feval.estimators.stopping.subpools import MOST_SUBPOOLS, number_of_subpools, votes_over_subpools
 from feval.methods.arrays import Bools, Floats, Integers, Rows
 from feval.methods.vote import distinct_votes
@@ -92,8 +93,12 @@ def mean_over_orders(
     if _few_subpools(pools, budget, len(gold)):
         votes = votes_over_subpools(pools, ending_of_rule(stops, budget), budget)
     else:
-        ends = ends_of_rule(stops, pools.bounds(), budget)
-        if number_of_partitions(budget) > MOST_PARTITIONS:
+        walked = number_of_partitions(budget) > MOST_PARTITIONS
+        # Where that many votes are not for the leader, a walk is no shorter with a larger budget.
+        others = pools.size - pools.none - np.maximum(pools.gold, pools.rivals.max(axis=1, initial=0))
+        check = partial(require_few_states, pools.rows(np.flatnonzero(others >= budget))) if walked else None
+        ends = ends_of_rule(stops, pools.bounds(), budget, check=check)
+        if walked:
             votes = expected_votes(pools, ends)
         elif not isinstance(rows, slice):  # blocks of questions with similar rivals have fewer partitions
             kinds = distinct((np.zeros_like(pools.none), *pools.rivals.T))[1].astype(np.int32)

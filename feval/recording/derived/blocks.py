@@ -51,11 +51,12 @@ class Block(NamedTuple):
         )
 
 
-def blocks(recording: Recording, dataset: str, llm: str, most_questions: int | None = None) -> Iterator[Block]:
-    """Yield all questions in blocks, in order."""
+def blocks(
+    recording: Recording, dataset: str, llm: str, *, cots: int | None = None, most_questions: int | None = None
+) -> Iterator[Block]:
+    """Yield all questions in order, in blocks of so many CoTs: half a second or more of extraction where no number is given."""
     count = recording.manifest.datasets[dataset]["questions"]
-    cots = recording.manifest.pairs[dataset, llm]["cots"]
-    step = max(1, _BLOCK_COTS * count // max(cots, 1))
+    step = max(1, (cots or _BLOCK_COTS) * count // max(recording.manifest.pairs[dataset, llm]["cots"], 1))
     step = step if most_questions is None else min(step, most_questions)
     for first in range(0, count, step):
         stop = min(first + step, count)

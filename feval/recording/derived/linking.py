@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from feval.errors import ConflictError
+from feval.errors import ConflictError, DamagedRecordingError
 from feval.recording import parquet
 from feval.recording.content import PAIR_PARTS, PairTally, PoolRows
 from feval.recording.layout.format import SCORES, LeafHash, file_path, part_path
@@ -46,14 +47,18 @@ class LinkedPools:
 
     def pools(self) -> Iterator[PoolRows]:
         """The pools, in order; those of a single recording without texts, raw answers and channels."""
-        if len(self.parents) == 1:
-            yield from _answers(self.parents[0], self.dataset, self.llm.name)
-            return
+        joined = len(self.parents) > 1
         for parent in self.parents:
-            for pool in parent.pools(self.dataset, self.llm.name):
-                for part, line in pool_lines(pool).items():
-                    self._leaves[part].add(line)
-                self._tally.add(pool)
+            for pool in (parent.pools if joined else partial(_answers, parent))(self.dataset, self.llm.name):
+                if problem := pool.tree_problem():
+                    raise DamagedRecordingError(
+                        f"{parent.path}: {self.llm.name} on {self.dataset}, question {pool.question_id!r}: {problem}; fetch or "
+                        "make the recording again."
+                    )
+                if joined:
+                    for part, line in pool_lines(pool).items():
+                        self._leaves[part].add(line)
+                    self._tally.add(pool)
                 yield pool
 
     def leaves(self) -> dict[str, str]:

@@ -28,7 +28,9 @@ from feval.recording.layout.format import (
     FORMAT,
     FORMAT_VERSIONS,
     MANIFEST,
+    PROBES,
     PROBES_VERSION,
+    SCORES,
     STEPS_VERSION,
     LeafHash,
     is_safe_path,
@@ -319,7 +321,15 @@ def _indexed(path: Path, raw: dict[str, Any]) -> Manifest:
             raise DamagedRecordingError(f"{path} has scores by {pair['scorer']!r:.80}, and describes no such scorer.")
     for dataset, llm in manifest.probes.keys() - manifest.pairs.keys():
         raise DamagedRecordingError(f"{path} has probes of {llm!r:.80} on {dataset!r:.80}, and no CoTs of it.")
-    if raw["format_version"] < STEPS_VERSION and any("depth" in pair for pair in raw["pairs"]):
+    records = {(*pair, PROBES) for pair in manifest.probes}
+    records |= {(each["dataset"], each["llm"], SCORES + each["scorer"]) for each in raw.get("scores", ())}
+    parts = {leaf for leaf in manifest.leaves if leaf[2] == PROBES or leaf[2].startswith(SCORES)}
+    for on, of, part in sorted(records ^ parts, key=str):
+        raise DamagedRecordingError(
+            f"{path} has {part} of {of!r:.80} on {on!r:.80} among its leaves or among its entries, and not in both; fetch "
+            "or make the recording again."
+        )
+    if raw["format_version"] < STEPS_VERSION and any(part == "steps" for *_, part in manifest.leaves):
         raise DamagedRecordingError(
             f"{path}: a recording with trees of steps has format_version {STEPS_VERSION} or more."
         )

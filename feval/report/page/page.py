@@ -7,13 +7,14 @@ from typing import TYPE_CHECKING, Any
 
 from feval import __version__
 from feval.comparison.traces import budget_label
+from feval.evaluation.costs import mean_cost
 from feval.replay.draws import SCHEME
 from feval.report import pictures
 from feval.report.page.document import UNVERIFIED, html_page
 from feval.report.page.questions import Caps, question_book
 from feval.report.page.surface import surface_picture
 from feval.report.page.tables import page_tables
-from feval.report.tables.cost_axes import AXES, cost
+from feval.report.tables.cost_axes import AXES
 from feval.report.text import counted_questions
 
 if TYPE_CHECKING:
@@ -103,10 +104,10 @@ def _facts(comparison: Comparison, llms: Sequence[LLM], version: str) -> list[tu
 
 def _data(comparison: Comparison) -> dict[str, Any]:
     evaluations = _evaluations(comparison)
-    known = [name for name in AXES if any(cost(one, name) for one in evaluations)]
+    known = [name for name in AXES if any(mean_cost(one, name) for one in evaluations)]
     return {
         "axes": [dict(zip(("label", "short", "unit"), AXES[name], strict=True)) | {"key": name} for name in known],
-        "axis": comparison.plan.axis,
+        "axis": comparison.plan.cost,
         "band": f"{100 * comparison.plan.confidence:g} % interval",
         "curves": [
             {"label": curve.label, "llms": curve.entry.llms, "points": _points(curve)} for curve in comparison.curves
@@ -125,7 +126,7 @@ def _points(curve: MethodCurve) -> list[dict[str, Any]]:
 def _point(evaluation: Evaluation, budget: str) -> dict[str, Any]:
     return {
         "b": budget,
-        "x": {name: cost(evaluation, name) for name in AXES},
+        "x": {name: mean_cost(evaluation, name) for name in AXES},
         "y": evaluation.accuracy,
         "low": evaluation.accuracy_low,
         "high": evaluation.accuracy_high,

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from feval.comparison.traces import budget_label
-from feval.report.tables.cost_axes import AXES, cost
+from feval.evaluation.costs import mean_cost
+from feval.report.tables.cost_axes import AXES, OTHER_COSTS
 from feval.report.tables.results import ERROR_COLUMNS, ERROR_NOTES, estimate_note
 from feval.report.tables.tables import per_round_cell, per_round_column
 from feval.report.text import decimals_for, fixed, interval_name, percent, percents, plain_number, signed_points
@@ -84,7 +85,9 @@ def _results(comparison: Comparison) -> dict[str, Any]:
     decimals = decimals_for(point.usd_per_question or 0.0 for _, _, point in points)
     several = len({point.kind for _, _, point in points}) > 1
     by_round = per_round_column((comparison.plan.billing, point) for _, _, point in points)
-    costs = ("#USD", "#tokens", "#CoTs", "#calls", *((f"#{by_round}",) if by_round else ()))
+    own = comparison.plan.cost in OTHER_COSTS
+    costs = ("#USD", "#tokens", "#CoTs", "#calls", *((f"#{_unit(comparison)}",) if own else ()))
+    costs = (*costs, *((f"#{by_round}",) if by_round else ()))
     columns = (
         "method",
         "budget",
@@ -103,8 +106,9 @@ def _results(comparison: Comparison) -> dict[str, Any]:
             _cell(percents(point.accuracy_low, point.accuracy_high), point.accuracy_low),
             _count(point.usd_per_question, decimals),
             _count(point.tokens_per_question, 1),
-            _count(cost(point, "samples")),
-            _count(cost(point, "calls")),
+            _count(point.samples_per_question),
+            _count(point.calls_per_question),
+            *((_count(mean_cost(point, comparison.plan.cost), 1),) if own else ()),
             *((_per_round(point, decimals),) if by_round else ()),
             *((point.kind,) if several else ()),
         )
@@ -137,7 +141,7 @@ def _interval(comparison: Comparison) -> str:
 
 
 def _unit(comparison: Comparison) -> str:
-    return AXES[comparison.plan.axis][1]
+    return AXES[comparison.plan.cost][1]
 
 
 def _frontier(comparison: Comparison) -> dict[str, Any]:

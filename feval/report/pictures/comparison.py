@@ -13,6 +13,7 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 from matplotlib.patheffects import withStroke
 
+from feval.evaluation.costs import mean_cost
 from feval.report.pictures.drawing import (
     accuracy_axis,
     band_ends,
@@ -27,7 +28,7 @@ from feval.report.pictures.drawing import (
     svg,
     vertical_room,
 )
-from feval.report.tables.cost_axes import AXES, cost
+from feval.report.tables.cost_axes import AXES
 from feval.report.text import counted_questions, interval_name
 
 if TYPE_CHECKING:
@@ -73,7 +74,7 @@ def _figure(comparison: Comparison) -> Figure:
     rows = -(-len(entries) // legend_columns(list(entries)))
     figure = new_figure(_WIDTH, 0.62 * _WIDTH + 0.18 * rows)
     axes = figure.subplots()
-    axis = comparison.plan.axis
+    axis = comparison.plan.cost
     for position, ceiling in enumerate(comparison.ceilings):
         _draw_ceiling(axes, ceiling, axis, position)
     for position, curve in enumerate(comparison.curves):
@@ -88,7 +89,7 @@ def _figure(comparison: Comparison) -> Figure:
 
 def _placed(points: Sequence[Evaluation], axis: str) -> list[tuple[float, Evaluation]]:
     """Points with their costs, without those that a log axis cannot show."""
-    costs = [(cost(point, axis), point) for point in points]
+    costs = [(mean_cost(point, axis), point) for point in points]
     return [(x, point) for x, point in costs if x is not None and x > 0]
 
 
@@ -123,7 +124,7 @@ def _draw_frontier(axes: Axes, comparison: Comparison) -> None:
 
 def _draw_baselines(axes: Axes, comparison: Comparison) -> None:
     """Draw a hollow circle per LLM, and its name where it hides least."""
-    axis = comparison.plan.axis
+    axis = comparison.plan.cost
     axes.figure.canvas.draw()  # positions depend on the layout
     crowd = _crowd(axes, comparison)
     for x, point in _placed(comparison.baselines, axis):
@@ -146,7 +147,7 @@ def _draw_baselines(axes: Axes, comparison: Comparison) -> None:
 
 def _crowd(axes: Axes, comparison: Comparison) -> Places:
     """[K, 2] positions (in points) of lines and markers, which names should avoid."""
-    axis = comparison.plan.axis
+    axis = comparison.plan.cost
     places = [np.zeros((0, 2))]
     for curve in (*comparison.curves, *comparison.ceilings):
         points = [(x, 100 * point.accuracy) for x, point in _placed(curve.points, axis)]
@@ -187,9 +188,9 @@ def _pixels(axes: Axes) -> float:
 def _frame(axes: Axes, comparison: Comparison) -> None:
     curves = [*comparison.curves, *comparison.ceilings]
     points = _placed(
-        [*(point for curve in curves for point in curve.points), *comparison.baselines], comparison.plan.axis
+        [*(point for curve in curves for point in curve.points), *comparison.baselines], comparison.plan.cost
     )
-    axes.set_xlabel(f"{AXES[comparison.plan.axis][0]} (log scale)")
+    axes.set_xlabel(f"{AXES[comparison.plan.cost][0]} (log scale)")
     axes.set_ylabel("accuracy")
     if not points:
         return

@@ -29,6 +29,7 @@ from feval.report.pictures.drawing import (
     svg,
     vertical_room,
 )
+from feval.report.tables.cost_axes import AXES
 from feval.report.tables.tables import subtitles
 
 if TYPE_CHECKING:
@@ -89,7 +90,7 @@ def _panels(panels: Sequence[Sequence[Curve]]) -> Figure:
     rows = math.ceil(len(panels) / columns)
     figure = new_figure(_PANELS_WIDTH, 0.78 * _PANELS_WIDTH / columns * rows + 0.6)
     grid = figure.subplots(rows, columns, squeeze=False).ravel().tolist()
-    axis = _horizontal([point for curves in panels for curve in curves for point in curve.points])
+    axis = _horizontal([curve for curves in panels for curve in curves])
     places = {llm: place for place, llm in enumerate(dict.fromkeys(curve.llm for curves in panels for curve in curves))}
     for place, (axes, curves) in enumerate(zip(grid, panels, strict=False)):
         _draw_panel(axes, curves, axis, places)
@@ -127,7 +128,7 @@ def _figure(curves: Sequence[Curve]) -> Figure:
     figure = new_figure(_WIDTH, 0.72 * _WIDTH)
     axes = figure.subplots()
     points = [point for curve in curves for point in curve.points]
-    axis = _horizontal(points)
+    axis = _horizontal(curves)
     for position, curve in enumerate(curves):
         _draw(axes, curve.points, axis, position, curve.field)
     _frame_horizontal(axes, axis, [axis.of(point) for point in points], curves[0].field)
@@ -137,8 +138,12 @@ def _figure(curves: Sequence[Curve]) -> Figure:
     return figure
 
 
-def _horizontal(points: Sequence[CurvePoint]) -> _Axis:
-    """Return the first axis on which every point is positive, as a log axis needs."""
+def _horizontal(curves: Sequence[Curve]) -> _Axis:
+    """Return the axis of the curves' own cost, else the first on which every point is positive, as a log axis needs."""
+    points = [point for curve in curves for point in curve.points]
+    costs = {curve.cost for curve in curves}
+    if len(costs) == 1 and (own := costs.pop()) is not None and all((point.cost or 0) > 0 for point in points):
+        return _Axis("cost", f"{AXES[own][0]} (log scale)")
     return next((axis for axis in _AXES if all(axis.of(point) > 0 for point in points)), _AXES[-1])
 
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, TypeVar
 
-from feval.report.tables.cost_axes import AXES
+from feval.evaluation.costs import mean_cost
+from feval.report.tables.cost_axes import AXES, OTHER_COSTS
 from feval.report.tables.csv import csv_text
 from feval.report.tables.tables import Column, Table, columns, per_round_cell, per_round_column
 from feval.report.text import counted_questions, decimals_for, fixed, interval_name, percent, percents, signed_points
@@ -17,7 +18,8 @@ if TYPE_CHECKING:
 
 RESULT_COLUMNS = (
     "role", "label", "point", "budget", "llms", "kind", "accuracy", "accuracy_low", "accuracy_high", "usd_per_question",
-    "tokens_per_question", "calls_per_question", "samples_per_question", "frontier",
+    "tokens_per_question", "calls_per_question", "samples_per_question", "frontier", "output_tokens_per_question",
+    "sequential_tokens_per_question",
 )  # fmt: skip
 """Columns of `results.csv` and `results.parquet`.
 
@@ -57,9 +59,10 @@ def _results(comparison: Comparison) -> Table:
     kinds = list(dict.fromkeys(point.kind for *_, point in rows))
     dollars = decimals_for(point.usd_per_question or 0.0 for *_, point in rows)
     first = rows[0][-1]
+    own = comparison.plan.cost if comparison.plan.cost in OTHER_COSTS else None
     costs = [
-        Column(f"{AXES[axis][1]}/question", number=True, spare=axis != comparison.plan.axis)
-        for axis in ("usd", "tokens", "samples", "calls")
+        Column(f"{AXES[cost][1]}/question", number=True, spare=cost != comparison.plan.cost)
+        for cost in ("usd", "tokens", "samples", "calls", *((own,) if own else ()))
     ]
     several = len(kinds) > 1
     by_round = per_round_column((comparison.plan.billing, point) for *_, point in rows)
@@ -82,6 +85,7 @@ def _results(comparison: Comparison) -> Table:
                 fixed(point.tokens_per_question, 1),
                 fixed(point.samples_per_question, 2),
                 fixed(point.calls_per_question, 2),
+                *((fixed(mean_cost(point, own), 1),) if own else ()),
                 *((per_round_cell(point, dollars),) if by_round else ()),
             )
             for _, label, _, budget, point in rows
@@ -281,12 +285,12 @@ def _missing(comparison: Comparison) -> Table:
 
 def per_question(comparison: Comparison) -> str:
     """The unit of costs."""
-    return f"{AXES[comparison.plan.axis][1]}/question"
+    return f"{AXES[comparison.plan.cost][1]}/question"
 
 
 def cost_writer(comparison: Comparison, values: Iterable[float | None]) -> Callable[..., str]:
     """A function that writes costs with as many decimals as the smallest needs."""
-    decimals = decimals_for(value for value in values if value) if comparison.plan.axis == "usd" else 1
+    decimals = decimals_for(value for value in values if value) if comparison.plan.cost == "usd" else 1
 
     def written(value: float | None, unknown: str = "-") -> str:
         return unknown if value is None else fixed(value, decimals)
@@ -304,10 +308,14 @@ def result_rows(comparison: Comparison) -> Iterator[tuple[str | int | float | bo
         )  # fmt: skip
         plain = (None if number is None else float(number) for number in numbers)
         frontier = role == "method" and (label, place) in on
-        yield role, label, place, budget, " > ".join(point.llms), point.kind, *plain, frontier
+        tokens = point.output_tokens_per_question, point.sequential_tokens_per_question
+        yield role, label, place, budget, " > ".join(point.llms), point.kind, *plain, frontier, *tokens
 
 
 def results_csv(comparison: Comparison) -> str:
     """CSV text with `RESULT_COLUMNS`, floats in full, an empty cell for what is not known, LF line ends."""
-    rows = ([*cells, "yes" if frontier else "no"] for *cells, frontier in result_rows(comparison))
+    frontier = RESULT_COLUMNS.index("frontier")
+    rows = (
+        [*row[:frontier], "yes" if row[frontier] else "no", *row[frontier + 1 :]] for row in result_rows(comparison)
+    )
     return csv_text(RESULT_COLUMNS, rows)

@@ -1,22 +1,19 @@
-"""Cost axes of comparisons: their labels and units, and the cost of an evaluation on one of them."""
+"""How costs are written: their labels and units."""
 
 from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from feval.evaluation.evaluation import Evaluation
 
 AXES = {
     "usd": ("mean USD per question", "USD", "USD / question"),
     "tokens": ("mean tokens per question, prompt + output", "tokens", "tokens / question"),
+    "output-tokens": ("mean output tokens per question", "output tokens", "output tokens / question"),
+    "sequential-tokens": ("mean sequential tokens per question", "sequential tokens", "sequential tokens / question"),
     "calls": ("mean calls per question", "calls", "calls / question"),
     "samples": ("mean CoTs per question", "CoTs", "CoTs / question"),
 }
-"""Cost axes: name -> label along the axis, unit, and what follows a number."""
+"""One of `feval.evaluation.costs.COSTS` -> label along the axis, unit, and what follows a number."""
 
+OTHER_COSTS = ("output-tokens", "sequential-tokens")
+"""Those that tables of comparisons have only where these count them."""
 
-def cost(evaluation: Evaluation, axis: str) -> float | None:
-    """Return the mean cost per question on an axis; `None` where it is not known."""
-    mean: float | None = getattr(evaluation, f"{axis}_per_question")
-    return mean
+MORE_COSTS = (*OTHER_COSTS, "calls", "samples")
+"""The same of tables of curves."""

@@ -12,6 +12,8 @@ from collections.abc import Iterable, Sequence
 from types import SimpleNamespace
 from typing import TYPE_CHECKING
 
+from feval.report.tables.cost_axes import MORE_COSTS
+
 if TYPE_CHECKING:
     from feval.evaluation.curves import Curve, CurvePoint
 
@@ -24,8 +26,10 @@ _FORMULA = re.compile(r"'*[=+\-@\t\r\n]")
 
 
 def curve_csv(curve: Curve) -> str:
-    """Return the CSV text of one curve: the header of `POINT_COLUMNS`, then one line per point."""
-    return csv_text(POINT_COLUMNS, [_cells(point) for point in curve.points])
+    """Return the CSV text of one curve: the header of `POINT_COLUMNS`, and the curve's own cost; then one line per point."""
+    more = [f"{curve.cost.replace('-', '_')}_per_question"] if curve.cost in MORE_COSTS else []
+    rows = [[*_cells(point), *([point.cost] if more else [])] for point in curve.points]
+    return csv_text((*POINT_COLUMNS, *more), rows)
 
 
 def curves_csv(curves: Sequence[Curve]) -> str:

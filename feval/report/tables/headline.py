@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from feval.evaluation.costs import mean_cost
 from feval.report.tables.comparisons import cost_writer, differences_table, frontier_table, per_question, results_notes
-from feval.report.tables.cost_axes import cost as mean_cost
 from feval.report.tables.tables import Table, columns
 from feval.report.text import counted, counted_questions, interval_name, percent, percents
 
@@ -41,7 +41,7 @@ def best_at(comparison: Comparison, budgets: Sequence[float]) -> list[tuple[int,
         (cost, -point.accuracy, i, j)
         for i, curve in enumerate(comparison.curves)
         for j, point in enumerate(curve.points)
-        if (cost := mean_cost(point, comparison.plan.axis)) is not None
+        if (cost := mean_cost(point, comparison.plan.cost)) is not None
     ]
     best = []
     for budget in budgets:
@@ -54,7 +54,7 @@ def _three_budgets(comparison: Comparison) -> list[float]:
     """Three of the plan's costs, or thirds of the range of costs on a log axis."""
     if planned := sorted(comparison.plan.costs):
         return list(dict.fromkeys((planned[0], planned[len(planned) // 2], planned[-1])))
-    means = [mean_cost(point, comparison.plan.axis) for curve in comparison.curves for point in curve.points]
+    means = [mean_cost(point, comparison.plan.cost) for curve in comparison.curves for point in curve.points]
     costs = [mean for mean in means if mean is not None]
     return list(dict.fromkeys(np.geomspace(min(costs), max(costs), 4)[1:].tolist()))
 

@@ -51,9 +51,11 @@ def _pair(recording: Recording, pair: Mapping[str, Any]) -> dict[str, Any]:
 def info_headline(recording: Recording) -> str:
     """Return one sentence with a recording's path, size and hash."""
     manifest = recording.manifest
-    cots = sum(pair["cots"] for pair in manifest.pairs.values())
+    pairs = [*manifest.pairs.values()]
+    cots, steps = (sum(pair["cots"] for pair in pairs if ("depth" in pair) is trees) for trees in (False, True))
+    kinds = [counted(cots, "CoT")] * bool(cots or not steps) + [counted(steps, "step")] * bool(steps)
     return (
-        f"{recording.path}: {counted(cots, 'CoT')}, {counted(len(manifest.llms), 'LLM')}, "
+        f"{recording.path}: {', '.join(kinds)}, {counted(len(manifest.llms), 'LLM')}, "
         f"{counted(len(manifest.datasets), 'dataset')}, hash {recording.hash}"
     )
 
@@ -116,7 +118,9 @@ def _pools(pairs: Sequence[Mapping[str, Any]]) -> Table:
     """The pools, with columns for unclosed thoughts and empty replies if there are any."""
     shown = [name for name, missing in _SHARES.items() if missing is None or any(pair.get(name) for pair in pairs)]
     shares = (f"#{name.replace('_', ' ')} %" for name in shown)
-    names = ("dataset", "LLM", "#CoTs", "#per question", *shares, "token counter")
+    trees = {"depth" in pair for pair in pairs}
+    heading = "#steps" if trees == {True} else "#CoTs or steps" if True in trees else "#CoTs"
+    names = ("dataset", "LLM", heading, "#per question", *shares, "token counter")
     return Table("pools", columns(*names), tuple(_pool_row(pair, shown) for pair in pairs))
 
 

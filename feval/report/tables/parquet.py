@@ -11,6 +11,7 @@ import pyarrow.parquet as pq
 
 from feval.comparison.comparison import point_columns
 from feval.report.tables.comparisons import RESULT_COLUMNS, result_rows
+from feval.report.tables.cost_axes import MORE_COSTS
 from feval.report.tables.csv import POINT_COLUMNS
 from feval.report.tables.surface import SURFACE_COLUMNS
 
@@ -25,6 +26,8 @@ _ROW_GROUP = 1 << 16
 def curve_parquet(curve: Curve) -> bytes:
     """Return `curve.parquet`: the rows of `curve_csv`, null for unknown values."""
     columns = {name: [getattr(point, name) for point in curve.points] for name in POINT_COLUMNS}
+    if curve.cost in MORE_COSTS:
+        columns[f"{curve.cost.replace('-', '_')}_per_question"] = [point.cost for point in curve.points]
     whole = all(isinstance(value, int) for value in columns["n"])
     types = {"n": pa.int64() if whole else pa.float64(), "kind": pa.string()}
     return table_bytes(

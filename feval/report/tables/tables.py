@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from feval.evaluation.cautions import round_ratio
+from feval.report.tables.cost_axes import AXES, MORE_COSTS
 from feval.report.text import counted_questions, decimals_for, fixed, interval_name, percent, percents, visible
 
 if TYPE_CHECKING:
@@ -103,6 +104,7 @@ def curves_table(curves: Sequence[Curve]) -> Table:
 
 def _point_columns(curve: Curve) -> tuple[Column, ...]:
     names = ["accuracy %", interval_name(curve.confidence), "USD/question", "tokens/question", "pass@n %"]
+    names += [f"{AXES[curve.cost][1]}/question"] if curve.cost in MORE_COSTS else []
     names += [by_round] if (by_round := _by_round(curve)) else []
     return tuple(Column(name, number=True) for name in (curve.field, *names))
 
@@ -125,6 +127,7 @@ def _rows(curve: Curve, usd_decimals: int) -> tuple[tuple[str, ...], ...]:
             fixed(point.usd_per_question, usd_decimals),
             fixed(point.tokens_per_question, 1),
             "-" if point.pass_at_n is None else percent(point.pass_at_n),
+            *((fixed(point.cost, 1),) if curve.cost in MORE_COSTS else ()),
             *((per_round_cell(point, usd_decimals),) if by_round else ()),
         )
         for point in curve.points

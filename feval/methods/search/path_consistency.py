@@ -1,0 +1,120 @@
+"""Path-consistency: go on from the prefixes of paths whose answer is ahead, so that later branches repeat less of them.
+
+Zhu et al. 2024, "Path-Consistency: Prefix Enhancement for Efficient Inference in LLM", arXiv 2409.01281.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
+
+import numpy as np
+
+from feval.estimators.stopping.criteria import Criterion
+from feval.methods.arrays import Integers
+from feval.methods.decisions import Decisions, Orders
+from feval.methods.fields import Count, ExactNumber, as_fraction, frozen_method
+from feval.methods.protocol import Node, TreeSampler, one_llm
+from feval.methods.search.trees import NOBODY, REQUEST, Places, Searches, along_paths
+from feval.methods.vote import plurality, plurality_codes
+
+if TYPE_CHECKING:
+    from feval.replay.pools import Pool
+
+
+@frozen_method
+class PathConsistency:
+    """n branches in windows, each from the current prefix to its end; where the vote is sure, the prefix grows by a step.
+
+    After each window all branches so far vote. Where the beta confidence of the two largest counts (equation 3 of
+    Adaptive-Consistency) reaches the threshold, the prefix becomes one step longer, along the first branch through it that gives
+    the leading answer and goes on behind that step; where there is none, it stays. No scores are needed. Kept of the paper: the
+    confidence of the answers so far, prefixes that grow with it, and the vote over all branches. A tree gives no prefix that
+    ends within a step, and no more branches from a prefix than children were recorded. Defaults, and the choice of the first of
+    several such branches (in the order of the draw, so at random), are ours.
+
+    Attributes:
+        n: branches.
+        window: branches between two looks at the vote, side by side.
+        threshold: the confidence at which the prefix grows.
+        rounds: the most steps of a path; one that is not finished then gives no answer.
+    """
+
+    searches: ClassVar[Literal[True]] = True
+    needs: ClassVar[str] = "It searches trees of steps (`feval record --tree`, or `feval import jsonl` with `steps`)."
+
+    n: Count = 20
+    window: Count = 5
+    threshold: Annotated[str | float, ExactNumber(above=0, most=1)] = "0.8"
+    rounds: Count = 40
+
+    @property
+    def rule(self) -> Criterion:
+        """The confidence at which the prefix grows."""
+        return Criterion("beta", as_fraction(self.threshold), self.n)
+
+    def draws(self, llms: int) -> tuple[int, ...]:
+        """First steps, where the prefix never grows."""
+        return one_llm(self.n, llms, "Path-consistency searches the trees of one LLM")
+
+    def __call__(self, question: str, llm: TreeSampler) -> str | None:  # noqa: ARG002  a replayed LLM already has its question
+        """The answer to one question; `None` if no branch has one."""
+        prefix: Node | None = None
+        branches: list[Node] = []
+        for drawn in range(0, self.n, self.window):
+            window: list[Node] = llm.expand(prefix, min(self.window, self.n - drawn))
+            while running := [step for step in window if not step.ends and step.depth < self.rounds]:
+                following = {step: child for step, [child] in zip(running, llm.expand(running), strict=True)}
+                window = [following.get(step, step) for step in window]
+            branches += window
+            votes = Counter(step.answer for step in branches if step.answer is not None)
+            if self.rule.stops(tuple(sorted(votes.values(), reverse=True)), len(branches)):
+                prefix = _longer(prefix, branches)
+        return plurality([step.answer for step in branches])
+
+    def decide(self, pools: Sequence[Pool], orders: Sequence[Orders]) -> Decisions:
+        """The same for all questions and many replicates; see `BatchMethod.decide`."""
+        searches, [pool] = Searches(self, pools, orders), pools
+        depths = along_paths(searches.steps, np.ones(pool.codes.shape, np.int64), np.add)
+        prefix = np.full((len(searches.question), 1), REQUEST)
+        branches = np.empty((len(prefix), 0), np.intp)
+        for drawn in range(0, self.n, self.window):
+            window = searches.expand(np.repeat(prefix, min(self.window, self.n - drawn), axis=1))
+            while (running := ~searches.ends(window) & (searches.of(depths, window, self.rounds) < self.rounds)).any():
+                window = np.where(running, searches.expand(np.where(running, window, NOBODY)), window)
+            branches = np.concatenate([branches, window], axis=1)
+            codes = searches.of(pool.codes, branches, -1)
+            leader = plurality_codes(codes)[:, None]
+            sure = self.rule.stop_mask(_counts(codes), branches.shape[1])[:, None]
+            after = _steps_after(searches, prefix, branches)
+            follows = sure & (codes == leader) & (after >= 0)
+            first = np.take_along_axis(after, follows.argmax(axis=1)[:, None], axis=1)
+            prefix = np.where(follows.any(axis=1, keepdims=True), first, prefix)
+        return searches.decisions(plurality_codes(codes))
+
+
+def _longer(prefix: Node | None, branches: Sequence[Node]) -> Node | None:
+    """The prefix with one step more, of the first branch with the leading answer that goes on behind it; else as it is."""
+    depth, leader = 0 if prefix is None else prefix.depth, plurality([step.answer for step in branches])
+    for path in (step.path for step in branches if step.answer == leader):
+        if len(path) > depth + 1 and (prefix is None or path[depth - 1] is prefix):
+            return path[depth]
+    return prefix
+
+
+def _steps_after(searches: Searches, prefix: Places, branches: Places) -> Places:
+    """[B, n] the step after the prefix on the path to each branch; `NOBODY` where the path is another, or ends with it."""
+    after, step = np.full(branches.shape, NOBODY), branches
+    while (step >= 0).any():
+        before = searches.of(searches.steps.parents, step, NOBODY)
+        after = np.where((step >= 0) & (before == prefix) & (step != branches), step, after)
+        step = before
+    return after
+
+
+def _counts(codes: Integers) -> Integers:
+    """[B, K] how often each answer comes among codes [B, n], descending."""
+    candidates = np.arange(int(codes.max(initial=-1)) + 1)
+    counts: Integers = -np.sort(-(codes[:, :, None] == candidates).sum(axis=1), axis=1)
+    return counts
