@@ -124,7 +124,7 @@ def export_recording(
             else None
         )
         if to == "csv":
-            file.write(",".join(f'"{name}"' for name in columns).encode() + b"\n")
+            file.write(",".join('"{}"'.format(name.replace('"', '""')) for name in columns).encode() + b"\n")
         rows = 0
         for count, part in results(_part, tasks, executor, progress, _AHEAD):
             rows += count

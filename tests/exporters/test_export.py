@@ -30,7 +30,7 @@ LINES: list[dict[str, Any]] = [
         "id": "q1", "question": "1 + 1?", "gold": "2", "llm": "a", **REQUEST, "probe_cue": "so", "samples": [
             {
                 "text": "<think>one, one</think>\n\nIt is 2.", "answer": "2", "tokens": 8, "finish_reason": "stop",
-                "score": {"judge": 0.1, "length": 8}, "step_scores": {"prm": [0.5, 0.25]}, "seed": 3, "duration_s": 0.5,
+                "score": {'a "good" judge': 0.1, "length": 8}, "step_scores": {"prm": [0.5, 0.25]}, "seed": 3, "duration_s": 0.5,
                 "recorded_at": "2026-01-02T03:04:05Z", "token_logprobs": [-0.5, -1.1], "token_confidences": [1.5, 0.1],
                 "probes": [{"offset": 2, "answer": "3", "text": " 3", "tokens": 1, "confidence": 0.3},
                            {"offset": 5, "answer": None}],
@@ -102,7 +102,11 @@ def test_csv_has_a_row_for_each_cot(toy: Path, tmp_path: Path) -> None:
     assert json.loads(rows[0]["decoding"]) == REQUEST["decoding"]
     assert (rows[2]["question"], rows[2]["text"]) == ("'=1+1", "-1,5")  # no formula
     assert [row["response_id"] for row in rows] == ["", "", "r", "", ""]  # only the second question has one
-    assert (rows[0]["score.length"], rows[1]["score.judge"], rows[0]["step_scores.prm"]) == ("8", "", "[0.5,0.25]")
+    assert (rows[0]["score.length"], rows[1]['score.a "good" judge'], rows[0]["step_scores.prm"]) == (
+        "8",
+        "",
+        "[0.5,0.25]",
+    )
 
 
 def test_parquet_has_types(toy: Path, tmp_path: Path) -> None:
