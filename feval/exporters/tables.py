@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from concurrent.futures import Executor
 from contextlib import ExitStack
 from dataclasses import dataclass
-from itertools import repeat
+from itertools import chain, repeat
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -30,8 +30,9 @@ from feval.recording.reader import Recording, open_recording
 
 FORMATS = ("jsonl", "csv", "parquet")
 
-# A third of a second of work; or so many bytes as they are compressed, in memory some ten times as many.
-_BLOCK_COTS, _BLOCK_BYTES = 1 << 15, 4 << 20
+# CoTs of a block; or so many bytes as they are compressed, in memory some ten times as many.
+_BLOCK_COTS, _BLOCK_BYTES = 1 << 14, 4 << 20
+_BLOCKS_OF_TASK = 4  # half a second of work and more, where tasks are sent to other processes
 _LIKE_TEXTS = ("texts", "reasoning", "logprobs", "probes", "requests")
 _AHEAD = 2  # blocks for each worker that were written and not yet put into the file
 _FORMULA, _NUMBER = r"^'*[=+\-@\t\r\n]", r"[+-]?[0-9]+([.,][0-9]+)*"
@@ -94,7 +95,7 @@ def export_recording(
         llms: `None` for all.
         executor: writes blocks of rows, see `feval.executors`; its processes read the recording at the same path. `None` for
             this process.
-        progress: called with (blocks done, blocks in all).
+        progress: called with (tasks done, tasks in all).
 
     Raises:
         UnknownNameError: no such format.
@@ -116,7 +117,11 @@ def export_recording(
     columns = tuple(name for name in COLUMNS if name in has - ({"dataset"} if to == "jsonl" else set()))
     if to != "jsonl":
         columns = tuple(_flat(opened, pairs, columns))
-    tasks = [(block, to, columns) for pair in pairs for block in _blocks(opened, *pair)]
+    parts, together = (
+        [block for pair in pairs for block in _blocks(opened, *pair)],
+        1 if executor is None else _BLOCKS_OF_TASK,
+    )
+    tasks = [(parts[first : first + together], to, columns) for first in range(0, len(parts), together)]
     with _NewFile(out) as file, ExitStack() as stack:
         table = (
             stack.enter_context(pq.ParquetWriter(file, _schema(columns), compression="zstd"))
@@ -126,7 +131,7 @@ def export_recording(
         if to == "csv":
             file.write(",".join('"{}"'.format(name.replace('"', '""')) for name in columns).encode() + b"\n")
         rows = 0
-        for count, part in results(_part, tasks, executor, progress, _AHEAD):
+        for count, part in chain.from_iterable(results(_parts, tasks, executor, progress, _AHEAD)):
             rows += count
             if table is None:
                 file.write(part)
@@ -174,8 +179,13 @@ def _blocks(recording: Recording, dataset: str, llm: str) -> Iterator[Block]:
     yield from blocks(recording, dataset, llm, cots=_BLOCK_COTS, most_questions=most)
 
 
+def _parts(blocks_of_task: Sequence[Block], to: str, columns: Sequence[str]) -> list[tuple[int, bytes]]:
+    """Make the rows of some blocks: a task."""
+    return [_part(block, to, columns) for block in blocks_of_task]
+
+
 def _part(block: Block, to: str, columns: Sequence[str]) -> tuple[int, bytes]:
-    """Make the rows of a block: a task. Returns how many, and the bytes of the file, or of Arrow's stream for Parquet."""
+    """Make the rows of a block. Returns how many, and the bytes of the file, or of Arrow's stream for Parquet."""
     if to == "jsonl":
         return _lines(block)
     flat: dict[str, list[Any]] = {name: [] for name in columns}
