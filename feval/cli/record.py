@@ -20,7 +20,7 @@ from feval.cards.toml_files import read_toml
 from feval.cli.commands import Decorator, expanded, keyword
 from feval.cli.options import NewFolder
 from feval.cli.output import Output, quiet_matplotlib
-from feval.cli.recordings import show_recording
+from feval.cli.recordings.files import show_recording
 from feval.errors import ConflictError, FevalError, UsageError
 from feval.evaluation.requests import Request
 from feval.hub.addresses import is_address

@@ -129,7 +129,9 @@ def test_help_imports_nothing_heavy() -> None:
 
 
 def test_commands_load_the_client_of_the_hub_on_use() -> None:
-    modules = "compare, evaluating, known, record, recordings, score, servers"
+    modules = (
+        "compare, evaluating, known, record, servers\nfrom feval.cli.recordings import derive, files, score, verify"
+    )
     done = spawn(code=f"import sys\nfrom feval.cli import {modules}\nassert 'huggingface_hub' not in sys.modules")
     assert (done.returncode, done.stderr) == (0, "")
 
@@ -711,7 +713,7 @@ def broken(error: BaseException) -> Callable[..., Any]:
 
 
 def test_a_bug_is_one_sentence(toy: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("feval.cli.recordings.open_place", broken(RuntimeError("oh \x1b[1m")))
+    monkeypatch.setattr("feval.cli.recordings.files.open_place", broken(RuntimeError("oh \x1b[1m")))
     monkeypatch.delenv("FEVAL_DEBUG", raising=False)
     failed(feval("info", toy), 1, "This is a bug in feval: please report it", "FEVAL_DEBUG=1", "RuntimeError: oh \\x1b")
     monkeypatch.setenv("FEVAL_DEBUG", "1")
@@ -734,7 +736,7 @@ def test_a_bug_is_one_sentence(toy: Path, monkeypatch: pytest.MonkeyPatch) -> No
 def test_what_the_system_says_is_one_sentence(
     toy: Path, monkeypatch: pytest.MonkeyPatch, error: BaseException, code: int, piece: str
 ) -> None:
-    monkeypatch.setattr("feval.cli.recordings.open_place", broken(error))
+    monkeypatch.setattr("feval.cli.recordings.files.open_place", broken(error))
     failed(feval("info", toy), code, piece)
 
 
