@@ -38,6 +38,7 @@ SEAMS: dict[str, set[str]] = {
         for name in ("check_top_up", "hub_recording", "offer", "recorded_folder", "top_up")
     },
     "feval.cli.recordings.files": {"feval.exporters.export_recording", "feval.importers.import_recording"},
+    "feval.cli.recordings.score": {"feval.importers.tables.scores.import_scores"},
     "feval.estimators.inference.intervals": {"scipy"},
     "feval.evaluation.user_methods.handed": {"feval.cards.prices.PriceList"},
     "feval.evaluation.user_methods.files": {"feval.evaluation.user_methods.process.MethodProcess"},
