@@ -293,9 +293,16 @@ class _VotesCheck:
     def _steps(self, llm: str) -> Iterator[str]:
         steps, row_of = self._votes.steps(llm), self._votes.rows_in_order()
         recorded = self._recording.has_steps(self._dataset, llm)
-        rows = self._recording.scan("steps", self._dataset, llm) if recorded else iter(())
+        rows, turns = (
+            self._recording.scan(part, self._dataset, llm)
+            if self._recording.files(part, self._dataset, llm)
+            else iter(())
+            for part in ("steps", "turns")
+        )
+        replies = parquet.Aligned(turns)
         differ = recorded != (steps is not None) or (
-            steps is not None and any(not steps.holds(row_of(question), columns) for question, columns in rows)
+            steps is not None
+            and any(not steps.holds(row_of(question), columns | replies.take(question)) for question, columns in rows)
         )
         if differ:
             yield self.contradiction(f"steps of {llm}", "details")

@@ -217,12 +217,19 @@ class Recording:
 
     def reasoning(self, dataset: str, llm: str, question: int) -> list[str | None] | None:
         """The recorded thoughts of one LLM on one question (by its row), in recorded order; `None` where there are none."""
-        if not self.has_reasoning(dataset, llm):
+        return self._column("reasoning", "reasoning", dataset, llm, question)
+
+    def messages(self, dataset: str, llm: str, question: int) -> list[str | None] | None:
+        """What each turn of one LLM on one question (by its row) replies to, `None` for no turn; `None` where there are none."""
+        return self._column("turns", "messages", dataset, llm, question)
+
+    def _column(self, part: str, name: str, dataset: str, llm: str, question: int) -> list[Any] | None:
+        if not self.files(part, dataset, llm):
             return None
-        part = self._part("reasoning", dataset, llm)
-        with self.shape(part.path):
-            start, stop = self._starts("reasoning", dataset, llm)[question : question + 2].tolist()
-            return part.column("reasoning", start, stop) if stop > start else None
+        own = self._part(part, dataset, llm)
+        with self.shape(own.path):
+            start, stop = self._starts(part, dataset, llm)[question : question + 2].tolist()
+            return own.column(name, start, stop) if stop > start else None
 
     def reasoning_tokens(self, dataset: str, llm: str) -> dict[str, list[int | None]]:
         """Question id -> how many of each CoT's output tokens were thoughts; only questions for which the provider reports it."""
@@ -261,7 +268,7 @@ class Recording:
         return np.array(rows, np.int64)
 
     def channels(self, dataset: str, llm: str) -> list[str]:
-        """The optional parts that an LLM has on a dataset, out of "reasoning", "logprobs" and "steps"."""
+        """The optional parts that an LLM has on a dataset, out of "reasoning", "logprobs", "steps" and "turns"."""
         self.require(dataset, llm)
         return [part for part in CHANNELS if (dataset, llm, part) in self.manifest.leaves]
 
