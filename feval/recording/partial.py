@@ -292,15 +292,13 @@ class _VotesCheck:
 
     def _steps(self, llm: str) -> Iterator[str]:
         steps, row_of = self._votes.steps(llm), self._votes.rows_in_order()
-        recorded = self._recording.has_steps(self._dataset, llm)
+        channels = self._recording.channels(self._dataset, llm)
         rows, turns = (
-            self._recording.scan(part, self._dataset, llm)
-            if self._recording.files(part, self._dataset, llm)
-            else iter(())
+            self._recording.scan(part, self._dataset, llm) if part in channels else iter(())
             for part in ("steps", "turns")
         )
         replies = parquet.Aligned(turns)
-        differ = recorded != (steps is not None) or (
+        differ = ("steps" in channels) != (steps is not None) or (
             steps is not None
             and any(not steps.holds(row_of(question), columns | replies.take(question)) for question, columns in rows)
         )

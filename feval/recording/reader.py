@@ -224,7 +224,7 @@ class Recording:
         return self._column("turns", "messages", dataset, llm, question)
 
     def _column(self, part: str, name: str, dataset: str, llm: str, question: int) -> list[Any] | None:
-        if not self.files(part, dataset, llm):
+        if part not in self.channels(dataset, llm):
             return None
         own = self._part(part, dataset, llm)
         with self.shape(own.path):
@@ -272,13 +272,9 @@ class Recording:
         self.require(dataset, llm)
         return [part for part in CHANNELS if (dataset, llm, part) in self.manifest.leaves]
 
-    def has_reasoning(self, dataset: str, llm: str) -> bool:
-        """Whether thoughts of an LLM on a dataset were recorded."""
-        return (dataset, llm, "reasoning") in self.manifest.leaves
-
     def has_marks(self, dataset: str, llm: str) -> bool:
         """Whether thoughts were split off texts of an LLM on a dataset."""
-        return self.has_reasoning(dataset, llm) and any(
+        return "reasoning" in self.channels(dataset, llm) and any(
             any(columns.get("marks", ())) for _, columns in self.scan_channel(dataset, llm, "reasoning")
         )
 
@@ -287,12 +283,7 @@ class Recording:
     ) -> Iterator[tuple[str, dict[str, list[Any]]]]:
         """An optional part of an LLM on a dataset: (question id, column -> values) for questions with any value.
 
-        Args:
-            dataset: its id.
-            llm: its name.
-            part: "reasoning" has the columns `reasoning` and `marks`; "logprobs" has `sequence_logprob`, `token_confidences` and
-                `token_logprobs`. A missing value is `None`.
-            rows: of the questions; `None` for all.
+        `content.CHANNELS` has the columns of each part; a missing value is `None`. `rows` are those of some questions.
         """
         if part not in self.channels(dataset, llm):
             raise NotRecordedError(

@@ -87,6 +87,21 @@ def test_derived_recordings_keep_turns(turns: Path, tmp_path: Path) -> None:
         assert verify_recording(path).problems == ()
 
 
+def test_turns_that_are_missing_are_never_read_as_steps(turns: Path, tmp_path: Path) -> None:
+    path, folder = "turns/toy/m@revise.parquet", write(tmp_path / "unlisted")
+    manifest = json.loads((folder / "manifest.json").read_text())
+    del manifest["files"][path], manifest["pairs"][0]["turns"]
+    put_manifest(folder, manifest)
+    for derived in (
+        lambda: open_recording(folder).messages("toy", "m@revise", 0),
+        lambda: select(folder, tmp_path / "s", questions=["toy/0"]),
+        lambda: merge([folder, turns], tmp_path / "m"),
+        lambda: extract(folder, tmp_path / "x", source="stored"),
+    ):
+        with pytest.raises(DamagedRecordingError, match=f"does not list {path}"):
+            derived()
+
+
 @pytest.mark.parametrize(
     ("changes", "sentence"),
     [

@@ -121,7 +121,7 @@ def _answers(parent: Recording, dataset: str, llm: str) -> Iterator[PoolRows]:
     with parent.shape(parent.path / file_path("samples", dataset, llm)):
         samples = parquet.Aligned(parent.scan("samples", dataset, llm, columns))
         steps, turns = (
-            parquet.Aligned(parent.scan(part, dataset, llm) if parent.files(part, dataset, llm) else iter(()))
+            parquet.Aligned(parent.scan(part, dataset, llm) if part in parent.channels(dataset, llm) else iter(()))
             for part in ("steps", "turns")
         )
         for question, request in parent.scan("requests", dataset, llm, ["question_id", "prompt_tokens"]):
