@@ -215,12 +215,19 @@ class Recording(Drawn):
 
     def reasoning(self, dataset: str, llm: str, question: int) -> list[str | None] | None:
         """The recorded thoughts of one LLM on one question (by its row), in recorded order; `None` where there are none."""
-        if not self.has_reasoning(dataset, llm):
+        return self._column("reasoning", "reasoning", dataset, llm, question)
+
+    def messages(self, dataset: str, llm: str, question: int) -> list[str | None] | None:
+        """What each turn of one LLM on one question (by its row) replies to, `None` for no turn; `None` where there are none."""
+        return self._column("turns", "messages", dataset, llm, question)
+
+    def _column(self, part: str, name: str, dataset: str, llm: str, question: int) -> list[Any] | None:
+        if part not in self.channels(dataset, llm):
             return None
-        part = self._part("reasoning", dataset, llm)
-        with self.shape(part.path):
-            start, stop = self._starts("reasoning", dataset, llm)[question : question + 2].tolist()
-            return part.column("reasoning", start, stop) if stop > start else None
+        own = self._part(part, dataset, llm)
+        with self.shape(own.path):
+            start, stop = self._starts(part, dataset, llm)[question : question + 2].tolist()
+            return own.column(name, start, stop) if stop > start else None
 
     def reasoning_tokens(self, dataset: str, llm: str) -> dict[str, list[int | None]]:
         """Question id -> how many of each CoT's output tokens were thoughts; only questions for which the provider reports it."""
@@ -259,17 +266,13 @@ class Recording(Drawn):
         return np.array(rows, np.int64)
 
     def channels(self, dataset: str, llm: str) -> list[str]:
-        """The optional parts that an LLM has on a dataset, out of "reasoning", "logprobs" and "steps"."""
+        """The optional parts that an LLM has on a dataset, out of "reasoning", "logprobs", "steps" and "turns"."""
         self.require(dataset, llm)
         return [part for part in CHANNELS if (dataset, llm, part) in self.manifest.leaves]
 
-    def has_reasoning(self, dataset: str, llm: str) -> bool:
-        """Whether thoughts of an LLM on a dataset were recorded."""
-        return (dataset, llm, "reasoning") in self.manifest.leaves
-
     def has_marks(self, dataset: str, llm: str) -> bool:
         """Whether thoughts were split off texts of an LLM on a dataset."""
-        return self.has_reasoning(dataset, llm) and any(
+        return "reasoning" in self.channels(dataset, llm) and any(
             any(columns.get("marks", ())) for _, columns in self.scan_channel(dataset, llm, "reasoning")
         )
 
@@ -278,12 +281,7 @@ class Recording(Drawn):
     ) -> Iterator[tuple[str, dict[str, list[Any]]]]:
         """An optional part of an LLM on a dataset: (question id, column -> values) for questions with any value.
 
-        Args:
-            dataset: its id.
-            llm: its name.
-            part: "reasoning" has the columns `reasoning` and `marks`; "logprobs" has `sequence_logprob`, `token_confidences` and
-                `token_logprobs`. A missing value is `None`.
-            rows: of the questions; `None` for all.
+        `content.CHANNELS` has the columns of each part; a missing value is `None`. `rows` are those of some questions.
         """
         if part not in self.channels(dataset, llm):
             raise NotRecordedError(
