@@ -118,6 +118,14 @@ class RecordSettings(AskingSettings):
     depth: Annotated[int | None, typer.Option("--depth", metavar="D", help="Steps of a path. Default: 8.")] = None
     step_stop: Annotated[str | None, typer.Option("--step-stop", metavar="TEXT", help="What ends a step.")] = None
     step_template: str | None = None
+    protocol: Annotated[
+        Path | None,
+        typer.Option("--protocol", metavar="FILE", help="Record turns, for revision: what is said after each reply."),
+    ] = None
+    turns: Annotated[
+        int | None, typer.Option("--turns", metavar="R", help="Turns of a chain. Default: as the protocol, or 2.")
+    ] = None
+    turn_template: str | None = None
     samples_per_request: int | None = None
     counter: Annotated[str, AfterValidator(check_counter)] = "usage"
     mode: str = "new_episodes"
@@ -159,6 +167,7 @@ class RecordSettings(AskingSettings):
             self.equality, self.allow_fields or (),
             self.probe_every, self.probe_cue, self.probe_tokens, self.probe_template,
             self.tree, self.branch, self.depth, self.step_stop, self.step_template,
+            self.protocol, self.turns, self.turn_template,
         )  # fmt: skip
         task = make_task(work, load_questions(self.dataset, self.questions, self.first, answer_kind=self.answer_kind))
         task.refuse_secrets(known_secrets(self.api_key_env))
@@ -180,7 +189,8 @@ def record(
     Every reply is on disk before it counts. Ctrl-C waits for replies in flight (press it twice to stop at once). The same
     command continues, and asks again only for what was in flight when it was killed. API keys are read from the environment and
     never written. With --probe-every, complete CoTs are cut and made to answer there; with --tree, steps are recorded, for
-    searches. With --into, a recording on the Hub is topped up and tested for drift.
+    searches; with --protocol, every CoT is replied to, turn by turn. With --into, a recording on the Hub is topped up and
+    tested for drift.
 
     Example: feval record --dataset gsm8k --llm gpt-4o-mini --out my-recording --dry-run
     """
@@ -202,7 +212,13 @@ def record(
             start=settings.start if base is None else base.start(task),
         )
         facts = {"prompt": task.prompt_version, "settings": settings.in_file}
-        _show_estimate(show, estimate, prices, facts | ({"unit": "step"} if task.tree else {}))
+        unit = {} if task.tree is None else {"unit": task.tree.unit.removesuffix("s")}
+        lines = _expected(estimate, task, prices)
+        show.result(
+            estimate.account() | facts | unit,
+            *lines[:-1],
+            f"{lines[-1]} Prompt: {task.prompt_version}. Nothing was asked.",
+        )
         return
     notes: list[str] = []
     backend = make_backend(
@@ -223,7 +239,10 @@ def record(
         return
     with show.progress(f"recording {task.llm_name} on {task.dataset}") as bar:
         display = RunDisplay(bar, show, f"{task.llm_name} on {task.dataset}")
-        record_dataset(task, backend, out, start=settings.start, progress=display, **options)
+        record_dataset(
+            task, backend, out, start=settings.start, progress=display,
+            expected=lambda estimate: show.note(" ".join(_expected(estimate, task, prices))), **options,
+        )  # fmt: skip
     show_recording(show, out, printed | display.printed)
 
 
@@ -297,18 +316,22 @@ def _note(show: Output, sentences: Iterable[str]) -> frozenset[str]:
     return frozenset(distinct)
 
 
-def _show_estimate(show: Output, estimate: CostEstimate, prices: str, facts: dict[str, Any]) -> None:
+def _expected(estimate: CostEstimate, task: RecordingTask, prices: str) -> list[str]:
+    """Return what is to come, in sentences."""
     most = "at most " if estimate.at_most else "about "
     output = "an unknown number of" if estimate.output_tokens is None else f"{most}{estimate.output_tokens:,}"
-    account = {name: value for name, value in dataclasses.asdict(estimate).items() if name != "probes" or value}
-    show.result(
-        account | facts,
-        f"To come: {counted(estimate.cots, facts.get('unit', 'CoT'))} in {counted(estimate.calls, 'call')} (if the server gives "
-        "several at once), "
-        f"{counted(estimate.prompt_tokens or 0, 'prompt token')} and {output} output tokens; {estimated_usd(estimate, prices)}.",
+    unit = "CoT" if task.tree is None else task.tree.unit.removesuffix("s")
+    uncached = ""
+    if estimate.uncached_prompt_tokens is not None:
+        usd = "" if estimate.usd_cached is None else f" (${dollars(estimate.usd_cached)})"
+        uncached = f"; {estimate.uncached_prompt_tokens:,} prompt tokens{usd} where the server caches the conversation"
+    calls = f"{counted(estimate.calls, 'call')} (if the server gives several at once)"
+    tokens = f"{counted(estimate.prompt_tokens or 0, 'prompt token')} and {output} output tokens"
+    return [
+        f"To come: {counted(estimate.cots, unit)} in {calls}, {tokens}; {estimated_usd(estimate, prices)}{uncached}.",
         *([_probe_line(estimate.probes)] if estimate.probes else []),
-        f"Lengths are from {estimate.basis}. Prompt: {facts['prompt']}. Nothing was asked.",
-    )
+        f"Lengths are from {estimate.basis}.",
+    ]
 
 
 def _probe_line(probes: ProbeEstimate) -> str:
