@@ -16,6 +16,7 @@ from feval.errors import OutOfRangeError, PriceNotFoundError, ShortPoolError, Us
 from feval.replay.draws import orders, pool_key
 from feval.replay.meter import MeteredLLM
 from feval.replay.responses import CoT, CoTMetadata, LLMRequest, LLMResponse
+from feval.replay.turns import conversation
 
 if TYPE_CHECKING:
     from feval.cards.billing import Price
@@ -186,9 +187,12 @@ class LLM:
     def require_whole_cots(self) -> None:
         """Raise a `UsageError` if the LLM was recorded as trees of steps: a step is no sample of an answer."""
         if self.pool.channels.has_steps:
+            shape, verbs = "trees of steps", "Search them by `llm.expand`"
+            if self.pool.channels.has_turns:
+                shape, verbs = "conversations of several turns", "Follow them by `llm.sample` and `llm.reply`"
             raise UsageError(
-                f"{self.name} was recorded on {self.dataset} as trees of steps, which are no whole CoTs. Search them by "
-                "`llm.expand`, or name an LLM whose CoTs were recorded whole."
+                f"{self.name} was recorded on {self.dataset} as {shape}, which are no whole CoTs. {verbs}, or name an LLM whose "
+                "CoTs were recorded whole."
             )
 
     def _smallest_pool(self, rows: npt.NDArray[np.intp] | None) -> int:
@@ -220,12 +224,14 @@ class LLM:
         reason = FINISH_REASONS[int(self.pool.finish[row, sample])]
         return CoT(sample, self.answers(row, [sample])[0], CoTMetadata(tokens, dollars, reason), self, row)
 
-    def request(self, row: int) -> LLMRequest:
-        """Return what was sent for a question (by its row)."""
-        count = int(self.pool.prompt_tokens[row])
+    def request(self, row: int, sample: int | None = None) -> LLMRequest:
+        """Return what was sent for a question (by its row); the whole conversation where `sample` is the place of a turn."""
+        count, text = int(self.pool.prompt_tokens[row]), self._view.prompt(self.name, row)
+        if sample is not None and self.pool.channels.has_turns:
+            count, text = count + self.pool.beyond_request(row, sample), conversation(self, row, sample, text)
         tokens = None if count < 0 else count
         dollars = None if self.price is None or tokens is None else float(usd(self.price, tokens, 0))
-        return LLMRequest(self._view.prompt(self.name, row), tokens, dollars)
+        return LLMRequest(text, tokens, dollars)
 
     def texts(self, row: int) -> list[str | None]:
         """Return the texts of all recorded CoTs of a question (by its row), in recorded order."""
@@ -234,6 +240,10 @@ class LLM:
     def reasoning(self, row: int) -> list[str | None] | None:
         """Return the thoughts of all recorded CoTs of a question (by its row), in recorded order; `None` where none were kept."""
         return self._view.reasoning(self.name, row)
+
+    def messages(self, row: int) -> list[str | None] | None:
+        """Return what each turn of a question (by its row) replies to, as JSON; `None` for what is no turn."""
+        return self._view.messages(self.name, row)
 
     @cached_property
     def reasoning_tokens(self) -> dict[str, list[int | None]]:

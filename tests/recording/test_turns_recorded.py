@@ -3,56 +3,22 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
-from small import pool, put_manifest, question, restate
+from recorded_turns import REVISE, ROWS, WHY, chains, write_turns
+from small import put_manifest, restate
 
 from feval.errors import DamagedRecordingError, UsageError
-from feval.recording import (
-    DatasetInfo,
-    LLMInfo,
-    PoolRows,
-    RecordingWriter,
-    extract,
-    merge,
-    open_recording,
-    select,
-    verify_recording,
-)
+from feval.recording import extract, merge, open_recording, select, verify_recording
 from feval.replay import load
-
-REVISE, WHY = ('[{"role":"user","content":"Revise."}]', '[{"role":"user","content":"Why?"}]')
-
-
-def chains(index: int) -> PoolRows:
-    """Two CoTs: the first is replied to in two ways, and one of these once more."""
-    return pool(
-        index,
-        ["4", "5", "4", "4", "6"],
-        parents=[None, None, 0, 0, 2],
-        ends=[True] * 5,
-        messages=[None, None, REVISE, WHY, REVISE],
-        turn_prompt_tokens=[None, None, 30, 31, 50],
-    )
-
-
-ROWS = [chains(0), pool(1, ["4"], parents=[None], ends=[True]), chains(2)]
-
-
-def write(out: Path, rows: Sequence[PoolRows] = ROWS) -> Path:
-    with RecordingWriter(out, operation={"name": "test"}) as writer:
-        writer.add_dataset(DatasetInfo("toy", "Toy", "verbatim", "test-1"), [question(i, "4") for i in range(3)])
-        writer.add_pools("toy", LLMInfo("m@revise"), "words", rows)
-    return out
 
 
 @pytest.fixture(scope="module")
 def turns(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return write(tmp_path_factory.mktemp("turns") / "r")
+    return write_turns(tmp_path_factory.mktemp("turns") / "r")
 
 
 def test_turns_come_back_as_they_were_added(turns: Path) -> None:
@@ -88,7 +54,7 @@ def test_derived_recordings_keep_turns(turns: Path, tmp_path: Path) -> None:
 
 
 def test_turns_that_are_missing_are_never_read_as_steps(turns: Path, tmp_path: Path) -> None:
-    path, folder = "turns/toy/m@revise.parquet", write(tmp_path / "unlisted")
+    path, folder = "turns/toy/m@revise.parquet", write_turns(tmp_path / "unlisted")
     manifest = json.loads((folder / "manifest.json").read_text())
     del manifest["files"][path], manifest["pairs"][0]["turns"]
     put_manifest(folder, manifest)
@@ -113,12 +79,12 @@ def test_turns_that_are_missing_are_never_read_as_steps(turns: Path, tmp_path: P
 )
 def test_what_replies_to_no_cot_is_refused(changes: dict[str, Any], sentence: str, tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=f"^m@revise on toy, question 'toy/0': .*{sentence}"):
-        write(tmp_path / "r", [replace(chains(0), **changes)])
+        write_turns(tmp_path / "r", [replace(chains(0), **changes)])
 
 
 def test_arrays_and_versions_that_contradict_the_turns_are_damage(turns: Path, tmp_path: Path) -> None:
-    folder = write(tmp_path / "r")
-    swapped = write(tmp_path / "o", [replace(chains(0), messages=[None, None, REVISE, REVISE, WHY]), *ROWS[1:]])
+    folder = write_turns(tmp_path / "r")
+    swapped = write_turns(tmp_path / "o", [replace(chains(0), messages=[None, None, REVISE, REVISE, WHY]), *ROWS[1:]])
     path = "votes/toy.details"
     (folder / path).write_bytes((swapped / path).read_bytes())
     restate(folder, path)
