@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Executor
 from contextlib import ExitStack
-from dataclasses import dataclass
 from itertools import chain, repeat
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -19,22 +18,20 @@ import pyarrow.csv
 import pyarrow.ipc
 import pyarrow.parquet as pq
 
-from feval.errors import NotRecordedError, StorageError, UnknownNameError, UsageError
+from feval.errors import StorageError, UnknownNameError, UsageError
 from feval.executors.tasks import results
+from feval.exporters.folders import FOLDERS, export_folder
+from feval.exporters.parts import AHEAD, Export, blocks_of, pairs_of
 from feval.exporters.rows import COLUMNS, columns_of, questions_of
 from feval.recording.content import OPTIONAL_COLUMNS
-from feval.recording.derived.blocks import Block, blocks
+from feval.recording.derived.blocks import Block
 from feval.recording.layout.destination import scratch_beside, sync_folder
 from feval.recording.layout.locate import recording_around
 from feval.recording.reader import Recording, open_recording
 
-FORMATS = ("jsonl", "csv", "parquet")
+FORMATS = ("jsonl", "csv", "parquet", *FOLDERS)
 
-# CoTs of a block; or so many bytes as they are compressed, in memory some ten times as many.
-_BLOCK_COTS, _BLOCK_BYTES = 1 << 14, 4 << 20
 _BLOCKS_OF_TASK = 4  # half a second of work and more, where tasks are sent to other processes
-_LIKE_TEXTS = ("texts", "reasoning", "logprobs", "probes", "requests")
-_AHEAD = 2  # blocks for each worker that were written and not yet put into the file
 _FORMULA, _NUMBER = r"^'*[=+\-@\t\r\n]", r"[+-]?[0-9]+([.,][0-9]+)*"
 _TEXT, _FLOAT, _COUNT = pa.string(), pa.float64(), pa.int64()
 _TYPES: dict[str, pa.DataType] = {
@@ -56,23 +53,6 @@ _TYPES: dict[str, pa.DataType] = {
 """Column -> its type in Parquet; those left out are texts, and scores have a column for each scorer."""
 
 
-@dataclass(frozen=True, slots=True)
-class Export:
-    """A table that was written.
-
-    Attributes:
-        path: the file.
-        rows: of the table; of JSON Lines the CoTs.
-        columns: their names.
-        left_out: sentences about what the recording has and the table has not.
-    """
-
-    path: Path
-    rows: int
-    columns: tuple[str, ...]
-    left_out: tuple[str, ...]
-
-
 def export_recording(
     recording: str | Path,
     out: str | Path,
@@ -83,13 +63,15 @@ def export_recording(
     executor: Executor | None = None,
     progress: Callable[[int, int | None], None] | None = None,
 ) -> Export:
-    """Write a table with a row for each CoT, or step of a tree; or JSON Lines, a line for each question and LLM.
+    """Write a table with a row for each CoT, or step of a tree; JSON Lines; or a folder for another tool.
+
+    JSON Lines have a line for each question and LLM; folders have files for each LLM on a dataset.
 
     The bytes do not depend on the executor.
 
     Args:
         recording: the folder to read.
-        out: the file to make.
+        out: the file to make; for other tools the folder.
         to: one of `FORMATS`.
         datasets: `None` for all. JSON Lines have one.
         llms: `None` for all.
@@ -100,14 +82,16 @@ def export_recording(
     Raises:
         UnknownNameError: no such format.
         UsageError: several datasets in one file of JSON Lines.
-        NotRecordedError: a dataset or LLM that the recording lacks.
+        NotRecordedError: a dataset or LLM that the recording lacks; or texts or golds that another tool needs.
         RecordingError: the recording cannot be read.
         StorageError: `out` exists already, or cannot be written.
     """
     if to not in FORMATS:
         raise UnknownNameError.of("format", to, FORMATS)
     opened, out = open_recording(recording), Path(out)
-    pairs = _pairs(opened, datasets, llms)
+    if to in FOLDERS:
+        return export_folder(opened, out, to, datasets, llms, executor, progress)
+    pairs = pairs_of(opened, datasets, llms)
     if to == "jsonl" and len({dataset for dataset, _ in pairs}) > 1:
         names = ", ".join(dict.fromkeys(dataset for dataset, _ in pairs))
         raise UsageError(
@@ -118,7 +102,7 @@ def export_recording(
     if to != "jsonl":
         columns = tuple(_flat(opened, pairs, columns))
     parts, together = (
-        [block for pair in pairs for block in _blocks(opened, *pair)],
+        [block for pair in pairs for block in blocks_of(opened, *pair)],
         1 if executor is None else _BLOCKS_OF_TASK,
     )
     tasks = [(parts[first : first + together], to, columns) for first in range(0, len(parts), together)]
@@ -131,34 +115,13 @@ def export_recording(
         if to == "csv":
             file.write(",".join('"{}"'.format(name.replace('"', '""')) for name in columns).encode() + b"\n")
         rows = 0
-        for count, part in chain.from_iterable(results(_parts, tasks, executor, progress, _AHEAD)):
+        for count, part in chain.from_iterable(results(_parts, tasks, executor, progress, AHEAD)):
             rows += count
             if table is None:
                 file.write(part)
             elif count:
                 table.write_table(pyarrow.ipc.open_stream(part).read_all(), count)
     return Export(out, rows, columns, tuple(_left_out(opened, pairs)))
-
-
-def _pairs(
-    recording: Recording, datasets: Collection[str] | None, llms: Collection[str] | None
-) -> list[tuple[str, str]]:
-    for dataset in datasets or ():
-        recording.require(dataset)
-    known = {llm for dataset, llm in recording.manifest.pairs if datasets is None or dataset in datasets}
-    for llm in llms or ():
-        if llm not in known:
-            raise NotRecordedError(
-                f"{recording.path} holds no CoTs of {llm!r} there. It holds {', '.join(sorted(known)) or 'none'}."
-            )
-    pairs = [
-        (dataset, llm)
-        for dataset, llm in recording.manifest.pairs
-        if (datasets is None or dataset in datasets) and (llms is None or llm in llms)
-    ]
-    if not pairs:
-        raise NotRecordedError(f"{recording.path} holds no CoTs of any LLM there, so there is nothing to export.")
-    return pairs
 
 
 def _flat(recording: Recording, pairs: Sequence[tuple[str, str]], columns: Sequence[str]) -> Iterator[str]:
@@ -169,14 +132,6 @@ def _flat(recording: Recording, pairs: Sequence[tuple[str, str]], columns: Seque
             yield from (f"{name}.{scorer}" for scorer in scorers)
         else:
             yield name
-
-
-def _blocks(recording: Recording, dataset: str, llm: str) -> Iterator[Block]:
-    files = [path for part in _LIKE_TEXTS for path in recording.files(part, dataset, llm)]
-    size = sum(recording.file_record(path)["bytes"] for path in files)
-    questions = recording.manifest.datasets[dataset]["questions"]
-    most = max(1, _BLOCK_BYTES * questions // max(size, 1))
-    yield from blocks(recording, dataset, llm, cots=_BLOCK_COTS, most_questions=most)
 
 
 def _parts(blocks_of_task: Sequence[Block], to: str, columns: Sequence[str]) -> list[tuple[int, bytes]]:
