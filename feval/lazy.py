@@ -1,9 +1,9 @@
-"""Load the names of a package on first use (PEP 562), so that importing the package stays cheap."""
+"""Load the names of a package on first use (PEP 562), and what makes tables of recordings: importing stays cheap."""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from importlib import import_module
 from typing import Any
 
@@ -51,3 +51,37 @@ class LazyMapping(Mapping[str, Any]):
 
     def __len__(self) -> int:
         return len(self._homes)
+
+
+_TABLES = "feval.exporters.arrow"
+"""Makes tables of recordings. It stands below these, and is loaded on first use."""
+
+
+class Tabular:
+    """What `exporters` makes a table of, on request."""
+
+    __slots__ = ()
+
+    def to_arrow(self, *, datasets: Sequence[str] | None = None, llms: Sequence[str] | None = None) -> Any:
+        """Return the CoTs as one `pyarrow.Table` in memory, with a row for each CoT, or step of a tree.
+
+        It is the table that `feval export --to parquet` writes. A column is there where an LLM has it; null is a missing
+        value. docs/exporting.md says what each means. polars and DuckDB take the table as it is.
+
+        Args:
+            datasets: ids; `None` for all.
+            llms: names; `None` for all.
+
+        Raises:
+            NotRecordedError: no such dataset or LLM.
+        """
+        return import_module(_TABLES).to_arrow(self, datasets, llms)
+
+    def to_pandas(self, *, datasets: Sequence[str] | None = None, llms: Sequence[str] | None = None) -> Any:
+        """Return the same as a pandas DataFrame.
+
+        Raises:
+            NotRecordedError: no such dataset or LLM.
+            UsageError: pandas is not installed.
+        """
+        return import_module(_TABLES).to_pandas(self, datasets, llms)

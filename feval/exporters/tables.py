@@ -9,7 +9,7 @@ from concurrent.futures import Executor
 from contextlib import ExitStack
 from itertools import chain, repeat
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import BinaryIO
 
 import orjson
 import pyarrow as pa
@@ -20,10 +20,10 @@ import pyarrow.parquet as pq
 
 from feval.errors import StorageError, UnknownNameError, UsageError
 from feval.executors.tasks import results
+from feval.exporters.arrow import FACTS, TEXT, arrow_table, facts, flat_columns, schema, without_rows_of
 from feval.exporters.folders import FOLDERS, export_folder
 from feval.exporters.parts import AHEAD, Export, blocks_of, pairs_of
 from feval.exporters.rows import COLUMNS, columns_of, questions_of
-from feval.recording.content import OPTIONAL_COLUMNS
 from feval.recording.derived.blocks import Block
 from feval.recording.layout.destination import scratch_beside, sync_folder
 from feval.recording.layout.locate import recording_around
@@ -33,24 +33,6 @@ FORMATS = ("jsonl", "csv", "parquet", *FOLDERS)
 
 _BLOCKS_OF_TASK = 4  # half a second of work and more, where tasks are sent to other processes
 _FORMULA, _NUMBER = r"^'*[=+\-@\t\r\n]", r"[+-]?[0-9]+([.,][0-9]+)*"
-_TEXT, _FLOAT, _COUNT = pa.string(), pa.float64(), pa.int64()
-_TYPES: dict[str, pa.DataType] = {
-    **dict.fromkeys(
-        ("temperature", "sequence_logprob", *(n for n, t in OPTIONAL_COLUMNS.items() if t == "float64")), _FLOAT
-    ),
-    **dict.fromkeys(("token_logprobs", "token_confidences"), pa.list_(pa.float32())),
-    **dict.fromkeys(("max_tokens", "prompt_tokens", "sample", "tokens"), _COUNT),
-    **{name: _COUNT for name, type_name in OPTIONAL_COLUMNS.items() if type_name == "int64"},
-    **dict.fromkeys(("correct", "ends"), pa.bool_()),
-    "choices": pa.list_(pa.struct([("label", _TEXT), ("text", _TEXT)])),
-    "prompt": pa.list_(pa.struct([("role", _TEXT), ("content", _TEXT)])),
-    "probes": pa.list_(
-        pa.struct(
-            [("offset", _COUNT), ("answer", _TEXT), ("text", _TEXT), ("tokens", _COUNT), ("confidence", pa.float32())]
-        )
-    ),
-}
-"""Column -> its type in Parquet; those left out are texts, and scores have a column for each scorer."""
 
 
 def export_recording(
@@ -97,10 +79,11 @@ def export_recording(
         raise UsageError(
             f"JSON Lines have one dataset in a file, as `feval import jsonl` reads them. Choose one of {names}."
         )
-    has = set().union(*(columns_of(opened, *pair) for pair in pairs))
-    columns = tuple(name for name in COLUMNS if name in has - ({"dataset"} if to == "jsonl" else set()))
-    if to != "jsonl":
-        columns = tuple(_flat(opened, pairs, columns))
+    if to == "jsonl":
+        has = set().union(*(columns_of(opened, *pair) for pair in pairs))
+        columns = tuple(name for name in COLUMNS if name in has - {"dataset"})
+    else:
+        columns = tuple(flat_columns(opened, pairs))
     parts, together = (
         [block for pair in pairs for block in blocks_of(opened, *pair)],
         1 if executor is None else _BLOCKS_OF_TASK,
@@ -108,30 +91,25 @@ def export_recording(
     tasks = [(parts[first : first + together], to, columns) for first in range(0, len(parts), together)]
     with _NewFile(out) as file, ExitStack() as stack:
         table = (
-            stack.enter_context(pq.ParquetWriter(file, _schema(columns), compression="zstd"))
+            stack.enter_context(pq.ParquetWriter(file, schema(columns), compression="zstd"))
             if to == "parquet"
             else None
         )
         if to == "csv":
             file.write(",".join('"{}"'.format(name.replace('"', '""')) for name in columns).encode() + b"\n")
-        rows = 0
+        rows, without_rows = 0, []
         for count, part in chain.from_iterable(results(_parts, tasks, executor, progress, AHEAD)):
             rows += count
             if table is None:
                 file.write(part)
-            elif count:
-                table.write_table(pyarrow.ipc.open_stream(part).read_all(), count)
+            else:
+                block = pyarrow.ipc.open_stream(part).read_all()
+                without_rows += without_rows_of(block)
+                if count:
+                    table.write_table(block.replace_schema_metadata(None), count)
+        if table is not None:
+            table.add_key_value_metadata({FACTS: facts(opened, pairs, without_rows)})
     return Export(out, rows, columns, tuple(_left_out(opened, pairs)))
-
-
-def _flat(recording: Recording, pairs: Sequence[tuple[str, str]], columns: Sequence[str]) -> Iterator[str]:
-    """Yield the columns of a flat table: scores have one for each scorer, such as `score.length`."""
-    scorers = dict.fromkeys(name for pair in pairs for name in recording.scorers(*pair))
-    for name in columns:
-        if name in {"score", "step_scores"}:
-            yield from (f"{name}.{scorer}" for scorer in scorers)
-        else:
-            yield name
 
 
 def _parts(blocks_of_task: Sequence[Block], to: str, columns: Sequence[str]) -> list[tuple[int, bytes]]:
@@ -143,19 +121,12 @@ def _part(block: Block, to: str, columns: Sequence[str]) -> tuple[int, bytes]:
     """Make the rows of a block. Returns how many, and the bytes of the file, or of Arrow's stream for Parquet."""
     if to == "jsonl":
         return _lines(block)
-    flat: dict[str, list[Any]] = {name: [] for name in columns}
-    for about, cots, values in questions_of(block):
-        shared = _flattened(about)
-        own = {name: cell for column, cells in values.items() for name, cell in _by_scorer(column, cells, columns)}
-        for name, column in flat.items():
-            column.extend(own[name] if name in own else repeat(shared.get(name), cots))
-    schema = _schema(columns)
-    table = pa.Table.from_arrays([pa.array(flat[field.name], field.type) for field in schema], schema=schema)
+    table = arrow_table(block, columns)
     made = pa.BufferOutputStream()
     if to == "csv":
         pyarrow.csv.write_csv(_for_csv(table), made, pyarrow.csv.WriteOptions(include_header=False))
     else:
-        with pyarrow.ipc.new_stream(made, schema) as stream:
+        with pyarrow.ipc.new_stream(made, table.schema) as stream:
             stream.write_table(table)
     return table.num_rows, made.getvalue().to_pybytes()
 
@@ -178,44 +149,22 @@ def _lines(block: Block) -> tuple[int, bytes]:
     return count, b"".join(lines)
 
 
-def _flattened(about: dict[str, Any]) -> dict[str, Any]:
-    decoding = about.get("decoding")
-    return about | {"decoding": None if decoding is None else orjson.dumps(decoding).decode()}
-
-
-def _by_scorer(column: str, cells: Sequence[Any], columns: Sequence[str]) -> Iterator[tuple[str, Sequence[Any]]]:
-    """Yield the columns of a flat table that a column becomes, with their cells."""
-    if column not in {"score", "step_scores"}:
-        yield column, cells
-        return
-    for name in columns:
-        kind, _, scorer = name.partition(".")
-        if kind == column:
-            yield name, [None if cell is None else cell.get(scorer) for cell in cells]
-
-
 def _for_csv(table: pa.Table) -> pa.Table:
     """Return a table whose nested values are JSON, and which has no text that a spreadsheet would take for a formula."""
     for place, field in enumerate(table.schema):
         cells = table.column(place)
         if pa.types.is_nested(field.type):
             texts = [None if cell is None else orjson.dumps(cell).decode() for cell in cells.to_pylist()]
-        elif field.type == _TEXT and pc.any(pc.match_substring_regex(cells, _FORMULA)).as_py():
+        elif field.type == TEXT and pc.any(pc.match_substring_regex(cells, _FORMULA)).as_py():
             texts = [_harmless(cell) for cell in cells.to_pylist()]
         else:
             continue
-        table = table.set_column(place, field.name, pa.array(texts, _TEXT))
+        table = table.set_column(place, field.name, pa.array(texts, TEXT))
     return table
 
 
 def _harmless(cell: str | None) -> str | None:
     return f"'{cell}" if cell is not None and re.match(_FORMULA, cell) and not re.fullmatch(_NUMBER, cell) else cell
-
-
-def _schema(columns: Sequence[str]) -> pa.Schema:
-    scores = {"score": _FLOAT, "step_scores": pa.list_(_FLOAT)}
-    types = {name: scores.get(name.split(".")[0], _TYPES.get(name, _TEXT)) for name in columns}
-    return pa.schema(list(types.items()))
 
 
 def _left_out(recording: Recording, pairs: Sequence[tuple[str, str]]) -> Iterator[str]:

@@ -18,6 +18,7 @@ import numpy.typing as npt
 
 from feval.answers.parties import NORMAL_FORM, Verdict
 from feval.errors import DamagedRecordingError, NotFetchedError, NotRecordedError
+from feval.lazy import Tabular
 from feval.recording import parquet
 from feval.recording.content import CHANNELS, DatasetInfo, LLMInfo, PoolRows, ProbeRows, Question, ScorerInfo, ScoreRows
 from feval.recording.layout.format import FORMAT_VERSION, PROBE_VOTES, PROBES, SCORES, file_path, file_paths
@@ -55,11 +56,10 @@ def open_recording(path: str | Path, source: FileSource | None = None) -> Record
         DamagedRecordingError: the manifest is not valid JSON, lacks a field, or does not agree with its own hash.
         StorageError: the manifest cannot be read.
     """
-    folder = Path(path)
-    return Recording(folder, read_manifest(folder), source)
+    return Recording(Path(path), read_manifest(Path(path)), source)
 
 
-class Recording:
+class Recording(Tabular):
     """An immutable folder with the CoTs of some LLMs on some datasets.
 
     Every method raises `NotRecordedError` for a dataset, LLM, scorer or channel that the recording lacks, and

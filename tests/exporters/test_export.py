@@ -128,6 +128,30 @@ def test_parquet_has_types(toy: Path, tmp_path: Path) -> None:
     assert rows[0]["token_confidences"] == pytest.approx([1.5, 0.1])
 
 
+def test_a_recording_gives_the_exported_table_in_memory(toy: Path, tmp_path: Path) -> None:
+    recording = open_recording(toy)
+    exported = export_recording(toy, tmp_path / "t.parquet", "parquet", llms=["a"]).path
+    assert recording.to_arrow(llms=["a"]).equals(pq.read_table(exported))
+    facts = json.loads(pq.ParquetFile(exported).metadata.metadata[b"feval"])
+    assert json.loads(recording.to_arrow(llms=["a"]).schema.metadata[b"feval"]) == facts
+    assert [(row, line["question_id"], line["llm"]) for row, line in facts["without_rows"]] == [(2, "q3", "a")]
+    assert (facts["datasets"]["toy"]["answer_kind"], facts["datasets"]["toy"]["llms"]) == ("number", {"a": "usage"})
+    frame = recording.to_pandas()
+    assert frame.groupby("llm")["correct"].apply(lambda right: right.dropna().mean()).to_dict() == {"a": 0.5, "b": 0.5}
+    with pytest.raises(NotRecordedError, match="no CoTs of 'c' there"):
+        recording.to_arrow(llms=["c"])
+    with pytest.raises(NotRecordedError, match="holds no dataset 'none'"):
+        recording.to_pandas(datasets=["none"])
+
+
+def test_a_frame_without_pandas_is_a_sentence(toy: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("feval.exporters.arrow.find_spec", lambda _: None)
+    with pytest.raises(
+        UsageError, match=r"needs pandas, which feval does not install\. Install it, or use to_arrow\(\)"
+    ):
+        open_recording(toy).to_pandas()
+
+
 def test_what_cannot_be_exported_is_said(toy: Path, tmp_path: Path) -> None:
     with pytest.raises(UnknownNameError, match="no format 'xls'"):
         export_recording(toy, tmp_path / "x", "xls")
