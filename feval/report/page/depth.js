@@ -1,4 +1,3 @@
-"use strict";
 // Traces with their probes and trees of steps, of one opened question; `el` and `svg` make elements whose text is only text.
 const depth = ({ el, svg, plain }) => {
   const COLOURS = [0, 1, 3, 4, 5].map((i) => `var(--c${i})`);
