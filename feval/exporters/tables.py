@@ -42,11 +42,11 @@ _TYPES: dict[str, pa.DataType] = {
         ("temperature", "sequence_logprob", *(n for n, t in OPTIONAL_COLUMNS.items() if t == "float64")), _FLOAT
     ),
     **dict.fromkeys(("token_logprobs", "token_confidences"), pa.list_(pa.float32())),
-    **dict.fromkeys(("max_tokens", "prompt_tokens", "sample", "tokens"), _COUNT),
+    **dict.fromkeys(("max_tokens", "prompt_tokens", "sample", "tokens", "turn_prompt_tokens"), _COUNT),
     **{name: _COUNT for name, type_name in OPTIONAL_COLUMNS.items() if type_name == "int64"},
     **dict.fromkeys(("correct", "ends"), pa.bool_()),
     "choices": pa.list_(pa.struct([("label", _TEXT), ("text", _TEXT)])),
-    "prompt": pa.list_(pa.struct([("role", _TEXT), ("content", _TEXT)])),
+    **dict.fromkeys(("prompt", "turn_messages"), pa.list_(pa.struct([("role", _TEXT), ("content", _TEXT)]))),
     "probes": pa.list_(
         pa.struct(
             [("offset", _COUNT), ("answer", _TEXT), ("text", _TEXT), ("tokens", _COUNT), ("confidence", pa.float32())]
