@@ -1,4 +1,4 @@
-"""A live LLM with the interface of a replayed one: the same `sample(k)`, `start(k)` and `expand(node, k)`, the same ledger.
+"""A live LLM with the interface of a replayed one: the same `sample(k)`, `reply`, `start(k)`, `expand`, the same ledger.
 
     with live(backend, "gpt-4o-mini", answer_kind="number") as llm:
         metered = llm.ask("What is 12 * 12?")
@@ -8,7 +8,8 @@
 Nothing is recorded here; use `feval record` for that, and run the same method on the recording.
 """
 
-from recorders.live.llm import LiveLLM, MeteredLiveLLM, live
+from recorders.live.llm import LiveLLM, live
+from recorders.live.meter import MeteredLiveLLM
 from recorders.live.nodes import LiveNode
 from recorders.live.replies import LiveCoT, LiveResponse
 from recorders.live.traces import LiveTrace
