@@ -5,13 +5,14 @@
         answer = method("What is 12 * 12?", metered)      # a method written for the replay, unchanged
         print(answer, metered.cots, metered.dollar_cost)
 
-Nothing is recorded here; use `feval record` for that, and run the same method on the recording.
+`record_method` makes a recording of what a method asks. `feval record` makes one that serves many methods.
 """
 
 from recorders.live.llm import LiveLLM, live
 from recorders.live.meter import MeteredLiveLLM
 from recorders.live.nodes import LiveNode
+from recorders.live.recording import record_method
 from recorders.live.replies import LiveCoT, LiveResponse
 from recorders.live.traces import LiveTrace
 
-__all__ = ["LiveCoT", "LiveLLM", "LiveNode", "LiveResponse", "LiveTrace", "MeteredLiveLLM", "live"]
+__all__ = ["LiveCoT", "LiveLLM", "LiveNode", "LiveResponse", "LiveTrace", "MeteredLiveLLM", "live", "record_method"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine, Sequence
+from dataclasses import replace
 from types import TracebackType
 from typing import Any, Self
 
@@ -17,6 +18,7 @@ from feval.recording import Question
 from recorders.asking.probing import Probing
 from recorders.live.loop import Loop
 from recorders.live.meter import MeteredLiveLLM, Terms
+from recorders.live.tape import Tape
 from recorders.request import Backend, Decoding, Message
 from recorders.scoring.scorer import Scorer
 from recorders.work.settings import default_cue, default_decoding, default_prices, tree_of
@@ -51,6 +53,11 @@ class LiveLLM:
         """
         asked = Question(question_id, question, choices=tuple(choices))
         return MeteredLiveLLM(self.name, self._terms, self._loop, asked, dataset)
+
+    def recorded(self, tape: Tape, messages: Callable[[Question], Sequence[Message]]) -> Self:
+        """Have what is asked kept in a journal, and questions put as for a recording; see `recorders.live.recording`."""
+        self._terms = replace(self._terms, tape=tape, messages=messages)
+        return self
 
     def close(self) -> None:
         """Close connections and the thread; do nothing if closed."""
@@ -128,7 +135,7 @@ def live(
         named_equality(answer_kind, equality),
         thoughts_of(llm),
         decoding or default_decoding(llm),
-        messages or _as_asked,
+        _as_asked if messages is None else lambda question: messages(question.text),
         None if listed is None else listed.find(llm),
         billing,
         retries,
@@ -140,5 +147,5 @@ def live(
     return LiveLLM(llm, terms)
 
 
-def _as_asked(question: str) -> Sequence[Message]:
-    return [Message("user", question)]
+def _as_asked(question: Question) -> Sequence[Message]:
+    return [Message("user", question.text)]

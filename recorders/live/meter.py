@@ -32,6 +32,7 @@ from recorders.asking.trees import Tree
 from recorders.live.loop import Loop, insist
 from recorders.live.nodes import Expanding, LiveNode, Rating
 from recorders.live.replies import LiveCoT, LiveResponse
+from recorders.live.tape import Tape
 from recorders.live.traces import Growth, LiveTrace, Reply
 from recorders.live.turns import Asked, Conversations
 from recorders.request import Backend, Completion, Decoding, Message, Prefill, Request
@@ -51,7 +52,7 @@ class Terms:
     equality: str
     thoughts: Thoughts | None
     decoding: Decoding
-    messages: Callable[[str], Sequence[Message]]
+    messages: Callable[[Question], Sequence[Message]]
     price: Price | None
     billing: str
     retries: int
@@ -59,6 +60,7 @@ class Terms:
     tree: Tree
     scorer: Scorer | None
     wait: Callable[[float], Coroutine[Any, Any, None]]
+    tape: Tape | None = None
 
 
 @lru_cache(maxsize=1024)
@@ -162,7 +164,14 @@ class MeteredLiveLLM:
         )
 
     async def _all_said(self, asked: Sequence[Asked]) -> list[list[Completion]]:
-        return await asyncio.gather(*(self._ask(one.seeds, one.request) for one in asked))
+        tape = self._terms.tape
+        if tape is None:
+            return await asyncio.gather(*(self._ask(one.seeds, one.request) for one in asked))
+        replies = await asyncio.gather(*(tape.replies(one, self._ask) for one in asked))
+        for one, completions in zip(asked, replies, strict=True):
+            if not one.request.conversation:
+                self.prompt_tokens = _prompt_tokens(completions, one.request)
+        return replies
 
     def _count(self, tokens: Sequence[int], paths: Sequence[int]) -> None:
         """Count a round of CoTs or steps, and the tokens of the paths to them."""
@@ -179,6 +188,7 @@ class MeteredLiveLLM:
             UsageError: the LLM was closed.
         """
         self._require(k)
+        self._require_untaped("traces")
         if limit is not None and limit < 1:
             raise OutOfRangeError(f"A trace of {self.name} is cut at 1 token or more; limit={limit} was given.")
         most, indices = self._terms.decoding.max_tokens or math.inf, range(self.cots, self.cots + k)
@@ -233,6 +243,7 @@ class MeteredLiveLLM:
             StoppedError, BackendError: as for `sample`; also of the scorer.
         """
         self._require(k)
+        self._require_untaped("steps")
         if self._expanding is None:
             terms, request = self._terms, self._request(self._terms.decoding)
             rating = (
@@ -288,6 +299,13 @@ class MeteredLiveLLM:
         reply = reply_behind(probing.cue, completion.text)
         raw = None if reply is None else self._extracted(reply)
         return Reply(self._voting(raw), confidence_of(asdict(completion), raw))
+
+    def _require_untaped(self, what: str) -> None:
+        if self._terms.tape is not None:
+            raise UsageError(
+                f"While a method is recorded, it asks {self.name} for CoTs and replies alone; {what} were asked for. "
+                "Record these with `feval record --probe-every` or `--tree`."
+            )
 
     def _require(self, k: int) -> None:
         if self._loop.closed:
@@ -367,7 +385,7 @@ class MeteredLiveLLM:
         return LLMRequest(json.dumps(messages, ensure_ascii=False), tokens, dollars)
 
     def _request(self, decoding: Decoding, prefill: Prefill | None = None) -> Request:
-        messages = tuple(self._terms.messages(self._question.text))
+        messages = tuple(self._terms.messages(self._question))
         return Request(
             self._dataset or "live", self._question.id or "live", messages, self._terms.model, decoding, prefill
         )

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from typing import NamedTuple
+from dataclasses import dataclass, field, replace
 
 from feval.errors import UsageError
 from feval.replay.turns import Messages, message_lists
@@ -23,6 +22,7 @@ class Spoken:
         tokens: output tokens of all of these.
         replies: asked for so far.
         cot: `None` for the request.
+        sample: its number in a journal; `None` for the request, or where nothing is recorded.
     """
 
     conversation: tuple[Message, ...] = ()
@@ -30,14 +30,17 @@ class Spoken:
     tokens: int = 0
     replies: int = 0
     cot: LiveCoT | None = None
+    sample: int | None = None
 
 
-class Asked(NamedTuple):
-    """A request for some turns: what it replies to, and the numbers of the turns among their siblings."""
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A request for some turns: what it replies to, the numbers of the turns among their siblings, and those in a journal."""
 
     spoken: Spoken
     request: Request
     numbers: range
+    samples: list[int] = field(default_factory=list)
 
     @property
     def seeds(self) -> list[int]:
@@ -83,7 +86,8 @@ class Conversations:
         """Note a reply that came; return the output tokens of its path."""
         before, reply = asked.spoken, Message("assistant", cot.raw_text)
         conversation = (*asked.request.conversation, reply)
-        spoken = Spoken(conversation, (*before.path, number), before.tokens + cot.tokens, cot=cot)
+        sample = asked.samples[number - asked.numbers.start] if asked.samples else None
+        spoken = Spoken(conversation, (*before.path, number), before.tokens + cot.tokens, cot=cot, sample=sample)
         self._known[cot.sample] = spoken
         return spoken.tokens
 
