@@ -14,7 +14,6 @@ from feval.errors import NotRecordedError, UsageError
 
 if TYPE_CHECKING:
     from feval.cards.serving_profiles import ServingProfile
-    from feval.replay.responses import RecordedLLM
 
 Int64 = npt.NDArray[np.int64]
 
@@ -122,7 +121,7 @@ class Timing:
         side_by_side = "all CoTs of a round" if self.at_once is None else f"{self.at_once} CoT{several} of a round"
         return f"replayed from recorded durations, {side_by_side} at once, cut ones in proportion to their tokens"
 
-    def require(self, llms: Sequence[RecordedLLM], rows: npt.NDArray[np.intp]) -> None:
+    def require(self, llms: Sequence[Any], rows: npt.NDArray[np.intp]) -> None:
         """Raise a `NotRecordedError` if the profile lacks an LLM, or replies on some questions have no duration."""
         for llm in llms:
             if self.profile is not None:
