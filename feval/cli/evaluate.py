@@ -28,7 +28,6 @@ from feval.cli.options import (
 )
 from feval.cli.output import Output, quiet_matplotlib
 from feval.errors import OutOfRangeError, UsageError
-from feval.evaluation.costs import COSTS
 from feval.evaluation.curves import budget_field
 from feval.evaluation.evaluation import evaluate
 from feval.evaluation.method_names import make_method, parse_settings
@@ -127,9 +126,6 @@ def curve(
         str | None,
         typer.Option(metavar="FIELD=VALUES", help="Another field to vary: budget=5,10,20 or threshold=0.5,0.7."),
     ] = None,
-    cost: Annotated[
-        str | None, typer.Option(metavar="|".join(COSTS), help="What the picture counts. Default: usd, if known.")
-    ] = None,
     settings: Settings = None,
     machines: Machines,
     options: dict[str, Any],
@@ -161,7 +157,6 @@ def curve(
             llms=opened.llms,
             field=field,
             values=tuple(values),
-            cost=cost,
             **options,
         ).simplest()
         questions, replayed = opened.load(request)
