@@ -37,7 +37,10 @@ SEAMS: dict[str, set[str]] = {
         f"recorders.work.topup.{name}"
         for name in ("check_top_up", "hub_recording", "offer", "recorded_folder", "top_up")
     },
-    "feval.cli.recordings.files": {"feval.exporters.export_recording", "feval.importers.import_recording"},
+    "feval.cli.recordings.files": {
+        "feval.exporters.export_recording",
+        *(f"feval.importers.{name}" for name in ("IMPORTERS", "import_recording", "understood")),
+    },
     "feval.estimators.inference.intervals": {"scipy"},
     "feval.evaluation.user_methods.handed": {"feval.cards.prices.PriceList"},
     "feval.evaluation.user_methods.files": {"feval.evaluation.user_methods.process.MethodProcess"},
