@@ -157,7 +157,7 @@ def _named(table: TableFile, columns: Sequence[str], example: Mapping[str, Any],
         if name != _DATASET and name not in NAMES:
             raise UnknownNameError.of("column of feval's,", name, {_DATASET, *NAMES})
         if _has(table, columns, column, layout):
-            yield Use(column, name, _about(name))
+            yield Use(column, name, _about(name) + ", in a list with an entry per CoT" * (column in layout.lists))
     for scorer, column in layout.scores.items():
         if _has(table, columns, column, layout):
             value = example.get(column.split(".")[0])
