@@ -47,7 +47,11 @@ SEAMS: dict[str, set[str]] = {
     "feval.executors.cluster": {"distributed"},
     "feval.executors.opening": {"feval.executors.cluster.connected", "feval.executors.processes.Processes"},
     "feval.hub.datasets": {"feval.hub.questions.question_files"},
-    "feval.hub.places": {"feval.hub.recordings.open_remote", "feval.hub.recordings.pull"},
+    "feval.hub.places": {
+        "feval.hub.recordings.open_remote",
+        "feval.hub.recordings.pull",
+        "feval.hub.snapshots.fetch_table",
+    },
     "feval.recording.layout.format": {"orjson"},
     "feval.recording.layout.locate": {"orjson"},
     "feval.replay.channels": {"feval.hub.open_place", "feval.recording.layout.origin.cached_from"},

@@ -13,9 +13,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
+from foreign_sources import in_arrow
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from importing import Import, Save, manifest, notes, rows
@@ -60,21 +59,12 @@ def as_csv(cots: Sequence[Row], delimiter: str = ",") -> bytes:
     return stream.getvalue().encode()
 
 
-def as_arrow(cots: list[Row], new: Callable[..., Any]) -> bytes:
-    sink, whole = pa.BufferOutputStream(), pa.Table.from_pylist(cots)
-    with new(sink, whole.schema) as writer:
-        writer.write_table(whole, max_chunksize=20)
-    return sink.getvalue().to_pybytes()
-
-
-def as_parquet(cots: list[Row]) -> bytes:
-    sink = pa.BufferOutputStream()
-    pq.write_table(pa.Table.from_pylist(cots), sink, row_group_size=50)
-    return sink.getvalue().to_pybytes()
-
-
 def as_lines(cots: Sequence[Row]) -> bytes:
     return b"".join(json.dumps(cot).encode() + b"\n" for cot in cots)
+
+
+def in_parquet(cots: list[Row]) -> bytes:
+    return in_arrow(cots)[0]
 
 
 FORMS: dict[str, Callable[[list[Row]], bytes]] = {
@@ -82,9 +72,9 @@ FORMS: dict[str, Callable[[list[Row]], bytes]] = {
     "tsv": lambda cots: as_csv(cots, "\t"),
     "semicolons": lambda cots: b"\xef\xbb\xbf" + as_csv(cots, ";"),
     "csv.gz": lambda cots: gzip.compress(as_csv(cots)),
-    "parquet": as_parquet,
-    "feather": lambda cots: as_arrow(cots, pa.ipc.new_file),
-    "stream": lambda cots: as_arrow(cots, pa.ipc.new_stream),
+    "parquet": in_parquet,
+    "feather": lambda cots: in_arrow(cots)[1],
+    "stream": lambda cots: in_arrow(cots)[2],
     "jsonl": as_lines,
     "jsonl.gz": lambda cots: gzip.compress(as_lines(cots)),
     "json": lambda cots: json.dumps(cots).encode(),
@@ -351,7 +341,7 @@ def test_several_files_of_a_table_are_one(save: Save, imported: Import) -> None:
     cots = table()
     whole = imported_table(imported, cots, layout=SCORED)
     for number, part in enumerate((cots[:17], cots[17:])):
-        save(f"shards/train-{number}.parquet", as_parquet(part))
+        save(f"shards/train-{number}.parquet", in_parquet(part))
     folder = save("shards/README.md", b"").parent
     for source in (folder, folder / "train-*.parquet"):
         recording = imported("table", source, llm=None, answer_kind="number", layout=SCORED)
@@ -367,7 +357,7 @@ def test_rows_in_temporary_files_are_the_same(
 ) -> None:
     monkeypatch.setattr("feval.importers.tables.reading.RUN_BYTES", 2000)
     monkeypatch.setattr("feval.importers.tables.files._ROWS_AT_ONCE", 3)
-    assert imported_table(imported, as_parquet(table()), layout=SCORED).hash == recording.hash
+    assert imported_table(imported, in_parquet(table()), layout=SCORED).hash == recording.hash
 
 
 @pytest.mark.parametrize(
@@ -414,4 +404,4 @@ def test_a_parquet_bomb_is_refused(imported: Import, monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(files, "_CHECKED_BYTES", 0)
     monkeypatch.setattr(files, "_MOST_TIMES", 1)
     with pytest.raises(SourceError, match="expands to more than 1 times"):
-        imported_table(imported, as_parquet([BASE | {"sample": number} for number in range(3000)]))
+        imported_table(imported, in_parquet([BASE | {"sample": number} for number in range(3000)]))

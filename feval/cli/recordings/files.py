@@ -20,7 +20,8 @@ from feval.cli.options import (
 )
 from feval.cli.output import Output
 from feval.errors import UsageError
-from feval.hub.places import open_place
+from feval.hub.addresses import is_address
+from feval.hub.places import local_table, open_place
 from feval.importers.tables.layouts import Layout, layout_of
 from feval.recording import open_recording
 from feval.report.tables.info import info_dict, info_headline, info_tables
@@ -88,8 +89,11 @@ def import_(
     if not is_table and (dry_run or options != Layout()):
         raise UsageError("--map, --score, --layout and --dry-run are for tables: feval import table FILE.")
     if out is None and not dry_run:
-        raise UsageError("Name the recording to make, --out DIR; or look at a table first, --dry-run.")
+        raise typer.BadParameter("Name the recording to make; or look at a table first, --dry-run.", param_hint="--out")
     if is_table:
+        if is_address(source):
+            with show.progress(f"fetching {source}"):
+                source = local_table(source)
         _show_understood(show, understood(source, options, has_golds=questions is not None), final=dry_run)
     if dry_run or out is None:
         return

@@ -189,7 +189,9 @@ def _arrow(path: Path) -> tuple[_Rows, list[str]]:
 
 def _arrow_blocks(path: Path) -> _Blocks:
     with _opened_arrow(path) as (_, blocks):
-        yield from blocks
+        for block in blocks:
+            block.validate(full=True)  # reading values trusts offsets and lengths
+            yield block
 
 
 @contextmanager
