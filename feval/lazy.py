@@ -57,16 +57,21 @@ VIEWS = "feval.report.views"
 """Makes sentences, tables, frames and pictures of results. It stands below all of them, and is loaded on first use."""
 
 
+def views() -> Any:
+    """Return the module `VIEWS`."""
+    return import_module(VIEWS)
+
+
 class Shown:
     """Base of what people look at in Python: a short `repr`, a table in notebooks, a DataFrame."""
 
     __slots__ = ()
 
     def __repr__(self) -> str:
-        return str(import_module(VIEWS).sentence(self))
+        return str(views().sentence(self))
 
     def _repr_html_(self) -> str:
-        return str(import_module(VIEWS).html(self))
+        return str(views().html(self))
 
     def to_frame(self, library: str | None = None, **options: Any) -> Any:
         """Return the numbers as a DataFrame, with NaN or null for what is not known.
@@ -91,7 +96,7 @@ class Shown:
         Raises:
             UsageError: the library is not installed, or is another one.
         """
-        return import_module(VIEWS).frame(self, library, **options)
+        return views().frame(self, library, **options)
 
 
 class Drawn(Shown):
@@ -108,4 +113,4 @@ class Drawn(Shown):
         Args:
             ax: axes to draw on; `None` for a new figure of pyplot's, which notebooks show by themselves.
         """
-        return import_module(VIEWS).plot(self, ax)
+        return views().plot(self, ax)

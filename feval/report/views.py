@@ -13,6 +13,7 @@ from feval.errors import UnknownNameError, UsageError
 from feval.evaluation.costs import mean_cost
 from feval.replay.loading import load
 from feval.report import pictures
+from feval.report.page.comparison_files import save_comparison
 from feval.report.tables.comparisons import RESULT_COLUMNS, cost_writer, result_rows
 from feval.report.tables.cost_axes import AXES
 from feval.report.tables.csv import curve_rows
@@ -25,6 +26,8 @@ from feval.report.tables.tables import Table, columns, curve_table
 from feval.report.text import counted, percent, percents, plain_number, visible
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from matplotlib.axes import Axes
 
     from feval.cards.billing import Price
@@ -94,6 +97,11 @@ def plot(value: object, axes: Axes | None = None) -> Axes:
     if view.plot is None:
         raise UsageError(f"There is no picture of a {name}.")
     return view.plot(value, axes)
+
+
+def save(comparison: Comparison, folder: Path, *, overwrite: bool) -> list[Path]:
+    """The files of `Comparison.save`."""
+    return save_comparison(comparison, folder, overwrite=overwrite)
 
 
 def _view(value: object) -> tuple[str, View]:
