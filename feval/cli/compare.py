@@ -165,7 +165,9 @@ def _init(
     folders = recording_folders(recordings)
     opened = [open_place(folder) for folder in folders]
     dataset = only_name("dataset", dataset, (name for recording in opened for name in recording.dataset_ids()))
-    plan = listed_plan(opened, (), dataset=dataset, llms=llms, **options).plan
+    prices = options.get("prices")
+    price_list = str(file.parent / prices) if prices and (file.parent / prices).is_file() else prices
+    plan = listed_plan(opened, (), dataset=dataset, llms=llms, price_list=price_list, **options).plan
     places = [str(parse_address(place)) if is_address(place) else path_from(file.parent, place) for place in folders]
     plan = plan.changed(recordings=tuple(places))
     content = plan.to_toml().encode()

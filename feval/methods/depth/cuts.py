@@ -5,7 +5,7 @@ Each recorded CoT then has one answer and one cost, so that the vote is self-con
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Self
 
@@ -18,7 +18,7 @@ from feval.methods.batches import batches
 from feval.methods.decisions import Decisions, Orders
 from feval.methods.error_shares import ErrorShares
 from feval.methods.expectation import Expectation, longest_of_draws
-from feval.methods.protocol import DrawOrders, most_tokens, require_draws, require_pool
+from feval.methods.protocol import most_tokens
 from feval.methods.voting.self_consistency import SelfConsistency
 
 if TYPE_CHECKING:
@@ -128,41 +128,6 @@ class Cuts:
             reached = np.where(place >= 0, offsets[place], self.pool.output_tokens).astype(np.int64)
             yield reached - before
             before = reached
-
-
-class CutMethod:
-    """A vote of CoTs that are each cut by a rule: all but the rule and the readable form."""
-
-    def draws(self, llms: int) -> tuple[int, ...]:
-        """Traces drawn from the one LLM."""
-        raise NotImplementedError
-
-    def cuts(self, pool: Pool) -> Cuts:
-        """How each recorded CoT is cut."""
-        raise NotImplementedError
-
-    def decide(self, pools: Sequence[Pool], orders: Sequence[Orders]) -> Decisions:
-        """The same for all questions and many replicates; see `BatchMethod.decide`."""
-        require_draws(self, pools, orders)
-        return self.cuts(pools[0]).decide(self._width, orders[0])
-
-    def exact(self, pool: Pool, gold: Integers) -> Expectation:
-        """The expectation over all draws; see `ExactMethod.exact`."""
-        require_pool(self, pool, self._width)
-        return self.cuts(pool).expectation(self._width, gold)
-
-    def exact_sequential_tokens(self, pool: Pool) -> Floats:
-        """Expected sequential tokens; see `LatencyMethod.exact_sequential_tokens`."""
-        return self.cuts(pool).sequential_tokens(self._width)
-
-    def exact_errors(self, pool: Pool, gold: Integers, right: Floats, draw: DrawOrders) -> ErrorShares:  # noqa: ARG002  as the protocol has it
-        """How wrong answers come about over all draws; see `ExactErrorsMethod.exact_errors`."""
-        return self.cuts(pool).error_shares(self._width, gold, right)
-
-    @property
-    def _width(self) -> int:
-        [width] = self.draws(1)
-        return width
 
 
 def known_tokens(probes: Probes) -> Int64:

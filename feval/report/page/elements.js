@@ -58,8 +58,15 @@ const word = (q, code) => (code < 0 ? "no answer" : code < q.a.length ? q.a[code
 const tone = (q, code) => (code < 0 ? "none" : q.k >= 0 && code === q.k ? "right" : "wrong");
 const sign = { right: "✓", wrong: "✗", none: "–" };
 
+// Names over the marks of a list; where a row of marks breaks into lines there are none.
+function heads(names, rem) {
+  const short = (name) => safe(name).split("/").pop();
+  return names.length * rem > 28 ? null : el("li", { class: names.length * rem > 20 ? "heads wide" : "heads" }, el("span"),
+    el("span", { class: "marks", style: `--mark: ${rem}rem` }, ...names.map((name) => el("span", { title: name }, short(name)))));
+}
+
 // A list that is shown a page at a time; `show` takes what it is to hold.
-function paged(item, total, noun) {
+function paged(item, total, noun, head) {
   let [found, page] = [[], 0];
   const list = el("ol", { class: "questions" }), count = el("span", { role: "status" }), where = el("span");
   const turn = (by) => { page += by; put(); list.querySelector("button")?.focus(); };
@@ -67,7 +74,7 @@ function paged(item, total, noun) {
   const next = el("button", { type: "button", onclick: () => turn(1) }, "Next →");
   function put() {
     const pages = Math.max(1, Math.ceil(found.length / PAGE));
-    list.replaceChildren(...found.slice(page * PAGE, (page + 1) * PAGE).map(item));
+    list.replaceChildren(...(head ? [head] : []), ...found.slice(page * PAGE, (page + 1) * PAGE).map(item));
     count.textContent = `${found.length.toLocaleString("en")} of ${total.toLocaleString("en")} ${noun}`;
     where.textContent = `page ${page + 1} of ${pages}`;
     back.disabled = page === 0;
