@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 AXES = {
     "usd": ("mean USD per question", "USD", "USD / question"),
     "tokens": ("mean tokens per question, prompt + output", "tokens", "tokens / question"),
@@ -17,3 +19,13 @@ OTHER_COSTS = ("output-tokens", "sequential-tokens")
 
 MORE_COSTS = (*OTHER_COSTS, "calls", "samples")
 """The same of tables of curves."""
+
+
+def usd_scale(amounts: Iterable[float | None]) -> int:
+    """Return for how many questions pages write USD: 1,000 where none costs a cent, else 1."""
+    return 1000 if max((amount for amount in amounts if amount), default=1.0) < 0.01 else 1
+
+
+def questions_of(scale: int) -> str:
+    """Return the name of so many questions, as in "USD / 1,000 questions"."""
+    return "question" if scale == 1 else f"{scale:,} questions"
