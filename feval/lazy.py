@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from importlib import import_module
 from typing import Any
 
@@ -109,3 +109,37 @@ class Drawn(Shown):
             ax: axes to draw on; `None` for a new figure of pyplot's, which notebooks show by themselves.
         """
         return import_module(VIEWS).plot(self, ax)
+
+
+_TABLES = "feval.exporters.arrow"
+"""Makes tables of recordings. It stands below these, and is loaded on first use."""
+
+
+class Tabular(Drawn):
+    """A recording, of whose CoTs `exporters` makes a table, too."""
+
+    __slots__ = ()
+
+    def to_arrow(self, *, datasets: Sequence[str] | None = None, llms: Sequence[str] | None = None) -> Any:
+        """Return the CoTs as one `pyarrow.Table` in memory, with a row for each CoT, or step of a tree.
+
+        It is the table that `feval export --to parquet` writes. A column is there where an LLM has it; null is a missing
+        value. docs/exporting.md says what each means. polars and DuckDB take the table as it is.
+
+        Args:
+            datasets: ids; `None` for all.
+            llms: names; `None` for all.
+
+        Raises:
+            NotRecordedError: no such dataset or LLM.
+        """
+        return import_module(_TABLES).to_arrow(self, datasets, llms)
+
+    def to_pandas(self, *, datasets: Sequence[str] | None = None, llms: Sequence[str] | None = None) -> Any:
+        """Return the same as a pandas DataFrame.
+
+        Raises:
+            NotRecordedError: no such dataset or LLM.
+            UsageError: pandas is not installed.
+        """
+        return import_module(_TABLES).to_pandas(self, datasets, llms)
