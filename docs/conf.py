@@ -20,8 +20,9 @@ myst_heading_anchors = 4
 default_role = "py:obj"
 
 autodoc_typehints_format = "short"
+autodoc_preserve_defaults = True
 autodoc_member_order = "bysource"
-autodoc_default_options = {"members": True, "show-inheritance": False}
+autodoc_default_options = {"members": True, "exclude-members": "model_config,model_post_init"}
 napoleon_custom_sections = [("Attributes", "params_style")]
 napoleon_use_rtype = False
 python_maximum_signature_line_length = 100
@@ -31,5 +32,7 @@ toc_object_entries_show_parents = "hide"
 
 html_theme = "furo"
 html_title = f"feval {version}"
+html_static_path = ["static"]
+html_css_files = ["site.css"]
 html_copy_source = False
 html_show_copyright = False

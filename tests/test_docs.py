@@ -54,7 +54,8 @@ def entries() -> Iterator[str]:
     for name in ("index", "api/index"):
         for tree in re.findall(r"^```\{toctree\}\n(.*?)^```", page(name), re.MULTILINE | re.DOTALL):
             folder = name.rpartition("index")[0]
-            yield from (folder + line for line in tree.splitlines() if line and not line.startswith(":"))
+            lines = (line for line in tree.splitlines() if line and not line.startswith(":"))
+            yield from (folder + line.rpartition("<")[2].rstrip(">") for line in lines)
 
 
 def test_every_page_is_on_the_site_once() -> None:
