@@ -1,0 +1,1 @@
+"""Tables: rows of CSV, JSON Lines and Parquet."""
