@@ -13,7 +13,15 @@ import feval  # noqa: E402  found by the line above
 project = "feval"
 author = "The feval developers"
 release = version = feval.__version__
-extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "docstrings", "commands", "repository"]
+extensions = [
+    "myst_parser",
+    "sphinx.ext.autodoc",
+    "sphinx.ext.napoleon",
+    "docstrings",
+    "commands",
+    "repository",
+    "notebooks",
+]
 exclude_patterns = ["extensions"]
 
 myst_heading_anchors = 4
