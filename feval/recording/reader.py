@@ -18,6 +18,7 @@ import numpy.typing as npt
 
 from feval.answers.parties import NORMAL_FORM, Verdict
 from feval.errors import DamagedRecordingError, NotFetchedError, NotRecordedError
+from feval.lazy import Browsed
 from feval.recording import parquet
 from feval.recording.content import CHANNELS, DatasetInfo, LLMInfo, PoolRows, ProbeRows, Question, ScorerInfo, ScoreRows
 from feval.recording.layout.format import FORMAT_VERSION, PROBE_VOTES, PROBES, SCORES, file_path, file_paths
@@ -59,7 +60,7 @@ def open_recording(path: str | Path, source: FileSource | None = None) -> Record
     return Recording(folder, read_manifest(folder), source)
 
 
-class Recording:
+class Recording(Browsed):
     """An immutable folder with the CoTs of some LLMs on some datasets.
 
     Every method raises `NotRecordedError` for a dataset, LLM, scorer or channel that the recording lacks, and
@@ -75,9 +76,6 @@ class Recording:
         self.manifest = manifest
         self._source = source
         self._votes: dict[str, Votes] = {}
-
-    def __repr__(self) -> str:
-        return f"Recording({str(self.path)!r}, hash={self.hash[:12]}, pairs={len(self.manifest.pairs)})"
 
     @cached_property
     def _tables(self) -> Callable[[str], parquet.Table]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from copy import copy
 from functools import cached_property
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -13,6 +13,8 @@ import numpy.typing as npt
 from feval.cards.billing import billed_prompts, usd
 from feval.cards.finish_reasons import FINISH_REASONS
 from feval.errors import OutOfRangeError, PriceNotFoundError, ShortPoolError, UsageError
+from feval.estimators.counts import vote_counts
+from feval.lazy import Drawn
 from feval.replay.draws import orders, pool_key
 from feval.replay.meter import MeteredLLM
 from feval.replay.responses import CoT, CoTMetadata, LLMRequest, LLMResponse
@@ -40,7 +42,7 @@ class SharedNoise(NamedTuple):
         return f"noise {self.scheme} {self.seed}"
 
 
-class LLM:
+class LLM(Drawn):
     """A recorded LLM on one dataset. Call it with a question id to get CoTs.
 
     Attributes:
@@ -122,6 +124,12 @@ class LLM:
         """Return the same LLM with draws from another seed."""
         other = copy(self)
         other.seed = seed
+        return other
+
+    def clocked(self, at_once: int | None = None) -> LLM:
+        """Return the same LLM with a clock, so that meters count microseconds; see `Pool.clocked`."""
+        other = copy(self)
+        other.pool = self.pool.clocked(at_once)
         return other
 
     def drawing(self, function: Callable[..., npt.NDArray[np.uint16]]) -> LLM:
@@ -249,6 +257,26 @@ class LLM:
     def reasoning_tokens(self) -> dict[str, list[int | None]]:
         """Question id -> how many of each CoT's output tokens were thoughts, where the provider said so."""
         return self._view.reasoning_tokens(self.name)
+
+    def per_question(self) -> dict[str, Any]:
+        """Columns of a row per question; it looks at no gold.
+
+        `question` (id), `cots`, `no_answer` (share of the CoTs), `answers` (distinct), `agreement` (share of the most frequent
+        answer among all CoTs), `prompt_tokens`, `output_tokens` (mean of a CoT). NaN where there are no CoTs, or prompt tokens
+        are not known.
+        """
+        pool, nobody = self.pool, np.full(len(self.pool.sizes), -1)
+        counts = vote_counts(pool.codes, nobody)
+        cots, prompts = np.where(pool.sizes > 0, pool.sizes, np.nan), pool.prompt_tokens
+        return {
+            "question": list(self.question_ids),
+            "cots": pool.sizes,
+            "no_answer": counts.no_answer / cots,
+            "answers": np.count_nonzero(counts.rivals, axis=1),
+            "agreement": counts.rivals.max(axis=1, initial=0) / cots,
+            "prompt_tokens": np.where(prompts < 0, np.nan, prompts),
+            "output_tokens": pool.output_tokens.sum(axis=1, dtype=np.int64) / cots,
+        }
 
     def known_prompt_tokens(self, row: int, otherwise: str) -> int:
         """Return the prompt tokens of a question (by its row).

@@ -125,6 +125,11 @@ class CoT:
         return self._llm.texts(self._question)[self.sample]
 
     @property
+    def text(self) -> str | None:
+        """The same as `raw_text`, which is the paper's name for it."""
+        return self.raw_text
+
+    @property
     def reasoning(self) -> str | None:
         """The thoughts before the reply; `None` where none were recorded."""
         thoughts = self._llm.reasoning(self._question)

@@ -14,7 +14,7 @@ from feval.report.page.document import UNVERIFIED, html_page
 from feval.report.page.questions import Caps, question_book
 from feval.report.page.surface import surface_picture
 from feval.report.page.tables import page_tables
-from feval.report.tables.cost_axes import AXES
+from feval.report.tables.cost_axes import AXES, cost_words
 from feval.report.text import counted_questions
 
 if TYPE_CHECKING:
@@ -97,6 +97,8 @@ def _facts(comparison: Comparison, llms: Sequence[LLM], version: str) -> list[tu
         ),
         ("feval", version),
     ]
+    if comparison.timing is not None:
+        facts.insert(-1, ("seconds", str(comparison.timing)))
     if (split := plan.split_text()) is not None:
         facts.insert(2, ("learnt from", split))
     return facts
@@ -106,7 +108,10 @@ def _data(comparison: Comparison) -> dict[str, Any]:
     evaluations = _evaluations(comparison)
     known = [name for name in AXES if any(mean_cost(one, name) for one in evaluations)]
     return {
-        "axes": [dict(zip(("label", "short", "unit"), AXES[name], strict=True)) | {"key": name} for name in known],
+        "axes": [
+            dict(zip(("label", "short", "unit"), cost_words(name, comparison.timing), strict=True)) | {"key": name}
+            for name in known
+        ],
         "axis": comparison.plan.cost,
         "band": f"{100 * comparison.plan.confidence:g} % interval",
         "curves": [

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from feval.comparison.traces import budget_label
 from feval.evaluation.costs import mean_cost
-from feval.report.tables.cost_axes import AXES, OTHER_COSTS
+from feval.report.tables.cost_axes import OTHER_COSTS, cost_decimals, cost_words
 from feval.report.tables.results import ERROR_COLUMNS, ERROR_NOTES, estimate_note
 from feval.report.tables.tables import per_round_cell, per_round_column
 from feval.report.text import decimals_for, fixed, interval_name, percent, percents, plain_number, signed_points
@@ -86,6 +86,9 @@ def _results(comparison: Comparison) -> dict[str, Any]:
     several = len({point.kind for _, _, point in points}) > 1
     by_round = per_round_column((comparison.plan.billing, point) for _, _, point in points)
     own = comparison.plan.cost in OTHER_COSTS
+    own_decimals = cost_decimals(
+        comparison.plan.cost, (mean_cost(point, comparison.plan.cost) for _, _, point in points)
+    )
     costs = ("#USD", "#tokens", "#CoTs", "#calls", *((f"#{_unit(comparison)}",) if own else ()))
     costs = (*costs, *((f"#{by_round}",) if by_round else ()))
     columns = (
@@ -108,7 +111,7 @@ def _results(comparison: Comparison) -> dict[str, Any]:
             _count(point.tokens_per_question, 1),
             _count(point.samples_per_question),
             _count(point.calls_per_question),
-            *((_count(mean_cost(point, comparison.plan.cost), 1),) if own else ()),
+            *((_count(mean_cost(point, comparison.plan.cost), own_decimals),) if own else ()),
             *((_per_round(point, decimals),) if by_round else ()),
             *((point.kind,) if several else ()),
         )
@@ -141,7 +144,7 @@ def _interval(comparison: Comparison) -> str:
 
 
 def _unit(comparison: Comparison) -> str:
-    return AXES[comparison.plan.cost][1]
+    return cost_words(comparison.plan.cost, comparison.timing)[1]
 
 
 def _frontier(comparison: Comparison) -> dict[str, Any]:
