@@ -110,6 +110,16 @@ def test_a_recorded_debate_replays_as_it_ran(debated: Recording) -> None:
     assert result.accuracy >= (len(QUESTIONS) - AGREED) / len(QUESTIONS)
 
 
+def test_an_llm_that_nobody_replied_to_has_cots_like_any_other(tmp_path: Path) -> None:
+    def voting(question: str, *llms: Any) -> str | None:
+        return plurality([*llms[0].sample(2).answers, *llms[1].sample(1).answers])
+
+    recording = recorded(tmp_path / "r", [Stopping(), Stopping()], method=voting)
+    assert "depth" not in recording.manifest.pairs["sums", NAMES[0]]
+    _, [first, _] = load("sums", list(NAMES), recording.path, prices="none")
+    assert [len(first(question.id)) for question in QUESTIONS] == [2] * len(QUESTIONS)
+
+
 @pytest.mark.parametrize("at_once", [1, 4])
 def test_a_recording_that_stops_goes_on_without_asking_anything_twice(
     debated: Recording, at_once: int, tmp_path: Path
