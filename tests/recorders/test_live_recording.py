@@ -18,7 +18,7 @@ from typer.testing import CliRunner
 
 from feval import evaluate, load, plurality
 from feval.cli import app
-from feval.errors import ConflictError, StorageError, UsageError
+from feval.errors import ConflictError, OutOfRangeError, StorageError, UsageError
 from feval.recording import Question, Recording, open_recording, verify_recording
 from recorders.errors import Fatal, JournalError, RecorderError
 from recorders.live import record_method
@@ -159,6 +159,8 @@ def test_what_cannot_be_recorded_is_refused(debated: Recording, tmp_path: Path) 
         record_method(debate, tasks([*QUESTIONS, Question("again", "0 + 1?", "1", "1")]), backends, tmp_path / "s")
     with pytest.raises(ConflictError, match="need names of their own"):
         record_method(debate, tasks()[:1] * 2, backends, tmp_path / "s")
+    with pytest.raises(OutOfRangeError, match="1 question or more at once; 0 were asked for"):
+        recorded(tmp_path / "s", backends, at_once=0)
     with pytest.raises(UsageError, match="2 LLMs and 1 backends were given"):
         record_method(debate, tasks(), backends[:1], tmp_path / "s")
 
