@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from feval.evaluation.training import train_test_rows
     from feval.executors.cluster import distributed
     from feval.exporters import export_recording
-    from feval.importers import import_recording
+    from feval.importers import from_dataframe, import_recording
     from feval.methods import (
         DVTS,
         METHODS,
@@ -100,6 +100,7 @@ __all__ = [
     "distributed",
     "evaluate",
     "export_recording",
+    "from_dataframe",
     "import_recording",
     "load",
     "merge",
@@ -126,7 +127,7 @@ __getattr__, __dir__ = lazy_names(
         "methods.oracle": ("Oracle",),
         "evaluation.training": ("train_test_rows",),
         "exporters": ("export_recording",),
-        "importers": ("import_recording",),
+        "importers": ("from_dataframe", "import_recording"),
         "methods": (
             "DVTS",
             "METHODS",

@@ -12,7 +12,7 @@ import numpy.typing as npt
 from feval.errors import NotRecordedError, ShortPoolError, UsageError
 from feval.methods.arrays import Bools, Floats, Integers
 from feval.methods.decisions import Decisions, Ledger, Orders
-from feval.methods.protocol import BatchMethod, Node
+from feval.methods.protocol import BatchMethod, Node, most_tokens
 from feval.methods.vote import plurality, plurality_codes, weighted_plurality, weighted_plurality_codes
 from feval.replay.nodes import missing_steps
 from feval.replay.turns import called, few_first_cots, few_turns, missing_messages
@@ -151,7 +151,7 @@ class Searches:
         self.cots += (children >= 0).sum(axis=1)
         self._rounds += (children >= 0).any(axis=1)
         self._tokens += tokens.sum(axis=1)
-        self._sequential += tokens.max(axis=1, initial=0)
+        self._sequential += most_tokens(tokens, self._pool.at_once)
         self._longest = np.maximum(self._longest, self.of(self._path_tokens, children, 0).max(axis=1, initial=0))
         return children
 
