@@ -13,7 +13,8 @@ from typer.testing import CliRunner
 
 from feval.cli import app
 from feval.errors import MethodError, UnknownNameError, UsageError
-from feval.evaluation.method_names import json_field, make_method, parse_settings
+from feval.evaluation.evaluation import _json
+from feval.evaluation.method_names import make_method, parse_settings
 from feval.evaluation.user_methods import MethodFile
 from feval.methods import SelfConsistency
 
@@ -247,8 +248,8 @@ def test_an_infinite_field_is_text_in_json() -> None:
     assert make_method("confidence-weighted", {"temperature": "Infinity"}) == method
     with pytest.raises(UsageError, match="takes a number above 0 or none; temperature='nan' was given"):
         make_method("confidence-weighted", {"temperature": "nan"})
-    assert json_field(method.temperature) == "inf"
-    assert make_method("confidence-weighted", {"temperature": json_field(method.temperature)}) == method
+    assert _json(method.temperature) == "inf"
+    assert make_method("confidence-weighted", {"temperature": _json(method.temperature)}) == method
 
 
 def test_a_list_of_one_is_given_as_its_value() -> None:
