@@ -1,9 +1,9 @@
-"""Load the names of a package on first use (PEP 562), so that importing the package stays cheap."""
+"""Load names on first use (PEP 562), and what `report` makes of a result when somebody looks at it: importing stays cheap."""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from importlib import import_module
 from typing import Any
 
@@ -51,3 +51,95 @@ class LazyMapping(Mapping[str, Any]):
 
     def __len__(self) -> int:
         return len(self._homes)
+
+
+VIEWS = "feval.report.views"
+"""Makes sentences, tables, frames and pictures of results. It stands below all of them, and is loaded on first use."""
+
+
+class Shown:
+    """Base of what people look at in Python: a short `repr`, a table in notebooks, a DataFrame."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return str(import_module(VIEWS).sentence(self))
+
+    def _repr_html_(self) -> str:
+        return str(import_module(VIEWS).html(self))
+
+    def to_frame(self, library: str | None = None, **options: Any) -> Any:
+        """Return the numbers as a DataFrame, with NaN or null for what is not known.
+
+        Accuracies and shares are between 0 and 1; `usd` and `tokens` (prompt and output tokens billed) are per question.
+        The rows and columns:
+
+        - `Curve`, `Comparison`: a row per point, as in `curve.csv` and `results.csv`. `Comparison.to_frame(rows="questions")` has
+          a row per point and question, see `Comparison.per_question`.
+        - `Evaluation`: a row per question: `right` (probability), `usd`, `tokens`, `output_tokens`, `samples` (CoTs), `calls`,
+          and how errors came about, `no_answer`, `stopped_early`, `routed_wrong`.
+        - `Forecast`, `BudgetPlan`, `Surface`: a row per estimator and number of votes; per number of votes; per width and depth.
+        - `Recording`: a row per dataset and LLM, as `feval info` shows them. `Plan`: a row per method.
+        - `Dataset`: a row per question, with its gold `answer`, and each LLM's share of right CoTs under the LLM's name.
+        - `LLM`: a row per question: `cots`, `no_answer` (share), `answers` (distinct), `agreement` (share of the most frequent
+          answer among all CoTs), `prompt_tokens`, `output_tokens` (mean of a CoT).
+
+        Args:
+            library: "pandas" or "polars"; `None` for the first of them that is installed.
+            options: `rows` of a comparison, "points" or "questions".
+
+        Raises:
+            UsageError: the library is not installed, or is another one.
+        """
+        return import_module(VIEWS).frame(self, library, **options)
+
+
+class Drawn(Shown):
+    """What has a picture, too."""
+
+    __slots__ = ()
+
+    def plot(self, ax: Any = None) -> Any:
+        """Draw it with matplotlib and return the axes.
+
+        A curve, a comparison, a forecast and a plan of a budget show accuracy over cost or votes; a recording, a dataset, an LLM
+        and an evaluation their questions, sorted.
+
+        Args:
+            ax: axes to draw on; `None` for a new figure of pyplot's, which notebooks show by themselves.
+        """
+        return import_module(VIEWS).plot(self, ax)
+
+
+_TABLES = "feval.exporters.arrow"
+"""Makes tables of recordings. It stands below these, and is loaded on first use."""
+
+
+class Tabular(Drawn):
+    """A recording, of whose CoTs `exporters` makes a table, too."""
+
+    __slots__ = ()
+
+    def to_arrow(self, *, datasets: Sequence[str] | None = None, llms: Sequence[str] | None = None) -> Any:
+        """Return the CoTs as one `pyarrow.Table` in memory, with a row for each CoT, or step of a tree.
+
+        It is the table that `feval export --to parquet` writes. A column is there where an LLM has it; null is a missing
+        value. docs/exporting.md says what each means. polars and DuckDB take the table as it is.
+
+        Args:
+            datasets: ids; `None` for all.
+            llms: names; `None` for all.
+
+        Raises:
+            NotRecordedError: no such dataset or LLM.
+        """
+        return import_module(_TABLES).to_arrow(self, datasets, llms)
+
+    def to_pandas(self, *, datasets: Sequence[str] | None = None, llms: Sequence[str] | None = None) -> Any:
+        """Return the same as a pandas DataFrame.
+
+        Raises:
+            NotRecordedError: no such dataset or LLM.
+            UsageError: pandas is not installed.
+        """
+        return import_module(_TABLES).to_pandas(self, datasets, llms)

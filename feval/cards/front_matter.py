@@ -127,6 +127,13 @@ def read_front_matter(path: str | os.PathLike[str]) -> dict[str, Any]:
     return _parse(card, yaml_text)
 
 
+def read_body(path: str | os.PathLike[str]) -> str:
+    """Return the text below a card's front matter; a `CardError` as for `read_front_matter`."""
+    text = read_card_text(Path(path))
+    lines = _front_matter(Path(path), text).count("\n")
+    return "\n".join(text.split("\n")[lines + 1 :])
+
+
 def _front_matter(path: Path, text: str) -> str:
     """Return the YAML, beginning with an empty line in the place of the first `---`, so that line numbers are the file's."""
     lines = text.split("\n")

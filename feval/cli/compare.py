@@ -180,7 +180,7 @@ def _init(
     folders = recording_folders(recordings)
     opened = [open_place(folder) for folder in folders]
     dataset = only_name("dataset", dataset, (name for recording in opened for name in recording.dataset_ids()))
-    _, replayed = load(dataset, llms, opened)
+    _, replayed = load(dataset, llms, opened, prices=options.get("prices"))
     drop = options.get("short_pools") == "drop"
     most = {llm.name: llm.pool.usual if drop else llm.pool.smallest for llm in replayed}
     if empty := next((name for name, cots in most.items() if not cots), None):

@@ -4,21 +4,23 @@ from __future__ import annotations
 
 import json
 import logging
+import os
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Self
 
 from feval.publish.secrets import shown
 from feval.report import tables
-from feval.report.tables.tables import plain, without_spares
+from feval.report.tables.tables import plain, plain_text, without_spares
 from feval.report.text import duration, visible
 
 if TYPE_CHECKING:
+    from rich.console import Console
     from rich.progress import Progress
 
-    from feval.report.tables.tables import Table
+    from feval.report.tables.tables import Line, Table
 
 _WIDEST_TABLE = 10_000
 _LONG_SECONDS = 30
@@ -48,6 +50,15 @@ class Output:
                 else:
                     print_table(piece, apart=before is not None and not isinstance(before, str))
 
+    def pages(self, value: dict[str, Any], *pieces: Line | Table) -> None:
+        """Print the JSON object, or else lines and tables: on a terminal in colour and through a pager."""
+        if self.json or self.quiet:
+            self.result(value)
+        elif sys.stdout is None or not sys.stdout.isatty():
+            print(plain_text(pieces), end="")
+        else:
+            _page(pieces)
+
     def note(self, sentence: str) -> None:
         """Print a remark to standard error."""
         if not self.quiet:
@@ -60,6 +71,20 @@ class Output:
         )
 
 
+def _page(pieces: Sequence[Line | Table]) -> None:
+    from rich.console import Console
+    from rich.text import Text
+
+    os.environ.setdefault("LESS", "FRX")  # as git does: colours, and no waiting for what fits the screen
+    console = Console(markup=False, highlight=False, emoji=False)
+    with console.pager(styles=True):
+        for piece in pieces:
+            if isinstance(piece, tuple):
+                console.print(Text.assemble(*piece))
+            else:
+                _draw(piece, console)
+
+
 def print_table(table: Table, *, apart: bool) -> None:
     """Print a table; `apart` leaves a line between it and the table above, which rich does by itself."""
     if sys.stdout is None or not sys.stdout.isatty():
@@ -68,6 +93,11 @@ def print_table(table: Table, *, apart: bool) -> None:
     from rich.console import Console
 
     console = Console(markup=False, highlight=False, emoji=False)
+    _draw(table, console)
+
+
+def _draw(table: Table, console: Console) -> None:
+    """Print the most detailed form of a table that a terminal has room for."""
     short = without_spares(table)
     forms = (
         tables.rich_table(table),
@@ -78,7 +108,7 @@ def print_table(table: Table, *, apart: bool) -> None:
     wide = console.options.update(max_width=_WIDEST_TABLE)
     fitting = next((drawn for drawn in forms if console.measure(drawn, options=wide).minimum <= console.width), None)
     if fitting is None and table.columns[-1].number:  # nothing may give way: better wrapped by the terminal than cut
-        print(plain(table), end="")
+        console.print(plain(table), end="", soft_wrap=True)
     else:
         console.print(fitting or forms[0])
 

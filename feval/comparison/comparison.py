@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
-from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -27,13 +26,14 @@ from feval.comparison.statistics import (
     Saving,
     statistics,
 )
-from feval.errors import UnknownNameError, UsageError
+from feval.errors import UsageError
 from feval.estimators.inference.bootstrap import MOST_QUESTIONS
 from feval.estimators.inference.sign_flips import MOST_EXACT
 from feval.evaluation.cautions import billed_once, few_questions
 from feval.evaluation.evaluation import Evaluation
 from feval.evaluation.question_set import NONE_LEFT_OUT, LeftOut
 from feval.evaluation.user_methods import TIME_LIMIT, MethodFile
+from feval.lazy import Drawn
 from feval.methods import METHODS
 from feval.methods.protocol import has_exact_form
 
@@ -47,8 +47,8 @@ if TYPE_CHECKING:
 _ERRORS = ("no_answer", "stopped_early", "routed_wrong")
 
 
-@dataclass(frozen=True)
-class Comparison:
+@dataclass(frozen=True, repr=False)
+class Comparison(Drawn):
     """Methods on the same questions and draws.
 
     Attributes:
@@ -80,8 +80,8 @@ class Comparison:
     reaches: tuple[CostToReach, ...]
     ranking: tuple[Rank, ...]
     left_out: LeftOut = NONE_LEFT_OUT
-    methods: Mapping[str, Any] = field(default_factory=dict, repr=False, compare=False)
-    loaded: tuple[Dataset, Mapping[str, LLM]] | None = field(default=None, repr=False, compare=False)
+    methods: Mapping[str, Any] = field(default_factory=dict, compare=False)
+    loaded: tuple[Dataset, Mapping[str, LLM]] | None = field(default=None, compare=False)
 
     @property
     def kinds(self) -> tuple[str, ...]:
@@ -143,29 +143,6 @@ class Comparison:
             else:
                 columns[name] = np.concatenate([np.broadcast_to(value, questions) for value, questions in values])
         return columns
-
-    def to_frame(self, library: str | None = None) -> Any:
-        """The columns of `per_question` as a DataFrame.
-
-        Args:
-            library: "pandas" or "polars"; `None` for the first of them that is installed.
-
-        Raises:
-            UsageError: the library is not installed, or is another one.
-        """
-        known = ("pandas", "polars")
-        if library not in (None, *known):
-            raise UnknownNameError.of("library of DataFrames", str(library), known)
-        for name in known if library is None else (library,):
-            try:
-                frames = import_module(name)
-            except ImportError:
-                continue
-            return frames.DataFrame(self.per_question())
-        raise UsageError(
-            f"A DataFrame needs {library or 'pandas or polars'}, which feval does not install. Install it, or use "
-            "per_question(), whose columns are plain lists and arrays."
-        )
 
     def to_dict(self) -> dict[str, Any]:
         """All averages and statistics as JSON values; `None` for what has no finite value, see the classes."""

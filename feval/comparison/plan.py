@@ -33,6 +33,7 @@ from feval.evaluation.method_names import make_method
 from feval.evaluation.requests import MOST_NAMES, EvaluationOptions, Names, Request, not_empty, one_of, option
 from feval.evaluation.user_methods import MethodFile
 from feval.hub.addresses import is_address
+from feval.lazy import Shown
 from feval.replay.draws import ORDERS
 
 _ONE_OF_COSTS = "|".join(COSTS)
@@ -173,7 +174,7 @@ def _method(place: int, table: Mapping[str, Any], shared: bool) -> ComparedMetho
     return ComparedMethod.parse(where, label | dict(table))
 
 
-class Plan(EvaluationOptions):
+class Plan(Shown, EvaluationOptions):
     """A comparison before it is computed: the options of `evaluate` that all methods share, and the methods.
 
     Attributes:

@@ -31,6 +31,7 @@ from feval.evaluation.means import default_replicates
 from feval.evaluation.method_names import field_names, make_method
 from feval.evaluation.question_set import NONE_LEFT_OUT, LeftOut, question_set
 from feval.evaluation.replicates import drawn_orders
+from feval.lazy import Drawn
 from feval.methods.arrays import Floats, Integers, Rows
 from feval.methods.oracle import Oracle
 from feval.methods.protocol import drawn, may_search, searches
@@ -82,8 +83,8 @@ class CurvePoint:
     cost: float | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Curve:
+@dataclass(frozen=True, slots=True, repr=False)
+class Curve(Drawn):
     """One method on one dataset, over the values of one of its fields, usually its budget.
 
     Attributes:

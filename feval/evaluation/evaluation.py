@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field, fields, is_dataclass, replace
+from dataclasses import asdict, dataclass, fields, is_dataclass, replace
 from functools import cached_property, reduce
 from typing import TYPE_CHECKING, Any
 
@@ -27,6 +27,7 @@ from feval.evaluation.question_set import NONE_LEFT_OUT, LeftOut, QuestionIds, q
 from feval.evaluation.replicates import replicate_sums
 from feval.evaluation.training import fit, train_test_rows
 from feval.evaluation.user_methods import TIME_LIMIT, MethodFile, learns, require_arguments
+from feval.lazy import Drawn
 from feval.methods.arrays import Floats, Rows
 from feval.methods.protocol import BatchMethod, has_exact_form, may_search, searches
 from feval.replay import LLM
@@ -40,13 +41,12 @@ if TYPE_CHECKING:
     from feval.methods.protocol import ExactMethod, Method
     from feval.replay import Dataset
 
-
 ERRORS = ("no_answer", "wrong_vote", "stopped_early", "routed_wrong")
 """How a wrong answer came about."""
 
 
-@dataclass(frozen=True, eq=False)
-class Evaluation:
+@dataclass(frozen=True, eq=False, repr=False)
+class Evaluation(Drawn):
     """One method on Q questions of one dataset. Numbers per question are means over its draws.
 
     Attributes:
@@ -96,22 +96,22 @@ class Evaluation:
     billing: str
     counters: tuple[str, ...]
     recording_hashes: tuple[str, ...]
-    question_ids: Sequence[str] = field(repr=False)
-    question_keys: npt.NDArray[np.uint64] = field(repr=False)
-    right: Floats = field(repr=False)
-    calls: Floats = field(repr=False)
-    samples: Floats = field(repr=False)
-    output_tokens: Floats = field(repr=False)
-    generated_tokens: Floats = field(repr=False)
-    sequential: Callable[[], Floats | None] = field(repr=False)
-    longest_trace_tokens: Floats | None = field(repr=False)
-    probe_calls: Floats = field(repr=False)
-    probe_tokens: Floats = field(repr=False)
-    tokens: Floats | None = field(repr=False)
-    usd: Floats | None = field(repr=False)
-    tokens_per_round: Floats | None = field(repr=False)
-    usd_per_round: Floats | None = field(repr=False)
-    error_shares: Callable[[], ErrorShares] = field(repr=False)
+    question_ids: Sequence[str]
+    question_keys: npt.NDArray[np.uint64]
+    right: Floats
+    calls: Floats
+    samples: Floats
+    output_tokens: Floats
+    generated_tokens: Floats
+    sequential: Callable[[], Floats | None]
+    longest_trace_tokens: Floats | None
+    probe_calls: Floats
+    probe_tokens: Floats
+    tokens: Floats | None
+    usd: Floats | None
+    tokens_per_round: Floats | None
+    usd_per_round: Floats | None
+    error_shares: Callable[[], ErrorShares]
     train_questions: int = 0
     left_out: LeftOut = NONE_LEFT_OUT
     accuracy_low: float | None = None

@@ -24,6 +24,7 @@ from feval.estimators.per_question import QUESTIONS_AT_ONCE, PerQuestion
 from feval.estimators.votes.plurality import LARGEST_POOL, subset_plurality_accuracy
 from feval.evaluation.cautions import few_questions, probes_for_nothing
 from feval.evaluation.question_set import NONE_LEFT_OUT, LeftOut, question_set
+from feval.lazy import Shown
 from feval.methods.depth.cuts import Cuts
 from feval.replay.pools import without_gaps
 
@@ -68,8 +69,8 @@ class SurfacePoint:
     frontier: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Surface:
+@dataclass(frozen=True, slots=True, repr=False)
+class Surface(Shown):
     """Exact accuracy and cost of votes over the traces of one LLM on one dataset, over width and depth.
 
     Attributes:

@@ -1,5 +1,6 @@
-"""Recordings as tables for other tools: one row per CoT, or per step of a tree."""
+"""Recordings as tables, one row per CoT or step of a tree, and in the layouts of other tools."""
 
-from feval.exporters.tables import FORMATS, Export, export_recording
+from feval.exporters.parts import Export
+from feval.exporters.tables import FORMATS, export_recording
 
 __all__ = ["FORMATS", "Export", "export_recording"]

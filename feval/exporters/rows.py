@@ -17,11 +17,11 @@ Row = dict[str, Any]
 
 _OF_QUESTION = ("dataset", "question_id", "question", "choices", "gold")
 _OF_REQUEST = ("llm", "temperature", "max_tokens", "decoding", "prompt", "prompt_tokens")
-_OF_STEP = ("node", "parent", "ends")
+_OF_STEP, _OF_TURN = ("node", "parent", "ends"), ("turn_messages", "turn_prompt_tokens")
 _OF_COT = ("text", "answer", "correct", "tokens", "finish_reason")
 _OPTIONAL = ("reasoning", "score", "step_scores", "sequence_logprob", "token_logprobs", "token_confidences")
 COLUMNS: tuple[str, ...] = (
-    *(*_OF_QUESTION, *_OF_REQUEST, "sample", *_OF_STEP, *_OF_COT, *_OPTIONAL, *OPTIONAL_COLUMNS),
+    *(*_OF_QUESTION, *_OF_REQUEST, "sample", *_OF_STEP, *_OF_TURN, *_OF_COT, *_OPTIONAL, *OPTIONAL_COLUMNS),
     *("probe_cue", "probes"),
 )
 """Every column, in the order of the table."""
@@ -34,7 +34,9 @@ def columns_of(recording: Recording, dataset: str, llm: str) -> set[str]:
     channels = recording.channels(dataset, llm)
     columns = {*_OF_QUESTION, *_OF_REQUEST, *_OF_COT}
     columns |= set(_OF_STEP) if "steps" in channels else {"sample"}
-    columns |= {name for part in channels if part != "steps" for name in CHANNELS[part] if name != "marks"}
+    columns |= set(_OF_TURN) if "turns" in channels else set()
+    apart = {"steps", "turns"}  # under names of their own
+    columns |= {name for part in channels if part not in apart for name in CHANNELS[part] if name != "marks"}
     columns |= {"score", "step_scores"} if recording.scorers(dataset, llm) else set()
     columns |= {"probes", "probe_cue"} if recording.has_probes(dataset, llm) else set()
     for _, values in recording.scan("samples", dataset, llm):
@@ -44,12 +46,16 @@ def columns_of(recording: Recording, dataset: str, llm: str) -> set[str]:
     return columns
 
 
-def questions_of(block: Block) -> Iterator[tuple[Row, int, dict[str, Sequence[Any]]]]:
+def questions_of(
+    block: Block, recording: Recording | None = None
+) -> Iterator[tuple[Row, int, dict[str, Sequence[Any]]]]:
     """Yield each question of a block, with the request, the number of its CoTs, and their columns.
 
-    The text is the reply as the LLM wrote it, with inline thoughts; `answer` is as extracted.
+    The text is the reply as the LLM wrote it, with inline thoughts; `answer` is as extracted. `recording` is given where it is
+    open already.
     """
-    recording, dataset, llm, rows = block.recording(), block.dataset, block.llm, range(block.first, block.stop)
+    recording = block.recording() if recording is None else recording
+    dataset, llm, rows = block.dataset, block.llm, range(block.first, block.stop)
     info = recording.llm_info(llm)
     shared: Row = {"dataset": dataset, "llm": llm, "temperature": info.temperature, "max_tokens": info.max_tokens}
     shared |= {"decoding": dict(info.decoding) or None}
@@ -62,20 +68,19 @@ def questions_of(block: Block) -> Iterator[tuple[Row, int, dict[str, Sequence[An
     scores_on = {name: _by_question(each) for name, each in scores.items()}
     votes = recording.votes(dataset)
     codes, gold = votes.llms[llm].codes, votes.gold
-    for row, (question, pool) in zip(rows, _all(block), strict=True):
+    for row, (question, pool) in zip(rows, _all(block, recording), strict=True):
         about = shared | {
             "question_id": question.id,
             "question": question.text,
             "choices": [{"label": label, "text": text} for label, text in question.choices] or None,
             "gold": question.answer,
         }
+        if pool is not None:
+            about["prompt"] = None if pool.prompt is None else orjson.loads(pool.prompt)
+            about["prompt_tokens"] = pool.prompt_tokens
         if pool is None or not pool.answers:
             yield about, 0, {}
             continue
-        about |= {
-            "prompt": None if pool.prompt is None else orjson.loads(pool.prompt),
-            "prompt_tokens": pool.prompt_tokens,
-        }
         correct: list[bool | None] = [None] * len(pool.answers)
         if gold[row] >= 0:
             correct = np.equal(codes[row, : len(pool.answers)], gold[row]).tolist()
@@ -84,9 +89,9 @@ def questions_of(block: Block) -> Iterator[tuple[Row, int, dict[str, Sequence[An
         yield about, len(pool.answers), _cots(pool) | {"correct": correct, "probes": places, **judged}
 
 
-def _all(block: Block) -> Iterator[tuple[Question, PoolRows | None]]:
+def _all(block: Block, recording: Recording) -> Iterator[tuple[Question, PoolRows | None]]:
     """Yield every question of a block, with its pool where it has one."""
-    recording, rows = block.recording(), range(block.first, block.stop)
+    rows = range(block.first, block.stop)
     pool_of = _by_question(recording.pools(block.dataset, block.llm, rows))
     for question in recording.scan_questions(block.dataset, rows):
         yield question, pool_of(question.id)
@@ -123,6 +128,9 @@ def _cots(pool: PoolRows) -> dict[str, Sequence[Any]]:
     else:
         columns |= {"node": [str(place) for place in range(len(pool.answers))], "ends": pool.ends}
         columns["parent"] = [None if parent is None else str(parent) for parent in pool.parents]
+        sent = pool.messages or [None] * len(pool.ends)
+        columns["turn_messages"] = [None if text is None else orjson.loads(text) for text in sent]
+        columns["turn_prompt_tokens"] = pool.turn_prompt_tokens
     return {name: values for name, values in columns.items() if values is not None}
 
 

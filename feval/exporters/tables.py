@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Executor
 from contextlib import ExitStack
-from dataclasses import dataclass
 from itertools import chain, repeat
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import BinaryIO
 
 import orjson
 import pyarrow as pa
@@ -19,58 +18,21 @@ import pyarrow.csv
 import pyarrow.ipc
 import pyarrow.parquet as pq
 
-from feval.errors import NotRecordedError, StorageError, UnknownNameError, UsageError
+from feval.errors import StorageError, UnknownNameError, UsageError
 from feval.executors.tasks import results
+from feval.exporters.arrow import FACTS, TEXT, arrow_table, facts, flat_columns, schema, without_rows_of
+from feval.exporters.folders import FOLDERS, export_folder
+from feval.exporters.parts import AHEAD, Export, blocks_of, pairs_of
 from feval.exporters.rows import COLUMNS, columns_of, questions_of
-from feval.recording.content import OPTIONAL_COLUMNS
-from feval.recording.derived.blocks import Block, blocks
+from feval.recording.derived.blocks import Block
 from feval.recording.layout.destination import scratch_beside, sync_folder
 from feval.recording.layout.locate import recording_around
 from feval.recording.reader import Recording, open_recording
 
-FORMATS = ("jsonl", "csv", "parquet")
+FORMATS = ("jsonl", "csv", "parquet", *FOLDERS)
 
-# CoTs of a block; or so many bytes as they are compressed, in memory some ten times as many.
-_BLOCK_COTS, _BLOCK_BYTES = 1 << 14, 4 << 20
 _BLOCKS_OF_TASK = 4  # half a second of work and more, where tasks are sent to other processes
-_LIKE_TEXTS = ("texts", "reasoning", "logprobs", "probes", "requests")
-_AHEAD = 2  # blocks for each worker that were written and not yet put into the file
 _FORMULA, _NUMBER = r"^'*[=+\-@\t\r\n]", r"[+-]?[0-9]+([.,][0-9]+)*"
-_TEXT, _FLOAT, _COUNT = pa.string(), pa.float64(), pa.int64()
-_TYPES: dict[str, pa.DataType] = {
-    **dict.fromkeys(
-        ("temperature", "sequence_logprob", *(n for n, t in OPTIONAL_COLUMNS.items() if t == "float64")), _FLOAT
-    ),
-    **dict.fromkeys(("token_logprobs", "token_confidences"), pa.list_(pa.float32())),
-    **dict.fromkeys(("max_tokens", "prompt_tokens", "sample", "tokens"), _COUNT),
-    **{name: _COUNT for name, type_name in OPTIONAL_COLUMNS.items() if type_name == "int64"},
-    **dict.fromkeys(("correct", "ends"), pa.bool_()),
-    "choices": pa.list_(pa.struct([("label", _TEXT), ("text", _TEXT)])),
-    "prompt": pa.list_(pa.struct([("role", _TEXT), ("content", _TEXT)])),
-    "probes": pa.list_(
-        pa.struct(
-            [("offset", _COUNT), ("answer", _TEXT), ("text", _TEXT), ("tokens", _COUNT), ("confidence", pa.float32())]
-        )
-    ),
-}
-"""Column -> its type in Parquet; those left out are texts, and scores have a column for each scorer."""
-
-
-@dataclass(frozen=True, slots=True)
-class Export:
-    """A table that was written.
-
-    Attributes:
-        path: the file.
-        rows: of the table; of JSON Lines the CoTs.
-        columns: their names.
-        left_out: sentences about what the recording has and the table has not.
-    """
-
-    path: Path
-    rows: int
-    columns: tuple[str, ...]
-    left_out: tuple[str, ...]
 
 
 def export_recording(
@@ -83,13 +45,15 @@ def export_recording(
     executor: Executor | None = None,
     progress: Callable[[int, int | None], None] | None = None,
 ) -> Export:
-    """Write a table with a row for each CoT, or step of a tree; or JSON Lines, a line for each question and LLM.
+    """Write a table with a row for each CoT, or step of a tree; JSON Lines; or a folder for another tool.
+
+    JSON Lines have a line for each question and LLM; folders have files for each LLM on a dataset.
 
     The bytes do not depend on the executor.
 
     Args:
         recording: the folder to read.
-        out: the file to make.
+        out: the file to make; for other tools the folder.
         to: one of `FORMATS`.
         datasets: `None` for all. JSON Lines have one.
         llms: `None` for all.
@@ -100,83 +64,52 @@ def export_recording(
     Raises:
         UnknownNameError: no such format.
         UsageError: several datasets in one file of JSON Lines.
-        NotRecordedError: a dataset or LLM that the recording lacks.
+        NotRecordedError: a dataset or LLM that the recording lacks; or texts or golds that another tool needs.
         RecordingError: the recording cannot be read.
         StorageError: `out` exists already, or cannot be written.
     """
     if to not in FORMATS:
         raise UnknownNameError.of("format", to, FORMATS)
     opened, out = open_recording(recording), Path(out)
-    pairs = _pairs(opened, datasets, llms)
+    if to in FOLDERS:
+        return export_folder(opened, out, to, datasets, llms, executor, progress)
+    pairs = pairs_of(opened, datasets, llms)
     if to == "jsonl" and len({dataset for dataset, _ in pairs}) > 1:
         names = ", ".join(dict.fromkeys(dataset for dataset, _ in pairs))
         raise UsageError(
             f"JSON Lines have one dataset in a file, as `feval import jsonl` reads them. Choose one of {names}."
         )
-    has = set().union(*(columns_of(opened, *pair) for pair in pairs))
-    columns = tuple(name for name in COLUMNS if name in has - ({"dataset"} if to == "jsonl" else set()))
-    if to != "jsonl":
-        columns = tuple(_flat(opened, pairs, columns))
+    if to == "jsonl":
+        has = set().union(*(columns_of(opened, *pair) for pair in pairs))
+        columns = tuple(name for name in COLUMNS if name in has - {"dataset"})
+    else:
+        columns = tuple(flat_columns(opened, pairs))
     parts, together = (
-        [block for pair in pairs for block in _blocks(opened, *pair)],
+        [block for pair in pairs for block in blocks_of(opened, *pair)],
         1 if executor is None else _BLOCKS_OF_TASK,
     )
     tasks = [(parts[first : first + together], to, columns) for first in range(0, len(parts), together)]
     with _NewFile(out) as file, ExitStack() as stack:
         table = (
-            stack.enter_context(pq.ParquetWriter(file, _schema(columns), compression="zstd"))
+            stack.enter_context(pq.ParquetWriter(file, schema(columns), compression="zstd"))
             if to == "parquet"
             else None
         )
         if to == "csv":
             file.write(",".join('"{}"'.format(name.replace('"', '""')) for name in columns).encode() + b"\n")
-        rows = 0
-        for count, part in chain.from_iterable(results(_parts, tasks, executor, progress, _AHEAD)):
+        rows, without_rows = 0, []
+        for count, part in chain.from_iterable(results(_parts, tasks, executor, progress, AHEAD)):
             rows += count
             if table is None:
                 file.write(part)
-            elif count:
-                table.write_table(pyarrow.ipc.open_stream(part).read_all(), count)
+            else:
+                block = pyarrow.ipc.open_stream(part).read_all()
+                without_rows += without_rows_of(block)
+                if count:
+                    table.write_table(block.replace_schema_metadata(None), count)
+        if table is not None:
+            table.add_key_value_metadata({FACTS: facts(opened, pairs, without_rows)})
     return Export(out, rows, columns, tuple(_left_out(opened, pairs)))
-
-
-def _pairs(
-    recording: Recording, datasets: Collection[str] | None, llms: Collection[str] | None
-) -> list[tuple[str, str]]:
-    for dataset in datasets or ():
-        recording.require(dataset)
-    known = {llm for dataset, llm in recording.manifest.pairs if datasets is None or dataset in datasets}
-    for llm in llms or ():
-        if llm not in known:
-            raise NotRecordedError(
-                f"{recording.path} holds no CoTs of {llm!r} there. It holds {', '.join(sorted(known)) or 'none'}."
-            )
-    pairs = [
-        (dataset, llm)
-        for dataset, llm in recording.manifest.pairs
-        if (datasets is None or dataset in datasets) and (llms is None or llm in llms)
-    ]
-    if not pairs:
-        raise NotRecordedError(f"{recording.path} holds no CoTs of any LLM there, so there is nothing to export.")
-    return pairs
-
-
-def _flat(recording: Recording, pairs: Sequence[tuple[str, str]], columns: Sequence[str]) -> Iterator[str]:
-    """Yield the columns of a flat table: scores have one for each scorer, such as `score.length`."""
-    scorers = dict.fromkeys(name for pair in pairs for name in recording.scorers(*pair))
-    for name in columns:
-        if name in {"score", "step_scores"}:
-            yield from (f"{name}.{scorer}" for scorer in scorers)
-        else:
-            yield name
-
-
-def _blocks(recording: Recording, dataset: str, llm: str) -> Iterator[Block]:
-    files = [path for part in _LIKE_TEXTS for path in recording.files(part, dataset, llm)]
-    size = sum(recording.file_record(path)["bytes"] for path in files)
-    questions = recording.manifest.datasets[dataset]["questions"]
-    most = max(1, _BLOCK_BYTES * questions // max(size, 1))
-    yield from blocks(recording, dataset, llm, cots=_BLOCK_COTS, most_questions=most)
 
 
 def _parts(blocks_of_task: Sequence[Block], to: str, columns: Sequence[str]) -> list[tuple[int, bytes]]:
@@ -188,19 +121,12 @@ def _part(block: Block, to: str, columns: Sequence[str]) -> tuple[int, bytes]:
     """Make the rows of a block. Returns how many, and the bytes of the file, or of Arrow's stream for Parquet."""
     if to == "jsonl":
         return _lines(block)
-    flat: dict[str, list[Any]] = {name: [] for name in columns}
-    for about, cots, values in questions_of(block):
-        shared = _flattened(about)
-        own = {name: cell for column, cells in values.items() for name, cell in _by_scorer(column, cells, columns)}
-        for name, column in flat.items():
-            column.extend(own[name] if name in own else repeat(shared.get(name), cots))
-    schema = _schema(columns)
-    table = pa.Table.from_arrays([pa.array(flat[field.name], field.type) for field in schema], schema=schema)
+    table = arrow_table(block, columns)
     made = pa.BufferOutputStream()
     if to == "csv":
         pyarrow.csv.write_csv(_for_csv(table), made, pyarrow.csv.WriteOptions(include_header=False))
     else:
-        with pyarrow.ipc.new_stream(made, schema) as stream:
+        with pyarrow.ipc.new_stream(made, table.schema) as stream:
             stream.write_table(table)
     return table.num_rows, made.getvalue().to_pybytes()
 
@@ -223,44 +149,22 @@ def _lines(block: Block) -> tuple[int, bytes]:
     return count, b"".join(lines)
 
 
-def _flattened(about: dict[str, Any]) -> dict[str, Any]:
-    decoding = about.get("decoding")
-    return about | {"decoding": None if decoding is None else orjson.dumps(decoding).decode()}
-
-
-def _by_scorer(column: str, cells: Sequence[Any], columns: Sequence[str]) -> Iterator[tuple[str, Sequence[Any]]]:
-    """Yield the columns of a flat table that a column becomes, with their cells."""
-    if column not in {"score", "step_scores"}:
-        yield column, cells
-        return
-    for name in columns:
-        kind, _, scorer = name.partition(".")
-        if kind == column:
-            yield name, [None if cell is None else cell.get(scorer) for cell in cells]
-
-
 def _for_csv(table: pa.Table) -> pa.Table:
     """Return a table whose nested values are JSON, and which has no text that a spreadsheet would take for a formula."""
     for place, field in enumerate(table.schema):
         cells = table.column(place)
         if pa.types.is_nested(field.type):
             texts = [None if cell is None else orjson.dumps(cell).decode() for cell in cells.to_pylist()]
-        elif field.type == _TEXT and pc.any(pc.match_substring_regex(cells, _FORMULA)).as_py():
+        elif field.type == TEXT and pc.any(pc.match_substring_regex(cells, _FORMULA)).as_py():
             texts = [_harmless(cell) for cell in cells.to_pylist()]
         else:
             continue
-        table = table.set_column(place, field.name, pa.array(texts, _TEXT))
+        table = table.set_column(place, field.name, pa.array(texts, TEXT))
     return table
 
 
 def _harmless(cell: str | None) -> str | None:
     return f"'{cell}" if cell is not None and re.match(_FORMULA, cell) and not re.fullmatch(_NUMBER, cell) else cell
-
-
-def _schema(columns: Sequence[str]) -> pa.Schema:
-    scores = {"score": _FLOAT, "step_scores": pa.list_(_FLOAT)}
-    types = {name: scores.get(name.split(".")[0], _TYPES.get(name, _TEXT)) for name in columns}
-    return pa.schema(list(types.items()))
 
 
 def _left_out(recording: Recording, pairs: Sequence[tuple[str, str]]) -> Iterator[str]:

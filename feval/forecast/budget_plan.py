@@ -9,6 +9,7 @@ from typing import Any, Self
 
 from feval.errors import OutOfRangeError, UsageError
 from feval.evaluation.question_set import NONE_LEFT_OUT, LeftOut
+from feval.lazy import Drawn
 
 _FORM = re.compile(r"\s*([0-9][0-9_,]*(?:\.[0-9]+)?|\.[0-9]+)\s*(usd|tokens)\s*", re.IGNORECASE)
 
@@ -136,8 +137,8 @@ class Purchase:
     why: str
 
 
-@dataclass(frozen=True, slots=True)
-class BudgetPlan:
+@dataclass(frozen=True, slots=True, repr=False)
+class BudgetPlan(Drawn):
     """What a budget buys from one LLM, judged by a pilot.
 
     Attributes:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from feval.evaluation.question_set import NONE_LEFT_OUT, LeftOut
+from feval.lazy import Drawn
 
 METHODS = ("unbiased", "exact", "monte-carlo", "gaussian", "two-call", "max-entropy", "ldgp")
 """Estimators by name; all but `unbiased` go beyond M = G."""
@@ -77,8 +78,8 @@ class PoolCurves:
     majority: tuple[float | None, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Forecast:
+@dataclass(frozen=True, slots=True, repr=False)
+class Forecast(Drawn):
     """Estimated vote curves of one LLM on one dataset.
 
     Attributes:

@@ -100,6 +100,8 @@ class SourcePool:
     probes: SourceProbes | None = None
     parents: Sequence[int | None] | None = None
     ends: Sequence[bool] | None = None
+    messages: Sequence[str | None] | None = None
+    turn_prompt_tokens: Sequence[int | None] | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -384,6 +384,7 @@ _PARTS = {
         ),
         "probes/*/*.parquet",
     ),
+    "turns": ("`messages` (sent behind the conversation so far), `prompt_tokens`", "turns/*/*.parquet"),
     "steps": ("`parent` (`sample_index` of the step before, null for a first step), `ends`", "steps/*/*.parquet"),
     "scores": ("`score`, `step_scores`, `verdict` of judges and reward models", "scores/*/*/*.parquet"),
 }

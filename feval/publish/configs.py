@@ -2,7 +2,7 @@
 
 A configuration has one schema for all its splits: `datasets` assumes that every file has the columns of the first. So there is
 one configuration for each dataset and part (`gsm8k` for its samples, `gsm8k-questions`, `gsm8k-requests`, `gsm8k-texts` and,
-where there are any, `-reasoning`, `-logprobs`, `-probes`, `-steps` and `-scores`), with one split for each LLM.
+where there are any, `-reasoning`, `-logprobs`, `-probes`, `-steps`, `-turns` and `-scores`), with one split for each LLM.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from feval.recording.layout.format import SCORES, open_regular, slug
 MOST_SPLITS = 30
 """Splits of one configuration that the Hub's viewer shows; `datasets` loads any number."""
 
-_PAIR_PARTS = ("samples", "requests", "texts", "reasoning", "logprobs", "probes", "steps")
+_PAIR_PARTS = ("samples", "requests", "texts", "reasoning", "logprobs", "probes", "steps", "turns")
 _NOT_IN_SPLITS = re.compile(r"[^A-Za-z0-9_.]+")
 _Files = tuple[str, list[str], str | None, str | None]
 """Name of a split, its paths, LLM, scorer."""

@@ -47,6 +47,7 @@ _PARTS = (
     "scores/",
     "probes/",
     "steps/",
+    "turns/",
     "votes/",
 )
 """Folders of a repository that belong to a recording alone."""

@@ -34,6 +34,7 @@ CHANNELS: dict[str, dict[str, tuple[str, str]]] = {
         "token_logprobs": ("token_logprobs", "list<float32>"),
     },
     "steps": {"parent": ("parents", "int32"), "ends": ("ends", "bool")},
+    "turns": {"messages": ("messages", "string"), "prompt_tokens": ("turn_prompt_tokens", "int32")},
 }
 """Parts that a pair may have: part -> column -> (field of `PoolRows`, type). Only questions with a value have rows there."""
 
@@ -150,6 +151,9 @@ class PoolRows:
         parents: where the rows are the steps of a tree and no whole CoTs, the place of the step before each, `None` for a first
             step. Steps come behind their parents and in the order of these, so that the children of a step follow each other.
         ends: whether each step ends a solution; only such steps have answers. `None` where the rows are whole CoTs.
+        messages: where steps are turns, the messages that were sent behind the whole conversation up to the step before, as a
+            JSON array; `None` for a step that is no turn. A turn goes on from a step that ends a solution, and ends one itself.
+        turn_prompt_tokens: of each turn, the tokens of all that was sent; known wherever those of the request are.
     """
 
     question_id: str
@@ -168,6 +172,8 @@ class PoolRows:
     token_confidences: Sequence[Sequence[float] | None] | None = None
     parents: Sequence[int | None] | None = None
     ends: Sequence[bool] | None = None
+    messages: Sequence[str | None] | None = None
+    turn_prompt_tokens: Sequence[int | None] | None = None
 
     def tree_problem(self) -> str | None:
         """What is wrong with the tree that its steps make; `None` where nothing is, or the rows are whole CoTs."""
@@ -180,12 +186,25 @@ class PoolRows:
                 return (
                     f"step {step} has the parent {parent!r}; steps come behind their parents, and in the order of these"
                 )
-            if parent is not None and self.ends[parent]:
-                return f"step {step} goes on from step {parent}, which ends a solution"
+            if problem := self._turn_problem(step, parent, self.ends):
+                return problem
             before = place
         for step, answers in enumerate(zip(self.raw_answers, self.answers, strict=True)):
             if not self.ends[step] and answers != (None, None):
                 return f"step {step} has the answer {answers[0]!r:.60}, and does not end a solution"
+        return None
+
+    def _turn_problem(self, step: int, parent: int | None, ends: Sequence[bool]) -> str | None:
+        """What is wrong with how a step goes on from its parent."""
+        sent = None if self.messages is None else self.messages[step]
+        if sent is None:
+            goes_on = parent is not None and ends[parent]
+            return f"step {step} goes on from step {parent}, which ends a solution" if goes_on else None
+        if parent is None or not all(ends):
+            return f"turn {step} has the parent {parent!r} in a tree that ends {sum(ends)} times; a turn replies to a whole CoT"
+        tokens = None if self.turn_prompt_tokens is None else self.turn_prompt_tokens[step]
+        if (tokens is None and self.prompt_tokens is not None) or not 0 <= (tokens or 0) < 2**31:
+            return f"turn {step} has {tokens!r} prompt tokens; those of turns are known where those of the request are"
         return None
 
     def marks_fit(self) -> bool:
@@ -223,7 +242,7 @@ class PairTally:
         self._left = len(questions)
         self._cots = self._largest = 0
         self._smallest: int | None = None
-        self._no_answer = self._unclosed = self._empty = self._depth = self._branching = 0
+        self._no_answer = self._unclosed = self._empty = self._depth = self._branching = self._turns = 0
 
     def add(self, pool: PoolRows) -> None:
         """Count one pool."""
@@ -246,6 +265,7 @@ class PairTally:
                 depths.append(1 if parent is None else depths[parent] + 1)
             self._depth = max(self._depth, *depths)
             self._branching = max(self._branching, *Counter(pool.parents).values())
+            self._turns += sum(sent is not None for sent in pool.messages or ())
 
     def record(self) -> dict[str, int]:
         """Return the counts as the manifest states them."""
@@ -257,6 +277,7 @@ class PairTally:
             **({"unclosed_thoughts": self._unclosed} if self._unclosed else {}),
             **({"empty_replies": self._empty} if self._empty else {}),
             **({"depth": self._depth, "branching": self._branching} if self._depth else {}),
+            **({"turns": self._turns} if self._turns else {}),
         }
 
 

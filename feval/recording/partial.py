@@ -292,10 +292,15 @@ class _VotesCheck:
 
     def _steps(self, llm: str) -> Iterator[str]:
         steps, row_of = self._votes.steps(llm), self._votes.rows_in_order()
-        recorded = self._recording.has_steps(self._dataset, llm)
-        rows = self._recording.scan("steps", self._dataset, llm) if recorded else iter(())
-        differ = recorded != (steps is not None) or (
-            steps is not None and any(not steps.holds(row_of(question), columns) for question, columns in rows)
+        channels = self._recording.channels(self._dataset, llm)
+        rows, turns = (
+            self._recording.scan(part, self._dataset, llm) if part in channels else iter(())
+            for part in ("steps", "turns")
+        )
+        replies = parquet.Aligned(turns)
+        differ = ("steps" in channels) != (steps is not None) or (
+            steps is not None
+            and any(not steps.holds(row_of(question), columns | replies.take(question)) for question, columns in rows)
         )
         if differ:
             yield self.contradiction(f"steps of {llm}", "details")

@@ -18,6 +18,7 @@ import numpy.typing as npt
 
 from feval.answers.parties import NORMAL_FORM, Verdict
 from feval.errors import DamagedRecordingError, NotFetchedError, NotRecordedError
+from feval.lazy import Tabular
 from feval.recording import parquet
 from feval.recording.content import CHANNELS, DatasetInfo, LLMInfo, PoolRows, ProbeRows, Question, ScorerInfo, ScoreRows
 from feval.recording.layout.format import FORMAT_VERSION, PROBE_VOTES, PROBES, SCORES, file_path, file_paths
@@ -59,7 +60,7 @@ def open_recording(path: str | Path, source: FileSource | None = None) -> Record
     return Recording(folder, read_manifest(folder), source)
 
 
-class Recording:
+class Recording(Tabular):
     """An immutable folder with the CoTs of some LLMs on some datasets.
 
     Every method raises `NotRecordedError` for a dataset, LLM, scorer or channel that the recording lacks, and
@@ -75,9 +76,6 @@ class Recording:
         self.manifest = manifest
         self._source = source
         self._votes: dict[str, Votes] = {}
-
-    def __repr__(self) -> str:
-        return f"Recording({str(self.path)!r}, hash={self.hash[:12]}, pairs={len(self.manifest.pairs)})"
 
     @cached_property
     def _tables(self) -> Callable[[str], parquet.Table]:
@@ -217,12 +215,19 @@ class Recording:
 
     def reasoning(self, dataset: str, llm: str, question: int) -> list[str | None] | None:
         """The recorded thoughts of one LLM on one question (by its row), in recorded order; `None` where there are none."""
-        if not self.has_reasoning(dataset, llm):
+        return self._column("reasoning", "reasoning", dataset, llm, question)
+
+    def messages(self, dataset: str, llm: str, question: int) -> list[str | None] | None:
+        """What each turn of one LLM on one question (by its row) replies to, `None` for no turn; `None` where there are none."""
+        return self._column("turns", "messages", dataset, llm, question)
+
+    def _column(self, part: str, name: str, dataset: str, llm: str, question: int) -> list[Any] | None:
+        if part not in self.channels(dataset, llm):
             return None
-        part = self._part("reasoning", dataset, llm)
-        with self.shape(part.path):
-            start, stop = self._starts("reasoning", dataset, llm)[question : question + 2].tolist()
-            return part.column("reasoning", start, stop) if stop > start else None
+        own = self._part(part, dataset, llm)
+        with self.shape(own.path):
+            start, stop = self._starts(part, dataset, llm)[question : question + 2].tolist()
+            return own.column(name, start, stop) if stop > start else None
 
     def reasoning_tokens(self, dataset: str, llm: str) -> dict[str, list[int | None]]:
         """Question id -> how many of each CoT's output tokens were thoughts; only questions for which the provider reports it."""
@@ -261,17 +266,13 @@ class Recording:
         return np.array(rows, np.int64)
 
     def channels(self, dataset: str, llm: str) -> list[str]:
-        """The optional parts that an LLM has on a dataset, out of "reasoning", "logprobs" and "steps"."""
+        """The optional parts that an LLM has on a dataset, out of "reasoning", "logprobs", "steps" and "turns"."""
         self.require(dataset, llm)
         return [part for part in CHANNELS if (dataset, llm, part) in self.manifest.leaves]
 
-    def has_reasoning(self, dataset: str, llm: str) -> bool:
-        """Whether thoughts of an LLM on a dataset were recorded."""
-        return (dataset, llm, "reasoning") in self.manifest.leaves
-
     def has_marks(self, dataset: str, llm: str) -> bool:
         """Whether thoughts were split off texts of an LLM on a dataset."""
-        return self.has_reasoning(dataset, llm) and any(
+        return "reasoning" in self.channels(dataset, llm) and any(
             any(columns.get("marks", ())) for _, columns in self.scan_channel(dataset, llm, "reasoning")
         )
 
@@ -280,12 +281,7 @@ class Recording:
     ) -> Iterator[tuple[str, dict[str, list[Any]]]]:
         """An optional part of an LLM on a dataset: (question id, column -> values) for questions with any value.
 
-        Args:
-            dataset: its id.
-            llm: its name.
-            part: "reasoning" has the columns `reasoning` and `marks`; "logprobs" has `sequence_logprob`, `token_confidences` and
-                `token_logprobs`. A missing value is `None`.
-            rows: of the questions; `None` for all.
+        `content.CHANNELS` has the columns of each part; a missing value is `None`. `rows` are those of some questions.
         """
         if part not in self.channels(dataset, llm):
             raise NotRecordedError(

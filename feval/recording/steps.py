@@ -1,4 +1,4 @@
-"""Steps as arrays: the trees that pools consist of where an LLM was recorded step by step."""
+"""Steps as arrays: the trees that pools consist of where an LLM was recorded step by step, or turn by turn."""
 
 from __future__ import annotations
 
@@ -34,14 +34,24 @@ class Steps:
         parents: [Q, S] place of the step before each one, -1 for a first step, -2 where there is no step. It rises, so that the
             children of a step follow each other.
         ends: [Q, S] 1 where a step ends a solution, else 0.
+        turns: [Q, S] which messages a turn replies to, as a number among those of its question; -1 for a step that is no turn, -2
+            where there is no step. `None` where no step is a turn.
+        turn_prompts: [Q, S] tokens of all that was sent for a turn, -1 where there is none or they are not known; `None` as
+            `turns`.
     """
 
     parents: npt.NDArray[np.signedinteger[Any]]
     ends: npt.NDArray[np.uint8]
+    turns: npt.NDArray[np.signedinteger[Any]] | None = None
+    turn_prompts: npt.NDArray[np.int32] | None = None
 
     def rows(self, rows: Any) -> Steps:
         """The steps of some questions, in the order given."""
-        return Steps(self.parents[rows], self.ends[rows])
+        return Steps(*(None if array is None else array[rows] for array in self.arrays()))  # type: ignore[arg-type]
+
+    def arrays(self) -> tuple[npt.NDArray[Any] | None, ...]:
+        """The arrays, in the order of the attributes."""
+        return self.parents, self.ends, self.turns, self.turn_prompts
 
     def children(self, row: int, step: int) -> range:
         """The places of the steps recorded after a step of a question, or of its first steps (-1)."""
@@ -49,16 +59,22 @@ class Steps:
         return range(int(recorded.searchsorted(step)), int(recorded.searchsorted(step, "right")))
 
     def holds(self, row: int, columns: Mapping[str, Sequence[Any]]) -> bool:
-        """Whether a question has the steps that its rows in the Parquet file say."""
-        parents = [-1 if parent is None else parent for parent in columns["parent"]]
+        """Whether a question has the steps that its rows in the Parquet files say, those of turns among them."""
+        parents = unknown_as_minus_one(columns["parent"])
         absent = [-2] * (self.parents.shape[1] - len(parents))
-        ends = [*map(int, columns["ends"]), *(0 for _ in absent)]
-        return bool(self.parents[row].tolist() == parents + absent and self.ends[row].tolist() == ends)
+        expected = [parents + absent, [*map(int, columns["ends"]), *(0 for _ in absent)]]
+        if self.turns is not None:
+            nothing = [None] * len(parents)
+            expected.append(message_numbers(columns.get("messages", nothing)) + absent)
+            expected.append(unknown_as_minus_one(columns.get("prompt_tokens", nothing)) + [-1] * len(absent))
+        elif columns.get("messages"):
+            return False
+        return expected == [array[row].tolist() for array in self.arrays() if array is not None]
 
     def check(self, codes: npt.NDArray[np.signedinteger[Any]], sizes: npt.NDArray[np.integer[Any]]) -> None:
         """Check that the steps are trees of the pools with these codes [Q, S] and sizes [Q]; others are a `ValueError`."""
         width = codes.shape[1]
-        if self.parents.shape != codes.shape or self.ends.shape != codes.shape:
+        if any(array is not None and array.shape != codes.shape for array in self.arrays()):
             raise ValueError("its steps have another shape than the answers")
         present = np.arange(width) < sizes[:, None]
         parents = np.where(present, self.parents, width)
@@ -68,5 +84,26 @@ class Steps:
             raise ValueError("its steps should come behind their parents")
         follows = present & (parents >= 0)
         before = np.take_along_axis(self.ends, np.where(follows, parents, 0).astype(np.intp), axis=1)
-        if (follows & (before > 0)).any() or ((codes >= 0) & (self.ends == 0)).any():
+        turns = np.full(codes.shape, -1) if self.turns is None else np.where(present, self.turns, -1)
+        if (follows & (before > 0) & (turns < 0)).any() or ((codes >= 0) & (self.ends == 0)).any():
             raise ValueError("a step goes on from the end of a solution, or has an answer and is no end")
+        replies = turns >= 0
+        if (
+            (replies & ~(follows & (before > 0) & (self.ends > 0))).any()
+            or (turns < -1).any()
+            or (turns >= width).any()
+        ):
+            raise ValueError("its turns should reply to whole CoTs and be such")
+        if self.turns is not None and ((self.turns[~present] != -2).any() or (self.turn_prompts is None)):
+            raise ValueError("its turns should be steps, with prompt tokens")
+
+
+def message_numbers(messages: Sequence[str | None]) -> list[int]:
+    """Return which messages each step of a question replies to, numbered by first appearance; -1 for no turn."""
+    numbers: dict[str, int] = {}
+    return [-1 if sent is None else numbers.setdefault(sent, len(numbers)) for sent in messages]
+
+
+def unknown_as_minus_one(values: Sequence[int | None]) -> list[int]:
+    """Return whole numbers with -1 for `None`."""
+    return [-1 if value is None else value for value in values]

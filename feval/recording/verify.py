@@ -31,7 +31,7 @@ from feval.recording.sealing.votes_builder import FINISH_CODES
 if TYPE_CHECKING:
     from concurrent.futures import Executor
 
-_LATER_COUNTS = ("unclosed_thoughts", "empty_replies", "depth", "branching")
+_LATER_COUNTS = ("unclosed_thoughts", "empty_replies", "depth", "branching", "turns")
 
 
 @dataclass(frozen=True, slots=True)

@@ -72,8 +72,7 @@ class View:
 
     def __init__(self, recording: Recording, votes: Votes) -> None:
         self.recording, self.votes = recording, votes
-        self._texts: tuple[str, int, list[str | None]] | None = None
-        self._reasoning: tuple[str, int, list[str | None] | None] | None = None
+        self._last: dict[str, tuple[str, int, Any]] = {}
 
     def of(self, llm: str) -> View:  # noqa: ARG002  a view of several recordings uses it
         """The view of the recording that has an LLM."""
@@ -165,16 +164,24 @@ class View:
 
     def texts(self, llm: str, row: int) -> list[str | None]:
         """Texts of an LLM's CoTs on a question, in recorded order; the last result is cached."""
-        if self._texts is None or self._texts[:2] != (llm, row):
-            self._texts = (llm, row, self.recording.texts(self.votes.dataset, llm, self._recorded_row(row)))
-        return self._texts[2]
+        texts: list[str | None] = self._once("texts", llm, row)
+        return texts
 
     def reasoning(self, llm: str, row: int) -> list[str | None] | None:
         """Thoughts of an LLM's CoTs on a question, in recorded order; `None` where there are none. The last result is cached."""
-        if self._reasoning is None or self._reasoning[:2] != (llm, row):
-            thoughts = self.recording.reasoning(self.votes.dataset, llm, self._recorded_row(row))
-            self._reasoning = (llm, row, thoughts)
-        return self._reasoning[2]
+        thoughts: list[str | None] | None = self._once("reasoning", llm, row)
+        return thoughts
+
+    def messages(self, llm: str, row: int) -> list[str | None] | None:
+        """What an LLM's turns on a question reply to, as `Recording.messages`; the last result is cached."""
+        messages: list[str | None] | None = self._once("messages", llm, row)
+        return messages
+
+    def _once(self, part: str, llm: str, row: int) -> Any:
+        if self._last.get(part, ("", -1))[:2] != (llm, row):
+            values = getattr(self.recording, part)(self.votes.dataset, llm, self._recorded_row(row))
+            self._last[part] = (llm, row, values)
+        return self._last[part][2]
 
     def reasoning_tokens(self, llm: str) -> dict[str, list[int | None]]:
         """As `Recording.reasoning_tokens`."""

@@ -46,9 +46,13 @@ DETAILS: Mapping[str, Kind] = {
     "finish": (("uint8",), 2),
     "parents": (("int16", "int32"), 2),
     "ends": (("uint8",), 2),
+    "turns": (("int16", "int32"), 2),
+    "turn_prompts": (("int32",), 2),
     **dict(zip(ALIASES, (*_STRINGS, (_OFFSETS, 1), (("int32",), 1)), strict=True)),
 }
-"""Arrays of the file of details; of "finish" there is one for each LLM, of "parents" and "ends" for each with trees of steps."""
+"""Arrays of the file of details; of "finish" there is one for each LLM, of "parents" and "ends" for each with trees of steps, of
+"turns" and "turn_prompts" for each of these with turns."""
+_TREES, _TURNS = ("parents", "ends"), ("turns", "turn_prompts")
 
 _PROBES: Mapping[str, Kind] = {
     "starts": (("int64",), 1),
@@ -173,9 +177,7 @@ class Votes:
     def steps(self, llm: str) -> Steps | None:
         """The steps that an LLM's pools consist of; `None` where they consist of whole CoTs."""
         details, number = self._details(), [*self.llms].index(llm)
-        if f"parents.{number}" not in details:
-            return None
-        return Steps(details[f"parents.{number}"], details[f"ends.{number}"])
+        return _steps(details, number) if f"parents.{number}" in details else None
 
     def right(self, llm: str) -> int:
         """Number of an LLM's CoTs that vote with the gold."""
@@ -224,6 +226,10 @@ def _finish(details: Callable[[], Arrays], llm: int, shape: tuple[int, ...]) -> 
     return np.broadcast_to(details()[f"finish.{llm}"], shape)
 
 
+def _steps(details: Arrays, llm: int) -> Steps:
+    return Steps(*(details.get(f"{name}.{llm}") for name in (*_TREES, *_TURNS)))  # type: ignore[arg-type]
+
+
 def _read_details(path: Path, record: Mapping[str, Any], header: Mapping[str, Any], votes: Arrays) -> Arrays:
     data = mapped(path, record)
     with well_formed(path):
@@ -231,13 +237,14 @@ def _read_details(path: Path, record: Mapping[str, Any], header: Mapping[str, An
         if own_header["dataset"] != header["dataset"]:
             raise ValueError(f"it is of {own_header['dataset']!r:.80}, not of {header['dataset']}")
         _check_details(details, votes["candidate_starts"])
-        of_llms = ("finish", "parents", "ends")
+        of_llms = ("finish", *_TREES, *_TURNS)
         shared = [name for name in DETAILS if name not in of_llms and (name not in ALIASES or name in details)]
         trees = [llm for llm in range(len(header["llms"])) if f"parents.{llm}" in details]
-        shared += [f"{name}.{llm}" for llm in trees for name in ("parents", "ends")]
+        shared += [f"{name}.{llm}" for llm in trees for name in _TREES]
+        shared += [f"{name}.{llm}" for llm in trees if f"turns.{llm}" in details for name in _TURNS]
         _check_names(details, shared, ["finish"], len(header["llms"]))
         for llm in trees:
-            Steps(details[f"parents.{llm}"], details[f"ends.{llm}"]).check(votes[f"codes.{llm}"], votes[f"sizes.{llm}"])
+            _steps(details, llm).check(votes[f"codes.{llm}"], votes[f"sizes.{llm}"])
         for llm in range(len(header["llms"])):
             np.broadcast_to(details[f"finish.{llm}"], votes[f"codes.{llm}"].shape)
             if details[f"finish.{llm}"].max(initial=0) >= len(FINISH_REASONS):

@@ -21,13 +21,13 @@ from feval.recording.layout.format import (
     FORMAT,
     FORMAT_VERSION,
     MANIFEST,
+    PAIR_VERSIONS,
     PARTS_VERSION,
     PROBE_VOTES,
     PROBES,
     PROBES_VERSION,
     README,
     SCORES,
-    STEPS_VERSION,
     LeafHash,
     check_name,
     file_path,
@@ -475,10 +475,10 @@ class RecordingWriter:
     def _manifest(self) -> dict[str, Any]:
         scorers = [scorer_record(scorer) for scorer in self._scorers.values()]
         version = PARTS_VERSION if any(map(is_one_of_several, self._files)) else FORMAT_VERSION
-        version = PROBES_VERSION if self._probes else version
+        later = {PAIR_VERSIONS[name][1] for pair in self._pairs for name in pair if name in PAIR_VERSIONS}
         return {
             "format": FORMAT,
-            "format_version": STEPS_VERSION if any("depth" in pair for pair in self._pairs) else version,
+            "format_version": max(version, PROBES_VERSION if self._probes else 0, *later),
             "created": datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z"),
             "feval_version": __version__,
             "recording_hash": recording_hash(self._leaves),

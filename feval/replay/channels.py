@@ -66,6 +66,11 @@ class Channels(ABC):
         """Whether the pool consists of steps of trees, and not of whole CoTs."""
         return self.derived("steps", self._read_steps) is not None
 
+    @property
+    def has_turns(self) -> bool:
+        """Whether some of the steps reply to whole CoTs."""
+        return self.has_steps and self.steps().turns is not None
+
     def steps(self) -> Steps:
         """Return the steps that the pool consists of.
 

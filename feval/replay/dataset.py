@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from feval.errors import NotRecordedError, UsageError
+from feval.lazy import Drawn
 
 if TYPE_CHECKING:
     from feval.recording.view import View
@@ -35,7 +36,7 @@ class DatasetEntry:
     id: str
 
 
-class Dataset:
+class Dataset(Drawn):
     """The questions of a dataset. Iterating gives (question id, entry), as in Listing 1.
 
     Attributes:
@@ -89,6 +90,16 @@ class Dataset:
     def question_ids(self) -> Sequence[str]:
         """Ids in recorded order."""
         return self._view.votes.question_ids
+
+    def right_shares(self) -> dict[str, npt.NDArray[np.float64]]:
+        """Return LLM -> [Q] share of its CoTs that are right, for all LLMs loaded with it; NaN without a gold or CoTs."""
+        shares = {}
+        for name in self.llm_names:
+            pool = self._view.pool(name)
+            right = (pool.codes == self.gold[:, None]).sum(axis=1)
+            known = (self.gold >= 0) & (pool.sizes > 0)
+            shares[name] = np.where(known, right / np.maximum(pool.sizes, 1), np.nan)
+        return shares
 
     def is_right(self, question: str | int, answer: str | None) -> bool:
         """Return whether an answer votes with the gold, see `answer_key`.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from copy import copy
 from functools import cached_property
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -13,9 +13,12 @@ import numpy.typing as npt
 from feval.cards.billing import billed_prompts, usd
 from feval.cards.finish_reasons import FINISH_REASONS
 from feval.errors import OutOfRangeError, PriceNotFoundError, ShortPoolError, UsageError
+from feval.estimators.counts import vote_counts
+from feval.lazy import Drawn
 from feval.replay.draws import orders, pool_key
 from feval.replay.meter import MeteredLLM
 from feval.replay.responses import CoT, CoTMetadata, LLMRequest, LLMResponse
+from feval.replay.turns import conversation
 
 if TYPE_CHECKING:
     from feval.cards.billing import Price
@@ -39,7 +42,7 @@ class SharedNoise(NamedTuple):
         return f"noise {self.scheme} {self.seed}"
 
 
-class LLM:
+class LLM(Drawn):
     """A recorded LLM on one dataset. Call it with a question id to get CoTs.
 
     Attributes:
@@ -186,9 +189,12 @@ class LLM:
     def require_whole_cots(self) -> None:
         """Raise a `UsageError` if the LLM was recorded as trees of steps: a step is no sample of an answer."""
         if self.pool.channels.has_steps:
+            shape, verbs = "trees of steps", "Search them by `llm.expand`"
+            if self.pool.channels.has_turns:
+                shape, verbs = "conversations of several turns", "Follow them by `llm.sample` and `llm.reply`"
             raise UsageError(
-                f"{self.name} was recorded on {self.dataset} as trees of steps, which are no whole CoTs. Search them by "
-                "`llm.expand`, or name an LLM whose CoTs were recorded whole."
+                f"{self.name} was recorded on {self.dataset} as {shape}, which are no whole CoTs. {verbs}, or name an LLM whose "
+                "CoTs were recorded whole."
             )
 
     def _smallest_pool(self, rows: npt.NDArray[np.intp] | None) -> int:
@@ -220,12 +226,14 @@ class LLM:
         reason = FINISH_REASONS[int(self.pool.finish[row, sample])]
         return CoT(sample, self.answers(row, [sample])[0], CoTMetadata(tokens, dollars, reason), self, row)
 
-    def request(self, row: int) -> LLMRequest:
-        """Return what was sent for a question (by its row)."""
-        count = int(self.pool.prompt_tokens[row])
+    def request(self, row: int, sample: int | None = None) -> LLMRequest:
+        """Return what was sent for a question (by its row); the whole conversation where `sample` is the place of a turn."""
+        count, text = int(self.pool.prompt_tokens[row]), self._view.prompt(self.name, row)
+        if sample is not None and self.pool.channels.has_turns:
+            count, text = count + self.pool.beyond_request(row, sample), conversation(self, row, sample, text)
         tokens = None if count < 0 else count
         dollars = None if self.price is None or tokens is None else float(usd(self.price, tokens, 0))
-        return LLMRequest(self._view.prompt(self.name, row), tokens, dollars)
+        return LLMRequest(text, tokens, dollars)
 
     def texts(self, row: int) -> list[str | None]:
         """Return the texts of all recorded CoTs of a question (by its row), in recorded order."""
@@ -235,10 +243,34 @@ class LLM:
         """Return the thoughts of all recorded CoTs of a question (by its row), in recorded order; `None` where none were kept."""
         return self._view.reasoning(self.name, row)
 
+    def messages(self, row: int) -> list[str | None] | None:
+        """Return what each turn of a question (by its row) replies to, as JSON; `None` for what is no turn."""
+        return self._view.messages(self.name, row)
+
     @cached_property
     def reasoning_tokens(self) -> dict[str, list[int | None]]:
         """Question id -> how many of each CoT's output tokens were thoughts, where the provider said so."""
         return self._view.reasoning_tokens(self.name)
+
+    def per_question(self) -> dict[str, Any]:
+        """Columns of a row per question; it looks at no gold.
+
+        `question` (id), `cots`, `no_answer` (share of the CoTs), `answers` (distinct), `agreement` (share of the most frequent
+        answer among all CoTs), `prompt_tokens`, `output_tokens` (mean of a CoT). NaN where there are no CoTs, or prompt tokens
+        are not known.
+        """
+        pool, nobody = self.pool, np.full(len(self.pool.sizes), -1)
+        counts = vote_counts(pool.codes, nobody)
+        cots, prompts = np.where(pool.sizes > 0, pool.sizes, np.nan), pool.prompt_tokens
+        return {
+            "question": list(self.question_ids),
+            "cots": pool.sizes,
+            "no_answer": counts.no_answer / cots,
+            "answers": np.count_nonzero(counts.rivals, axis=1),
+            "agreement": counts.rivals.max(axis=1, initial=0) / cots,
+            "prompt_tokens": np.where(prompts < 0, np.nan, prompts),
+            "output_tokens": pool.output_tokens.sum(axis=1, dtype=np.int64) / cots,
+        }
 
     def known_prompt_tokens(self, row: int, otherwise: str) -> int:
         """Return the prompt tokens of a question (by its row).

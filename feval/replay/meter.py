@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import overload
+from typing import Any, overload
 
 import numpy as np
 
@@ -11,8 +11,9 @@ from feval.cards.billing import billed_prompts
 from feval.errors import NotRecordedError, OutOfRangeError, UsageError
 from feval.replay.draws import uniforms
 from feval.replay.nodes import Growing, Node
-from feval.replay.responses import LLMResponse, RecordedLLM
+from feval.replay.responses import CoT, LLMResponse, RecordedLLM
 from feval.replay.traces import Growth, Trace
+from feval.replay.turns import Messages, message_lists
 
 
 class MeteredLLM:
@@ -56,7 +57,10 @@ class MeteredLLM:
 
     @property
     def rounds(self) -> int:
-        """Number of requests for CoTs so far: `sample`, `start` and `expand`. A trace is one, however often it is advanced."""
+        """Number of requests for CoTs so far: `sample`, `start` and `expand`, and in a `reply` one for each CoT replied to.
+
+        A trace is one, however often it is advanced.
+        """
         return len(self._rounds)
 
     @property
@@ -90,13 +94,13 @@ class MeteredLLM:
     def sequential_tokens(self) -> int:
         """Tokens generated one after the other: over rounds, the most that any of its CoTs or traces generated in it, summed.
 
-        A round is a `sample`, an `advance` or an `expand`. Probes and auxiliary calls are left out.
+        A round is a `sample`, an `advance`, an `expand` or a `reply`. Probes and auxiliary calls are left out.
         """
         return self._advanced + sum(max(self._tokens[sampled], default=0) for sampled in self._rounds)
 
     @property
     def longest_trace_tokens(self) -> int:
-        """The most tokens that any one CoT, trace or path of steps generated."""
+        """The most tokens that any one CoT, trace, path of steps or conversation generated."""
         return max(self._tokens, default=0) if self._growing is None else self._growing.longest
 
     @property
@@ -119,7 +123,7 @@ class MeteredLLM:
 
     @property
     def auxiliary_prompt_tokens(self) -> int:
-        """Prompt tokens of the auxiliary calls."""
+        """Prompt tokens of the auxiliary calls, and of replies what was sent beyond the question's request."""
         return self._auxiliary[1]
 
     @property
@@ -130,11 +134,17 @@ class MeteredLLM:
     def sample(self, k: int = 1) -> LLMResponse:
         """Return the next k CoTs of the draw; the ledger counts them as one request.
 
+        Of an LLM that was recorded in turns, these are CoTs that reply to no other; see `reply`.
+
         Raises:
             ShortPoolError: fewer than k are left.
             OutOfRangeError: k is below 1 or not a whole number.
             UsageError: the ledger is closed.
         """
+        if self._llm.pool.channels.has_turns:
+            self._require_open()
+            self._require_number(k)
+            return self._handed([self._tree().first(k)])
         self._require(k)
         start = self.cots
         response = LLMResponse(self._order[start : start + k], self._llm, self._row)
@@ -223,11 +233,10 @@ class MeteredLLM:
             UsageError: a node that ends a solution, or is of another question; or the ledger is closed.
         """
         self._require_open()
-        if self._growing is None:
-            self._growing = Growing(self._llm, self._row, self._order)
+        growing = self._tree()
         several = [nodes] if nodes is None or isinstance(nodes, Node) else list(nodes)
         try:
-            steps = self._growing.expand(several, k)
+            steps = growing.expand(several, k)
         except NotRecordedError as error:
             self._refusal = error
             raise
@@ -237,6 +246,82 @@ class MeteredLLM:
             self._rounds.append(slice(start, self.cots))
         return steps[0] if nodes is None or isinstance(nodes, Node) else steps
 
+    def reply(
+        self, cots: CoT | LLMResponse | Sequence[CoT], messages: Messages | Sequence[Messages] | None = None, k: int = 1
+    ) -> LLMResponse:
+        """Return the next k turns, in draw order, that reply to a CoT, or to each of several, all at once: one round.
+
+        A turn was recorded with the whole conversation before it: the request, and every CoT and turn up to the one replied to
+        with the messages sent behind it. It is looked up by what it replies to and by these messages, and can be replied to
+        itself. Each CoT replied to is a request of its own; what that sends beyond the question's request counts as auxiliary
+        prompt tokens, so every billing of the question's prompt charges it in full, once for all k.
+
+        Args:
+            cots: a CoT or turn that was handed out, the response of a request, whose CoTs are all replied to, or several CoTs.
+            messages: what is sent behind the conversation: the text of one user message, or a list of messages; `None` for the
+                only messages that were recorded there. For several CoTs also a list with those for each.
+            k: how many to each CoT.
+
+        Returns:
+            The turns, those that reply to one CoT side by side.
+
+        Raises:
+            NotRecordedError: no turn, or fewer, were recorded there with these messages; the message says what was. It ends the
+                method, also where it is caught.
+            OutOfRangeError: k below 1.
+            UsageError: a CoT that was not handed out on this question, messages that are none, or the ledger is closed.
+        """
+        self._require_open()
+        self._require_number(k)
+        places = self._places(cots)
+        sent = message_lists(messages, len(places))
+        try:
+            turns = self._recorded_turns().reply(places, sent, k)
+        except NotRecordedError as error:
+            self._refusal = error
+            raise
+        self._rounds += [slice(0)] * (len(places) - 1)
+        beyond = sum(self._llm.pool.beyond_request(self._row, own[0].place) for own in turns)
+        self._auxiliary = (self._auxiliary[0], self._auxiliary[1] + beyond, self._auxiliary[2])
+        return self._handed(turns)
+
+    def _places(self, cots: CoT | LLMResponse | Sequence[CoT]) -> list[int]:
+        """Recorded places of CoTs to reply to."""
+        one = isinstance(cots, CoT | LLMResponse) or not isinstance(cots, Sequence)
+        several: Any = [cots] if one else cots
+        known = self._order[: self.cots] if self._growing is None else self._growing
+        places: list[int] = []
+        for each in several:
+            own = each.samples if isinstance(each, LLMResponse) else [each.sample] if isinstance(each, CoT) else [-1]
+            if not all(place in known for place in own) or not each.is_of(self._llm, self._row):
+                raise UsageError(
+                    f"{each!r:.80} was not handed out by {self.name} on this question, and cannot be replied to."
+                )
+            places += own
+        return places
+
+    def _recorded_turns(self) -> Growing:
+        if not self._llm.pool.channels.has_turns:
+            raise NotRecordedError(
+                f"A method replies to a CoT of {self._llm.pool.channels.owner}, and no turns were recorded. Record some "
+                "(`feval record --protocol`), or import them (`feval import jsonl`, `turns`)."
+            )
+        return self._tree()
+
+    def _tree(self) -> Growing:
+        if self._growing is None:
+            self._growing = Growing(self._llm, self._row, self._order)
+        return self._growing
+
+    def _handed(self, nodes: Sequence[Sequence[Node]]) -> LLMResponse:
+        """The response of a round of whole CoTs out of a tree, which is billed."""
+        flat = [node for own in nodes for node in own]
+        if flat:
+            start = self.cots
+            self._tokens += [node.tokens for node in flat]
+            self._rounds.append(slice(start, self.cots))
+        return LLMResponse(tuple(node.place for node in flat), self._llm, self._row)
+
     def _bill_probe(self, place: int) -> None:
         self._require_open()
         tokens = self._llm.pool.probes().output_tokens
@@ -245,9 +330,12 @@ class MeteredLLM:
     def _require(self, k: int) -> None:
         """Check that k more CoTs can be handed out."""
         self._require_open()
+        self._require_number(k)
+        self._llm.require(self._row, self.cots + k)
+
+    def _require_number(self, k: int) -> None:
         if k < 1 or k % 1:
             raise OutOfRangeError(f"A method asks {self.name} for 1 CoT or more at a time; {k!r} were asked for.")
-        self._llm.require(self._row, self.cots + k)
 
     def _require_open(self) -> None:
         require_recorded(self)

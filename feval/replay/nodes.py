@@ -7,7 +7,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import reduce
 from typing import TYPE_CHECKING, Self
 
-from feval.errors import NotRecordedError, OutOfRangeError, UnknownNameError, UsageError
+from feval.errors import NotRecordedError, OutOfRangeError, ShortPoolError, UnknownNameError, UsageError
+from feval.replay.turns import MessageList, called, turn_number
 
 if TYPE_CHECKING:
     from feval.replay.responses import RecordedLLM
@@ -112,14 +113,16 @@ def require_expandable(llm: str, nodes: Iterable[PathNode | None], handed_out: S
 class Growing:
     """The tree of one question, and which of its steps were handed out in one draw: for the meter, not for methods.
 
-    One draw orders all steps of a question; the children of a step come in the order in which they lie there.
+    One draw orders all steps of a question; the children of a step come in the order in which they lie there, and so do the turns
+    that reply to a CoT with the same messages.
     """
 
     def __init__(self, llm: RecordedLLM, row: int, order: Sequence[int]) -> None:
         self._llm, self._row, self._steps = llm, row, llm.pool.steps()
         self._rank = {place: rank for rank, place in enumerate(order)}
-        self._waiting: dict[int, list[int]] = {}
+        self._waiting: dict[tuple[int, int | None], list[int]] = {}
         self._nodes: list[Node] = []
+        self._by_place: dict[int, Node] = {}
 
     @property
     def longest(self) -> int:
@@ -137,28 +140,52 @@ class Growing:
             raise OutOfRangeError(f"A node of {self._llm.name} is expanded by 1 step or more; {k!r} were asked for.")
         require_expandable(self._llm.name, nodes, self._nodes)
         for node, times in Counter(nodes).items():
-            self._check(node, k * times)
-        return [[self._next(node) for _ in range(k)] for node in nodes]
+            place = -1 if node is None else node.place
+            asked, recorded = self._asked(place, None, k * times)
+            if asked > recorded:
+                where = f"question {self._llm.question_ids[self._row]!r}"
+                raise NotRecordedError(missing_steps(self._llm.name, where, place, asked, recorded))
+        return [[self._next(node, None) for _ in range(k)] for node in nodes]
 
-    def _check(self, node: Node | None, k: int) -> None:
-        place = -1 if node is None else node.place
-        recorded = self._steps.children(self._row, place)
-        waiting = self._waiting.setdefault(place, sorted(recorded, key=lambda step: -self._rank[step]))
-        if k > len(waiting):
-            raise NotRecordedError(
-                missing_steps(
-                    self._llm.name,
-                    f"question {self._llm.question_ids[self._row]!r}",
-                    place,
-                    len(recorded) - len(waiting) + k,
-                    len(recorded),
-                )
+    def first(self, k: int) -> list[Node]:
+        """Hand out the next k whole CoTs that reply to nothing; a `ShortPoolError` where there are fewer."""
+        asked, recorded = self._asked(-1, None, k)
+        if asked > recorded:
+            raise ShortPoolError(
+                f"{self._llm.name} has {recorded} recorded CoTs that reply to no other on question "
+                f"{self._llm.question_ids[self._row]!r}; {asked} were asked for. Ask for {recorded} or fewer, or record more."
             )
+        return [self._next(None, None) for _ in range(k)]
 
-    def _next(self, parent: Node | None) -> Node:
-        place = self._waiting[-1 if parent is None else parent.place].pop()
+    def reply(self, places: Sequence[int], messages: Sequence[MessageList | None], k: int) -> list[list[Node]]:
+        """Hand out the next k turns that reply to each of some CoTs in turn with its messages; nothing where any lacks some."""
+        parents = [self._by_place[place] for place in places]
+        numbers = [turn_number(self._llm, self._row, *each) for each in zip(places, messages, strict=True)]
+        for (place, number), times in Counter(zip(places, numbers, strict=True)).items():
+            asked, recorded = self._asked(place, number, k * times)
+            if asked > recorded:
+                raise NotRecordedError(
+                    f"A method asks {self._llm.name} for {asked} replies to {called(self._steps, self._row, place)} on question "
+                    f"{self._llm.question_ids[self._row]!r}, and {recorded} {'was' if recorded == 1 else 'were'} recorded with "
+                    "these messages. Ask for fewer, or record more."
+                )
+        return [[self._next(*each) for _ in range(k)] for each in zip(parents, numbers, strict=True)]
+
+    def _asked(self, place: int, number: int | None, k: int) -> tuple[int, int]:
+        """How many children of a step, all or those that reply to some messages, k more make, and how many were recorded."""
+        children, turns = self._steps.children(self._row, place), self._steps.turns
+        recorded = [step for step in children if number is None or turns is None or turns[self._row, step] == number]
+        waiting = self._waiting.setdefault((place, number), sorted(recorded, key=lambda step: -self._rank[step]))
+        return len(recorded) - len(waiting) + k, len(recorded)
+
+    def _next(self, parent: Node | None, number: int | None) -> Node:
+        place = self._waiting[-1 if parent is None else parent.place, number].pop()
         self._nodes.append(Node(self._llm, self._row, place, parent, len(self._nodes)))
+        self._by_place[place] = self._nodes[-1]
         return self._nodes[-1]
+
+    def __contains__(self, place: object) -> bool:
+        return place in self._by_place
 
 
 def missing_steps(llm: str, where: str, step: int, asked: int, recorded: int) -> str:

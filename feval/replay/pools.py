@@ -123,6 +123,12 @@ class Pool:
         """Return the steps that it consists of; see `Channels.steps`."""
         return self.channels.steps()
 
+    def beyond_request(self, row: int, place: int) -> int:
+        """Return the prompt tokens that a turn was sent beyond the request; 0 for no turn, or where they are not known."""
+        prompts = self.steps().turn_prompts if self.channels.has_turns else None
+        sent, request = -1 if prompts is None else int(prompts[row, place]), int(self.prompt_tokens[row])
+        return max(sent - request, 0) if min(sent, request) >= 0 else 0
+
     def probed_for_nothing(self) -> bool:
         """Whether there are probes whose tokens are not known."""
         try:

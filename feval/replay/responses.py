@@ -48,14 +48,17 @@ class RecordedLLM(Protocol):
     def answer_texts(self, row: int, codes: Sequence[int], /) -> list[str | None]:
         """Return the canonical answers of codes."""
 
-    def request(self, row: int, /) -> LLMRequest:
-        """Return what was sent."""
+    def request(self, row: int, sample: int | None = None, /) -> LLMRequest:
+        """Return what was sent, for a turn where `sample` is one."""
 
     def texts(self, row: int, /) -> list[str | None]:
         """Return the texts of all CoTs."""
 
     def reasoning(self, row: int, /) -> list[str | None] | None:
         """Return the thoughts of all CoTs."""
+
+    def messages(self, row: int, /) -> list[str | None] | None:
+        """Return what each turn replies to, as JSON; `None` for no turn."""
 
     def known_prompt_tokens(self, row: int, otherwise: str, /) -> int:
         """Return the prompt tokens."""
@@ -112,10 +115,19 @@ class CoT:
     _llm: RecordedLLM = field(repr=False, compare=False)
     _question: int = field(repr=False, compare=False)
 
+    def is_of(self, llm: RecordedLLM, row: int) -> bool:
+        """Whether an LLM gave it on a question (by its row)."""
+        return self._llm is llm and self._question == row
+
     @property
     def raw_text(self) -> str | None:
         """The reply as the LLM wrote it, without the thoughts before it; `None` where the recording has none."""
         return self._llm.texts(self._question)[self.sample]
+
+    @property
+    def text(self) -> str | None:
+        """The same as `raw_text`, which is the paper's name for it."""
+        return self.raw_text
 
     @property
     def reasoning(self) -> str | None:
@@ -151,6 +163,10 @@ class LLMResponse:
     _llm: RecordedLLM = field(repr=False, compare=False)
     _question: int = field(repr=False, compare=False)
 
+    def is_of(self, llm: RecordedLLM, row: int) -> bool:
+        """Whether an LLM gave it on a question (by its row)."""
+        return self._llm is llm and self._question == row
+
     def __len__(self) -> int:
         return len(self.samples)
 
@@ -171,8 +187,8 @@ class LLMResponse:
 
     @property
     def request(self) -> LLMRequest:
-        """What was sent."""
-        return self._llm.request(self._question)
+        """What was sent; of turns that reply to several CoTs, for the first."""
+        return self._llm.request(self._question, self.samples[0] if self.samples else None)
 
     @property
     def tokens(self) -> int:
@@ -186,7 +202,10 @@ class LLMResponse:
         Raises:
             PriceNotFoundError: the price list has no such LLM, or the prompt tokens are not known.
         """
-        return self._llm.dollars(self._question, rounds=1, cots=len(self.samples), output_tokens=self.tokens)
+        beyond = self._llm.pool.beyond_request(self._question, self.samples[0]) if self.samples else 0
+        return self._llm.dollars(
+            self._question, rounds=1, cots=len(self.samples), output_tokens=self.tokens, auxiliary_prompt_tokens=beyond
+        )
 
     def scores(self, scorer: str | None = None, aggregate: str = "score") -> list[float | None]:
         """Return the score of each CoT, in draw order; `None` where it has none.

@@ -55,7 +55,7 @@ class TextCache:
 
     def _read(self, llm: LLM, row: int) -> CotTexts:
         near = llm.texts_near(row)
-        if llm.recording.has_reasoning(llm.dataset, llm.name):  # long, and not stored beside the texts
+        if "reasoning" in llm.recording.channels(llm.dataset, llm.name):  # long, and not stored beside the texts
             near = {row: near[row]}
         cots = {place: _cots(llm, place, texts) for place, texts in near.items()}
         for place, each in cots.items():

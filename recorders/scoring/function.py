@@ -27,11 +27,15 @@ _HERE, _IMPORTING = (str(Path(file).parent) for file in (__file__, importlib.__f
 
 _BATCH_OF_WORKERS = 256
 _MOST_RUNS = 3
+_PLACES = {"question_id", "llm", "sample"}
 _LOADING = Lock()  # a worker may have several threads
 
 
 class FunctionScorer:
-    """A function MODULE:FUNCTION of (question, text, answer) that returns a number, a list of step scores, or `None`."""
+    """A function MODULE:FUNCTION of (question, text, answer) that returns a number, a list of step scores, or `None`.
+
+    It gets `question_id`, `llm` and `sample`, too, where it has parameters of these names.
+    """
 
     request_cost = None
     facts: Mapping[str, Any] = {}
@@ -42,6 +46,7 @@ class FunctionScorer:
         self.batch = 16 if executor is None else _BATCH_OF_WORKERS
         self.concurrency = 1 if executor is None else None
         self._function = _load_function(where)
+        self._places = _places_of(self._function)
         parameters: dict[str, Any] = {"function": where}
         if source := _source_hash(self._function):
             parameters["source_sha256"] = source
@@ -74,7 +79,9 @@ class FunctionScorer:
 
     def _score(self, item: Item) -> Score:
         try:
-            value = self._function(item.question_text, item.text, item.answer)
+            places = {"question_id": item.question.id, "llm": item.llm, "sample": item.sample}
+            named = {name: value for name, value in places.items() if name in self._places}
+            value = self._function(item.question_text, item.text, item.answer, **named)
             score = read_score(value)
         except KeyboardInterrupt as error:
             raise InterruptedByUser(
@@ -124,7 +131,15 @@ def _described(error: BaseException) -> str:
     return f"{type(error).__name__}: {str(error)[:200]}{place}"
 
 
-def _load_function(where: str) -> Callable[[str, str, str | None], Any]:
+def _places_of(function: Callable[..., Any]) -> set[str]:
+    """Return which places of a CoT a function has parameters for, behind question, text and answer."""
+    try:
+        return _PLACES.intersection(list(inspect.signature(function).parameters)[3:])
+    except (TypeError, ValueError):  # not known
+        return set()
+
+
+def _load_function(where: str) -> Callable[..., Any]:
     module_name, colon, function_name = (part.strip() for part in where.rpartition(":"))
     if not colon or not module_name or not function_name:
         raise UsageError(f"The scorer python:{where} names no function; write python:MODULE:FUNCTION.")
@@ -146,7 +161,7 @@ def _load_function(where: str) -> Callable[[str, str, str | None], Any]:
             f"The function {module_name}:{function_name} is asynchronous, and a scorer is a plain function. Name one that "
             "returns the score itself."
         )
-    scoring: Callable[[str, str, str | None], Any] = function
+    scoring: Callable[..., Any] = function
     return scoring
 
 

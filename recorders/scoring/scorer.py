@@ -23,6 +23,8 @@ class Item:
         answer: as extracted, canonical; `None` for no answer.
         prompt: the request the CoT answers, as a JSON array of messages; `None` if it was not kept.
         other: text of the CoT it is compared with, which is shown second; `None` where it is scored by itself.
+        llm: name of the LLM.
+        sample: number of the CoT among those of its question and LLM, from 0.
     """
 
     question: Question
@@ -30,6 +32,8 @@ class Item:
     answer: str | None
     prompt: str | None = None
     other: str | None = None
+    llm: str = ""
+    sample: int = 0
 
     @property
     def question_text(self) -> str:

@@ -149,7 +149,9 @@ class CoTScoring(ScoringTask[ScoringResult]):
                         continue
                     item = None
                     if text is not None:
-                        item = Item(questions[pool.question_id], text, pool.answers[sample], pool.prompt)
+                        item = Item(
+                            questions[pool.question_id], text, pool.answers[sample], pool.prompt, llm=llm, sample=sample
+                        )
                     items.append((key, item))
                 yield items
 

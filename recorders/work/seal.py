@@ -13,6 +13,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import orjson
+
 from feval.answers import canonical_gold, extract, normal_forms
 from feval.answers.thoughts import SplitColumns, Thoughts, split_columns
 from feval.cards.cards import thoughts_of
@@ -23,7 +25,8 @@ from feval.recording.content import OPTIONAL_COLUMNS
 from feval.report.text import counted
 from recorders.asking.checks import ReplyChecks
 from recorders.asking.probing import Probing
-from recorders.asking.trees import Tree, tree_steps
+from recorders.asking.trees import Levels, Place, Tree
+from recorders.asking.turns import Turns
 from recorders.errors import JournalError
 from recorders.journal.journal import Journal
 from recorders.journal.places import Places
@@ -48,13 +51,13 @@ def seal(
     notes: Sequence[str] = (),
     progress: Callable[[int], None] | None = None,
     probing: Probing | None = None,
-    tree: Tree | None = None,
+    tree: Levels | None = None,
 ) -> Path:
     """Make a recording of everything that is committed to a journal, and verify it. The journal stays as it is.
 
     The counter is "usage", for the provider's token counts, or a name that `feval.cards.tokens.token_counter` knows. If any CoT
     came without usage, `other_counter` counts all: counts by different counters do not compare. Probes made as `probing` says
-    are sealed, too; with a `tree`, the samples are its steps.
+    are sealed, too; with a `tree`, the samples are its steps or turns.
     """
     contents = _Contents(journal)
     used = contents.counter(other_counter) if counter == USAGE else counter
@@ -91,6 +94,7 @@ class _Contents:
         self._places = Places()
         priced: set[int] = set()
         unpriced: set[int] = set()
+        unpriced_turns: set[int] = set()  # each is a prompt of its own
         self._uncounted, self._cots, self.split = 0, 0, False
         for entry in journal.entries():
             if entry.kind != "cot":
@@ -101,8 +105,11 @@ class _Contents:
                 self._cots += 1
                 self._uncounted += record.get("output_tokens") is None
                 self.split |= bool(record.get("tokens_split"))
-                (unpriced if record.get("prompt_tokens") is None else priced).add(number)
-        self._unpriced = len(unpriced - priced)
+                if record.get("prompt_tokens") is None:
+                    (unpriced_turns if "messages" in record else unpriced).add(number)
+                elif "messages" not in record:
+                    priced.add(number)
+        self._unpriced = len(unpriced - priced | unpriced_turns)
         self.offsets = self._places.offsets
 
     def counter(self, other: str) -> str:
@@ -133,7 +140,7 @@ class _Sealing:
         decoding: Decoding,
         counter: str,
         thoughts: Thoughts | None,
-        tree: Tree | None,
+        tree: Levels | None,
     ) -> None:
         self._thoughts, self._tree = thoughts, tree
         self._journal, self._contents, self._kind, self._counter = journal, contents, kind, counter
@@ -188,16 +195,22 @@ class _Sealing:
 
     def _pool(self, question: Question, request: Request, records: Sequence[Mapping[str, Any]]) -> PoolRows:
         column = partial(_column, records)
-        parents = ends = None
-        if self._tree is None:
+        parents = ends = messages = prompts = None
+        steps = [*self._tree.places(request, records, self._thoughts)] if self._tree is not None else []
+        if self._tree is not None:
+            rows = {record["sample"]: row for row, record in enumerate(records)}
+            parents = [rows.get(self._tree.parent(sample)) for sample in rows]
+        if isinstance(self._tree, Tree):
+            texts: list[str | None] = [self._tree.text(record) for record in records]
+            ends = [ended for *_, ended in steps]
+            columns = SplitColumns(texts, None, None, column("finish_reason"), ends)
+        else:
             columns = split_columns(column("text"), column("reasoning"), column("finish_reason"), self._thoughts)
             self._without_reply += columns.readable.count(False)
-        else:
-            rows = {record["sample"]: row for row, record in enumerate(records)}
-            steps = [rows.get(self._tree.parent(sample)) for sample in rows]
-            parents, ends = steps, [ended for *_, ended in tree_steps(self._tree, request, records)]
-            texts: list[str | None] = [self._tree.text(record) for record in records]
-            columns = SplitColumns(texts, None, None, column("finish_reason"), ends)
+        if isinstance(self._tree, Turns):
+            ends = [True] * len(records)
+            messages = [said and orjson.dumps(said).decode() for said in column("messages")]
+            prompts = [self._turn_prompt(request, record, place) for record, place, _ in steps]
         self._with_thoughts += sum(bool(marks) for marks in columns.marks or ())
         raw = self._raw_answers(question, columns)
         return PoolRows(
@@ -217,6 +230,8 @@ class _Sealing:
             token_confidences=column("token_confidences"),
             parents=parents,
             ends=ends,
+            messages=messages,
+            turn_prompt_tokens=prompts,
         )
 
     def _raw_answers(self, question: Question, columns: SplitColumns) -> list[str | None]:
@@ -231,9 +246,18 @@ class _Sealing:
         # Thoughts that come apart from the text are sampled and billed like it.
         return [self._count(record["text"]) + self._count(record.get("reasoning") or "") for record in records]
 
+    def _turn_prompt(self, request: Request, record: Mapping[str, Any], place: Place) -> int | None:
+        """Return the prompt tokens of a turn, `None` of a first CoT; a turn that was refused was not billed."""
+        if "messages" not in record:
+            return None
+        if self._count is None:
+            return 0 if "refused" in record else record.get("prompt_tokens")
+        return sum(self._count(message.content) for message in (*request.messages, *place.conversation[:-1]))
+
     def _prompt_tokens(self, request: Request, records: Sequence[Mapping[str, Any]]) -> int | None:
         if self._count is not None:
             return sum(self._count(message.content) for message in request.messages)
-        stated = (record["prompt_tokens"] for record in records if record.get("prompt_tokens") is not None)
+        first = (record for record in records if "messages" not in record)
+        stated = (record["prompt_tokens"] for record in first if record.get("prompt_tokens") is not None)
         # A request that was refused was not billed.
         return next(stated, 0 if records else None)

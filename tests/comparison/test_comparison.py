@@ -522,7 +522,7 @@ def test_a_frame_needs_a_library(comparison: Comparison, monkeypatch: pytest.Mon
     with pytest.raises(UnknownNameError, match=r"'pandsa'.*'pandas'"):
         comparison.to_frame("pandsa")
     monkeypatch.setitem(sys.modules, "polars", types.SimpleNamespace(DataFrame=dict))
-    frame = comparison.to_frame()
+    frame = comparison.to_frame(rows="questions")
     assert {len(column) for column in frame.values()} == {6 * 20}
     with pytest.raises(UsageError, match="needs pandas"):
         comparison.to_frame("pandas")

@@ -10,6 +10,7 @@ from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
+from small import content
 from typer.testing import CliRunner
 
 from feval import import_recording
@@ -54,11 +55,29 @@ TREE: dict[str, Any] = {
     ],
 }  # fmt: skip
 
+TURNS: list[dict[str, Any]] = [
+    {
+        "id": "q1", "question": "1 + 1?", "gold": "2", "llm": "m@revise", **REQUEST, "samples": [
+            {"text": "3", "answer": "3", "tokens": 1, "score": {"prm": 0.1}, "turns": [
+                {"messages": "Sure?", "text": "<think>no</think>2", "answer": "2", "tokens": 4, "prompt_tokens": 15,
+                 "score": {"prm": 0.9}, "finish_reason": "length"},
+                {"messages": [{"role": "user", "content": "Why?"}], "text": "So.", "answer": None, "tokens": 2,
+                 "prompt_tokens": 21},
+            ]},
+            {"text": "2", "answer": "2", "tokens": 1},
+        ],
+    },
+    {"id": "q2", "llm": "m@revise", "question": "=1+1", "samples": [{"text": "2", "answer": "2", "tokens": 1}]},
+    {"id": "q3", "llm": "m@revise", "question": "Nobody was asked.", "samples": []},
+]  # fmt: skip
 
-def recorded(folder: Path, lines: list[dict[str, Any]], name: str = "rec", dataset: str = "toy") -> Path:
+
+def recorded(
+    folder: Path, lines: list[dict[str, Any]], name: str = "rec", dataset: str = "toy", kind: str = "number"
+) -> Path:
     source = folder / f"{name}.jsonl"
     source.write_text("".join(json.dumps(line) + "\n" for line in lines))
-    import_recording("jsonl", source, folder / name, dataset=dataset, answer_kind="number")
+    import_recording("jsonl", source, folder / name, dataset=dataset, answer_kind=kind)
     return folder / name
 
 
@@ -67,11 +86,12 @@ def toy(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return recorded(tmp_path_factory.mktemp("export"), LINES)
 
 
-@pytest.mark.parametrize("lines", [LINES, [TREE]], ids=["cots", "tree"])
+@pytest.mark.parametrize("lines", [LINES, [TREE], TURNS], ids=["cots", "tree", "turns"])
 def test_exported_json_lines_make_the_same_recording(tmp_path: Path, lines: list[dict[str, Any]]) -> None:
     original = recorded(tmp_path, lines)
     done = export_recording(original, tmp_path / "out.jsonl", "jsonl")
-    assert done.rows == sum(len(line.get("samples", line.get("steps", ()))) for line in lines)
+    own = [each for line in lines for each in line.get("samples", line.get("steps", ()))]
+    assert done.rows == sum(1 + len(each.get("turns", ())) for each in own)
     import_recording("jsonl", done.path, tmp_path / "again", dataset="toy", answer_kind="number")
     assert open_recording(tmp_path / "again").hash == open_recording(original).hash
 
@@ -80,12 +100,15 @@ def test_exported_json_lines_make_the_same_recording(tmp_path: Path, lines: list
 def test_the_file_does_not_depend_on_the_workers(
     toy: Path, tmp_path: Path, to: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("feval.exporters.tables._BLOCK_BYTES", 1)  # a question each
+    monkeypatch.setattr("feval.exporters.parts._BLOCK_BYTES", 1)  # a question each
     alone = export_recording(toy, tmp_path / "alone", to)
     with ThreadPoolExecutor(2) as executor:
         together = export_recording(toy, tmp_path / "together", to, executor=executor)
-    assert alone.path.read_bytes() == together.path.read_bytes()
-    assert alone.rows == 5
+    if alone.path.is_dir():
+        assert content(alone.path) == content(together.path)
+    else:
+        assert alone.path.read_bytes() == together.path.read_bytes()
+    assert alone.rows == (4 if to == "every-eval-ever" else 5)  # a question has no gold
 
 
 def test_csv_has_a_row_for_each_cot(toy: Path, tmp_path: Path) -> None:
@@ -120,6 +143,30 @@ def test_parquet_has_types(toy: Path, tmp_path: Path) -> None:
     assert (rows[0]["tokens"], rows[0]["duration_s"], rows[2]["reasoning"]) == (8, 0.5, "apart")
     assert rows[0]["text"] == "<think>one, one</think>\n\nIt is 2."
     assert rows[0]["token_confidences"] == pytest.approx([1.5, 0.1])
+
+
+def test_a_recording_gives_the_exported_table_in_memory(toy: Path, tmp_path: Path) -> None:
+    recording = open_recording(toy)
+    exported = export_recording(toy, tmp_path / "t.parquet", "parquet", llms=["a"]).path
+    assert recording.to_arrow(llms=["a"]).equals(pq.read_table(exported))
+    facts = json.loads(pq.ParquetFile(exported).metadata.metadata[b"feval"])
+    assert json.loads(recording.to_arrow(llms=["a"]).schema.metadata[b"feval"]) == facts
+    assert [(row, line["question_id"], line["llm"]) for row, line in facts["without_rows"]] == [(2, "q3", "a")]
+    assert (facts["datasets"]["toy"]["answer_kind"], facts["datasets"]["toy"]["llms"]) == ("number", {"a": "usage"})
+    frame = recording.to_pandas()
+    assert frame.groupby("llm")["correct"].apply(lambda right: right.dropna().mean()).to_dict() == {"a": 0.5, "b": 0.5}
+    with pytest.raises(NotRecordedError, match="no CoTs of 'c' there"):
+        recording.to_arrow(llms=["c"])
+    with pytest.raises(NotRecordedError, match="holds no dataset 'none'"):
+        recording.to_pandas(datasets=["none"])
+
+
+def test_a_frame_without_pandas_is_a_sentence(toy: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("feval.exporters.arrow.find_spec", lambda _: None)
+    with pytest.raises(
+        UsageError, match=r"needs pandas, which feval does not install\. Install it, or use to_arrow\(\)"
+    ):
+        open_recording(toy).to_pandas()
 
 
 def test_what_cannot_be_exported_is_said(toy: Path, tmp_path: Path) -> None:

@@ -22,6 +22,7 @@ from importing import Import, Save, manifest, notes, rows
 from feval import BestOfN, PriceList, SelfConsistency, SingleCall, evaluate, from_dataframe, load
 from feval.cards.prices import Price
 from feval.errors import FevalError, SourceError, UnknownNameError, UsageError
+from feval.exporters import export_recording
 from feval.importers import import_recording, understood
 from feval.importers.tables import files
 from feval.importers.tables.layouts import Layout, layout_of
@@ -370,7 +371,7 @@ def test_rows_in_temporary_files_are_the_same(
         (b"question,question,text\na,b,c\n", {}, "the column 'question' twice"),
         (b"question,text\n", {}, "has no rows"),
         (b"question,text\na,\xff\n", {}, "not readable as CSV"),
-        (b"PAR1 nothing", {}, "not readable as Parquet"),
+        (b"PAR1 nothing", {}, "damaged Parquet"),
         (b"ARROW1 nothing", {}, "not readable as Arrow"),
         (b'[{"question": 1}, 2]', {}, "Row 2 of x.json should be an object"),
         ([BASE | {"sample": 0}] * 2, {}, "a sample number twice: 0 on line 1 of x.json and on line 2"),
@@ -405,3 +406,12 @@ def test_a_parquet_bomb_is_refused(imported: Import, monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(files, "_MOST_TIMES", 1)
     with pytest.raises(SourceError, match="expands to more than 1 times"):
         imported_table(imported, in_parquet([BASE | {"sample": number} for number in range(3000)]))
+
+
+@pytest.mark.parametrize("form", ["csv", "parquet"])
+def test_an_exported_table_is_the_same_recording(imported: Import, tmp_path: Path, form: str) -> None:
+    cots = [cot | {"response": f"- {cot['response']}", "temperature": 0.5, "choices": ["'=1", "2"]} for cot in table()]
+    recording = imported_table(imported, cots, layout=SCORED)
+    export_recording(recording.path, tmp_path / "table", form)
+    again = imported_table(imported, (tmp_path / "table").read_bytes(), dataset=None)
+    assert again.hash == recording.hash

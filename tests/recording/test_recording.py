@@ -250,7 +250,7 @@ SOME_FILE = {"sha256": "0" * 64, "bytes": 1, "rows": 0}
     ("change", "error", "words"),
     [
         (lambda m: m | {"format": "zip"}, NotARecordingError, "is not the manifest"),
-        (lambda m: m | {"format_version": 7}, NewerFormatError, "Install a newer feval"),
+        (lambda m: m | {"format_version": 8}, NewerFormatError, "Install a newer feval"),
         (lambda m: m | {"format_version": "1"}, DamagedRecordingError, "format_version"),
         (lambda m: m | {"recording_hash": "0" * 64}, DamagedRecordingError, "its leaves hash to"),
         (lambda m: m | {"files": {"../x": SOME_FILE}}, DamagedRecordingError, "outside the recording"),

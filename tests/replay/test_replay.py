@@ -247,7 +247,7 @@ def test_coins_depend_on_the_question_and_the_draws_alone(toy: Path) -> None:
 def test_a_metered_llm_shows_no_gold_and_no_id(toy: Path) -> None:
     _, [llm] = load("toy", "gpt-3.5-turbo", toy)
     public = {name for name in dir(llm.ask("toy/0")) if not name.startswith("_")}
-    methods = {"sample", "start", "advance", "expand", "truncate", "charge", "uniform"}
+    methods = {"sample", "start", "advance", "expand", "reply", "truncate", "charge", "uniform"}
     account = {"name", "rounds", "cots", "remaining", "output_tokens", "tokens_billed", "dollar_cost"}
     account |= {"sequential_tokens", "longest_trace_tokens", "probe_calls", "probe_tokens"}
     assert public == methods | account | {"auxiliary_calls", "auxiliary_prompt_tokens", "auxiliary_output_tokens"}

@@ -37,7 +37,7 @@ def numbers(folder: Path) -> list[Any]:
     dataset, llms = load("toy", None, folder, prices="none")
     result: list[Any] = []
     for llm in llms:
-        result += [repr(self_consistency_curve(dataset, llm, [1])), llm.pool.output_tokens.tolist()]
+        result += [repr(self_consistency_curve(dataset, llm, [1]).to_dict()), llm.pool.output_tokens.tolist()]
     recording = open_recording(folder)
     result.append(repr(info_dict(recording)))
     votes = recording.votes("toy")

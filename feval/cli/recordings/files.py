@@ -148,18 +148,20 @@ def info(recording: RecordingFolder, *, show: Output) -> None:
 @machine_options
 def export(
     recording: RecordingFolder,
-    to: Annotated[str, typer.Option(metavar="FORMAT", help="jsonl, csv or parquet.")],
-    out: Annotated[Path, typer.Option(metavar="FILE", help="The file to make.")],
+    to: Annotated[str, typer.Option(metavar="FORMAT", help="jsonl, csv, parquet, lm-eval or every-eval-ever.")],
+    out: Annotated[
+        Path, typer.Option(metavar="FILE", help="The file to make; a folder for lm-eval and every-eval-ever.")
+    ],
     dataset: OnlyDatasets = None,
     llm: OnlyLLMs = None,
     *,
     machines: Machines,
     show: Output,
 ) -> None:
-    """Write the CoTs of a recording as a table.
+    """Write the CoTs of a recording as a table, or for another tool.
 
     CSV and Parquet have a row per CoT; JSON Lines have a line per question and LLM, and `feval import jsonl` makes the same
-    recording of them.
+    recording of them. lm-eval and every-eval-ever are folders in the layout of these tools.
 
     Example: feval export my-recording --to csv --out cots.csv
     """

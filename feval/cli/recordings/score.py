@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from feval.cli.asking import AskingSettings, RunDisplay, estimated_usd, settings_options
 from feval.cli.options import Machines, NewFolder, RecordingFolder, machine_options, whole_folder
 from feval.cli.output import Output
-from feval.cli.record import AskingSettings, RunDisplay, estimated_usd, settings_options
 from feval.errors import UsageError
 from feval.recording import open_recording
 from feval.report.tables.info import info_headline
+from feval.report.text import counted
 from recorders.scoring.missing_scores import estimate_scoring, run_scoring
 from recorders.scoring.pairwise import PairwiseComparison
 from recorders.scoring.scorers import LOCAL, make_scorer
@@ -31,14 +32,30 @@ class ScoreSettings(AskingSettings):
     """The settings of `feval score`. A field without an option is set in a file only."""
 
     scorer: Annotated[
-        str,
+        str | None,
         typer.Option(
             "--scorer",
             metavar="SPEC",
-            help="Required. python:MODULE:FUNCTION, judge:MODEL, verbal:MODEL, p-true:MODEL, http:URL, vllm-score:MODEL or "
+            help="python:MODULE:FUNCTION, judge:MODEL, verbal:MODEL, p-true:MODEL, http:URL, vllm-score:MODEL or "
             "transformers:FOLDER.",
         ),
-    ]
+    ] = None
+    scores: Annotated[
+        Path | None,
+        typer.Option(
+            "--scores",
+            metavar="FILE",
+            help="Take scores from a table instead: CSV, JSON Lines or Parquet, a row per CoT.",
+        ),
+    ] = None
+    score: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--score",
+            metavar="COLUMN",
+            help="Column of the table with scores, or NAME=COLUMN; repeat for more scorers.",
+        ),
+    ] = None
     name: Annotated[
         str | None, typer.Option("--name", metavar="NAME", help="Name of the scores in the recording. Default: SPEC.")
     ] = None
@@ -54,6 +71,17 @@ class ScoreSettings(AskingSettings):
     pairwise: Annotated[bool, typer.Option("--pairwise", help="Have the judge compare CoTs of two LLMs.")] = False
     calls: str = "both"
     orders: str = "both"
+
+    def check_source(self, *, dry_run: bool) -> None:
+        """Raise unless there is a scorer or a table, and options for it alone."""
+        if (self.scorer is None) == (self.scores is None):
+            raise UsageError("Scores come from a scorer or from a table: give one of --scorer SPEC and --scores FILE.")
+        if self.scores is None and self.score:
+            raise UsageError("--score names columns of a table, and none was given; give it with --scores FILE.")
+        if self.scores is not None and (self.pairwise or self.retry_refused or dry_run):
+            raise UsageError(
+                "Scores of a table are read as they are: leave out --pairwise, --retry-refused and --dry-run."
+            )
 
     def task(self, recording: Path, scorer: Scorer) -> ScoringTask[Any]:
         """What is to be scored, checked."""
@@ -81,15 +109,20 @@ def score(
 ) -> None:
     """Add scores to the CoTs of a recording.
 
-    A function, a judge, a self-check or a reward model scores every CoT, or its steps; the scores go into a new recording. If the
-    run stops, the same command continues it. Functions run with your permissions: name only those you trust.
+    A function, a judge, a self-check or a reward model scores every CoT, or its steps; or a table has the scores. They go into
+    a new recording. If the run stops, the same command continues it. Functions run with your permissions: name only those you
+    trust.
 
     Example: feval score my-recording --scorer judge:gpt-4o-mini --out judged
     """
+    settings.check_source(dry_run=dry_run)
     recording = whole_folder(show, recording)
+    if settings.scores is not None:
+        _import_scores(show, recording, settings.scores, out, settings)
+        return
     with machines.opened() as executor:
         scorer = make_scorer(
-            settings.scorer,
+            settings.scorer or "",
             name=settings.name,
             base_url=settings.base_url,
             key_variable=settings.api_key_env,
@@ -109,6 +142,26 @@ def score(
                 task, out, limits=settings.limits(), prices=prices, cost_limit_usd=settings.cost_limit, progress=display
             )
     _show_result(show, result, out)
+
+
+def _import_scores(show: Output, recording: Path, source: Path, out: Path, settings: ScoreSettings) -> None:
+    from feval.importers.tables.scores import import_scores  # loads pyarrow
+
+    imported = import_scores(
+        recording,
+        source,
+        out,
+        scores=settings.score or (),
+        name=settings.name,
+        datasets=settings.dataset,
+        llms=settings.llm,
+    )
+    for sentence in imported.notes:
+        show.note(sentence)
+    scored = ", ".join(f"{counted(number, 'CoT')} by {scorer}" for scorer, number in imported.scored.items())
+    show.result(
+        dataclasses.asdict(imported) | {"path": str(out)}, info_headline(open_recording(out)), f"scored: {scored}"
+    )
 
 
 def _show_result(show: Output, result: ScoringResult | PairwiseResult, out: Path) -> None:

@@ -89,6 +89,9 @@ class _HandedView:
     def reasoning(self, _: str, row: int) -> Any:
         return self._once("reasoning", row)
 
+    def messages(self, _: str, row: int) -> Any:
+        return self._once("messages", row)
+
     def _once(self, name: str, row: int) -> Any:
         if self._last.get(name, (-1, None))[0] != row:
             self._last[name] = row, self._call(name, self._llm, row)
@@ -122,7 +125,7 @@ class _HandedChannels(Channels):
         if not self._has_steps:
             return None
         values = self._call("steps", self._number)
-        return Steps(array_from(values["parents"]), array_from(values["ends"]))
+        return Steps(**{name: value and array_from(value) for name, value in values.items()})
 
     def _read_probes(self) -> Probes:
         values = self._call("probes", self._number)

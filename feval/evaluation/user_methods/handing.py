@@ -106,6 +106,9 @@ class Desk:
     def _call_reasoning(self, llm: int, place: int) -> list[str | None] | None:
         return self._llms[llm].reasoning(self._rows[place])
 
+    def _call_messages(self, llm: int, place: int) -> list[str | None] | None:
+        return self._llms[llm].messages(self._rows[place])
+
     def _call_prompt(self, llm: int, place: int) -> str | None:
         return self._llms[llm].request(self._rows[place]).raw_text
 
@@ -128,7 +131,7 @@ class Desk:
 
     def _call_steps(self, channels: int) -> dict[str, Any]:
         steps = self._channels[channels].steps()
-        return {"parents": steps.parents, "ends": steps.ends}
+        return dict(zip(steps.__slots__, steps.arrays(), strict=True))
 
     def _call_probes(self, channels: int) -> dict[str, Any]:
         probes = self._channels[channels].probes()

@@ -20,7 +20,7 @@ from feval.importers.rows import Rows
 from feval.importers.shapes import refuse, sentence_start
 from feval.importers.sorted_rows import RUN_BYTES
 from feval.importers.source import Imported, ImportRequest
-from feval.importers.tables.files import Row, TableFile, opened_table, table_files
+from feval.importers.tables.files import Row, TableFile, TableRow, opened_table, table_files
 from feval.importers.tables.layouts import Layout
 from feval.importers.tables.meanings import GOLD_AS_ANSWER, NAMES, Meanings, Use, late_column, meanings, parsed
 
@@ -69,7 +69,7 @@ def read(source: Path, request: ImportRequest) -> Imported:
     return content.imported(reader)
 
 
-def _looked_at(table: TableFile) -> tuple[list[str], Row, list[tuple[str, Row]]]:
+def _looked_at(table: TableFile) -> tuple[list[str], Row, list[TableRow]]:
     """Return the columns of a table, a value of each, and the first rows, which were taken from it."""
     first = list(islice(table.rows, _ROWS_LOOKED_AT))
     columns = table.columns or list(dict.fromkeys(name for _, row in first for name in row))

@@ -316,7 +316,8 @@ def _answers_of_block(block: Block, reading: _Reading) -> list[_Answers]:
 
 def _rewritten(parent: Recording, dataset: str, llm: str, source: str, executor: Executor | None) -> tuple[str, ...]:
     """Return the parts of an LLM to write again: the texts too, if they hold thoughts or thoughts were split off before."""
-    if source == "text" and not parent.has_steps(dataset, llm):
+    channels = parent.channels(dataset, llm)
+    if source == "text" and ("steps" not in channels or "turns" in channels):
         tasks = ((block,) for block in blocks(parent, dataset, llm))
         if parent.has_marks(dataset, llm) or any(results(_holds_thoughts, tasks, executor)):
             return ("samples", "texts", "reasoning")
@@ -331,7 +332,7 @@ def _holds_thoughts(block: Block) -> bool:
 
 def _replies(pool: PoolRows, thoughts: Thoughts | None, reading: _Reading) -> tuple[PoolRows, list[bool]]:
     """Return a pool with thoughts split off its raw texts, where they are, and whether each CoT has a reply to read."""
-    if pool.ends is not None:
+    if pool.ends is not None and not reading.split:
         return pool, list(pool.ends)
     if not reading.split:
         return pool, [True] * len(pool.texts)

@@ -16,7 +16,7 @@ from feval.recording.layout.format import SCORES, LeafHash, file_path, part_path
 from feval.recording.leaves import ScoreTally, pool_lines
 from feval.recording.reader import Recording
 
-_COUNTS = ("no_answer", "unclosed_thoughts", "empty_replies", "depth", "branching")
+_COUNTS = ("no_answer", "unclosed_thoughts", "empty_replies", "depth", "branching", "turns")
 
 
 def linked_files(
@@ -120,10 +120,13 @@ def _answers(parent: Recording, dataset: str, llm: str) -> Iterator[PoolRows]:
     columns = ["question_id", "answer", "output_tokens", "finish_reason"]
     with parent.shape(parent.path / file_path("samples", dataset, llm)):
         samples = parquet.Aligned(parent.scan("samples", dataset, llm, columns))
-        steps = parquet.Aligned(parent.scan("steps", dataset, llm) if parent.has_steps(dataset, llm) else iter(()))
+        steps, turns = (
+            parquet.Aligned(parent.scan(part, dataset, llm) if part in parent.channels(dataset, llm) else iter(()))
+            for part in ("steps", "turns")
+        )
         for question, request in parent.scan("requests", dataset, llm, ["question_id", "prompt_tokens"]):
             own = samples.take(question) or {name: [] for name in columns}
-            nothing, tree = [None] * len(own["answer"]), steps.take(question)
+            nothing, tree, replies = [None] * len(own["answer"]), steps.take(question), turns.take(question)
             yield PoolRows(
                 question,
                 texts=nothing,
@@ -134,4 +137,6 @@ def _answers(parent: Recording, dataset: str, llm: str) -> Iterator[PoolRows]:
                 prompt_tokens=request["prompt_tokens"][0],
                 parents=tree.get("parent"),
                 ends=tree.get("ends"),
+                messages=replies.get("messages"),
+                turn_prompt_tokens=replies.get("prompt_tokens"),
             )

@@ -56,13 +56,13 @@ class NewFolder:
         StorageError: `out` exists and is not empty, lies inside a recording, or cannot be written.
     """
 
-    def __init__(self, out: Path) -> None:
+    def __init__(self, out: Path, what: str = "a recording") -> None:
         self._out = out
         with storage_errors(out):
             # A rename would replace a link to a folder.
             is_folder = out.is_dir() and not out.is_symlink()
             if os.path.lexists(out) and not (is_folder and not any(out.iterdir())):
-                raise StorageError(f"{out} exists already; a recording is never overwritten. Name another folder.")
+                raise StorageError(f"{out} exists already; {what} is never overwritten. Name another folder.")
             parent = out.absolute().parent
             if (holder := recording_around(parent)) is not None:  # whose own check would find foreign files
                 raise StorageError(

@@ -23,7 +23,11 @@ PROBES_VERSION = 5
 """With probes, in one file or several: a feval that does not know them would lose them."""
 STEPS_VERSION = 6
 """With trees of steps: a feval that does not know them would take steps for whole CoTs."""
-FORMAT_VERSIONS = (1, 2, 3, 4, 5, 6)
+TURNS_VERSION = 7
+"""With turns: a feval that does not know them would take trees of them for damaged."""
+PAIR_VERSIONS = {"depth": ("trees of steps", STEPS_VERSION), "turns": ("turns", TURNS_VERSION)}
+"""Counts of an LLM on a dataset that need a version: what they count, and the least version that has it."""
+FORMAT_VERSIONS = (1, 2, 3, 4, 5, 6, 7)
 """The versions that are read; `docs/recording-format.md` says how they differ."""
 MANIFEST = "manifest.json"
 README = "README.md"

@@ -28,10 +28,10 @@ from feval.recording.layout.format import (
     FORMAT,
     FORMAT_VERSIONS,
     MANIFEST,
+    PAIR_VERSIONS,
     PROBES,
     PROBES_VERSION,
     SCORES,
-    STEPS_VERSION,
     LeafHash,
     is_safe_path,
     recording_hash,
@@ -96,7 +96,8 @@ class LLMRecord(TypedDict):
 class PairRecord(TypedDict):
     """One LLM on one dataset; `unclosed_thoughts` (CoTs that end inside one) and other `empty_replies` are left out when 0.
 
-    Where the CoTs are steps of trees, `depth` counts the steps of the longest path, `branching` the most children of a step.
+    Where the CoTs are steps of trees, `depth` counts the steps of the longest path, `branching` the most children of a step,
+    `turns` the steps that reply to a whole CoT.
     """
 
     dataset: str
@@ -110,6 +111,7 @@ class PairRecord(TypedDict):
     empty_replies: NotRequired[_Count]
     depth: NotRequired[_Count]
     branching: NotRequired[_Count]
+    turns: NotRequired[_Count]
 
 
 @with_config(_CONFIG)
@@ -329,10 +331,9 @@ def _indexed(path: Path, raw: dict[str, Any]) -> Manifest:
             f"{path} has {part} of {of!r:.80} on {on!r:.80} among its leaves or among its entries, and not in both; fetch "
             "or make the recording again."
         )
-    if raw["format_version"] < STEPS_VERSION and any(part == "steps" for *_, part in manifest.leaves):
-        raise DamagedRecordingError(
-            f"{path}: a recording with trees of steps has format_version {STEPS_VERSION} or more."
-        )
+    for count, (noun, version) in PAIR_VERSIONS.items():
+        if raw["format_version"] < version and any(count in pair for pair in raw["pairs"]):
+            raise DamagedRecordingError(f"{path}: a recording with {noun} has format_version {version} or more.")
     if manifest.probes and raw["format_version"] < PROBES_VERSION:
         raise DamagedRecordingError(f"{path}: a recording with probes has format_version {PROBES_VERSION} or more.")
     return manifest

@@ -17,7 +17,7 @@ FILE_BYTES = 1 << 30
 """A file that has so many bytes ends with its row group; the next question begins another."""
 _SMALLEST_TEXT_GROUP_BYTES, _LARGEST_TEXT_GROUP_BYTES, _TEXT_GROUPS = 192 << 10, 2 << 20, 512
 _NARROW_GROUP_BYTES = 8 << 20
-_NARROW_PARTS = ("requests", "samples", "steps", PROBES)
+_NARROW_PARTS = ("requests", "samples", "steps", "turns", PROBES)
 _NARROW_COLUMNS = {
     *(
         "llm",

@@ -136,6 +136,8 @@ def _pool(
         token_confidences=channels.get("token_confidences"),
         parents=steps.get("parent"),
         ends=steps.get("ends"),
+        messages=channels.get("messages"),
+        turn_prompt_tokens=channels.get("prompt_tokens"),
     )
 
 

@@ -21,6 +21,7 @@ from feval.recording.layout.flat import FlatArray, offset_type, offsets_of, pack
 from feval.recording.sealing.probe_columns import Coded, ProbeColumns
 from feval.recording.sealing.question_table import QuestionTable, row_behind
 from feval.recording.sealing.spill import Column, Spill
+from feval.recording.steps import message_numbers, unknown_as_minus_one
 from feval.recording.votes import ABSENT, ALIASES, DETAILS, NO_ANSWER, Votes
 
 FINISH_CODES: dict[str, int] = {reason: code for code, reason in enumerate(FINISH_REASONS)}
@@ -246,7 +247,8 @@ class _Pools(Coded):
     def __init__(self, spill: Spill, questions: int) -> None:
         super().__init__(spill, questions)
         self._tokens, self._finish = (Column(spill, typecode) for typecode in "IB")
-        self._parents, self._ends = (Column(spill, typecode) for typecode in "iB")
+        self._parents, self._ends, self._turns, self._turn_prompts = (Column(spill, typecode) for typecode in "iBii")
+        self._has_turns = False
         self.prompt_tokens = np.full(questions, -1, np.int32)
 
     def add(self, row: int, codes: list[int], pool: PoolRows) -> None:
@@ -258,8 +260,12 @@ class _Pools(Coded):
         if pool.prompt_tokens is not None:
             self.prompt_tokens[row] = pool.prompt_tokens
         if pool.parents and pool.ends:
-            self._parents.extend([-1 if parent is None else parent for parent in pool.parents])
+            nothing = [None] * len(pool.ends)
+            self._parents.extend(unknown_as_minus_one(pool.parents))
             self._ends.extend(bytes(pool.ends))
+            self._turns.extend(message_numbers(pool.messages or nothing))
+            self._turn_prompts.extend(unknown_as_minus_one(pool.turn_prompt_tokens or nothing))
+            self._has_turns |= any(sent is not None for sent in pool.messages or ())
 
     def token_table(self) -> FlatArray:
         """[Q, S] output tokens."""
@@ -274,13 +280,19 @@ class _Pools(Coded):
         return self.table("uint8", partial(self.cut, self._finish), 0)
 
     def step_tables(self) -> dict[str, FlatArray]:
-        """[Q, S] parents of steps and whether they end a solution; nothing where the pools are of whole CoTs."""
+        """[Q, S] arrays of `Steps`, those of turns where there are any; nothing where the pools are of whole CoTs."""
         if not len(self._ends):
             return {}
         kind = "int16" if self.width < 2**15 else "int32"
-        return {
+        tables = {
             "parents": self.table(kind, partial(self.cut, self._parents), ABSENT),
             "ends": self.table("uint8", partial(self.cut, self._ends), 0),
+        }
+        if not self._has_turns:
+            return tables
+        return tables | {
+            "turns": self.table(kind, partial(self.cut, self._turns), ABSENT),
+            "turn_prompts": self.table("int32", partial(self.cut, self._turn_prompts), -1),
         }
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import html
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from importlib.resources import files
 from typing import Any
 
@@ -38,8 +38,11 @@ _PAGE = """<!doctype html>
 <footer>Made by feval {version}. This page is one file and fetches nothing.</footer>
 <noscript><p>This page draws its figure and tables with a script of its own; please allow it to run.</p></noscript>
 <script type="application/json" id="data">{data}</script>
-<script>
-{script}</script>
+{blocks}<script>
+"use strict";
+(() => {{
+{script}}})();
+</script>
 </body>
 </html>
 """
@@ -49,16 +52,26 @@ _POLICY = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inl
 _UNSAFE_IN_SCRIPT = re.compile("[<>&\u2028\u2029\ud800-\udfff]")
 
 
-def html_page(title: str, lede: Sequence[str], data: dict[str, Any]) -> str:
-    """Return a page, to be written as UTF-8, whose script shows the data."""
+def html_page(
+    title: str,
+    lede: Sequence[str],
+    data: dict[str, Any],
+    scripts: Sequence[str] = ("figure", "tables", "depth", "questions", "page"),
+    blocks: Iterable[str] = (),
+) -> str:
+    """Return a page, to be written as UTF-8, whose scripts show the data.
+
+    They share one scope. `blocks` are more JSON as `escaped_json` writes it, which the scripts read only when it is needed.
+    """
     return _PAGE.format(
         policy=_POLICY,
         title=_text(title),
         lede="".join(f'<p class="lede">{_text(line)}</p>' for line in lede),
         style=_asset("page.css"),
-        script=_asset("depth.js") + _asset("page.js"),
+        script="".join(_asset(f"{name}.js") for name in ("elements", *scripts)),
         version=_text(__version__),
         data=escaped_json(data),
+        blocks="".join(f'<script type="application/json" class="block">{block}</script>\n' for block in blocks),
     )
 
 

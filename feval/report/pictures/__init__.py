@@ -1,4 +1,4 @@
-"""Pictures as PNG and SVG. Matplotlib is loaded when one of these names is first used: `pictures.curves_png(...)`."""
+"""Pictures as PNG and SVG, and on axes (`plot_...`). Matplotlib is loaded when one of these names is first used."""
 
 from __future__ import annotations
 
@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING
 from feval.lazy import lazy_names
 
 if TYPE_CHECKING:
-    from feval.report.pictures.comparison import comparison_png, comparison_svg
+    from feval.report.pictures.comparison import comparison_png, comparison_svg, plot_comparison
     from feval.report.pictures.coupled import coupling_png
-    from feval.report.pictures.curve import curve_panels_png, curves_png, curves_svg
-    from feval.report.pictures.forecast import forecast_png
+    from feval.report.pictures.curve import curve_panels_png, curves_png, curves_svg, plot_curve
+    from feval.report.pictures.forecast import forecast_png, plot_budget, plot_forecast
+    from feval.report.pictures.questions import plot_questions
     from feval.report.pictures.surface import surface_png, surface_svg
 
 __all__ = [
@@ -21,6 +22,11 @@ __all__ = [
     "curves_png",
     "curves_svg",
     "forecast_png",
+    "plot_budget",
+    "plot_comparison",
+    "plot_curve",
+    "plot_forecast",
+    "plot_questions",
     "surface_png",
     "surface_svg",
 ]
@@ -28,10 +34,11 @@ __all__ = [
 __getattr__, __dir__ = lazy_names(
     __name__,
     {
-        "comparison": ("comparison_png", "comparison_svg"),
+        "comparison": ("comparison_png", "comparison_svg", "plot_comparison"),
         "coupled": ("coupling_png",),
-        "curve": ("curve_panels_png", "curves_png", "curves_svg"),
-        "forecast": ("forecast_png",),
+        "curve": ("curve_panels_png", "curves_png", "curves_svg", "plot_curve"),
+        "forecast": ("forecast_png", "plot_budget", "plot_forecast"),
+        "questions": ("plot_questions",),
         "surface": ("surface_png", "surface_svg"),
     },
 )

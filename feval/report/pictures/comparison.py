@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -23,10 +24,12 @@ from feval.report.pictures.drawing import (
     log_axis,
     look,
     new_figure,
+    on_axes,
     png,
     shortened,
     svg,
     vertical_room,
+    with_legend,
 )
 from feval.report.tables.cost_axes import AXES
 from feval.report.text import counted_questions, interval_name
@@ -69,11 +72,23 @@ def comparison_svg(comparison: Comparison) -> bytes:
     return svg(lambda: _figure(comparison))
 
 
+def plot_comparison(comparison: Comparison, axes: Axes | None = None) -> Axes:
+    """The same picture on a caller's axes, or on a new figure of pyplot's."""
+    return on_axes(axes, _size(comparison), partial(_draw_on, comparison=comparison))
+
+
+def _size(comparison: Comparison) -> tuple[float, float]:
+    entries = list(_entries(comparison))
+    return _WIDTH, 0.62 * _WIDTH - 0.18 * (-len(entries) // legend_columns(entries))
+
+
 def _figure(comparison: Comparison) -> Figure:
-    entries = _entries(comparison)
-    rows = -(-len(entries) // legend_columns(list(entries)))
-    figure = new_figure(_WIDTH, 0.62 * _WIDTH + 0.18 * rows)
-    axes = figure.subplots()
+    figure = new_figure(*_size(comparison))
+    with_legend(figure, partial(_draw_on, comparison=comparison))
+    return figure
+
+
+def _draw_on(axes: Axes, comparison: Comparison) -> dict[str, Any]:
     axis = comparison.plan.cost
     for position, ceiling in enumerate(comparison.ceilings):
         _draw_ceiling(axes, ceiling, axis, position)
@@ -83,8 +98,7 @@ def _figure(comparison: Comparison) -> Figure:
     _draw_frontier(axes, comparison)
     _draw_baselines(axes, comparison)
     _title(axes, comparison)
-    figure.legend(entries.values(), entries.keys(), loc="outside lower center", ncols=legend_columns(list(entries)))
-    return figure
+    return _entries(comparison)
 
 
 def _placed(points: Sequence[Evaluation], axis: str) -> list[tuple[float, Evaluation]]:
@@ -222,22 +236,14 @@ def _entries(comparison: Comparison) -> dict[str, Any]:
     for position, curve in enumerate(comparison.curves):
         colour, marker = look(position)
         handle = Line2D([], [], color=colour, marker=marker, markersize=5, linewidth=1.8)
-        entries[_legible(curve.label, entries)] = handle
+        entries[legend_label(curve.label, _LONG_NAME, entries)] = handle
     for position, ceiling in enumerate(comparison.ceilings):
         dashes = _CEILINGS[position % len(_CEILINGS)]
         name = f"pass@n of {ceiling.label.rpartition('/')[2]}{'' if comparison.kinds == ('exact',) else ' [exact]'}"
-        entries[_legible(name, entries)] = Line2D([], [], color=_GREY, linestyle=dashes, linewidth=1.2)
+        entries[legend_label(name, _LONG_NAME, entries)] = Line2D([], [], color=_GREY, linestyle=dashes, linewidth=1.2)
     if comparison.baselines:
         entries["single call"] = Line2D([], [], **_HOLLOW)
     if comparison.frontier:
         entries["Pareto frontier"] = Line2D([], [], color=_INK, linewidth=0.9, alpha=0.75)
     entries[interval_name(comparison.plan.confidence)] = Patch(facecolor="#666666", alpha=0.25, linewidth=0)
     return entries
-
-
-def _legible(name: str, others: Collection[str]) -> str:
-    """A legend label that no other entry has."""
-    name = legend_label(name, _LONG_NAME)
-    while name in others:
-        name += " "
-    return name

@@ -5,8 +5,11 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
+from weakref import WeakKeyDictionary
 
+from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
@@ -19,15 +22,16 @@ from feval.report.pictures.drawing import (
     accuracy_axis,
     band_ends,
     heading,
-    legend_columns,
     legend_label,
     log_axis,
     look,
     new_figure,
+    on_axes,
     png,
     shortened,
     svg,
     vertical_room,
+    with_legend,
 )
 from feval.report.tables.cost_axes import AXES
 from feval.report.tables.tables import subtitles
@@ -38,7 +42,7 @@ if TYPE_CHECKING:
 _BEYOND = 1e6  # factor to the far right of every axis, so that the baseline runs to the edge
 _ROUND_COUNTS = frozenset({1, 5, 10, 20, 40, 80, 160, 320, 640})
 _FEW_POINTS = 6
-_WIDTH, _PANELS_WIDTH = 6.4, 9.6
+_SIZE, _PANELS_WIDTH = (6.4, 0.72 * 6.4), 9.6
 _MOST_COLUMNS = 4
 _LETTERS_PER_INCH = 15.6
 _CROWDED_TICKS = 5
@@ -124,9 +128,35 @@ def _draw_panel(axes: Axes, curves: Sequence[Curve], axis: _Axis, places: Mappin
     axes.set_title(shortened(curves[0].dataset, 32), loc="left", fontsize=9)
 
 
+_DRAWN: WeakKeyDictionary[Axes, tuple[list[Curve], list[Artist]]] = WeakKeyDictionary()
+"""Axes -> the curves on them, and what was drawn for these."""
+
+
+def plot_curve(curve: Curve, axes: Axes | None = None) -> Axes:
+    """Draw a curve on a caller's axes, or on a new figure of pyplot's; curves drawn there earlier are drawn anew beside it."""
+    curves, artists = ([], []) if axes is None else _DRAWN.get(axes, ([], []))
+    for artist in artists:
+        artist.remove()
+    others = set() if axes is None else set(axes.get_children())
+    axes = on_axes(axes, _SIZE, partial(_draw_on, curves=[*curves, curve]))
+    legends = [] if curves or others else axes.figure.legends
+    drawn = [*legends, *(artist for artist in axes.get_children() if _is_data(axes, artist) and artist not in others)]
+    _DRAWN[axes] = [*curves, curve], drawn
+    return axes
+
+
+def _is_data(axes: Axes, artist: Artist) -> bool:
+    """Whether an artist is not a part that all axes have."""
+    return artist in (*axes.collections, *axes.lines, *axes.texts, axes.get_legend())
+
+
 def _figure(curves: Sequence[Curve]) -> Figure:
-    figure = new_figure(_WIDTH, 0.72 * _WIDTH)
-    axes = figure.subplots()
+    figure = new_figure(*_SIZE)
+    with_legend(figure, partial(_draw_on, curves=curves))
+    return figure
+
+
+def _draw_on(axes: Axes, curves: Sequence[Curve]) -> dict[str, Any]:
     points = [point for curve in curves for point in curve.points]
     axis = _horizontal(curves)
     for position, curve in enumerate(curves):
@@ -134,8 +164,7 @@ def _figure(curves: Sequence[Curve]) -> Figure:
     _frame_horizontal(axes, axis, [axis.of(point) for point in points], curves[0].field)
     _frame_vertical(axes, points)
     _label(axes, curves)
-    _legend(figure, curves)
-    return figure
+    return _entries(curves)
 
 
 def _horizontal(curves: Sequence[Curve]) -> _Axis:
@@ -218,20 +247,19 @@ def _frame_vertical(axes: Axes, points: Sequence[CurvePoint]) -> None:
 def _label(axes: Axes, curves: Sequence[Curve]) -> None:
     first = curves[0]
     whose = f", {first.llm}" if len(curves) == 1 else ""
-    heading(axes, f"{first.method} on {first.dataset}{whose}", subtitles(first))
+    methods, datasets = ({getattr(curve, name): None for curve in curves} for name in ("method", "dataset"))
+    heading(axes, f"{', '.join(methods)} on {', '.join(datasets)}{whose}", subtitles(first))
 
 
-def _legend(figure: Figure, curves: Sequence[Curve]) -> None:
-    """Put the legend below the axes, where there is no data to hide."""
-    handles: list[Any] = [
-        Line2D([], [], color=colour, marker=marker, markersize=5, linewidth=1.9)
-        for colour, marker in map(look, range(len(curves)))
-    ]
-    labels = [legend_label(curve.llm, 40) for curve in curves]
-    meanings = _meanings(curves)
-    handles += meanings.values()
-    labels += meanings
-    figure.legend(handles, labels, loc="outside lower center", ncols=legend_columns(labels))
+def _entries(curves: Sequence[Curve]) -> dict[str, Any]:
+    """Label -> legend handle of the LLMs, and of the kinds of lines, bands and markers."""
+    entries: dict[str, Any] = {}
+    several = len({(curve.method, curve.dataset) for curve in curves}) > 1
+    for position, curve in enumerate(curves):
+        colour, marker = look(position)
+        handle = Line2D([], [], color=colour, marker=marker, markersize=5, linewidth=1.9)
+        entries[legend_label(f"{curve.method}, {curve.llm}" if several else curve.llm, 40, entries)] = handle
+    return entries | _meanings(curves)
 
 
 def _meanings(curves: Sequence[Curve]) -> dict[str, Any]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import math
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -81,6 +81,35 @@ def own_style() -> Iterator[None]:
         yield
 
 
+Draw = Callable[[Axes], Mapping[str, Any]]
+"""Draws on axes, and returns label -> handle of what the legend explains."""
+
+
+def with_legend(figure: Figure, draw: Draw) -> Axes:
+    """Draw on new axes of a figure, with the legend below them, where there is no data to hide."""
+    axes = figure.subplots()
+    if entries := draw(axes):
+        columns = legend_columns(list(entries))
+        figure.legend(entries.values(), entries.keys(), loc="outside lower center", ncols=columns)
+    return axes
+
+
+def on_axes(axes: Axes | None, size: tuple[float, float], draw: Draw) -> Axes:
+    """Draw in our style on a caller's axes, or on those of a new figure of pyplot's, `size` inches wide and high."""
+    from matplotlib import pyplot as plt  # it chooses a backend, which files do not need
+
+    with own_style():
+        if axes is None:
+            axes = with_legend(plt.figure(figsize=size, layout="constrained"), draw)
+        else:
+            axes.spines[["top", "right"]].set_visible(False)
+            entries = draw(axes)
+            axes.legend(entries.values(), entries.keys(), fontsize=7.5)
+        figure: Any = axes.get_figure(root=True)
+        figure.draw_without_rendering()  # ticks take their style when they are first laid out
+    return axes
+
+
 def new_figure(width: float, height: float) -> Figure:
     """Return an empty figure of so many inches that is drawn without a display."""
     figure = Figure(figsize=(width, height), layout="constrained")
@@ -140,10 +169,16 @@ def shortened(text: str, length: int) -> str:
     return text if len(text) <= length else f"{text[: length - 1]}…"
 
 
-def legend_label(name: str, length: int) -> str:
-    """Return a name for a legend; matplotlib leaves out labels that begin with an underscore, so a blank goes before it."""
+def legend_label(name: str, length: int, others: Collection[str] = ()) -> str:
+    """Return a name for a legend that no other entry has.
+
+    Matplotlib leaves out labels that begin with an underscore, so a blank goes before it.
+    """
     name = shortened(name, length)
-    return f" {name}" if name.startswith("_") else name
+    name = f" {name}" if name.startswith("_") else name
+    while name in others:
+        name += " "
+    return name
 
 
 def legend_columns(labels: Sequence[str]) -> int:

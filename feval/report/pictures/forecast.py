@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from matplotlib.axes import Axes
@@ -15,19 +16,21 @@ from feval.report.pictures.drawing import (
     DOTTED,
     accuracy_axis,
     heading,
-    legend_columns,
     log_axis,
     look,
     new_figure,
+    on_axes,
     png,
     vertical_room,
+    with_legend,
 )
-from feval.report.text import counted
+from feval.report.text import counted, interval_name
 
 if TYPE_CHECKING:
-    from feval.forecast import EstimatedCurve, Forecast
+    from feval.forecast import BudgetPlan, EstimatedCurve, Forecast
 
 _INK = "#222222"
+_SIZE = (6.8, 0.74 * 6.8)
 _POINTS = 12
 _FEW = 3  # estimates whose bands can be told apart
 _WHISKERS = 1.025
@@ -43,9 +46,52 @@ def forecast_png(forecast: Forecast, *, dpi: int = 200) -> bytes:
     return png(lambda: _figure(forecast), dpi)
 
 
+def plot_forecast(forecast: Forecast, axes: Axes | None = None) -> Axes:
+    """The same picture on a caller's axes, or on a new figure of pyplot's."""
+    return on_axes(axes, _SIZE, partial(_draw_on, forecast=forecast))
+
+
+def plot_budget(plan: BudgetPlan, axes: Axes | None = None) -> Axes:
+    """Draw accuracy over cost per question of the votes that a budget could buy; the vote to buy is a filled marker."""
+    return on_axes(axes, _SIZE, partial(_draw_votes, plan=plan))
+
+
+def _draw_votes(axes: Axes, plan: BudgetPlan) -> dict[str, Any]:
+    colour, options = COLOURS[0], plan.options
+    cost = [option.cost_per_question for option in options]
+    plurality = [100 * option.plurality for option in options]
+    low, high = ([100 * getattr(option, f"plurality_{end}") for option in options] for end in ("low", "high"))
+    band = axes.fill_between(cost, low, high, color=colour, alpha=0.14, linewidth=0)
+    [line] = axes.plot(cost, plurality, color=colour, marker="o", markerfacecolor="white", markersize=4)
+    [bound] = axes.plot(cost, [_number(option.majority_low) for option in options], color=_INK, linestyle=DASHED)
+    bought = next(option for option in options if option.votes == plan.purchase.votes)
+    [chosen] = axes.plot(
+        [bought.cost_per_question], [100 * bought.plurality], "o", color=colour, markersize=8, zorder=5
+    )
+    log_axis(axes, min(cost) / 1.1, max(cost) * 1.1)
+    bottom = min(*low, *(100 * option.majority_low for option in options if option.majority_low is not None))
+    room = vertical_room(bottom, max(high))
+    axes.set_ylim(max(bottom - room, -1.0), min(max(high) + room, 101.0))
+    accuracy_axis(axes)
+    unit = plan.budget.unit.replace("usd", "USD")
+    axes.set_xlabel(f"mean {unit} per question (log scale)")
+    pilot = f"pilot: {counted(plan.pilot_questions, 'question')}, {counted(plan.pilot_calls, 'call')} each"
+    heading(
+        axes,
+        f"What {plan.budget.amount:g} {unit} buy on {plan.dataset}, {plan.llm}",
+        (f"for {counted(plan.questions, 'question')}; {pilot}", f"to buy: {counted(bought.votes, 'vote')}"),
+    )
+    interval = interval_name(plan.confidence)
+    return {"plurality of M calls": line, interval: band, "to buy": chosen, "lower bound of a majority": bound}
+
+
 def _figure(forecast: Forecast) -> Figure:
-    figure = new_figure(6.8, 0.74 * 6.8)
-    axes = figure.subplots()
+    figure = new_figure(*_SIZE)
+    with_legend(figure, partial(_draw_on, forecast=forecast))
+    return figure
+
+
+def _draw_on(axes: Axes, forecast: Forecast) -> dict[str, Any]:
     handles: dict[str, Any] = {}
     few = len(forecast.estimates) <= _FEW
     for position, curve in enumerate(forecast.estimates):
@@ -55,11 +101,7 @@ def _figure(forecast: Forecast) -> Figure:
     axes.axvline(forecast.g, color="#666666", linestyle=DOTTED, linewidth=1.1, zorder=1)
     _frame(axes, forecast)
     _label(axes, forecast)
-    names = list(handles)
-    if not names:  # no M has a known value
-        return figure
-    figure.legend([handles[name] for name in names], names, loc="outside lower center", ncols=legend_columns(names))
-    return figure
+    return handles
 
 
 def _draw(axes: Axes, curve: EstimatedCurve, position: int, *, few: bool) -> Any:

@@ -26,10 +26,15 @@ _FORMULA = re.compile(r"'*[=+\-@\t\r\n]")
 
 
 def curve_csv(curve: Curve) -> str:
-    """Return the CSV text of one curve: the header of `POINT_COLUMNS`, and the curve's own cost; then one line per point."""
+    """Return the CSV text of one curve: the header of `curve_rows`, then one line per point."""
+    return csv_text(*curve_rows(curve))
+
+
+def curve_rows(curve: Curve) -> tuple[tuple[str, ...], list[list[object]]]:
+    """Return the names of columns, `POINT_COLUMNS` and the curve's own cost, and a row per point; `None` is an unknown number."""
     more = [f"{curve.cost.replace('-', '_')}_per_question"] if curve.cost in MORE_COSTS else []
     rows = [[*_cells(point), *([point.cost] if more else [])] for point in curve.points]
-    return csv_text((*POINT_COLUMNS, *more), rows)
+    return (*POINT_COLUMNS, *more), rows
 
 
 def curves_csv(curves: Sequence[Curve]) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from feval.forecast.forecasts import COMPLETIONS, PLUG_IN
@@ -109,14 +109,17 @@ def _known(value: float | None) -> str:
 
 def forecast_csv(forecast: Forecast) -> str:
     """Return the CSV text of a forecast: `FORECAST_COLUMNS`, one line per estimator and number of votes."""
-    rows: list[Sequence[object]] = []
+    return csv_text(FORECAST_COLUMNS, forecast_rows(forecast))
+
+
+def forecast_rows(forecast: Forecast) -> Iterator[tuple[object, ...]]:
+    """Return the rows of `FORECAST_COLUMNS`; `None` is a missing number."""
     for curve in forecast.estimates:
         pool = forecast.pool.plurality if curve.of == "plurality" else forecast.pool.majority
         for point, true, error in zip(curve.points, pool, forecast.errors(curve), strict=True):
             numbers = (point.accuracy, point.bound_low, point.bound_high, point.low, point.high, true, error)
             written = (None if x is None else float(x) for x in numbers)
-            rows.append((curve.method, curve.of, point.m, *written, _why(forecast, point)))
-    return csv_text(FORECAST_COLUMNS, rows)
+            yield curve.method, curve.of, point.m, *written, _why(forecast, point)
 
 
 def _why(forecast: Forecast, point: EstimatePoint) -> str:

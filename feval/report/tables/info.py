@@ -73,6 +73,11 @@ def info_tables(recording: Recording) -> list[Table]:
     ]
 
 
+def pools_table(recording: Recording) -> Table:
+    """Return the table of the recorded pools alone."""
+    return _pools(info_dict(recording)["pairs"])
+
+
 def _facts(info: Mapping[str, Any]) -> Table:
     licences = info["licences"] if isinstance(info["licences"], Mapping) else {}
     rows = [

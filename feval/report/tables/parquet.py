@@ -11,8 +11,7 @@ import pyarrow.parquet as pq
 
 from feval.comparison.comparison import point_columns
 from feval.report.tables.comparisons import RESULT_COLUMNS, result_rows
-from feval.report.tables.cost_axes import MORE_COSTS
-from feval.report.tables.csv import POINT_COLUMNS
+from feval.report.tables.csv import curve_rows
 from feval.report.tables.surface import SURFACE_COLUMNS
 
 if TYPE_CHECKING:
@@ -25,14 +24,11 @@ _ROW_GROUP = 1 << 16
 
 def curve_parquet(curve: Curve) -> bytes:
     """Return `curve.parquet`: the rows of `curve_csv`, null for unknown values."""
-    columns = {name: [getattr(point, name) for point in curve.points] for name in POINT_COLUMNS}
-    if curve.cost in MORE_COSTS:
-        columns[f"{curve.cost.replace('-', '_')}_per_question"] = [point.cost for point in curve.points]
-    whole = all(isinstance(value, int) for value in columns["n"])
+    names, rows = curve_rows(curve)
+    whole = all(isinstance(point.n, int) for point in curve.points)
     types = {"n": pa.int64() if whole else pa.float64(), "kind": pa.string()}
-    return table_bytes(
-        pa.table({name: pa.array(values, types.get(name, pa.float64())) for name, values in columns.items()})
-    )
+    columns = zip(names, zip(*rows, strict=True), strict=True)
+    return table_bytes(pa.table({name: pa.array(values, types.get(name, pa.float64())) for name, values in columns}))
 
 
 def surface_parquet(surface: Surface) -> bytes:

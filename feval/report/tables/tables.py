@@ -24,6 +24,10 @@ class Column:
     spare: bool = False
 
 
+Line = tuple[tuple[str, str], ...]
+"""Pieces of a line that is safe to print, each with its style, a word of `rich` such as "bold" or "green"; "" for none."""
+
+
 def columns(*names: str) -> tuple[Column, ...]:
     """Return columns of these names; those that begin with "#" hold numbers."""
     return tuple(Column(name.removeprefix("#"), number=name.startswith("#")) for name in names)
@@ -49,6 +53,14 @@ def plain(table: Table) -> str:
     text = ["  ".join(map(_justified, line, widths, table.columns)).rstrip() for line in lines]
     title = [visible(table.title)] if table.title else []
     return "\n".join([*title, *text, *map(visible, table.notes)]) + "\n"
+
+
+def plain_text(pieces: Iterable[Line | Table]) -> str:
+    """Return lines and tables without styles, with a line end after each."""
+    return "".join(
+        plain(piece) if isinstance(piece, Table) else "".join(text for text, _ in piece).rstrip() + "\n"
+        for piece in pieces
+    )
 
 
 def _justified(cell: str, width: int, column: Column) -> str:

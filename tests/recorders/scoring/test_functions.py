@@ -191,3 +191,25 @@ def test_nothing_is_written_into_a_recording(toy: Path, functions: str) -> None:
             run(toy, spec, f"python:{functions}:length")
     assert sys.modules[functions].calls == []  # type: ignore[attr-defined]
     assert verify_recording(toy).problems == ()
+
+
+def test_a_function_is_told_which_cot_it_scores_if_it_asks(toy: Path, tmp_path: Path, functions: str) -> None:
+    path = tmp_path / f"{functions}.py"
+    path.write_text(
+        path.read_text()
+        + """
+def by_place(question, text, answer, sample, *, llm, question_id="", temperature=0.5):
+    assert question.endswith(question_id[-1] + "?")
+    return 10 * int(question_id[-1]) + sample + 100 * (llm == "org/beta")
+
+def positional(question, sample, llm):
+    return len(sample)
+"""
+    )
+    run(toy, tmp_path / "out", f"python:{functions}:by_place", name="place")
+    recording = open_recording(tmp_path / "out")
+    assert recording.scores("toy", "alpha", "place").values[0].tolist() == [0, 1, 2]
+    assert recording.scores("toy", "org/beta", "place").values[1].tolist() == [110, 111]
+    run(toy, tmp_path / "b", f"python:{functions}:positional", name="length")
+    text = open_recording(toy).texts("toy", "alpha", 0)[1]
+    assert open_recording(tmp_path / "b").scores("toy", "alpha", "length").values[0, 1] == len(text or "")

@@ -1,0 +1,146 @@
+"""`feval show` and `feval view`: look at questions and CoTs."""
+
+from __future__ import annotations
+
+import webbrowser
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from feval.cli.options import OnlyDatasets, OnlyLLMs, RecordingFolder
+from feval.cli.output import Output
+from feval.errors import OutOfRangeError, UsageError
+from feval.hub.places import open_place
+from feval.recording import Recording
+from feval.report.files import check_folder, save_files
+from feval.report.looking.overview import overview, overview_dict
+from feval.report.looking.questions import find_question, recorded_questions
+from feval.report.looking.terminal import overview_table, question_dict, question_pieces
+from feval.report.page.view import view_page
+from feval.report.text import counted
+
+_FIRST = 100
+
+
+def show(
+    recording: RecordingFolder,
+    question: Annotated[
+        str | None,
+        typer.Argument(metavar="[QUESTION]", help="Id of a question. Default: list them.", show_default=False),
+    ] = None,
+    dataset: OnlyDatasets = None,
+    llm: OnlyLLMs = None,
+    sample: Annotated[
+        list[int] | None, typer.Option(min=0, metavar="INDEX", help="Only this CoT, from 0; repeat for several.")
+    ] = None,
+    reasoning: Annotated[bool, typer.Option("--reasoning", help="Show thoughts, too.")] = False,
+    first: Annotated[int, typer.Option(min=1, metavar="N", help="List the N hardest questions.")] = _FIRST,
+    *,
+    show: Output,
+) -> None:
+    """List the questions of a recording, the hardest first, or show one with its CoTs.
+
+    A question is shown with its gold, how many CoTs of each LLM gave each answer, and the CoTs, in which the answer stands
+    out; on a terminal in colour, through the pager that PAGER names.
+
+    Example: feval show my-recording gsm8k/test/17 --llm gpt-4o-mini --sample 0
+    """
+    opened = open_place(recording)
+    if question is not None:
+        _show_question(show, opened, question, dataset, llm, sample, reasoning=reasoning)
+        return
+    if sample or reasoning:
+        raise UsageError("--sample and --reasoning belong to one question; name it behind the recording.")
+    listed, tables = [], []
+    for name in chosen_datasets(opened, dataset):
+        seen = overview(opened, name, chosen_llms(opened, name, llm))
+        rows = seen.order[:first].tolist()
+        wanted = dict.fromkeys(rows, "")
+        if rows:
+            for row, each in enumerate(opened.scan_questions(name, range(max(rows) + 1))):
+                if row in wanted:
+                    wanted[row] = each.text
+        listed += overview_dict(seen, rows)
+        tables.append(overview_table(seen, rows, list(wanted.values())))
+    show.pages({"questions": listed}, *tables)
+
+
+def _show_question(
+    show: Output,
+    recording: Recording,
+    name: str,
+    datasets: Sequence[str] | None,
+    llms: Sequence[str] | None,
+    samples: Sequence[int] | None,
+    *,
+    reasoning: bool,
+) -> None:
+    if datasets is not None and len(datasets) > 1:
+        raise UsageError("One question is of one dataset; give --dataset once.")
+    dataset, row = find_question(recording, name, datasets[0] if datasets else None)
+    names = chosen_llms(recording, dataset, llms)
+    (asked,) = recorded_questions(recording, dataset, names, range(row, row + 1))
+    largest = max((len(on.codes) for on in asked.llms), default=0)
+    if samples and max(samples) >= largest:
+        found = f"indices 0 to {largest - 1} were" if largest else "no CoT was"
+        raise OutOfRangeError(f"--sample {max(samples)} was asked for, and {found} recorded of question {name!r}.")
+    show.pages(question_dict(asked, samples), *question_pieces(asked, samples=samples, reasoning=reasoning))
+
+
+def view(
+    recording: RecordingFolder,
+    out: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="The page to make. Default: the recording's name with .html.")
+    ] = None,
+    open_it: Annotated[bool, typer.Option("--open", help="Open the page in the browser.")] = False,
+    dataset: OnlyDatasets = None,
+    llm: OnlyLLMs = None,
+    first: Annotated[
+        int | None,
+        typer.Option(min=1, metavar="N", help="The first N questions of each dataset. Default: all that fit."),
+    ] = None,
+    force: Annotated[bool, typer.Option("--force", help="Replace the file at --out.")] = False,
+    *,
+    show: Output,
+) -> None:
+    """Make a page to explore a recording in a browser, offline.
+
+    Questions by difficulty, how often each answer came, CoTs with their answers marked, filters and search: one file that fetches
+    nothing. It holds about 40 MB of texts; what it leaves out it says.
+
+    Example: feval view my-recording --llm gpt-4o-mini --open
+    """
+    opened = open_place(recording)
+    pairs = {name: chosen_llms(opened, name, llm) for name in chosen_datasets(opened, dataset)}
+    pairs = {name: llms for name, llms in pairs.items() if llms}
+    path = out or Path(f"{opened.path.resolve().name}.html")
+    check_folder(path.parent)
+    with show.progress("reading questions"):
+        page = view_page(opened, pairs, first=first)
+    for sentence in page.left_out:
+        show.note(sentence)
+    save_files(path.parent, {path.name: page.html.encode()}, replace=force)
+    if open_it:
+        webbrowser.open(path.resolve().as_uri())
+    summary = {"path": str(path), "questions": page.questions, "left_out": page.left_out}
+    show.result(summary, f"wrote {path} with {counted(page.questions, 'question')}")
+
+
+def chosen_datasets(recording: Recording, names: Sequence[str] | None) -> list[str]:
+    """Return the datasets that the user chose, else all."""
+    for name in names or ():
+        recording.require(name)
+    return list(dict.fromkeys(names)) if names else recording.dataset_ids()
+
+
+def chosen_llms(recording: Recording, dataset: str, names: Sequence[str] | None) -> list[str]:
+    """Return the LLMs that the user chose and the dataset has, else all of it."""
+    known = recording.llm_names(dataset)
+    if not names:
+        return known
+    chosen = [name for name in dict.fromkeys(names) if name in known]
+    if not chosen:
+        recording.require(dataset, names[0])
+    return chosen

@@ -1,0 +1,225 @@
+"""Records of Every Eval Ever, the EvalEval coalition's schema for results of evaluations, version 0.3.0 (August 2026).
+
+https://github.com/evaleval/every_eval_ever, `eval.schema.json` and `instance_level_eval.schema.json`: for each LLM on a dataset
+`data/<dataset>/<developer>/<model>/<uuid>.json` with the accuracy of one CoT, and `<uuid>_samples.jsonl` beside it, a line for
+each CoT. The names follow from the recording's hash, so that the same recording gives the same files.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from datetime import datetime
+from pathlib import PurePosixPath
+from typing import Any
+from uuid import UUID
+
+import numpy as np
+import orjson
+
+from feval import __version__
+from feval.cards.cards import find_dataset_card
+from feval.exporters.parts import PairFiles, right_shares
+from feval.exporters.rows import questions_of
+from feval.recording.derived.blocks import Block
+from feval.recording.reader import Recording
+
+SCHEMA_VERSION = "0.3.0"
+COLUMNS = (
+    "schema_version", "evaluation_id", "model_id", "evaluation_name", "evaluation_result_id", "sample_id", "sample_hash",
+    "interaction_type", "input", "output", "answer_attribution", "evaluation", "token_usage", "performance", "metadata",
+)  # fmt: skip
+LEFT_OUT = (
+    "Of CoTs, log-probabilities, probes, step scores and what identifies a reply were left out.",
+    "Questions without a gold answer or CoTs, parties of equal answers, licence, prices and notes were left out.",
+    "Who ran the evaluation and how the LLM is deployed is stated as unknown: edit source_metadata and model_info.",
+)
+
+_NOT_IN_NAMES = re.compile(r'["<>:/|\\?*\s]+')
+
+
+def lines(block: Block) -> tuple[int, bytes]:
+    """Return how many CoTs of a block have a verdict, and a line for each."""
+    made: list[bytes] = []
+    shared = _shared(block.recording(), block.dataset, block.llm)
+    for about, _, columns in questions_of(block):
+        if about["gold"] is None or not columns:
+            continue
+        asked = shared | _question(about)
+        cots = (dict(zip(columns, values, strict=True)) for values in zip(*columns.values(), strict=True))
+        made.extend(orjson.dumps(asked | _cot(about, cot)) + b"\n" for cot in cots if cot["correct"] is not None)
+    return len(made), b"".join(made)
+
+
+def files(recording: Recording, dataset: str, llm: str) -> PairFiles:
+    """Return the names of an LLM's files on a dataset."""
+    name = _model(llm)
+    developer, _, model = name.rpartition("/")
+    parts = (dataset, developer or "unknown", model)
+    folder = PurePosixPath("data", *(_NOT_IN_NAMES.sub("_", part) for part in parts))
+    digest = hashlib.sha256(f"{recording.hash}\n{dataset}\n{llm}".encode()).digest()
+    uuid = UUID(bytes=digest[:16], version=4)
+    return PairFiles(folder / f"{uuid}_samples.jsonl", folder / f"{uuid}.json")
+
+
+def summary(
+    recording: Recording, pair: tuple[str, str], record: dict[str, Any], _: dict[str, Any] | None
+) -> dict[str, Any]:
+    """Return the aggregate record of an LLM on a dataset."""
+    dataset, llm = pair
+    shared, shares, info = _shared(recording, *pair), right_shares(recording, *pair), recording.dataset_info(dataset)
+    return {
+        "schema_version": SCHEMA_VERSION,
+        "evaluation_id": shared["evaluation_id"],
+        "retrieved_timestamp": _timestamp(recording),
+        "source_metadata": {
+            "source_name": "feval",
+            "source_type": "evaluation_run",
+            "source_organization_name": "unknown",
+            "evaluator_relationship": "other",
+            "additional_details": {"recording_hash": recording.hash},
+        },
+        "model_info": {
+            "name": llm,
+            "id": shared["model_id"],
+            "additional_details": {"deployment_type": "unknown", "model_availability": "unknown"},
+        },
+        "eval_library": {"name": "feval", "version": __version__},
+        "evaluation_results": [
+            {
+                "evaluation_result_id": shared["evaluation_result_id"],
+                "evaluation_name": dataset,
+                "source_data": _source(dataset, info.title),
+                "metric_config": {
+                    "evaluation_description": "Probability that one CoT is right: mean over questions of the share of right CoTs",
+                    "metric_id": "accuracy",
+                    "metric_name": "Accuracy",
+                    "metric_kind": "accuracy",
+                    "metric_unit": "proportion",
+                    "lower_is_better": False,
+                    "score_type": "continuous",
+                    "min_score": 0.0,
+                    "max_score": 1.0,
+                    "additional_details": {
+                        "answer_kind": info.answer_kind,
+                        "equality": info.equality,
+                        "extractor": info.extractor,
+                    },
+                },
+                "score_details": {
+                    "score": float(shares.mean()),
+                    "details": {"cots": str(record["rows"]), "questions": str(len(shares))},
+                    **_uncertainty(shares),
+                },
+                "generation_config": _generation(recording, llm),
+            }
+        ],
+        "detailed_evaluation_results": {
+            "format": "jsonl",
+            "file_path": str(files(recording, *pair).samples),
+            "hash_algorithm": "sha256",
+            "checksum": record["sha256"],
+            "total_rows": record["rows"],
+        },
+    }
+
+
+def _shared(recording: Recording, dataset: str, llm: str) -> dict[str, Any]:
+    """Return what all lines of an LLM on a dataset have."""
+    run = f"{dataset}/{llm.replace('/', '_')}/{_timestamp(recording)}"
+    return {
+        "schema_version": SCHEMA_VERSION,
+        "evaluation_id": run,
+        "model_id": _model(llm),
+        "evaluation_name": dataset,
+        "evaluation_result_id": f"{run}/accuracy",
+        "interaction_type": "single_turn",
+    }
+
+
+def _question(about: dict[str, Any]) -> dict[str, Any]:
+    asked: dict[str, Any] = {"raw": about["question"], "reference": [about["gold"]]}
+    if about["prompt"]:
+        asked["formatted"] = orjson.dumps(about["prompt"]).decode()
+    if about["choices"]:
+        asked["choices"] = [f"({choice['label']}) {choice['text']}" for choice in about["choices"]]
+    digest = hashlib.sha256((about["question"] + about["gold"]).encode()).hexdigest()
+    return {"sample_id": about["question_id"], "sample_hash": digest, "input": asked}
+
+
+def _cot(about: dict[str, Any], cot: dict[str, Any]) -> dict[str, Any]:
+    text, thoughts, prompt, answer = cot["text"], cot.get("reasoning"), about["prompt_tokens"], cot["answer"]
+    output: dict[str, Any] = {"raw": [] if text is None else [text]}
+    line: dict[str, Any] = {
+        "output": output | ({"reasoning_trace": [thoughts]} if thoughts else {}),
+        "answer_attribution": [],
+        "evaluation": {"score": float(cot["correct"]), "is_correct": cot["correct"]},
+        "metadata": {"sample": str(cot["sample"]), "finish_reason": cot["finish_reason"]},
+    }
+    if answer is not None:
+        line["answer_attribution"].append(
+            {
+                "turn_idx": 0,
+                "source": "output.raw",
+                "extracted_value": answer,
+                "extraction_method": "feval",
+                "is_terminal": True,
+            }
+        )
+    line["metadata"] |= {f"score.{name}": repr(score) for name, score in (cot["score"] or {}).items()}
+    if prompt is not None:
+        parts = {"reasoning_tokens": cot.get("reasoning_tokens"), "input_tokens_cache_read": cot.get("cached_tokens")}
+        line["token_usage"] = {
+            "input_tokens": prompt,
+            "output_tokens": cot["tokens"],
+            "total_tokens": prompt + cot["tokens"],
+            **{name: value for name, value in parts.items() if value is not None},
+        }
+    if cot.get("duration_s") is not None:
+        line["performance"] = {"latency_ms": 1000 * cot["duration_s"]}
+    return line
+
+
+def _uncertainty(shares: Any) -> dict[str, Any]:
+    """Return the standard error over questions; nothing for a single one."""
+    if len(shares) < 2:
+        return {}
+    deviation = float(shares.std(ddof=1))
+    error = {"value": deviation / float(np.sqrt(len(shares))), "method": "analytic"}
+    return {"uncertainty": {"standard_error": error, "standard_deviation": deviation, "num_samples": len(shares)}}
+
+
+def _generation(recording: Recording, llm: str) -> dict[str, Any]:
+    info = recording.llm_info(llm)
+    named = {"temperature": info.temperature, "max_tokens": info.max_tokens}
+    named |= {name: info.decoding[name] for name in ("top_p", "top_k") if name in info.decoding}
+    others = {
+        name: value if isinstance(value, str) else orjson.dumps(value).decode()
+        for name, value in info.decoding.items()
+        if name not in named
+    }
+    return {
+        "generation_args": {name: value for name, value in named.items() if value is not None},
+        "additional_details": {"llm": llm, **others},
+    }
+
+
+def _source(dataset: str, title: str) -> dict[str, Any]:
+    card = find_dataset_card(dataset)
+    if card is None or card.hub is None:
+        return {"dataset_name": title, "source_type": "other"}
+    return {
+        "dataset_name": title,
+        "source_type": "hf_dataset",
+        "hf_repo": card.hub.repository,
+        "hf_split": card.hub.split,
+    }
+
+
+def _model(llm: str) -> str:
+    """Return the model of an LLM, without its variant."""
+    return llm.split("@", 1)[0]
+
+
+def _timestamp(recording: Recording) -> str:
+    return str(datetime.fromisoformat(str(recording.manifest.raw["created"])).timestamp())

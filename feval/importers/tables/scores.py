@@ -1,0 +1,352 @@
+"""Scores of a table for the CoTs of a recording, joined on question id, LLM and sample number; never on text."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import chain, pairwise
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from feval.errors import ConflictError, NotRecordedError, SourceError, UsageError
+from feval.importers.columns import names_of
+from feval.importers.reading import Reader, fingerprint
+from feval.importers.shapes import identifier, number, number_list, refuse, sentence_start, whole
+from feval.importers.sorted_rows import SortedRows
+from feval.importers.tables.files import TableRow, opened_table
+from feval.recording.content import ScorerInfo, ScoreRows
+from feval.recording.derived.scoring import add_scorers
+from feval.recording.reader import Recording, open_recording
+
+Pair = tuple[str, str]
+
+_CATALOGUE = names_of("question", "llm", "cot")
+_MISSING = ("", "nan", "none", "null")
+_WORDS = {"true": 1.0, "false": 0.0}
+_LISTED = 20
+
+
+@dataclass(frozen=True, slots=True)
+class ScoreImport:
+    """A recording with scores of a table.
+
+    Attributes:
+        path: the new recording.
+        scorers: names of the scorers that were added.
+        rows: of the table that were read as scores.
+        scored: scorer -> CoTs with a score or step scores.
+        notes: sentences about CoTs without a score, and anything unusual; they are in the recording, too.
+    """
+
+    path: Path
+    scorers: tuple[str, ...]
+    rows: int
+    scored: Mapping[str, int]
+    notes: tuple[str, ...]
+
+
+def import_scores(
+    recording: str | Path,
+    source: str | Path,
+    out: str | Path,
+    *,
+    scores: Sequence[str] = (),
+    name: str | None = None,
+    datasets: Sequence[str] | None = None,
+    llms: Sequence[str] | None = None,
+) -> ScoreImport:
+    """Make a recording with scores that a table has for its CoTs.
+
+    The table has a row for each CoT, named by the columns that `feval export` writes: `question_id`, `sample` (from 0, in the
+    order of the recording; `node` for the steps of trees), `llm` and `dataset`. The last two may be left out where
+    there is one. An empty cell, null or NaN is no score; a list holds a score for each step.
+
+    Args:
+        recording: the folder; it stays as it is.
+        source: CSV, JSON Lines or Parquet.
+        out: the folder to make.
+        scores: columns with scores, each as COLUMN or SCORER=COLUMN. A scorer may have a column of scores and one of step
+            scores. Empty for the columns that exports call `score`, `step_scores`, `score.SCORER` and `step_scores.SCORER`.
+        name: name of the scorer, where there is one.
+        datasets: only rows of these; `None` for all.
+        llms: only rows of these; `None` for all.
+
+    Raises:
+        SourceError: the table cannot be read, has no such columns, or a row is of a CoT that the recording lacks.
+        ConflictError: two rows are of one CoT, or the recording has scores of that name.
+        UsageError: a name for several scorers.
+        RecordingError, StorageError: as for `add_scores`.
+    """
+    opened, source, reader = open_recording(recording), Path(source), Reader()
+    origin = fingerprint(source)
+    table = _ScoreTable(opened, source.name, scores, name, _pairs(opened, datasets, llms))
+    with opened_table(source, reader, choose=table.choose, escaped=True) as file:
+        for row in file.rows:
+            if not table.columns:
+                table.choose(list(row.cells))
+            table.add(row)
+    if not table.rows:
+        raise SourceError(f"{source.name} has no scores for CoTs of {opened.path}; there is nothing to add.")
+    counts: dict[str, Counter[str]] = {scorer: Counter() for scorer in table.columns}
+    notes: list[str] = []
+
+    def closing_notes() -> Iterator[str]:
+        notes.extend([*reader.notes(), *table.notes(counts)])
+        yield from notes
+
+    added = [
+        (
+            ScorerInfo(scorer, "imported", {"format": "table"}),
+            {pair: table.scores(pair, scorer, counts[scorer]) for pair in table.pairs},
+        )
+        for scorer in table.columns
+    ]
+    operation = {"kind": "imported", "source": origin, "scorers": list(table.columns)}
+    add_scorers(opened.path, out, added, operation=operation, notes=closing_notes())
+    scored = {scorer: count["scored"] for scorer, count in counts.items()}
+    return ScoreImport(Path(out), tuple(table.columns), table.rows, scored, tuple(notes))
+
+
+def _pairs(recording: Recording, datasets: Sequence[str] | None, llms: Sequence[str] | None) -> list[Pair]:
+    """Return the pairs whose rows are read."""
+    for dataset in datasets or ():
+        recording.require(dataset)
+    pairs = [
+        (dataset, llm)
+        for dataset, llm in recording.manifest.pairs
+        if (datasets is None or dataset in datasets) and (llms is None or llm in llms)
+    ]
+    for llm in llms or ():
+        if llm not in {each for _, each in pairs}:
+            raise NotRecordedError(
+                f"{recording.path} holds no CoTs of {llm!r} there. It holds {_listed(each for _, each in pairs) or 'none'}."
+            )
+    return pairs
+
+
+class _ScoreTable:
+    """Reads rows of scores; they are kept by LLM and question, and checked against the recording."""
+
+    def __init__(
+        self, recording: Recording, source: str, scores: Sequence[str], name: str | None, pairs: Sequence[Pair]
+    ) -> None:
+        self._recording, self._source, self._wanted, self._name = recording, source, scores, name
+        self._datasets = list(dict.fromkeys(dataset for dataset, _ in pairs))
+        self._llms = list(dict.fromkeys(llm for _, llm in pairs))
+        self._all_llms = list(dict.fromkeys(llm for _, llm in recording.manifest.pairs))
+        self._groups = {pair: number for number, pair in enumerate(pairs)}
+        self._question_rows: dict[str, dict[str, int]] = {}
+        self._kept = SortedRows(None)
+        self._key_columns: dict[str, str] = {}
+        self._with_rows: dict[Pair, int] = {}
+        self.columns: dict[str, list[str]] = {}
+        self.rows = 0
+
+    @property
+    def pairs(self) -> list[Pair]:
+        """The pairs that have rows, in the order of the recording."""
+        return [pair for pair in self._groups if pair in self._with_rows]
+
+    def choose(self, columns: Sequence[str]) -> list[str]:
+        """Return the columns that name CoTs and those with scores."""
+        self._key_columns = _key_columns(columns)
+        self.columns = _score_columns(columns, self._source, self._wanted, self._name)
+        return list(dict.fromkeys([*self._key_columns.values(), *chain.from_iterable(self.columns.values())]))
+
+    def add(self, row: TableRow) -> None:
+        """Keep the scores of a row."""
+        place = self._place(row)
+        if place is None:
+            return
+        pair, question, sample = place
+        values = [self._values(row, columns) for columns in self.columns.values()]
+        self._kept.add(self._groups[pair], question, (sample, row.where, values))
+        self._with_rows[pair] = self._with_rows.get(pair, 0) + 1
+        self.rows += 1
+
+    def _place(self, row: TableRow) -> tuple[Pair, int, int] | None:
+        """Return pair, row of the question, and sample of a row of the table; `None` where the pair was not asked for."""
+        dataset = self._named(row, "dataset", self._datasets, self._recording.dataset_ids())
+        llm = self._named(row, "llm", self._llms, self._all_llms)
+        if dataset is None or llm is None:
+            return None
+        name = identifier(self._key(row, "id"), f"The question id in {row.where}")
+        if dataset not in self._question_rows:
+            ids = self._recording.votes(dataset).question_ids
+            self._question_rows[dataset] = {each: number for number, each in enumerate(ids)}
+        question = self._question_rows[dataset].get(name)
+        if (dataset, llm) not in self._groups or question is None:
+            what = f"the question {name!r:.80}" if question is None else f"CoTs of {llm}"
+            raise SourceError(
+                f"{sentence_start(row.where)} has a score for {what}, which {self._recording.path} does not hold on {dataset}. "
+                "Correct or remove the row; `feval export` writes the ids of a recording."
+            )
+        sample, size = self._sample(row), int(self._recording.votes(dataset).llms[llm].sizes[question])
+        if sample >= size:
+            there = f"{size} CoT{'' if size == 1 else 's'}, numbered from 0" if size else "no CoTs"
+            raise SourceError(
+                f"{sentence_start(row.where)} has a score for sample {sample} of {name!r:.80} by {llm}, where "
+                f"{self._recording.path} holds {there}. Correct or remove the row."
+            )
+        return (dataset, llm), question, sample
+
+    def _key(self, row: TableRow, key: str) -> Any:
+        column = self._key_columns.get(key)
+        value = None if column is None else row.cells.get(column)
+        if value is None:
+            raise SourceError(
+                f"{sentence_start(row.where)} has no {_KEYS[key]}: scores are joined on question id, LLM and sample number, in "
+                "columns named as `feval export` names them (question_id, llm, sample)."
+            )
+        return value
+
+    def _named(self, row: TableRow, key: str, chosen: Sequence[str], known: Any) -> str | None:
+        """Return the dataset or LLM of a row: the only one where the row names none; `None` for one that was not chosen."""
+        column = self._key_columns.get(key)
+        if (column is None or row.cells.get(column) is None) and len(chosen) == 1:
+            return chosen[0]
+        name = self._key(row, key)
+        if not isinstance(name, str) or name not in known:
+            raise SourceError(
+                f"{sentence_start(row.where)} is of the {_KEYS[key]} {name!r:.80}, and {self._recording.path} has "
+                f"{_listed(known)}. Correct or remove the row."
+            )
+        return name if name in chosen else None
+
+    def _sample(self, row: TableRow) -> int:
+        column = "sample" if row.cells.get(self._key_columns.get("sample", "")) is not None else "node"
+        value = self._key(row, column if column in self._key_columns else "sample")
+        if isinstance(value, str) and value.isdecimal():
+            value = int(value)
+        sample = whole(value)
+        return (
+            sample
+            if sample is not None
+            else refuse(f"The sample number in {row.where}", "a whole number from 0", value)
+        )
+
+    def _values(self, row: TableRow, columns: Sequence[str]) -> tuple[float | None, list[float] | None]:
+        """Return score and step scores of a CoT by one scorer."""
+        score, steps = None, None
+        for column in columns:
+            value = _value(row.cells.get(column), f"{column!r} of {row.where}")
+            if isinstance(value, list):
+                steps, both = value, steps is not None
+            else:
+                score, both = (score, False) if value is None else (value, score is not None)
+            if both:
+                raise SourceError(
+                    f"{sentence_start(row.where)} has two scores by one scorer, in {' and '.join(map(repr, columns))}. Name a "
+                    "scorer for each, --score SCORER=COLUMN."
+                )
+        return score, steps
+
+    def scores(self, pair: Pair, scorer: str, count: Counter[str]) -> Iterator[ScoreRows]:
+        """Yield the scores of a pair by a scorer, in the order of the questions, and count the CoTs that have one."""
+        ids, at = self._recording.votes(pair[0]).question_ids, list(self.columns).index(scorer)
+        for question, rows in self._kept.questions(self._groups[pair]):
+            rows.sort(key=lambda row: row[0])
+            for (sample, where, _), (other, there, _) in pairwise(rows):
+                if sample == other:
+                    raise ConflictError(
+                        f"{self._source} has two rows for sample {sample} of {ids[question]!r:.80} by {pair[1]} on {pair[0]}: "
+                        f"{where.split(' of ')[0]} and {there.split(' of ')[0]}. Remove one of them."
+                    )
+            values = [each[at] for _, _, each in rows]
+            count["scored"] += sum(value != [None, None] for value in values)
+            with_steps = any(steps is not None for _, steps in values)
+            yield ScoreRows(
+                ids[question],
+                [sample for sample, *_ in rows],
+                [score for score, _ in values],
+                [steps for _, steps in values] if with_steps else None,
+            )
+
+    def notes(self, counts: Mapping[str, Counter[str]]) -> Iterator[str]:
+        """Yield sentences about CoTs without a score."""
+        cots = sum(self._recording.manifest.pairs[pair]["cots"] for pair in self._groups)
+        for scorer, count in counts.items():
+            if empty := self.rows - count["scored"]:
+                yield f"{empty:,} of {cots:,} CoTs have no score by {scorer}: their cells in {self._source} are empty or NaN."
+        if cots > self.rows:
+            scorers = _listed(counts)
+            yield f"{cots - self.rows:,} of {cots:,} CoTs have no score by {scorers}: {self._source} has no rows for them."
+
+
+_KEYS = {"id": "question id", "llm": "LLM", "dataset": "dataset", "sample": "sample number", "node": "node"}
+
+
+def _key_columns(columns: Sequence[str]) -> dict[str, str]:
+    """Return what names a CoT -> its column; of `id` and `question_id`, the latter."""
+    found: dict[str, str] = {"dataset": "dataset"} if "dataset" in columns else {}
+    for column in columns:
+        key = _CATALOGUE[column].name if column in _CATALOGUE else ""
+        if key in _KEYS and (key not in found or column == "question_id"):
+            found[key] = column
+    return found
+
+
+def _score_columns(names: Sequence[str], source: str, wanted: Sequence[str], name: str | None) -> dict[str, list[str]]:
+    """Return scorer -> its columns: those that the user names, or those that an export calls so."""
+    columns: dict[str, list[str]] = {}
+    for each in wanted:
+        scorer, equals, column = (each, "=", each) if each in names else each.partition("=")
+        if not equals or column not in names:
+            raise SourceError(
+                f"{source} has no column {(column or scorer)!r:.80} with scores; its columns are {_listed(names)}. Write --score "
+                "COLUMN, or --score SCORER=COLUMN."
+            )
+        columns.setdefault(scorer, []).append(column)
+    for column in () if wanted else names:
+        kind, dot, scorer = column.partition(".")
+        if kind in {"score", "step_scores"} and (scorer or not dot):
+            columns.setdefault(scorer or "score", []).append(column)
+    if not columns:
+        raise SourceError(
+            f"{source} has no column 'score' or 'step_scores'; its columns are {_listed(names)}. Name the one with scores, "
+            "--score COLUMN."
+        )
+    if name is not None and len(columns) > 1:
+        raise UsageError(
+            f"--name {name} is the name of one scorer, and {source} has scores by {_listed(columns)}. Name each, --score "
+            "SCORER=COLUMN."
+        )
+    return columns if name is None else {name: next(iter(columns.values()))}
+
+
+def _value(cell: Any, where: str) -> float | list[float] | None:
+    """Return a score, a list of step scores, or `None` for an empty cell, null or NaN."""
+    if isinstance(cell, str):
+        text = cell.strip().lower()
+        if text in _MISSING:
+            return None
+        cell = _WORDS.get(text, _number(text) if text[0] != "[" else _json(text, where))
+        cell = text if cell is None else cell
+    if cell is None or (isinstance(cell, float) and math.isnan(cell)) or cell == []:
+        return None
+    if isinstance(cell, list):
+        return number_list(cell, where)
+    return float(cell) if isinstance(cell, bool) else number(cell, where)
+
+
+def _number(text: str) -> float | None:
+    try:
+        return float(text)
+    except ValueError:
+        return None
+
+
+def _json(text: str, where: str) -> Any:
+    try:
+        return orjson.loads(text)
+    except orjson.JSONDecodeError:
+        refuse(where, "a number, or a JSON list of numbers", text)
+
+
+def _listed(names: Any) -> str:
+    names = list(dict.fromkeys(names))
+    return ", ".join(names[:_LISTED]) + (f" and {len(names) - _LISTED} more" if len(names) > _LISTED else "")

@@ -1,0 +1,109 @@
+const SVG = "http://www.w3.org/2000/svg";
+const data = JSON.parse(document.getElementById("data").textContent);
+const main = document.querySelector("main");
+
+// -- making elements: text only ever becomes a text node ------------------------------------------------------------
+
+// Control and direction characters could reorder or hide what stands around them; they are spelled out.
+const UNSAFE = /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u061c\u200b\u200e\u200f\u2028-\u202e\u2060-\u2069\ufeff]/g;
+const safe = (text) => String(text).replace(UNSAFE, (c) => "\\u" + c.charCodeAt(0).toString(16).padStart(4, "0"));
+
+function fill(node, attributes, children) {
+  for (const [name, value] of Object.entries(attributes || {})) {
+    if (name.startsWith("on")) node.addEventListener(name.slice(2), value);
+    else if (value === true) node.setAttribute(name, "");
+    else if (value !== null && value !== false && value !== undefined) node.setAttribute(name, safe(value));
+  }
+  for (const child of children.flat()) {
+    if (child === null || child === undefined) continue;
+    node.append(child instanceof Node ? child : document.createTextNode(safe(child)));
+  }
+  return node;
+}
+const el = (name, attributes, ...children) => fill(document.createElement(name), attributes, children);
+const svg = (name, attributes, ...children) => fill(document.createElementNS(SVG, name), attributes, children);
+
+function section(id, link, title, ...children) {
+  const made = el("section", { id, "aria-labelledby": id + "-title", "data-link": link }, el("h2", { id: id + "-title" }, title), ...children);
+  main.append(made);
+  return made;
+}
+
+// -- numbers --------------------------------------------------------------------------------------------------------
+
+const percent = (share) => (100 * share).toFixed(2);
+function plain(value) {
+  if (!value) return "0";
+  const digits = Math.max(0, 2 - Math.floor(Math.log10(Math.abs(value))));
+  const text = Math.abs(value) < 1000 ? value.toFixed(Math.min(digits, 18)) : Math.round(value).toLocaleString("en");
+  return text.includes(".") ? text.replace(/\.?0+$/, "") : text;
+}
+
+// -- parts that pages share ---------------------------------------------------------------------------------------
+
+function choice(name, options, chosen, act) {
+  const made = el("span", { class: "choice", role: "group", "aria-label": name });
+  for (const [key, label] of options)
+    made.append(el("button", { type: "button", "data-key": key, "aria-pressed": String(key === chosen), onclick: () => {
+      for (const button of made.children) button.setAttribute("aria-pressed", String(button.dataset.key === key));
+      act(key);
+    } }, label));
+  return made;
+}
+
+// -- questions ------------------------------------------------------------------------------------------------------
+
+const PAGE = 25;
+const word = (q, code) => (code < 0 ? "no answer" : code < q.a.length ? q.a[code] : "an answer no CoT gave");
+const tone = (q, code) => (code < 0 ? "none" : q.k >= 0 && code === q.k ? "right" : "wrong");
+const sign = { right: "✓", wrong: "✗", none: "–" };
+
+// Names over the marks of a list; where a row of marks breaks into lines there are none.
+function heads(names, rem) {
+  const short = (name) => safe(name).split("/").pop();
+  return names.length * rem > 28 ? null : el("li", { class: names.length * rem > 20 ? "heads wide" : "heads" }, el("span"),
+    el("span", { class: "marks", style: `--mark: ${rem}rem` }, ...names.map((name) => el("span", { title: name }, short(name)))));
+}
+
+// A list that is shown a page at a time; `show` takes what it is to hold.
+function paged(item, total, noun, head) {
+  let [found, page] = [[], 0];
+  const list = el("ol", { class: "questions" }), count = el("span", { role: "status" }), where = el("span");
+  const turn = (by) => { page += by; put(); list.querySelector("button")?.focus(); };
+  const back = el("button", { type: "button", onclick: () => turn(-1) }, "← Previous");
+  const next = el("button", { type: "button", onclick: () => turn(1) }, "Next →");
+  function put() {
+    const pages = Math.max(1, Math.ceil(found.length / PAGE));
+    list.replaceChildren(...(head ? [head] : []), ...found.slice(page * PAGE, (page + 1) * PAGE).map(item));
+    count.textContent = `${found.length.toLocaleString("en")} of ${total.toLocaleString("en")} ${noun}`;
+    where.textContent = `page ${page + 1} of ${pages}`;
+    back.disabled = page === 0;
+    next.disabled = page === pages - 1;
+  }
+  return { show: (items) => { [found, page] = [items, 0]; put(); }, parts: [el("p", { class: "note" }, count), list, el("div", { class: "pager" }, back, where, next)] };
+}
+
+// An entry of the list of questions, which opens what `detail` makes.
+function entry(q, marks, detail) {
+  const row = el("li");
+  const button = el("button", { type: "button", "aria-expanded": "false", onclick: () => {
+    const opened = row.querySelector(".open");
+    button.setAttribute("aria-expanded", String(!opened));
+    opened ? opened.remove() : row.append(detail());
+  } }, el("span", null, el("span", { class: "id" }, q.i), el("span", { class: "what", dir: "auto" }, q.q)), marks);
+  row.append(button);
+  return row;
+}
+
+const asked = (q) => [
+  el("div", { class: "text", dir: "auto" }, q.q),
+  q.c.length ? el("ul", { class: "choices" }, ...q.c.map(([label, text]) => el("li", null, el("b", null, label), label === text ? "" : ` ${text}`))) : "",
+  el("p", null, "Gold: ", q.g === null ? el("i", null, "none") : el("b", { dir: "auto" }, q.g)),
+];
+
+// Links to the sections; the page is ready.
+function navigation() {
+  const links = [...main.querySelectorAll("section")].map((s) => el("li", null, el("a", { href: "#" + s.id }, s.dataset.link)));
+  document.querySelector("nav ul").append(...links);
+  document.documentElement.dataset.ready = "yes";
+}

@@ -1,0 +1,225 @@
+// -- the curve ------------------------------------------------------------------------------------------------------
+
+const colour = (i) => `var(--c${i % 7})`;
+const MARKERS = [
+  "M-4.6 0a4.6 4.6 0 1 0 9.2 0a4.6 4.6 0 1 0-9.2 0Z", "M-4.2-4.2H4.2V4.2H-4.2Z", "M0-5.4L5 3.9H-5Z", "M0-5.8L5.2 0L0 5.8L-5.2 0Z",
+  "M0 5.4L5-3.9H-5Z", "M-1.7-5H1.7V-1.7H5V1.7H1.7V5H-1.7V1.7H-5V-1.7H-1.7Z",
+  "M-4.8-2.6L-2.6-4.8L0-2.2L2.6-4.8L4.8-2.6L2.2 0L4.8 2.6L2.6 4.8L0 2.2L-2.6 4.8L-4.8 2.6L-2.2 0Z",
+];
+const marker = (i) => MARKERS[(i + Math.floor(i / 7)) % 7];
+const state = { axis: data.axis, hidden: new Set(), at: -1 };
+const chosenAxis = () => data.axes.find((axis) => axis.key === state.axis);
+
+function ticks(low, high, most) {
+  let found = [];
+  for (const digits of [[1], [1, 3], [1, 2, 5], [1, 1.5, 2, 3, 5, 7]]) {
+    found = [];
+    for (let decade = Math.floor(Math.log10(low)); decade <= Math.ceil(Math.log10(high)); decade++)
+      for (const digit of digits) {
+        const tick = Number(`${digit}e${decade}`);
+        if (tick >= low && tick <= high) found.push(tick);
+      }
+    if (found.length >= 4) break;
+  }
+  while (found.length > most) found = found.filter((_, i) => i % 2 === 0);
+  return found;
+}
+
+function linearTicks(low, high) {
+  const rough = (high - low) / 7;
+  const decade = 10 ** Math.floor(Math.log10(rough));
+  const step = [1, 2, 5, 10].map((m) => m * decade).find((s) => s >= rough);
+  const found = [];
+  for (let tick = Math.ceil(low / step); tick * step <= high + 1e-9; tick++) found.push(Number((tick * step).toFixed(6)));
+  return found;
+}
+
+// Everything with a place on the chosen axis, in drawing order; a log axis has no place for nothing.
+function series() {
+  const placed = (points) => points.filter((p) => p.x[state.axis] > 0).map((p) => ({ ...p, at: p.x[state.axis] }));
+  const all = [
+    ...data.ceilings.map((c) => ({ ...c, kind: "ceiling", name: "ceiling " + c.label })),
+    ...data.baselines.map((b) => ({ label: b.label, kind: "baseline", name: "baseline " + b.label, points: [b] })),
+    ...data.curves.map((c, i) => ({ ...c, kind: "curve", i, name: "curve " + i })),
+  ];
+  return all.map((s) => ({ ...s, points: placed(s.points) })).filter((s) => s.points.length && !state.hidden.has(s.kind === "curve" ? s.name : s.kind));
+}
+
+function frontier() {
+  if (state.hidden.has("frontier")) return [];
+  if (state.axis === data.axis) return data.frontier.filter(([x]) => x > 0);
+  const points = data.curves.flatMap((c) => c.points).map((p) => [p.x[state.axis], p.y]).filter(([x]) => x > 0);
+  points.sort((a, b) => a[0] - b[0] || b[1] - a[1]);
+  let best = -1;
+  return points.filter(([, y]) => y > best && ((best = y), true));
+}
+
+const plot = svg("svg", { class: "plot", role: "group", tabindex: 0 });
+const tip = el("div", { class: "tip", hidden: true });
+const said = el("div", { class: "said", role: "status" });
+let spots = [];
+
+function drawPlot() {
+  const width = Math.max(300, plot.parentNode.clientWidth), height = Math.round(Math.min(500, Math.max(320, width * 0.52)));
+  const left = 46, right = 16, top = 14, bottom = 46;
+  const drawn = series();
+  plot.replaceChildren();
+  plot.setAttribute("viewBox", `0 0 ${width} ${height}`);
+  plot.setAttribute("height", height);
+  plot.setAttribute("aria-label", `Accuracy against ${chosenAxis().label}; arrow keys go through the points.`);
+  spots = [];
+  hideTip();
+  if (!drawn.length) return plot.append(svg("text", { x: left, y: 60 }, "Nothing to show: every line is switched off."));
+  const points = drawn.flatMap((s) => s.points);
+  let [x0, x1] = [Math.min(...points.map((p) => p.at)), Math.max(...points.map((p) => p.at))];
+  const margin = x1 < 1.2 * x0 ? 1.6 : (x1 / x0) ** 0.05;
+  [x0, x1] = [x0 / margin, x1 * margin];
+  let y0 = Math.min(...points.map((p) => p.low ?? p.y)), y1 = Math.max(...points.map((p) => p.high ?? p.y));
+  const room = Math.max(0.05 * (y1 - y0), (0.08 - (y1 - y0)) / 2);
+  [y0, y1] = [Math.max(y0 - room, 0), Math.min(y1 + room, 1)];
+  const X = (v) => left + ((width - left - right) * Math.log(v / x0)) / Math.log(x1 / x0);
+  const Y = (v) => height - bottom - ((height - top - bottom) * (v - y0)) / (y1 - y0);
+  const path = (points, at) => points.map((p, i) => `${i ? "L" : "M"}${X(p.at).toFixed(1)} ${Y(at(p)).toFixed(1)}`).join("");
+
+  for (const tick of linearTicks(100 * y0, 100 * y1)) {
+    const y = Y(tick / 100);
+    plot.append(svg("line", { x1: left, x2: width - right, y1: y, y2: y, stroke: "var(--line)" }));
+    plot.append(svg("text", { x: left - 7, y: y + 4, "text-anchor": "end" }, `${tick}`));
+  }
+  for (const tick of ticks(x0, x1, Math.floor((width - left) / 62))) {
+    const x = X(tick);
+    plot.append(svg("line", { x1: x, x2: x, y1: top, y2: height - bottom, stroke: "var(--line)" }));
+    plot.append(svg("text", { x, y: height - bottom + 17, "text-anchor": "middle" }, plain(tick)));
+  }
+  plot.append(svg("path", { d: `M${left} ${top}V${height - bottom}H${width - right}`, fill: "none", stroke: "var(--strong)" }));
+  plot.append(svg("text", { class: "axis-name", x: width - right, y: height - 8, "text-anchor": "end" }, `${chosenAxis().label} (log scale)`));
+  plot.append(svg("text", { class: "axis-name", x: left + 6, y: top + 11, stroke: "var(--paper)", "stroke-width": 3, "paint-order": "stroke" }, "accuracy, %"));
+
+  for (const s of drawn.filter((s) => s.kind === "curve" && s.points.length > 1 && s.points.every((p) => p.low !== null)))
+    plot.append(svg("path", { d: path(s.points, (p) => p.high) + path([...s.points].reverse(), (p) => p.low).replace("M", "L") + "Z", fill: colour(s.i), opacity: 0.13 }));
+  drawn.filter((s) => s.kind === "ceiling").forEach((s, i) => {
+    const dash = ["7 4", "2 3", "9 3 2 3"][i % 3];
+    plot.append(svg("path", { d: path(s.points, (p) => p.y), fill: "none", stroke: "var(--grey)", "stroke-width": 1.6, "stroke-dasharray": dash }));
+    if (s.points.length === 1) plot.append(svg("path", { d: `M${X(s.points[0].at) - 7} ${Y(s.points[0].y)}h14`, stroke: "var(--grey)", "stroke-width": 2 }));
+  });
+  const edge = frontier();
+  if (edge.length) {
+    const steps = edge.map(([x, y], i) => (i ? `H${X(x).toFixed(1)}V${Y(y).toFixed(1)}` : `M${X(x).toFixed(1)} ${Y(y).toFixed(1)}`)).join("");
+    plot.append(svg("path", { d: `${steps}H${width - right}`, fill: "none", stroke: "var(--ink)", "stroke-width": 1.1, opacity: 0.6 }));
+  }
+  for (const s of drawn.filter((s) => s.kind === "curve")) {
+    plot.append(svg("path", { d: path(s.points, (p) => p.y), fill: "none", stroke: colour(s.i), "stroke-width": 2.3, "stroke-linejoin": "round" }));
+    for (const p of s.points) {
+      if (s.points.length === 1 && p.low !== null)
+        plot.append(svg("line", { x1: X(p.at), x2: X(p.at), y1: Y(p.low), y2: Y(p.high), stroke: colour(s.i), "stroke-width": 3, opacity: 0.35 }));
+      plot.append(svg("path", { d: marker(s.i), transform: `translate(${X(p.at).toFixed(1)} ${Y(p.y).toFixed(1)})`, fill: colour(s.i), stroke: "var(--paper)", "stroke-width": 1 }));
+    }
+  }
+  // Names stand where they hide least: of lines, counted along them, of markers, and of other names.
+  const crowd = drawn.filter((s) => s.kind !== "baseline").flatMap((s) => s.points.flatMap((p, i) => {
+    const [x, y] = [X(p.at), Y(p.y)], q = s.points[i + 1];
+    const along = q ? Array.from({ length: 24 }, (_, k) => [x + ((X(q.at) - x) * k) / 24, y + ((Y(q.y) - y) * k) / 24]) : [];
+    return [...Array.from({ length: 12 }, () => [x, y]), ...along];
+  }));
+  for (const s of drawn.filter((s) => s.kind === "baseline"))
+    for (const p of s.points) {
+      const [x, y] = [X(p.at), Y(p.y)];
+      plot.append(svg("circle", { cx: x, cy: y, r: 6.5, fill: "none", stroke: "var(--ink)", "stroke-width": 1.8 }));
+      if (width < 560) continue; // no room for names: a tap tells them
+      const name = safe(s.label).split("/").pop().slice(0, 40), long = 6.4 * name.length;
+      const hides = ([dx, dy]) => {
+        const [l, t] = [x + dx - 3, y + dy - 8], [r, b] = [l + long + 6, t + 16];
+        const outside = l < left || r > width - right || t < top || b > height - bottom;
+        return (outside ? 1e6 : 0) + crowd.filter(([cx, cy]) => cx > l && cx < r && cy > t && cy < b).length;
+      };
+      const offsets = [17, -17, 31, -31, 45, -45].flatMap((dy) => [-5, -long + 5, -long / 2].map((dx) => [dx, dy])).concat([[12, 0], [-long - 10, 0]]);
+      const [dx, dy] = offsets.reduce((best, o) => (hides(o) < hides(best) ? o : best));
+      for (let k = 0; k < 200; k++) crowd.push([x + dx + (long * (k % 40)) / 39, y + dy + [-8, -4, 0, 4, 8][k % 5]]);
+      plot.append(svg("text", { class: "name", x: x + dx, y: y + dy + 4 }, name));
+    }
+  spots = drawn.flatMap((s) => s.points.map((p) => ({ s, p, x: X(p.at), y: Y(p.y), width, height })));
+  spots.sort((a, b) => a.x - b.x || a.y - b.y);
+}
+
+const KINDS = { ceiling: "pass@n ceiling", baseline: "single call" };
+function lines(spot) {
+  const { s, p } = spot;
+  const found = [];
+  const budget = [KINDS[s.kind], p.b, (s.llms || []).join(" > ")].filter(Boolean).join(", ");
+  if (budget) found.push(budget);
+  const band = p.low === null || p.low === undefined ? "" : ` (${data.band}: ${percent(p.low)} to ${percent(p.high)})`;
+  found.push(`accuracy ${percent(p.y)} %${band}`);
+  for (const axis of data.axes) if (p.x[axis.key] !== null && p.x[axis.key] !== undefined) found.push(`${plain(p.x[axis.key])} ${axis.unit}`);
+  if (p.kind) found.push(p.kind);
+  return found;
+}
+
+function showTip(spot) {
+  state.at = spots.indexOf(spot);
+  plot.querySelector(".ring")?.remove();
+  plot.append(svg("circle", { class: "ring", cx: spot.x, cy: spot.y, r: 9, fill: "none", stroke: "var(--ink)", "stroke-width": 1.5 }));
+  const told = lines(spot);
+  tip.replaceChildren(el("b", null, spot.s.label), ...told.map((line) => el("div", null, line)));
+  tip.hidden = false;
+  const scale = plot.clientWidth / spot.width;
+  const x = spot.x * scale, y = spot.y * scale;
+  tip.style.left = `${Math.max(0, Math.min(x + 14, plot.clientWidth - tip.offsetWidth - 4))}px`;
+  tip.style.top = `${y + tip.offsetHeight + 22 > plot.clientHeight ? Math.max(0, y - tip.offsetHeight - 14) : y + 16}px`;
+  return told;
+}
+function hideTip() {
+  tip.hidden = true;
+  state.at = -1;
+  plot.querySelector(".ring")?.remove();
+}
+function nearest(event) {
+  const box = plot.getBoundingClientRect();
+  if (!spots.length) return;
+  const scale = spots[0].width / box.width;
+  const [x, y] = [(event.clientX - box.left) * scale, (event.clientY - box.top) * scale];
+  const far = (s) => (s.x - x) ** 2 + (s.y - y) ** 2;
+  const found = spots.reduce((best, s) => (far(s) < far(best) ? s : best));
+  if (far(found) < 40 ** 2) { if (spots[state.at] !== found) showTip(found); } else hideTip();
+}
+plot.addEventListener("pointermove", nearest);
+plot.addEventListener("pointerdown", nearest);
+plot.addEventListener("pointerleave", hideTip);
+plot.addEventListener("blur", hideTip);
+plot.addEventListener("keydown", (event) => {
+  const step = { ArrowRight: 1, ArrowUp: 1, ArrowLeft: -1, ArrowDown: -1 }[event.key];
+  if (event.key === "Escape") hideTip();
+  if (!step || !spots.length) return;
+  event.preventDefault();
+  const at = state.at < 0 ? (step > 0 ? 0 : spots.length - 1) : (state.at + step + spots.length) % spots.length;
+  const told = showTip(spots[at]);
+  said.textContent = safe([spots[at].s.label, ...told].join(", "));
+});
+
+function swatch(s) {
+  const made = svg("svg", { width: 30, height: 14, viewBox: "0 0 30 14", "aria-hidden": "true" });
+  if (s.kind === "curve") {
+    made.append(svg("path", { d: "M1 7H29", stroke: colour(s.i), "stroke-width": 2.3 }));
+    made.append(svg("path", { d: marker(s.i), transform: "translate(15 7)", fill: colour(s.i) }));
+  } else if (s.kind === "baseline") made.append(svg("circle", { cx: 15, cy: 7, r: 5, fill: "none", stroke: "var(--ink)", "stroke-width": 1.8 }));
+  else if (s.kind === "ceiling") made.append(svg("path", { d: "M1 7H29", stroke: "var(--grey)", "stroke-width": 1.6, "stroke-dasharray": ["7 4", "2 3", "9 3 2 3"][(s.i || 0) % 3] }));
+  else if (s.kind === "frontier") made.append(svg("path", { d: "M1 12H10V7H20V2H29", fill: "none", stroke: "var(--ink)", opacity: 0.6 }));
+  else made.append(svg("rect", { x: 3, y: 2, width: 24, height: 10, fill: "var(--grey)", opacity: 0.3 }));
+  return made;
+}
+
+function toggles() {
+  const entries = data.curves.map((c, i) => ({ kind: "curve", i, key: "curve " + i, label: c.label }));
+  if (data.baselines.length) entries.push({ kind: "baseline", key: "baseline", label: "single call" });
+  data.ceilings.forEach((c, i) => entries.push({ kind: "ceiling", i, key: "ceiling", label: `pass@n ceiling, ${c.label}` }));
+  if (data.frontier.length) entries.push({ kind: "frontier", key: "frontier", label: "Pareto frontier" });
+  const list = el("ul", { class: "legend", "aria-label": "Lines of the figure; press one to hide it" });
+  const press = (entry) => {
+    state.hidden.has(entry.key) ? state.hidden.delete(entry.key) : state.hidden.add(entry.key);
+    for (const button of list.querySelectorAll("button")) button.setAttribute("aria-pressed", String(!state.hidden.has(button.dataset.key)));
+    drawPlot();
+  };
+  for (const entry of entries)
+    list.append(el("li", null, el("button", { type: "button", "aria-pressed": "true", "data-key": entry.key, onclick: () => press(entry) }, swatch(entry), entry.label)));
+  if (data.band) list.append(el("li", null, el("span", { class: "key" }, swatch({}), data.band)));
+  return list;
+}

@@ -1,0 +1,387 @@
+"""How results look in Python: `repr`, HTML tables for notebooks, DataFrames, pictures. `feval.lazy.Shown` calls this module."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict
+from html import escape
+from importlib import import_module
+from itertools import islice
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from feval.errors import UnknownNameError, UsageError
+from feval.evaluation.costs import mean_cost
+from feval.replay.loading import load
+from feval.report import pictures
+from feval.report.tables.comparisons import RESULT_COLUMNS, cost_writer, result_rows
+from feval.report.tables.cost_axes import AXES
+from feval.report.tables.csv import curve_rows
+from feval.report.tables.forecasts import FORECAST_COLUMNS, forecast_rows, forecast_tables, plan_tables
+from feval.report.tables.headline import headline
+from feval.report.tables.info import info_dict, info_headline, pools_table
+from feval.report.tables.results import evaluation_tables, label
+from feval.report.tables.surface import SURFACE_COLUMNS, surface_table
+from feval.report.tables.tables import Table, columns, curve_table
+from feval.report.text import counted, percent, percents, plain_number, visible
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+    from feval.cards.billing import Price
+    from feval.comparison.comparison import Comparison
+    from feval.comparison.plan import Plan
+    from feval.evaluation.curves import Curve
+    from feval.evaluation.evaluation import Evaluation
+    from feval.evaluation.surface import Surface
+    from feval.forecast import BudgetPlan, Forecast
+    from feval.recording import Recording
+    from feval.replay import LLM, Dataset
+
+_MOST_ROWS = 20
+_FEW_QUESTIONS = 5
+_LONGEST = 80
+_LIBRARIES = ("pandas", "polars")
+
+Pieces = Iterable[str | Table]
+
+
+class View(NamedTuple):
+    """How one class is shown.
+
+    Attributes:
+        sentence: what `repr` says after the class's name.
+        pieces: sentences and tables for notebooks.
+        columns: column -> values, of a DataFrame.
+        plot: draws it on axes, or on a new figure for `None`.
+    """
+
+    sentence: Callable[[Any], str]
+    pieces: Callable[[Any], Pieces]
+    columns: Callable[..., Mapping[str, Any]]
+    plot: Callable[[Any, Axes | None], Axes] | None = None
+
+
+def sentence(value: object) -> str:
+    """What `repr` gives: the class and the numbers that matter, on one line."""
+    name, view = _view(value)
+    return f"{name}({visible(view.sentence(value))})"
+
+
+def html(value: object) -> str:
+    """Tables for a notebook. All text is escaped; colours are those around it, so that dark themes are readable."""
+    return f'<div class="feval">{"".join(map(_html, _view(value)[1].pieces(value)))}</div>'
+
+
+def frame(value: object, library: str | None = None, **options: Any) -> Any:
+    """The DataFrame of `Shown.to_frame`."""
+    if library not in (None, *_LIBRARIES):
+        raise UnknownNameError.of("library of DataFrames", str(library), _LIBRARIES)
+    for name in _LIBRARIES if library is None else (library,):
+        try:
+            frames = import_module(name)
+        except ImportError:
+            continue
+        return frames.DataFrame(dict(_view(value)[1].columns(value, **options)))
+    raise UsageError(
+        f"A DataFrame needs {library or 'pandas or polars'}, which feval does not install. Install it, or write the numbers to "
+        "files (--out)."
+    )
+
+
+def plot(value: object, axes: Axes | None = None) -> Axes:
+    """The picture of `Drawn.plot`."""
+    name, view = _view(value)
+    if view.plot is None:
+        raise UsageError(f"There is no picture of a {name}.")
+    return view.plot(value, axes)
+
+
+def _view(value: object) -> tuple[str, View]:
+    """The view of the nearest known class, and its name."""
+    return next((kind.__name__, VIEWS[kind.__name__]) for kind in type(value).__mro__ if kind.__name__ in VIEWS)
+
+
+def _html(piece: str | Table) -> str:
+    if isinstance(piece, str):
+        return f"<p>{escape(visible(piece))}</p>" if piece.strip() else ""
+    sides = ["right" if column.number else "left" for column in piece.columns]
+
+    def line(cells: Sequence[str], tag: str) -> str:
+        written = (
+            f'<{tag} style="text-align:{side}">{escape(visible(cell))}</{tag}>'
+            for cell, side in zip(cells, sides, strict=True)
+        )
+        return f"<tr>{''.join(written)}</tr>"
+
+    names = [column.name for column in piece.columns]
+    head = f"<thead>{line(names, 'th')}</thead>" if any(names) else ""
+    body = "".join(line(row, "td") for row in piece.rows[:_MOST_ROWS])
+    more = [f"{len(piece.rows) - _MOST_ROWS:,} more rows: to_frame()"] if len(piece.rows) > _MOST_ROWS else []
+    title = f"<strong>{escape(visible(piece.title))}</strong>" if piece.title else ""
+    notes = "<br>".join(escape(visible(note)) for note in (*more, *piece.notes))
+    return f"{title}<table>{head}<tbody>{body}</tbody></table>" + (f"<small>{notes}</small>" if notes else "")
+
+
+def _by_name(names: Sequence[str], rows: Iterable[Sequence[Any]]) -> dict[str, list[Any]]:
+    """Rows as columns, of which there are some even without rows."""
+    lines = list(rows)
+    return {name: [line[place] for line in lines] for place, name in enumerate(names)}
+
+
+def _accuracy(point: Any) -> str:
+    ends = "" if point.accuracy_low is None else f" ({percents(point.accuracy_low, point.accuracy_high)})"
+    return f"{percent(point.accuracy)} % right{ends}"
+
+
+def _range(values: Sequence[Any], write: Callable[[Any], str] = str) -> str:
+    """The ends of some values, or the only one."""
+    return write(values[0]) if len(set(values)) == 1 else f"{write(min(values))} to {write(max(values))}"
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 1]}…"
+
+
+def _recording_sentence(recording: Recording) -> str:
+    return info_headline(recording).replace(recording.hash, recording.hash[:12])
+
+
+def _recording_plot(recording: Recording, axes: Axes | None) -> Axes:
+    datasets = recording.dataset_ids()
+    if len(datasets) != 1:
+        raise UsageError(
+            f"{recording.path} holds {counted(len(datasets), 'dataset')} ({', '.join(datasets) or 'none'}), and a picture shows "
+            "one: feval.load(DATASET, recording=RECORDING)[0].plot()."
+        )
+    return _dataset_plot(load(datasets[0], None, [recording], prices="none")[0], axes)
+
+
+def _recording_columns(recording: Recording) -> dict[str, list[Any]]:
+    names = ("dataset", "llm", "questions", "cots", "smallest_pool", "largest_pool", "no_answer_rate", "counter")
+    return _by_name(names, ([pair.get(name) for name in names] for pair in info_dict(recording)["pairs"]))
+
+
+def _dataset_pieces(dataset: Dataset) -> Pieces:
+    shares = dataset.right_shares()
+    names = ("question", "text", "answer", *(f"#right %, {name}" for name in shares))
+    rows = []
+    for row, (question, entry) in enumerate(islice(dataset, _FEW_QUESTIONS)):
+        right = ("-" if share[row] != share[row] else percent(share[row]) for share in shares.values())
+        rows.append((question, _cut(entry.question), _cut(entry.answer or "-"), *right))
+    more = (f"{len(dataset) - len(rows):,} more: to_frame()",) if len(dataset) > len(rows) else ()
+    yield Table(f"{dataset.id}, {counted(len(dataset), 'question')}", columns(*names), tuple(rows), more)
+
+
+def _dataset_columns(dataset: Dataset) -> dict[str, Any]:
+    entries = [entry for _, entry in dataset]
+    own = {
+        "question": list(dataset.question_ids),
+        "text": [entry.question for entry in entries],
+        "answer": [entry.answer for entry in entries],
+    }
+    return own | dataset.right_shares()
+
+
+def _dataset_plot(dataset: Dataset, axes: Axes | None) -> Axes:
+    lines = (f"share of the recorded CoTs that are right; {counted(len(dataset), 'question')}", "each LLM's own order")
+    return pictures.plot_questions(
+        dataset.right_shares(), axes, title=f"Questions of {dataset.id}", lines=lines, label="right CoTs"
+    )
+
+
+def _llm_pieces(llm: LLM) -> Pieces:
+    numbers, price = llm.per_question(), llm.price
+    cots = numbers["cots"]
+    rows = (
+        ("questions", f"{len(cots):,}"),
+        ("CoTs per question", _range(cots.tolist(), "{:,}".format) if len(cots) else "-"),
+        ("without answer", f"{percent(_mean(numbers['no_answer']))} % of the CoTs"),
+        ("agreement", f"{percent(_mean(numbers['agreement']))} % of the CoTs have the most frequent answer"),
+        ("output tokens", f"{_mean(numbers['output_tokens']):,.1f} per CoT, counted by {llm.counter}"),
+        ("USD per million tokens", "-" if price is None else _price(price)),
+        ("billing", llm.billing),
+    )
+    yield Table(f"{llm.name} on {llm.dataset}", columns("", ""), rows)
+
+
+def _price(price: Price) -> str:
+    return f"{price.input_usd_per_mtok:g} in, {price.output_usd_per_mtok:g} out"
+
+
+def _mean(values: Any) -> float:
+    known = values[values == values]
+    return float(known.mean()) if len(known) else float("nan")
+
+
+def _llm_plot(llm: LLM, axes: Axes | None) -> Axes:
+    questions = counted(len(llm.question_ids), "question")
+    lines = ("share of the CoTs with their question's most frequent answer", questions)
+    shares = {llm.name: llm.per_question()["agreement"]}
+    return pictures.plot_questions(shares, axes, title=f"{llm.name} on {llm.dataset}", lines=lines, label="agreement")
+
+
+def _cost(evaluation: Evaluation) -> str:
+    if evaluation.usd_per_question is None:
+        return f"{evaluation.output_tokens_per_question:,.1f} output tokens"
+    return f"{plain_number(evaluation.usd_per_question)} USD"
+
+
+def _evaluation_sentence(result: Evaluation) -> str:
+    return (
+        f"{label(result)} on {result.dataset}, {' > '.join(result.llms)}: {_accuracy(result)}, {_cost(result)} and "
+        f"{result.samples_per_question:,.2f} CoTs per question; {counted(result.questions, 'question')}, {result.kind}"
+    )
+
+
+def _evaluation_columns(result: Evaluation) -> dict[str, Any]:
+    return {
+        "question": list(result.question_ids),
+        **{name: _known(getattr(result, name), result.questions) for name in _PER_QUESTION},
+    }
+
+
+_PER_QUESTION = (
+    "right", "usd", "tokens", "output_tokens", "samples", "calls", "no_answer", "stopped_early", "routed_wrong",
+)  # fmt: skip
+
+
+def _known(values: Any, number: int) -> Any:
+    return [float("nan")] * number if values is None else values
+
+
+def _evaluation_plot(result: Evaluation, axes: Axes | None) -> Axes:
+    lines = (f"{_accuracy(result)}; {counted(result.questions, 'question')}; {result.kind}", " > ".join(result.llms))
+    title = f"{label(result)} on {result.dataset}"
+    shares, unit = {label(result): result.right}, "probability of being right"
+    return pictures.plot_questions(shares, axes, title=title, lines=lines, label=unit)
+
+
+def _curve_sentence(curve: Curve) -> str:
+    points = curve.points
+    return (
+        f"{curve.method} on {curve.dataset}, {curve.llm}: {counted(len(points), 'point')}, {curve.field} = "
+        f"{_range([point.n for point in points])}, {_range([point.accuracy for point in points], percent)} % right; "
+        f"{counted(curve.questions, 'question')}, {points[0].kind}"
+    )
+
+
+def _curve_columns(curve: Curve) -> dict[str, Any]:
+    names, rows = curve_rows(curve)
+    own = {"method": curve.method, "dataset": curve.dataset, "llm": curve.llm, "field": curve.field}
+    return {name: [value] * len(curve.points) for name, value in own.items()} | _by_name(names, rows)
+
+
+def _comparison_sentence(comparison: Comparison) -> str:
+    points = [(point, curve) for curve in comparison.curves for point in curve.points]
+    best, curve = max(points, key=lambda one: one[0].accuracy)
+    budget = curve.budget_text(curve.points.index(best))
+    missing = f"; {counted(len(comparison.missing), 'missing point')}" if comparison.missing else ""
+    return (
+        f"{counted(len(comparison.curves), 'method')}, {counted(len(points), 'point')} on {comparison.plan.dataset}, "
+        f"{counted(best.questions, 'question')}; best: {curve.label}{f', {budget}' if budget else ''}, {_accuracy(best)}, "
+        f"{_comparison_cost(comparison, best)} per question{missing}"
+    )
+
+
+def _comparison_cost(comparison: Comparison, point: Evaluation) -> str:
+    cost = mean_cost(point, comparison.plan.cost)
+    return f"{cost_writer(comparison, [cost])(cost)} {AXES[comparison.plan.cost][1]}"
+
+
+def _comparison_columns(comparison: Comparison, rows: str = "points") -> dict[str, Any]:
+    if rows == "questions":
+        return comparison.per_question()
+    if rows != "points":
+        raise UnknownNameError.of("kind of rows", rows, ("points", "questions"))
+    return _by_name(RESULT_COLUMNS, result_rows(comparison))
+
+
+def _plan_rows(plan: Plan) -> Iterator[tuple[str, ...]]:
+    for entry in plan.entries:
+        fields = ", ".join(f"{name}={value}" for name, value in entry.fields.items())
+        sweep = "-" if entry.sweep is None else f"{entry.sweep[0]} = {', '.join(map(str, entry.sweep[1]))}"
+        yield entry.label, entry.method, " > ".join(entry.llms), fields or "-", sweep
+
+
+def _plan_table(plan: Plan) -> Table:
+    notes = (f"recordings: {', '.join(plan.recordings)}", f"cost {plan.cost}; billing {plan.billing}; seed {plan.seed}")
+    return Table(f"Comparison on {plan.dataset}", columns(*_PLAN_COLUMNS), tuple(_plan_rows(plan)), notes)
+
+
+_PLAN_COLUMNS = ("label", "method", "llms", "fields", "budgets")
+
+
+def _forecast_sentence(forecast: Forecast) -> str:
+    ends = [
+        f"{curve.method} {percent(point.accuracy)} %"
+        for curve in forecast.estimates
+        for point in curve.points[-1:]
+        if point.accuracy is not None
+    ]
+    return (
+        f"{forecast.dataset}, {forecast.llm}: votes of {_range(forecast.m)} from {counted(forecast.g, 'call')} on each of "
+        f"{counted(forecast.questions, 'question')}; at M = {forecast.m[-1]}: {', '.join(ends) or 'no estimate'}"
+    )
+
+
+def _budget_sentence(plan: BudgetPlan) -> str:
+    buy = plan.purchase
+    dollars = "" if buy.usd is None else f", {plain_number(buy.usd)} USD"
+    return (
+        f"{plan.budget.amount:g} {plan.budget.unit} on {plan.dataset}, {plan.llm}: {counted(buy.votes, 'vote')} on "
+        f"{counted(buy.questions, 'question')}, {percent(buy.plurality)} % right "
+        f"({percents(buy.plurality_low, buy.plurality_high)}), {buy.tokens:,.0f} tokens{dollars}"
+    )
+
+
+def _budget_columns(plan: BudgetPlan) -> dict[str, Any]:
+    rows = [asdict(option) for option in plan.options]
+    return {name: [row[name] for row in rows] for name in rows[0]}
+
+
+def _surface_sentence(surface: Surface) -> str:
+    limits = [depth for depth in surface.depths if depth is not None]
+    cut = f"cut after {_range(limits, '{:,}'.format)} tokens" if limits else "not cut"
+    return (
+        f"{surface.dataset}, {surface.llm}: {_range(surface.widths)} traces {cut}, "
+        f"{_range([point.accuracy for point in surface.points], percent)} % right; {counted(surface.questions, 'question')}"
+    )
+
+
+VIEWS = {
+    "Recording": View(
+        _recording_sentence, lambda r: (info_headline(r), pools_table(r)), _recording_columns, _recording_plot
+    ),
+    "Dataset": View(
+        lambda d: f"{d.id!r}, {counted(len(d), 'question')}", _dataset_pieces, _dataset_columns, _dataset_plot
+    ),
+    "LLM": View(lambda llm: llm.name, _llm_pieces, lambda llm: llm.per_question(), _llm_plot),
+    "Evaluation": View(_evaluation_sentence, lambda e: evaluation_tables([e]), _evaluation_columns, _evaluation_plot),
+    "Curve": View(
+        _curve_sentence, lambda c: [curve_table(c)], _curve_columns, lambda c, axes: pictures.plot_curve(c, axes)
+    ),
+    "Comparison": View(
+        _comparison_sentence,
+        lambda c: headline(c, complete=True),
+        _comparison_columns,
+        lambda c, axes: pictures.plot_comparison(c, axes),
+    ),
+    "Plan": View(
+        lambda p: f"{p.dataset}: {', '.join(entry.label for entry in p.entries)}",
+        lambda p: [_plan_table(p)],
+        lambda p: _by_name(_PLAN_COLUMNS, _plan_rows(p)),
+    ),
+    "Forecast": View(
+        _forecast_sentence,
+        forecast_tables,
+        lambda f: _by_name(FORECAST_COLUMNS, forecast_rows(f)),
+        lambda f, axes: pictures.plot_forecast(f, axes),
+    ),
+    "BudgetPlan": View(_budget_sentence, plan_tables, _budget_columns, lambda p, axes: pictures.plot_budget(p, axes)),
+    "Surface": View(
+        _surface_sentence,
+        lambda s: [surface_table(s)],
+        lambda s: _by_name(SURFACE_COLUMNS, ([getattr(point, name) for name in SURFACE_COLUMNS] for point in s.points)),
+    ),
+}
+"""Name of a class -> how it is shown; classes derived from it are shown alike."""

@@ -1,0 +1,204 @@
+"""Exports in the layouts of other tools: lm-eval's samples come back, and Every Eval Ever's records fit its schema."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from small import write_toy
+from test_export import LINES, TREE, recorded
+
+from feval import import_recording
+from feval.errors import ConflictError, FevalError, NotRecordedError, StorageError, UsageError
+from feval.exporters import export_recording
+from feval.recording import Recording, merge, open_recording
+
+CHOICE: dict[str, Any] = {
+    "id": "c", "question": "Which?", "gold": "B", "choices": [{"label": "A", "text": "one"}, {"label": "B", "text": "two"}],
+    "llm": "org/m@t=1", "temperature": 1.0, "decoding": {"stop": ["\n"], "top_p": 0.5}, "prompt": "Which?", "prompt_tokens": 4,
+    "samples": [{"text": "(B)", "answer": "B", "tokens": 3, "reasoning": "hm", "reasoning_tokens": 2, "score": {"j": 0.25}},
+                {"text": "(A)", "answer": "A", "tokens": 4}, {"text": "No.", "answer": None, "tokens": 5}],
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def toy(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return recorded(tmp_path_factory.mktemp("layouts"), LINES)
+
+
+def verdicts(recording: Recording, llm: str) -> dict[str, list[tuple[str | None, str | None, bool]]]:
+    """Question text -> text, answer as extracted, and whether it is right, of each CoT."""
+    votes = recording.votes(dataset := recording.dataset_ids()[0])
+    pools = {pool.question_id: pool for pool in recording.pools(dataset, llm) if pool.answers}
+    return {
+        question.text: list(
+            zip(
+                pools[question.id].raw_texts(),
+                pools[question.id].raw_answers,
+                (votes.llms[llm].codes[row][: len(pools[question.id].answers)] == votes.gold[row]).tolist(),
+                strict=True,
+            )
+        )
+        for row, question in enumerate(recording.questions(dataset))
+        if question.id in pools
+    }
+
+
+@pytest.mark.parametrize("llm", ["a", "b"])
+def test_lm_evals_samples_come_back_with_answers_and_verdicts(toy: Path, tmp_path: Path, llm: str) -> None:
+    done = export_recording(toy, tmp_path / "out", "lm-eval", llms=[llm])
+    [samples] = done.path.rglob("samples_toy_*.jsonl")
+    import_recording("lm-eval", samples, tmp_path / "again", dataset="toy", answer_kind="number")
+    again, original = open_recording(tmp_path / "again"), open_recording(toy)
+    assert again.llm_names("toy") == [llm]  # from the results beside
+    assert verdicts(again, llm) == verdicts(original, llm)
+    assert [pool.prompt for pool in again.pools("toy", llm)] == [
+        pool.prompt for pool in original.pools("toy", llm) if pool.answers
+    ]
+    assert any("ids" in sentence for sentence in done.left_out)
+
+
+def test_lm_evals_results_by_hand(toy: Path, tmp_path: Path) -> None:
+    export_recording(toy, tmp_path / "out", "lm-eval")
+    for llm, line, results in (
+        ("a", {"exact_match": 0.5, "correct": [True, False], "filtered_resps": [["2", "[invalid]"]]}, {"exact_match,feval": 0.5}),
+        ("b", {"exact_match": 1.0, "correct": [True], "filtered_resps": [["2"]]},
+         {"exact_match,feval": 0.5, "exact_match_stderr,feval": pytest.approx(0.5)}),
+    ):  # fmt: skip
+        [samples], [summary] = (list((tmp_path / "out" / llm).glob(name)) for name in ("samples_*", "results_*"))
+        lines = [json.loads(each) for each in samples.read_text().splitlines()]
+        assert lines[0].items() >= line.items()
+        assert (lines[0]["doc_id"], lines[0]["target"], lines[0]["metrics"]) == (0, "2", ["exact_match"])
+        content = json.loads(summary.read_text())
+        assert content["results"]["toy"].items() >= results.items()
+        assert (content["model_name"], content["n-samples"]["toy"]["effective"]) == (llm, 2)
+    assert lines[1]["doc_id"] == 2  # the second question was not asked
+    arguments = json.loads(next((tmp_path / "out" / "a").glob("samples_*")).read_text().splitlines()[0])["arguments"]
+    assert arguments["gen_args_0"]["arg_1"] == {"temperature": 0.5, "max_gen_toks": 100, "until": ["\n"], "top_p": 0.9}
+
+
+def test_lm_eval_keeps_options_and_several_tasks_share_their_results(tmp_path: Path) -> None:
+    one = recorded(tmp_path, [CHOICE], "one", "one", kind="choice")
+    two = recorded(tmp_path, [CHOICE | {"question": "And which?"}], "two", "two", kind="choice")
+    export_recording(merge([one, two], tmp_path / "both"), tmp_path / "out", "lm-eval")
+    samples = sorted((tmp_path / "out").rglob("samples_*"))
+    [results] = (tmp_path / "out").rglob("results_*")
+    assert [path.name.split("_")[1] for path in samples] == ["one", "two"]
+    assert list(json.loads(results.read_text())["results"]) == ["one", "two"]
+    import_recording("lm-eval", samples[0], tmp_path / "again", dataset="one", answer_kind="choice")
+    again = open_recording(tmp_path / "again")
+    assert again.llm_names("one") == ["org/m@t=1"]
+    assert again.questions("one")[0].choices == (("A", "one"), ("B", "two"))
+    assert again.llm_info("org/m@t=1").temperature == 1.0
+
+
+# What version 0.3.0 of the two schemas requires, written by hand: member -> its type, or the members of an object in it.
+NUMBER = (int, float)
+AGGREGATE: dict[str, Any] = {
+    "schema_version": str, "evaluation_id": str, "retrieved_timestamp": str, "evaluation_results": list,
+    "source_metadata": {"source_type": str, "source_organization_name": str, "evaluator_relationship": str},
+    "model_info": {"name": str, "id": str, "additional_details": {"deployment_type": str, "model_availability": str}},
+    "eval_library": {"name": str, "version": str},
+    "detailed_evaluation_results": {"format": str, "file_path": str, "hash_algorithm": str, "checksum": str, "total_rows": int},
+}  # fmt: skip
+RESULT: dict[str, Any] = {
+    "evaluation_name": str, "source_data": {"dataset_name": str, "source_type": str}, "score_details": {"score": NUMBER},
+    "metric_config": {"lower_is_better": bool, "score_type": str, "min_score": NUMBER, "max_score": NUMBER},
+}  # fmt: skip
+INSTANCE: dict[str, Any] = {
+    "schema_version": str, "evaluation_id": str, "model_id": str, "evaluation_name": str, "sample_id": str,
+    "interaction_type": str, "answer_attribution": list, "input": {"raw": str, "reference": list}, "output": {"raw": list},
+    "evaluation": {"score": NUMBER, "is_correct": bool},
+}  # fmt: skip
+ATTRIBUTION = {"turn_idx": int, "source": str, "extracted_value": str, "extraction_method": str, "is_terminal": bool}
+ALLOWED_IN_AGGREGATE = {*AGGREGATE, "evaluation_timestamp"}
+ALLOWED_IN_INSTANCE = {
+    *INSTANCE, "evaluation_result_id", "sample_hash", "messages", "token_usage", "performance", "error", "metadata",
+}  # fmt: skip
+PLACE = r"data/[^/]+/[^/]+/[^/]+/[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}"
+
+
+def fits(value: dict[str, Any], schema: dict[str, Any]) -> bool:
+    return all(
+        fits(value[name], kind) if isinstance(kind, dict) else isinstance(value[name], kind)
+        for name, kind in schema.items()
+    )
+
+
+def test_every_eval_evers_records_fit_its_schema(toy: Path, tmp_path: Path) -> None:
+    done = export_recording(toy, tmp_path / "out", "every-eval-ever")
+    assert done.rows == 4
+    for summary in sorted(done.path.rglob("*.json")):
+        aggregate = json.loads(summary.read_text())
+        samples = summary.with_name(f"{summary.stem}_samples.jsonl")
+        lines = [json.loads(line) for line in samples.read_text().splitlines()]
+        assert fits(aggregate, AGGREGATE)
+        assert aggregate.keys() <= ALLOWED_IN_AGGREGATE
+        assert all(fits(result, RESULT) for result in aggregate["evaluation_results"])
+        assert all(fits(line, INSTANCE) and line.keys() <= ALLOWED_IN_INSTANCE for line in lines)
+        assert all(fits(each, ATTRIBUTION) for line in lines for each in line["answer_attribution"])
+        assert all(isinstance(value, str) for line in lines for value in line["metadata"].values())
+        detailed = aggregate["detailed_evaluation_results"]
+        assert done.path / detailed["file_path"] == samples
+        assert re.fullmatch(PLACE + r"_samples\.jsonl", detailed["file_path"])
+        assert (detailed["total_rows"], detailed["checksum"]) == (
+            len(lines),
+            hashlib.sha256(samples.read_bytes()).hexdigest(),
+        )
+        for name in ("evaluation_id", "schema_version"):
+            assert {line[name] for line in lines} == {aggregate[name]}
+        assert {line["model_id"] for line in lines} == {aggregate["model_info"]["id"]}
+        assert aggregate["evaluation_results"][0]["score_details"]["score"] == 0.5
+
+
+def test_every_eval_evers_lines_by_hand(tmp_path: Path) -> None:
+    done = export_recording(recorded(tmp_path, [CHOICE], kind="choice"), tmp_path / "out", "every-eval-ever")
+    [samples] = done.path.rglob("*_samples.jsonl")
+    assert samples.relative_to(done.path).parts[:4] == ("data", "toy", "org", "m")
+    lines = [json.loads(line) for line in samples.read_text().splitlines()]
+    assert [line["evaluation"]["is_correct"] for line in lines] == [True, False, False]
+    assert lines[0]["input"].items() >= {"reference": ["B"], "choices": ["(A) one", "(B) two"]}.items()
+    assert lines[0]["output"] == {"raw": ["(B)"], "reasoning_trace": ["hm"]}
+    assert lines[0]["token_usage"] == {"input_tokens": 4, "output_tokens": 3, "total_tokens": 7, "reasoning_tokens": 2}
+    assert lines[0]["metadata"] == {"sample": "0", "finish_reason": "unknown", "score.j": "0.25"}
+    assert lines[2]["answer_attribution"] == []
+    [aggregate] = (json.loads(path.read_text()) for path in done.path.rglob("*.json"))
+    assert aggregate["evaluation_results"][0]["score_details"]["score"] == pytest.approx(1 / 3)
+    assert aggregate["evaluation_results"][0]["generation_config"] == {
+        "generation_args": {"temperature": 1.0, "top_p": 0.5},
+        "additional_details": {"llm": "org/m@t=1", "stop": '["\\n"]'},
+    }
+
+
+@pytest.mark.parametrize(
+    ("lines", "to", "error", "message"),
+    [
+        ([TREE], "lm-eval", UsageError, "m@steps was recorded on toy as trees of steps, which lm-eval has no place for"),
+        ([LINES[0] | {"gold": None}], "every-eval-ever", NotRecordedError, "No question of toy that a answered has a gold"),
+        ([LINES[3] | {"question": "?", "samples": [{"answer": "2", "tokens": 1}]}], "lm-eval", NotRecordedError,
+         "Question 'q1' has a CoT of b without a text, and lm-eval's samples are texts; export a table instead"),
+        ([LINES[0] | {"llm": "a/b"}, LINES[3] | {"llm": "a__b"}], "lm-eval", ConflictError,
+         "Two LLMs would be written into a__b/samples_toy_"),
+    ],
+)  # fmt: skip
+def test_what_has_no_place_is_said(
+    tmp_path: Path, lines: list[dict[str, Any]], to: str, error: type[FevalError], message: str
+) -> None:
+    recording = recorded(tmp_path, lines)
+    with pytest.raises(error, match=message):
+        export_recording(recording, tmp_path / "out", to)
+    assert {path.name for path in tmp_path.iterdir()} == {"rec", "rec.jsonl"}
+
+
+def test_a_folder_that_exists_is_never_overwritten(tmp_path: Path) -> None:
+    toy = write_toy(tmp_path / "toy", {"m": [["1"]]}, ["1"])
+    (tmp_path / "there").mkdir()
+    (tmp_path / "there" / "mine").touch()
+    with pytest.raises(StorageError, match="there exists already; an export is never overwritten"):
+        export_recording(toy, tmp_path / "there", "lm-eval")
+    with pytest.raises(StorageError, match="would lie inside the recording"):
+        export_recording(toy, toy / "x", "every-eval-ever")

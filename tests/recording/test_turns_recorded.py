@@ -1,0 +1,94 @@
+"""Turns in a recording: replies to whole CoTs are read, hashed and verified, in derived recordings too."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from recorded_turns import REVISE, ROWS, WHY, chains, write_turns
+from small import put_manifest, restate
+
+from feval.errors import DamagedRecordingError, UsageError
+from feval.recording import extract, merge, open_recording, select, verify_recording
+from feval.replay import load
+
+
+@pytest.fixture(scope="module")
+def turns(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_turns(tmp_path_factory.mktemp("turns") / "r")
+
+
+def test_turns_come_back_as_they_were_added(turns: Path) -> None:
+    recording = open_recording(turns)
+    assert list(recording.pools("toy", "m@revise")) == ROWS
+    assert recording.messages("toy", "m@revise", 0) == [None, None, REVISE, WHY, REVISE]
+    assert recording.messages("toy", "m@revise", 1) is None
+    assert verify_recording(turns).problems == ()
+    manifest = recording.manifest.raw
+    assert (manifest["format_version"], manifest["pairs"][0]["turns"], manifest["pairs"][0]["depth"]) == (7, 6, 3)
+
+
+def test_turns_are_read_as_arrays_and_are_no_samples(turns: Path) -> None:
+    _, [llm] = load("toy", recording=turns)
+    steps = llm.pool.steps()
+    assert steps.turns is not None
+    assert steps.turn_prompts is not None
+    assert steps.turns.tolist() == [[-1, -1, 0, 1, 0], [-1, -2, -2, -2, -2], [-1, -1, 0, 1, 0]]
+    assert steps.rows([0]).turn_prompts.tolist() == [[-1, -1, 30, 31, 50]]  # type: ignore[union-attr]
+    with pytest.raises(UsageError, match="no whole CoTs"):
+        llm("toy/0", 1)
+
+
+def test_derived_recordings_keep_turns(turns: Path, tmp_path: Path) -> None:
+    first = select(turns, tmp_path / "first", questions=["toy/0"])
+    rest = select(turns, tmp_path / "rest", questions=["toy/1", "toy/2"])
+    joined = open_recording(merge([first, rest], tmp_path / "joined"))
+    assert (joined.hash, list(joined.pools("toy", "m@revise"))) == (open_recording(turns).hash, ROWS)
+    read = extract(turns, tmp_path / "x", answer_kind="number", source="text").path
+    assert next(open_recording(read).pools("toy", "m@revise")).answers == ["4", "5", "4", "4", "6"]
+    for path in (joined.path, read):
+        assert verify_recording(path).problems == ()
+
+
+def test_turns_that_are_missing_are_never_read_as_steps(turns: Path, tmp_path: Path) -> None:
+    path, folder = "turns/toy/m@revise.parquet", write_turns(tmp_path / "unlisted")
+    manifest = json.loads((folder / "manifest.json").read_text())
+    del manifest["files"][path], manifest["pairs"][0]["turns"]
+    put_manifest(folder, manifest)
+    for derived in (
+        lambda: open_recording(folder).messages("toy", "m@revise", 0),
+        lambda: select(folder, tmp_path / "s", questions=["toy/0"]),
+        lambda: merge([folder, turns], tmp_path / "m"),
+        lambda: extract(folder, tmp_path / "x", source="stored"),
+    ):
+        with pytest.raises(DamagedRecordingError, match=f"does not list {path}"):
+            derived()
+
+
+@pytest.mark.parametrize(
+    ("changes", "sentence"),
+    [
+        ({"turn_prompt_tokens": None, "prompt_tokens": 9}, "turn 2 has None prompt tokens; those of turns are known"),
+        ({"messages": [REVISE, *[None] * 4]}, "turn 0 has the parent None"),
+        ({"messages": None}, "step 2 goes on from step 0, which ends a solution"),
+        ({"ends": [True] * 4 + [False]}, "a turn replies to a whole CoT"),
+    ],
+)
+def test_what_replies_to_no_cot_is_refused(changes: dict[str, Any], sentence: str, tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=f"^m@revise on toy, question 'toy/0': .*{sentence}"):
+        write_turns(tmp_path / "r", [replace(chains(0), **changes)])
+
+
+def test_arrays_and_versions_that_contradict_the_turns_are_damage(turns: Path, tmp_path: Path) -> None:
+    folder = write_turns(tmp_path / "r")
+    swapped = write_turns(tmp_path / "o", [replace(chains(0), messages=[None, None, REVISE, REVISE, WHY]), *ROWS[1:]])
+    path = "votes/toy.details"
+    (folder / path).write_bytes((swapped / path).read_bytes())
+    restate(folder, path)
+    assert any("steps of m@revise" in problem for problem in verify_recording(folder).problems)
+    put_manifest(swapped, json.loads((swapped / "manifest.json").read_text()) | {"format_version": 6})
+    with pytest.raises(DamagedRecordingError, match="turns has format_version 7 or more"):
+        open_recording(swapped)

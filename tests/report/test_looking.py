@@ -1,0 +1,213 @@
+"""Recorded questions to be looked at: numbers by brute force, and lines that are safe on a terminal."""
+
+from __future__ import annotations
+
+import io
+import json
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from recorded_trees import write_trees
+from rich.console import Console
+from small import pool, question, write_toy
+from typer.testing import CliRunner
+
+from feval.cli import app
+from feval.cli.output import Output
+from feval.recording import DatasetInfo, LLMInfo, ProbeRows, RecordingWriter, open_recording
+from feval.report.looking.overview import overview
+from feval.report.looking.questions import answer_span, recorded_questions
+from feval.report.looking.terminal import question_pieces
+from feval.report.tables.tables import plain_text
+
+EVIL = "evil\x1b]0;owned\x07[red]\u202e"
+POOLS: dict[str, Sequence[Sequence[str | None]]] = {
+    "one": [["1", "1", "2", None], ["2", "2", "2", "3"], ["5", "5", None, None], [EVIL, "1", "1", "1"]],
+    "two": [["1", "1", "1"], ["9", "9"], ["5"], [None, "1", "2"]],
+}
+GOLDS = ["1", "3", None, EVIL]
+
+
+@pytest.fixture(scope="module")
+def toy(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_toy(tmp_path_factory.mktemp("looking") / "toy", POOLS, GOLDS)
+
+
+@pytest.fixture(scope="module")
+def traced(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """One question with thoughts, probes, tabs and an answer that also stands elsewhere in the text."""
+    out = tmp_path_factory.mktemp("looking") / "traced"
+    rows = pool(0, ["12", None], reasoning=["I think\nso", None])
+    texts = ["\t12 and 2 make 14;\r\nminus 2: 12.", f"no {EVIL}"]
+    with RecordingWriter(out, operation={"name": "test"}) as writer:
+        writer.add_dataset(DatasetInfo("toy", "Toy", "verbatim", "test-1"), [question(0, "12")])
+        writer.add_pools("toy", LLMInfo("traced"), "words", [replace(rows, texts=texts)])
+        answers = ["7", "7", "12", "7"]
+        writer.add_probes("toy", "traced", [ProbeRows("toy/0", [0, 0, 0, 1], [2, 4, 6, 3], answers, answers)])
+    return out
+
+
+def feval(*arguments: str | Path) -> Any:
+    return CliRunner().invoke(app, list(map(str, arguments)), prog_name="feval")
+
+
+@pytest.mark.parametrize("llms", [["one"], ["two", "one"]])
+def test_accuracy_agreement_and_order_of_questions(toy: Path, llms: list[str]) -> None:
+    seen = overview(open_recording(toy), "toy", llms)
+    keys = []
+    for row, gold in enumerate(GOLDS):
+        cots = [answer for llm in llms for answer in POOLS[llm][row]]
+        counts = Counter(answer for answer in cots if answer is not None)
+        assert seen.agreement[row] == counts.most_common(1)[0][1] / len(cots)
+        shares = [POOLS[llm][row].count(gold) / len(POOLS[llm][row]) for llm in llms]
+        assert [len(POOLS[llm][row]) for llm in llms] == seen.cots[:, row].tolist()
+        if gold is not None:
+            assert seen.accuracy[:, row].tolist() == shares
+        mean = sum(shares) / len(shares)
+        keys.append((gold is None, mean if gold is not None else 0, seen.agreement[row], row))
+    assert seen.order.tolist() == [row for *_, row in sorted(keys)]
+
+
+def test_of_trees_only_the_ends_of_solutions_count(tmp_path: Path) -> None:
+    seen = overview(open_recording(write_trees(tmp_path / "trees")), "toy", ["tree"])
+    assert seen.cots.tolist() == [[4, 1, 0]]  # ends of the three trees
+    assert seen.accuracy[0, :2].tolist() == [2 / 4, 1.0]
+    assert seen.accuracy[0, 2] != seen.accuracy[0, 2]
+    assert seen.order.tolist() == [0, 1, 2]
+
+
+def test_the_list_of_questions(toy: Path) -> None:
+    lines = feval("show", toy).stdout.splitlines()
+    assert lines[0] == "toy, 4 questions, the hardest first"
+    assert [line.split()[0] for line in lines[2:6]] == ["toy/1", "toy/3", "toy/0", "toy/2"]
+    assert lines[2].split()[1:5] == ["25.00", "0.00", "50.00", "6"]
+    listed = json.loads(feval("show", toy, "--first", "1", "--llm", "two", "--json").stdout)
+    (only,) = listed["questions"]
+    assert only == {"dataset": "toy", "id": "toy/3", "accuracy": {"two": 0.0}, "agreement": 1 / 3, "cots": {"two": 3}}
+    assert "3 easier questions are not shown; --first 4 shows all" in feval("show", toy, "--first", "1").stdout
+    unlabelled = json.loads(feval("show", toy, "--json").stdout)["questions"][-1]
+    assert (unlabelled["id"], unlabelled["accuracy"]) == ("toy/2", {"one": None, "two": None})
+
+
+def test_a_question_with_its_cots(toy: Path) -> None:
+    lines = feval("show", toy, "toy/0", "--llm", "one").stdout.splitlines()
+    assert lines[:4] == ["toy  toy/0", "", "What is question 0?", "gold  1"]
+    assert [line.split() for line in lines[5:9]] == [
+        ["answer", "one"],
+        ["✓", "1", "2"],
+        ["✗", "2", "1"],
+        ["–", "no", "answer", "1"],
+    ]
+    heads = [line for line in lines if line.startswith("one, sample")]
+    assert heads[0] == "one, sample 0  ✓ 1  10 tokens, stop"
+    assert heads[3] == "one, sample 3  – no answer  13 tokens, length"
+    assert lines[-1] == "Thinking about 0, sample 3. The answer is None."
+    chosen = feval("show", toy, "toy/0", "--sample", "3", "--sample", "0").stdout
+    assert [line[:13] for line in chosen.splitlines() if ", sample" in line[:13]] == [
+        "one, sample 0",
+        "one, sample 3",
+        "two, sample 0",
+    ]
+
+
+def test_a_question_as_json(toy: Path) -> None:
+    asked = json.loads(feval("show", toy, "toy/3", "--sample", "0", "--json").stdout)
+    assert (asked["id"], asked["answer"]) == ("toy/3", EVIL)
+    assert [llm["llm"] for llm in asked["llms"]] == ["one", "two"]
+    assert asked["llms"][0]["counts"] == [
+        {"answer": "1", "count": 3, "right": False}, {"answer": EVIL, "count": 1, "right": True},
+    ]  # fmt: skip
+    (sample,) = asked["llms"][0]["samples"]
+    assert (sample["sample"], sample["answer"], sample["right"], sample["output_tokens"]) == (0, EVIL, True, 10)
+    assert EVIL in sample["text"]
+
+
+@pytest.mark.parametrize("arguments", [(), ("toy/3",)])
+def test_texts_of_strangers_cannot_steer_the_terminal(toy: Path, arguments: tuple[str, ...]) -> None:
+    shown = feval("show", toy, *arguments).stdout
+    assert not set(shown) & {"\x1b", "\x07", "\u202e", "\r"}
+    assert ("\\x1b]0;owned\\x07[red]\\u202e" in shown) == bool(arguments)
+
+
+def test_reasoning_is_folded_and_probes_are_told_where_they_change(traced: Path) -> None:
+    folded = feval("show", traced, "toy/0", "--sample", "0").stdout
+    assert "[reasoning of 10 characters; --reasoning shows it]" in folded
+    assert "probed after tokens: from 2: 7, from 6: 12\n" in folded
+    assert folded.endswith("    12 and 2 make 14;\nminus 2: 12.\n")
+    assert "I think\nso\n    12 and" in feval("show", traced, "toy/0", "--sample", "0", "--reasoning").stdout
+    sample = json.loads(feval("show", traced, "toy/0", "--json").stdout)["llms"][0]["samples"][1]
+    assert sample["probes"] == [{"tokens": 3, "answer": "7"}]
+
+
+def test_a_tree_is_indented_behind_its_steps(tmp_path: Path) -> None:
+    folder = write_trees(tmp_path / "trees")
+    lines = feval("show", folder, "toy/0").stdout.splitlines()
+    steps = [line.partition("  1")[0] for line in lines if line.lstrip().startswith("step ")]
+    assert steps[:4] == ["step 0", "  step 2  ✓ 4", "  step 3", "    step 5  ✓ 4"]
+    assert "prm 0.75" in "".join(lines)
+    chosen = feval("show", folder, "toy/0", "--sample", "5").stdout
+    assert [line.split()[1] for line in chosen.splitlines() if line.lstrip().startswith("step ")] == ["0", "3", "5"]
+    assert "tree: nothing was recorded" in feval("show", folder, "toy/2").stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "pieces"),
+    [
+        (("toy/9",), ("There is no question of toy", "'toy/9'", "Did you mean")),
+        (("toy/0", "--sample", "4"), ("--sample 4", "indices 0 to 3")),
+        (("toy/0", "--llm", "three"), ("'three'", "one", "two")),
+        (("toy/0", "--dataset", "other"), ("'other'", "toy")),
+        (("--reasoning",), ("--reasoning", "question")),
+    ],
+)
+def test_what_cannot_be_shown_is_a_sentence(toy: Path, arguments: tuple[str, ...], pieces: tuple[str, ...]) -> None:
+    result = feval("show", toy, *arguments)
+    assert (result.exit_code > 0, result.stdout, result.stderr.count("\n")) == (True, "", 1)
+    assert all(piece in result.stderr for piece in pieces), result.stderr
+
+
+@pytest.mark.parametrize(
+    ("text", "answers", "said"),
+    [
+        ("12, no: 2. So 2!", ("2.",), (14, 15)),
+        ("It is 1,200 or 200.", ("200",), (15, 18)),
+        ("2.5 is not 2", ("5", "2"), (11, 12)),
+        ("x = \\frac{1}{2}", ("\\frac{1}{2}",), (4, 15)),
+        ("nothing", ("1", None, ""), None),
+        ("one (B)", ("B",), (5, 6)),
+    ],
+)
+def test_where_a_text_says_its_answer(text: str, answers: tuple[str | None, ...], said: tuple[int, int] | None) -> None:
+    assert answer_span(text, *answers) == said
+
+
+def test_a_terminal_has_colours_and_a_pager(traced: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (asked,) = recorded_questions(open_recording(traced), "toy", ["traced"], range(1))
+    pieces = question_pieces(asked)
+    assert (("minus 2: ", ""), ("12", "black on yellow"), (".", "")) in pieces
+    assert "\x1b" not in plain_text(pieces)
+    paged: list[str] = []
+    monkeypatch.setattr("pydoc.pager", paged.append)
+    monkeypatch.setenv("LESS", "")
+    monkeypatch.setattr("rich.console.Console.__init__", _colourful(Console.__init__))
+    monkeypatch.setattr("sys.stdout", _Terminal())
+    Output(as_json=False, quiet=False).pages({}, *pieces)
+    (text,) = paged
+    assert "\x1b[30;43m12\x1b[0m" in text
+    assert "\\x1b]0;owned" in text
+
+
+class _Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def _colourful(make: Any) -> Any:
+    def made(self: Console, **settings: Any) -> None:
+        make(self, **settings, force_terminal=True, color_system="standard", width=100)
+
+    return made

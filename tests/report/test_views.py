@@ -1,0 +1,255 @@
+"""How results look in Python: sentences, tables for notebooks, DataFrames, axes."""
+
+from __future__ import annotations
+
+import csv
+import io
+import math
+import sys
+from collections import Counter
+from html.parser import HTMLParser
+from types import SimpleNamespace
+from typing import Any
+
+import matplotlib as mpl
+import numpy as np
+import pytest
+from matplotlib import pyplot as plt
+from matplotlib.axes import Axes
+from small import write_toy
+
+from feval import (
+    EarlyStopping,
+    SelfConsistency,
+    compare,
+    evaluate,
+    forecast,
+    load,
+    method_curve,
+    open_recording,
+    self_consistency_curve,
+)
+from feval.comparison.plan import Plan
+from feval.errors import UnknownNameError, UsageError
+from feval.report.tables.comparisons import results_csv
+
+NAME = "<script>alert(1)</script>&"
+HOSTILE = NAME + "\x1b[31m"
+ANSWERS: list[list[str | None]] = [
+    ["a", "b", "a", None],
+    ["x", HOSTILE, HOSTILE],
+    ["c", "c", "c", "c"],
+    [None, None, "e"],
+]
+GOLDS = ["a", HOSTILE, "d", None]
+KINDS = ("recording", "dataset", "llm", "evaluation", "curve", "comparison", "plan", "forecast", "budget")
+
+
+@pytest.fixture(scope="module")
+def shown(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    """One value of every class that is shown."""
+    folder = write_toy(tmp_path_factory.mktemp("views") / "rec", {"gpt-4o-mini": ANSWERS, NAME: ANSWERS}, GOLDS)
+    recording = open_recording(folder)
+    dataset, llms = load("toy", None, recording)
+    sc = {"name": "self-consistency", "llms": ["gpt-4o-mini"], "budgets": {"n": [1, 3]}}
+    plan = Plan.from_dict(
+        {"dataset": "toy", "recordings": [str(folder)], "method": [sc], "unlabelled": "drop", "resamples": 50}
+    )
+    few: dict[str, Any] = {"unlabelled": "drop", "resamples": 50}
+    return {
+        "recording": recording,
+        "dataset": dataset,
+        "llm": llms[0],
+        "evaluation": evaluate(SelfConsistency(3), dataset, llms[0], unlabelled="drop"),
+        "curve": self_consistency_curve(dataset, llms[0], [1, 3], unlabelled="drop"),
+        "comparison": compare(plan),
+        "plan": plan,
+        "forecast": forecast.estimate(dataset, llms[0], g=2, m=[1, 3], methods=["exact"], **few),
+        "budget": forecast.plan(dataset, llms[0], budget_tokens=500, most_votes=3, **few),
+    }
+
+
+@pytest.fixture
+def frames(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A library of DataFrames that are dicts."""
+    monkeypatch.setitem(sys.modules, "pandas", SimpleNamespace(DataFrame=dict))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_repr_is_one_short_line(shown: dict[str, Any], kind: str) -> None:
+    text = repr(shown[kind])
+    assert text.startswith(type(shown[kind]).__name__)
+    assert len(text) < 400
+    assert text.isprintable()
+
+
+def test_reprs_have_the_numbers_that_matter(shown: dict[str, Any]) -> None:
+    evaluation, curve = shown["evaluation"], shown["curve"]
+    assert f"self-consistency(n=3) on toy, gpt-4o-mini: {100 * evaluation.accuracy:.2f} % right" in repr(evaluation)
+    assert "3 questions, exact" in repr(evaluation)
+    assert f"2 points, n = 1 to 3, {100 * min(p.accuracy for p in curve.points):.2f} to " in repr(curve)
+    best = max(shown["comparison"].curves[0].points, key=lambda point: point.accuracy)
+    assert f"best: self-consistency, n={best.fields['n']}, {100 * best.accuracy:.2f} % right" in repr(
+        shown["comparison"]
+    )
+    assert "28 CoTs, 2 LLMs, 1 dataset" in repr(shown["recording"])
+
+
+class Parsed(HTMLParser):
+    """Tags and texts of a page; what is opened is closed."""
+
+    def __init__(self, page: str) -> None:
+        super().__init__()
+        self.tags: Counter[str] = Counter()
+        self.texts: list[str] = []
+        self._open: list[str] = []
+        self.feed(page)
+        assert self._open == []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags[tag] += 1
+        assert {name for name, _ in attrs} <= {"class", "style"}
+        assert not any(word in str(attrs) for word in ("color", "background"))  # dark themes have their own
+        if tag != "br":
+            self._open.append(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self._open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        self.texts.append(data)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_html_is_escaped_and_small(shown: dict[str, Any], kind: str) -> None:
+    page = shown[kind]._repr_html_()
+    parsed = Parsed(page)
+    assert set(parsed.tags) <= {"div", "p", "strong", "small", "br", "table", "thead", "tbody", "tr", "th", "td"}
+    assert parsed.tags["table"] >= 1
+    assert len(page) < 20_000
+    assert "\x1b" not in page
+    if kind in {"recording", "dataset"}:  # they name the other LLM
+        assert any(NAME in text for text in parsed.texts)
+    if kind == "dataset":
+        assert f"{NAME}\\x1b[31m" in parsed.texts
+
+
+def test_long_tables_are_cut_and_say_so(shown: dict[str, Any]) -> None:
+    curve = shown["curve"]
+    many = type(curve)(
+        **{name: getattr(curve, name) for name in curve.__dataclass_fields__} | {"points": curve.points * 20}
+    )
+    assert Parsed(many._repr_html_()).tags["tr"] == 21
+    assert "20 more rows: to_frame()" in many._repr_html_()
+
+
+@pytest.mark.usefixtures("frames")
+def test_a_comparison_has_the_rows_of_its_csv(shown: dict[str, Any]) -> None:
+    comparison = shown["comparison"]
+    [header, *rows] = csv.reader(io.StringIO(results_csv(comparison)))
+    frame = comparison.to_frame()
+    assert list(frame) == header
+    assert frame["label"] == [row[header.index("label")].removeprefix("'") for row in rows]
+    place = header.index("accuracy")
+    assert frame["accuracy"] == [float(row[place]) for row in rows]
+    assert set(comparison.to_frame(rows="questions")) == set(comparison.per_question())
+    with pytest.raises(UnknownNameError, match="kind of rows 'pionts'"):
+        comparison.to_frame(rows="pionts")
+
+
+@pytest.mark.usefixtures("frames")
+def test_frames_have_points_or_questions(shown: dict[str, Any]) -> None:
+    curve, evaluation = shown["curve"].to_frame(), shown["evaluation"].to_frame()
+    assert curve["accuracy"] == [point.accuracy for point in shown["curve"].points]
+    assert set(curve["llm"]) == {"gpt-4o-mini"}
+    assert evaluation["question"] == list(shown["evaluation"].question_ids)
+    assert np.mean(evaluation["right"]) == shown["evaluation"].accuracy
+    assert shown["forecast"].to_frame()["m"] == [1, 3]
+    assert [*shown["budget"].to_frame()["votes"]] == [1, 3]
+    assert shown["plan"].to_frame()["budgets"] == ["n = 1, 3"]
+    assert shown["recording"].to_frame()["cots"] == [14, 14]
+
+
+@pytest.mark.usefixtures("frames")
+def test_questions_are_counted(shown: dict[str, Any]) -> None:
+    frame = shown["dataset"].to_frame()
+    right = [sum(a == gold for a in own) / len(own) for own, gold in zip(ANSWERS, GOLDS[:3], strict=False)]
+    assert frame["gpt-4o-mini"].tolist()[:3] == frame[NAME].tolist()[:3] == right
+    assert math.isnan(frame["gpt-4o-mini"][3])
+    assert frame["answer"] == GOLDS
+    columns = shown["llm"].to_frame()
+    for row, own in enumerate(ANSWERS):
+        votes = Counter(answer for answer in own if answer is not None)
+        assert columns["cots"][row] == len(own)
+        assert columns["no_answer"][row] == own.count(None) / len(own)
+        assert columns["answers"][row] == len(votes)
+        assert columns["agreement"][row] == max(votes.values()) / len(own)
+
+
+def test_a_frame_of_a_library_that_is_missing(shown: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "polars", None)
+    with pytest.raises(UsageError, match="needs polars"):
+        shown["curve"].to_frame("polars")
+    with pytest.raises(UnknownNameError, match=r"'pandsa'.*'pandas'"):
+        shown["curve"].to_frame("pandsa")
+
+
+@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind != "plan"])
+def test_everything_has_a_picture(shown: dict[str, Any], kind: str) -> None:
+    before = dict(mpl.rcParams)
+    _, own = plt.subplots()
+    axes = shown[kind].plot(own)
+    assert axes is own
+    assert axes.get_title(loc="left")
+    assert axes.get_legend() is not None
+    assert dict(mpl.rcParams) == before
+    plt.close("all")
+
+
+def line_of(axes: Axes, label: str) -> list[list[float]]:
+    """The points of the line that a legend shows, found by its colour."""
+    legend = axes.get_legend() or axes.figure.legends[0]
+    names = [text.get_text() for text in legend.get_texts()]
+    colour = legend.get_lines()[names.index(label)].get_color()
+    lines = [line for line in axes.lines if line.get_color() == colour and line.get_linestyle() == "-"]
+    return np.asarray(max(lines, key=lambda line: len(line.get_xydata())).get_xydata()).tolist()
+
+
+def test_curves_on_the_same_axes_are_told_apart(shown: dict[str, Any]) -> None:
+    dataset, [llm, _] = load("toy", None, shown["recording"])
+    stopping = method_curve(
+        dataset, [llm], "early-stopping", "budget", [2, 3], unlabelled="drop", settings={"window": 2}
+    )
+    axes = shown["curve"].plot()
+    assert axes.get_title(loc="left") == "self-consistency on toy, gpt-4o-mini"
+    assert stopping.plot(axes) is axes
+    for curve in (shown["curve"], stopping):
+        expected = [[point.usd_per_question, 100 * point.accuracy] for point in curve.points]
+        assert line_of(axes, f"{curve.method}, gpt-4o-mini") == expected
+    assert axes.figure.legends == []
+    plt.close("all")
+
+
+def test_questions_are_drawn_in_order(shown: dict[str, Any]) -> None:
+    axes = shown["evaluation"].plot()
+    expected = [[i + 1, y] for i, y in enumerate(sorted(100 * shown["evaluation"].right, reverse=True))]
+    assert line_of(axes, "self-consistency(n=3)") == expected
+    plt.close("all")
+
+
+def test_a_picture_of_several_datasets_is_refused(shown: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(type(shown["recording"]), "dataset_ids", lambda _: ["a", "b"])
+    with pytest.raises(UsageError, match=r"holds 2 datasets \(a, b\)"):
+        shown["recording"].plot()
+
+
+def test_a_cot_has_its_text(shown: dict[str, Any]) -> None:
+    cot = shown["llm"](0, n=1).cots[0]
+    assert cot.text == cot.raw_text
+    assert cot.text is not None
+
+
+def test_a_method_that_stops_is_named_with_its_fields(shown: dict[str, Any]) -> None:
+    dataset, [llm, _] = load("toy", None, shown["recording"])
+    result = evaluate(EarlyStopping(2, budget=3), dataset, llm, unlabelled="drop")
+    assert repr(result).startswith("Evaluation(early-stopping(window=2, budget=3) on toy")
