@@ -17,7 +17,7 @@ import pytest
 from foreign_sources import in_arrow
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from importing import Import, Save, manifest, notes, rows
+from importing import Import, Save, manifest, notes, requests, rows
 
 from feval import BestOfN, PriceList, SelfConsistency, SingleCall, evaluate, from_dataframe, load
 from feval.cards.prices import Price
@@ -331,6 +331,15 @@ def test_a_table_without_texts_of_questions_is_read_with_a_note(imported: Import
     recording = imported_table(imported, [{"question_id": 1.0, "gold": 2, "llm": "m", "answer": 2.0, "tokens": 3.0}])
     assert "no texts of questions" in notes(recording)
     assert rows(recording, llm="m")["question_id"] == ["1"]
+
+
+def test_requests_without_token_counts_are_counted_in_words_with_a_note(imported: Import) -> None:
+    recording = imported_table(imported, [BASE | {"question": "one two three"}] * 2)
+    assert requests(recording, llm="m")["prompt_tokens"] == [4]  # four tokens to three words
+    assert "those of the questions were counted by 'words'" in notes(recording)
+    stated = imported_table(imported, [BASE | {"prompt_tokens": 9, "prompt": "four"}])
+    assert requests(stated, llm="m")["prompt_tokens"] == [9]
+    assert "were counted by" not in notes(stated)
 
 
 def test_columns_that_are_not_read_are_listed(imported: Import) -> None:

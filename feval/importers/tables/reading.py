@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from itertools import chain, islice
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ from typing import Any
 import orjson
 
 from feval.cards.cards import find_dataset_card
+from feval.cards.tokens import token_counter
 from feval.errors import ConflictError, SourceError, UnknownNameError, UsageError
 from feval.importers.columns import RowReader, examples
 from feval.importers.questions import known_answer_kind
@@ -25,6 +27,7 @@ from feval.importers.tables.layouts import Layout
 from feval.importers.tables.meanings import GOLD_AS_ANSWER, NAMES, Meanings, Use, late_column, meanings, parsed
 
 _ROWS_LOOKED_AT = 200
+_COUNTER, _COUNTS_KEPT = "words", 4096
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +99,7 @@ class _Content:
         self._rows = 0
         self._texts: set[bytes] = set()
         self._ids: set[bytes] = set()
+        self._count = lru_cache(_COUNTS_KEPT)(token_counter(_COUNTER))
 
     def add(self, table: TableFile) -> None:
         """Add the rows of a file."""
@@ -164,10 +168,17 @@ class _Content:
             name = self._name(what, values, where)
             if "question" not in what.targets and self._request.questions is None:
                 values["question"] = ""
+            if self._counts_requests(what) and (request := values.get("prompt") or values.get("question")):
+                values["prompt_tokens"] = self._count(request if isinstance(request, str) else request.text)
             rows.add_row(rows.add_question(name, values, where), values, where)
         except (ConflictError, SourceError) as error:
             raise type(error)(_in_its_words(str(error), what, where)) from error
         self._rows += 1
+
+    def _counts_requests(self, what: Meanings) -> bool:
+        """Whether outputs have token counts and requests have none: without any, nothing could be priced."""
+        known = what.targets.keys()
+        return "tokens" in known and bool(known & {"question", "prompt"}) and not known & {"prompt_tokens", "usage"}
 
     def _of(self, dataset: Any, where: str) -> Rows:
         """Return the rows of a dataset."""
@@ -254,6 +265,12 @@ class _Content:
         if "question" not in what.targets and self._request.questions is None:
             notes.append(
                 "The table has no texts of questions, so that requests are known by their token counts alone, if at all."
+            )
+        if self._counts_requests(what):
+            notes.append(
+                f"The table has the tokens of outputs and not of requests; those of the "
+                f"{'requests' if 'prompt' in what.targets else 'questions'} were counted by {_COUNTER!r}. For their true cost, give "
+                "'prompt_tokens'."
             )
         if self._unread:
             notes.append(f"Columns that were not read: {examples(self._unread)}.")
