@@ -256,7 +256,9 @@ def test_answer_is_the_gold_where_no_other_column_is(save: Save) -> None:
     }
     for name in ("target", "gold", "ground_truth", "reference", "gt"):
         assert uses(save, [cot | {name: "2"}])["answer"] == "answer"
-    assert uses(save, [cot], has_golds=True)["answer"] == "answer"
+    for gold, read_as in (({"answer": "2"}, "answer"), ({}, "gold")):
+        questions = save("questions", as_lines([{"id": "a", "question": "a", **gold}]))
+        assert uses(save, [cot], questions=questions)["answer"] == read_as
     assert uses(save, [cot], layout_of(columns=["answer=text", "text=answer"])) == {
         "question": "question", "text": "gold", "answer": "text"
     }  # fmt: skip

@@ -13,10 +13,10 @@ from typing import Any
 import orjson
 
 from feval.cards.cards import find_dataset_card
-from feval.cards.tokens import token_counter
+from feval.cards.tokens import count_words
 from feval.errors import ConflictError, SourceError, UnknownNameError, UsageError
 from feval.importers.columns import RowReader, examples
-from feval.importers.questions import known_answer_kind
+from feval.importers.questions import known_answer_kind, read_questions
 from feval.importers.reading import Reader
 from feval.importers.rows import Rows
 from feval.importers.shapes import refuse, sentence_start
@@ -27,7 +27,7 @@ from feval.importers.tables.layouts import Layout
 from feval.importers.tables.meanings import GOLD_AS_ANSWER, NAMES, Meanings, Use, late_column, meanings, parsed
 
 _ROWS_LOOKED_AT = 200
-_COUNTER, _COUNTS_KEPT = "words", 4096
+_COUNTS_KEPT = 4096
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,15 +49,17 @@ class Understood:
     is_alone: bool = True
 
 
-def understood(source: Path, layout: Layout, *, has_golds: bool = False) -> Understood:
-    """Return what the first file of a source is understood as.
+def understood(source: Path, layout: Layout, questions: Path | None = None) -> Understood:
+    """Return what the first file of a source is understood as, beside a questions file.
 
     Raises:
         SourceError: it is no table, or lacks a column that was named.
         UnknownNameError: feval has no such column.
     """
-    files = table_files(source)
-    with opened_table(files[0], Reader(), layout.rows) as table:
+    files, reader = table_files(source), Reader()
+    known = [] if questions is None else read_questions(questions, "", reader)
+    has_golds = any(question.gold is not None for question in known)
+    with opened_table(files[0], reader, layout.rows) as table:
         columns, example, _ = _looked_at(table)
         what = meanings(table, columns, example, layout, has_golds=has_golds)
     return Understood(table.name, what.uses, what.unread, example, len(files) == 1)
@@ -99,7 +101,7 @@ class _Content:
         self._rows = 0
         self._texts: set[bytes] = set()
         self._ids: set[bytes] = set()
-        self._count = lru_cache(_COUNTS_KEPT)(token_counter(_COUNTER))
+        self._count = lru_cache(_COUNTS_KEPT)(count_words)
 
     def add(self, table: TableFile) -> None:
         """Add the rows of a file."""
@@ -269,8 +271,8 @@ class _Content:
         if self._counts_requests(what):
             notes.append(
                 f"The table has the tokens of outputs and not of requests; those of the "
-                f"{'requests' if 'prompt' in what.targets else 'questions'} were counted by {_COUNTER!r}. For their true cost, give "
-                "'prompt_tokens'."
+                f"{'requests' if 'prompt' in what.targets else 'questions'} were counted by 'words'. For their true cost, "
+                "give 'prompt_tokens'."
             )
         if self._unread:
             notes.append(f"Columns that were not read: {examples(self._unread)}.")
