@@ -18,6 +18,7 @@ from foreign_sources import in_arrow
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from importing import Import, Save, manifest, notes, requests, rows
+from places import ROOT
 
 from feval import BestOfN, PriceList, SelfConsistency, SingleCall, evaluate, from_dataframe, load
 from feval.cards.prices import Price
@@ -314,6 +315,8 @@ def test_several_datasets_of_a_table_become_several(imported: Import) -> None:
     assert imported_table(imported, cots, dataset=None, llm="n").manifest.pairs.keys() == {("a", "n")}
     assert imported_table(imported, cots, dataset="b").manifest.pairs.keys() == {("b", "m")}
     assert imported_table(imported, cots[:1], dataset="c").manifest.pairs.keys() == {("c", "m")}
+    known = imported_table(imported, [BASE | {"dataset": "tiny_sums"}], dataset=None, answer_kind=None)
+    assert known.manifest.raw["licences"]["questions"] == "Apache-2.0"
     with pytest.raises(UnknownNameError, match=r"no dataset in .* 'c'"):
         imported_table(imported, cots, dataset="c")
     with pytest.raises(UsageError, match="kind of its answers is not known"):
@@ -426,3 +429,19 @@ def test_an_exported_table_is_the_same_recording(imported: Import, tmp_path: Pat
     export_recording(recording.path, tmp_path / "table", form)
     again = imported_table(imported, (tmp_path / "table").read_bytes(), dataset=None)
     assert again.hash == recording.hash
+
+
+def test_a_table_of_steps_is_a_tree(imported: Import, tmp_path: Path) -> None:
+    tree = imported("jsonl", ROOT / "examples" / "tree.jsonl", llm=None, answer_kind="number")
+    export_recording(tree.path, tmp_path / "steps.csv", "csv")
+    again = imported("table", tmp_path / "steps.csv", dataset=None, llm=None, answer_kind="number")
+    assert rows(again, llm="m@steps") == rows(tree, llm="m@steps")
+    nodes = [{"node": "a", "tokens": 1}, {"node": "b", "parent": "a", "answer": "2"}]
+    own = imported_table(imported, [BASE | {"llm": "m@steps"} | node for node in nodes])
+    assert rows(own, llm="m@steps")["answer"] == [None, "2"]
+
+
+def test_a_row_of_csv_that_is_too_large_is_said(imported: Import, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(files, "_BLOCK_BYTES", 200)
+    with pytest.raises(SourceError, match=r"a row of more than 200 bytes.* Parquet or JSON Lines"):
+        imported_table(imported, as_csv([BASE, BASE | {"text": "x" * 500}]))

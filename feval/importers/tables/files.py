@@ -42,7 +42,7 @@ _Blocks = Generator[Any, None, None]
 Choice = Callable[[list[str]], Sequence[str]]
 """Columns of a table -> those that are read."""
 
-_BLOCK_BYTES = 16 << 20  # of CSV: a row must fit
+_BLOCK_BYTES = 4 << 20  # of CSV: a row must fit, and Arrow takes some eighty times as much memory
 _ROWS_AT_ONCE = 128  # as Python's values
 _PARQUET, _ARROW_FILE, _ARROW_STREAM, _BOM = b"PAR1", b"ARROW1", b"\xff\xff\xff\xff", b"\xef\xbb\xbf"
 _CHECKED_BYTES = 64 << 20  # a larger Parquet table is not looked through for bombs, but bounded as it is read
@@ -277,6 +277,11 @@ def _arrow_errors(path: Path, kind: str) -> Iterator[None]:
         yield
     except (pa.ArrowException, OSError, ValueError, OverflowError, MemoryError) as error:
         reason = " ".join(str(error).split())[:300].rstrip(".")
+        if "straddling" in reason:
+            raise SourceError(
+                f"{path} has a row of more than {_BLOCK_BYTES:,} bytes, the most that is read of CSV; write the table as "
+                "Parquet or JSON Lines."
+            ) from error
         raise SourceError(f"{path} is not readable as {kind}: {reason}. Correct it or get the file again.") from error
 
 
