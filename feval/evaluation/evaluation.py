@@ -76,8 +76,7 @@ class Evaluation(Drawn):
         tokens: [Q] prompt and output tokens billed, `None` where some prompt's tokens are not known.
         usd: [Q] dollars, `None` without a price or prompt tokens.
         tokens_per_round, usd_per_round: [Q] the same if every call paid its prompt, whatever `billing` is.
-        error_shares: returns how wrong answers came about, see `no_answer`, `stopped_early` and `routed_wrong`. For an exact
-            evaluation it is computed on the first call.
+        error_shares: returns how wrong answers came about, see `errors`; for an exact evaluation computed on the first call.
         train_questions: how many other questions were set aside for training; 0 for none.
         left_out: questions that were left out because they have no gold or too few CoTs.
         accuracy_low, accuracy_high: ends of the confidence interval, `None` where none was asked for.
@@ -270,6 +269,7 @@ class Evaluation(Drawn):
         return result
 
 
+@executors.reports("evaluating")
 def evaluate(
     method: BatchMethod | Method | ExactMethod,
     dataset: Dataset,
