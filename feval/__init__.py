@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from feval.executors.cluster import distributed
     from feval.executors.progress import set_progress
     from feval.exporters import export_recording
-    from feval.importers import import_recording
+    from feval.importers import from_dataframe, import_recording
     from feval.methods import (
         DVTS,
         METHODS,
@@ -44,6 +44,7 @@ if TYPE_CHECKING:
         PathConsistency,
         ProbeConfidence,
         SelfConsistency,
+        SequentialRevision,
         SingleCall,
         TokenBudget,
         WeightedBestOfN,
@@ -90,6 +91,7 @@ __all__ = [
     "PriceList",
     "ProbeConfidence",
     "SelfConsistency",
+    "SequentialRevision",
     "SingleCall",
     "TokenBudget",
     "WeightedBestOfN",
@@ -99,6 +101,7 @@ __all__ = [
     "distributed",
     "evaluate",
     "export_recording",
+    "from_dataframe",
     "import_recording",
     "load",
     "merge",
@@ -126,7 +129,7 @@ __getattr__, __dir__ = lazy_names(
         "methods.oracle": ("Oracle",),
         "evaluation.training": ("train_test_rows",),
         "exporters": ("export_recording",),
-        "importers": ("import_recording",),
+        "importers": ("from_dataframe", "import_recording"),
         "methods": (
             "DVTS",
             "METHODS",
@@ -147,6 +150,7 @@ __getattr__, __dir__ = lazy_names(
             "PathConsistency",
             "ProbeConfidence",
             "SelfConsistency",
+            "SequentialRevision",
             "SingleCall",
             "TokenBudget",
             "WeightedBestOfN",

@@ -31,7 +31,6 @@ from feval.cli.options import (
 from feval.cli.output import Output, quiet_matplotlib
 from feval.comparison.listed import listed_plan, takes_several
 from feval.errors import OutOfRangeError, UsageError
-from feval.evaluation.costs import COSTS
 from feval.evaluation.curves import budget_field
 from feval.evaluation.evaluation import evaluate
 from feval.evaluation.method_names import field_names, make_method, parse_settings
@@ -135,9 +134,6 @@ def curve(
         str | None,
         typer.Option(metavar="FIELD=VALUES", help="Another field to vary: budget=5,10,20 or threshold=0.5,0.7."),
     ] = None,
-    cost: Annotated[
-        str | None, typer.Option(metavar="|".join(COSTS), help="What the picture counts. Default: usd, if known.")
-    ] = None,
     settings: Settings = None,
     machines: Machines,
     options: dict[str, Any],
@@ -154,7 +150,7 @@ def curve(
     fields, method = parse_settings(settings or []), methods[0]
     if len(methods) > 1 or (len(llms or ()) > 1 and not takes_several(METHODS.get(method))):
         running: dict[str, Any] = {"machines": machines, "saved": saved, "show": show}
-        _curves(methods, fields, recordings, dataset, llms, n=n, sweep=sweep, cost=cost, options=options, **running)
+        _curves(methods, fields, recordings, dataset, llms, n=n, sweep=sweep, options=options, **running)
         return
     field, values = _swept(method, budget_field(method), n, sweep)
     if field in fields:
@@ -173,7 +169,6 @@ def curve(
             llms=opened.llms,
             field=field,
             values=tuple(values),
-            cost=cost,
             **options,
         ).simplest()
         questions, replayed = opened.load(request)
@@ -204,7 +199,6 @@ def _curves(
     *,
     n: str | None,
     sweep: str | None,
-    cost: str | None,
     options: Mapping[str, Any],
     machines: Machines,
     saved: ResultFiles,
@@ -220,7 +214,7 @@ def _curves(
     opened = [open_place(folder) for folder in recording_folders(recordings)]
     dataset = only_name("dataset", dataset, (name for recording in opened for name in recording.dataset_ids()))
     given = {"budgets": budgets, "fields": fields, "price_list": options["prices"]}
-    shared = {name: value for name, value in options.items() if value is not None} | ({"cost": cost} if cost else {})
+    shared = {name: value for name, value in options.items() if value is not None}
     plan, users = listed_plan(opened, methods, dataset=dataset, llms=llms, **given, **shared)
     show_comparison(plan, saved, show, machines, recordings=opened, methods=users)
 

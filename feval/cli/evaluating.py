@@ -44,7 +44,11 @@ def request_options(
     parameters = [_parameter(model, name, overriding=overriding) for name in names if name not in without]
 
     def build(values: dict[str, Any]) -> dict[str, Any]:
-        return {name: value for name, value in values.items() if value is not None or not overriding}
+        given = {name: value for name, value in values.items() if value is not None or not overriding}
+        read = {
+            name: _extra(model.model_fields[name]).get("read") for name, value in given.items() if value is not None
+        }
+        return given | {name: function(given[name]) for name, function in read.items() if function is not None}
 
     return expanded("options", parameters, build)
 
@@ -68,7 +72,7 @@ def _parameter(model: type[ReplayOptions], name: str, *, overriding: bool) -> in
     option = typer.Option(
         "--" + name.replace("_", "-"), metavar=_extra(field)["metavar"], help=field.description, min=least
     )
-    kind: Any = field.annotation
+    kind: Any = field.annotation if _extra(field)["read"] is None else str | None
     if overriding:
         return keyword(name, Annotated[kind | None, option], None)
     return keyword(name, Annotated[kind, option], field.default)

@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from feval.cards.prices import PriceList
     from feval.recording import Recording
     from feval.replay import LLM, Dataset
+    from feval.replay.clock import Timing
 
 _ERRORS = ("no_answer", "stopped_early", "routed_wrong")
 
@@ -92,6 +93,11 @@ class Comparison(Drawn):
     def kinds(self) -> tuple[str, ...]:
         """How the methods were computed: "exact", "recorded" or "seeded"; several of these if the plan mixes them."""
         return kinds_of(self.curves)
+
+    @property
+    def timing(self) -> Timing | None:
+        """Where seconds come from; `None` where nobody asked for them."""
+        return next((point.timing for curve in self.curves for point in curve.points), None)
 
     @property
     def warnings(self) -> tuple[str, ...]:
@@ -185,6 +191,8 @@ class Comparison(Drawn):
         }
         for name in ("frontier", "areas", "differences", "savings", "reaches", "ranking"):
             content[name] = [asdict(row) for row in getattr(self, name)]
+        if self.timing is not None:
+            content["seconds"] = str(self.timing)
         return content | ({"left_out": self.left_out.to_dict()} if self.left_out else {})
 
 

@@ -24,8 +24,9 @@ from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, ClassVar
 
-from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, PlainSerializer, model_validator
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer, model_validator
 
+from feval.cards.serving_profiles import serving_profile
 from feval.cards.toml_files import read_toml
 from feval.errors import FevalError, UsageError
 from feval.evaluation.costs import COSTS
@@ -195,6 +196,7 @@ class Plan(Shown, EvaluationOptions):
         confidence: of every interval.
         resamples: of the bootstrap over questions, and random sign flips.
         cost: what a budget is counted in, one of `COSTS`; "axis" until 0.3.
+        serving, parallel: where seconds come from, as for `evaluate`; a comparison file has the profile's name, file or table.
         costs: budgets per question, counted in this, at which methods are compared; none for a few that they share.
         accuracies: in [0, 1], whose cost is asked for; none for a few that the methods share.
     """
@@ -241,6 +243,9 @@ class Plan(Shown, EvaluationOptions):
     def read(cls, path: str | Path) -> Plan:
         """Read a comparison file; the `UsageError` for one that cannot be understood names the method and the key."""
         content = read_toml(Path(path), "The comparison file", "See docs/comparing.md for an example.")
+        if isinstance(profile := content.get("serving"), str):
+            own = Path(path).parent / profile
+            content["serving"] = serving_profile(own if own.is_file() else profile)
         return cls.from_dict(content)
 
     @classmethod
@@ -395,6 +400,8 @@ def path_from(folder: Path, path: Path) -> str:
 
 
 def _lists(value: Any) -> Any:
+    if isinstance(value, BaseModel):
+        return value.model_dump(mode="json")
     return [_lists(item) for item in value] if isinstance(value, tuple) else value
 
 
