@@ -280,6 +280,7 @@ class Evaluation(Drawn):
         return result
 
 
+@executors.reports("evaluating")
 def evaluate(
     method: BatchMethod | Method | ExactMethod,
     dataset: Dataset,

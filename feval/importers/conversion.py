@@ -16,6 +16,7 @@ from feval.cards.cards import find_dataset_card
 from feval.cards.prices import price_list
 from feval.cards.tokens import token_counter
 from feval.errors import FevalError, OutOfRangeError, SourceError, TokenCounterError, UnknownNameError, UsageError
+from feval.executors.progress import reports
 from feval.importers.catalogue import IMPORTERS
 from feval.importers.depth.probes import WaitingProbes
 from feval.importers.pools import Reading, pool_rows
@@ -45,6 +46,7 @@ ANSWERS = ("stored", "text")
 """Where raw answers come from: the source where it stores them, else the texts; or always the texts."""
 
 
+@reports("importing")
 def import_recording(
     format: str,  # noqa: A002 (the command's own word, and the first argument by position)
     source: str | Path,
