@@ -150,7 +150,7 @@ def curve(
     fields, method = parse_settings(settings or []), methods[0]
     if len(methods) > 1 or (len(llms or ()) > 1 and not takes_several(METHODS.get(method))):
         running: dict[str, Any] = {"machines": machines, "saved": saved, "show": show}
-        _curves(methods, fields, recordings, dataset, llms, n=n, sweep=sweep, cost=cost, options=options, **running)
+        _curves(methods, fields, recordings, dataset, llms, n=n, sweep=sweep, options=options, **running)
         return
     field, values = _swept(method, budget_field(method), n, sweep)
     if field in fields:
@@ -199,7 +199,6 @@ def _curves(
     *,
     n: str | None,
     sweep: str | None,
-    cost: str | None,
     options: Mapping[str, Any],
     machines: Machines,
     saved: ResultFiles,
@@ -215,7 +214,7 @@ def _curves(
     opened = [open_place(folder) for folder in recording_folders(recordings)]
     dataset = only_name("dataset", dataset, (name for recording in opened for name in recording.dataset_ids()))
     given = {"budgets": budgets, "fields": fields, "price_list": options["prices"]}
-    shared = {name: value for name, value in options.items() if value is not None} | ({"cost": cost} if cost else {})
+    shared = {name: value for name, value in options.items() if value is not None}
     plan, users = listed_plan(opened, methods, dataset=dataset, llms=llms, **given, **shared)
     show_comparison(plan, saved, show, machines, recordings=opened, methods=users)
 
