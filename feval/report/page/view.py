@@ -12,7 +12,7 @@ from feval.cards.finish_reasons import FINISH_REASONS
 from feval.replay import load
 from feval.report.looking.overview import overview
 from feval.report.looking.questions import answer_span, recorded_questions
-from feval.report.page.depth import NOT_SHOWN, trace_answers, tree
+from feval.report.page.depth import NOT_SHOWN, trace_answers, tree, turn_text
 from feval.report.page.document import escaped_json, html_page
 from feval.report.page.questions import Caps, cut
 from feval.report.tables.info import info_tables
@@ -118,10 +118,9 @@ def _texts(llm: LLM, row: int, on: LLMOnQuestion, limits: Caps) -> dict[str, Any
     """Texts, where they say their answers, thoughts, scores, and traces or tree of an LLM on a question."""
     pool, places = on.pool, range(len(on.codes))
     if on.is_tree:
-        said = [f"> {said}\n\n" if (said := on.said(place)) is not None else "" for place in places[: limits.steps]]
         texts = [
-            None if text is None else before + cut(text, limits.step, ends=True)
-            for before, text in zip(said, pool.texts, strict=False)
+            turn_text(on.said(place), None if text is None else cut(text, limits.step, ends=True))
+            for place, text in enumerate(pool.texts[: limits.steps])
         ]
         steps = tree(llm, row, places[: limits.steps], texts)
         kind = "CoTs and turns" if on.turns else "tree of steps"
