@@ -1,4 +1,4 @@
-"""feval: record chains of thought once, replay test-time-compute methods on them for ever.
+"""feval: record chains of thought once, replay test-time-compute methods on them forever.
 
 `import feval` is cheap: every public name is loaded when it is first used (PEP 562), so neither NumPy nor pydantic nor pyarrow
 stands between `import feval` and the next line.
@@ -21,8 +21,9 @@ if TYPE_CHECKING:
     from feval.evaluation.evaluation import Evaluation, evaluate
     from feval.evaluation.training import train_test_rows
     from feval.executors.cluster import distributed
+    from feval.executors.progress import set_progress
     from feval.exporters import export_recording
-    from feval.importers import import_recording
+    from feval.importers import from_dataframe, import_recording
     from feval.methods import (
         DVTS,
         METHODS,
@@ -43,6 +44,7 @@ if TYPE_CHECKING:
         PathConsistency,
         ProbeConfidence,
         SelfConsistency,
+        SequentialRevision,
         SingleCall,
         TokenBudget,
         WeightedBestOfN,
@@ -89,6 +91,7 @@ __all__ = [
     "PriceList",
     "ProbeConfidence",
     "SelfConsistency",
+    "SequentialRevision",
     "SingleCall",
     "TokenBudget",
     "WeightedBestOfN",
@@ -98,6 +101,7 @@ __all__ = [
     "distributed",
     "evaluate",
     "export_recording",
+    "from_dataframe",
     "import_recording",
     "load",
     "merge",
@@ -107,6 +111,7 @@ __all__ = [
     "price_list",
     "select",
     "self_consistency_curve",
+    "set_progress",
     "train_test_rows",
     "verify_receipt",
     "verify_recording",
@@ -119,12 +124,12 @@ __getattr__, __dir__ = lazy_names(
         "evaluation.curves": ("Curve", "CurvePoint", "method_curve", "self_consistency_curve"),
         "evaluation.environment": ("BudgetEnvironment", "as_method"),
         "errors": ("FevalError",),
-        "executors": ("distributed",),
+        "executors": ("distributed", "set_progress"),
         "evaluation.evaluation": ("Evaluation", "evaluate"),
         "methods.oracle": ("Oracle",),
         "evaluation.training": ("train_test_rows",),
         "exporters": ("export_recording",),
-        "importers": ("import_recording",),
+        "importers": ("from_dataframe", "import_recording"),
         "methods": (
             "DVTS",
             "METHODS",
@@ -145,6 +150,7 @@ __getattr__, __dir__ = lazy_names(
             "PathConsistency",
             "ProbeConfidence",
             "SelfConsistency",
+            "SequentialRevision",
             "SingleCall",
             "TokenBudget",
             "WeightedBestOfN",

@@ -37,15 +37,23 @@ SEAMS: dict[str, set[str]] = {
         f"recorders.work.topup.{name}"
         for name in ("check_top_up", "hub_recording", "offer", "recorded_folder", "top_up")
     },
-    "feval.cli.recordings.files": {"feval.exporters.export_recording", "feval.importers.import_recording"},
+    "feval.cli.recordings.files": {
+        "feval.exporters.export_recording",
+        *(f"feval.importers.{name}" for name in ("IMPORTERS", "import_recording", "understood")),
+    },
     "feval.cli.recordings.score": {"feval.importers.tables.scores.import_scores"},
     "feval.estimators.inference.intervals": {"scipy"},
     "feval.evaluation.user_methods.handed": {"feval.cards.prices.PriceList"},
     "feval.evaluation.user_methods.files": {"feval.evaluation.user_methods.process.MethodProcess"},
     "feval.executors.cluster": {"distributed"},
     "feval.executors.opening": {"feval.executors.cluster.connected", "feval.executors.processes.Processes"},
+    "feval.executors.progress": {"rich", "tqdm"},
     "feval.hub.datasets": {"feval.hub.questions.question_files"},
-    "feval.hub.places": {"feval.hub.recordings.open_remote", "feval.hub.recordings.pull"},
+    "feval.hub.places": {
+        "feval.hub.recordings.open_remote",
+        "feval.hub.recordings.pull",
+        "feval.hub.snapshots.fetch_table",
+    },
     "feval.recording.layout.format": {"orjson"},
     "feval.recording.layout.locate": {"orjson"},
     "feval.replay.channels": {"feval.hub.open_place", "feval.recording.layout.origin.cached_from"},
@@ -356,7 +364,8 @@ def test_only_imports_and_recordings_count_tokens_with_a_vocabulary() -> None:
         module.name for module in modules() for _, name in imports(module) if name == "feval.cards.tokens.token_counter"
     } - {"feval.cards"}  # which lists the name
     assert making == {
-        "feval.importers.conversion", "feval.cli.servers", "recorders.work.record", "recorders.work.seal",
+        "feval.importers.conversion", "feval.cli.servers", "recorders.live.recording", "recorders.work.record",
+        "recorders.work.seal",
     }  # fmt: skip
     loading = {module.name for module in modules() for _, name in imports(module) if name.split(".")[0] == "tiktoken"}
     assert loading == {"feval.cards.tokens"}

@@ -337,17 +337,27 @@ def suggested_plan(dataset: str, recordings: Sequence[str], most: Mapping[str, i
         most: LLM -> CoTs of its smallest pool, in the order cascades are to ask them: the cheap ones first.
         cost: what a budget is counted in; one that every LLM has.
     """
-    entries = [entry for llm, pool in most.items() for entry in _of_one(llm, pool)]
+    entries = [entry for llm, pool in most.items() for entry in suggested_methods([llm], pool)]
     if len(most) > 1:
-        entries.extend(_of_several(tuple(most), min(most.values())))
+        entries.extend(suggested_methods(tuple(most), min(most.values())))
     for entry in entries:
         if len(most) > 1 and len(entry["llms"]) == 1:
             entry["label"] = f"{entry['name']} ({entry['llms'][0]})"
     return Plan.from_dict({"dataset": dataset, "recordings": list(recordings), "cost": cost, "method": entries})
 
 
+def usual_counts(most: int) -> list[int]:
+    """The usual numbers of CoTs up to a most."""
+    return [n for n in _SUGGESTED_COUNTS if n <= most]
+
+
+def suggested_methods(llms: Sequence[str], most: int) -> list[dict[str, Any]]:
+    """Methods on one LLM, or on several together, whose pools have so many CoTs, as a comparison file writes them."""
+    return _of_one(llms[0], most) if len(llms) == 1 else _of_several(tuple(llms), most)
+
+
 def _of_one(llm: str, pool: int) -> list[dict[str, Any]]:
-    counts = [n for n in _SUGGESTED_COUNTS if n <= pool]
+    counts = usual_counts(pool)
     tables: list[dict[str, Any]] = [{"name": "self-consistency", "llms": [llm], "budgets": {"n": counts}}]
     most = min(40, pool)
     # The window's answer, as in ESC's own code: its expectation over all draws takes milliseconds, the other answer's seconds.
@@ -363,7 +373,7 @@ def _of_one(llm: str, pool: int) -> list[dict[str, Any]]:
 
 
 def _of_several(llms: tuple[str, ...], pool: int) -> list[dict[str, Any]]:
-    counts = [n for n in _SUGGESTED_COUNTS if n <= pool]
+    counts = usual_counts(pool)
     thresholds = ["0.4", "0.5", "0.6", "0.7", "0.8", "0.9", "1"]
     return [
         {"name": "model-switch", "llms": list(llms), "budgets": {"samples": counts}},

@@ -5,9 +5,8 @@ The method sees pools and orders, or metered LLMs. The gold answers are looked a
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, fields, is_dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from functools import cached_property, reduce
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -26,6 +25,7 @@ from feval.evaluation.training import fit, train_test_rows
 from feval.evaluation.user_methods import TIME_LIMIT, MethodFile, learns, require_arguments
 from feval.lazy import Drawn
 from feval.methods.arrays import Floats, Rows
+from feval.methods.fields import json_field, set_fields
 from feval.methods.protocol import BatchMethod, has_exact_form, is_exact, may_search, searches
 from feval.replay import LLM
 from feval.replay.clock import Timing
@@ -234,7 +234,7 @@ class Evaluation(Drawn):
         """The averages as JSON values: what `feval run --json` prints."""
         result: dict[str, Any] = {
             "method": self.method,
-            "fields": {name: _json(value) for name, value in self.fields.items()},
+            "fields": {name: json_field(value) for name, value in self.fields.items()},
             "kind": self.kind,
             "dataset": self.dataset,
             "llms": list(self.llms),
@@ -280,6 +280,7 @@ class Evaluation(Drawn):
         return result
 
 
+@executors.reports("evaluating")
 def evaluate(
     method: BatchMethod | Method | ExactMethod,
     dataset: Dataset,
@@ -443,7 +444,7 @@ def _evaluation(
     low, high = interval_ends(means.right, confidence)
     return Evaluation(
         method=methods.method_name(method),
-        fields=_fields(method),
+        fields={} if isinstance(method, MethodFile) else set_fields(method),
         dataset=dataset.id,
         llms=tuple(llm.name for llm in llms),
         kind=kind,
@@ -476,16 +477,3 @@ def _evaluation(
         timing=timing,
         free_probes=tuple(llm.name for llm in llms if llm.pool.probed_for_nothing()) if means.probe_calls.any() else (),
     )
-
-
-def _fields(method: object) -> dict[str, Any]:
-    """The hyper-parameters of a method; a function has none."""
-    known = () if not is_dataclass(method) or isinstance(method, (type, MethodFile)) else fields(method)
-    return {f.name: getattr(method, f.name) for f in known}
-
-
-def _json(value: Any) -> Any:
-    """A field as a JSON value; JSON has no infinity, so that it is the text "inf", which `--set` reads."""
-    if isinstance(value, (tuple, list)):
-        return [_json(part) for part in value]
-    return str(value) if isinstance(value, float) and not math.isfinite(value) else value

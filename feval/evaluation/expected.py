@@ -12,7 +12,7 @@ from feval.evaluation.means import QuestionMeans
 from feval.evaluation.replicates import drawn_orders
 from feval.methods.arrays import Floats, Rows
 from feval.methods.error_shares import ErrorShares
-from feval.methods.protocol import has_exact_errors, has_exact_latency, in_seconds
+from feval.methods.protocol import has_exact_errors, has_exact_latency, in_seconds, searches
 from feval.replay.pools import without_gaps
 
 if TYPE_CHECKING:
@@ -31,14 +31,16 @@ def exact_means(
     """
     [draws] = method.draws(len(llms))
     [llm] = llms
-    llm.require(rows, draws)
+    if not searches(method):
+        llm.require(rows, draws)
     places = without_gaps(rows)
     expected = method.exact(llm.pool.rows(rows), dataset.gold[places])
     right, rounds = expected.right, expected.rounds
     prompts = _expected_prompts(llm.billing, expected)
-    billed = per_round = [prompts * llm.pool.prompt_tokens[places]]
+    beyond = 0 if expected.auxiliary_prompt_tokens is None else expected.auxiliary_prompt_tokens
+    billed = per_round = [prompts * llm.pool.prompt_tokens[places] + beyond]
     if not np.array_equal(prompts, rounds):
-        per_round = [rounds * llm.pool.prompt_tokens[places]]
+        per_round = [rounds * llm.pool.prompt_tokens[places] + beyond]
 
     def draw(places: Rows, replicates: int) -> Iterator[Orders]:
         return drawn_orders(llm, "seeded", replicates, draws, rows[places])

@@ -169,6 +169,16 @@ class TreeSampler(Protocol):
         """A random number in [0, 1), a function of the question and the steps handed out so far."""
 
 
+class TurnSampler(Protocol):
+    """A recorded LLM in front of one question whose CoTs can be replied to."""
+
+    def sample(self, k: int = 1, /) -> RecordedResponse:
+        """The next k CoTs that reply to no other, as one request."""
+
+    def reply(self, cots: Any, messages: Any = None, k: int = 1) -> RecordedResponse:
+        """The next k turns that reply to a CoT, or to each of several, with some messages, `None` for the only ones recorded."""
+
+
 class Method(Protocol):
     """A test-time-compute method as users write it."""
 

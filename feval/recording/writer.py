@@ -121,6 +121,11 @@ class RecordingWriter:
             if self._folder is not None:
                 self._folder.remove()
 
+    def license_questions(self, licences: Iterable[str | None]) -> None:
+        """State the licences of the questions, where they are not known before their datasets are."""
+        stated = sorted({licence or "not stated" for licence in licences})
+        self._licences["questions"] = None if stated == ["not stated"] else "; ".join(stated)
+
     def note(self, sentence: str) -> None:
         """Add a sentence about what was unusual."""
         if sentence not in self._notes:

@@ -74,6 +74,14 @@ class Channels(ABC):
         """Whether some of the steps reply to whole CoTs."""
         return self.has_steps and self.steps().turns is not None
 
+    def require_turns(self) -> None:
+        """Raise a `NotRecordedError` if no step replies to a whole CoT."""
+        if not self.has_turns:
+            raise NotRecordedError(
+                f"A method replies to a CoT of {self.owner}, and no turns were recorded. Record some (`feval record "
+                "--protocol`), or import them (`feval import jsonl`, `turns`)."
+            )
+
     def steps(self) -> Steps:
         """Return the steps that the pool consists of.
 

@@ -288,7 +288,8 @@ class MeteredLLM:
         places = self._places(cots)
         sent = message_lists(messages, len(places))
         try:
-            turns = self._recorded_turns().reply(places, sent, k)
+            self._llm.pool.channels.require_turns()
+            turns = self._tree().reply(places, sent, k)
         except NotRecordedError as error:
             self._refusal = error
             raise
@@ -311,14 +312,6 @@ class MeteredLLM:
                 )
             places += own
         return places
-
-    def _recorded_turns(self) -> Growing:
-        if not self._llm.pool.channels.has_turns:
-            raise NotRecordedError(
-                f"A method replies to a CoT of {self._llm.pool.channels.owner}, and no turns were recorded. Record some "
-                "(`feval record --protocol`), or import them (`feval import jsonl`, `turns`)."
-            )
-        return self._tree()
 
     def _tree(self) -> Growing:
         if self._growing is None:

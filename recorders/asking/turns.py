@@ -9,7 +9,7 @@ Every turn sends the whole conversation again, each reply without its thoughts. 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -20,7 +20,7 @@ from feval.cards.tokens import count_words
 from feval.errors import OutOfRangeError, UsageError
 from recorders.asking.budget import CostEstimate
 from recorders.asking.samples import SamplePlan
-from recorders.asking.trees import MOST_STEPS, Levels, Place
+from recorders.asking.trees import MOST_STEPS, Levels, Place, Record
 from recorders.journal.appendlog import clean
 from recorders.journal.journal import Journal
 from recorders.request import Completion, Message, Prefill, Request
@@ -107,7 +107,7 @@ class Turns(Levels):
             values["no_answer"] = protocol.no_answer
         return values if protocol.template is None else values | {"template": protocol.template}
 
-    def behind(self, before: Place, record: Mapping[str, Any], thoughts: Thoughts | None) -> tuple[Place, bool]:
+    def behind(self, before: Place, record: Record, thoughts: Thoughts | None) -> tuple[Place, bool]:
         reply = reply_of(record, thoughts)
         said = [Message(each["role"], each["content"]) for each in record.get("messages", ())]
         conversation = (*before.conversation, *said, Message("assistant", reply))
@@ -129,7 +129,22 @@ class Turns(Levels):
         pass
 
 
-def reply_of(record: Mapping[str, Any], thoughts: Thoughts | None) -> str:
+@dataclass(frozen=True, slots=True)
+class Played:
+    """Turns that a method asked for live: each says itself which one it replies to."""
+
+    def arranged(self, records: Sequence[Record]) -> tuple[Sequence[Record], list[int | None]]:
+        """Return the recorded turns of a question, turn by turn of a conversation, and the place of the one before each."""
+        replies: dict[int | None, list[Record]] = {}
+        for record in records:
+            replies.setdefault(record.get("parent"), []).append(record)
+        turns: list[tuple[Record, int | None]] = [(record, None) for record in replies.get(None, ())]
+        for place, (before, _) in enumerate(turns):  # grows meanwhile
+            turns += [(record, place) for record in replies.get(before["sample"], ())]
+        return [record for record, _ in turns], [place for _, place in turns]
+
+
+def reply_of(record: Record, thoughts: Thoughts | None) -> str:
     """Return a recorded reply as a conversation holds it: without its thoughts."""
     apart = record.get("reasoning")
     columns = split_columns([record["text"]], apart and [apart], [record["finish_reason"]], thoughts)
@@ -149,12 +164,13 @@ def estimate_turns(turns: Turns, plan: SamplePlan, journal: Journal | None, pric
         basis, at_most = "the mean length of the replies in the journal", False
     elif limit is not None:
         basis = f"an upper bound: the limit of {limit:,} output tokens for every turn"
-    said = [count_words(turns.protocol.text(turn)) for turn in range(1, turns.depth)]
+    texts = [turns.protocol.text(turn) for turn in range(1, turns.depth)]
     cots, calls, fresh, again = 0, 0, 0.0, 0.0
     for key, request in requests.items():
         lacking = range(plan.samples) if journal is None else journal.missing(key, plan.samples)
         levels = [turn // turns.first for turn in lacking]
         words = sum(count_words(message.content) for message in request.messages)
+        said = [count_words(text) + text.count("{question}") * words for text in texts]
         begins = 0 in levels
         cots, calls = cots + len(levels), calls + begins + len(levels) - levels.count(0)
         fresh += begins * words + sum(said[level - 1] for level in levels if level)

@@ -18,6 +18,7 @@ from probed import turned_round, with_probes
 from real_files import Codes, golden, real_codes
 from recorded_pools import Recorded
 from recorded_trees import write_full_trees
+from recorded_turns import write_full_turns
 from small import write_scored_toy
 
 from feval.errors import OutOfRangeError, ShortPoolError, UsageError
@@ -57,10 +58,16 @@ def trees(tmp_path_factory: pytest.TempPathFactory) -> Replay:
     return load("toy", recording=write_full_trees(tmp_path_factory.mktemp("contract") / "trees", GOLDS), seed=7)
 
 
+@pytest.fixture(scope="module")
+def turns(tmp_path_factory: pytest.TempPathFactory) -> Replay:
+    return load("toy", recording=write_full_turns(tmp_path_factory.mktemp("contract") / "turns", GOLDS), seed=7)
+
+
 @pytest.fixture
 def given_llms(request: pytest.FixtureRequest, name: str, case: Case) -> Replay:
-    """The LLMs that a method is given: recorded as whole CoTs, or as trees."""
-    dataset, llms = request.getfixturevalue("trees" if searches(METHODS[name]) else "replay")
+    """The LLMs that a method is given: recorded as whole CoTs, as trees, or turn by turn."""
+    fixture = "turns" if name == "sequential-revision" else "trees" if searches(METHODS[name]) else "replay"
+    dataset, llms = request.getfixturevalue(fixture)
     return dataset, llms[: case.llms]
 
 
@@ -181,6 +188,7 @@ DEFAULTS: dict[str, dict[str, Any]] = {
     "beam-search": {"width": 4, "rounds": 40, "aggregate": "last"},  # search-and-learn
     "dvts": {"width": 4, "rounds": 40, "aggregate": "last"},
     "particle-filtering": {"answer": "heaviest", "aggregate": "last"},
+    "sequential-revision": {"turns": 4, "answer": "last"},
     "automix": {"strict": False, "aggregate": "score", "verification": "recorded"},  # kept at v = t
 }  # fmt: skip
 """What papers and authors' code take, where they say so."""

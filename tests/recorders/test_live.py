@@ -15,11 +15,11 @@ from feval.answers import equality
 from feval.cards.billing import usd
 from feval.cards.prices import price_list
 from feval.errors import AnswerError, OutOfRangeError, PriceNotFoundError, UnknownNameError, UsageError
-from recorders import live
 from recorders.backends.endpoint import Endpoint
 from recorders.backends.openai_compatible import OpenAICompatible
 from recorders.backends.tiny import Tiny
 from recorders.errors import BackendError, Fatal, RateLimited, StoppedError, Transient
+from recorders.live import live
 from recorders.live.replies import RECORDED_ONLY
 from recorders.request import Completion, Decoding, Request
 from recorders.work.record import record_dataset
@@ -27,7 +27,7 @@ from recorders.work.settings import RecordingSettings, load_questions, make_task
 
 TEXTS = ["It is 4. The answer is 4.", "The answer is 5.", "The answer is 4.0.", "I do not know."]
 # Places in a recording, its wire form; and channels, which are refused in words.
-NOT_LIVE = {"samples", "to_model", *RECORDED_ONLY}
+NOT_LIVE = {"is_of", "samples", "to_model", *RECORDED_ONLY}
 
 
 class Scripted:

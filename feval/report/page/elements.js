@@ -1,6 +1,7 @@
 const SVG = "http://www.w3.org/2000/svg";
 const data = JSON.parse(document.getElementById("data").textContent);
 const main = document.querySelector("main");
+const narrow = matchMedia("(max-width: 560px)").matches; // a phone is given less at once
 
 // -- making elements: text only ever becomes a text node ------------------------------------------------------------
 
@@ -51,9 +52,26 @@ function choice(name, options, chosen, act) {
   return made;
 }
 
+// A file of the reader's own: made here, and never sent anywhere.
+function save(name, blob) {
+  const link = el("a", { href: URL.createObjectURL(blob), download: name });
+  link.click();
+  setTimeout(() => URL.revokeObjectURL(link.href), 10000);
+}
+
+// CSV; text that a spreadsheet would take for a formula stands behind an apostrophe.
+function saveTable(name, heads, rows) {
+  const cell = (value) => {
+    const text = value === null || value === undefined ? "" : typeof value === "string" && /^[=+\-@\t\r\n]/.test(value) ? "'" + value : String(value);
+    return /[",\r\n]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text;
+  };
+  save(name, new Blob([[heads, ...rows].map((row) => row.map(cell).join(",") + "\r\n").join("")], { type: "text/csv" }));
+}
+const action = (label, act) => el("button", { type: "button", class: "plainly", onclick: act }, label);
+
 // -- questions ------------------------------------------------------------------------------------------------------
 
-const PAGE = 25;
+const PAGE = narrow ? 10 : 25;
 const word = (q, code) => (code < 0 ? "no answer" : code < q.a.length ? q.a[code] : "an answer no CoT gave");
 const tone = (q, code) => (code < 0 ? "none" : q.k >= 0 && code === q.k ? "right" : "wrong");
 const sign = { right: "✓", wrong: "✗", none: "–" };

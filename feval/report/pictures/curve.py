@@ -231,7 +231,7 @@ def _frame_horizontal(axes: Axes, axis: _Axis, values: Sequence[float], field: s
     low, high = min(values), max(values)
     margin = 1.6 if high < 1.2 * low else (high / low) ** 0.06
     low, high = low / margin, high * margin**2  # room for the name right of the last marker
-    log_axis(axes, low, high)
+    log_axis(axes, low, high, usd=axis.label.startswith("mean USD"))
     name = "CoTs per question, n" if field == "n" else field
     axes.set_xlabel(axis.label.format(field=name))
 

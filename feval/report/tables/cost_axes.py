@@ -39,3 +39,13 @@ def cost_words(cost: str, timing: Timing | None) -> tuple[str, str, str]:
 def cost_decimals(cost: str, values: Iterable[float | None]) -> int:
     """Return how many decimals costs have in a column: as many as the smallest needs, and one where tokens are counted."""
     return decimals_for(value for value in values if value) if cost in ("usd", "seconds") else 1
+
+
+def usd_scale(amounts: Iterable[float | None]) -> int:
+    """Return for how many questions pages write USD: 1,000 where none costs a cent, else 1."""
+    return 1000 if max((amount for amount in amounts if amount), default=1.0) < 0.01 else 1
+
+
+def questions_of(scale: int) -> str:
+    """Return the name of so many questions, as in "USD / 1,000 questions"."""
+    return "question" if scale == 1 else f"{scale:,} questions"

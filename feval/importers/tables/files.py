@@ -1,0 +1,349 @@
+"""Rows of tables in files, as JSON values: CSV, Parquet, Arrow, JSON Lines and JSON documents, a block at a time.
+
+The format is recognised by the first bytes, not the name. CSV, JSON Lines and JSON may be compressed by gzip. A cell of CSV is
+text, and missing where nothing stands in it, not even quotes. NaN is a missing value everywhere.
+"""
+
+from __future__ import annotations
+
+import math
+import mmap
+import re
+from collections import Counter
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
+from datetime import date, time, timedelta
+from decimal import Decimal
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pyarrow as pa
+import pyarrow.csv
+import pyarrow.parquet as pq
+
+from feval.errors import DamagedRecordingError, SourceError
+from feval.importers.reading import (
+    MAX_EXPANDED_BYTES,
+    MAX_RATIO,
+    RATIO_FREE_BYTES,
+    Reader,
+    disk_errors,
+    opened,
+    read_bytes,
+    read_lines,
+    regular_file,
+)
+from feval.importers.shapes import refuse
+from feval.recording.parquet import Bounds
+
+Row = dict[str, Any]
+_Blocks = Generator[Any, None, None]
+Choice = Callable[[list[str]], Sequence[str]]
+"""Columns of a table -> those that are read."""
+
+_BLOCK_BYTES = 4 << 20  # of CSV: a row must fit, and Arrow takes some eighty times as much memory
+_ROWS_AT_ONCE = 128  # as Python's values
+_PARQUET, _ARROW_FILE, _ARROW_STREAM, _BOM = b"PAR1", b"ARROW1", b"\xff\xff\xff\xff", b"\xef\xbb\xbf"
+_CHECKED_BYTES = 64 << 20  # a larger Parquet table is not looked through for bombs, but bounded as it is read
+_MOST_TIMES = 1000
+_ESCAPED = re.compile(r"'+[=+\-@\t\r\n]")  # as exports keep spreadsheets from taking a text for a formula
+_EXPORTED = ["dataset", "question_id", "question", "choices", "gold", "llm"]  # how the header of an export begins
+_PLAIN = (pa.types.is_string, pa.types.is_large_string, pa.types.is_integer, pa.types.is_boolean, pa.types.is_null)
+_TABLES = ("*.parquet", "*.jsonl*", "*.csv*", "*.tsv*", "*.arrow", "*.feather", "*.json")
+
+
+class TableRow(NamedTuple):
+    """A row: its place for messages, and its cells by column."""
+
+    where: str
+    cells: Row
+
+
+_Rows = Generator[TableRow, None, None]
+
+
+@dataclass(frozen=True, slots=True)
+class TableFile:
+    """One file as a table.
+
+    Attributes:
+        name: its name.
+        columns: names of its columns; `None` where each row has its own.
+        rows: its rows, counted from 1, without a header.
+        cells_are_text: whether numbers are written as text, and an empty text is written as nothing.
+    """
+
+    name: str
+    columns: list[str] | None
+    rows: _Rows
+    cells_are_text: bool = False
+
+
+def table_files(source: Path) -> list[Path]:
+    """Return the files of a source: itself; or those that a pattern such as `train-*.parquet` fits, or of a folder, by name."""
+    if source.is_dir():
+        files = next((sorted(source.glob(pattern)) for pattern in _TABLES if any(source.glob(pattern))), [])
+    elif not source.exists() and set(source.name) & {"*", "?"}:
+        files = sorted(path for path in source.parent.glob(source.name) if path.is_file())
+    else:
+        return [regular_file(source)]
+    if not files:
+        raise SourceError(f"{source} has no tables: no file there is named as Parquet, CSV, JSON Lines or Arrow are.")
+    return files
+
+
+@contextmanager
+def opened_table(
+    path: Path, reader: Reader, member: str = "", choose: Choice = list, *, escaped: bool = False
+) -> Iterator[TableFile]:
+    """Open a file as a table.
+
+    Args:
+        path: the file.
+        reader: reads JSON, and counts what is odd in it.
+        member: of a JSON document, the list of its rows; its other members apply to each row.
+        choose: called with the names of the columns, where the file states them; of Parquet only those it returns are read.
+        escaped: whether cells of CSV are written as exports write them, against formulas; an export is recognised as one.
+
+    Raises:
+        SourceError: it is no table, or damaged.
+    """
+    with opened(path) as stream:
+        start = stream.read(64).removeprefix(_BOM).lstrip()
+    columns, cells_are_text = None, False
+    if start.startswith(_PARQUET):
+        rows, columns = _parquet(path, choose)
+    elif start.startswith((_ARROW_FILE, _ARROW_STREAM)):
+        rows, columns = _arrow(path)
+        choose(columns)
+    elif start.startswith(b"[") or (member and start.startswith(b"{")):
+        rows = _document(path, reader, member)
+    elif start.startswith(b"{"):
+        rows = _lines(path, reader)
+    else:
+        rows, columns = _csv(path, reader, escaped=escaped)
+        cells_are_text = True
+        choose(columns)
+    with closing(rows):
+        yield TableFile(path.name, columns, rows, cells_are_text)
+
+
+def _lines(path: Path, reader: Reader) -> _Rows:
+    with closing(read_lines(path)) as lines:
+        for number, row in reader.json_lines(lines, path.name):
+            yield TableRow(f"line {number} of {path.name}", _object(row, f"Line {number} of {path.name}"))
+
+
+def _document(path: Path, reader: Reader, member: str) -> _Rows:
+    document = reader.json(read_bytes(path), path.name, exact=True)
+    shared: Row = {}
+    if isinstance(document, dict):
+        shared = {name: value for name, value in document.items() if name != member}
+        document = document.get(member)
+    if not isinstance(document, list):
+        refuse(f"{member!r} of {path.name}" if member else path.name, "a list of rows", document)
+    for number, row in enumerate(document, 1):
+        yield TableRow(f"row {number} of {path.name}", shared | _object(row, f"Row {number} of {path.name}"))
+
+
+def _object(row: Any, where: str) -> Row:
+    return row if isinstance(row, dict) else refuse(where, "an object", row)
+
+
+def _csv(path: Path, reader: Reader, *, escaped: bool) -> tuple[_Rows, list[str]]:
+    """Read CSV: every cell as text. The header says what separates cells: a tab, a comma or a semicolon."""
+    with opened(path) as stream:
+        header = stream.readline(_BLOCK_BYTES)
+    if not header.strip():
+        raise SourceError(f"{path} is empty; there is nothing to read.")
+    reader.text(header, path.name)
+    separator = next((each for each in "\t,;" if each.encode() in header), ",")
+    columns = _csv_names(path, separator)
+    rows = _numbered(_csv_blocks(path, separator, columns), path)
+    return (_unescaped(rows) if escaped or columns[: len(_EXPORTED)] == _EXPORTED else rows), columns
+
+
+def _unescaped(rows: _Rows) -> _Rows:
+    with closing(rows):
+        for row in rows:
+            cells = {name: text[1:] if text and _ESCAPED.match(text) else text for name, text in row.cells.items()}
+            yield TableRow(row.where, cells)
+
+
+@contextmanager
+def _opened_csv(path: Path, separator: str, columns: list[str]) -> Iterator[Any]:
+    options = {
+        "read_options": pyarrow.csv.ReadOptions(use_threads=False, block_size=_BLOCK_BYTES),
+        "parse_options": pyarrow.csv.ParseOptions(delimiter=separator, newlines_in_values=True),
+        "convert_options": pyarrow.csv.ConvertOptions(
+            column_types=dict.fromkeys(columns, pa.string()),
+            null_values=[""],
+            strings_can_be_null=True,
+            quoted_strings_can_be_null=False,
+        ),
+    }
+    with opened(path) as stream, _arrow_errors(path, "CSV"), pyarrow.csv.open_csv(stream, **options) as table:
+        yield table
+
+
+def _csv_names(path: Path, separator: str) -> list[str]:
+    with _opened_csv(path, separator, []) as table:
+        return _checked(table.schema, path)
+
+
+def _csv_blocks(path: Path, separator: str, columns: list[str]) -> _Blocks:
+    with _opened_csv(path, separator, columns) as table:
+        yield from table
+
+
+def _parquet(path: Path, choose: Choice) -> tuple[_Rows, list[str]]:
+    with opened_parquet(path, choose, checked_bytes=_CHECKED_BYTES) as (table, _):
+        columns = _checked(table.schema_arrow, path)
+    return _numbered(_parquet_blocks(path, choose), path), columns
+
+
+def _parquet_blocks(path: Path, choose: Choice) -> _Blocks:
+    most = _CHECKED_BYTES + _MOST_TIMES * path.stat().st_size
+    with opened_parquet(path, choose, checked_bytes=_CHECKED_BYTES) as (table, columns):
+        for block in table.iter_batches(_ROWS_AT_ONCE, columns=columns, use_threads=False):
+            most -= block.nbytes
+            if most < 0:
+                raise SourceError(f"{path} expands to more than {_MOST_TIMES} times its bytes, as no table does.")
+            yield block
+
+
+@contextmanager
+def opened_parquet(
+    path: Path, choose: Choice, *, checked_bytes: float = math.inf
+) -> Iterator[tuple[pq.ParquetFile, list[str]]]:
+    """Open a Parquet file; yield it and the columns that were chosen, which expand to no more than a source may.
+
+    A file larger than `checked_bytes` is not checked, and is read in small pieces: its reader has to bound what it takes.
+
+    Raises:
+        SourceError: it is no Parquet file, damaged, or expands beyond the bounds.
+    """
+    with disk_errors(path), regular_file(path).open("rb") as stream:
+        if stream.read(len(_PARQUET)) != _PARQUET:
+            raise SourceError(f"{path} is not a Parquet file. Is the format the right one?")
+        size = path.stat().st_size
+        data = mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ) if size <= checked_bytes else None
+    try:
+        with (
+            pq.ParquetFile(path, buffer_size=1 << 20, pre_buffer=False)
+            if data is None
+            else pq.ParquetFile(pa.BufferReader(data))
+        ) as file:
+            columns = list(choose(file.schema_arrow.names))
+            if data is not None:
+                most_bytes = min(MAX_EXPANDED_BYTES, max(RATIO_FREE_BYTES, MAX_RATIO * size))
+                Bounds(path, data, file.metadata, most_bytes).check(columns)
+            yield file, columns
+    except DamagedRecordingError as error:
+        raise SourceError(str(error)) from error
+    except (pa.ArrowException, OSError, ValueError) as error:  # a ValueError: no UTF-8, or one name twice
+        raise SourceError(f"{path} is a damaged Parquet file: {error}. Get the file again.") from error
+
+
+def _arrow(path: Path) -> tuple[_Rows, list[str]]:
+    with _opened_arrow(path) as (schema, _):
+        return _numbered(_arrow_blocks(path), path), _checked(schema, path)
+
+
+def _arrow_blocks(path: Path) -> _Blocks:
+    with _opened_arrow(path) as (_, blocks):
+        for block in blocks:
+            block.validate(full=True)  # reading values trusts offsets and lengths
+            yield block
+
+
+@contextmanager
+def _opened_arrow(path: Path) -> Iterator[tuple[Any, Iterator[Any]]]:
+    """Open a file of Arrow's IPC format, with or without a footer (Feather version 2 is the former)."""
+    with disk_errors(path), _arrow_errors(path, "Arrow"), pa.OSFile(str(path)) as file:
+        if file.read(len(_ARROW_FILE)) == _ARROW_FILE:
+            table = pa.ipc.open_file(file)
+            yield table.schema, (table.get_batch(i) for i in range(table.num_record_batches))
+        else:
+            file.seek(0)
+            table = pa.ipc.open_stream(file)
+            yield table.schema, iter(table)
+
+
+@contextmanager
+def _arrow_errors(path: Path, kind: str) -> Iterator[None]:
+    try:
+        yield
+    except (pa.ArrowException, OSError, ValueError, OverflowError, MemoryError) as error:
+        reason = " ".join(str(error).split())[:300].rstrip(".")
+        if "straddling" in reason:
+            raise SourceError(
+                f"{path} has a row of more than {_BLOCK_BYTES:,} bytes, the most that is read of CSV; write the table as "
+                "Parquet or JSON Lines."
+            ) from error
+        raise SourceError(f"{path} is not readable as {kind}: {reason}. Correct it or get the file again.") from error
+
+
+def _checked(schema: Any, path: Path) -> list[str]:
+    twice = [name for name, count in Counter(schema.names).items() if count > 1]
+    if twice:
+        raise SourceError(f"{path} has the column {twice[0]!r:.60} twice; rename one of them.")
+    return list(schema.names)
+
+
+def _numbered(blocks: _Blocks, path: Path) -> _Rows:
+    number = 0
+    with closing(blocks):
+        for block in blocks:
+            checks = [(field.name, _check(field.type)) for field in block.schema if _check(field.type)]
+            for start in range(0, block.num_rows, _ROWS_AT_ONCE):
+                for row in _values(block.slice(start, _ROWS_AT_ONCE), path):
+                    number += 1
+                    yield TableRow(f"row {number} of {path.name}", _plain_row(row, checks))
+
+
+def _check(kind: Any) -> Callable[[Any], Any] | None:
+    """Return what makes values of a type those of JSON; `None` where they are."""
+    if pa.types.is_floating(kind):
+        return _finite
+    return None if any(is_plain(kind) for is_plain in _PLAIN) else plain
+
+
+def _values(block: Any, path: Path) -> list[Row]:
+    with _arrow_errors(path, "a table"):
+        rows: list[Row] = block.to_pylist()
+        return rows
+
+
+def _plain_row(row: Row, checks: Sequence[tuple[str, Any]]) -> Row:
+    for name, check in checks:
+        row[name] = check(row[name])
+    return row
+
+
+def _finite(value: float | None) -> float | None:
+    return value if value is None or math.isfinite(value) else None
+
+
+def plain(value: Any) -> Any:
+    """Return a value of Arrow, pandas or NumPy as JSON has it; NaN and infinity become `None`, bytes and others text."""
+    if value is None or isinstance(value, str | bool):
+        return value
+    if isinstance(value, float | Decimal):
+        return _finite(float(value))
+    if isinstance(value, int):
+        return int(value)
+    if isinstance(value, Mapping):
+        return {str(name): plain(each) for name, each in value.items()}
+    if isinstance(value, list | tuple | set):
+        return [plain(each) for each in value]
+    if isinstance(value, bytes):
+        return value.decode("utf-8", "replace")
+    if isinstance(value, timedelta):
+        return value.total_seconds()
+    if isinstance(value, date | time):
+        return None if value != value else value.isoformat()
+    if hasattr(value, "tolist"):  # NumPy
+        return plain(value.tolist())
+    return None if type(value).__name__ in {"NAType", "NaTType"} else str(value)
