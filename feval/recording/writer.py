@@ -301,8 +301,7 @@ class RecordingWriter:
         """Write a dataset of an older format in the present one."""
         self.add_dataset(info, parent.scan_questions(info.id))
         for llm in parent.llm_names(info.id):
-            counter = parent.counter(info.id, llm)
-            self.add_pools(info.id, parent.llm_info(llm), counter, parent.pools(info.id, llm))
+            self.add_pools(info.id, parent.llm_info(llm), parent.counter(info.id, llm), parent.pools(info.id, llm))
             self._copy_scores(parent, info.id, llm, without)
 
     def _copy_scores(

@@ -268,6 +268,12 @@ def test_info_as_json(two: Path) -> None:
 def test_info_of_something_else(tmp_path: Path) -> None:
     failed(feval("info", tmp_path), 1, "No recording at", "has no manifest.json")
     failed(feval("info", tmp_path / "absent"), 1, "does not exist")
+    (tmp_path / "half.journal").mkdir()
+    for name in ("half", "half.journal"):
+        out = tmp_path / "half"
+        failed(
+            feval("info", tmp_path / name), 1, f"{out} is unfinished: its CoTs so far are in {out}.journal", "goes on"
+        )
 
 
 def test_the_folder_above_a_recording_is_told_from_it(two: Path) -> None:
