@@ -47,6 +47,7 @@ SEAMS: dict[str, set[str]] = {
     "feval.evaluation.user_methods.files": {"feval.evaluation.user_methods.process.MethodProcess"},
     "feval.executors.cluster": {"distributed"},
     "feval.executors.opening": {"feval.executors.cluster.connected", "feval.executors.processes.Processes"},
+    "feval.executors.progress": {"rich", "tqdm"},
     "feval.hub.datasets": {"feval.hub.questions.question_files"},
     "feval.hub.places": {
         "feval.hub.recordings.open_remote",
@@ -363,7 +364,8 @@ def test_only_imports_and_recordings_count_tokens_with_a_vocabulary() -> None:
         module.name for module in modules() for _, name in imports(module) if name == "feval.cards.tokens.token_counter"
     } - {"feval.cards"}  # which lists the name
     assert making == {
-        "feval.importers.conversion", "feval.cli.servers", "recorders.work.record", "recorders.work.seal",
+        "feval.importers.conversion", "feval.cli.servers", "recorders.live.recording", "recorders.work.record",
+        "recorders.work.seal",
     }  # fmt: skip
     loading = {module.name for module in modules() for _, name in imports(module) if name.split(".")[0] == "tiktoken"}
     assert loading == {"feval.cards.tokens"}
