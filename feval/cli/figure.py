@@ -16,7 +16,7 @@ from feval.hub.places import open_place
 from feval.replay import load
 from feval.report import pictures
 from feval.report.files import save_files
-from feval.report.tables.figures import figure_csv, figure_tables
+from feval.report.tables.forecasts import figure_csv, figure_tables
 from feval.report.tables.tables import Table, columns
 
 

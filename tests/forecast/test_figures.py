@@ -21,7 +21,7 @@ from feval.cli import app
 from feval.errors import OutOfRangeError, ShortPoolError, UnknownNameError, UnlabelledError, UsageError
 from feval.forecast import plan
 from feval.forecast.figures import FIGURES, Figure, FigureOptions, make_figure
-from feval.report.tables.figures import figure_csv
+from feval.report.tables.forecasts import figure_csv
 
 Answers = Sequence[str | None]
 COOL: list[Answers] = [["a", "a", "a", "b"], ["b", "b", None, "a"], ["a", "a", "a", "a"], ["c", "b", "c", "d"]]
