@@ -138,6 +138,8 @@ class Request:
         model: as the provider calls it.
         decoding: sampling parameters.
         prefill: the beginning of the reply; `None` where the LLM begins it. Not part of the key.
+        conversation: of a turn, what came after the messages, a reply first. Not part of the key: a turn is a sample of its
+            question's request.
     """
 
     dataset: str
@@ -146,6 +148,17 @@ class Request:
     model: str
     decoding: Decoding
     prefill: Prefill | None = None
+    conversation: tuple[Message, ...] = ()
+
+    @property
+    def sent(self) -> tuple[Message, ...]:
+        """All that is sent: the messages and the conversation after them."""
+        return self.messages + self.conversation
+
+    def said(self) -> list[dict[str, str]]:
+        """Return what was said behind the last reply of the conversation, as JSON values; nothing without a conversation."""
+        replies = [place for place, message in enumerate(self.conversation) if message.role == "assistant"]
+        return [{"role": m.role, "content": m.content} for m in self.conversation[replies[-1] + 1 if replies else 0 :]]
 
     def key(self) -> str:
         """Return the content key: the sha256, in hex, of model, messages and decoding without its seed, as canonical JSON."""

@@ -29,7 +29,15 @@ WHO_WROTE_IT = re.compile(
 BESIDE = "../shared"
 MAY_LOOK_BESIDE = ("tests/", "benchmarks/", ".ci/")
 
-SHELL = [".ci/venv.sh", "tests/run.sh", "examples/coupled.sh", "examples/demo.sh", "examples/record_demo.sh"]
+SHELL = [
+    ".ci/venv.sh",
+    "tests/run.sh",
+    "examples/coupled.sh",
+    "examples/demo.sh",
+    "examples/record_demo.sh",
+    "docs/build.sh",
+    "docs/pictures.sh",
+]
 
 
 def files() -> list[Path]:

@@ -24,6 +24,7 @@ CARD_KINDS: Mapping[str, str] = {
     "llms": "LLM card",
     "prices": "price list",
     "prompts": "prompt card",
+    "serving": "serving profile",
 }
 """The folders inside a card folder, and what one file of each is called."""
 
@@ -125,6 +126,13 @@ def read_front_matter(path: str | os.PathLike[str]) -> dict[str, Any]:
     card = Path(path)
     yaml_text = _front_matter(card, read_card_text(card))
     return _parse(card, yaml_text)
+
+
+def read_body(path: str | os.PathLike[str]) -> str:
+    """Return the text below a card's front matter; a `CardError` as for `read_front_matter`."""
+    text = read_card_text(Path(path))
+    lines = _front_matter(Path(path), text).count("\n")
+    return "\n".join(text.split("\n")[lines + 1 :])
 
 
 def _front_matter(path: Path, text: str) -> str:

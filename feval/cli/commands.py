@@ -48,6 +48,7 @@ COMMANDS: Mapping[str, Command] = {
     "import": Command("Recordings", "Make a recording from an existing file.", "recordings.files:import_"),
     "info": Command("Recordings", "Show what a recording holds.", "recordings.files:info"),
     "show": Command("Recordings", "List the questions, or show one with its CoTs.", "recordings.look:show"),
+    "view": Command("Recordings", "Make a page to explore a recording in a browser.", "recordings.look:view"),
     "verify": Command("Recordings", "Check a recording, or the numbers of a receipt.", "recordings.verify:verify"),
     "select": Command("Recordings", "Make a smaller recording.", "recordings.derive:select"),
     "merge": Command("Recordings", "Join recordings into a new one.", "recordings.derive:merge"),

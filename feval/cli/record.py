@@ -3,32 +3,24 @@
 from __future__ import annotations
 
 import dataclasses
-import inspect
 import json
 import math
-import os
 from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, get_args
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from pydantic import AfterValidator, Field, PrivateAttr
-from typer.models import OptionInfo
+from pydantic import AfterValidator, Field
 
 from feval.cards.tokens import check_counter
-from feval.cards.toml_files import read_toml
-from feval.cli.commands import Decorator, expanded, keyword
+from feval.cli.asking import AskingSettings, RunDisplay, estimated_usd, settings_options
 from feval.cli.options import NewFolder
 from feval.cli.output import Output, quiet_matplotlib
 from feval.cli.recordings.files import show_recording
 from feval.errors import ConflictError, FevalError, UsageError
-from feval.evaluation.requests import Request
-from feval.hub.addresses import is_address
-from feval.publish.secrets import check_variable, known_secrets, refuse_secrets, shown
-from feval.report.text import counted, duration
+from feval.publish.secrets import known_secrets
+from feval.report.text import counted
 from recorders.asking.budget import dollars
-from recorders.asking.pace import Limits
-from recorders.backends.endpoint import Endpoint
 from recorders.request import Decoding
 from recorders.work.record import estimate_dataset, record_dataset
 from recorders.work.settings import (
@@ -42,130 +34,10 @@ from recorders.work.settings import (
 )
 
 if TYPE_CHECKING:
-    from feval.cli.output import ProgressBar
     from recorders.asking.budget import CostEstimate, ProbeEstimate
-    from recorders.asking.progress import Progress
     from recorders.request import Backend
     from recorders.work.task import RecordingTask
     from recorders.work.topup import HubRecording
-
-
-_LONG_WAIT_S = 60.0
-_SETTINGS_HELP = "TOML file with options, such as `retries = 3`; rarer ones are set there only. See docs/recording.md."
-
-
-def _usable_url(url: str | None) -> str | None:
-    if url is not None:
-        Endpoint(url)
-    return url
-
-
-def _usable_variable(name: str | None) -> str | None:
-    return check_variable(name) if name else name
-
-
-class AskingSettings(Request):
-    """Settings that recording and scoring share: where an LLM is, how fast and for how much it may be asked.
-
-    A field annotated with a `typer.Option` is an option of the command line; any field may be in a file, `--settings FILE`.
-    """
-
-    base_url: Annotated[
-        str | None,
-        AfterValidator(_usable_url),
-        typer.Option("--base-url", metavar="URL", help="Endpoint. Default: OPENAI_BASE_URL, or OpenAI."),
-    ] = None
-    api_key_env: Annotated[
-        str | None,
-        AfterValidator(_usable_variable),
-        typer.Option("--api-key-env", metavar="VARIABLE", help="Variable with the API key. Default: OPENAI_API_KEY."),
-    ] = None
-    concurrency: Annotated[
-        int, typer.Option("--concurrency", metavar="N", help="Most requests in flight. Default: 64.")
-    ] = 64
-    requests_per_minute: float | None = None
-    tokens_per_minute: float | None = None
-    retries: int = 8
-    timeout: float = 600.0
-    cost_limit: Annotated[
-        float | None, Field(gt=0), typer.Option("--cost-limit", metavar="USD", help="Stop before spending more.")
-    ] = None
-    prices: Annotated[
-        str | None, typer.Option("--prices", metavar="ID", help="Price list, or none. Default: 2025-06-02.")
-    ] = None
-
-    _in_file: dict[str, Any] = PrivateAttr(default_factory=dict)
-
-    @property
-    def in_file(self) -> dict[str, Any]:
-        """What the file says and no option of the command line overrides."""
-        return self._in_file
-
-    def file_notes(self) -> list[str]:
-        """Sentences on what the file says; none without a file."""
-        values = ", ".join(f"{name} = {json.dumps(value)}" for name, value in self._in_file.items())
-        return [f"From the settings file: {values}."] if values else []
-
-    def limits(self, samples_per_request: int | None = None) -> Limits:
-        """How much may be asked of a server."""
-        return Limits(
-            self.concurrency,
-            self.requests_per_minute,
-            self.tokens_per_minute,
-            samples_per_request,
-            self.timeout,
-            self.retries,
-        )
-
-
-def settings_options(model: type[AskingSettings]) -> Decorator:
-    """Give a command --settings and the options of a model, its own fields first; it gets an instance as `settings`."""
-    names = [name for kind in model.__mro__ for name in inspect.get_annotations(kind)]
-    fields = {name: model.model_fields[name] for name in names if name in model.model_fields}
-    parameters = [
-        keyword(name, Annotated[field.annotation | None, option], None)  # type: ignore[operator]  # it is a type
-        for name, field in fields.items()
-        for option in field.metadata
-        if isinstance(option, OptionInfo)
-    ]
-    option = typer.Option("--settings", metavar="FILE", help=_SETTINGS_HELP)
-    parameters.append(keyword("settings", Annotated[Path | None, option], None))
-
-    def build(values: dict[str, Any]) -> AskingSettings:
-        path = values.pop("settings")
-        options = {fields[name].alias or name: value for name, value in values.items() if value is not None}
-        return _read(model, path, options)
-
-    return expanded("settings", parameters, build)
-
-
-def _read(model: type[AskingSettings], path: Path | None, options: dict[str, Any]) -> AskingSettings:
-    """Settings of a file and of the command line, which comes first. Paths in the file start from its folder."""
-    content = {} if path is None else read_toml(path, "The settings file", "Write lines such as `retries = 3`.")
-    in_file = {name: value for name, value in content.items() if name not in options}
-    values = content | options
-    for name, field in model.model_fields.items():
-        key = field.alias or name
-        if field.is_required() and key not in values:
-            raise UsageError(f"--{key} is missing; give it, or `{key} = ...` in a file for --settings.")
-        value = in_file.get(key)
-        if path is None or not isinstance(value, str):
-            continue
-        if Path in get_args(field.annotation):
-            values[key] = Path(value) if is_address(value) else path.parent / value
-        elif key == "prices" and _is_file(path.parent / value):
-            values[key] = str(path.parent / value)
-    settings = model.parse("The command" if path is None else f"The settings file {path}", values)
-    settings.in_file.update(
-        {name: shown(value) if isinstance(value, str) else value for name, value in in_file.items()}
-    )
-    stored = {f"the setting {name}": value for name, value in settings.model_dump(mode="json", by_alias=True).items()}
-    refuse_secrets(stored, known_secrets(settings.api_key_env))
-    return settings
-
-
-def _is_file(path: Path) -> bool:
-    return os.path.isfile(path)  # noqa: PTH113  False where Path.is_file raises: a name too long
 
 
 def _json_values(values: dict[str, Any]) -> dict[str, Any]:
@@ -246,6 +118,14 @@ class RecordSettings(AskingSettings):
     depth: Annotated[int | None, typer.Option("--depth", metavar="D", help="Steps of a path. Default: 8.")] = None
     step_stop: Annotated[str | None, typer.Option("--step-stop", metavar="TEXT", help="What ends a step.")] = None
     step_template: str | None = None
+    protocol: Annotated[
+        Path | None,
+        typer.Option("--protocol", metavar="FILE", help="Record turns, for revision: what is said after each reply."),
+    ] = None
+    turns: Annotated[
+        int | None, typer.Option("--turns", metavar="R", help="Turns of a chain. Default: as the protocol, or 2.")
+    ] = None
+    turn_template: str | None = None
     samples_per_request: int | None = None
     counter: Annotated[str, AfterValidator(check_counter)] = "usage"
     mode: str = "new_episodes"
@@ -287,6 +167,7 @@ class RecordSettings(AskingSettings):
             self.equality, self.allow_fields or (),
             self.probe_every, self.probe_cue, self.probe_tokens, self.probe_template,
             self.tree, self.branch, self.depth, self.step_stop, self.step_template,
+            self.protocol, self.turns, self.turn_template,
         )  # fmt: skip
         task = make_task(work, load_questions(self.dataset, self.questions, self.first, answer_kind=self.answer_kind))
         task.refuse_secrets(known_secrets(self.api_key_env))
@@ -308,7 +189,8 @@ def record(
     Every reply is on disk before it counts. Ctrl-C waits for replies in flight (press it twice to stop at once). The same
     command continues, and asks again only for what was in flight when it was killed. API keys are read from the environment and
     never written. With --probe-every, complete CoTs are cut and made to answer there; with --tree, steps are recorded, for
-    searches. With --into, a recording on the Hub is topped up and tested for drift.
+    searches; with --protocol, every CoT is replied to, turn by turn. With --into, a recording on the Hub is topped up and
+    tested for drift.
 
     Example: feval record --dataset gsm8k --llm gpt-4o-mini --out my-recording --dry-run
     """
@@ -330,7 +212,13 @@ def record(
             start=settings.start if base is None else base.start(task),
         )
         facts = {"prompt": task.prompt_version, "settings": settings.in_file}
-        _show_estimate(show, estimate, prices, facts | ({"unit": "step"} if task.tree else {}))
+        unit = {} if task.tree is None else {"unit": task.tree.unit.removesuffix("s")}
+        lines = _expected(estimate, task, prices)
+        show.result(
+            estimate.account() | facts | unit,
+            *lines[:-1],
+            f"{lines[-1]} Prompt: {task.prompt_version}. Nothing was asked.",
+        )
         return
     notes: list[str] = []
     backend = make_backend(
@@ -351,7 +239,10 @@ def record(
         return
     with show.progress(f"recording {task.llm_name} on {task.dataset}") as bar:
         display = RunDisplay(bar, show, f"{task.llm_name} on {task.dataset}")
-        record_dataset(task, backend, out, start=settings.start, progress=display, **options)
+        record_dataset(
+            task, backend, out, start=settings.start, progress=display,
+            expected=lambda estimate: show.note(" ".join(_expected(estimate, task, prices))), **options,
+        )  # fmt: skip
     show_recording(show, out, printed | display.printed)
 
 
@@ -425,18 +316,22 @@ def _note(show: Output, sentences: Iterable[str]) -> frozenset[str]:
     return frozenset(distinct)
 
 
-def _show_estimate(show: Output, estimate: CostEstimate, prices: str, facts: dict[str, Any]) -> None:
+def _expected(estimate: CostEstimate, task: RecordingTask, prices: str) -> list[str]:
+    """Return what is to come, in sentences."""
     most = "at most " if estimate.at_most else "about "
     output = "an unknown number of" if estimate.output_tokens is None else f"{most}{estimate.output_tokens:,}"
-    account = {name: value for name, value in dataclasses.asdict(estimate).items() if name != "probes" or value}
-    show.result(
-        account | facts,
-        f"To come: {counted(estimate.cots, facts.get('unit', 'CoT'))} in {counted(estimate.calls, 'call')} (if the server gives "
-        "several at once), "
-        f"{counted(estimate.prompt_tokens or 0, 'prompt token')} and {output} output tokens; {estimated_usd(estimate, prices)}.",
+    unit = "CoT" if task.tree is None else task.tree.unit.removesuffix("s")
+    uncached = ""
+    if estimate.uncached_prompt_tokens is not None:
+        usd = "" if estimate.usd_cached is None else f" (${dollars(estimate.usd_cached)})"
+        uncached = f"; {estimate.uncached_prompt_tokens:,} prompt tokens{usd} where the server caches the conversation"
+    calls = f"{counted(estimate.calls, 'call')} (if the server gives several at once)"
+    tokens = f"{counted(estimate.prompt_tokens or 0, 'prompt token')} and {output} output tokens"
+    return [
+        f"To come: {counted(estimate.cots, unit)} in {calls}, {tokens}; {estimated_usd(estimate, prices)}{uncached}.",
         *([_probe_line(estimate.probes)] if estimate.probes else []),
-        f"Lengths are from {estimate.basis}. Prompt: {facts['prompt']}. Nothing was asked.",
-    )
+        f"Lengths are from {estimate.basis}.",
+    ]
 
 
 def _probe_line(probes: ProbeEstimate) -> str:
@@ -446,55 +341,3 @@ def _probe_line(probes: ProbeEstimate) -> str:
         f"{probes.uncached_prompt_tokens:,}{cached} where the server caches prefixes, and at most {probes.output_tokens:,} "
         "output tokens."
     )
-
-
-class RunDisplay:
-    """Shows progress in a bar, and prints the first failure, each warning and the first stop, which a bar alone would hide.
-
-    Args:
-        bar: shows the counts.
-        show: prints the notes.
-        name: what is recorded or scored.
-
-    Attributes:
-        printed: the warnings that were printed.
-    """
-
-    def __init__(self, bar: ProgressBar, show: Output, name: str) -> None:
-        self._bar, self._show, self._name = bar, show, name
-        self._is_stopping = self._has_trouble = self._is_waiting = False
-        self.printed: set[str] = set()
-
-    def __call__(self, state: Progress) -> None:
-        """Show a state."""
-        self._bar.describe(f"{self._name}: {_line(state)}")
-        self._bar(state.done, state.total)
-        if state.trouble is not None and not self._has_trouble:
-            self._has_trouble = True
-            self._show.note(f"A request failed and is sent again: {state.trouble.rstrip('.')}.")
-        if state.waiting_s < _LONG_WAIT_S:
-            self._is_waiting = False
-        elif not self._is_waiting:
-            self._is_waiting = True
-            self._show.note(f"The server asks to wait {duration(state.waiting_s)}; nothing is sent until then.")
-        if state.warning is not None and state.warning not in self.printed:
-            self.printed.add(state.warning)
-            self._show.note(state.warning)
-        if state.stopping and state.in_flight and not self._is_stopping:
-            self._is_stopping = True
-            requests = "1 request" if state.in_flight == 1 else f"{state.in_flight} requests"
-            self._show.note(f"Stopping: waiting for {requests} in flight. Ctrl-C stops at once.")
-
-
-def _line(state: Progress) -> str:
-    """One line for the bar: counts, rate and dollars."""
-    usd = "" if state.usd is None else f", ${state.usd:,.4f}"
-    waiting = f", the server asks to wait {duration(round(state.waiting_s))}" if state.waiting_s else ""
-    return f"{state.done:,} of {state.total:,}, {state.per_second:,.0f}/s{usd}{waiting}"
-
-
-def estimated_usd(estimate: CostEstimate, prices: str) -> str:
-    """Return an estimate's dollars in words."""
-    if estimate.usd is None:
-        return "no price known"
-    return f"{'at most' if estimate.at_most else 'about'} ${dollars(estimate.usd)} by price list {prices}"

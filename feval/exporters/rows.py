@@ -17,11 +17,11 @@ Row = dict[str, Any]
 
 _OF_QUESTION = ("dataset", "question_id", "question", "choices", "gold")
 _OF_REQUEST = ("llm", "temperature", "max_tokens", "decoding", "prompt", "prompt_tokens")
-_OF_STEP = ("node", "parent", "ends")
+_OF_STEP, _OF_TURN = ("node", "parent", "ends"), ("turn_messages", "turn_prompt_tokens")
 _OF_COT = ("text", "answer", "correct", "tokens", "finish_reason")
 _OPTIONAL = ("reasoning", "score", "step_scores", "sequence_logprob", "token_logprobs", "token_confidences")
 COLUMNS: tuple[str, ...] = (
-    *(*_OF_QUESTION, *_OF_REQUEST, "sample", *_OF_STEP, *_OF_COT, *_OPTIONAL, *OPTIONAL_COLUMNS),
+    *(*_OF_QUESTION, *_OF_REQUEST, "sample", *_OF_STEP, *_OF_TURN, *_OF_COT, *_OPTIONAL, *OPTIONAL_COLUMNS),
     *("probe_cue", "probes"),
 )
 """Every column, in the order of the table."""
@@ -34,7 +34,9 @@ def columns_of(recording: Recording, dataset: str, llm: str) -> set[str]:
     channels = recording.channels(dataset, llm)
     columns = {*_OF_QUESTION, *_OF_REQUEST, *_OF_COT}
     columns |= set(_OF_STEP) if "steps" in channels else {"sample"}
-    columns |= {name for part in channels if part != "steps" for name in CHANNELS[part] if name != "marks"}
+    columns |= set(_OF_TURN) if "turns" in channels else set()
+    apart = {"steps", "turns"}  # under names of their own
+    columns |= {name for part in channels if part not in apart for name in CHANNELS[part] if name != "marks"}
     columns |= {"score", "step_scores"} if recording.scorers(dataset, llm) else set()
     columns |= {"probes", "probe_cue"} if recording.has_probes(dataset, llm) else set()
     for _, values in recording.scan("samples", dataset, llm):
@@ -126,6 +128,9 @@ def _cots(pool: PoolRows) -> dict[str, Sequence[Any]]:
     else:
         columns |= {"node": [str(place) for place in range(len(pool.answers))], "ends": pool.ends}
         columns["parent"] = [None if parent is None else str(parent) for parent in pool.parents]
+        sent = pool.messages or [None] * len(pool.ends)
+        columns["turn_messages"] = [None if text is None else orjson.loads(text) for text in sent]
+        columns["turn_prompt_tokens"] = pool.turn_prompt_tokens
     return {name: values for name, values in columns.items() if values is not None}
 
 

@@ -48,6 +48,11 @@ class Column:
     about: str
     aliases: tuple[str, ...] = ()
 
+    @property
+    def is_text(self) -> bool:
+        """Whether a text is a value as it stands, rather than a number, a list or an object written as text."""
+        return self.read in (text, scalar_text, identifier, finish_reason, _name)
+
 
 def _prompt(value: Any, where: str) -> Prompt:
     if isinstance(value, str):
@@ -58,6 +63,10 @@ def _prompt(value: Any, where: str) -> Prompt:
         {key: member(message, key, str, f"a message of {where}") for key in ("role", "content")} for message in value
     ]
     return Prompt(orjson.dumps(messages).decode(), "\n".join(message["content"] for message in messages))
+
+
+def _messages(value: Any, where: str) -> str:
+    return _prompt(value or refuse(where, "text that is not empty, or a list of messages", value), where).messages
 
 
 def _name(value: Any, where: str) -> str:
@@ -140,7 +149,7 @@ def _objects(value: Any, where: str) -> list[dict[str, Any]]:
         refuse(where, "a list of objects", value)
     for position, each in enumerate(value):
         if not isinstance(each, dict):
-            refuse(f"Probe {position} in {where}", "an object", each)
+            refuse(f"Entry {position} of {where}", "an object", each)
     return value
 
 
@@ -197,6 +206,9 @@ COLUMNS: tuple[Column, ...] = (
     Column("node", "cot", identifier, "name of the step, among those of its question and LLM"),
     Column("parent", "cot", identifier, "name of the step before"),
     Column("ends", "cot", _truth, "whether the step ends a solution; by default, whether it has an answer, null included"),
+    Column("turns", "cot", _objects, "replies to the CoT, one after the other"),
+    Column("turn_messages", "cot", _messages, "what was sent for a turn, behind the CoT it replies to, like `prompt`"),
+    Column("turn_prompt_tokens", "cot", whole_number, "tokens of all that was sent for a turn"),
     Column("step_stop", "llm", text, "the string that ends a step"),
     Column("step_policy", "llm", text, "which steps were gone on from when the tree was recorded"),
     Column("probes", "cot", _objects, "answers that the LLM gave when it was made to answer early"),
@@ -226,6 +238,18 @@ def probe_names() -> dict[str, Column]:
     return names_of("probe") | {
         name: column for name, column in names_of("cot").items() if column.name in {"text", "answer", "tokens"}
     }
+
+
+def turn_names() -> dict[str, Column]:
+    """Return the same for the object of a turn: a CoT's columns; messages and prompt tokens are its own."""
+    names, tree = names_of("cot"), {"sample", "node", "parent", "ends", "turns", "probes"}
+    tokens = {
+        name: names["turn_prompt_tokens"]
+        for name, column in names_of("request").items()
+        if column.name == "prompt_tokens"
+    }
+    own = tokens | {"messages": names["turn_messages"]}
+    return {name: column for name, column in names.items() if column.name not in tree} | own
 
 
 def question_names(*parts: str) -> dict[str, Column]:

@@ -17,6 +17,7 @@ from feval.answers.thoughts import SplitColumns, split_columns
 from feval.cards.cards import thoughts_of
 from feval.errors import FevalError, SourceError, UsageError
 from feval.executors.tasks import results
+from feval.importers.depth.turns import turn_prompt_tokens
 from feval.importers.source import Importer, Prompt, SourcePool, SourceQuestion
 from feval.recording.content import PoolRows
 
@@ -94,7 +95,7 @@ def _blocks(pairs: Iterable[_Pair]) -> Iterator[list[_Pair]]:
 def _bytes(question: SourceQuestion, pool: SourcePool) -> int:
     """Estimate what a pool takes on its way to a worker."""
     request = () if pool.prompt is None else (pool.prompt.messages, pool.prompt.text)
-    texts = chain(pool.texts, pool.reasoning or (), request, [question.text])
+    texts = chain(pool.texts, pool.reasoning or (), pool.messages or (), request, [question.text])
     numbers = chain(pool.token_logprobs or (), pool.token_confidences or ())
     return sum(len(text) * (1 if text.isascii() else 3) for text in texts if text) + 9 * sum(
         map(len, filter(None, numbers))
@@ -122,15 +123,15 @@ class _PoolReader:
 
     def rows(self, question: SourceQuestion, pool: SourcePool) -> PoolRows:
         """Return the rows of a pool."""
-        seen = self.seen
+        seen, whole = self.seen, pool.ends is None or pool.messages is not None
         reasons = pool.finish_reasons or ["unknown"] * len(pool.texts)
         columns = (
             split_columns(pool.texts, pool.reasoning, reasons, self._thoughts)
-            if pool.ends is None
-            else SplitColumns(list(pool.texts), None, None, list(reasons), list(pool.ends))
+            if whole
+            else SplitColumns(list(pool.texts), None, None, list(reasons), list(pool.ends or ()))
         )
         seen["with thoughts"] += sum(bool(marks) for marks in columns.marks or ())
-        seen["without reply"] += columns.readable.count(False) if pool.ends is None else 0
+        seen["without reply"] += columns.readable.count(False) if whole else 0
         raw = self._raw_answers(question, pool, columns)
         canonical = normal_forms(self._reading.kind, raw, question.choices)
         if self._reading.compares and question.gold is not None:
@@ -161,6 +162,10 @@ class _PoolReader:
             token_confidences=pool.token_confidences,
             parents=pool.parents,
             ends=pool.ends,
+            messages=pool.messages,
+            turn_prompt_tokens=turn_prompt_tokens(
+                question.id, pool, prompt_tokens, self._reading.count, recount=self._reading.counted
+            ),
         )
 
     def _stored_answers(self, pool: SourcePool) -> Sequence[str | None]:

@@ -12,9 +12,10 @@ from itertools import repeat
 from typing import Any, NamedTuple, TypeVar
 
 from feval.errors import ConflictError, SourceError
-from feval.importers.columns import COLUMNS, RowReader, examples, probe_names
+from feval.importers.columns import COLUMNS, RowReader, examples, probe_names, turn_names
 from feval.importers.depth.probes import pool_probes, probe_columns
 from feval.importers.depth.steps import ordered_tree, steps_decoding
+from feval.importers.depth.turns import chained, turn_place
 from feval.importers.reading import Reader
 from feval.importers.shapes import sentence_start
 from feval.importers.sorted_rows import PackedRows, SortedRows
@@ -57,7 +58,9 @@ class _LLM:
     first_place: str = ""
     request: tuple[int, Prompt | None, int | None] = (-1, None, None)
     cots: int = 0
-    having: dict[str, int] = field(default_factory=lambda: {"answer": 0, "tokens": 0, "node": 0})
+    having: dict[str, int] = field(
+        default_factory=lambda: dict.fromkeys(("answer", "tokens", "node", "turns", "turn_messages"), 0)
+    )
     to_be_read: int = 0
 
     def count(self, later: _LLM) -> None:
@@ -92,11 +95,19 @@ class Rows:
         self._llms: dict[str | None, _LLM] = {}
         self._rows = SortedRows(request.scratch, math.inf if is_piece else None)
         self._source, self._request = source, request
-        self._probes = RowReader(probe_names())
+        self._probes, self._turns = RowReader(probe_names()), RowReader(turn_names())
         self._others: dict[str, Any] = {}
         self._without_unit: set[str] = set()
         self._gaps = 0
         self._without_answers: list[str] = []
+
+    def keep(self, most_bytes: float) -> None:
+        """Keep other numbers of bytes in memory, as where a source has the rows of several datasets."""
+        self._rows.keep(most_bytes)
+
+    def llms(self) -> list[str | None]:
+        """Return the names of the LLMs so far."""
+        return list(self._llms)
 
     def piece(self) -> RowsOfPiece:
         """Return what was collected."""
@@ -184,13 +195,25 @@ class Rows:
         if "probes" in cot:
             cot["probes"] = self._read_probes(llm, cot["probes"], where)
         if "node" in cot:
-            cot = {"ends": "answer" in cot, "answer": None, **cot}
+            cot = {"ends": not {"answer", "turn_messages"}.isdisjoint(cot), "answer": None, **cot}
         llm.first_place = llm.first_place or where
+        if "turns" in cot:
+            cot["turns"] = [self._turn(llm, turn, turn_place(i, where)) for i, turn in enumerate(cot["turns"])]
         llm.cots += 1
         for name in llm.having:
             llm.having[name] += name in cot
         llm.to_be_read += cot.get("answer") is None and "text" in cot
         return cot
+
+    def _turn(self, llm: _LLM, turn: Mapping[str, Any], where: str) -> _Cot:
+        """Return a turn of a CoT, counted as a CoT."""
+        values = self.recognised(turn, self._turns, where)
+        if values.get("turn_messages") is None:
+            raise SourceError(
+                f"{sentence_start(where)} has no 'messages'; give what was sent behind the conversation, as a text or a list of "
+                "messages."
+            )
+        return self._counted(llm, values, where)
 
     def _read_probes(self, llm: _LLM, probes: list[dict[str, Any]], where: str) -> list[list[Any]]:
         """Return the probes of a CoT as columns."""
@@ -204,11 +227,13 @@ class Rows:
                 llm.unanswered_probe = llm.unanswered_probe or here
         return probe_columns(read, where)
 
-    def imported(self, reader: Reader) -> Imported:
+    def imported(self, reader: Reader, names: tuple[str, ...] | None = None) -> Imported:
         """Return the whole source; raise where only some rows name an LLM or have an answer or a token count.
 
-        The notes end with those of the source's reader.
+        The notes end with those of the source's reader. `names` takes the place of those in the request.
         """
+        if names is not None:
+            self._request = replace(self._request, llms=names)
         self._numbers.clear()
         chosen = self._chosen()
         llms = [self._llm(self._llms.get(name, _LLM(-1)), info) for name, info in chosen]
@@ -246,6 +271,11 @@ class Rows:
         return list(self._request.chosen_llms(self._source, infos))
 
     def _llm(self, llm: _LLM, info: LLMInfo) -> SourceLLM:
+        if llm.having["node"] and llm.having["turns"]:
+            raise SourceError(
+                f"{self._source} has both CoTs with 'turns' and nodes of trees for one LLM; give each an LLM name of its own, or "
+                "the turns as nodes with 'turn_messages'."
+            )
         self._all_or_none(llm, "node")
         stored = self._all_or_none(llm, "answer", " (an answer of null says that there is no answer)")
         if stored and llm.to_be_read == llm.cots:  # as a table of several LLMs has it, of which only some have answers
@@ -276,12 +306,14 @@ class Rows:
         for number, prompt, prompt_tokens, rows in self._by_question(llm):
             yield from repeat(SourcePool([], [], []), number - done)
             question, cots = self._questions[number].id, [row.cot for row in rows]
-            parents, ends = None, None
-            if llm.having["node"]:
+            parents, ends, messages = None, None, None
+            if llm.having["node"] or llm.having["turn_messages"]:
                 cots, parents, ends = ordered_tree(cots, question)
+            if llm.having["turn_messages"]:
+                messages = [cot.get("turn_messages") for cot in cots]
             probes = pool_probes([cot.get("probes") for cot in cots], stored=llm.probe_answers)
             pool = _pool(question, cots, prompt, prompt_tokens, probes, stored=stored, counted=counted)
-            yield replace(pool, parents=parents, ends=ends)
+            yield replace(pool, parents=parents, ends=ends, messages=messages)
             done = number + 1
         yield from repeat(SourcePool([], [], []), len(self._questions) - done)
 
@@ -296,7 +328,10 @@ class Rows:
                 prompt_tokens = _agreed(prompt_tokens, tokens, "two prompt token counts", question, place)
                 if cot is not None:
                     cots.append(_CotRow(place, cot))
-            yield number, prompt, prompt_tokens, self._ordered(cots, question)
+            ordered = self._ordered(cots, question)
+            if llm.having["turns"] and llm.having["turn_messages"]:
+                ordered = [_CotRow(*node) for row in ordered for node in chained(*row)]
+            yield number, prompt, prompt_tokens, ordered
 
     def _ordered(self, rows: list[_CotRow], question: str) -> list[_CotRow]:
         """Return the CoTs in the order of their numbers, or of the rows where none is numbered."""
@@ -382,6 +417,7 @@ def _pool(
         token_confidences=column("token_confidences"),
         scores=_scores(question, cots) if names & {"score", "step_scores"} else {},
         probes=probes,
+        turn_prompt_tokens=column("turn_prompt_tokens"),
     )
 
 

@@ -91,6 +91,15 @@ def plain_number(value: float) -> str:
     return text.rstrip("0").rstrip(".") if "." in text else text
 
 
+def dollars(value: float) -> str:
+    """Write an amount for a label with a prefix of the SI in place of zeros, such as "10 µ$", "3 m$" or "0.2 $"."""
+    if value == 0:
+        return "0 $"
+    units = ((0.1, 1.0, "$"), (1e-3, 1e-3, "m$"), (1e-6, 1e-6, "µ$"), (0.0, 1e-9, "n$"))
+    size, unit = next((size, unit) for least, size, unit in units if abs(value) >= least * (1 - 1e-9))
+    return f"{plain_number(value / size)} {unit}"
+
+
 def decimals_for(values: Iterable[float], significant: int = 3) -> int:
     """Return how many decimals (2 or more) show the smallest positive value with so many significant digits."""
     smallest = min((abs(value) for value in values if value), default=1.0)

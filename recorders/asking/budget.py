@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from typing import Any
 
 from feval.cards.billing import Price, usd
 from feval.errors import OutOfRangeError, PriceNotFoundError
@@ -44,6 +45,8 @@ class CostEstimate:
         basis: where the lengths come from, in words.
         at_most: whether the output is an upper bound rather than an expectation.
         probes: what comes on top for probes; `None` where there are none.
+        uncached_prompt_tokens: for turns, which send their conversation again: what a server with a prefix cache reads anew.
+        usd_cached: for turns, `usd` where a cached prefix costs nothing.
     """
 
     cots: int
@@ -54,6 +57,13 @@ class CostEstimate:
     basis: str
     at_most: bool
     probes: ProbeEstimate | None = None
+    uncached_prompt_tokens: int | None = None
+    usd_cached: float | None = None
+
+    def account(self) -> dict[str, Any]:
+        """Return its values; those of probes and turns only where there are any."""
+        later = {"probes", "uncached_prompt_tokens", "usd_cached"}
+        return {name: value for name, value in asdict(self).items() if name not in later or value is not None}
 
 
 def check_cost_limit(limit_usd: float | None, price: Price | None, llm: str, prices: str | None = None) -> None:

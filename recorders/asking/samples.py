@@ -306,4 +306,4 @@ class MissingSamples(Assignment[SampleBatch, list[Completion]]):
 
 def _characters(request: Request) -> int:
     beginning = len(request.prefill.text) if request.prefill else 0
-    return beginning + sum(len(message.content) for message in request.messages)
+    return beginning + sum(len(message.content) for message in request.sent)

@@ -1,18 +1,20 @@
-"""Trees of steps as the engine's assignment: each step that goes on is continued by its children, up to a depth.
+"""Trees of steps, or of turns, as the engine's assignment: each step that goes on is continued by its children, up to a depth.
 
 A step ends at the stop text, and stands in the journal as a sample of its question's request. The steps of a tree are numbered
-level by level, whether or not all of them exist, so that a number says where a step belongs.
+level by level, whether or not all of them exist, so that a number says where a step belongs. Chains of turns
+(`recorders.asking.turns`) are trees of one child each.
 """
 
-# ruff: noqa: D102  the methods of an `Assignment` are described there
+# ruff: noqa: D102  the methods of an `Assignment` and of `Levels` are described there
 
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from hashlib import sha256
-from typing import Any, NamedTuple, cast
+from typing import Any, ClassVar, NamedTuple, cast
 
 from feval.answers.thoughts import Thoughts
 from feval.cards.billing import Price, usd
@@ -25,68 +27,89 @@ from recorders.asking.samples import Lack, MissingSamples, SampleBatch, SamplePl
 from recorders.errors import Fatal, Refused
 from recorders.journal.journal import Journal
 from recorders.journal.places import Places
-from recorders.request import Completion, Request
+from recorders.request import Completion, Message, Request
 
-_MOST_STEPS = ABSENT_SAMPLE - 1
+MOST_STEPS = ABSENT_SAMPLE - 1
+"""Most steps of a question in a recording."""
+
 _SEEDS = 0x7FFFFFFF
+
+Record = Mapping[str, Any]
+"""A journal's line of a CoT."""
+
+
+class Place(NamedTuple):
+    """A step, or the request: its number, its level, and what is behind it: the text of the path, or the conversation so far.
+
+    `tokens_left` is how many tokens the path may still have.
+    """
+
+    step: int | None
+    level: int
+    text: str = ""
+    tokens_left: float = math.inf
+    conversation: tuple[Message, ...] = ()
+
+
+def root(request: Request) -> Place:
+    """Return the place of the request."""
+    return Place(None, 0, tokens_left=request.decoding.max_tokens or math.inf)
 
 
 @dataclass(frozen=True, slots=True)
-class Tree:
-    """The full tree that is recorded for each question.
+class Levels(ABC):
+    """What is recorded for each question, level by level: the numbers of its steps, and how one goes on from another.
 
     Attributes:
         first: first steps.
         branch: children of each further step.
-        depth: steps of the longest path; the last one goes on to the end of the solution.
-        stop: text that a step ends at, and keeps but for blanks at its end: they begin the next step's first word.
-        template: see `recorders.request.Prefill`.
-
-    Raises:
-        OutOfRangeError: a number below 1, or more steps than a recording has.
-        UsageError: a stop text of blanks, or a template without "{prompt}".
+        depth: steps of the longest path.
     """
 
     first: int
     branch: int
     depth: int
-    stop: str
-    template: str | None = None
 
-    def __post_init__(self) -> None:
-        for name, value in (("samples", self.first), ("branch", self.branch), ("depth", self.depth)):
-            if not 1 <= value <= _MOST_STEPS:
-                raise OutOfRangeError(f"The setting {name} of a tree is 1 to {_MOST_STEPS:,}; {value:,} was given.")
-        if not self.stop.strip(" "):
-            raise UsageError("The stop text of the steps is empty or of blanks; give one such as '\\n\\n'.")
-        if self.template is not None and self.template.count("{prompt}") != 1:
-            raise UsageError(
-                'The setting step_template holds "{prompt}" once, where the question is put; '
-                f"{self.template!r:.80} was given."
-            )
-        if self.steps > _MOST_STEPS:
-            raise OutOfRangeError(
-                f"A tree of {self.first} first steps, {self.branch} children each and depth {self.depth} has more than the "
-                f"{_MOST_STEPS:,} steps that a question may have; record fewer or a lower one."
-            )
+    NAME: ClassVar[str]
+    """Of what is recorded, in the identity of a journal."""
+    IN_DECODING: ClassVar[str]
+    """Its name in the decoding that a recording states."""
+    unit: ClassVar[str]
+    """What is counted, for messages."""
 
+    @property
+    @abstractmethod
+    def variant(self) -> str:
+        """What the LLM is called in the recording, behind its name and "@"."""
+
+    @abstractmethod
     def content(self) -> dict[str, Any]:
-        """Return what identifies the tree, as JSON values."""
-        values = {"first": self.first, "branch": self.branch, "depth": self.depth, "stop": self.stop}
-        return values if self.template is None else values | {"template": self.template}
+        """Return what identifies it, as JSON values."""
+
+    @abstractmethod
+    def behind(self, before: Place, record: Record, thoughts: Thoughts | None) -> tuple[Place, bool]:
+        """Return the place of a recorded step, and whether nothing comes behind it."""
+
+    @abstractmethod
+    def continued(self, question: Request, before: Place, thoughts: Thoughts | None) -> Request:
+        """Return what asks for the steps behind a place."""
+
+    @abstractmethod
+    def require_continuable(self, replies: Sequence[Completion], *, is_last: bool) -> None:
+        """Raise `Fatal` if a path cannot go on behind some steps; the last one of a path never does."""
 
     @property
     def steps(self) -> int:
-        """Steps of the tree if no solution ends early; more than a recording has is not counted further."""
+        """Steps of the tree if no path ends early; more than a recording has is not counted further."""
         return self.below(0)
 
     def below(self, level: int) -> int:
-        """Return how many steps come behind one of a level, 0 being the request, if none ends a solution."""
+        """Return how many steps come behind one of a level, 0 being the request, if no path ends early."""
         total, width = 0, 1
         for after in range(level, self.depth):
             width *= self.branch if after else self.first
             total += width
-            if total > _MOST_STEPS:
+            if total > MOST_STEPS:
                 break
         return total
 
@@ -100,6 +123,11 @@ class Tree:
             return range(self.first)
         return range(self.first + step * self.branch, self.first + (step + 1) * self.branch)
 
+    def arranged(self, records: Sequence[Record]) -> tuple[Sequence[Record], list[int | None]]:
+        """Return the recorded steps of a question as a recording has them, and the place of the step before each."""
+        places: dict[int | None, int] = {record["sample"]: place for place, record in enumerate(records)}
+        return records, [places.get(self.parent(record["sample"])) for record in records]
+
     def path(self, step: int | None) -> tuple[int, ...]:
         """Return the number of each step of the path to one among its siblings."""
         if step is None:
@@ -107,10 +135,102 @@ class Tree:
         parent = self.parent(step)
         return (*self.path(parent), step - self.children(parent).start)
 
-    def text(self, record: Mapping[str, Any]) -> str:
+    def places(
+        self, request: Request, records: Sequence[Record], thoughts: Thoughts | None
+    ) -> Iterator[tuple[Record, Place, bool]]:
+        """Yield each recorded step of a question, in order, with its place and whether nothing comes behind it."""
+        places: dict[int | None, Place] = {None: root(request)}
+        for record in records:
+            place, ends = self.behind(places[self.parent(record["sample"])], record, thoughts)
+            places[place.step] = place
+            yield record, place, ends
+
+
+@dataclass(frozen=True, slots=True)
+class Tree(Levels):
+    """The full tree of steps that is recorded for each question.
+
+    Attributes:
+        first: first steps.
+        branch: children of each further step.
+        depth: steps of the longest path; the last one goes on to the end of the solution.
+        stop: text that a step ends at, and keeps but for blanks at its end: they begin the next step's first word.
+        template: see `recorders.request.Prefill`.
+
+    Raises:
+        OutOfRangeError: a number below 1, or more steps than a recording has.
+        UsageError: a stop text of blanks, or a template without "{prompt}".
+    """
+
+    stop: str
+    template: str | None = None
+
+    NAME, IN_DECODING, unit = "tree", "steps", "steps"
+
+    def __post_init__(self) -> None:
+        for name, value in (("samples", self.first), ("branch", self.branch), ("depth", self.depth)):
+            if not 1 <= value <= MOST_STEPS:
+                raise OutOfRangeError(f"The setting {name} of a tree is 1 to {MOST_STEPS:,}; {value:,} was given.")
+        if not self.stop.strip(" "):
+            raise UsageError("The stop text of the steps is empty or of blanks; give one such as '\\n\\n'.")
+        if self.template is not None and self.template.count("{prompt}") != 1:
+            raise UsageError(
+                'The setting step_template holds "{prompt}" once, where the question is put; '
+                f"{self.template!r:.80} was given."
+            )
+        if self.steps > MOST_STEPS:
+            raise OutOfRangeError(
+                f"A tree of {self.first} first steps, {self.branch} children each and depth {self.depth} has more than the "
+                f"{MOST_STEPS:,} steps that a question may have; record fewer or a lower one."
+            )
+
+    @property
+    def variant(self) -> str:
+        return self.unit
+
+    def content(self) -> dict[str, Any]:
+        values = {"first": self.first, "branch": self.branch, "depth": self.depth, "stop": self.stop}
+        return values if self.template is None else values | {"template": self.template}
+
+    def text(self, record: Record) -> str:
         """Return a recorded step as the path holds it."""
         kept = self.stop.rstrip(" ") if record.get("stop_text") == self.stop else ""
         return f"{record['text']}{kept}"
+
+    def behind(
+        self,
+        before: Place,
+        record: Record,
+        thoughts: Thoughts | None,  # noqa: ARG002  a path holds them as they came
+    ) -> tuple[Place, bool]:
+        counted = record.get("output_tokens")
+        left = before.tokens_left - (count_words(record["text"]) if counted is None else counted)
+        place = Place(record["sample"], before.level + 1, before.text + self.text(record), left)
+        goes_on = record["finish_reason"] == "stop" and record.get("stop_text") == self.stop
+        return place, not goes_on or place.level == self.depth or left < 1
+
+    def continued(self, question: Request, before: Place, thoughts: Thoughts | None) -> Request:
+        decoding, prefill = question.decoding, None
+        if before.level + 1 < self.depth:
+            decoding = replace(decoding, stop=(*decoding.stop, self.stop))
+        if before.level:
+            if decoding.max_tokens is not None:
+                decoding = replace(decoding, max_tokens=int(before.tokens_left))
+            beginning, _ = prefix({"text": before.text}, len(before.text), thoughts)
+            prefill = replace(beginning, template=self.template)
+        return replace(question, decoding=decoding, prefill=prefill)
+
+    def require_continuable(self, replies: Sequence[Completion], *, is_last: bool) -> None:
+        if any(reply.reasoning for reply in replies):
+            raise Fatal(
+                "The server moves thoughts into a field of their own, so that a path cannot be continued. Serve it without a "
+                "reasoning parser."
+            )
+        if not is_last and any(reply.finish_reason == "stop" and reply.stop_text is None for reply in replies):
+            raise Fatal(
+                "The server does not say whether a step ended at the stop text or by itself, so that no tree can be recorded. "
+                "Take a server that states stop_reason or matched_stop, as vLLM and SGLang do."
+            )
 
 
 def child_seed(path: Sequence[int], child: int) -> int:
@@ -119,67 +239,6 @@ def child_seed(path: Sequence[int], child: int) -> int:
         return child
     digest = sha256(".".join(map(str, path)).encode()).digest()
     return (int.from_bytes(digest[:4], "big") + child) & _SEEDS
-
-
-class Place(NamedTuple):
-    """A step, or the request: its number, its level, the text of the path, and how many tokens are left behind it."""
-
-    step: int | None
-    level: int
-    text: str
-    tokens_left: float
-
-
-def root(request: Request) -> Place:
-    """Return the place of the request."""
-    return Place(None, 0, "", request.decoding.max_tokens or math.inf)
-
-
-def behind(tree: Tree, before: Place, record: Mapping[str, Any]) -> tuple[Place, bool]:
-    """Return the place of a recorded step, and whether it ends its solution."""
-    counted = record.get("output_tokens")
-    left = before.tokens_left - (count_words(record["text"]) if counted is None else counted)
-    place = Place(record["sample"], before.level + 1, before.text + tree.text(record), left)
-    goes_on = record["finish_reason"] == "stop" and record.get("stop_text") == tree.stop
-    return place, not goes_on or place.level == tree.depth or left < 1
-
-
-def tree_steps(
-    tree: Tree, request: Request, records: Sequence[Mapping[str, Any]]
-) -> Iterator[tuple[Mapping[str, Any], Place, bool]]:
-    """Yield each recorded step of a question, in order, with its place and whether it ends its solution."""
-    places: dict[int | None, Place] = {None: root(request)}
-    for record in records:
-        place, ends = behind(tree, places[tree.parent(record["sample"])], record)
-        places[place.step] = place
-        yield record, place, ends
-
-
-def continued(tree: Tree, question: Request, before: Place, thoughts: Thoughts | None) -> Request:
-    """Return what asks for the steps behind a place."""
-    decoding, prefill = question.decoding, None
-    if before.level + 1 < tree.depth:
-        decoding = replace(decoding, stop=(*decoding.stop, tree.stop))
-    if before.level:
-        if decoding.max_tokens is not None:
-            decoding = replace(decoding, max_tokens=int(before.tokens_left))
-        beginning, _ = prefix({"text": before.text}, len(before.text), thoughts)
-        prefill = replace(beginning, template=tree.template)
-    return replace(question, decoding=decoding, prefill=prefill)
-
-
-def require_continuable(replies: Sequence[Completion], *, is_last: bool) -> None:
-    """Raise `Fatal` if a path cannot go on behind some steps; the last one of a path never does."""
-    if any(reply.reasoning for reply in replies):
-        raise Fatal(
-            "The server moves thoughts into a field of their own, so that a path cannot be continued. Serve it without a "
-            "reasoning parser."
-        )
-    if not is_last and any(reply.finish_reason == "stop" and reply.stop_text is None for reply in replies):
-        raise Fatal(
-            "The server does not say whether a step ended at the stop text or by itself, so that no tree can be recorded. "
-            "Take a server that states stop_reason or matched_stop, as vLLM and SGLang do."
-        )
 
 
 @dataclass(slots=True)
@@ -193,19 +252,17 @@ class _Children(Lack):
 class MissingSteps(MissingSamples):
     """The steps of the trees of a plan that a journal lacks; the plan's samples are the steps of a full tree."""
 
-    unit = "steps"
-
     def __init__(
-        self, tree: Tree, plan: SamplePlan, *arguments: Any, thoughts: Thoughts | None, **options: Any
+        self, tree: Levels, plan: SamplePlan, *arguments: Any, thoughts: Thoughts | None, **options: Any
     ) -> None:
-        self._tree, self._thoughts, self._recorded = tree, thoughts, 0
+        self._tree, self._thoughts, self._recorded, self.unit = tree, thoughts, 0, tree.unit
         super().__init__(plan, *arguments, thoughts=thoughts, **options)
         self._cots_elsewhere = self.journal.totals.cots - self._recorded
 
     def accept(self, batch: SampleBatch, reply: list[Completion]) -> None:
         super().accept(batch, reply)
         for sample, completion in zip(batch.samples, reply, strict=False):
-            self._go_on(batch.lack, asdict(completion) | {"sample": sample})
+            self._go_on(batch.lack, asdict(completion) | {"sample": sample, "messages": batch.request.said()})
 
     def refuse(self, batch: SampleBatch, error: Refused) -> None:
         super().refuse(batch, error)
@@ -214,7 +271,7 @@ class MissingSteps(MissingSamples):
 
     async def send(self, batch: SampleBatch) -> list[Completion]:
         replies = await super().send(batch)
-        require_continuable(replies, is_last=_of(batch.lack).before.level + 1 == self._tree.depth)
+        self._tree.require_continuable(replies, is_last=_of(batch.lack).before.level + 1 == self._tree.depth)
         return replies
 
     def _numbers(self, lack: Lack, samples: Sequence[int]) -> list[int]:
@@ -229,7 +286,8 @@ class MissingSteps(MissingSamples):
                 places.add(entry.record["key"], entry.record["sample"], entry.offset)
         for key, request in dict(zip(plan.keys, plan.requests, strict=True)).items():
             going_on = [root(request)]
-            for _, place, ends in tree_steps(self._tree, request, self.journal.read_many(places.offsets(key))):
+            records = self.journal.read_many(places.offsets(key))
+            for _, place, ends in self._tree.places(request, records, self._thoughts):
                 self._recorded += 1
                 if ends:
                     self.total -= self._tree.below(place.level)
@@ -240,11 +298,11 @@ class MissingSteps(MissingSamples):
 
     def _children(self, key: str, question: Request, before: Place) -> _Children:
         steps = [step for step in self._tree.children(before.step) if not self.journal.has(key, step)]
-        return _Children(continued(self._tree, question, before, self._thoughts), key, steps, before, question)
+        return _Children(self._tree.continued(question, before, self._thoughts), key, steps, before, question)
 
-    def _go_on(self, lack: Lack, record: Mapping[str, Any]) -> None:
+    def _go_on(self, lack: Lack, record: Record) -> None:
         parent = _of(lack)
-        place, ends = behind(self._tree, parent.before, record)
+        place, ends = self._tree.behind(parent.before, record, self._thoughts)
         if ends:
             self.total -= self._tree.below(place.level)
         else:

@@ -154,11 +154,11 @@ class OpenAICompatible:
         sent = {name: value for name, value in fields.items() if value is not None}
         prefill = request.prefill
         if prefill is not None and prefill.template is not None:
-            prompt = prefill.template.replace("{prompt}", _only_user_message(request)) + prefill.text
+            prompt = _as_text(prefill.template, request) + prefill.text
             if decoding.logprobs is not None:
                 sent["logprobs"] = sent.pop("top_logprobs", 0)
             return {"model": request.model, "prompt": prompt} | sent | dict(decoding.extra_body)
-        messages = [{"role": message.role, "content": message.content} for message in request.messages]
+        messages = [{"role": message.role, "content": message.content} for message in request.sent]
         if prefill is not None:
             messages.append({"role": "assistant", "content": prefill.opening + prefill.text})
             sent |= {"continue_final_message": True, "add_generation_prompt": False}
@@ -260,13 +260,20 @@ def _bounded(client_type: Any, response_type: Any, host: str) -> Any:
     return Bounded
 
 
-def _only_user_message(request: Request) -> str:
-    if [message.role for message in request.messages] != ["user"]:
+def _as_text(template: str, request: Request) -> str:
+    """Return what was said as the LLM reads it, up to where its reply begins; a "{reply}" in the template ends an exchange."""
+    turns = request.sent
+    further = len(turns) // 2 if "{reply}" in template else 0
+    if [turn.role for turn in turns] != ["user", *("assistant", "user") * further]:
         raise Fatal(
-            "The setting probe_template holds one user message, and the prompt has others, too; leave it out, so that the server "
-            "continues a message, or choose a prompt of one user message."
+            "The settings probe_template, step_template and turn_template hold one user message, and the prompt has others, too; "
+            "leave the template out, so that the server takes messages, or choose a prompt of one user message."
         )
-    return request.messages[0].content
+    before, _, after = template.partition("{reply}")
+    pieces = [
+        turn.content + after if turn.role == "assistant" else before.replace("{prompt}", turn.content) for turn in turns
+    ]
+    return "".join(pieces)
 
 
 def _official_client() -> ModuleType:

@@ -18,6 +18,10 @@ from recorders.request import Completion, Request, ignore_note, lengths_within
 from recorders.shared_noise import TokenNoise, question_noise, token_texts
 from recorders.tiny.tokenizer import END, SPECIAL
 
+_OWN_WAY = (
+    "The tiny models understand the question alone: in a later turn they keep the first half of the sentences of their last "
+    "reply and write the rest anew, whatever was said."
+)
 _ALONE = "The tiny models read only the last user message: the other messages of the prompt were recorded, but have no effect."
 
 
@@ -25,7 +29,8 @@ class Tiny:
     """A backend that samples from the model that a request names, such as "feval/tiny-42k".
 
     Sample i is the model's sample number `seed + i` (without a seed, number i): a pure function of model, question, decoding
-    and that number. `note` is called once if part of a request has no effect.
+    and that number. In a later turn of a conversation it keeps the first half of the sentences of its last reply, which it writes
+    again, and goes on from there. `note` is called once with each thing that has no effect.
     """
 
     name = "tiny"
@@ -34,15 +39,16 @@ class Tiny:
 
     def __init__(self, *, note: Callable[[str], None] = ignore_note) -> None:
         self._note = note
-        self._noted = False
+        self._noted: set[str] = set()
         # One thread: the models are small, and most of the time Python's lock is held.
         self._thread = ThreadPoolExecutor(1, "tiny")
 
     async def complete(self, request: Request, samples: Sequence[int]) -> list[Completion]:
         """Draw one completion per sample; the question is the request's last user message."""
-        if len(request.messages) > 1 and not self._noted:
-            self._noted = True
-            self._note(_ALONE)
+        for part, sentence in ((request.messages[1:], _ALONE), (request.conversation, _OWN_WAY)):
+            if part and sentence not in self._noted:
+                self._noted.add(sentence)
+                self._note(sentence)
         return await asyncio.get_running_loop().run_in_executor(self._thread, _draw, request, samples)
 
     def token_lengths(self, model: str, text: str) -> tuple[int, ...]:  # noqa: ARG002  they share one tokenizer
@@ -66,10 +72,44 @@ def _draw(request: Request, samples: Sequence[int]) -> list[Completion]:
     first = request.decoding.seed or 0
     try:
         indices, begun = [first + sample for sample in samples], request.prefill.text if request.prefill else None
+        if kept := _kept(request, decoding.max_tokens):
+            begun, decoding = kept, replace(decoding, max_tokens=decoding.max_tokens - _size(kept))
         answers = tiny.sample(model, questions[-1], indices, decoding, _shared(request), begun)
     except OutOfRangeError as error:
         raise Refused(str(error)) from error
-    return [_completion(answer, request) for answer in answers]
+    completions = [_completion(answer, request) for answer in answers]
+    return [_as_turn(completion, request, kept) for completion in completions] if request.conversation else completions
+
+
+def _size(text: str) -> int:
+    """Return how many tokens a model writes for a text, `<end>` left out."""
+    return len(tiny.tokenizer().encode(f" {text}"))
+
+
+def _kept(request: Request, most: int) -> str:
+    """Return the first half of the sentences of the last reply, with which a turn begins; nothing where they leave no room."""
+    replies = [message.content for message in request.conversation if message.role == "assistant"]
+    sentences = replies[-1].split(". ") if replies else []
+    kept = "".join(f"{sentence}. " for sentence in sentences[: len(sentences) // 2]).rstrip(" ")
+    return kept if _size(kept) < most else ""
+
+
+def _as_turn(completion: Completion, request: Request, kept: str) -> Completion:
+    """Return a turn as the model wrote it: what it kept and what it drew, after a prompt that is the whole conversation."""
+    tokenizer = tiny.tokenizer()
+    sizes = [
+        len(tokenizer.completion(turn.content) if turn.role == "assistant" else tokenizer.prompt(turn.content))
+        for turn in (*[turn for turn in request.messages if turn.role == "user"][-1:], *request.conversation)
+    ]
+    return replace(
+        completion,
+        text=kept + completion.text,
+        output_tokens=(completion.output_tokens or 0) + (_size(kept) if kept else 0),
+        prompt_tokens=sum(sizes),
+        token_logprobs=None,
+        token_confidences=None,
+        token_lengths=None,
+    )
 
 
 def _shared(request: Request) -> Callable[[npt.NDArray[np.int64], int], npt.NDArray[np.float64]] | None:

@@ -96,7 +96,7 @@ class TransformersLocal:
     def _drawn(self, request: Request, samples: Sequence[int]) -> list[Completion]:
         torch = self._libraries.torch
         _check(request.decoding)
-        prompt = self._prompt(request.messages, request.prefill.text if request.prefill else "")
+        prompt = self._prompt(request.sent, request.prefill.text if request.prefill else "")
         room = self._room(len(prompt), request.decoding.max_tokens)
         parts = [samples[start : start + self._batch] for start in range(0, len(samples), self._batch)]
         try:

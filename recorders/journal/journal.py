@@ -5,7 +5,7 @@ in which things happened:
 
     {"v":1,"journal":{...},"about":{...},"crc":"..."}                      what is recorded, and the circumstances
     {"v":1,"request":KEY,"question_id":...,"model":...,"messages":[...]} once per distinct request
-    {"v":1,"key":KEY,"sample":0,"question_id":...,"text":...,...}          one CoT
+    {"v":1,"key":KEY,"sample":0,"question_id":...,"text":...,...}          one CoT; a turn has the "messages" it replies to
     {"v":1,"probing":PROBING,"key":KEY,"sample":0,"offset":500,"text":...,...}  one probe of a CoT that is there
     {"v":1,"note":"..."}                                                   anything unusual
 
@@ -229,11 +229,12 @@ class Journal(AppendLog[dict[str, Any], tuple[str, int]]):
         seeds: Sequence[int | None] | None = None,
         refused: str | None = None,
         choices: Sequence[Mapping[str, Any]] | None = None,
+        parent: int | None = None,
     ) -> None:
         """Collect one reply; it counts after the next `commit`.
 
-        `refused` says why there is no text. `choices` (JSON values, as the server sent them) are for replay by a proxy, and not
-        sealed.
+        `parent` is the sample that turns of a live method reply to. `refused` says why there is no text. `choices` (JSON values,
+        as the server sent them) are for replay by a proxy, and not sealed.
         """
         records = [
             _cot_record(request, key, sample, completion, recorded_at, seeds[place] if seeds else None, refused, place)
@@ -241,6 +242,8 @@ class Journal(AppendLog[dict[str, Any], tuple[str, int]]):
         ]
         for record, choice in zip(records, choices or (), strict=False):
             record["choice"] = choice
+        for record in records if parent is not None else ():
+            record["parent"] = parent
         lines = [self._line(record) for record in records]
         with self._collecting:
             self._refuse_after_failure()
@@ -376,6 +379,8 @@ def _cot_record(
         "question_id": request.question_id,
     }
     record |= _completion_record(completion)
+    if request.conversation:
+        record["messages"] = [{name: clean(value) for name, value in said.items()} for said in request.said()]
     if seed is not None:
         record["seed"] = seed
     if refused is not None:
@@ -424,6 +429,14 @@ def _request_record(request: Request, key: str) -> dict[str, Any]:
     }
 
 
+def _are_messages(value: object) -> bool:
+    """Return whether a value is a list of messages."""
+    return isinstance(value, list) and all(
+        isinstance(m, dict) and m.keys() == {"role", "content"} and all(isinstance(text, str) for text in m.values())
+        for m in value
+    )
+
+
 def _wrong_field(kind: str, record: Mapping[str, Any]) -> str | None:
     if kind == "note":
         return None if isinstance(record["note"], str) else "note"
@@ -441,6 +454,8 @@ def _wrong_field(kind: str, record: Mapping[str, Any]) -> str | None:
             return "probing"
         if type(record.get("offset")) is not int or not 0 < record["offset"] < 1 << 31:
             return "offset"
+    if "messages" in record and not _are_messages(record["messages"]):
+        return "messages"
     for name, kinds in _TYPES.items():
         if kind == "probe" and name == "question_id":
             continue

@@ -15,7 +15,7 @@ from feval.errors import NotRecordedError
 from feval.recording import Question
 from feval.recording.steps import path_texts
 from feval.replay.nodes import PathNode, require_expandable
-from recorders.asking.trees import Place, Tree, behind, child_seed, continued, require_continuable, root
+from recorders.asking.trees import Place, Tree, child_seed, root
 from recorders.request import Completion, Request
 from recorders.scoring.score_journal import Score
 from recorders.scoring.scorer import Item, Scorer
@@ -146,16 +146,16 @@ class Expanding:
 
     async def _children(self, point: _Point, count: int) -> list[tuple[int, Completion]]:
         numbers = range(point.children, point.children + count)
-        request = continued(self._tree, self._request, point.place, self._thoughts)
+        request = self._tree.continued(self._request, point.place, self._thoughts)
         replies = await self._ask(request, [child_seed(point.path, number) for number in numbers])
-        require_continuable(replies, is_last=point.place.level + 1 == self._tree.depth)
+        self._tree.require_continuable(replies, is_last=point.place.level + 1 == self._tree.depth)
         return list(zip(numbers, replies, strict=True))
 
     def _made(
         self, parent: LiveNode | None, number: int, reply: Completion, index: int, points: list[_Point]
     ) -> LiveNode:
         before, record = self._points[parent], asdict(reply) | {"sample": index}
-        place, ends = behind(self._tree, before.place, record)
+        place, ends = self._tree.behind(before.place, record, self._thoughts)
         points.append(_Point(place, (*before.path, number)))
         text = self._tree.text(record)
         tokens = count_words(reply.text) if reply.output_tokens is None else reply.output_tokens

@@ -28,7 +28,8 @@ from recorders.asking.pace import Limits
 from recorders.asking.probing import estimate_probes, record_probes
 from recorders.asking.progress import Outcome, Progress
 from recorders.asking.samples import SamplePlan, estimate_samples, record_samples
-from recorders.asking.trees import MissingSteps, estimate_tree
+from recorders.asking.trees import MissingSteps, Tree, estimate_tree
+from recorders.asking.turns import Turns, estimate_turns
 from recorders.errors import InterruptedByUser, MissingError, RecorderError
 from recorders.journal.journal import JOURNAL, MODES, Journal, journal_folder, never_empty, utc_now
 from recorders.request import Backend
@@ -55,6 +56,7 @@ def record_dataset(
     progress: Callable[[Progress], None] | None = None,
     sealing: Callable[[int], None] | None = None,
     acknowledged: Callable[[Sequence[tuple[str, int]]], None] | None = None,
+    expected: Callable[[CostEstimate], None] | None = None,
     backend_notes: MutableSequence[str] | None = None,
     now: Callable[[], str] = utc_now,
 ) -> Path:
@@ -82,6 +84,7 @@ def record_dataset(
         progress: called with where the run is.
         sealing: called with how many questions are sealed.
         acknowledged: called with (key, sample) of CoTs once they are on the disk.
+        expected: called with what a tree or chains of turns are still to come to, before anything is asked.
         backend_notes: a list to which the backend appends sentences about what the server does.
         now: the time as it is recorded.
 
@@ -104,7 +107,8 @@ def record_dataset(
             "draws with its own. Use the backend 'tiny' or 'transformers', or leave --coupled out."
         )
     if task.tree is not None and (partial or start is not None):
-        raise UsageError("Trees of steps are recorded whole and anew; leave --partial, --from and --into out.")
+        what = "Trees of steps" if isinstance(task.tree, Tree) else "Chains of turns"
+        raise UsageError(f"{what} are recorded whole and anew; leave --partial, --from and --into out.")
     plan, identity = task.plan(), task.identity()
     probes = {} if task.probing is None else {"probes": task.probing.content()}
     folder = journal_folder(out) if journal is None else Path(journal)
@@ -120,6 +124,8 @@ def record_dataset(
     with opened, never_empty(opened):
         if start is not None:
             start_from(start, opened, identity, task.questions, plan.requests, task.probing)
+        if expected is not None and task.tree is not None:
+            expected(_estimate(task, plan, opened, {"price": price}))
         control, limits = Control(), limits or Limits()
         options: dict[str, Any] = {
             "limits": limits, "price": price, "cost_limit_usd": cost_limit_usd, "progress": progress,
@@ -196,8 +202,10 @@ def estimate_dataset(
 def _estimate(
     task: RecordingTask, plan: SamplePlan, journal: Journal | None, options: Mapping[str, Any]
 ) -> CostEstimate:
-    if task.tree is not None:
+    if isinstance(task.tree, Tree):
         return estimate_tree(task.tree, plan, journal, options["price"])
+    if isinstance(task.tree, Turns):
+        return estimate_turns(task.tree, plan, journal, options["price"])
     probing = task.probing
     cots = estimate_samples(plan, journal, **options)
     probes = None if probing is None else estimate_probes(probing, plan, cots, journal, options["price"])

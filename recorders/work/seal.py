@@ -13,6 +13,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import orjson
+
 from feval.answers import canonical_gold, extract, normal_forms
 from feval.answers.thoughts import SplitColumns, Thoughts, split_columns
 from feval.cards.cards import thoughts_of
@@ -23,7 +25,8 @@ from feval.recording.content import OPTIONAL_COLUMNS
 from feval.report.text import counted
 from recorders.asking.checks import ReplyChecks
 from recorders.asking.probing import Probing
-from recorders.asking.trees import Tree, tree_steps
+from recorders.asking.trees import Levels, Tree
+from recorders.asking.turns import Played, reply_of
 from recorders.errors import JournalError
 from recorders.journal.journal import Journal
 from recorders.journal.places import Places
@@ -48,35 +51,61 @@ def seal(
     notes: Sequence[str] = (),
     progress: Callable[[int], None] | None = None,
     probing: Probing | None = None,
-    tree: Tree | None = None,
+    tree: Levels | Played | None = None,
 ) -> Path:
     """Make a recording of everything that is committed to a journal, and verify it. The journal stays as it is.
 
     The counter is "usage", for the provider's token counts, or a name that `feval.cards.tokens.token_counter` knows. If any CoT
     came without usage, `other_counter` counts all: counts by different counters do not compare. Probes made as `probing` says
-    are sealed, too; with a `tree`, the samples are its steps.
+    are sealed, too; with a `tree`, the samples are its steps or turns.
     """
+    golds = gold_questions(dataset, questions)
+    licences = {"questions": dataset.licence}
+    with RecordingWriter(out, operation=operation, prices=prices, notes=notes, licences=licences) as writer:
+        writer.add_dataset(dataset, golds)
+        add_pools(writer, journal, dataset, golds, requests, llm, counter, other_counter, tree, progress)
+        if probing is not None:
+            probes = sealed_probes(journal, probing, dataset.answer_kind, golds, requests)
+            writer.add_probes(dataset.id, llm.name, probes, cue=probing.cue)
+    require_sound(out, journal)
+    return Path(out)
+
+
+def gold_questions(dataset: DatasetInfo, questions: Sequence[Question]) -> list[Question]:
+    """Return questions with the voting keys of their golds."""
+    return [replace(q, answer_key=canonical_gold(dataset.answer_kind, q.answer, q.choices)) for q in questions]
+
+
+def add_pools(
+    writer: RecordingWriter,
+    journal: Journal,
+    dataset: DatasetInfo,
+    questions: Sequence[Question],
+    requests: Sequence[Request],
+    llm: LLMInfo,
+    counter: str,
+    other_counter: str,
+    tree: Levels | Played | None,
+    progress: Callable[[int], None] | None = None,
+) -> None:
+    """Add what a journal holds of an LLM to a recording; see `seal`."""
     contents = _Contents(journal)
     used = contents.counter(other_counter) if counter == USAGE else counter
     decoding = requests[0].decoding if requests else Decoding()
     sealing = _Sealing(journal, contents, dataset.answer_kind, decoding, used, thoughts_of(llm.name), tree)
-    golds = [replace(q, answer_key=canonical_gold(dataset.answer_kind, q.answer, q.choices)) for q in questions]
-    licences = {"questions": dataset.licence}
-    with RecordingWriter(out, operation=operation, prices=prices, notes=notes, licences=licences) as writer:
-        writer.add_dataset(dataset, golds)
-        writer.add_pools(dataset.id, llm, used, sealing.pools(golds, requests), progress)
-        if probing is not None:
-            probes = sealed_probes(journal, probing, dataset.answer_kind, golds, requests)
-            writer.add_probes(dataset.id, llm.name, probes, cue=probing.cue)
-        for note in [*journal.notes, *sealing.notes(counter)]:
-            writer.note(note)
+    writer.add_pools(dataset.id, llm, used, sealing.pools(questions, requests), progress)
+    for note in [*journal.notes, *sealing.notes(counter)]:
+        writer.note(note)
+
+
+def require_sound(out: str | Path, journal: Journal) -> None:
+    """Raise a `JournalError` if a recording that was sealed from a journal does not verify."""
     verification = verify_recording(out)
     if not verification.ok:
         raise JournalError(
             f"The recording {out} does not verify after sealing: {verification.problems[0]} The journal {journal.folder} is "
             "kept; remove the recording and seal again."
         )
-    return Path(out)
 
 
 def _sequence_logprob(record: Mapping[str, Any]) -> float | None:
@@ -91,6 +120,7 @@ class _Contents:
         self._places = Places()
         priced: set[int] = set()
         unpriced: set[int] = set()
+        unpriced_turns: set[int] = set()  # each is a prompt of its own
         self._uncounted, self._cots, self.split = 0, 0, False
         for entry in journal.entries():
             if entry.kind != "cot":
@@ -101,8 +131,11 @@ class _Contents:
                 self._cots += 1
                 self._uncounted += record.get("output_tokens") is None
                 self.split |= bool(record.get("tokens_split"))
-                (unpriced if record.get("prompt_tokens") is None else priced).add(number)
-        self._unpriced = len(unpriced - priced)
+                if record.get("prompt_tokens") is None:
+                    (unpriced_turns if "messages" in record else unpriced).add(number)
+                elif "messages" not in record:
+                    priced.add(number)
+        self._unpriced = len(unpriced - priced | unpriced_turns)
         self.offsets = self._places.offsets
 
     def counter(self, other: str) -> str:
@@ -133,7 +166,7 @@ class _Sealing:
         decoding: Decoding,
         counter: str,
         thoughts: Thoughts | None,
-        tree: Tree | None,
+        tree: Levels | Played | None,
     ) -> None:
         self._thoughts, self._tree = thoughts, tree
         self._journal, self._contents, self._kind, self._counter = journal, contents, kind, counter
@@ -187,17 +220,21 @@ class _Sealing:
         self._repeated_ids += len(ids) - len(set(ids))
 
     def _pool(self, question: Question, request: Request, records: Sequence[Mapping[str, Any]]) -> PoolRows:
+        parents = ends = messages = prompts = None
+        if self._tree is not None:
+            records, parents = self._tree.arranged(records)
         column = partial(_column, records)
-        parents = ends = None
-        if self._tree is None:
+        if isinstance(self._tree, Tree):
+            texts: list[str | None] = [self._tree.text(record) for record in records]
+            ends = [ended for *_, ended in self._tree.places(request, records, self._thoughts)]
+            columns = SplitColumns(texts, None, None, column("finish_reason"), ends)
+        else:
             columns = split_columns(column("text"), column("reasoning"), column("finish_reason"), self._thoughts)
             self._without_reply += columns.readable.count(False)
-        else:
-            rows = {record["sample"]: row for row, record in enumerate(records)}
-            steps = [rows.get(self._tree.parent(sample)) for sample in rows]
-            parents, ends = steps, [ended for *_, ended in tree_steps(self._tree, request, records)]
-            texts: list[str | None] = [self._tree.text(record) for record in records]
-            columns = SplitColumns(texts, None, None, column("finish_reason"), ends)
+        if parents is not None and ends is None:
+            ends = [True] * len(records)
+            messages = [said and orjson.dumps(said).decode() for said in column("messages")]
+            prompts = self._turn_prompts(request, records, parents)
         self._with_thoughts += sum(bool(marks) for marks in columns.marks or ())
         raw = self._raw_answers(question, columns)
         return PoolRows(
@@ -217,6 +254,8 @@ class _Sealing:
             token_confidences=column("token_confidences"),
             parents=parents,
             ends=ends,
+            messages=messages,
+            turn_prompt_tokens=prompts,
         )
 
     def _raw_answers(self, question: Question, columns: SplitColumns) -> list[str | None]:
@@ -231,9 +270,26 @@ class _Sealing:
         # Thoughts that come apart from the text are sampled and billed like it.
         return [self._count(record["text"]) + self._count(record.get("reasoning") or "") for record in records]
 
+    def _turn_prompts(
+        self, request: Request, records: Sequence[Mapping[str, Any]], parents: Sequence[int | None]
+    ) -> list[int | None]:
+        """Return the prompt tokens of each turn, `None` of a first CoT; a turn that was refused was not billed."""
+        if self._count is None:
+            stated = (0 if "refused" in record else record.get("prompt_tokens") for record in records)
+            return [prompt if "messages" in record else None for prompt, record in zip(stated, records, strict=True)]
+        first = sum(self._count(message.content) for message in request.messages)
+        prompts, behind = list[int | None](), list[int]()
+        for record, parent in zip(records, parents, strict=True):
+            said = sum(self._count(message["content"]) for message in record.get("messages", ()))
+            sent = said + (first if parent is None else behind[parent])
+            prompts.append(sent if "messages" in record else None)
+            behind.append(sent + self._count(reply_of(record, self._thoughts)))
+        return prompts
+
     def _prompt_tokens(self, request: Request, records: Sequence[Mapping[str, Any]]) -> int | None:
         if self._count is not None:
             return sum(self._count(message.content) for message in request.messages)
-        stated = (record["prompt_tokens"] for record in records if record.get("prompt_tokens") is not None)
+        first = (record for record in records if "messages" not in record)
+        stated = (record["prompt_tokens"] for record in first if record.get("prompt_tokens") is not None)
         # A request that was refused was not billed.
         return next(stated, 0 if records else None)

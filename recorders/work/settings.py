@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 
+from feval.answers import extract
 from feval.cards.cards import LLMCard, find_dataset_card, find_llm_card, thoughts_of
 from feval.cards.front_matter import card_folder, find_card
 from feval.errors import OutOfRangeError, UnknownNameError, UsageError
@@ -15,6 +16,7 @@ from feval.recording import Question
 from feval.recording.layout.format import check_name
 from recorders.asking.probing import Probing
 from recorders.asking.trees import Tree
+from recorders.asking.turns import Turns
 from recorders.backends.endpoint import Endpoint
 from recorders.backends.openai_compatible import OpenAICompatible
 from recorders.backends.tiny import Tiny
@@ -22,7 +24,8 @@ from recorders.backends.transformers_local import TransformersLocal
 from recorders.request import Backend, Decoding, Message
 from recorders.tiny import DATASET_ID, test_questions
 from recorders.work.prompts import PromptCard, check_prompt, messages, prompt_card, prompt_version, with_train_exemplars
-from recorders.work.task import RecordingTask
+from recorders.work.protocols import read_protocol
+from recorders.work.task import RecordingTask, answer_kind
 
 BACKENDS = {
     "openai": "any OpenAI-compatible endpoint, through the official client (extra feval[record])",
@@ -74,6 +77,9 @@ class RecordingSettings:
     depth: int | None = None
     step_stop: str | None = None
     step_template: str | None = None
+    protocol: Path | None = None
+    turns: int | None = None
+    turn_template: str | None = None
 
 
 def make_task(settings: RecordingSettings, questions: Sequence[Question]) -> RecordingTask:
@@ -86,12 +92,12 @@ def make_task(settings: RecordingSettings, questions: Sequence[Question]) -> Rec
     samples = settings.samples if settings.samples is not None else card.cots_to_record if card else default
     if samples < 1:
         raise OutOfRangeError(f"A recording has at least 1 CoT per question; {samples} were asked for.")
-    tree = _tree(settings)
+    tree = _turns(settings, questions, samples) or _tree(settings)
     version, messages = _prompt(settings, questions, reasoning=reasoning)
     return RecordingTask(
         questions,
         settings.dataset,
-        settings.llm if tree is None or "@" in settings.llm else f"{settings.llm}@steps",
+        settings.llm if tree is None or "@" in settings.llm else f"{settings.llm}@{tree.variant}",
         messages,
         version,
         settings.decoding,
@@ -106,19 +112,42 @@ def make_task(settings: RecordingSettings, questions: Sequence[Question]) -> Rec
     )
 
 
-def _tree(settings: RecordingSettings) -> Tree | None:
-    if not settings.tree:
-        given = {name: getattr(settings, name) for name in ("branch", "depth", "step_stop", "step_template")}
-        if named := [name for name, value in given.items() if value is not None]:
-            raise UsageError(f"The setting {named[0]} is for trees of steps; add --tree, or leave it out.")
+def _turns(settings: RecordingSettings, questions: Sequence[Question], samples: int) -> Turns | None:
+    _refuse_alone(settings, "a protocol of turns; add --protocol FILE", ("turns", "turn_template"), settings.protocol)
+    if settings.protocol is None:
         return None
-    other = {"probe_every": "Probes are of whole CoTs", "noise_seed": "Trees draw with noise of their own"}
-    for name, why in other.items():
-        if getattr(settings, name, None) is not None or getattr(settings.decoding, name, None) is not None:
-            raise UsageError(f"{why}, and --tree records steps; leave one of --tree and {name} out.")
+    _refuse_beside(settings, "--protocol", "turns", tree="A tree is of steps")
+    protocol = read_protocol(settings.protocol, settings.turn_template)
+    turns = max(len(protocol.messages) + 1, 2) if settings.turns is None else settings.turns
+    kind = answer_kind(settings.dataset, settings.answer_kind)
+    choices = {question.id: question.choices for question in questions if question.choices}
+    return Turns(samples, 1, turns, protocol, lambda name, reply: extract(kind, reply, choices.get(name, ())))
+
+
+def _tree(settings: RecordingSettings) -> Tree | None:
+    fields = ("branch", "depth", "step_stop", "step_template")
+    _refuse_alone(settings, "trees of steps; add --tree", fields, settings.tree or None)
+    if not settings.tree:
+        return None
+    _refuse_beside(settings, "--tree", "steps")
     branch = _BRANCH if settings.branch is None else settings.branch
     first = branch if settings.samples is None else settings.samples
     return tree_of(settings.llm, first, branch, settings.depth, settings.step_stop, settings.step_template)
+
+
+def _refuse_alone(settings: RecordingSettings, what: str, fields: Sequence[str], given: object) -> None:
+    """Refuse settings of something that was not asked for."""
+    if given is None and (named := [name for name in fields if getattr(settings, name) is not None]):
+        raise UsageError(f"The setting {named[0]} is for {what}, or leave it out.")
+
+
+def _refuse_beside(settings: RecordingSettings, option: str, what: str, **others: str) -> None:
+    """Refuse what cannot be recorded together with steps or turns."""
+    others = {"probe_every": "Probes are of whole CoTs", "noise_seed": "Shared noise is for whole CoTs"} | others
+    for name, why in others.items():
+        value = getattr(settings, name, None)
+        if (value is not None and value is not False) or getattr(settings.decoding, name, None) is not None:
+            raise UsageError(f"{why}, and {option} records {what}; leave one of {option} and {name} out.")
 
 
 def tree_of(llm: str, first: int, branch: int, depth: int | None, stop: str | None, template: str | None) -> Tree:

@@ -16,7 +16,7 @@ from feval.recording.layout.format import LeafHash, check_name
 from feval.recording.leaves import llm_leaf, question_line
 from recorders.asking.probing import Probing
 from recorders.asking.samples import SamplePlan
-from recorders.asking.trees import Tree
+from recorders.asking.trees import Levels
 from recorders.request import Decoding, Message, Request
 
 
@@ -38,7 +38,7 @@ class RecordingTask:
         equality: of answers, see `feval.answers.equality.named_equality`; `None`: that of the answer kind.
         allow_fields: names of fields of the extra body that are like those of keys, and hold none.
         probing: how CoTs are probed; `None` for no probes. It is not part of the identity.
-        tree: the trees of steps that are recorded instead of whole CoTs; `None` for CoTs.
+        tree: the trees of steps, or chains of turns, that are recorded instead of single CoTs; `None` for these.
 
     Raises:
         AnswerError: answers are compared by math-verify, which is not installed.
@@ -60,7 +60,7 @@ class RecordingTask:
     equality: str | None = None
     allow_fields: Collection[str] = ()
     probing: Probing | None = None
-    tree: Tree | None = None
+    tree: Levels | None = None
 
     def __post_init__(self) -> None:
         if not self.questions:
@@ -95,20 +95,7 @@ class RecordingTask:
 
     def kind(self) -> str:
         """Return the answer kind."""
-        card = find_dataset_card(self.dataset)
-        kind = self.answer_kind or (card.answer_kind if card else None)
-        if kind is None:
-            raise UsageError(
-                f"There is no card for the dataset {self.dataset!r}, so its kind of answers is not known; pass it, --answer-kind "
-                f"KIND (one of {', '.join(KINDS)})."
-            )
-        if kind not in KINDS:
-            raise UnknownNameError.of("answer kind", kind, KINDS)
-        if kind == "verbatim":
-            raise UsageError(
-                "Verbatim answers are not extracted from texts; choose another answer kind for a recording."
-            )
-        return kind
+        return answer_kind(self.dataset, self.answer_kind)
 
     def model_name(self) -> str:
         """Return the model as the provider calls it."""
@@ -130,7 +117,7 @@ class RecordingTask:
             "model": self.model_name(),
             "prompt": self.prompt_version,
             "decoding": self.decoding.content() | {"seed": self.decoding.seed},
-        } | ({} if self.tree is None else {"tree": self.tree.content()})
+        } | ({} if self.tree is None else {self.tree.NAME: self.tree.content()})
 
     def dataset_info(self, requests: Sequence[Request]) -> DatasetInfo:
         """Return the dataset as the recording describes it."""
@@ -148,5 +135,21 @@ class RecordingTask:
         temperature, max_tokens = content.pop("temperature"), content.pop("max_tokens")
         sent = {name: value for name, value in content.items() if value not in (None, [], {})}
         names = {"model": self.model_name(), "prompt": self.prompt_version}
-        steps = {} if self.tree is None else {"steps": self.tree.content()}
+        steps = {} if self.tree is None else {self.tree.IN_DECODING: self.tree.content()}
         return LLMInfo(self.llm_name, temperature, max_tokens, names | sent | steps)
+
+
+def answer_kind(dataset: str, named: str | None) -> str:
+    """Return a dataset's answer kind: the one that is named, or its card's; refuse what is not read from texts."""
+    card = find_dataset_card(dataset)
+    kind = named or (card.answer_kind if card else None)
+    if kind is None:
+        raise UsageError(
+            f"There is no card for the dataset {dataset!r}, so its kind of answers is not known; pass it, --answer-kind "
+            f"KIND (one of {', '.join(KINDS)})."
+        )
+    if kind not in KINDS:
+        raise UnknownNameError.of("answer kind", kind, KINDS)
+    if kind == "verbatim":
+        raise UsageError("Verbatim answers are not extracted from texts; choose another answer kind for a recording.")
+    return kind

@@ -55,6 +55,22 @@ TREE: dict[str, Any] = {
     ],
 }  # fmt: skip
 
+TURNS: list[dict[str, Any]] = [
+    {
+        "id": "q1", "question": "1 + 1?", "gold": "2", "llm": "m@revise", **REQUEST, "samples": [
+            {"text": "3", "answer": "3", "tokens": 1, "score": {"prm": 0.1}, "turns": [
+                {"messages": "Sure?", "text": "<think>no</think>2", "answer": "2", "tokens": 4, "prompt_tokens": 15,
+                 "score": {"prm": 0.9}, "finish_reason": "length"},
+                {"messages": [{"role": "user", "content": "Why?"}], "text": "So.", "answer": None, "tokens": 2,
+                 "prompt_tokens": 21},
+            ]},
+            {"text": "2", "answer": "2", "tokens": 1},
+        ],
+    },
+    {"id": "q2", "llm": "m@revise", "question": "=1+1", "samples": [{"text": "2", "answer": "2", "tokens": 1}]},
+    {"id": "q3", "llm": "m@revise", "question": "Nobody was asked.", "samples": []},
+]  # fmt: skip
+
 
 def recorded(
     folder: Path, lines: list[dict[str, Any]], name: str = "rec", dataset: str = "toy", kind: str = "number"
@@ -70,11 +86,12 @@ def toy(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return recorded(tmp_path_factory.mktemp("export"), LINES)
 
 
-@pytest.mark.parametrize("lines", [LINES, [TREE]], ids=["cots", "tree"])
+@pytest.mark.parametrize("lines", [LINES, [TREE], TURNS], ids=["cots", "tree", "turns"])
 def test_exported_json_lines_make_the_same_recording(tmp_path: Path, lines: list[dict[str, Any]]) -> None:
     original = recorded(tmp_path, lines)
     done = export_recording(original, tmp_path / "out.jsonl", "jsonl")
-    assert done.rows == sum(len(line.get("samples", line.get("steps", ()))) for line in lines)
+    own = [each for line in lines for each in line.get("samples", line.get("steps", ()))]
+    assert done.rows == sum(1 + len(each.get("turns", ())) for each in own)
     import_recording("jsonl", done.path, tmp_path / "again", dataset="toy", answer_kind="number")
     assert open_recording(tmp_path / "again").hash == open_recording(original).hash
 

@@ -205,7 +205,7 @@ def test_unknown_members_of_probes_are_noted(imported: Import) -> None:
         (cot(PROBE | {"answer": ["1"]}), r"'answer' of probe 0 of line 1 .* should be text, a number"),
         (cot(PROBE | {"confidence": 1e39}), r"'confidence' of probe 0 of line 1 .* should be a number of 32 bits"),
         (cot(PROBE | {"tokens": -1}), r"'tokens' of probe 0 of line 1 .* should be a whole number"),
-        (cot(4), r"Probe 0 in 'probes' of line 1 .* should be an object; found a whole number 4"),
+        (cot(4), r"Entry 0 of .probes. of line 1 .* should be an object; found a whole number 4"),
         (cot(probes={"4": "1"}), r"'probes' of line 1 of x\.jsonl should be a list of objects; found an object"),
         (
             lines(QUESTION | {"samples": [QUESTION["samples"][0] | {"probes": [PROBE, PROBE]}]}),

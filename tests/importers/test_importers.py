@@ -529,7 +529,7 @@ def test_reads_a_line_per_cot(imported: Import) -> None:
 def test_the_documented_examples_can_be_imported(save: Save, imported: Import) -> None:
     guide = (ROOT / "docs" / "importing.md").read_text("utf-8")
     blocks = (block.encode() for block in re.findall(r"```json\n(.*?)```", guide, re.DOTALL))
-    questions, by_question, by_cot, store, with_probes, tree = blocks
+    questions, by_question, by_cot, store, with_probes, tree, with_turns = blocks
     first = imported("jsonl", by_question)
     assert rows(first)["answer"] == ["2", None]
     assert rows(first)["finish_reason"] == ["stop", "length"]
@@ -541,6 +541,7 @@ def test_the_documented_examples_can_be_imported(save: Save, imported: Import) -
     assert probe_rows(traces, "answer") == [(0, 500, "3"), (0, 1000, "2"), (1, 500, "2")]
     assert probe_rows(imported("jsonl", with_probes, llm=None), "answer", llm="m") == [(0, 250, "3"), (0, 1000, "2")]
     assert imported("jsonl", tree, llm=None).manifest.pairs["toy", "m@steps"]["depth"] == 2
+    assert imported("jsonl", with_turns, llm=None).manifest.pairs["toy", "m@revise"]["turns"] == 1
 
 
 def test_gaps_in_sample_numbers_are_noted(imported: Import) -> None:

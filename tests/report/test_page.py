@@ -5,9 +5,12 @@ The recorded answers are written out in `POOLS` and taken in recorded order, so 
 
 from __future__ import annotations
 
+import csv
 import html
+import io
 import json
 import re
+import struct
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -29,6 +32,7 @@ from feval.report.page.page import comparison_page
 from feval.report.page.questions import Caps
 from feval.report.pictures.comparison import _figure
 from feval.report.pictures.drawing import own_style
+from feval.report.tables.cost_axes import usd_scale
 from feval.report.text import percent
 
 EVIL = "</script><img src=x onerror=\"document.title='owned'\">'&amp;<!--\u2028\u2029\u202egnp.\u200f"
@@ -203,6 +207,43 @@ def test_the_same_comparison_gives_the_same_bytes(comparison: Comparison, folder
     first, second = (comparison_files(comparison, base=folder) for _ in range(2))
     assert first == second
     assert first["comparison.png"].startswith(b"\x89PNG")
+
+
+def test_amounts_are_per_1000_questions_where_one_costs_less_than_a_cent(comparison: Comparison, page: str) -> None:
+    data = _data(page)
+    (results,) = (table for table in data["tables"] if table["id"] == "results")
+    names = [column["name"] for column in results["columns"]]
+    shown = [row[names.index("USD / 1,000 questions")]["s"] for row in results["rows"]]
+    points = [*(point for curve in comparison.curves for point in curve.points), *comparison.baselines]
+    assert shown == pytest.approx([1000 * (point.usd_per_question or 0) for point in points], rel=1e-12)
+    (usd,) = (axis for axis in data["axes"] if axis["key"] == "usd")
+    assert (usd["scale"], usd["unit"], usd["label"]) == (1000, "USD / 1,000 questions", "mean USD per 1,000 questions")
+    assert (usd_scale([0.02, 0.001]), usd_scale([None])) == (1, 1)
+
+
+def test_numbers_of_a_column_have_equally_many_digits(page: str) -> None:
+    for table in _data(page)["tables"]:
+        for place in range(len(table["columns"])):
+            cells = [row[place]["t"] for row in table["rows"] if isinstance(row[place], dict)]
+            plain = [cell for cell in cells if re.fullmatch(r"[+-]?[0-9,]+(\.[0-9]+)?", cell)]
+            assert len({len(cell.partition(".")[2]) for cell in plain}) <= 1, (table["id"], cells)
+
+
+def test_the_first_sentences_say_the_best_at_three_budgets(comparison: Comparison, page: str) -> None:
+    (result,) = re.findall('<p class="result">(.*?)</p>', page)
+    best, differences = html.unescape(result).split(". At ")
+    points = [(curve.label, point) for curve in comparison.curves for point in curve.points]
+    budgets = re.findall(r"within ([0-9.]+)", best)
+    assert len(budgets) == 3
+    said = best.removeprefix("Most accurate: ").split("; ")
+    for budget, words in zip(budgets, said, strict=True):
+        within = [
+            (p.accuracy, label) for label, p in points if 1000 * (p.usd_per_question or 0) <= 1.003 * float(budget)
+        ]
+        accuracy, label = max(within)
+        assert words.endswith(", the same") or (f"{percent(accuracy)} % right" in words and label in words)
+    clear = sum(row.p_holm is not None and row.p_holm <= 0.05 for row in comparison.differences)
+    assert f"{clear or 'none'} of {comparison.tests} differences" in differences
 
 
 @pytest.mark.parametrize("nasty", [EVIL, "\ud800 alone", "]]>", "\x00\x1b[31m", "𝔘 עברית", "`${1}`", "</SCRIPT >"])
@@ -390,10 +431,10 @@ def test_a_heading_sorts_its_table(clean: Tab, comparison: Comparison) -> None:
     points = [*(point for curve in comparison.curves for point in curve.points), *comparison.baselines]
     falling = sorted((point.accuracy for point in points), reverse=True)
     _press(clean, "accuracy %", "document.querySelector('#results')")
-    assert _texts(clean, "#results td:nth-child(4)") == [percent(share) for share in falling]
-    assert clean.value("document.querySelector('#results th:nth-child(4)').getAttribute('aria-sort')") == "descending"
+    assert _texts(clean, "#results td:nth-child(3)") == [percent(share) for share in falling]
+    assert clean.value("document.querySelector('#results th:nth-child(3)').getAttribute('aria-sort')") == "descending"
     _press(clean, "accuracy %", "document.querySelector('#results')")
-    assert _texts(clean, "#results td:nth-child(4)") == [percent(share) for share in reversed(falling)]
+    assert _texts(clean, "#results td:nth-child(3)") == [percent(share) for share in reversed(falling)]
 
 
 @pytest.mark.slow
@@ -407,6 +448,8 @@ def test_a_long_table_of_pairs_starts_with_those_of_the_strongest(
     own = sum(best in (row.a, row.b) for row in many.differences)
     assert 0 < own < len(many.differences)
     rows = "document.querySelectorAll('#differences tbody tr').length"
+    assert browser.value(rows) == 10  # of a long table the first
+    _press(browser, f"Show all {own} rows", "document.querySelector('#differences')")
     assert browser.value(rows) == own
     assert f"{own} of {len(many.differences)} rows" in _texts(browser, "#differences .controls")[0]
     browser.value("(() => { const m = document.querySelector('#differences select'); m.selectedIndex = 0;"
@@ -425,6 +468,67 @@ def test_a_difference_that_was_not_tested_has_an_open_dot(browser: Tab, comparis
         "[...document.querySelectorAll('#differences circle')].map((dot) => dot.getAttribute('fill'))"
     )
     assert fills == ["var(--accent)", "var(--paper)"]
+
+
+@pytest.mark.slow
+def test_bands_are_off_above_four_methods_and_can_be_had(browser: Tab, comparison: Comparison, folder: Path) -> None:
+    many = replace(
+        comparison, curves=(*comparison.curves, *(replace(comparison.curves[1], label=f"{i}") for i in range(9)))
+    )
+    (folder / "many.html").write_bytes(comparison_files(many, base=folder)["report.html"])
+    browser.open(folder / "many.html")
+    bands = "document.querySelectorAll('.plot path[opacity=\"0.13\"]').length"
+    assert browser.value(bands) == 0
+    _press(browser, "95 % interval", "document.querySelector('.legend')")
+    assert browser.value(bands) == 11
+    strokes = "[...document.querySelectorAll('.legend path')].map((p) => p.getAttribute('stroke')).filter((s) => /--c/.test(s))"
+    assert len(set(browser.value(strokes))) == 12
+    assert _texts(browser, ".heads .marks span")[:2] == ["cheap", "strong"]
+
+
+@pytest.mark.slow
+def test_figure_and_tables_can_be_saved(clean: Tab, comparison: Comparison) -> None:
+    clean.value(
+        "(() => { window.saved = []; URL.createObjectURL = (blob) => { saved.push(blob); return '#'; };"
+        "HTMLAnchorElement.prototype.click = () => {}; })()"
+    )
+    _press(clean, "CSV", "document.querySelector('#results')")
+    _press(clean, "Points (CSV)")
+    rows = list(csv.DictReader(io.StringIO(clean.value("saved[0].text()"))))
+    points = [*(point for curve in comparison.curves for point in curve.points), *comparison.baselines]
+    assert [float(row["accuracy %"]) for row in rows] == [float(percent(point.accuracy)) for point in points]
+    exact = list(csv.DictReader(io.StringIO(clean.value("saved[1].text()"))))
+    own = [float(row["usd_per_question"]) for row in exact if row["kind"] == "method"]
+    assert own == [point.usd_per_question for point in points[: len(own)]]
+    _press(clean, "Picture (PNG)")
+    clean.wait("saved.length === 3")
+    head = clean.value("saved[2].arrayBuffer().then((bytes) => [...new Uint8Array(bytes.slice(0, 24))])")
+    assert bytes(head[:8]) == b"\x89PNG\r\n\x1a\n"
+    width, height = struct.unpack(">II", bytes(head[16:]))
+    assert width > 1500
+    assert height > 800
+    clean.requests[:] = [url for url in clean.requests if not url.startswith("data:image/svg")]
+
+
+@pytest.mark.slow
+def test_a_phone_shows_accuracies_and_keeps_the_first_column(clean: Tab) -> None:
+    clean.view(400, 850)
+    right = "document.querySelector('#results td:nth-child(3)').getBoundingClientRect().right"
+    clean.wait(f"{right} < 400")
+    left = "document.querySelector('#results td').getBoundingClientRect().left"
+    before = clean.value(left)
+    clean.value("document.querySelector('#results .scroll').scrollLeft = 300")
+    assert clean.value("document.querySelector('#results .scroll').scrollLeft") > 100
+    assert abs(clean.value(left) - before) < 2
+
+
+@pytest.mark.slow
+def test_no_table_is_cut_on_a_wide_screen(clean: Tab) -> None:
+    clean.view(1400, 900)
+    cut = (
+        "[...document.querySelectorAll('.scroll')].filter((s) => s.scrollWidth > s.clientWidth).map((s) => s.ariaLabel)"
+    )
+    assert clean.value(cut) == []
 
 
 @pytest.mark.slow

@@ -6,9 +6,11 @@ import csv
 import io
 import math
 import os
+import re
 import stat
 import struct
 from dataclasses import replace
+from itertools import combinations
 from pathlib import Path
 
 import pytest
@@ -21,12 +23,13 @@ from feval.errors import StorageError
 from feval.evaluation.curves import Curve, CurvePoint
 from feval.recording import verify_recording
 from feval.report.files import save_files
+from feval.report.pictures import drawing
 from feval.report.pictures.curve import _figure, curves_png
 from feval.report.pictures.drawing import own_style
 from feval.report.tables.csv import POINT_COLUMNS, csv_text, curve_csv, curves_csv, text_of_cell
 from feval.report.tables.rich_tables import rich_table
 from feval.report.tables.tables import Column, Table, curve_table, curves_table, plain, subtitles
-from feval.report.text import counted, decimals_for, fixed, percent, plain_number, signed_points, visible
+from feval.report.text import counted, decimals_for, dollars, fixed, percent, plain_number, signed_points, visible
 
 
 def point(
@@ -91,6 +94,39 @@ def test_what_could_steer_a_terminal_is_spelled_out(text: str, shown: str) -> No
 )
 def test_axis_numbers_are_plain(value: float, shown: str) -> None:
     assert plain_number(value) == shown
+
+
+@pytest.mark.parametrize(
+    ("value", "shown"),
+    [(0, "0 $"), (3e-10, "0.3 n$"), (1e-6, "1 µ$"), (3e-6, "3 µ$"), (1.5e-5, "15 µ$"), (1e-3, "1 m$"), (0.05, "50 m$"),
+     (0.1, "0.1 $"), (2500, "2500 $")],
+)  # fmt: skip
+def test_amounts_have_prefixes_and_no_row_of_zeros(value: float, shown: str) -> None:
+    assert dollars(value) == shown
+
+
+def _lab(colour: str) -> tuple[float, float, float]:
+    """CIELAB of "#rrggbb", from its definition."""
+    shares = [int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5)]
+    red, green, blue = (c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in shares)
+    x = (0.4124 * red + 0.3576 * green + 0.1805 * blue) / 0.95047
+    y = 0.2126 * red + 0.7152 * green + 0.0722 * blue
+    z = (0.0193 * red + 0.1192 * green + 0.9505 * blue) / 1.08883
+    fx, fy, fz = (t ** (1 / 3) if t > 0.008856 else 7.787 * t + 16 / 116 for t in (x, y, z))
+    return 116 * fy - 16, 500 * (fx - fy), 200 * (fy - fz)
+
+
+def test_twelve_lines_look_different_in_pictures_and_on_pages() -> None:
+    looks = [drawing.look(i) for i in range(144)]
+    assert len(set(looks)) == 144
+    for column in ([c for c, _ in looks[:12]], [m for _, m in looks[:12]], list(map(str, drawing.DASHES))):
+        assert len(set(column)) == 12
+    css = (Path(drawing.__file__).parents[1] / "page" / "page.css").read_text("utf-8")
+    pages = re.findall(r"--c(\d+): (#[0-9a-f]{6})", css)
+    assert [int(number) for number, _ in pages] == [*range(12)] * 3  # light, dark, printed
+    for colours in ([c for c, _ in looks[:12]], *([colour for _, colour in pages[at : at + 12]] for at in (0, 12, 24))):
+        for one, other in combinations(map(_lab, colours), 2):
+            assert math.dist(one, other) > 20  # 2.3 is a just noticeable difference
 
 
 def test_decimals_show_the_smallest_value_with_three_digits() -> None:
@@ -300,7 +336,7 @@ def test_cost_is_dollars_on_a_log_axis_and_says_so() -> None:
     assert axes.get_xscale() == "log"
     assert axes.get_xlabel() == "mean USD per question (log scale)"
     ticks = [label.get_text() for label in axes.get_xticklabels()]
-    assert ticks == ["0.00001", "0.00003", "0.0001", "0.0003"]
+    assert ticks == ["10 µ$", "30 µ$", "100 µ$", "300 µ$"]
 
 
 def test_tokens_take_the_place_of_dollars_if_one_llm_lacks_a_price() -> None:

@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import logging
 import math
-import os
-import subprocess
-import sys
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -17,7 +14,6 @@ import orjson
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from places import ROOT
 from serving_doubles import (
     asked_by_text,
     body,
@@ -33,7 +29,7 @@ from serving_doubles import (
     texts_of,
     write,
 )
-from small import write_scored_toy, write_toy
+from small import write_scored_toy
 
 from feval import load, open_recording
 from feval.recording import LLMInfo
@@ -284,18 +280,6 @@ def test_a_wrong_method_is_said(app: Application) -> None:
         reply = app.respond(Call(method, path, "", {}, b""))
         assert (reply.status, reply.headers["allow"]) == (405, right)
         error(reply)
-
-
-def test_the_example_of_the_page_runs(tmp_path: Path) -> None:
-    page = (ROOT / "docs" / "serving.md").read_text("utf-8")
-    example = page.partition("```python\n")[2].partition("```")[0]
-    write_toy(tmp_path / "my-recording", {"gpt-3.5-turbo": [["1", "2", "2"]] * 2}, ["1", "2"])
-    _, [llm] = load("toy", None, tmp_path / "my-recording")
-    environment = os.environ | {"PYTHONPATH": str(ROOT)}
-    command = [sys.executable, "-c", example]
-    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=True)
-    assert done.stdout == f"200 {','.join(map(str, llm(1, 2).samples))} 2\n"
-    assert len((tmp_path / "asked.jsonl").read_text().splitlines()) == 2
 
 
 def test_a_bug_is_answered_without_what_it_knows(

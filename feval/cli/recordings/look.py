@@ -1,8 +1,10 @@
-"""`feval show`: look at questions and CoTs."""
+"""`feval show` and `feval view`: look at questions and CoTs."""
 
 from __future__ import annotations
 
+import webbrowser
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -12,9 +14,12 @@ from feval.cli.output import Output
 from feval.errors import OutOfRangeError, UsageError
 from feval.hub.places import open_place
 from feval.recording import Recording
+from feval.report.files import check_folder, save_files
 from feval.report.looking.overview import overview, overview_dict
 from feval.report.looking.questions import find_question, recorded_questions
 from feval.report.looking.terminal import overview_table, question_dict, question_pieces
+from feval.report.page.view import view_page
+from feval.report.text import counted
 
 _FIRST = 100
 
@@ -82,6 +87,45 @@ def _show_question(
         found = f"indices 0 to {largest - 1} were" if largest else "no CoT was"
         raise OutOfRangeError(f"--sample {max(samples)} was asked for, and {found} recorded of question {name!r}.")
     show.pages(question_dict(asked, samples), *question_pieces(asked, samples=samples, reasoning=reasoning))
+
+
+def view(
+    recording: RecordingFolder,
+    out: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="The page to make. Default: the recording's name with .html.")
+    ] = None,
+    open_it: Annotated[bool, typer.Option("--open", help="Open the page in the browser.")] = False,
+    dataset: OnlyDatasets = None,
+    llm: OnlyLLMs = None,
+    first: Annotated[
+        int | None,
+        typer.Option(min=1, metavar="N", help="The first N questions of each dataset. Default: all that fit."),
+    ] = None,
+    force: Annotated[bool, typer.Option("--force", help="Replace the file at --out.")] = False,
+    *,
+    show: Output,
+) -> None:
+    """Make a page to explore a recording in a browser, offline.
+
+    Questions by difficulty, how often each answer came, CoTs with their answers marked, filters and search: one file that fetches
+    nothing. It holds about 40 MB of texts; what it leaves out it says.
+
+    Example: feval view my-recording --llm gpt-4o-mini --open
+    """
+    opened = open_place(recording)
+    pairs = {name: chosen_llms(opened, name, llm) for name in chosen_datasets(opened, dataset)}
+    pairs = {name: llms for name, llms in pairs.items() if llms}
+    path = out or Path(f"{opened.path.resolve().name}.html")
+    check_folder(path.parent)
+    with show.progress("reading questions"):
+        page = view_page(opened, pairs, first=first)
+    for sentence in page.left_out:
+        show.note(sentence)
+    save_files(path.parent, {path.name: page.html.encode()}, replace=force)
+    if open_it:
+        webbrowser.open(path.resolve().as_uri())
+    summary = {"path": str(path), "questions": page.questions, "left_out": page.left_out}
+    show.result(summary, f"wrote {path} with {counted(page.questions, 'question')}")
 
 
 def chosen_datasets(recording: Recording, names: Sequence[str] | None) -> list[str]:

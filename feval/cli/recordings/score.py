@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from feval.cli.asking import AskingSettings, RunDisplay, estimated_usd, settings_options
 from feval.cli.options import Machines, NewFolder, RecordingFolder, machine_options, whole_folder
 from feval.cli.output import Output
-from feval.cli.record import AskingSettings, RunDisplay, estimated_usd, settings_options
 from feval.errors import UsageError
 from feval.recording import open_recording
 from feval.report.tables.info import info_headline

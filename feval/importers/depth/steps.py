@@ -34,11 +34,16 @@ def ordered_tree(
         parent = by_name.get(step["parent"]) if "parent" in step else None
         if "parent" in step and parent is None:
             raise SourceError(f"{where} has the parent {step['parent']!r:.60}, and the question has no such node.")
-        if parent is not None and parent["ends"]:
+        if "turn_messages" in step and not (parent is not None and parent["ends"] and step["ends"]):
+            raise SourceError(
+                f"{where} has 'turn_messages' and is no turn: it should end, 'ends', and so should the CoT that it replies to, "
+                "'parent'."
+            )
+        if parent is not None and parent["ends"] and "turn_messages" not in step:
             raise SourceError(
                 f"{where} goes on from the node {step['parent']!r:.60}, which ends a solution or has an answer."
             )
-        if step["answer"] is not None and not step["ends"]:
+        if step.get("answer") is not None and not step["ends"]:
             raise SourceError(
                 f"{where} has an answer and 'ends' is false; only a step that ends a solution has an answer."
             )

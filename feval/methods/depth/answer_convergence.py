@@ -6,13 +6,18 @@ For one trace, early exit by agreement of probes (Certaindex, Fu et al. 2024, ar
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, ClassVar, Literal
 
 import numpy as np
 
-from feval.methods.depth.cuts import CutMethod, Cuts, revealed
+from feval.methods.arrays import Floats, Integers
+from feval.methods.decisions import Decisions, Orders
+from feval.methods.depth.cuts import Cuts, revealed
+from feval.methods.error_shares import ErrorShares
+from feval.methods.expectation import Expectation
 from feval.methods.fields import Count, frozen_method
-from feval.methods.protocol import TraceSampler, one_llm
+from feval.methods.protocol import DrawOrders, TraceSampler, one_llm, require_draws, require_pool
 from feval.methods.vote import plurality
 
 if TYPE_CHECKING:
@@ -20,7 +25,7 @@ if TYPE_CHECKING:
 
 
 @frozen_method
-class AnswerConvergence(CutMethod):
+class AnswerConvergence:
     """The plurality of traces of one LLM, each of which is probed as it grows, and stopped once its answer has settled.
 
     A trace has settled when so many consecutive answers are the same, its final one included. It votes with that answer and costs
@@ -31,6 +36,8 @@ class AnswerConvergence(CutMethod):
         streak: equal answers in a row that settle a trace.
         width: traces per question.
     """
+
+    cuts_cots: ClassVar[Literal[True]] = True
 
     streak: Count = 14
     width: Count = 1
@@ -63,3 +70,21 @@ class AnswerConvergence(CutMethod):
         opens[starts[:-1] + np.arange(len(starts) - 1)] = True
         run = place - np.maximum.accumulate(np.where(opens, place, 0)) + 1
         return Cuts.at_first(pool, (run >= self.streak) & (shown >= 0))
+
+    def decide(self, pools: Sequence[Pool], orders: Sequence[Orders]) -> Decisions:
+        """The same for all questions and many replicates; see `BatchMethod.decide`."""
+        require_draws(self, pools, orders)
+        return self.cuts(pools[0]).decide(self.width, orders[0])
+
+    def exact(self, pool: Pool, gold: Integers) -> Expectation:
+        """The expectation over all draws; see `ExactMethod.exact`."""
+        require_pool(self, pool, self.width)
+        return self.cuts(pool).expectation(self.width, gold)
+
+    def exact_sequential_tokens(self, pool: Pool) -> Floats:
+        """Expected sequential tokens; see `LatencyMethod.exact_sequential_tokens`."""
+        return self.cuts(pool).sequential_tokens(self.width)
+
+    def exact_errors(self, pool: Pool, gold: Integers, right: Floats, draw: DrawOrders) -> ErrorShares:  # noqa: ARG002  as the protocol has it
+        """How wrong answers come about over all draws; see `ExactErrorsMethod.exact_errors`."""
+        return self.cuts(pool).error_shares(self.width, gold, right)

@@ -5,7 +5,7 @@ Each recorded CoT then has one answer and one cost, so that the vote is self-con
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Self
 
@@ -18,7 +18,7 @@ from feval.methods.batches import batches
 from feval.methods.decisions import Decisions, Orders
 from feval.methods.error_shares import ErrorShares
 from feval.methods.expectation import Expectation, longest_of_draws
-from feval.methods.protocol import DrawOrders, most_tokens, require_draws, require_pool
+from feval.methods.protocol import most_tokens
 from feval.methods.voting.self_consistency import SelfConsistency
 
 if TYPE_CHECKING:
@@ -95,7 +95,7 @@ class Cuts:
             tokens[batch.where] = batch.drawn(self.probe_tokens).sum(axis=2)
         for grown in self._rounds():
             for batch in cut:
-                sequential[batch.where] += most_tokens(batch.drawn(grown))
+                sequential[batch.where] += most_tokens(batch.drawn(grown), self.pool.at_once)
         [ledger] = decided.ledgers
         ledger = replace(ledger, sequential_tokens=sequential, probe_calls=calls, probe_tokens=tokens)
         return Decisions(decided.answer, (ledger,))
@@ -117,52 +117,19 @@ class Cuts:
         return SelfConsistency(n).exact_errors(self.pool, gold, right, lambda _rows, _replicates: iter(()))
 
     def _rounds(self) -> Iterator[Integers]:
-        """[Q, S] the tokens that each CoT generates in each round."""
+        """[Q, S] the tokens that each CoT generates in each round; with a clock, the microseconds that they take."""
+        clock = self.pool.clock
         if self.recorded is None:
-            yield self.pool.output_tokens
+            yield self.pool.output_tokens if clock is None else clock.after(self.pool.output_tokens)
             return
         first, before = self.recorded.starts[:-1].reshape(self.probes.shape), np.zeros(self.probes.shape, np.int64)
         offsets = np.append(self.recorded.offsets, np.uint32(0))
         for step in range(int(self.probes.max(initial=0)) + 1):
             place = np.where(step < self.probes, first + step, -1)
             reached = np.where(place >= 0, offsets[place], self.pool.output_tokens).astype(np.int64)
+            reached = reached if clock is None else clock.after(reached)
             yield reached - before
             before = reached
-
-
-class CutMethod:
-    """A vote of CoTs that are each cut by a rule: all but the rule and the readable form."""
-
-    def draws(self, llms: int) -> tuple[int, ...]:
-        """Traces drawn from the one LLM."""
-        raise NotImplementedError
-
-    def cuts(self, pool: Pool) -> Cuts:
-        """How each recorded CoT is cut."""
-        raise NotImplementedError
-
-    def decide(self, pools: Sequence[Pool], orders: Sequence[Orders]) -> Decisions:
-        """The same for all questions and many replicates; see `BatchMethod.decide`."""
-        require_draws(self, pools, orders)
-        return self.cuts(pools[0]).decide(self._width, orders[0])
-
-    def exact(self, pool: Pool, gold: Integers) -> Expectation:
-        """The expectation over all draws; see `ExactMethod.exact`."""
-        require_pool(self, pool, self._width)
-        return self.cuts(pool).expectation(self._width, gold)
-
-    def exact_sequential_tokens(self, pool: Pool) -> Floats:
-        """Expected sequential tokens; see `LatencyMethod.exact_sequential_tokens`."""
-        return self.cuts(pool).sequential_tokens(self._width)
-
-    def exact_errors(self, pool: Pool, gold: Integers, right: Floats, draw: DrawOrders) -> ErrorShares:  # noqa: ARG002  as the protocol has it
-        """How wrong answers come about over all draws; see `ExactErrorsMethod.exact_errors`."""
-        return self.cuts(pool).error_shares(self._width, gold, right)
-
-    @property
-    def _width(self) -> int:
-        [width] = self.draws(1)
-        return width
 
 
 def known_tokens(probes: Probes) -> Int64:

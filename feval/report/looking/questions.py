@@ -156,11 +156,9 @@ def find_question(recording: Recording, name: str, dataset: str | None = None) -
 
 
 def answer_span(text: str, *answers: str | None) -> tuple[int, int] | None:
-    """Return where a text says the first of some answers that it has: the last place where it stands as a word of its own."""
-    for answer in answers:
-        word = (answer or "").strip().strip(".,;:")
-        if not word:
-            continue
+    """Return where a text says the shortest of some answers that it has: the last place where it stands as a word of its own."""
+    words = {(answer or "").strip().strip(".,;:") for answer in answers} - {""}
+    for word in sorted(words, key=lambda word: (len(word), word)):
         found = deque(re.finditer(rf"(?<!\w)(?<!\d[.,]){re.escape(word)}(?!\w|[.,]\d)", text), maxlen=1)
         if found:
             return found[0].span()

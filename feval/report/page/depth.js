@@ -12,7 +12,7 @@ const depth = ({ el, svg, plain }) => {
   }
 
   // Per trace its answers over its tokens; what a method left of it is pale.
-  function traces(q, own, [codes, tokens], drawn, reached, word, sign) {
+  function traces(q, own, [codes, tokens], drawn, reached, word, sign, recorded = false) {
     const { colour, first, others } = palette(q, own.flatMap((answers, i) => [...answers.map(([, code]) => code), codes[i]]));
     const far = Math.max(1, ...own.map((answers, i) => Math.max(tokens[i], answers.at(-1)?.[0] ?? 0)));
     const rows = own.map((answers, i) => {
@@ -28,12 +28,14 @@ const depth = ({ el, svg, plain }) => {
       });
       const edge = cut ? svg("line", { x1: until, x2: until, y1: 0, y2: 10, stroke: "var(--ink)", "stroke-width": 2.5, "vector-effect": "non-scaling-stroke" }) : null;
       const told = `${sign(q, last)} ${word(q, last)}`;
-      return [el("span", { class: "note" }, String(i + 1)),
-        svg("svg", { viewBox: `0 0 ${far} 10`, preserveAspectRatio: "none", role: "img", "aria-label": `trace ${i + 1}, tokens: ${length}, ${told}` }, ...pieces, edge),
+      return [el("span", { class: "note" }, String(recorded ? i : i + 1)),
+        svg("svg", { viewBox: `0 0 ${far} 10`, preserveAspectRatio: "none", role: "img", "aria-label": `trace ${recorded ? i : i + 1}, tokens: ${length}, ${told}` }, ...pieces, edge),
         el("span", { class: i < drawn ? "told" : "told unread", title: word(q, last) }, told, el("span", { class: "note" }, ` ${length}`))];
     });
     const key = (fill, ...label) => el("li", null, el("span", { class: "key" }, svg("svg", { width: 14, height: 10 }, svg("rect", { width: 14, height: 10, fill })), ...label));
-    return [el("p", { class: "note" }, `Traces in draw order, from 0 to ${plain(far)} tokens. Colours are their answers when probed; a bar marks where the method stopped one. At the right: the last answer, and tokens generated of those recorded.`),
+    const note = recorded ? "At the right: the final answer, and all tokens."
+      : "A bar marks where the method stopped one. At the right: the last answer, and tokens generated of those recorded.";
+    return [el("p", { class: "note" }, `Traces ${recorded ? "as recorded" : "in draw order"}, from 0 to ${plain(far)} tokens. Colours are their answers when probed. ${note}`),
       el("div", { class: "traces" }, ...rows.flat()),
       el("ul", { class: "legend" }, q.k < 0 ? null : key("var(--c2)", `✓ ${word(q, q.k)}`), ...first.map((code) => key(colour(code), word(q, code))),
         others ? key("var(--grey)", "other answers") : null, key("var(--strong)", "no answer"), key("var(--line)", "before the first probe"))];

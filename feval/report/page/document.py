@@ -58,15 +58,18 @@ def html_page(
     data: dict[str, Any],
     scripts: Sequence[str] = ("figure", "tables", "depth", "questions", "page"),
     blocks: Iterable[str] = (),
+    result: str = "",
 ) -> str:
     """Return a page, to be written as UTF-8, whose scripts show the data.
 
-    They share one scope. `blocks` are more JSON as `escaped_json` writes it, which the scripts read only when it is needed.
+    They share one scope. `result` says the result before anything else. `blocks` are more JSON as `escaped_json` writes it,
+    which the scripts read only when it is needed.
     """
     return _PAGE.format(
         policy=_POLICY,
         title=_text(title),
-        lede="".join(f'<p class="lede">{_text(line)}</p>' for line in lede),
+        lede=(f'<p class="result">{_text(result)}</p>' if result else "")
+        + "".join(f'<p class="lede">{_text(line)}</p>' for line in lede),
         style=_asset("page.css"),
         script="".join(_asset(f"{name}.js") for name in ("elements", *scripts)),
         version=_text(__version__),

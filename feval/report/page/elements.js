@@ -1,6 +1,7 @@
 const SVG = "http://www.w3.org/2000/svg";
 const data = JSON.parse(document.getElementById("data").textContent);
 const main = document.querySelector("main");
+const narrow = matchMedia("(max-width: 560px)").matches; // a phone is given less at once
 
 // -- making elements: text only ever becomes a text node ------------------------------------------------------------
 
@@ -51,15 +52,39 @@ function choice(name, options, chosen, act) {
   return made;
 }
 
+// A file of the reader's own: made here, and never sent anywhere.
+function save(name, blob) {
+  const link = el("a", { href: URL.createObjectURL(blob), download: name });
+  link.click();
+  setTimeout(() => URL.revokeObjectURL(link.href), 10000);
+}
+
+// CSV; text that a spreadsheet would take for a formula stands behind an apostrophe.
+function saveTable(name, heads, rows) {
+  const cell = (value) => {
+    const text = value === null || value === undefined ? "" : typeof value === "string" && /^[=+\-@\t\r\n]/.test(value) ? "'" + value : String(value);
+    return /[",\r\n]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text;
+  };
+  save(name, new Blob([[heads, ...rows].map((row) => row.map(cell).join(",") + "\r\n").join("")], { type: "text/csv" }));
+}
+const action = (label, act) => el("button", { type: "button", class: "plainly", onclick: act }, label);
+
 // -- questions ------------------------------------------------------------------------------------------------------
 
-const PAGE = 25;
+const PAGE = narrow ? 10 : 25;
 const word = (q, code) => (code < 0 ? "no answer" : code < q.a.length ? q.a[code] : "an answer no CoT gave");
 const tone = (q, code) => (code < 0 ? "none" : q.k >= 0 && code === q.k ? "right" : "wrong");
 const sign = { right: "✓", wrong: "✗", none: "–" };
 
+// Names over the marks of a list; where a row of marks breaks into lines there are none.
+function heads(names, rem) {
+  const short = (name) => safe(name).split("/").pop();
+  return names.length * rem > 28 ? null : el("li", { class: names.length * rem > 20 ? "heads wide" : "heads" }, el("span"),
+    el("span", { class: "marks", style: `--mark: ${rem}rem` }, ...names.map((name) => el("span", { title: name }, short(name)))));
+}
+
 // A list that is shown a page at a time; `show` takes what it is to hold.
-function paged(item, total, noun) {
+function paged(item, total, noun, head) {
   let [found, page] = [[], 0];
   const list = el("ol", { class: "questions" }), count = el("span", { role: "status" }), where = el("span");
   const turn = (by) => { page += by; put(); list.querySelector("button")?.focus(); };
@@ -67,7 +92,7 @@ function paged(item, total, noun) {
   const next = el("button", { type: "button", onclick: () => turn(1) }, "Next →");
   function put() {
     const pages = Math.max(1, Math.ceil(found.length / PAGE));
-    list.replaceChildren(...found.slice(page * PAGE, (page + 1) * PAGE).map(item));
+    list.replaceChildren(...(head ? [head] : []), ...found.slice(page * PAGE, (page + 1) * PAGE).map(item));
     count.textContent = `${found.length.toLocaleString("en")} of ${total.toLocaleString("en")} ${noun}`;
     where.textContent = `page ${page + 1} of ${pages}`;
     back.disabled = page === 0;

@@ -1,13 +1,19 @@
 // -- the curve ------------------------------------------------------------------------------------------------------
 
-const colour = (i) => `var(--c${i % 7})`;
+const colour = (i) => `var(--c${i % 12})`;
+const DASHES = [null, "18 4", "18 4 4 4", "8 4", "18 4 4 4 4 4", "5 3", "30 6", "12 4 12 4 4 4", "30 4 8 4", "8 4 4 4", "8 4 8 4 3 4", "5 3 5 8"];
+const dashes = (i) => DASHES[i % 12];
 const MARKERS = [
   "M-4.6 0a4.6 4.6 0 1 0 9.2 0a4.6 4.6 0 1 0-9.2 0Z", "M-4.2-4.2H4.2V4.2H-4.2Z", "M0-5.4L5 3.9H-5Z", "M0-5.8L5.2 0L0 5.8L-5.2 0Z",
   "M0 5.4L5-3.9H-5Z", "M-1.7-5H1.7V-1.7H5V1.7H1.7V5H-1.7V1.7H-5V-1.7H-1.7Z",
   "M-4.8-2.6L-2.6-4.8L0-2.2L2.6-4.8L4.8-2.6L2.2 0L4.8 2.6L2.6 4.8L0 2.2L-2.6 4.8L-4.8 2.6L-2.2 0Z",
+  "M-5.4 0L3.9-5V5Z", "M5.4 0L-3.9 5V-5Z", "M0-5.4L5.1-1.7L3.2 4.4H-3.2L-5.1-1.7Z",
+  "M0-6.4L1.6-2.2L6.1-2L2.6.8L3.8 5.2L0 2.7L-3.8 5.2L-2.6.8L-6.1-2L-1.6-2.2Z", "M-2.6-4.6H2.6L5.2 0L2.6 4.6H-2.6L-5.2 0Z",
 ];
-const marker = (i) => MARKERS[(i + Math.floor(i / 7)) % 7];
-const state = { axis: data.axis, hidden: new Set(), at: -1 };
+const marker = (i) => MARKERS[(i + Math.floor(i / 12)) % 12];
+const MOST_BANDS = 4; // of more lines, bands hide each other
+const state = { axis: data.axis, hidden: new Set(data.curves.length > MOST_BANDS ? ["band"] : []), at: -1 };
+const scaled = (axis, value) => (axis.scale ?? 1) * value;
 const chosenAxis = () => data.axes.find((axis) => axis.key === state.axis);
 
 function ticks(low, high, most) {
@@ -36,7 +42,7 @@ function linearTicks(low, high) {
 
 // Everything with a place on the chosen axis, in drawing order; a log axis has no place for nothing.
 function series() {
-  const placed = (points) => points.filter((p) => p.x[state.axis] > 0).map((p) => ({ ...p, at: p.x[state.axis] }));
+  const placed = (points) => points.filter((p) => p.x[state.axis] > 0).map((p) => ({ ...p, at: scaled(chosenAxis(), p.x[state.axis]) }));
   const all = [
     ...data.ceilings.map((c) => ({ ...c, kind: "ceiling", name: "ceiling " + c.label })),
     ...data.baselines.map((b) => ({ label: b.label, kind: "baseline", name: "baseline " + b.label, points: [b] })),
@@ -47,8 +53,9 @@ function series() {
 
 function frontier() {
   if (state.hidden.has("frontier")) return [];
-  if (state.axis === data.axis) return data.frontier.filter(([x]) => x > 0);
-  const points = data.curves.flatMap((c) => c.points).map((p) => [p.x[state.axis], p.y]).filter(([x]) => x > 0);
+  const scale = ([x, y]) => [scaled(chosenAxis(), x), y];
+  if (state.axis === data.axis) return data.frontier.filter(([x]) => x > 0).map(scale);
+  const points = data.curves.flatMap((c) => c.points).map((p) => scale([p.x[state.axis], p.y])).filter(([x]) => x > 0);
   points.sort((a, b) => a[0] - b[0] || b[1] - a[1]);
   let best = -1;
   return points.filter(([, y]) => y > best && ((best = y), true));
@@ -74,7 +81,8 @@ function drawPlot() {
   let [x0, x1] = [Math.min(...points.map((p) => p.at)), Math.max(...points.map((p) => p.at))];
   const margin = x1 < 1.2 * x0 ? 1.6 : (x1 / x0) ** 0.05;
   [x0, x1] = [x0 / margin, x1 * margin];
-  let y0 = Math.min(...points.map((p) => p.low ?? p.y)), y1 = Math.max(...points.map((p) => p.high ?? p.y));
+  const bands = !state.hidden.has("band");
+  let y0 = Math.min(...points.map((p) => (bands ? p.low : null) ?? p.y)), y1 = Math.max(...points.map((p) => (bands ? p.high : null) ?? p.y));
   const room = Math.max(0.05 * (y1 - y0), (0.08 - (y1 - y0)) / 2);
   [y0, y1] = [Math.max(y0 - room, 0), Math.min(y1 + room, 1)];
   const X = (v) => left + ((width - left - right) * Math.log(v / x0)) / Math.log(x1 / x0);
@@ -95,7 +103,7 @@ function drawPlot() {
   plot.append(svg("text", { class: "axis-name", x: width - right, y: height - 8, "text-anchor": "end" }, `${chosenAxis().label} (log scale)`));
   plot.append(svg("text", { class: "axis-name", x: left + 6, y: top + 11, stroke: "var(--paper)", "stroke-width": 3, "paint-order": "stroke" }, "accuracy, %"));
 
-  for (const s of drawn.filter((s) => s.kind === "curve" && s.points.length > 1 && s.points.every((p) => p.low !== null)))
+  for (const s of drawn.filter((s) => bands && s.kind === "curve" && s.points.length > 1 && s.points.every((p) => p.low !== null)))
     plot.append(svg("path", { d: path(s.points, (p) => p.high) + path([...s.points].reverse(), (p) => p.low).replace("M", "L") + "Z", fill: colour(s.i), opacity: 0.13 }));
   drawn.filter((s) => s.kind === "ceiling").forEach((s, i) => {
     const dash = ["7 4", "2 3", "9 3 2 3"][i % 3];
@@ -108,9 +116,9 @@ function drawPlot() {
     plot.append(svg("path", { d: `${steps}H${width - right}`, fill: "none", stroke: "var(--ink)", "stroke-width": 1.1, opacity: 0.6 }));
   }
   for (const s of drawn.filter((s) => s.kind === "curve")) {
-    plot.append(svg("path", { d: path(s.points, (p) => p.y), fill: "none", stroke: colour(s.i), "stroke-width": 2.3, "stroke-linejoin": "round" }));
+    plot.append(svg("path", { d: path(s.points, (p) => p.y), fill: "none", stroke: colour(s.i), "stroke-width": 2.3, "stroke-linejoin": "round", "stroke-dasharray": dashes(s.i) }));
     for (const p of s.points) {
-      if (s.points.length === 1 && p.low !== null)
+      if (bands && s.points.length === 1 && p.low !== null)
         plot.append(svg("line", { x1: X(p.at), x2: X(p.at), y1: Y(p.low), y2: Y(p.high), stroke: colour(s.i), "stroke-width": 3, opacity: 0.35 }));
       plot.append(svg("path", { d: marker(s.i), transform: `translate(${X(p.at).toFixed(1)} ${Y(p.y).toFixed(1)})`, fill: colour(s.i), stroke: "var(--paper)", "stroke-width": 1 }));
     }
@@ -149,7 +157,7 @@ function lines(spot) {
   if (budget) found.push(budget);
   const band = p.low === null || p.low === undefined ? "" : ` (${data.band}: ${percent(p.low)} to ${percent(p.high)})`;
   found.push(`accuracy ${percent(p.y)} %${band}`);
-  for (const axis of data.axes) if (p.x[axis.key] !== null && p.x[axis.key] !== undefined) found.push(`${plain(p.x[axis.key])} ${axis.unit}`);
+  for (const axis of data.axes) if (p.x[axis.key] !== null && p.x[axis.key] !== undefined) found.push(`${plain(scaled(axis, p.x[axis.key]))} ${axis.unit}`);
   if (p.kind) found.push(p.kind);
   return found;
 }
@@ -198,7 +206,7 @@ plot.addEventListener("keydown", (event) => {
 function swatch(s) {
   const made = svg("svg", { width: 30, height: 14, viewBox: "0 0 30 14", "aria-hidden": "true" });
   if (s.kind === "curve") {
-    made.append(svg("path", { d: "M1 7H29", stroke: colour(s.i), "stroke-width": 2.3 }));
+    made.append(svg("path", { d: "M1 7H29", stroke: colour(s.i), "stroke-width": 2.3, "stroke-dasharray": dashes(s.i) }));
     made.append(svg("path", { d: marker(s.i), transform: "translate(15 7)", fill: colour(s.i) }));
   } else if (s.kind === "baseline") made.append(svg("circle", { cx: 15, cy: 7, r: 5, fill: "none", stroke: "var(--ink)", "stroke-width": 1.8 }));
   else if (s.kind === "ceiling") made.append(svg("path", { d: "M1 7H29", stroke: "var(--grey)", "stroke-width": 1.6, "stroke-dasharray": ["7 4", "2 3", "9 3 2 3"][(s.i || 0) % 3] }));
@@ -212,6 +220,7 @@ function toggles() {
   if (data.baselines.length) entries.push({ kind: "baseline", key: "baseline", label: "single call" });
   data.ceilings.forEach((c, i) => entries.push({ kind: "ceiling", i, key: "ceiling", label: `pass@n ceiling, ${c.label}` }));
   if (data.frontier.length) entries.push({ kind: "frontier", key: "frontier", label: "Pareto frontier" });
+  if (data.band) entries.push({ kind: "band", key: "band", label: data.band });
   const list = el("ul", { class: "legend", "aria-label": "Lines of the figure; press one to hide it" });
   const press = (entry) => {
     state.hidden.has(entry.key) ? state.hidden.delete(entry.key) : state.hidden.add(entry.key);
@@ -219,7 +228,38 @@ function toggles() {
     drawPlot();
   };
   for (const entry of entries)
-    list.append(el("li", null, el("button", { type: "button", "aria-pressed": "true", "data-key": entry.key, onclick: () => press(entry) }, swatch(entry), entry.label)));
-  if (data.band) list.append(el("li", null, el("span", { class: "key" }, swatch({}), data.band)));
+    list.append(el("li", null, el("button", { type: "button", "aria-pressed": String(!state.hidden.has(entry.key)), "data-key": entry.key, onclick: () => press(entry) }, swatch(entry), entry.label)));
   return list;
+}
+
+// -- files: the figure as PNG, its points as CSV --------------------------------------------------------------------------
+
+// The figure stands alone in the picture, so colours that the page's style names are written out.
+function savePicture() {
+  const [, , width, height] = plot.getAttribute("viewBox").split(" ").map(Number), style = getComputedStyle(document.documentElement);
+  const names = ["paper", "ink", "soft", "line", "strong", "grey", ...Array.from({ length: 12 }, (_, i) => "c" + i)];
+  const key = [...document.querySelectorAll("#curve .legend button[aria-pressed=true]")].filter((button) => button.dataset.key !== "band");
+  const rows = Math.ceil(key.length / 2), whole = plot.cloneNode(true);
+  whole.querySelector(".ring")?.remove();
+  for (const [name, value] of Object.entries({ xmlns: SVG, viewBox: `0 0 ${width} ${height + 20 * rows + 14}`, width, height: height + 20 * rows + 14,
+    style: names.map((name) => `--${name}: ${style.getPropertyValue("--" + name).trim()}`).join(";") + ";font: 12px sans-serif" })) whole.setAttribute(name, value);
+  whole.prepend(svg("style", null, "text { fill: var(--soft); font: 12px sans-serif } .name, .axis-name, .key { fill: var(--ink) } .name { stroke: var(--paper); stroke-width: 3px; paint-order: stroke }"),
+    svg("rect", { width: "100%", height: "100%", fill: "var(--paper)" }));
+  key.forEach((button, i) => {
+    const line = button.querySelector("svg").cloneNode(true), [x, y] = [12 + (i % 2) * (width / 2), height + 8 + 20 * Math.floor(i / 2)];
+    for (const [name, value] of Object.entries({ x, y })) line.setAttribute(name, value);
+    whole.append(line, svg("text", { class: "key", x: x + 38, y: y + 11 }, button.textContent));
+  });
+  const picture = new Image();
+  picture.onload = () => {
+    const canvas = el("canvas", { width: 2 * whole.getAttribute("width"), height: 2 * whole.getAttribute("height") });
+    canvas.getContext("2d").drawImage(picture, 0, 0, canvas.width, canvas.height);
+    canvas.toBlob((blob) => save("curve.png", blob));
+  };
+  picture.src = "data:image/svg+xml;charset=utf-8," + encodeURIComponent(new XMLSerializer().serializeToString(whole));
+}
+
+function savePoints() {
+  const rows = series().flatMap((s) => s.points.map((p) => [KINDS[s.kind] ?? "method", s.label, p.b, p.y, p.low, p.high, ...data.axes.map((axis) => p.x[axis.key])]));
+  saveTable("curve.csv", ["kind", "label", "budget", "accuracy", "accuracy_low", "accuracy_high", ...data.axes.map((axis) => `${axis.key}_per_question`)], rows);
 }

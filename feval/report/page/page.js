@@ -2,7 +2,8 @@ if (data.curves.length) {
   const axes = choice("Cost axis", data.axes.map((a) => [a.key, a.short]), state.axis, (key) => { state.axis = key; drawPlot(); });
   section("curve", "Curve", "Cost and accuracy",
     el("div", { class: "controls" }, el("span", null, "Cost in"), axes),
-    el("figure", null, el("div", null, plot), tip, toggles(), said));
+    el("figure", null, el("div", null, plot), tip, toggles(), said),
+    el("div", { class: "under" }, action("Picture (PNG)", savePicture), action("Points (CSV)", savePoints)));
   drawPlot();
   new ResizeObserver(() => { if (Math.abs(plot.parentNode.clientWidth - Number(plot.getAttribute("viewBox").split(" ")[2])) > 1) drawPlot(); }).observe(plot.parentNode);
 }

@@ -13,9 +13,10 @@ from feval.report import pictures
 from feval.report.page.document import UNVERIFIED, html_page
 from feval.report.page.questions import Caps, question_book
 from feval.report.page.surface import surface_picture
-from feval.report.page.tables import page_tables
-from feval.report.tables.cost_axes import AXES
-from feval.report.text import counted_questions
+from feval.report.page.tables import page_scale, page_tables
+from feval.report.tables.cost_axes import AXES, cost_words, questions_of
+from feval.report.tables.headline import best_at, three_budgets
+from feval.report.text import counted, counted_questions, percent, plain_number
 
 if TYPE_CHECKING:
     from feval.comparison.comparison import Comparison
@@ -54,11 +55,42 @@ def comparison_page(
     ]
     if traces is not None:
         data["explorer"] = question_book(dataset, llms, traces, comparison.plan.seed, caps or Caps())
-    return html_page(f"Methods compared on {comparison.plan.dataset}", _lede(comparison), data)
+    title = f"Methods compared on {comparison.plan.dataset}"
+    return html_page(title, _lede(comparison), data, result=_result(comparison))
 
 
 def _evaluations(comparison: Comparison) -> list[Evaluation]:
     return [*(point for curve in comparison.curves for point in curve.points), *comparison.baselines]
+
+
+def _result(comparison: Comparison) -> str:
+    """The result in two sentences: the best method at three budgets, and whether methods differ."""
+    if not comparison.curves:
+        return ""
+    budgets, scale = three_budgets(comparison), page_scale(comparison) if comparison.plan.cost == "usd" else 1
+    unit = f"{cost_words(comparison.plan.cost, comparison.timing)[1]} per {questions_of(scale)}"
+    parts: list[str] = []
+    places = best_at(comparison, budgets)
+    for i, (budget, place) in enumerate(zip(budgets, places, strict=True)):
+        within = f"within {plain_number(scale * budget)}{'' if i else f' {unit}'}"
+        if place is None:
+            parts.append(f"{within}, there is none")
+        elif i and place == places[i - 1]:
+            parts.append(f"{within}, the same")
+        else:
+            curve = comparison.curves[place[0]]
+            point = curve.points[place[1]]
+            label = budget_label(curve.entry, point)
+            parts.append(
+                f"{within}, {curve.label}{f' ({label})' if label else ''} with {percent(point.accuracy)} % right"
+            )
+    best = f"Most accurate: {'; '.join(parts)}."
+    if not comparison.tests:
+        return best
+    level = 1 - comparison.plan.confidence
+    clear = sum(row.p_holm is not None and row.p_holm <= level for row in comparison.differences)
+    significant = f"{'is' if clear < 2 else 'are'} significant (p (Holm) up to {level:.2g})"
+    return f"{best} At equal cost, {clear or 'none'} of {counted(comparison.tests, 'difference')} {significant}."
 
 
 def _lede(comparison: Comparison) -> list[str]:
@@ -97,6 +129,8 @@ def _facts(comparison: Comparison, llms: Sequence[LLM], version: str) -> list[tu
         ),
         ("feval", version),
     ]
+    if comparison.timing is not None:
+        facts.insert(-1, ("seconds", str(comparison.timing)))
     if (split := plan.split_text()) is not None:
         facts.insert(2, ("learnt from", split))
     return facts
@@ -106,7 +140,7 @@ def _data(comparison: Comparison) -> dict[str, Any]:
     evaluations = _evaluations(comparison)
     known = [name for name in AXES if any(mean_cost(one, name) for one in evaluations)]
     return {
-        "axes": [dict(zip(("label", "short", "unit"), AXES[name], strict=True)) | {"key": name} for name in known],
+        "axes": [_axis(comparison, name) for name in known],
         "axis": comparison.plan.cost,
         "band": f"{100 * comparison.plan.confidence:g} % interval",
         "curves": [
@@ -117,6 +151,12 @@ def _data(comparison: Comparison) -> dict[str, Any]:
         "frontier": [[point.cost, point.accuracy] for point in comparison.frontier],
         "tables": page_tables(comparison),
     }
+
+
+def _axis(comparison: Comparison, name: str) -> dict[str, Any]:
+    scale = page_scale(comparison) if name == "usd" else 1
+    label, short, unit = (text.replace("question", questions_of(scale)) for text in cost_words(name, comparison.timing))
+    return {"key": name, "label": label, "short": short, "unit": unit, "scale": scale}
 
 
 def _points(curve: MethodCurve) -> list[dict[str, Any]]:

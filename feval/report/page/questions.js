@@ -12,7 +12,7 @@ function explorer(book) {
     wrong: (q) => followed.every((m) => !right(q, decided(q, m))),
     right: (q) => followed.every((m) => right(q, decided(q, m))),
   };
-  const list = paged(item, book.questions.length, "questions");
+  const list = paged(item, book.questions.length, "questions", followed.length ? heads(followed.map((m) => m.label), 1.25) : null);
   const search = el("input", { class: "field", type: "search", placeholder: "Search questions, golds and answers", "aria-label": "Search questions, golds and answers", oninput: () => { view.search = search.value; put(); } });
   const haystacks = new Map();
   const haystack = (q) => {

@@ -125,11 +125,11 @@ def _question(
 ) -> dict[str, Any]:
     entry = dataset[row]
     return {
-        "i": _cut(entry.id, caps.answer),
-        "q": _cut(entry.question, caps.question),
-        "g": None if entry.answer is None else _cut(entry.answer, caps.answer),
-        "c": [[_cut(label, caps.answer), _cut(text, caps.cot)] for label, text in entry.choices],
-        "a": [_cut(answer, caps.answer) for answer in dataset.candidates(row)],
+        "i": cut(entry.id, caps.answer),
+        "q": cut(entry.question, caps.question),
+        "g": None if entry.answer is None else cut(entry.answer, caps.answer),
+        "c": [[cut(label, caps.answer), cut(text, caps.cot)] for label, text in entry.choices],
+        "a": [cut(answer, caps.answer) for answer in dataset.candidates(row)],
         "k": int(dataset.gold[row]),
         "d": [_pool(llm, order[place].tolist(), row, texts, caps) for llm, order in zip(llms, orders, strict=True)],
         "m": [[[int(t.answer[place]), *t.cots[:, place].tolist()] for t in curve] for curve in traces.curves],
@@ -148,7 +148,7 @@ def _pool(llm: LLM, places: list[int], row: int, texts: int, caps: Caps) -> list
     return [
         llm.pool.codes[row, order].tolist(),
         llm.pool.output_tokens[row, order].tolist(),
-        [None if text is None else _cut(text, caps.cot, ends=True) for text in shown],
+        [None if text is None else cut(text, caps.cot, ends=True) for text in shown],
         len(places),
     ]
 
@@ -173,7 +173,7 @@ def _depth(
             continue
         taken = {step for curve in grown for each in curve for step, _ in each.get(llm.name, ())}
         places, texts = shown_steps(llm, row, taken, caps.steps), llm.texts(row)
-        words = [None if (text := texts[step]) is None else _cut(text, caps.step, ends=True) for step in places]
+        words = [None if (text := texts[step]) is None else cut(text, caps.step, ends=True) for step in places]
         steps.append({step: number for number, step in enumerate(places)})
         content.append(tree(llm, row, places, words))
 
@@ -206,7 +206,7 @@ def _depth_notes(llms: Sequence[LLM], caps: Caps) -> list[str]:
     return notes
 
 
-def _cut(text: str, most: int, *, ends: bool = False) -> str:
+def cut(text: str, most: int, *, ends: bool = False) -> str:
     """Cut a text to so many characters; `ends` keeps its end too, where a CoT has its answer."""
     if len(text) <= most:
         return text

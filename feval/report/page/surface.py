@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from feval import __version__
 from feval.report.page.document import UNVERIFIED, html_page
+from feval.report.tables.cost_axes import questions_of, usd_scale
 from feval.report.tables.surface import depth_name, surface_notes
 from feval.report.text import decimals_for, fixed, interval_name, percent, percents
 
@@ -52,12 +53,21 @@ def _facts(surface: Surface) -> list[tuple[str, str]]:
 def _frontier(surface: Surface) -> dict[str, Any]:
     points = surface.frontier
     known = all(point.usd_per_question is not None for point in points)
-    decimals = decimals_for(point.usd_per_question or 0.0 for point in points)
+    scale = usd_scale(point.usd_per_question for point in points)
+    decimals = decimals_for(scale * (point.usd_per_question or 0.0) for point in points)
     interval = "interval" if surface.confidence is None else interval_name(surface.confidence)
-    names = ("traces", "tokens each", "accuracy %", interval, "output tokens / question", *["USD / question"] * known)
+    names = (
+        "traces",
+        "tokens each",
+        "accuracy %",
+        interval,
+        "output tokens / question",
+        *[f"USD / {questions_of(scale)}"] * known,
+    )
 
     def cells(point: SurfacePoint) -> list[dict[str, Any]]:
-        usd = {"t": fixed(point.usd_per_question, decimals), "s": point.usd_per_question}
+        dollars = None if point.usd_per_question is None else scale * point.usd_per_question
+        usd = {"t": fixed(dollars, decimals), "s": dollars}
         return [
             {"t": str(point.n), "s": point.n},
             {"t": depth_name(point), "s": point.tokens or 1e12},  # no limit is above all

@@ -1,4 +1,5 @@
 const LONG = 30; // rows of a table of pairs that are shown at once without being asked for
+const FIRST = narrow ? 6 : 10; // rows of a table that are made at once; the others when they are asked for
 
 const shown = (cell) => (cell !== null && typeof cell === "object" ? cell.t : cell);
 const key = (cell) => (cell !== null && typeof cell === "object" ? cell.s : cell);
@@ -37,7 +38,14 @@ function table(spec) {
   });
   // Pairs grow with the square of the methods: a long table of them starts with those of one method, and all can be had.
   let [rows, pick, order] = [spec.rows, null, null];
-  const again = () => put(order ? [...rows].sort(order) : rows);
+  let whole = spec.rows.length <= FIRST + 2;
+  const more = action("", () => { whole = true; again(); });
+  const again = () => {
+    const sorted = order ? [...rows].sort(order) : rows;
+    put(whole ? sorted : sorted.slice(0, FIRST));
+    more.hidden = whole || sorted.length <= FIRST;
+    more.textContent = `Show all ${sorted.length} rows`;
+  };
   if (spec.pairs && spec.rows.length > LONG) {
     const labels = [...new Set(spec.rows.flatMap((row) => [row[0], row[1]]))];
     const count = el("span", { class: "note", role: "status" });
@@ -55,5 +63,7 @@ function table(spec) {
   again();
   const frame = el("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": spec.title },
     el("table", null, el("thead", null, el("tr", null, ...heads)), body));
-  return [pick, frame];
+  const numbers = (value) => { const text = shown(value); return /^[-+]?[\d,]+(\.\d+)?$/.test(text) ? Number(text.replaceAll(",", "")) : text; };
+  const csv = action("CSV", () => saveTable(`${spec.id}.csv`, spec.columns.map((column) => column.name), (order ? [...rows].sort(order) : rows).map((row) => row.map(numbers))));
+  return [pick, frame, el("div", { class: "under" }, more, csv)];
 }

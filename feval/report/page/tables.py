@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from feval.comparison.traces import budget_label
 from feval.evaluation.costs import mean_cost
-from feval.report.tables.cost_axes import AXES, OTHER_COSTS
+from feval.report.tables.cost_axes import OTHER_COSTS, cost_decimals, cost_words, questions_of, usd_scale
 from feval.report.tables.results import ERROR_COLUMNS, ERROR_NOTES, estimate_note
-from feval.report.tables.tables import per_round_cell, per_round_column
+from feval.report.tables.tables import per_round_column
 from feval.report.text import decimals_for, fixed, interval_name, percent, percents, plain_number, signed_points
 
 if TYPE_CHECKING:
@@ -65,8 +65,27 @@ def _count(value: float | None, decimals: int = 2) -> Cell:
     return _cell(fixed(value, decimals), value)
 
 
-def _plain(value: float | None, never: str = "-") -> Cell:
-    return _cell(never if value is None else plain_number(value), value)
+def page_scale(comparison: Comparison) -> int:
+    """Return for how many questions the page writes USD, see `usd_scale`."""
+    points = [*(point for curve in comparison.curves for point in curve.points), *comparison.baselines]
+    return usd_scale(point.usd_per_question for point in points)
+
+
+def _costs(
+    comparison: Comparison, values: Iterable[float | None]
+) -> tuple[str, Callable[..., str], Callable[..., Cell]]:
+    """Unit of the plan's costs, and functions that write them as text and as cells, with equal decimals."""
+    name = comparison.plan.cost
+    scale = page_scale(comparison) if name == "usd" else 1
+    decimals = cost_decimals(name, (scale * value for value in values if value))
+
+    def written(value: float | None, never: str = "-") -> str:
+        return never if value is None else fixed(scale * value, decimals)
+
+    def cell(value: float | None, never: str = "-") -> Cell:
+        return _cell(written(value, never), None if value is None else scale * value)
+
+    return f"{cost_words(name, comparison.timing)[1]} / {questions_of(scale)}", written, cell
 
 
 def _p_value(share: float | None) -> Cell:
@@ -82,34 +101,38 @@ def _points(comparison: Comparison) -> list[tuple[str, str, Evaluation]]:
 
 def _results(comparison: Comparison) -> dict[str, Any]:
     points = [*_points(comparison), *(("single call", "", point) for point in comparison.baselines)]
-    decimals = decimals_for(point.usd_per_question or 0.0 for _, _, point in points)
+    scale = page_scale(comparison)
+    decimals = decimals_for(scale * (point.usd_per_question or 0.0) for _, _, point in points)
     several = len({point.kind for _, _, point in points}) > 1
     by_round = per_round_column((comparison.plan.billing, point) for _, _, point in points)
     own = comparison.plan.cost in OTHER_COSTS
-    costs = ("#USD", "#tokens", "#CoTs", "#calls", *((f"#{_unit(comparison)}",) if own else ()))
-    costs = (*costs, *((f"#{by_round}",) if by_round else ()))
+    own_unit, _, own_cost = _costs(comparison, (mean_cost(point, comparison.plan.cost) for _, _, point in points))
+    usd = f"USD / {questions_of(scale)}"
+    costs = (f"#{usd}", "#tokens", "#CoTs", "#calls", *((f"#{own_unit}",) if own else ()))
+    if by_round:
+        costs = (*costs, f"#{by_round.replace('USD/question', usd)}")
     columns = (
         "method",
         "budget",
-        "LLMs",
         "#accuracy %",
         _interval(comparison),
         *costs,
+        "LLMs",
         *(("kind",) if several else ()),
     )
     rows = [
         (
             label,
             budget,
-            " > ".join(point.llms),
             _percent(point.accuracy),
             _cell(percents(point.accuracy_low, point.accuracy_high), point.accuracy_low),
-            _count(point.usd_per_question, decimals),
+            _count(None if point.usd_per_question is None else scale * point.usd_per_question, decimals),
             _count(point.tokens_per_question, 1),
             _count(point.samples_per_question),
             _count(point.calls_per_question),
-            *((_count(mean_cost(point, comparison.plan.cost), 1),) if own else ()),
-            *((_per_round(point, decimals),) if by_round else ()),
+            *((own_cost(mean_cost(point, comparison.plan.cost)),) if own else ()),
+            *((_per_round(point, scale, decimals),) if by_round else ()),
+            " > ".join(point.llms),
             *((point.kind,) if several else ()),
         )
         for label, budget, point in points
@@ -118,9 +141,11 @@ def _results(comparison: Comparison) -> dict[str, Any]:
     return _table("results", "Results", "Results", intro, columns, rows, comparison.warnings)
 
 
-def _per_round(point: Evaluation, decimals: int) -> Cell:
+def _per_round(point: Evaluation, scale: int, decimals: int) -> Cell:
     usd, tokens = point.usd_per_question_per_round, point.tokens_per_question_per_round
-    return _cell(per_round_cell(point, decimals), tokens if usd is None else usd)
+    if point.usd_per_question is None:
+        return _count(tokens, 1)
+    return _count(None if usd is None else scale * usd, decimals)
 
 
 def _errors(comparison: Comparison) -> dict[str, Any]:
@@ -140,28 +165,26 @@ def _interval(comparison: Comparison) -> str:
     return f"#{interval_name(comparison.plan.confidence)}"
 
 
-def _unit(comparison: Comparison) -> str:
-    return AXES[comparison.plan.cost][1]
-
-
 def _frontier(comparison: Comparison) -> dict[str, Any]:
     curves = {curve.label: curve for curve in comparison.curves}
+    unit, _, cost = _costs(comparison, (point.cost for point in comparison.frontier))
     rows = []
     for point in comparison.frontier:
         curve = curves[point.label]
         budget = budget_label(curve.entry, curve.points[point.point])
-        rows.append((point.label, budget, _plain(point.cost), _percent(point.accuracy), _percent(point.stays)))
-    columns = ("method", "budget", f"#{_unit(comparison)} / question", "#accuracy %", "#stays on it, % of resamples")
+        rows.append((point.label, budget, cost(point.cost), _percent(point.accuracy), _percent(point.stays)))
+    columns = ("method", "budget", f"#{unit}", "#accuracy %", "#stays on it, % of resamples")
     intro = "Points that no other point matches at the same cost or less. The last column is how often resampled questions agree."
     return _table("frontier", "Frontier", "Pareto frontier", intro, columns, rows)
 
 
 def _differences(comparison: Comparison) -> dict[str, Any]:
+    unit, _, cost = _costs(comparison, (row.cost for row in comparison.differences))
     rows = [
         (
             row.a,
             row.b,
-            _plain(row.cost, "each at its highest"),
+            cost(row.cost, "each at its highest"),
             _percent(row.accuracy_a),
             _percent(row.accuracy_b),
             _cell(
@@ -176,7 +199,7 @@ def _differences(comparison: Comparison) -> dict[str, Any]:
         for row in comparison.differences
     ]
     difference = (f"#difference ({interval_name(comparison.plan.confidence)})", "#around 0")
-    accuracies = (f"#{_unit(comparison)} / question", "#first %", "#second %")
+    accuracies = (f"#{unit}", "#first %", "#second %")
     columns = ("first", "second", *accuracies, *difference, "#p", "#p (Holm)", "#order flips, %")
     intro = (
         "Accuracy of one method minus another's, in percentage points, at the same cost and on the same questions. A filled "
@@ -195,13 +218,14 @@ def _differences(comparison: Comparison) -> dict[str, Any]:
 
 
 def _savings(comparison: Comparison) -> dict[str, Any]:
+    unit, _, cost = _costs(comparison, (end for row in comparison.savings for end in (row.cost_a, row.cost_b)))
     rows = [
         (
             row.a,
             row.b,
             _percent(row.accuracy),
-            _plain(row.cost_a, "never"),
-            _plain(row.cost_b, "never"),
+            cost(row.cost_a, "never"),
+            cost(row.cost_b, "never"),
             _cell(
                 "-" if row.ratio is None else f"{100 * (1 - row.ratio):+.1f}",
                 None if row.ratio is None else 1 - row.ratio,
@@ -212,7 +236,7 @@ def _savings(comparison: Comparison) -> dict[str, Any]:
         )
         for row in comparison.savings
     ]
-    costs = (f"#first, {_unit(comparison)}", f"#second, {_unit(comparison)}")
+    costs = (f"#first, {unit}", f"#second, {unit}")
     columns = ("first", "second", "#at accuracy %", *costs, "#first saves %", _interval(comparison))
     intro = "What the first method saves of the second's cost at the same accuracy; below 0 it costs more."
     notes = ["never: the curve does not reach that accuracy."]
@@ -228,30 +252,29 @@ def _savings_range(low: float | None, high: float | None) -> str:
 
 
 def _reaches(comparison: Comparison) -> dict[str, Any]:
+    ends = (end for row in comparison.reaches for end in (row.cost, row.cost_low, row.cost_high))
+    unit, written, cost = _costs(comparison, ends)
     rows = [
         (
             row.label,
             _percent(row.accuracy),
-            _plain(row.cost, "never"),
-            _cell(
-                " to ".join("never" if end is None else plain_number(end) for end in (row.cost_low, row.cost_high)),
-                row.cost_low,
-            ),
+            cost(row.cost, "never"),
+            _cell(" to ".join(written(end, "never") for end in (row.cost_low, row.cost_high)), row.cost_low),
             _percent(row.never),
         )
         for row in comparison.reaches
     ]
-    unit = _unit(comparison)
-    columns = ("method", "#accuracy %", f"#{unit} / question", _interval(comparison), "#never, % of resamples")
+    columns = ("method", "#accuracy %", f"#{unit}", _interval(comparison), "#never, % of resamples")
     return _table("reaches", "Cost to reach", "Cost to reach an accuracy", "", columns, rows)
 
 
 def _ranking(comparison: Comparison) -> dict[str, Any]:
+    unit, _, cost = _costs(comparison, (row.cost for row in comparison.ranking))
     rows = [
         (
-            _cell(str(row.rank), row.rank),
             row.label,
-            _plain(row.cost),
+            _cell(str(row.rank), row.rank),
+            cost(row.cost),
             _percent(row.accuracy),
             _cell(f"{row.strength:+.3f} ({row.low:+.3f} to {row.high:+.3f})", row.strength),
             {"t": "", "s": row.strength, "i": [row.low, row.strength, row.high]},
@@ -260,8 +283,7 @@ def _ranking(comparison: Comparison) -> dict[str, Any]:
         for row in comparison.ranking
     ]
     strength = (f"#strength ({interval_name(comparison.plan.confidence)})", "#around 0")
-    cost = f"#{_unit(comparison)} / question"
-    columns = ("#rank", "method", cost, "#accuracy %", *strength, "#first, % of resamples")
+    columns = ("method", "#rank", f"#{unit}", "#accuracy %", *strength, "#first, % of resamples")
     shared = len({row.cost for row in comparison.ranking}) == 1
     where = (
         "at the highest cost that all methods share" if shared else "each at its highest cost, since they share none"
@@ -276,11 +298,12 @@ def _areas(comparison: Comparison) -> dict[str, Any]:
         for row in comparison.areas
     ]
     first = comparison.areas[0] if comparison.areas else None
+    unit, written, _ = _costs(comparison, () if first is None else (first.low_cost, first.high_cost))
     intro = (
         ""
         if first is None
-        else f"Average height of each curve's convex hull from {plain_number(first.low_cost)} to {plain_number(first.high_cost)} "
-        f"{_unit(comparison)} per question (RouterBench's AIQ)."
+        else f"Average height of each curve's convex hull from {written(first.low_cost)} to {written(first.high_cost)} {unit} "
+        "(RouterBench's AIQ)."
     )
     columns = ("method", "#area %", _interval(comparison))
     return _table("areas", "Areas", "Area under each curve", intro, columns, rows)

@@ -16,8 +16,10 @@ from matplotlib.patheffects import withStroke
 
 from feval.evaluation.costs import mean_cost
 from feval.report.pictures.drawing import (
+    MOST_BANDS,
     accuracy_axis,
     band_ends,
+    dashes,
     heading,
     legend_columns,
     legend_label,
@@ -31,7 +33,8 @@ from feval.report.pictures.drawing import (
     vertical_room,
     with_legend,
 )
-from feval.report.tables.cost_axes import AXES
+from feval.report.tables.cost_axes import cost_words
+from feval.report.tables.tables import timing_notes
 from feval.report.text import counted_questions, interval_name
 
 if TYPE_CHECKING:
@@ -61,8 +64,8 @@ _LEAST_BAND = 2
 def comparison_png(comparison: Comparison) -> bytes:
     """Draw a comparison of one curve or more and return the PNG's bytes.
 
-    One line per method with its confidence band; a hollow circle for a single call of each LLM; the Pareto frontier as steps; the
-    pass@n ceiling of each LLM in grey. The legend is below the axes.
+    One line per method, of four and fewer with its confidence band; a hollow circle for a single call of each LLM; the Pareto
+    frontier as steps; the pass@n ceiling of each LLM in grey. The legend is below the axes.
     """
     return png(lambda: _figure(comparison))
 
@@ -93,7 +96,7 @@ def _draw_on(axes: Axes, comparison: Comparison) -> dict[str, Any]:
     for position, ceiling in enumerate(comparison.ceilings):
         _draw_ceiling(axes, ceiling, axis, position)
     for position, curve in enumerate(comparison.curves):
-        _draw(axes, curve, axis, position)
+        _draw(axes, curve, axis, position, band=_has_bands(comparison))
     _frame(axes, comparison)
     _draw_frontier(axes, comparison)
     _draw_baselines(axes, comparison)
@@ -107,17 +110,21 @@ def _placed(points: Sequence[Evaluation], axis: str) -> list[tuple[float, Evalua
     return [(x, point) for x, point in costs if x is not None and x > 0]
 
 
-def _draw(axes: Axes, curve: MethodCurve, axis: str, position: int) -> None:
+def _has_bands(comparison: Comparison) -> bool:
+    return len(comparison.curves) <= MOST_BANDS
+
+
+def _draw(axes: Axes, curve: MethodCurve, axis: str, position: int, *, band: bool) -> None:
     colour, marker = look(position)
     points = _placed(curve.points, axis)
     x = [place for place, _ in points]
     low, high = zip(*(band_ends(point) for _, point in points), strict=True) if points else ((), ())
-    if len(points) >= _LEAST_BAND:
+    if band and len(points) >= _LEAST_BAND:
         axes.fill_between(x, low, high, color=colour, alpha=0.13, linewidth=0, zorder=2)
-    else:
+    elif band:
         axes.vlines(x, low, high, color=colour, linewidth=2.5, alpha=0.35, zorder=2)
     y = [100 * point.accuracy for _, point in points]
-    axes.plot(x, y, color=colour, linewidth=1.8, zorder=5)
+    axes.plot(x, y, color=colour, linewidth=1.8, linestyle=dashes(position), zorder=5)
     edge: dict[str, Any] = {"markeredgecolor": "white", "markeredgewidth": 0.6}
     axes.plot(x, y, color=colour, linestyle="", marker=marker, markersize=5, zorder=6, **edge)
 
@@ -204,15 +211,16 @@ def _frame(axes: Axes, comparison: Comparison) -> None:
     points = _placed(
         [*(point for curve in curves for point in curve.points), *comparison.baselines], comparison.plan.cost
     )
-    axes.set_xlabel(f"{AXES[comparison.plan.cost][0]} (log scale)")
+    axes.set_xlabel(f"{cost_words(comparison.plan.cost, comparison.timing)[0]} (log scale)")
     axes.set_ylabel("accuracy")
     if not points:
         return
     low, high = min(x for x, _ in points), max(x for x, _ in points)
     margin = 1.6 if high < 1.2 * low else (high / low) ** 0.05
-    log_axis(axes, low / margin, high * margin)
-    bottom, top = min(band_ends(point)[0] for _, point in points), max(band_ends(point)[1] for _, point in points)
-    room = vertical_room(bottom, top, 0.05)
+    log_axis(axes, low / margin, high * margin, usd=comparison.plan.cost == "usd")
+    ends = [band_ends(point) if _has_bands(comparison) else (100 * point.accuracy,) * 2 for _, point in points]
+    bottom, top = min(low for low, _ in ends), max(high for _, high in ends)
+    room = vertical_room(bottom, top, 0.05 if _has_bands(comparison) else 0.1)
     axes.set_ylim(max(bottom - room, -1), min(top + room, 101))
     accuracy_axis(axes)
 
@@ -226,6 +234,7 @@ def _title(axes: Axes, comparison: Comparison) -> None:
     lines = (
         f"{questions}; {' and '.join(kinds)}{seeded}; paired on questions and draws",
         f"billing {first.billing}; {prices}; token counter {', '.join(dict.fromkeys(first.counters))}",
+        *timing_notes(comparison.timing),
     )
     heading(axes, f"Methods compared on {first.dataset}", lines)
 
@@ -235,15 +244,16 @@ def _entries(comparison: Comparison) -> dict[str, Any]:
     entries: dict[str, Any] = {}
     for position, curve in enumerate(comparison.curves):
         colour, marker = look(position)
-        handle = Line2D([], [], color=colour, marker=marker, markersize=5, linewidth=1.8)
+        handle = Line2D([], [], color=colour, marker=marker, markersize=5, linewidth=1.8, linestyle=dashes(position))
         entries[legend_label(curve.label, _LONG_NAME, entries)] = handle
     for position, ceiling in enumerate(comparison.ceilings):
-        dashes = _CEILINGS[position % len(_CEILINGS)]
+        style = _CEILINGS[position % len(_CEILINGS)]
         name = f"pass@n of {ceiling.label.rpartition('/')[2]}{'' if comparison.kinds == ('exact',) else ' [exact]'}"
-        entries[legend_label(name, _LONG_NAME, entries)] = Line2D([], [], color=_GREY, linestyle=dashes, linewidth=1.2)
+        entries[legend_label(name, _LONG_NAME, entries)] = Line2D([], [], color=_GREY, linestyle=style, linewidth=1.2)
     if comparison.baselines:
         entries["single call"] = Line2D([], [], **_HOLLOW)
     if comparison.frontier:
         entries["Pareto frontier"] = Line2D([], [], color=_INK, linewidth=0.9, alpha=0.75)
-    entries[interval_name(comparison.plan.confidence)] = Patch(facecolor="#666666", alpha=0.25, linewidth=0)
+    if _has_bands(comparison):
+        entries[interval_name(comparison.plan.confidence)] = Patch(facecolor="#666666", alpha=0.25, linewidth=0)
     return entries

@@ -15,15 +15,23 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, FuncFormatter, MaxNLocator, NullLocator
 
-from feval.report.text import plain_number, visible
+from feval.report.text import dollars, plain_number, visible
 
 if TYPE_CHECKING:
     from feval.evaluation.curves import CurvePoint
     from feval.evaluation.evaluation import Evaluation
 
-# Okabe and Ito's palette (2008), safe for common colour blindness; without its yellow, which is too light for a line.
-COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#000000")
-MARKERS = ("o", "s", "^", "D", "v", "P", "X")
+# Okabe and Ito's palette (2008), safe for common colour blindness, without its yellow, which is too light for a line; then five
+# colours that are as far from these as they are from each other; black is last.
+COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00",
+           "#7B3FB5", "#8C510A", "#C2185B", "#8A9A00", "#1B2F7A", "#000000")  # fmt: skip
+MARKERS = ("o", "s", "^", "D", "v", "P", "X", "<", ">", "p", "*", "h")
+DASHES: tuple[Any, ...] = (
+    "solid", (0, (9, 2)), (0, (9, 2, 2, 2)), (0, (4, 2)), (0, (9, 2, 2, 2, 2, 2)), (0, (2.5, 1.5)), (0, (15, 3)),
+    (0, (6, 2, 6, 2, 2, 2)), (0, (15, 2, 4, 2)), (0, (4, 2, 2, 2)), (0, (4, 2, 4, 2, 1.5, 2)), (0, (2.5, 1.5, 2.5, 4)),
+)  # fmt: skip
+MOST_BANDS = 4
+"""Of more lines, bands would hide each other: they are left out."""
 
 DASHED = (0, (5, 2))
 DOTTED = (0, (1, 1.6))
@@ -117,14 +125,18 @@ def new_figure(width: float, height: float) -> Figure:
     return figure
 
 
-def log_axis(axes: Axes, low: float, high: float, *, whole: bool = False) -> None:
-    """Make the horizontal axis logarithmic from `low` to `high`; `whole` keeps ticks at whole numbers if there are any."""
+def log_axis(axes: Axes, low: float, high: float, *, whole: bool = False, usd: bool = False) -> None:
+    """Make the horizontal axis logarithmic from `low` to `high`.
+
+    `whole` keeps ticks at whole numbers if there are any; `usd` writes them as amounts of money.
+    """
     ticks = log_ticks(low, high)
     axes.set_xscale("log")
     axes.set_xlim(low, high)
     axes.xaxis.set_major_locator(FixedLocator([tick for tick in ticks if whole and float(tick).is_integer()] or ticks))
     axes.xaxis.set_minor_locator(NullLocator())
-    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: plain_number(value)))
+    written = dollars if usd else plain_number
+    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: written(value)))
 
 
 def accuracy_axis(axes: Axes, *, bins: int = 7) -> None:
@@ -147,8 +159,13 @@ def vertical_room(low: float, high: float, margin: float = 0.06) -> float:
 
 
 def look(position: int) -> tuple[str, str]:
-    """Return colour and marker of a line; the first 49 differ from each other."""
+    """Return colour and marker of a line; of the first twelve none comes twice, and the first 144 differ from each other."""
     return COLOURS[position % len(COLOURS)], MARKERS[(position + position // len(COLOURS)) % len(MARKERS)]
+
+
+def dashes(position: int) -> Any:
+    """Return the dashes of a line, as many as there are colours."""
+    return DASHES[position % len(DASHES)]
 
 
 def log_ticks(low: float, high: float) -> list[float]:
@@ -188,7 +205,7 @@ def legend_columns(labels: Sequence[str]) -> int:
 
 def heading(axes: Any, title: str, lines: Sequence[str], *, longest: int = 110) -> None:
     """Put a title and small lines above a picture; long ones are cut and never squeeze the axes."""
-    axes.set_title(shortened(title, 66), loc="left", fontweight="bold", pad=29)
+    axes.set_title(shortened(title, 66), loc="left", fontweight="bold", pad=29 + 10 * max(len(lines) - 2, 0))
     small = axes.annotate(
         "\n".join(shortened(line, longest) for line in lines),
         (0, 1),

@@ -68,7 +68,7 @@ def _draw_votes(axes: Axes, plan: BudgetPlan) -> dict[str, Any]:
     [chosen] = axes.plot(
         [bought.cost_per_question], [100 * bought.plurality], "o", color=colour, markersize=8, zorder=5
     )
-    log_axis(axes, min(cost) / 1.1, max(cost) * 1.1)
+    log_axis(axes, min(cost) / 1.1, max(cost) * 1.1, usd=plan.budget.unit == "usd")
     bottom = min(*low, *(100 * option.majority_low for option in options if option.majority_low is not None))
     room = vertical_room(bottom, max(high))
     axes.set_ylim(max(bottom - room, -1.0), min(max(high) + room, 101.0))

@@ -15,7 +15,7 @@ from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 
 from feval.report.pictures.drawing import COLOURS, heading, new_figure, png, svg
 from feval.report.tables.surface import surface_notes
-from feval.report.text import plain_number
+from feval.report.text import dollars, plain_number
 
 if TYPE_CHECKING:
     from feval.evaluation.surface import Surface, SurfacePoint
@@ -112,13 +112,19 @@ def _cost_lines(axes: Axes, surface: Surface, widths: list[int], limits: list[in
     for level in levels:  # its name stands where the line crosses the diagonal
         row, column = np.unravel_index(np.argmin(np.abs(np.log(costs / level)) + off_diagonal), costs.shape)
         name = axes.text(
-            limits[column], widths[row], _written(level), fontsize=7, color="white", ha="center", va="center"
+            limits[column],
+            widths[row],
+            _written(level, usd=_known(surface)),
+            fontsize=7,
+            color="white",
+            ha="center",
+            va="center",
         )
         name.set_path_effects([withStroke(linewidth=2.0, foreground="#333333", alpha=0.7)])
 
 
-def _written(cost: float) -> str:
-    return f"{cost:,.0f}" if cost >= 1 else plain_number(cost)
+def _written(cost: float, *, usd: bool) -> str:
+    return dollars(cost) if usd else f"{cost:,.0f}" if cost >= 1 else plain_number(cost)
 
 
 def _frontier(panels: list[Axes], surface: Surface, limits: int) -> None:

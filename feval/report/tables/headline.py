@@ -50,7 +50,7 @@ def best_at(comparison: Comparison, budgets: Sequence[float]) -> list[tuple[int,
     return best
 
 
-def _three_budgets(comparison: Comparison) -> list[float]:
+def three_budgets(comparison: Comparison) -> list[float]:
     """Three of the plan's costs, or thirds of the range of costs on a log axis."""
     if planned := sorted(comparison.plan.costs):
         return list(dict.fromkeys((planned[0], planned[len(planned) // 2], planned[-1])))
@@ -60,7 +60,7 @@ def _three_budgets(comparison: Comparison) -> list[float]:
 
 
 def _best(comparison: Comparison) -> Table:
-    budgets = _three_budgets(comparison)
+    budgets = three_budgets(comparison)
     cost = cost_writer(comparison, budgets)
     rows = []
     for budget, place in zip(budgets, best_at(comparison, budgets), strict=True):

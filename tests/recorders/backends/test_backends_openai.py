@@ -904,8 +904,16 @@ def test_a_text_completion_continues_a_template(monkeypatch: pytest.MonkeyPatch)
     ]
     assert (completion.text, completion.output_tokens) == (" 4.", 3)
     assert (completion.token_logprobs, completion.token_lengths) == ((-0.5, -0.25, 0.0), (2, 1, 0))
+    conversation = (Message("assistant", "5."), Message("user", "Sure?"))
+    turn = replace(
+        asked, conversation=conversation, prefill=Prefill("", template="<user>{prompt}<assistant>{reply}<end>")
+    )
+    completions(OpenAICompatible(Endpoint("http://127.0.0.1:1/v1", KEY)), turn, [0])
+    assert sent[1][0]["prompt"] == "<user>What is 2 + 2?<assistant>5.<end><user>Sure?<assistant>"
+    completions(OpenAICompatible(Endpoint("http://127.0.0.1:1/v1", KEY)), replace(turn, prefill=None), [0])
+    assert [said["content"] for said in sent[2][0]["messages"]] == ["What is 2 + 2?", "5.", "Sure?"]
     two = replace(asked, messages=(Message("system", "Be brief."), *asked.messages))
-    with pytest.raises(Fatal, match="probe_template holds one user message, and the prompt has others"):
+    with pytest.raises(Fatal, match="turn_template hold one user message, and the prompt has others"):
         completions(OpenAICompatible(Endpoint("http://127.0.0.1:1/v1", KEY)), two, [0])
 
 

@@ -19,6 +19,7 @@ from feval.cli import app
 from feval.errors import FevalError, StorageError, UsageError
 from feval.recording import Recording, open_recording, verify_recording
 from recorders import tiny
+from recorders.asking.budget import CostEstimate
 from recorders.asking.pace import Limits
 from recorders.asking.trees import Tree, child_seed
 from recorders.backends.endpoint import Endpoint
@@ -127,6 +128,10 @@ def test_a_dry_run_says_how_many_steps_and_what_they_cost_at_most(tmp_path: Path
     assert (account["cots"], account["calls"], account["unit"]) == (2 * (2 + 4 + 8 + 16), 30, "step")
     assert account["output_tokens"] == 2 * 16 * 50
     assert account["usd"] > 0
+    expected: list[CostEstimate] = []
+    with pytest.raises(Fatal):  # the price is there before anything is asked
+        recorded(tmp_path / "r", task(), Watched(0), expected=expected.append)
+    assert [(estimate.cots, estimate.usd is not None) for estimate in expected] == [(60, True)]
 
 
 def test_a_server_that_does_not_say_why_a_step_ended_is_refused(tmp_path: Path) -> None:

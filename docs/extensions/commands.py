@@ -1,0 +1,69 @@
+"""A page for each command of `feval`, made from its help into `docs/commands/` when the site is built."""
+
+from __future__ import annotations
+
+import re
+from itertools import groupby
+from pathlib import Path
+from typing import Any
+
+import typer
+from made import write_pages
+
+from feval.cli.commands import COMMANDS, app
+
+
+def index_page() -> str:
+    """Return the page that lists the commands by their groups."""
+    lines = ["# The command line", "", "Every command takes `--json`, `--quiet` and `--help`.", ""]
+    for group, names in groupby(COMMANDS, lambda name: COMMANDS[name].group):
+        lines += [f"## {group}", ""]
+        lines += [f"- [feval {name}]({name}.md): {COMMANDS[name].summary}" for name in names]
+        lines.append("")
+    toctree = "\n".join(f"feval {name} <{name}>" for name in COMMANDS)
+    return "\n".join([*lines, "```{toctree}", ":hidden:", "", toctree, "```", ""])
+
+
+def command_page(name: str) -> str:
+    """Return the page of one command: what it does, an example, its arguments and options."""
+    program = typer.main.get_command(app)
+    context = program.make_context("feval", [name], resilient_parsing=True)
+    command: Any = program.get_command(context, name)  # type: ignore[attr-defined]
+    own = command.make_context(f"feval {name}", [], parent=context, resilient_parsing=True)
+    usage = " ".join([f"feval {name}", *command.collect_usage_pieces(own)])
+    lines = [f"# feval {name}", "", f"```text\n{usage}\n```", ""]
+    for paragraph in command.help.split("\n\n"):
+        text = paragraph.replace("\n", " ")
+        if text.startswith("Example"):
+            label, _, example = text.partition(": ")
+            lines += [f"{label}:", "", f"```text\n{example}\n```", ""]
+        else:
+            lines += [_linked(text), ""]
+    entries = [(parameter.param_type_name, parameter.get_help_record(own)) for parameter in command.get_params(own)]
+    arguments = [entry for kind, entry in entries if kind == "argument" and entry]
+    options = [entry for kind, entry in entries if kind == "option" and entry and "--help" not in entry[0]]
+    if arguments:
+        lines += ["## Arguments", ""]
+        lines += [f"- `{names}`: {_linked(text)}" for names, text in arguments]
+        lines.append("")
+    lines += ["## Options", "", f"```{{program}} feval {name}\n```", ""]
+    for names, text in options:
+        lines += [f"```{{option}} {names.replace(' / ', ', ')}", "", _linked(text), "```", ""]
+    return "\n".join(lines)
+
+
+def _linked(text: str) -> str:
+    """Markdown for a text of the help: pages that it names are links, and placeholders stay as they are."""
+    parts = text.split("`")
+    for place in range(0, len(parts), 2):
+        plain = re.sub(r"([<*_])", r"\\\1", parts[place])
+        plain = re.sub(r"docs/([\w-]+)\.md", r"[\1](../\1.md)", plain)
+        parts[place] = re.sub(r"(?<!\w)(--[a-z][\w-]*)", r"`\1`", plain)
+    return "`".join(parts)
+
+
+def setup(app: Any) -> dict[str, bool]:
+    """Write the pages before Sphinx looks for its sources."""
+    pages = {"index": index_page()} | {name: command_page(name) for name in COMMANDS}
+    app.connect("builder-inited", lambda app: write_pages(Path(app.srcdir) / "commands", pages))
+    return {"parallel_read_safe": True, "parallel_write_safe": True}

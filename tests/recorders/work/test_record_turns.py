@@ -1,0 +1,301 @@
+"""Recorded turns: every reply is replied to by a protocol, through the journal, the sealed recording and every resumption."""
+
+from __future__ import annotations
+
+import json
+import math
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from places import ROOT
+from recording_doubles import FakeBackend, completions
+from typer.testing import CliRunner
+
+from feval import load
+from feval.cli import app
+from feval.errors import FevalError, StorageError, UsageError
+from feval.recording import Recording, open_recording, verify_recording
+from recorders import tiny
+from recorders.asking.pace import Limits
+from recorders.asking.trees import child_seed
+from recorders.backends.tiny import Tiny
+from recorders.errors import Fatal, JournalError, MissingError, Refused
+from recorders.request import Backend, Completion, Decoding, Message, Request
+from recorders.work.record import record_dataset
+from recorders.work.settings import RecordingSettings, load_questions, make_task
+from recorders.work.task import RecordingTask
+
+DATASET, MODEL, LLM, SEED = "tiny_sums", "feval/tiny-42k", "feval/tiny-42k@revise", 5
+CHAINS, TURNS = 3, 3
+PROTOCOL = "---\nname: revise\ntitle: Look again\n---\n\nYou said {answer}. Look again at {what}: {question}\n"
+
+
+def written(folder: Path, text: str = PROTOCOL) -> Path:
+    path = folder / "revise.md"
+    path.write_text(text)
+    return path
+
+
+def task(protocol: Path | None, first: int = 2, **changes: Any) -> RecordingTask:
+    decoding = Decoding(temperature=1.0, max_tokens=100, seed=SEED)
+    settings: dict[str, Any] = {"decoding": decoding, "samples": CHAINS, "turns": TURNS, "protocol": protocol} | changes
+    return make_task(RecordingSettings(DATASET, MODEL, **settings), load_questions(DATASET, first=first))
+
+
+class Watched(Tiny):
+    """Notes what is asked; after `most` turns no request works any more."""
+
+    def __init__(self, most: float = math.inf) -> None:
+        super().__init__()
+        self.most = most
+        self.asked: list[tuple[str, tuple[Message, ...], int]] = []
+
+    async def complete(self, request: Request, samples: Sequence[int]) -> list[Completion]:
+        if len(self.asked) >= self.most:
+            raise Fatal("the server is gone")
+        self.asked += [(request.question_id, request.conversation, sample) for sample in samples]
+        return await super().complete(request, samples)
+
+
+def recorded(out: Path, work: RecordingTask, backend: Backend | None = None, **options: Any) -> Recording:
+    options = {"prices": "tiny-2026-11", "now": lambda: "2026-11-23T00:00:00Z", **options}
+    return open_recording(record_dataset(work, backend or Tiny(), out, **options))
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("turns")
+
+
+@pytest.fixture(scope="module")
+def protocol(folder: Path) -> Path:
+    return written(folder)
+
+
+@pytest.fixture(scope="module")
+def asked() -> Watched:
+    return Watched()
+
+
+@pytest.fixture(scope="module")
+def turns(folder: Path, protocol: Path, asked: Watched) -> Recording:
+    return recorded(folder / "r", task(protocol), asked)
+
+
+def test_each_turn_replies_to_the_whole_conversation_before_it(turns: Recording, asked: Watched) -> None:
+    assert verify_recording(turns.path).ok
+    questions = {question.id: question.text for question in turns.questions(DATASET)}
+    expected = set()
+    for pool in turns.pools(DATASET, LLM):
+        question = questions[pool.question_id]
+        assert pool.parents == [None] * CHAINS + [*range(CHAINS * (TURNS - 1))]
+        assert pool.ends == [True] * CHAINS * TURNS
+        conversations: list[tuple[Message, ...]] = [()] * CHAINS
+        for place, parent in enumerate(pool.parents):
+            if parent is not None:
+                said = f"You said {pool.raw_answers[parent] or 'no answer'}. Look again at {{what}}: {question}"
+                assert json.loads((pool.messages or [])[place] or "") == [{"role": "user", "content": said}]
+                reply = Message("assistant", pool.texts[parent] or "")
+                conversations.append((*conversations[parent], reply, Message("user", said)))
+            path = (place % CHAINS,) + (0,) * (place // CHAINS)
+            expected.add((pool.question_id, conversations[place], child_seed(path[:-1], path[-1])))
+    assert set(asked.asked) == expected
+    assert len(asked.asked) == len(expected)
+
+
+def test_a_tiny_model_keeps_the_first_half_of_its_last_reply_and_writes_the_rest_anew() -> None:
+    question = "Tom has 49 apples. Tom sells 22. How many apples does Tom have now?"
+    said = ["Start with 1.", "?", "Start with 49. 49-22=26. No.", "Sure?"]
+    conversation = tuple(Message(role, text) for role, text in zip(["assistant", "user"] * 2, said, strict=True))
+    request = Request(
+        DATASET, "q", (Message("user", question),), MODEL, Decoding(1.0, max_tokens=60), None, conversation
+    )
+    turns = completions(Tiny(), request, [0, 1])
+    for number, turn in enumerate(turns):
+        decoding = tiny.Decoding(max_tokens=60 - len(tiny.tokenizer().encode(" Start with 49.")))
+        [rest] = tiny.sample(tiny.load_model(MODEL), question, [number], decoding, None, "Start with 49.")
+        assert turn.text == f"Start with 49.{rest.text}"
+        assert turn.output_tokens == len(tiny.tokenizer().encode(" Start with 49.")) + rest.output_tokens
+        # Each message has two marks around it, each reply one behind it.
+        texts = [question, *said]
+        assert turn.prompt_tokens == sum(len(tiny.tokenizer().encode(f" {text}")) for text in texts) + 3 * 2 + 2
+
+
+def test_recorded_turns_are_replayed(turns: Recording) -> None:
+    _, [llm] = load(DATASET, LLM, turns.path)
+    pools = list(turns.pools(DATASET, LLM))
+    metered = llm.ask(0, replicate=None)
+    first = metered.sample(CHAINS)
+    second = metered.reply(first)
+    third = metered.reply(second.cots[1], [json.loads((pools[0].messages or [])[CHAINS * 2 - 1 + 2] or "")])
+    assert [cot.raw_text for cot in [*first.cots, *second.cots, *third.cots]] == [
+        pools[0].texts[place] for place in [*range(CHAINS * 2), CHAINS * 2 + 1]
+    ]
+    prompts = [
+        tokens - (pools[0].prompt_tokens or 0) for tokens in pools[0].turn_prompt_tokens or [] if tokens is not None
+    ]
+    assert metered.auxiliary_prompt_tokens == sum(prompts[:CHAINS]) + prompts[CHAINS + 1]
+
+
+def test_a_run_that_stops_goes_on_without_asking_anything_twice(
+    turns: Recording, protocol: Path, tmp_path: Path
+) -> None:
+    first, second = Watched(9), Watched()
+    with pytest.raises(Fatal):
+        recorded(tmp_path / "r", task(protocol), first, limits=Limits(4))
+    journal = tmp_path / "r.journal/journal.jsonl"
+    journal.write_bytes(journal.read_bytes() + b'{"v":1,"key":"torn')  # what a kill leaves
+    assert recorded(tmp_path / "r", task(protocol), second, limits=Limits(4)).hash == turns.hash
+    assert not {*first.asked} & {*second.asked}
+    assert len(first.asked) + len(second.asked) == 2 * CHAINS * TURNS
+
+
+def test_another_protocol_is_refused(turns: Recording, protocol: Path, tmp_path: Path) -> None:
+    backend = Watched()
+    assert recorded(turns.path, task(protocol), backend).hash == turns.hash
+    other = written(tmp_path, PROTOCOL.replace("Look again", "Think"))
+    with pytest.raises(StorageError, match="is another recording: its protocol messages is"):
+        recorded(turns.path, task(other), backend)
+    with pytest.raises(UsageError, match="Chains of turns are recorded whole and anew"):
+        recorded(tmp_path / "r", task(protocol), backend, start=turns.path)
+    with pytest.raises(Fatal):
+        recorded(tmp_path / "r", task(protocol), Watched(5), limits=Limits(1))
+    for work in (task(other), task(protocol, turns=2)):
+        with pytest.raises(JournalError, match=r"protocol (messages|turns) is"):
+            recorded(tmp_path / "r", work, backend)
+    with pytest.raises(MissingError, match="of 18 turns, and the mode 'none' asks for nothing"):
+        recorded(tmp_path / "r", task(protocol), backend, mode="none")
+    assert backend.asked == []
+
+
+def test_the_number_of_turns_and_their_price_are_printed_first(protocol: Path, tmp_path: Path) -> None:
+    def run(*more: str) -> Any:
+        options = (
+            f"--dataset {DATASET} --llm {MODEL} --first 2 --max-tokens 50 --samples 2 --turns 3 --protocol {protocol}"
+        )
+        return CliRunner().invoke(app, ["record", *options.split(), "--out", str(tmp_path / "r"), *more])
+
+    account = json.loads(run("--dry-run", "--json").stdout)
+    assert (account["cots"], account["calls"], account["unit"]) == (2 * 2 * 3, 2 * (1 + 2 + 2), "turn")
+    assert account["output_tokens"] == 2 * 2 * 3 * 50
+    # Two chains of two questions send a reply of at most 50 tokens once, and then both.
+    again = account["prompt_tokens"] - account["uncached_prompt_tokens"]
+    assert again > 2 * 2 * (50 + 100)
+    assert account["usd"] > account["usd_cached"] > 0
+    result = run()
+    assert "To come: 12 turns in 10 calls" in result.stderr
+    assert "where the server caches the conversation" in result.stderr
+    assert "Nothing was asked" not in result.stderr
+
+
+def test_a_chain_ends_where_there_is_nothing_to_reply_to(protocol: Path, tmp_path: Path) -> None:
+    def answer(request: Request, _sample: int) -> Completion:
+        number = int(request.question_id.split("/")[1])
+        if number == 1 and request.conversation:
+            raise Refused("too long")
+        texts = {0: "<think>\n2 + 2</think>\n\nThe answer is 4.", 2: "", 3: "<think>\nNever closed"}
+        return Completion(texts.get(number, "The answer is 4."), "stop", output_tokens=9, prompt_tokens=20)
+
+    pools = list(recorded(tmp_path / "r", task(protocol, 4), FakeBackend(answer=answer)).pools(DATASET, LLM))
+    assert [len(pool.texts) for pool in pools] == [9, 6, 3, 3]
+    assert pools[0].texts == ["The answer is 4."] * 9  # thoughts are no part of the conversation, nor of the text
+    assert pools[1].answers == ["4"] * 3 + [None] * 3
+    assert pools[1].turn_prompt_tokens == [None] * 3 + [0] * 3
+
+
+def test_tokens_of_turns_that_nobody_counted_are_counted_for_all(protocol: Path, tmp_path: Path) -> None:
+    def answer(request: Request, _sample: int) -> Completion:
+        return Completion(
+            "The answer is 4.", "stop", output_tokens=9, prompt_tokens=None if request.conversation else 20
+        )
+
+    recording = recorded(tmp_path / "r", task(protocol), FakeBackend(answer=answer))
+    assert recording.manifest.pairs[DATASET, LLM]["counter"] == "words"
+    for pool in recording.pools(DATASET, LLM):
+        assert all(tokens > (pool.prompt_tokens or 0) for tokens in (pool.turn_prompt_tokens or [])[CHAINS:])  # type: ignore[operator]
+
+
+def test_each_turn_may_have_a_message_of_its_own(tmp_path: Path) -> None:
+    own = "---\nname: two\nno_answer: nothing\n---\n# Turn 2\nCriticise it.\n\n# Turn 3\nNow correct {answer}.\n"
+    work = task(written(tmp_path, own), turns=None)
+    assert (work.llm_name, work.tree and work.tree.depth) == ("feval/tiny-42k@two", 3)
+    assert work.identity()["protocol"] == {
+        "name": "two", "turns": 3, "first": CHAINS, "messages": ["Criticise it.", "Now correct {answer}."],
+        "no_answer": "nothing",
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("text", "fields", "sentence"),
+    [
+        ("Look again.", {}, "has no front matter"),
+        ("---\nname: a b\n---\nLook.", {}, "The protocol .* name"),
+        ("---\nname: a\nturns: 4\n---\nLook.", {}, "It has name, and may have title and no_answer"),
+        ("---\nname: a\n---\n \n", {}, "has no text for the turns"),
+        ("---\nname: a\n---\n# Turn 2\nx\n# Turn 3\n\n", {}, "has no text for turn 3"),
+        ("---\nname: a\n---\n# Turn 1\nx\n", {}, "should begin with the heading '# Turn 2'"),
+        ("---\nname: a\n---\nx\n# Turn 2\nx\n", {}, "should begin with the heading '# Turn 2'"),
+        ("---\nname: a\n---\n# Turn 2\nx\n# Turn 3\ny", {"turns": 4}, "messages for turns 2 to 3, and 4 turns"),
+        (PROTOCOL, {"turns": 1}, "2 turns or more; 3 of 1 turns were asked for"),
+        (PROTOCOL, {"samples": 30_000}, "are more than the 65,534 turns"),
+        (PROTOCOL, {"turn_template": "{prompt}"}, "turn_template holds"),
+        (PROTOCOL, {"tree": True}, "A tree is of steps, and --protocol records turns"),
+        (PROTOCOL, {"probe_every": 5}, "leave one of --protocol and probe_every out"),
+        (PROTOCOL, {"protocol": None}, "turns is for a protocol of turns; add --protocol FILE"),
+        (PROTOCOL, {"protocol": Path("no-such.md")}, "no-such.md"),
+    ],
+)
+def test_wrong_protocols_are_refused_before_anything_is_asked(
+    text: str, fields: dict[str, Any], sentence: str, tmp_path: Path
+) -> None:
+    with pytest.raises(FevalError, match=sentence):
+        task(**{"protocol": written(tmp_path, text)} | fields)
+
+
+KILLED = """
+import os, signal, sys, time
+import numpy as np
+from pathlib import Path
+sys.path[:0] = [sys.argv[4]]
+from test_record_turns import Limits, Tiny, record_dataset, task
+
+out, asked, protocol = map(Path, sys.argv[1:4])
+moments = np.random.Generator(np.random.Philox(key=3))
+
+class Logged(Tiny):
+    async def complete(self, request, samples):
+        os.write(log, b"turn\\n" * len(samples))
+        return await super().complete(request, samples)
+
+def record():
+    record_dataset(task(protocol), Logged(), out, limits=Limits(4, samples_per_request=1), now=lambda: "2026-11-23T00:00:00Z",
+        prices="tiny-2026-11")
+
+log = os.open(asked, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
+for number in range(15):
+    child = os.fork()
+    if child == 0:
+        try:
+            record()
+        finally:
+            os._exit(0)
+    time.sleep(moments.uniform(0.02, 0.2))
+    os.kill(child, signal.SIGKILL)
+    os.waitpid(child, 0)
+record()
+"""
+
+
+@pytest.mark.slow
+def test_kills_between_turns_lose_nothing_and_repeat_little(turns: Recording, protocol: Path, tmp_path: Path) -> None:
+    support = str(ROOT / "tests/support")
+    program = f"import sys; sys.path[:0] = [{support!r}]\n{KILLED}"
+    places = [str(tmp_path / "r"), str(tmp_path / "asked"), str(protocol), str(Path(__file__).parent)]
+    subprocess.run([sys.executable, "-c", program, *places], check=True, cwd=ROOT)
+    assert open_recording(tmp_path / "r").hash == turns.hash
+    count = 2 * CHAINS * TURNS
+    assert count <= len((tmp_path / "asked").read_text().split()) <= count + 15 * 4

@@ -1,0 +1,259 @@
+"""The page of a recording: what it holds and leaves out, and a click through a real browser with hostile texts."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from chromium import CHROMIUM, Tab, tab
+from recorded_trees import write_trees
+from small import pool, question
+from typer.testing import CliRunner
+
+from feval.cli import app
+from feval.recording import DatasetInfo, LLMInfo, PoolRows, ProbeRows, Recording, RecordingWriter, open_recording
+from feval.report.page.view import LIMITS, ViewPage, view_page
+
+EVIL = "</script><img src=x onerror=\"document.title='owned'\">'&amp;<!--\u2028\u202e\x1b[31m"
+ANSWERS: dict[str, list[list[str | None]]] = {
+    "org/one": [["1", "1", "2", None], ["3", "3", "3", "3"], ["7", EVIL, "7", "7"]],
+    "two": [["1", "1"], ["3", "9"], [EVIL, None]],
+}
+GOLDS = ["1", "9", EVIL]
+PROBES = ProbeRows("toy/0", [0, 0, 1], [2, 4, 3], ["2", "1", "1"], ["2", "1", "1"])
+
+
+def _rows(llm: str, row: int) -> PoolRows:
+    own = pool(row, ANSWERS[llm][row])
+    texts = [f"\N{ROCKET} {EVIL} sample {i}: {text}" for i, text in enumerate(own.texts)]
+    thoughts = [f"secret {i} {EVIL}" if i == 1 else None for i in range(len(texts))]
+    return replace(own, texts=texts, reasoning=thoughts if llm == "two" else None)
+
+
+@pytest.fixture(scope="module")
+def recording(tmp_path_factory: pytest.TempPathFactory) -> Recording:
+    out = tmp_path_factory.mktemp("view") / "recording"
+    with RecordingWriter(out, operation={"name": "test"}) as writer:
+        for dataset in ("toy", "other"):
+            asked = [
+                replace(question(i, gold, f"Question {i}? {EVIL}"), choices=(("A", EVIL),))
+                for i, gold in enumerate(GOLDS)
+            ]
+            writer.add_dataset(DatasetInfo(dataset, "Toy", "verbatim", "test-1"), asked)
+            for llm in ANSWERS:
+                writer.add_pools(dataset, LLMInfo(llm), "words", (_rows(llm, row) for row in range(3)))
+        writer.add_probes("toy", "org/one", [PROBES])
+    return open_recording(out)
+
+
+PAIRS = {"toy": ["org/one", "two"], "other": ["two"]}
+
+
+@pytest.fixture(scope="module")
+def page(recording: Recording) -> ViewPage:
+    return view_page(recording, PAIRS)
+
+
+def _blocks(page: str) -> list[Any]:
+    return [
+        json.loads(text) for text in re.findall(r'<script type="application/json"[^>]*>(.*?)</script>', page, re.DOTALL)
+    ]
+
+
+def test_the_page_has_every_cot_with_its_answer(page: ViewPage) -> None:
+    data, *blocks = _blocks(page.html)
+    assert (page.questions, len(data["questions"]), len(blocks), page.left_out) == (6, 6, 6, [])
+    for entry, block in zip(data["questions"], blocks, strict=True):
+        row = data["questions"].index(entry) % 3
+        assert entry["g"] == GOLDS[row]
+        assert entry["a"][entry["k"]] == GOLDS[row]
+        for name, index in zip(data["llms"], entry["d"], strict=True):
+            if index is None:
+                assert (name, entry["n"]) == ("org/one", 1)
+                continue
+            codes, tokens, finish = index
+            assert [None if code < 0 else entry["a"][code] for code in codes] == ANSWERS[name][row]
+            assert tokens == [10 + i for i in range(len(codes))]
+            assert [data["finish"][i] for i in finish] == ["stop" if code >= 0 else "length" for code in codes]
+            for text, span, answer in zip(block[name]["x"], block[name]["s"], ANSWERS[name][row], strict=True):
+                units = text.encode("utf-16-le")
+                said = None if span is None else units[2 * span[0] : 2 * span[1]].decode("utf-16-le")
+                assert said == answer or (answer == EVIL and said is None)
+    assert blocks[0]["two"]["r"] == [None, f"secret 1 {EVIL}"]
+    assert [[(tokens, data["questions"][0]["a"][code]) for tokens, code in trace] for trace in blocks[0]["org/one"]["t"][:2]] == [
+        [(2, "2"), (4, "1")], [(3, "1")],
+    ]  # fmt: skip
+
+
+def test_the_table_of_llms_is_over_all_questions(recording: Recording) -> None:
+    data, *_ = _blocks(view_page(recording, PAIRS, first=1).html)
+    rows = {(row[0], row[1]): [cell["t"] for cell in row[2:]] for row in data["tables"][0]["rows"]}
+    assert rows["toy", "org/one"] == ["3", "12", "25.00", "8.33", "8.33", "11.5"]  # (2/4 + 0 + 1/4) / 3
+    assert rows["other", "two"] == ["3", "6", "66.67", "16.67", "16.67", "10.5"]  # (1 + 1/2 + 1/2) / 3
+
+
+def test_what_is_left_out_is_said(recording: Recording) -> None:
+    first = view_page(recording, PAIRS, first=2)
+    assert first.questions == 4
+    assert [line.startswith("The first 2 of 3 questions of") and "--first" in line for line in first.left_out] == [
+        True
+    ] * 2
+    small = view_page(recording, PAIRS, limits=replace(LIMITS, texts=1))
+    assert small.questions == 2  # one of each dataset
+    assert "would make the page larger than 1 bytes" in small.left_out[0]
+    short = view_page(recording, PAIRS, limits=replace(LIMITS, cot=40))
+    (line,) = short.left_out
+    assert line.endswith("the middle is left out.")
+    assert max(len(text) for block in _blocks(short.html)[1:] for own in block.values() for text in own["x"]) == 40
+
+
+def test_nothing_of_strangers_stands_outside_the_data(page: ViewPage) -> None:
+    outside = re.sub(r'<script type="application/json"[^>]*>.*?</script>', "", page.html, flags=re.DOTALL)
+    assert "owned" not in outside
+    assert page.html.count("</script>") == 1 + 6 + 1
+    assert "default-src 'none'" in outside
+    assert not re.search(r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|\beval\(|new Function", outside)
+    page.html.encode()
+
+
+def test_trees_have_their_steps(tmp_path: Path) -> None:
+    data, first, *_ = _blocks(view_page(open_recording(write_trees(tmp_path / "trees")), {"toy": ["tree"]}).html)
+    assert [step[0] for step in first["tree"]["tree"]] == [-1, -1, 0, 0, 1, 3, 3]
+    assert first["tree"]["scorers"] == ["prm"]
+    codes = data["questions"][0]["d"][0][0]
+    assert [code for code in codes if code > -2] == [codes[2], codes[4], codes[5], -1]  # the steps that end a solution
+
+
+def test_the_command_writes_the_page_and_opens_it(
+    recording: Recording, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened: list[str] = []
+    monkeypatch.setattr("webbrowser.open", opened.append)
+    monkeypatch.chdir(tmp_path)
+    command = ["view", str(recording.path), "--dataset", "toy", "--open", "--json"]
+    result = CliRunner().invoke(app, command, prog_name="feval")
+    assert json.loads(result.stdout) == {"path": "recording.html", "questions": 3, "left_out": []}
+    assert opened == [(tmp_path / "recording.html").as_uri()]
+    (tmp_path / "recording.html").write_text("mine")
+    refused = CliRunner().invoke(app, command, prog_name="feval")
+    assert (refused.exit_code, refused.stdout) == (1, "")
+    assert "--force" in refused.stderr
+    inside = CliRunner().invoke(
+        app, ["view", str(recording.path), "--out", f"{recording.path}/v.html"], prog_name="feval"
+    )
+    assert "never changes" in inside.stderr
+    assert len(opened) == 1
+
+
+@pytest.fixture(scope="module")
+def browser(page: ViewPage, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Tab, Path]]:
+    if CHROMIUM is None:
+        pytest.skip("no Chromium is installed (Debian's package is called chromium)")
+    folder = tmp_path_factory.mktemp("chromium")
+    (folder / "view.html").write_text(page.html, "utf-8")
+    with tab(folder) as opened:
+        yield opened, folder / "view.html"
+
+
+@pytest.fixture
+def clean(browser: tuple[Tab, Path]) -> Iterator[Tab]:
+    """The page, freshly opened; afterwards nobody complained and nothing was fetched."""
+    opened, file = browser
+    opened.view(1400, 900)
+    opened.requests.clear()
+    opened.open(file)
+    yield opened
+    assert opened.errors == []
+    assert opened.requests == [file.resolve().as_uri()]
+
+
+def _texts(browser: Tab, selector: str) -> list[str]:
+    result: list[str] = browser.value(f"[...document.querySelectorAll({selector!r})].map((e) => e.textContent)")
+    return result
+
+
+def _ids(browser: Tab) -> list[str]:
+    return _texts(browser, ".questions .id")
+
+
+def _press(browser: Tab, label: str) -> None:
+    browser.click(f"[...document.querySelectorAll('button')].find((b) => b.textContent.trim() === {label!r})")
+
+
+def _choose(browser: Tab, number: int, option: str) -> None:
+    browser.value(
+        f"(() => {{ const m = document.querySelectorAll('select')[{number}]; m.selectedIndex = "
+        f"[...m.options].findIndex((o) => o.text === {option!r}); m.dispatchEvent(new Event('change')); }})()"
+    )
+
+
+@pytest.mark.slow
+def test_hostile_texts_stay_text(clean: Tab) -> None:
+    for number in range(6):
+        clean.click(f"document.querySelectorAll('.questions > li > button')[{number}]")
+    for _ in range(clean.value("document.querySelectorAll('h3 .plainly').length")):
+        clean.click("[...document.querySelectorAll('h3 .plainly')].find((b) => b.textContent.startsWith('Read'))")
+    assert clean.value("[document.images.length, document.title]") == [0, "Recording recording"]
+    spelled = EVIL.replace("\u2028", "\\u2028").replace("\u202e", "\\u202e").replace("\x1b", "\\u001b")
+    for selector in (".cot .text", ".open > .text", ".choices li", ".histogram th", ".cell"):
+        assert any(spelled in text for text in _texts(clean, selector)), selector
+    assert not re.search("[\u2028\u202e\x1b]", clean.value("document.body.innerText"))
+
+
+@pytest.mark.slow
+def test_questions_are_ordered_filtered_and_searched(clean: Tab) -> None:
+    _choose(clean, 0, "toy")
+    assert _ids(clean) == ["toy/1", "toy/2", "toy/0"]  # 0 and 1/2, 1/4 and 1/2, 1/2 and 1
+    _press(clean, "As recorded")
+    assert _ids(clean) == ["toy/0", "toy/1", "toy/2"]
+    _choose(clean, 1, "two")
+    _press(clean, "No answer")
+    assert _ids(clean) == ["toy/2"]
+    _press(clean, "Wrong")
+    assert _ids(clean) == ["toy/1"]
+    _press(clean, "All CoTs")
+    _choose(clean, 2, "length")
+    assert _ids(clean) == ["toy/2"]
+    _choose(clean, 2, "any")
+    clean.click("document.querySelector('input[type=search]')")
+    clean.type("SECRET 1 </SCRIPT>")
+    clean.wait("document.querySelectorAll('.questions .id').length === 3")
+    clean.value("document.querySelector('input[type=search]').select()")
+    clean.type("about 1, sample 1. the answer is 9")
+    clean.wait("document.querySelectorAll('.questions .id').length === 1")
+    clean.click("document.querySelector('.questions > li > button')")
+    assert clean.value("[...document.querySelectorAll('.cell')].map((c) => c.classList.contains('unread'))") == [
+        True,
+        False,
+    ]
+
+
+@pytest.mark.slow
+def test_a_cot_has_its_answer_marked_and_its_thoughts_folded(clean: Tab) -> None:
+    _choose(clean, 0, "toy")
+    clean.click("document.querySelectorAll('.questions > li > button')[2]")
+    assert _texts(clean, ".histogram tbody tr:first-child :is(th, td)") == ["✓ 1", "2", "2"]
+    clean.click("[...document.querySelectorAll('.cell')].at(-1)")
+    assert _texts(clean, "mark") == ["1"]
+    assert clean.value("document.querySelector('details').open") is False
+    assert _texts(clean, ".cot .mark-answer") == ["✓ 1"]
+    assert len(_texts(clean, ".traces .told")) == 4
+    clean.click("document.querySelectorAll('.cell')[0]")
+    assert [text.split(",")[0] for text in _texts(clean, ".cot .id")] == ["CoT 0 of org/one", "CoT 1 of two"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("dark", [False, True])
+def test_nothing_is_wider_than_a_phone(clean: Tab, dark: bool) -> None:
+    clean.view(400, 850, dark=dark)
+    clean.click("document.querySelector('.questions > li > button')")
+    clean.click("document.querySelector('.cell')")
+    assert clean.value("document.documentElement.scrollWidth") == 400
+    assert clean.value("getComputedStyle(document.body).backgroundColor") == (
+        "rgb(20, 23, 27)" if dark else "rgb(255, 255, 255)"
+    )
