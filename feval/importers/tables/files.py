@@ -28,6 +28,7 @@ from feval.recording.parquet import Bounds
 Row = dict[str, Any]
 _Rows = Generator[tuple[str, Row], None, None]
 _Blocks = Generator[Any, None, None]
+Choice = Callable[[Sequence[str]], Sequence[str]]
 
 _BLOCK_BYTES = 16 << 20  # of CSV: a row must fit
 _ROWS_AT_ONCE = 128  # as Python's values
@@ -71,13 +72,14 @@ def table_files(source: Path) -> list[Path]:
 
 
 @contextmanager
-def opened_table(path: Path, reader: Reader, member: str = "") -> Iterator[TableFile]:
+def opened_table(path: Path, reader: Reader, member: str = "", choose: Choice | None = None) -> Iterator[TableFile]:
     """Open a file as a table.
 
     Args:
         path: the file.
         reader: reads JSON, and counts what is odd in it.
         member: of a JSON document, the list of its rows; its other members apply to each row.
+        choose: the columns of a Parquet file -> those that are read; `None` for all.
 
     Raises:
         SourceError: it is no table, or damaged.
@@ -85,7 +87,7 @@ def opened_table(path: Path, reader: Reader, member: str = "") -> Iterator[Table
     with opened(path) as stream:
         start = stream.read(64).removeprefix(_BOM)
     if start.startswith(_PARQUET):
-        rows, columns = _parquet(path)
+        rows, columns = _parquet(path, choose)
     elif start.startswith((_ARROW_FILE, _ARROW_STREAM)):
         rows, columns = _arrow(path)
     elif start.lstrip().startswith(b"[") or (member and start.lstrip().startswith(b"{")):
@@ -159,13 +161,14 @@ def _csv_blocks(path: Path, separator: str, columns: list[str]) -> _Blocks:
         yield from table
 
 
-def _parquet(path: Path) -> tuple[_Rows, list[str]]:
+def _parquet(path: Path, choose: Choice | None) -> tuple[_Rows, list[str]]:
     with _arrow_errors(path, "Parquet"):
         schema = pq.read_schema(path)
-    return _numbered(_parquet_blocks(path), path), _checked(schema, path)
+    columns = _checked(schema, path)
+    return _numbered(_parquet_blocks(path, None if choose is None else list(choose(columns))), path), columns
 
 
-def _parquet_blocks(path: Path) -> _Blocks:
+def _parquet_blocks(path: Path, columns: list[str] | None) -> _Blocks:
     with _arrow_errors(path, "Parquet"):
         size = path.stat().st_size
         if size <= _CHECKED_BYTES:
@@ -173,7 +176,7 @@ def _parquet_blocks(path: Path) -> _Blocks:
             Bounds(path, data, pq.read_metadata(pa.BufferReader(data))).check()
         expanded = 0
         with pq.ParquetFile(path, buffer_size=1 << 20, pre_buffer=False) as table:
-            for block in table.iter_batches(_ROWS_AT_ONCE, use_threads=False):
+            for block in table.iter_batches(_ROWS_AT_ONCE, columns=columns, use_threads=False):
                 expanded += block.nbytes
                 if expanded > _CHECKED_BYTES + _MOST_TIMES * size:
                     raise SourceError(
