@@ -7,7 +7,6 @@ from typing import Annotated
 
 import typer
 
-from feval.cli.evaluating import encoded
 from feval.cli.options import DatasetName, OnlyLLMs, RecordingFolders, Unlabelled, only_name, recording_folders
 from feval.cli.output import Output, quiet_matplotlib
 from feval.errors import UnknownNameError
@@ -15,7 +14,7 @@ from feval.forecast.figures import FIGURES, Figure, FigureOptions, make_figure
 from feval.hub.places import open_place
 from feval.replay import load
 from feval.report import pictures
-from feval.report.files import save_files
+from feval.report.files import encoded, save_files
 from feval.report.tables.forecasts import figure_csv, figure_tables
 from feval.report.tables.tables import Table, columns
 

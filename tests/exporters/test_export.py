@@ -15,9 +15,9 @@ from typer.testing import CliRunner
 
 from feval import import_recording
 from feval.cli import app
-from feval.errors import NotRecordedError, StorageError, UnknownNameError, UsageError
+from feval.errors import NotRecordedError, SourceError, StorageError, UnknownNameError, UsageError
 from feval.exporters import FORMATS, export_recording
-from feval.recording import merge, open_recording
+from feval.recording import ScorerInfo, ScoreRows, add_scores, merge, open_recording
 
 REQUEST: dict[str, Any] = {
     "prompt": [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "1 + 1?"}],
@@ -94,6 +94,66 @@ def test_exported_json_lines_make_the_same_recording(tmp_path: Path, lines: list
     assert done.rows == sum(1 + len(each.get("turns", ())) for each in own)
     import_recording("jsonl", done.path, tmp_path / "again", dataset="toy", answer_kind="number")
     assert open_recording(tmp_path / "again").hash == open_recording(original).hash
+
+
+@pytest.mark.parametrize("lines", [LINES, [TREE]], ids=["cots", "tree"])
+def test_exported_parquet_makes_the_same_recording(tmp_path: Path, lines: list[dict[str, Any]]) -> None:
+    original = open_recording(recorded(tmp_path, lines))
+    exported = export_recording(original.path, tmp_path / "out.parquet", "parquet").path
+    import_recording("table", exported, tmp_path / "again")  # nothing else is needed
+    assert open_recording(tmp_path / "again").hash == original.hash
+    table = original.to_arrow()
+    pq.write_table(table, tmp_path / "arrow.parquet")
+    import_recording("table", tmp_path / "arrow.parquet", tmp_path / "third")
+    assert open_recording(tmp_path / "third").hash == original.hash
+    pq.write_table(table.take(list(range(table.num_rows))[::-1]), tmp_path / "sorted.parquet")
+    import_recording("table", tmp_path / "sorted.parquet", tmp_path / "sorted")  # questions in the order of the rows
+    assert {q.id for q in open_recording(tmp_path / "sorted").questions("toy")} == {
+        q.id for q in original.questions("toy")
+    }
+
+
+def test_exported_parquet_keeps_what_json_lines_lose(tmp_path: Path) -> None:
+    untold = [{**line, "samples": [{**cot, "tokens": None} for cot in line["samples"]]} for line in LINES]
+    toy = recorded(tmp_path, untold)  # tokens are counted as words
+    other = recorded(tmp_path, [LINES[3] | {"question": "?", "llm": "c"}], "other", "other")
+    scores = {("toy", "a"): [ScoreRows("q1", [1], [0.5]), ScoreRows("q2", [0], [0.25], [[0.1, 0.2]])]}
+    scored = add_scores(toy, tmp_path / "scored", ScorerInfo("judge", "judge", {"model": "m"}), scores)
+    both = merge([scored, other], tmp_path / "both")
+    exported = export_recording(both, tmp_path / "both.parquet", "parquet").path
+    import_recording("table", exported, tmp_path / "again")
+    assert open_recording(tmp_path / "again").hash == open_recording(both).hash
+    import_recording("table", exported, tmp_path / "one", dataset="toy", llm="a")
+    assert open_recording(tmp_path / "one").llm_names("toy") == ["a"]
+    with pytest.raises(UnknownNameError, match=r"no dataset in both\.parquet, 'x'"):
+        import_recording("table", exported, tmp_path / "none", dataset="x")
+
+
+def test_a_single_dataset_is_renamed_and_its_kind_can_be_another(toy: Path, tmp_path: Path) -> None:
+    exported = export_recording(toy, tmp_path / "t.parquet", "parquet").path
+    import_recording("table", exported, tmp_path / "again", dataset="mine", answer_kind="text")
+    again = open_recording(tmp_path / "again")
+    assert (again.dataset_ids(), again.dataset_info("mine").answer_kind) == (["mine"], "text")
+
+
+LATER = {"version": 2, "datasets": {"d": {"answer_kind": "text", "equality": "normal-form", "extractor": "e",
+         "system_prompt": None, "llms": {}}}, "scorers": {}, "without_rows": []}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("facts", "message"),
+    [
+        ("{}", "says that feval exported it, and its metadata lacks the field"),
+        ("x", "is not valid JSON"),
+        (json.dumps(LATER), "exported by a later feval"),
+    ],
+)
+def test_metadata_of_others_is_refused(toy: Path, tmp_path: Path, facts: str, message: str) -> None:
+    table = open_recording(toy).to_arrow().replace_schema_metadata({b"feval": facts})
+    pq.write_table(table, tmp_path / "t.parquet")
+    with pytest.raises(SourceError, match=message):
+        import_recording("table", tmp_path / "t.parquet", tmp_path / "again")
+    assert not (tmp_path / "again").exists()
 
 
 @pytest.mark.parametrize("to", FORMATS)
