@@ -168,7 +168,7 @@ def import_recording(
 
 def _dataset_info(dataset: str, answer_kind: str | None, equality: str | None, facts: Facts | None) -> DatasetInfo:
     """Return what identifies a dataset: what the source says of it, else its card's facts, where it has one."""
-    card, stated = find_dataset_card(dataset), facts.of(dataset) if facts is not None else None
+    card, stated = find_dataset_card(dataset), None if facts is None else facts.of(dataset)
     if stated is not None and answer_kind in (None, stated.answer_kind):
         answer_kind, equality = stated.answer_kind, equality or stated.equality
     kind = known_answer_kind(dataset, answer_kind or (card.answer_kind if card else None))

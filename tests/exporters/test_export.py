@@ -125,7 +125,7 @@ def test_exported_parquet_keeps_what_json_lines_lose(tmp_path: Path) -> None:
     assert open_recording(tmp_path / "again").hash == open_recording(both).hash
     import_recording("table", exported, tmp_path / "one", dataset="toy", llm="a")
     assert open_recording(tmp_path / "one").llm_names("toy") == ["a"]
-    with pytest.raises(UnknownNameError, match=r"no dataset in both\.parquet, 'x'"):
+    with pytest.raises(UnknownNameError, match="no dataset in the exported table 'x'"):
         import_recording("table", exported, tmp_path / "none", dataset="x")
 
 

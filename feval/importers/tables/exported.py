@@ -67,10 +67,17 @@ class Facts(_Facts):
     scorers: dict[str, ScorerFacts]
     without_rows: list[tuple[int, dict[str, Any]]]
 
-    def of(self, dataset: str) -> DatasetFacts | None:
-        """Return the facts of a dataset, also where the only one gets another id."""
-        known = self.datasets
-        return known.get(dataset) or (next(iter(known.values())) if len(known) == 1 else None)
+    def of(self, dataset: str) -> DatasetFacts:
+        """Return the facts of a dataset, also where the only one gets another id.
+
+        Raises:
+            UnknownNameError: there are several, and none of that name.
+        """
+        if dataset not in self.datasets and len(self.datasets) > 1:
+            raise UnknownNameError.of(
+                "dataset in the exported table", dataset, self.datasets, "Leave out --dataset for all."
+            )
+        return self.datasets.get(dataset) or next(iter(self.datasets.values()))
 
 
 def facts_of(source: Path) -> Facts | None:
@@ -103,7 +110,7 @@ def facts_of(source: Path) -> Facts | None:
 
 def read(source: Path, request: ImportRequest, facts: Facts) -> Imported:
     """Read an exported table; its rows may have been changed, added to, left out or sorted."""
-    reader, chosen = Reader(), _chosen(source, request, facts)
+    reader, chosen = Reader(), _chosen(request.dataset, facts)
     parts = {dataset: _Part(source.name, request, facts, dataset) for dataset in chosen}
     with opened_table(source, reader) as table:
         for where, row in table.rows:
@@ -114,14 +121,11 @@ def read(source: Path, request: ImportRequest, facts: Facts) -> Imported:
     return replace(imported[0], others=imported[1:])
 
 
-def _chosen(source: Path, request: ImportRequest, facts: Facts) -> dict[str, str]:
-    """Return the datasets to read, each with its id in the recording."""
-    asked = request.dataset
-    if not asked or asked in facts.datasets:
-        return {dataset: dataset for dataset in facts.datasets if asked in ("", dataset)}
-    if len(facts.datasets) > 1:
-        raise UnknownNameError.of(f"dataset in {source.name},", asked, facts.datasets, "Leave out --dataset for all.")
-    return {next(iter(facts.datasets)): asked}
+def _chosen(asked: str, facts: Facts) -> dict[str, str]:
+    """Return the datasets to read, each with its id in the recording: the one that was asked for, or all; one is renamed."""
+    if asked and asked not in facts.datasets:
+        return {next(iter(facts.datasets)): asked}
+    return {dataset: dataset for dataset in facts.datasets if asked in ("", dataset)}
 
 
 @dataclass(slots=True)
