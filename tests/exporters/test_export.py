@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import json
 from concurrent.futures import ThreadPoolExecutor
@@ -15,7 +16,7 @@ from typer.testing import CliRunner
 
 from feval import import_recording
 from feval.cli import app
-from feval.errors import NotRecordedError, SourceError, StorageError, UnknownNameError, UsageError
+from feval.errors import FevalError, NotRecordedError, SourceError, StorageError, UnknownNameError, UsageError
 from feval.exporters import FORMATS, export_recording
 from feval.recording import ScorerInfo, ScoreRows, add_scores, merge, open_recording
 
@@ -154,6 +155,18 @@ def test_metadata_of_others_is_refused(toy: Path, tmp_path: Path, facts: str, me
     with pytest.raises(SourceError, match=message):
         import_recording("table", tmp_path / "t.parquet", tmp_path / "again")
     assert not (tmp_path / "again").exists()
+
+
+@pytest.mark.parametrize(
+    "column", ["dataset", "llm", "question_id", "probes", "decoding", "score.length", "prompt", "choices"]
+)
+@pytest.mark.parametrize("value", [7, [7], {"a": 7}, "x"], ids=repr)
+def test_rows_that_were_broken_are_sentences(toy: Path, tmp_path: Path, column: str, value: Any) -> None:
+    table = open_recording(toy).to_arrow()
+    place = table.schema.get_field_index(column)
+    pq.write_table(table.set_column(place, column, [[value] * table.num_rows]), tmp_path / "t.parquet")
+    with contextlib.suppress(FevalError):
+        import_recording("table", tmp_path / "t.parquet", tmp_path / "again")
 
 
 @pytest.mark.parametrize("to", FORMATS)

@@ -114,9 +114,9 @@ def read(source: Path, request: ImportRequest, facts: Facts) -> Imported:
     parts = {dataset: _Part(source.name, request, facts, dataset) for dataset in chosen}
     with opened_table(source, reader) as table:
         for where, row in table.rows:
-            dataset = row.get("dataset") or next(iter(facts.datasets))
-            if dataset in parts:
-                parts[dataset].add(row, where)
+            part = parts.get(str(row.get("dataset") or next(iter(facts.datasets))))
+            if part is not None:
+                part.add(row, where)
     imported = [part.imported(reader, chosen[dataset]) for dataset, part in parts.items()]
     return replace(imported[0], others=imported[1:])
 
@@ -146,12 +146,13 @@ class _Part:
         self._where = f"the metadata of {source}"
         self._asked = {llm: _Asked() for llm in self._about.llms}
         for place, line in facts.without_rows:
-            if line.get("dataset") == dataset and line.get("llm") in self._asked:
-                self._asked[line["llm"]].without_rows.append((place, line))
+            asked = self._asked.get(str(line.get("llm")))
+            if line.get("dataset") == dataset and asked is not None:
+                asked.without_rows.append((place, line))
 
     def add(self, row: Row, where: str) -> None:
         """Add a row, behind the questions before it that have none."""
-        llm = row.get("llm")
+        llm = str(row.get("llm"))
         if llm in self._asked:
             for other in self._asked:
                 if other == llm:
@@ -212,15 +213,17 @@ def _line(row: Mapping[str, Any]) -> Row:
             line.setdefault(kind, {})[scorer] = value
         elif name == "decoding" and isinstance(value, str):
             line[name] = _object(value)
-        elif name == "probes":
-            line[name] = [
-                {each: probe[each] for each in probe if probe[each] is not None or each == "answer"} for probe in value
-            ]
+        elif name == "probes" and isinstance(value, list):
+            line[name] = [_known(probe) if isinstance(probe, dict) else probe for probe in value]
         else:
             line[name] = value
     if line.get("ends") is False:
         line.pop("answer", None)
     return line
+
+
+def _known(probe: Row) -> Row:
+    return {name: value for name, value in probe.items() if value is not None or name == "answer"}
 
 
 def _object(text: str) -> Any:
