@@ -147,6 +147,7 @@ def import_recording(
             compares = answer_kind is None and request.facts is None and info.answer_kind != "verbatim"
             reading = Reading(importer, info.answer_kind, info.equality, answers == "text", compares, bool(gold_notes))
             conversion = _Conversion(joined, reading, counter, writer.root, part.scorers)
+            info = replace(info, extractor=EXTRACTOR_VERSION) if answers == "text" else info
             writer.add_dataset(replace(info, system_prompt=part.system_prompt), conversion.questions())
             for one in part.llms:
                 report = None if progress is None else _offset(progress, done, total)
@@ -169,11 +170,12 @@ def import_recording(
 def _dataset_info(dataset: str, answer_kind: str | None, equality: str | None, facts: Facts | None) -> DatasetInfo:
     """Return what identifies a dataset: what the source says of it, else its card's facts, where it has one."""
     card, stated = find_dataset_card(dataset), None if facts is None else facts.of(dataset)
+    extractor = EXTRACTOR_VERSION
     if stated is not None and answer_kind in (None, stated.answer_kind):
-        answer_kind, equality = stated.answer_kind, equality or stated.equality
+        answer_kind, equality, extractor = stated.answer_kind, equality or stated.equality, stated.extractor
     kind = known_answer_kind(dataset, answer_kind or (card.answer_kind if card else None))
     title, licence = (card.title, card.licence) if card else (dataset, None)
-    return DatasetInfo(dataset, title, kind, EXTRACTOR_VERSION, None, licence, named_equality(kind, equality))
+    return DatasetInfo(dataset, title, kind, extractor, None, licence, named_equality(kind, equality))
 
 
 def _read(importer: Importer, source: Path, request: ImportRequest) -> Imported:

@@ -11,10 +11,11 @@ from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
-from small import content
+from small import content, write_toy
 from typer.testing import CliRunner
 
 from feval import import_recording
+from feval.answers import EXTRACTOR_VERSION
 from feval.cli import app
 from feval.errors import FevalError, NotRecordedError, SourceError, StorageError, UnknownNameError, UsageError
 from feval.exporters import FORMATS, export_recording
@@ -128,6 +129,19 @@ def test_exported_parquet_keeps_what_json_lines_lose(tmp_path: Path) -> None:
     assert open_recording(tmp_path / "one").llm_names("toy") == ["a"]
     with pytest.raises(UnknownNameError, match="no dataset in the exported table 'x'"):
         import_recording("table", exported, tmp_path / "none", dataset="x")
+
+
+def test_answers_of_an_earlier_extractor_stay_what_they_are(tmp_path: Path) -> None:
+    pools: dict[str, Any] = {"m": [["1", None], ["2"]], "org/n": [["4", "1"], ["3"]]}
+    original = open_recording(write_toy(tmp_path / "toy", pools, ["1.", "2."]))  # of the extractor "test-1"
+    exported = export_recording(original.path, tmp_path / "t.parquet", "parquet").path
+    import_recording("table", exported, tmp_path / "again")
+    again = open_recording(tmp_path / "again")
+    assert again.dataset_info("toy").extractor == "test-1"
+    changed = {key for key, leaf in again.manifest.leaves.items() if original.manifest.leaves.get(key) != leaf}
+    assert ("toy", None, "dataset") not in changed
+    import_recording("table", exported, tmp_path / "text", answers="text", answer_kind="number")
+    assert open_recording(tmp_path / "text").dataset_info("toy").extractor == EXTRACTOR_VERSION
 
 
 def test_a_single_dataset_is_renamed_and_its_kind_can_be_another(toy: Path, tmp_path: Path) -> None:
