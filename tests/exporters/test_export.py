@@ -20,6 +20,7 @@ from feval.cli import app
 from feval.errors import FevalError, NotRecordedError, SourceError, StorageError, UnknownNameError, UsageError
 from feval.exporters import FORMATS, export_recording
 from feval.recording import ScorerInfo, ScoreRows, add_scores, merge, open_recording
+from recorders.demo import bundled_recording
 
 REQUEST: dict[str, Any] = {
     "prompt": [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "1 + 1?"}],
@@ -301,3 +302,15 @@ def test_processes_write_the_same_file(toy: Path, tmp_path: Path) -> None:
         done = CliRunner().invoke(app, ["export", str(toy), "--to", "jsonl", "--out", out, "--workers", workers])
         assert done.exit_code == 0, done.output
     assert (tmp_path / "1").read_bytes() == (tmp_path / "2").read_bytes()
+
+
+@pytest.mark.slow
+def test_the_built_in_recording_comes_back_from_parquet(tmp_path: Path) -> None:
+    with bundled_recording() as bundled:
+        original = open_recording(bundled)
+        exported = export_recording(bundled, tmp_path / "t.parquet", "parquet").path
+        import_recording("table", exported, tmp_path / "again")
+        assert open_recording(tmp_path / "again").hash == original.hash
+        frame = original.to_pandas(llms=["feval/tiny-42k"])
+    assert len(frame) == 8000
+    assert frame["correct"].mean() == pytest.approx(0.6112, abs=5e-5)  # as docs/exporting.md has it
