@@ -215,7 +215,7 @@ class Reader:
         Raises:
             SourceError: not UTF-8, not JSON, or nested too deeply.
         """
-        data = self._without_mark(data)
+        data = self.without_mark(data)
         _check_brackets(data, name)
         if not (exact and _LONG_NUMBER in data.translate(_DIGITS_AS_ZEROS)):
             try:
@@ -268,13 +268,13 @@ class Reader:
         `lines` end with a line feed alone, as those of `read_lines` and of a file: a text may hold other line separators.
         """
         for number, line in enumerate(lines, first):
-            content = (line if number > 1 else self._without_mark(line)).removesuffix(b"\n")
+            content = (line if number > 1 else self.without_mark(line)).removesuffix(b"\n")
             if content and not content.isspace():
                 yield number, self.json(content, f"Line {number} of {name}", exact=True)
 
     def csv(self, data: bytes, name: str) -> list[list[str]]:
         """Read CSV; a quoted cell may span lines."""
-        text = self.text(self._without_mark(data), name)
+        text = self.text(self.without_mark(data), name)
         if "\0" in text:
             raise SourceError(f"{name} has a NUL character in it, as no CSV file has; get the file again.")
         reader = csv.reader(io.StringIO(text, newline=""), strict=True)
@@ -293,7 +293,8 @@ class Reader:
                 f"{name} is not UTF-8: byte {error.start} (line {line}) is 0x{data[error.start]:02x}. Convert the file to UTF-8."
             ) from error
 
-    def _without_mark(self, data: bytes) -> bytes:
+    def without_mark(self, data: bytes) -> bytes:
+        """Return the start of a source without a byte order mark."""
         if data.startswith(_BOM):
             self._byte_order_mark = True
             return data[len(_BOM) :]

@@ -11,18 +11,14 @@ most samples end, one is counted. Finish reasons are not stored.
 
 from __future__ import annotations
 
-import mmap
 from collections import Counter
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
-import pyarrow.parquet as pq
-
-from feval.errors import DamagedRecordingError, SourceError
+from feval.errors import SourceError
 from feval.importers.harnesses.logs import (
     SEVERAL_GOLDS,
     chat_prompt,
@@ -34,15 +30,7 @@ from feval.importers.harnesses.logs import (
     temperature_of,
 )
 from feval.importers.questions import without_duplicates
-from feval.importers.reading import (
-    MAX_EXPANDED_BYTES,
-    MAX_RATIO,
-    RATIO_FREE_BYTES,
-    Reader,
-    disk_errors,
-    read_bytes,
-    regular_file,
-)
+from feval.importers.reading import Reader, read_bytes
 from feval.importers.shapes import member, refuse, strings
 from feval.importers.source import (
     Imported,
@@ -54,15 +42,14 @@ from feval.importers.source import (
     counted_notes,
     size_note,
 )
+from feval.importers.tables.files import opened_parquet
 from feval.recording.content import LLMInfo
-from feval.recording.parquet import Bounds
 
 _DOC = ("query", "choices", "gold_index", "id", "instruction")
 _RESPONSE = ("text", "reasonings", "input", "input_tokens", "output_tokens")
 _DECODING = (
     "top_p", "top_k", "min_p", "seed", "stop_tokens", "repetition_penalty", "frequency_penalty", "presence_penalty",
 )  # fmt: skip
-_MAGIC = b"PAR1"
 _ROWS_AT_ONCE = 8
 
 
@@ -186,7 +173,7 @@ def _question(doc: Any, name: str, where: str) -> tuple[SourceQuestion, bool]:
 
 def _rows(source: Path, request: ImportRequest) -> Iterator[_Row]:
     number = 0
-    with _opened(source) as file:
+    with opened_parquet(source, partial(_needed, source.name)) as (file, _):
         columns = [f"doc.{name}" for name in _DOC] + [f"model_response.{name}" for name in _RESPONSE]
         for batch in file.iter_batches(_ROWS_AT_ONCE, columns=columns, use_threads=False):
             for record in batch.to_pylist():
@@ -196,33 +183,15 @@ def _rows(source: Path, request: ImportRequest) -> Iterator[_Row]:
                 number += 1
 
 
-@contextmanager
-def _opened(source: Path) -> Iterator[pq.ParquetFile]:
-    """Open details that expand to no more than a source may."""
-    with disk_errors(source), regular_file(source).open("rb") as stream:
-        if stream.read(len(_MAGIC)) != _MAGIC:
-            raise SourceError(f"{source} is not a Parquet file. Is the format the right one?")
-        data = mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ)
-    try:
-        with pq.ParquetFile(pa.BufferReader(data)) as file:
-            _check_columns(file, source.name)
-            most_bytes = min(MAX_EXPANDED_BYTES, max(RATIO_FREE_BYTES, MAX_RATIO * len(data)))
-            Bounds(source, data, file.metadata, most_bytes).check()
-            yield file
-    except DamagedRecordingError as error:
-        raise SourceError(str(error)) from error
-    except (pa.ArrowException, OSError, ValueError) as error:  # a ValueError: no UTF-8, or one name twice
-        raise SourceError(f"{source} is a damaged Parquet file: {error}. Get the file again.") from error
-
-
-def _check_columns(file: pq.ParquetFile, name: str) -> None:
-    names = file.schema_arrow.names
-    missing = [column for column in ("doc", "model_response") if column not in names]
+def _needed(name: str, columns: Sequence[str]) -> Sequence[str]:
+    needed = ("doc", "model_response")
+    missing = [column for column in needed if column not in columns]
     if missing:
         raise SourceError(
             f"{name} has no column {' and no '.join(missing)}, as details of lighteval 0.13 have; its columns are "
-            f"{', '.join(names)!s:.200}. Another version of lighteval wrote it, or something else."
+            f"{', '.join(columns)!s:.200}. Another version of lighteval wrote it, or something else."
         )
+    return needed
 
 
 def _results(source: Path, reader: Reader) -> LLMInfo:

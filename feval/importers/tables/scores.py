@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import math
-import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain, pairwise
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import orjson
 
@@ -18,7 +17,7 @@ from feval.importers.columns import names_of
 from feval.importers.reading import Reader, fingerprint
 from feval.importers.shapes import identifier, number, number_list, refuse, sentence_start, whole
 from feval.importers.sorted_rows import SortedRows
-from feval.importers.tables.files import opened_table
+from feval.importers.tables.files import TableRow, opened_table
 from feval.recording.content import ScorerInfo, ScoreRows
 from feval.recording.derived.scoring import add_scorers
 from feval.recording.reader import Recording, open_recording
@@ -27,7 +26,6 @@ Pair = tuple[str, str]
 
 _CATALOGUE = names_of("question", "llm", "cot")
 _MISSING = ("", "nan", "none", "null")
-_ESCAPED = re.compile(r"'+[=+\-@\t\r\n]")  # as exports keep spreadsheets from taking a text for a formula
 _WORDS = {"true": 1.0, "false": 0.0}
 _LISTED = 20
 
@@ -69,7 +67,7 @@ def import_scores(
 
     Args:
         recording: the folder; it stays as it is.
-        source: CSV, JSON Lines, Parquet or Arrow; CSV and JSON Lines may be compressed by gzip.
+        source: CSV, JSON Lines or Parquet.
         out: the folder to make.
         scores: columns with scores, each as COLUMN or SCORER=COLUMN. A scorer may have a column of scores and one of step
             scores. Empty for the columns that exports call `score`, `step_scores`, `score.SCORER` and `step_scores.SCORER`.
@@ -86,11 +84,11 @@ def import_scores(
     opened, source, reader = open_recording(recording), Path(source), Reader()
     origin = fingerprint(source)
     table = _ScoreTable(opened, source.name, scores, name, _pairs(opened, datasets, llms))
-    with opened_table(source, reader, choose=table.choose) as file:
-        for where, cells in file.rows:
+    with opened_table(source, reader, choose=table.choose, escaped=True) as file:
+        for row in file.rows:
             if not table.columns:
-                table.choose(file.columns or list(cells))
-            table.add(_Row(where, _unescaped(cells) if file.cells_are_text else cells))
+                table.choose(list(row.cells))
+            table.add(row)
     if not table.rows:
         raise SourceError(f"{source.name} has no scores for CoTs of {opened.path}; there is nothing to add.")
     counts: dict[str, Counter[str]] = {scorer: Counter() for scorer in table.columns}
@@ -130,18 +128,6 @@ def _pairs(recording: Recording, datasets: Sequence[str] | None, llms: Sequence[
     return pairs
 
 
-class _Row(NamedTuple):
-    """A row of the table: its place for messages, and its cells by column."""
-
-    where: str
-    cells: Mapping[str, Any]
-
-
-def _unescaped(cells: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the cells of an exported CSV as they were."""
-    return {name: text[1:] if text is not None and _ESCAPED.match(text) else text for name, text in cells.items()}
-
-
 class _ScoreTable:
     """Reads rows of scores; they are kept by LLM and question, and checked against the recording."""
 
@@ -171,7 +157,7 @@ class _ScoreTable:
         self.columns = _score_columns(columns, self._source, self._wanted, self._name)
         return list(dict.fromkeys([*self._key_columns.values(), *chain.from_iterable(self.columns.values())]))
 
-    def add(self, row: _Row) -> None:
+    def add(self, row: TableRow) -> None:
         """Keep the scores of a row."""
         place = self._place(row)
         if place is None:
@@ -182,7 +168,7 @@ class _ScoreTable:
         self._with_rows[pair] = self._with_rows.get(pair, 0) + 1
         self.rows += 1
 
-    def _place(self, row: _Row) -> tuple[Pair, int, int] | None:
+    def _place(self, row: TableRow) -> tuple[Pair, int, int] | None:
         """Return pair, row of the question, and sample of a row of the table; `None` where the pair was not asked for."""
         dataset = self._named(row, "dataset", self._datasets, self._recording.dataset_ids())
         llm = self._named(row, "llm", self._llms, self._all_llms)
@@ -208,7 +194,7 @@ class _ScoreTable:
             )
         return (dataset, llm), question, sample
 
-    def _key(self, row: _Row, key: str) -> Any:
+    def _key(self, row: TableRow, key: str) -> Any:
         column = self._key_columns.get(key)
         value = None if column is None else row.cells.get(column)
         if value is None:
@@ -218,7 +204,7 @@ class _ScoreTable:
             )
         return value
 
-    def _named(self, row: _Row, key: str, chosen: Sequence[str], known: Any) -> str | None:
+    def _named(self, row: TableRow, key: str, chosen: Sequence[str], known: Any) -> str | None:
         """Return the dataset or LLM of a row: the only one where the row names none; `None` for one that was not chosen."""
         column = self._key_columns.get(key)
         if (column is None or row.cells.get(column) is None) and len(chosen) == 1:
@@ -231,7 +217,7 @@ class _ScoreTable:
             )
         return name if name in chosen else None
 
-    def _sample(self, row: _Row) -> int:
+    def _sample(self, row: TableRow) -> int:
         column = "sample" if row.cells.get(self._key_columns.get("sample", "")) is not None else "node"
         value = self._key(row, column if column in self._key_columns else "sample")
         if isinstance(value, str) and value.isdecimal():
@@ -243,7 +229,7 @@ class _ScoreTable:
             else refuse(f"The sample number in {row.where}", "a whole number from 0", value)
         )
 
-    def _values(self, row: _Row, columns: Sequence[str]) -> tuple[float | None, list[float] | None]:
+    def _values(self, row: TableRow, columns: Sequence[str]) -> tuple[float | None, list[float] | None]:
         """Return score and step scores of a CoT by one scorer."""
         score, steps = None, None
         for column in columns:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections import Counter, deque
 from collections.abc import Iterable, Iterator, Sequence
@@ -45,6 +46,16 @@ class LLMOnQuestion:
     def is_tree(self) -> bool:
         """Whether its rows are the steps of a tree."""
         return self.pool.parents is not None
+
+    @property
+    def turns(self) -> int:
+        """How many of its rows reply to a CoT."""
+        return sum(sent is not None for sent in self.pool.messages or ())
+
+    def said(self, place: int) -> str | None:
+        """What a turn replies to, as text; `None` for what is no turn."""
+        sent = None if self.pool.messages is None else self.pool.messages[place]
+        return None if sent is None else "\n".join(str(message.get("content")) for message in json.loads(sent))
 
     def counts(self) -> list[tuple[int, int]]:
         """(answer's code, how many CoTs gave it), the most frequent first; no answer, -1, is last."""

@@ -118,9 +118,14 @@ def _texts(llm: LLM, row: int, on: LLMOnQuestion, limits: Caps) -> dict[str, Any
     """Texts, where they say their answers, thoughts, scores, and traces or tree of an LLM on a question."""
     pool, places = on.pool, range(len(on.codes))
     if on.is_tree:
-        texts = [None if text is None else cut(text, limits.step, ends=True) for text in pool.texts[: limits.steps]]
+        said = [f"> {said}\n\n" if (said := on.said(place)) is not None else "" for place in places[: limits.steps]]
+        texts = [
+            None if text is None else before + cut(text, limits.step, ends=True)
+            for before, text in zip(said, pool.texts, strict=False)
+        ]
         steps = tree(llm, row, places[: limits.steps], texts)
-        return {"x": texts, "tree": steps, "scorers": list(llm.pool.channels.scorers())}
+        kind = "CoTs and turns" if on.turns else "tree of steps"
+        return {"x": texts, "tree": steps, "scorers": list(llm.pool.channels.scorers()), "kind": kind}
     texts = [None if text is None else cut(text, limits.cot, ends=True) for text in pool.texts]
     content: dict[str, Any] = {
         "x": texts,

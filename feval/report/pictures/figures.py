@@ -53,7 +53,9 @@ def _drawing(figure: Figure) -> Drawing:
             handles.setdefault(series.label, handle)
         _frame(axes, panel)
     whose = f", {figure.llms[0]}" if len(figure.llms) == 1 else ""
-    heading(panels[0], f"{figure.title}: {figure.dataset}{whose}", figure.lines, longest=105 if count == 1 else 70 * count)
+    heading(
+        panels[0], f"{figure.title}: {figure.dataset}{whose}", figure.lines, longest=105 if count == 1 else 70 * count
+    )
     names: list[str] = []
     for label in handles:
         names.append(legend_label(label, 44, names))
