@@ -6,5 +6,5 @@ root=$(cd "$(dirname "$0")/.." && pwd)
 . "$root/.ci/venv.sh"
 feval_venv "$root" dev
 cd "$root"
-"$venv/bin/python" -m sphinx --quiet --fail-on-warning --keep-going --builder html --doctree-dir build/doctrees "$@" docs build/docs
+"$venv/bin/python" -m sphinx --quiet --fresh-env --write-all --fail-on-warning --keep-going --builder html --doctree-dir build/doctrees "$@" docs build/docs
 echo "The site is in build/docs; open build/docs/index.html."

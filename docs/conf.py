@@ -13,15 +13,24 @@ import feval  # noqa: E402  found by the line above
 project = "feval"
 author = "The feval developers"
 release = version = feval.__version__
-extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "docstrings", "commands", "repository"]
+extensions = [
+    "myst_parser",
+    "sphinx.ext.autodoc",
+    "sphinx.ext.napoleon",
+    "docstrings",
+    "commands",
+    "repository",
+    "notebooks",
+]
 exclude_patterns = ["extensions"]
 
 myst_heading_anchors = 4
 default_role = "py:obj"
 
 autodoc_typehints_format = "short"
+autodoc_preserve_defaults = True
 autodoc_member_order = "bysource"
-autodoc_default_options = {"members": True, "show-inheritance": False}
+autodoc_default_options = {"members": True, "exclude-members": "model_config,model_post_init"}
 napoleon_custom_sections = [("Attributes", "params_style")]
 napoleon_use_rtype = False
 python_maximum_signature_line_length = 100
@@ -31,5 +40,7 @@ toc_object_entries_show_parents = "hide"
 
 html_theme = "furo"
 html_title = f"feval {version}"
+html_static_path = ["static"]
+html_css_files = ["site.css"]
 html_copy_source = False
 html_show_copyright = False

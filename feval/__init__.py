@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from feval.evaluation.training import train_test_rows
     from feval.executors.cluster import distributed
     from feval.exporters import export_recording
-    from feval.importers import import_recording
+    from feval.importers import from_dataframe, import_recording
     from feval.methods import (
         DVTS,
         METHODS,
@@ -43,6 +43,7 @@ if TYPE_CHECKING:
         PathConsistency,
         ProbeConfidence,
         SelfConsistency,
+        SequentialRevision,
         SingleCall,
         TokenBudget,
         WeightedBestOfN,
@@ -89,6 +90,7 @@ __all__ = [
     "PriceList",
     "ProbeConfidence",
     "SelfConsistency",
+    "SequentialRevision",
     "SingleCall",
     "TokenBudget",
     "WeightedBestOfN",
@@ -98,6 +100,7 @@ __all__ = [
     "distributed",
     "evaluate",
     "export_recording",
+    "from_dataframe",
     "import_recording",
     "load",
     "merge",
@@ -124,7 +127,7 @@ __getattr__, __dir__ = lazy_names(
         "methods.oracle": ("Oracle",),
         "evaluation.training": ("train_test_rows",),
         "exporters": ("export_recording",),
-        "importers": ("import_recording",),
+        "importers": ("from_dataframe", "import_recording"),
         "methods": (
             "DVTS",
             "METHODS",
@@ -145,6 +148,7 @@ __getattr__, __dir__ = lazy_names(
             "PathConsistency",
             "ProbeConfidence",
             "SelfConsistency",
+            "SequentialRevision",
             "SingleCall",
             "TokenBudget",
             "WeightedBestOfN",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from importlib import import_module
 from typing import Any
 
@@ -57,16 +57,21 @@ VIEWS = "feval.report.views"
 """Makes sentences, tables, frames and pictures of results. It stands below all of them, and is loaded on first use."""
 
 
+def views() -> Any:
+    """Return the module `VIEWS`."""
+    return import_module(VIEWS)
+
+
 class Shown:
     """Base of what people look at in Python: a short `repr`, a table in notebooks, a DataFrame."""
 
     __slots__ = ()
 
     def __repr__(self) -> str:
-        return str(import_module(VIEWS).sentence(self))
+        return str(views().sentence(self))
 
     def _repr_html_(self) -> str:
-        return str(import_module(VIEWS).html(self))
+        return str(views().html(self))
 
     def to_frame(self, library: str | None = None, **options: Any) -> Any:
         """Return the numbers as a DataFrame, with NaN or null for what is not known.
@@ -91,7 +96,7 @@ class Shown:
         Raises:
             UsageError: the library is not installed, or is another one.
         """
-        return import_module(VIEWS).frame(self, library, **options)
+        return views().frame(self, library, **options)
 
 
 class Drawn(Shown):
@@ -108,17 +113,42 @@ class Drawn(Shown):
         Args:
             ax: axes to draw on; `None` for a new figure of pyplot's, which notebooks show by themselves.
         """
-        return import_module(VIEWS).plot(self, ax)
+        return views().plot(self, ax)
 
 
 _TABLES = "feval.exporters.arrow"
 """Makes tables of recordings. It stands below these, and is loaded on first use."""
 
 
-class Tabular(Drawn):
-    """A recording, of whose CoTs `exporters` makes a table, too."""
+class Browsed(Drawn):
+    """A recording, whose questions can be read, and of whose CoTs `exporters` makes a table, too."""
 
     __slots__ = ()
+
+    def show(
+        self,
+        question: str | int,
+        *,
+        dataset: str | None = None,
+        llm: str | None = None,
+        samples: Collection[int] | None = None,
+        reasoning: bool = False,
+    ) -> None:
+        """Print a question with its gold, how many CoTs of each LLM gave each answer, and the CoTs, as `feval show` does.
+
+        Args:
+            question: id, or row from 0.
+            dataset: id; needed where several have the question.
+            llm: name; `None` for all.
+            samples: the CoTs to show, by sample index; `None` for all.
+            reasoning: whether thoughts are shown, or only how long they are.
+
+        Raises:
+            NotRecordedError: no such dataset, LLM or row.
+            UnknownNameError: no such question.
+            UsageError: several datasets have it.
+        """
+        views().show(self, question, dataset=dataset, llm=llm, samples=samples, reasoning=reasoning)
 
     def to_arrow(self, *, datasets: Sequence[str] | None = None, llms: Sequence[str] | None = None) -> Any:
         """Return the CoTs as one `pyarrow.Table` in memory, with a row for each CoT, or step of a tree.

@@ -54,13 +54,15 @@ def entries() -> Iterator[str]:
     for name in ("index", "api/index"):
         for tree in re.findall(r"^```\{toctree\}\n(.*?)^```", page(name), re.MULTILINE | re.DOTALL):
             folder = name.rpartition("index")[0]
-            yield from (folder + line for line in tree.splitlines() if line and not line.startswith(":"))
+            lines = (line for line in tree.splitlines() if line and not line.startswith(":"))
+            yield from (folder + line.rpartition("<")[2].rstrip(">") for line in lines)
 
 
 def test_every_page_is_on_the_site_once() -> None:
     api = [f"api/{path.stem}" for path in (DOCS / "api").glob("*.md")]
     here = [entry for entry in entries() if not entry.startswith(("commands/", "project/"))]
-    assert sorted(["index", *here]) == sorted([*PAGES, *api])
+    notebooks = [f"notebooks/{path.stem}" for path in (DOCS / "notebooks").glob("*.ipynb")]
+    assert sorted(["index", *here]) == sorted([*PAGES, *api, *notebooks])
 
 
 def test_every_public_name_is_in_the_reference_once() -> None:
@@ -94,6 +96,28 @@ def test_docstrings_become_restructured_text(monkeypatch: pytest.MonkeyPatch) ->
         "Sums \\|d\\| of `a*b`\\ s, q\\_ and:", "", "- one", "So", "", "::", "", "    x = a * b", "",
         ".. list-table::", "   :header-rows: 1", "", "   * - a", "     - b", "   * - `c`", "     - d", "",
     ]  # fmt: skip
+
+
+@pytest.mark.slow
+def test_notebooks_become_pages(monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("myst_parser", reason="the extra `docs` is not installed")
+    monkeypatch.syspath_prepend(str(DOCS / "extensions"))
+    from notebooks import as_markdown
+
+    figure = {"data": {"image/png": "iVBO\nRw==\n", "text/plain": ["<Figure>"]}}
+    table = {"data": {"text/html": ["<table>", "</table>"], "text/plain": "a"}}
+    cells = [
+        {"cell_type": "markdown", "source": ["# Title\n", "Text"]},
+        {"cell_type": "code", "source": "print(1)", "outputs": [{"name": "stdout", "text": ["1\n"]}, figure, table]},
+        {"cell_type": "code", "source": [], "outputs": []},
+    ]
+    assert as_markdown({"cells": cells}).replace("``````", "```").split("\n\n") == [
+        "# Title\nText",
+        "```python\nprint(1)\n```",
+        "```text\n1\n```",
+        "![Output of the cell above](data:image/png;base64,iVBORw==)",
+        "```{raw} html\n<table></table>\n```",
+    ]
 
 
 def test_commands_become_pages(monkeypatch: pytest.MonkeyPatch) -> None:

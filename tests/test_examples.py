@@ -22,7 +22,7 @@ COMMANDS = {
     "record_demo.sh": ["sh"],
     "self_consistency.mjs": ["node"],
 }
-WITHOUT_ARGUMENTS = {"inspect_task.py"}  # `inspect eval` runs it
+WITHOUT_ARGUMENTS = {"debate.py", "inspect_task.py", "self_refine.py"}  # `feval run` and `inspect eval` run them
 OF_ANOTHER_COMMAND = {"demo.sh"}  # hands its arguments to `feval demo`
 
 

@@ -37,7 +37,10 @@ SEAMS: dict[str, set[str]] = {
         f"recorders.work.topup.{name}"
         for name in ("check_top_up", "hub_recording", "offer", "recorded_folder", "top_up")
     },
-    "feval.cli.recordings.files": {"feval.exporters.export_recording", "feval.importers.import_recording"},
+    "feval.cli.recordings.files": {
+        "feval.exporters.export_recording",
+        *(f"feval.importers.{name}" for name in ("IMPORTERS", "import_recording", "understood")),
+    },
     "feval.cli.recordings.score": {"feval.importers.tables.scores.import_scores"},
     "feval.estimators.inference.intervals": {"scipy"},
     "feval.evaluation.user_methods.handed": {"feval.cards.prices.PriceList"},
@@ -45,7 +48,11 @@ SEAMS: dict[str, set[str]] = {
     "feval.executors.cluster": {"distributed"},
     "feval.executors.opening": {"feval.executors.cluster.connected", "feval.executors.processes.Processes"},
     "feval.hub.datasets": {"feval.hub.questions.question_files"},
-    "feval.hub.places": {"feval.hub.recordings.open_remote", "feval.hub.recordings.pull"},
+    "feval.hub.places": {
+        "feval.hub.recordings.open_remote",
+        "feval.hub.recordings.pull",
+        "feval.hub.snapshots.fetch_table",
+    },
     "feval.recording.layout.format": {"orjson"},
     "feval.recording.layout.locate": {"orjson"},
     "feval.replay.channels": {"feval.hub.open_place", "feval.recording.layout.origin.cached_from"},

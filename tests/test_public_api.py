@@ -15,8 +15,8 @@ PUBLIC = [
     "ConfidenceWeighted", "Curve", "CurvePoint", "DVTS", "Dataset", "DatasetType", "DeepConfidence", "DifficultyAdaptive",
     "EarlyStopping", "Evaluation", "FevalError", "LLM", "LLMType", "METHODS", "MixtureOfThoughts", "ModelSwitch", "Oracle",
     "ParallelProbe", "ParticleFiltering", "PathConsistency", "Plan", "PriceList", "ProbeConfidence",
-    "SelfConsistency", "SingleCall", "TokenBudget",
-    "WeightedBestOfN", "__version__", "as_method", "compare", "distributed", "evaluate", "export_recording",
+    "SelfConsistency", "SequentialRevision", "SingleCall", "TokenBudget",
+    "WeightedBestOfN", "__version__", "as_method", "compare", "distributed", "evaluate", "export_recording", "from_dataframe",
     "import_recording", "load", "merge", "method_curve", "open_recording", "plurality", "price_list", "select",
     "self_consistency_curve", "train_test_rows", "verify_receipt", "verify_recording",
 ]  # fmt: skip

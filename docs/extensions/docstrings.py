@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from dataclasses import MISSING, Field, fields, is_dataclass
 from itertools import groupby
 from typing import Any
 
 MARKUP = re.compile(r"[*|]|(?<=\w)_(?!\w)")
 """What reStructuredText would read as emphasis, a substitution or a reference."""
 LIST_ITEM = re.compile(r" *(?:\d+\.|-) +")
+MOST_FIELDS = 16
+"""Above this a dataclass is a result that nobody makes, and its fields are listed below its name."""
 PARAMETER = re.compile(r" +\*{1,2}\w+:")
 
 
@@ -70,7 +73,29 @@ def _convert(_app: Any, _what: str, _name: str, _object: Any, _options: Any, lin
     lines[:] = as_rst(lines)
 
 
+def fields_of(value: object) -> str | None:
+    """Return a dataclass's signature with its defaults; "" for a result with many fields, `None` for what is no dataclass."""
+    if not (isinstance(value, type) and is_dataclass(value)):
+        return None
+    known = [field for field in fields(value) if field.init]
+    if len(known) > MOST_FIELDS:
+        return ""
+    return f"({', '.join(map(_default, known))})"
+
+
+def _default(field: Field[Any]) -> str:
+    if field.default is not MISSING:
+        return f"{field.name}={field.default!r}"
+    return field.name if field.default_factory is MISSING else f"{field.name}=..."
+
+
+def _sign(_app: Any, _what: str, _name: str, value: object, _options: Any, _signature: str, _returns: str) -> Any:
+    signature = fields_of(value)
+    return None if signature is None else (signature, None)
+
+
 def setup(app: Any) -> dict[str, bool]:
     """Convert docstrings before napoleon reads their sections."""
     app.connect("autodoc-process-docstring", _convert, priority=400)
+    app.connect("autodoc-process-signature", _sign)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

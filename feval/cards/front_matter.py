@@ -24,6 +24,7 @@ CARD_KINDS: Mapping[str, str] = {
     "llms": "LLM card",
     "prices": "price list",
     "prompts": "prompt card",
+    "serving": "serving profile",
 }
 """The folders inside a card folder, and what one file of each is called."""
 

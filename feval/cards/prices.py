@@ -27,7 +27,8 @@ def _list_id(text: str) -> str:
     return text
 
 
-def _base_name(llm: str) -> str:
+def base_name(llm: str) -> str:
+    """Return the name of an LLM without variant; a `ValueError` for another."""
     if not llm.strip() or "@" in llm:
         raise ValueError("a price belongs to a base name, without '@'")
     return llm
@@ -65,7 +66,7 @@ class _PriceCard(Card):
     id: Annotated[str, AfterValidator(_list_id)]
     date: Day
     source: Text
-    prices: dict[Annotated[str, AfterValidator(_base_name)], Annotated[InstanceOf[Price], BeforeValidator(_as_price)]]
+    prices: dict[Annotated[str, AfterValidator(base_name)], Annotated[InstanceOf[Price], BeforeValidator(_as_price)]]
     title: Text = "prices"
     notes: dict[str, str] = Field(default_factory=dict)
 

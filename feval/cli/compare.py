@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
 from tempfile import SpooledTemporaryFile
 from typing import TYPE_CHECKING, Annotated, Any, BinaryIO, cast
 
 import typer
 
-from feval.cli.evaluating import ResultFiles, encoded, request_options, result_options
+from feval.cli.evaluating import ResultFiles, request_options, result_options
 from feval.cli.options import (
     DatasetName,
     Machines,
@@ -23,27 +22,23 @@ from feval.cli.options import (
 from feval.cli.output import Output, quiet_matplotlib
 from feval.comparison.comparison import compare as compare_methods
 from feval.comparison.durations import durations
-from feval.comparison.plan import Plan, path_from, suggested_plan
-from feval.errors import ConflictError, ShortPoolError, UsageError
+from feval.comparison.listed import listed_plan
+from feval.comparison.plan import Plan, path_from
+from feval.errors import ConflictError, UsageError
 from feval.evaluation.method_names import make_method
+from feval.evaluation.user_methods import TIME_LIMIT
 from feval.hub.addresses import is_address, parse_address
 from feval.hub.places import open_place
 from feval.receipts.writing import comparison_receipt
-from feval.replay.loading import load
-from feval.report import tables
-from feval.report.files import Content, save_files
-from feval.report.page.comparison_files import comparison_files
-from feval.report.tables.comparisons import comparison_tables, results_csv
+from feval.report.files import save_files
+from feval.report.page.comparison_files import IN_MEMORY, result_files
+from feval.report.tables.comparisons import comparison_tables
 from feval.report.tables.headline import headline
 from feval.report.tables.tables import Table, columns
 from feval.report.text import counted, duration
 
 if TYPE_CHECKING:
-    from feval.comparison.comparison import Comparison
     from feval.comparison.durations import Durations
-    from feval.replay import LLM
-
-_IN_MEMORY = 1 << 26  # bytes of questions.parquet; a larger one waits in the temporary folder
 
 
 @request_options(Plan, overriding=True)
@@ -112,17 +107,18 @@ def compare(
             workers: int = getattr(executor, "workers", 1)
         _show_durations(show, planned, workers)
         return
-    with show.progress(f"comparing {len(plan.entries)} methods") as progress, machines.opened() as executor:
-        comparison = compare_methods(
-            plan,
-            executor=executor,
-            base=base,
-            time_limit=time_limit,
-            methods=given,
-            progress=progress.foretell(
-                lambda cots: f"{counted(len(plan.entries), 'method')}, {cots:,} CoTs per question,"
-            ),
-        )
+    running: dict[str, Any] = {"methods": given, "base": base, "time_limit": time_limit}
+    show_comparison(plan, saved, show, machines, show_all=show_all, **running)
+
+
+def show_comparison(
+    plan: Plan, saved: ResultFiles, show: Output, machines: Machines, *, show_all: bool = False, **given: Any
+) -> None:
+    """Compute a comparison, print it and write its files; the rest are arguments of `compare`."""
+    count = counted(len(plan.entries), "method")
+    with show.progress(f"comparing {count}") as progress, machines.opened() as executor:
+        steps = progress.foretell(lambda cots: f"{count}, {cots:,} CoTs per question,")
+        comparison = compare_methods(plan, executor=executor, progress=steps, **given)
     if show.json:  # there are no tables
         for one in comparison.missing:
             show.note(f"Missing: {one.label}. {one.reason}")
@@ -130,14 +126,16 @@ def compare(
         show.note(
             "No two methods share any of the given costs, so no accuracies are compared; change `costs` in the file."
         )
-    with SpooledTemporaryFile(_IN_MEMORY) as questions:
+    quiet_matplotlib()
+    limit: float | None = given.get("time_limit", TIME_LIMIT)
+    with SpooledTemporaryFile(IN_MEMORY) as questions:
         saved.show(
             show,
             comparison.to_dict(),
             *headline(comparison, complete=show_all),
             *(comparison_tables(comparison) if show_all else ()),
-            receipt=lambda folder: comparison_receipt(comparison, base, folder),
-            files=lambda folder: _files(comparison, base, folder, time_limit, cast("BinaryIO", questions)),
+            receipt=lambda folder: comparison_receipt(comparison, comparison.base, folder),
+            files=lambda folder: result_files(comparison, folder, cast("BinaryIO", questions), time_limit=limit),
         )
 
 
@@ -154,19 +152,6 @@ def _show_durations(show: Output, planned: Durations, workers: int) -> None:
     )
 
 
-def _files(comparison: Comparison, base: Path, out: Path, time_limit: float, questions: BinaryIO) -> dict[str, Content]:
-    quiet_matplotlib()
-    tables.questions_parquet(comparison, questions)
-    return {
-        "comparison.json": encoded(comparison.to_dict()),
-        "comparison.toml": comparison.plan.moved(base, out).to_toml().encode(),
-        "results.csv": results_csv(comparison).encode(),
-        "results.parquet": tables.results_parquet(comparison),
-        "questions.parquet": questions,
-        **comparison_files(comparison, base=base, receipt="receipt.json", time_limit=time_limit),
-    }
-
-
 def _init(
     show: Output,
     file: Path,
@@ -180,16 +165,11 @@ def _init(
     folders = recording_folders(recordings)
     opened = [open_place(folder) for folder in folders]
     dataset = only_name("dataset", dataset, (name for recording in opened for name in recording.dataset_ids()))
-    _, replayed = load(dataset, llms, opened, prices=options.get("prices"))
-    drop = options.get("short_pools") == "drop"
-    most = {llm.name: llm.pool.usual if drop else llm.pool.smallest for llm in replayed}
-    if empty := next((name for name, cots in most.items() if not cots), None):
-        raise ShortPoolError(
-            f"{empty} has no recorded CoT on some question of {dataset}, so no budget fits. Leave such questions out with "
-            "--short-pools drop, or name other LLMs with --llm."
-        )
+    prices = options.get("prices")
+    price_list = str(file.parent / prices) if prices and (file.parent / prices).is_file() else prices
+    plan = listed_plan(opened, (), dataset=dataset, llms=llms, price_list=price_list, **options).plan
     places = [str(parse_address(place)) if is_address(place) else path_from(file.parent, place) for place in folders]
-    plan = suggested_plan(dataset, places, most, cost=_usual_cost(replayed)).changed(**options)
+    plan = plan.changed(recordings=tuple(places))
     content = plan.to_toml().encode()
     if file.is_dir():
         raise UsageError(f"{file} is a folder; name the comparison file to write, such as {file / 'plan.toml'}.")
@@ -201,10 +181,3 @@ def _init(
         f"wrote {file}: {', '.join(entry.label for entry in plan.entries)}",
         f"Edit it as you like, then: feval compare {file}",
     )
-
-
-def _usual_cost(llms: Sequence[LLM]) -> str:
-    """What budgets are counted in: dollars, or the nearest to them that every LLM has."""
-    if any(int(llm.pool.prompt_tokens.min()) < 0 for llm in llms):
-        return "output-tokens"
-    return "usd" if all(llm.price is not None for llm in llms) else "tokens"

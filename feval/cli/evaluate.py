@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from feval import receipts, serving
-from feval.cli.evaluating import ResultFiles, encoded, open_recordings, request_options, result_options
+from feval.cli.compare import show_comparison
+from feval.cli.evaluating import ResultFiles, open_recordings, request_options, result_options
 from feval.cli.options import (
     DEFAULT_COUNTS,
     DatasetName,
@@ -23,20 +24,24 @@ from feval.cli.options import (
     TimeLimit,
     machine_options,
     note_missing_dollars,
+    only_name,
     parse_counts,
     recording_folders,
 )
 from feval.cli.output import Output, quiet_matplotlib
+from feval.comparison.listed import listed_plan, takes_several
 from feval.errors import OutOfRangeError, UsageError
-from feval.evaluation.costs import COSTS
 from feval.evaluation.curves import budget_field
 from feval.evaluation.evaluation import evaluate
-from feval.evaluation.method_names import make_method, parse_settings
+from feval.evaluation.method_names import field_names, make_method, parse_settings
 from feval.evaluation.requests import CurveRequest, EvaluationOptions, RunRequest, SurfaceRequest
 from feval.evaluation.surface import surface as width_depth_surface
 from feval.evaluation.user_methods import MethodFile
+from feval.hub.places import open_place
+from feval.methods import METHODS
 from feval.recording import open_recording
 from feval.report import pictures, tables
+from feval.report.files import encoded
 from feval.report.page.document import verification
 from feval.report.page.surface import surface_page
 from feval.report.tables.csv import curve_csv
@@ -109,9 +114,11 @@ def run(
 
 @request_options(EvaluationOptions)
 @machine_options
-@result_options("curve.csv, .parquet, .json, .png, .svg and receipt.json")
+@result_options("curve.csv, .parquet, .json, .png, .svg and receipt.json (of several what `feval compare` writes)")
 def curve(
-    method: Annotated[str, typer.Argument(metavar="METHOD", help="See `feval ls methods`.", show_default=False)],
+    methods: Annotated[
+        list[str], typer.Argument(metavar="METHOD...", help="See `feval ls methods`.", show_default=False)
+    ],
     *,
     recordings: RecordingFolders = None,
     dataset: DatasetName = None,
@@ -127,9 +134,6 @@ def curve(
         str | None,
         typer.Option(metavar="FIELD=VALUES", help="Another field to vary: budget=5,10,20 or threshold=0.5,0.7."),
     ] = None,
-    cost: Annotated[
-        str | None, typer.Option(metavar="|".join(COSTS), help="What the picture counts. Default: usd, if known.")
-    ] = None,
     settings: Settings = None,
     machines: Machines,
     options: dict[str, Any],
@@ -139,11 +143,15 @@ def curve(
     """Show accuracy against cost for a method.
 
     One point for each number of CoTs per question, or each value of another field, with a 95 % interval over questions and the
-    ceiling pass@n.
+    ceiling pass@n. Several methods, or one method on several LLMs, are compared, in one picture.
 
     Example: feval curve self-consistency --recording my-recording --n 1..40 --out my-curve
     """
-    fields = parse_settings(settings or [])
+    fields, method = parse_settings(settings or []), methods[0]
+    if len(methods) > 1 or (len(llms or ()) > 1 and not takes_several(METHODS.get(method))):
+        running: dict[str, Any] = {"machines": machines, "saved": saved, "show": show}
+        _curves(methods, fields, recordings, dataset, llms, n=n, sweep=sweep, options=options, **running)
+        return
     field, values = _swept(method, budget_field(method), n, sweep)
     if field in fields:
         raise UsageError(f"{field} varies, so it cannot be set as well; leave --set {field}={fields[field]} out.")
@@ -161,7 +169,6 @@ def curve(
             llms=opened.llms,
             field=field,
             values=tuple(values),
-            cost=cost,
             **options,
         ).simplest()
         questions, replayed = opened.load(request)
@@ -181,6 +188,35 @@ def curve(
         receipt=lambda folder: receipts.writing.receipt(request, result, questions, replayed, folder),
         files=lambda _: _files(result),
     )
+
+
+def _curves(
+    methods: Sequence[str],
+    fields: Mapping[str, Any],
+    recordings: Sequence[Path] | None,
+    dataset: str | None,
+    llms: Sequence[str] | None,
+    *,
+    n: str | None,
+    sweep: str | None,
+    options: Mapping[str, Any],
+    machines: Machines,
+    saved: ResultFiles,
+    show: Output,
+) -> None:
+    """Compare several methods, or one on several LLMs, without a comparison file."""
+    for field, value in fields.items():
+        if not any(":" not in method and field in field_names(method) for method in methods):
+            make_method(methods[0], {field: value})  # raises, and names the nearest
+    budgets: Any = None if n is None else parse_counts(n)
+    if sweep is not None:
+        budgets = dict([_swept(methods[0], None, n, sweep)])
+    opened = [open_place(folder) for folder in recording_folders(recordings)]
+    dataset = only_name("dataset", dataset, (name for recording in opened for name in recording.dataset_ids()))
+    given = {"budgets": budgets, "fields": fields, "price_list": options["prices"]}
+    shared = {name: value for name, value in options.items() if value is not None}
+    plan, users = listed_plan(opened, methods, dataset=dataset, llms=llms, **given, **shared)
+    show_comparison(plan, saved, show, machines, recordings=opened, methods=users)
 
 
 def _swept(method: str, budget: str | None, n: str | None, sweep: str | None) -> tuple[str, Sequence[int | float]]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import inspect
-import json
 import os
 import re
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -20,7 +19,7 @@ from feval.cli.options import only_name, recording_folders
 from feval.errors import FevalError, StorageError, UsageError
 from feval.hub.places import open_place
 from feval.replay.loading import load
-from feval.report.files import Content, check_folder, save_files, sha256
+from feval.report.files import Content, check_folder, encoded, save_files, save_sealed
 
 if TYPE_CHECKING:
     from feval.cli.output import Output
@@ -45,7 +44,11 @@ def request_options(
     parameters = [_parameter(model, name, overriding=overriding) for name in names if name not in without]
 
     def build(values: dict[str, Any]) -> dict[str, Any]:
-        return {name: value for name, value in values.items() if value is not None or not overriding}
+        given = {name: value for name, value in values.items() if value is not None or not overriding}
+        read = {
+            name: _extra(model.model_fields[name]).get("read") for name, value in given.items() if value is not None
+        }
+        return given | {name: function(given[name]) for name, function in read.items() if function is not None}
 
     return expanded("options", parameters, build)
 
@@ -69,7 +72,7 @@ def _parameter(model: type[ReplayOptions], name: str, *, overriding: bool) -> in
     option = typer.Option(
         "--" + name.replace("_", "-"), metavar=_extra(field)["metavar"], help=field.description, min=least
     )
-    kind: Any = field.annotation
+    kind: Any = field.annotation if _extra(field)["read"] is None else str | None
     if overriding:
         return keyword(name, Annotated[kind | None, option], None)
     return keyword(name, Annotated[kind, option], field.default)
@@ -161,10 +164,7 @@ class ResultFiles:
     ) -> list[Path]:
         written = []
         if self.out is not None:
-            beside = files(self.out)
-            hashes = {name: sha256(data) for name, data in beside.items()}
-            sealed = encoded({**receipt(self.out), "files": hashes})
-            written += save_files(self.out, {**beside, "receipt.json": sealed}, replace=self.force)
+            written += save_sealed(self.out, files(self.out), receipt(self.out), replace=self.force)
         if self.receipt not in (None, _NO_RECEIPT):
             folder, name = self.receipt.parent, self.receipt.name
             written += save_files(folder, {name: encoded(receipt(folder))}, replace=self.force, option="--receipt")
@@ -212,8 +212,3 @@ def _name(content: Mapping[str, Any]) -> str:
     words = (content["kind"], str(request.get("method", "")).rpartition(":")[2], dataset)
     plain = re.sub(r"[^\w.-]+", "_", "-".join(filter(None, words)))
     return plain.encode()[:_LONGEST_NAME].decode(errors="ignore")
-
-
-def encoded(value: Mapping[str, Any]) -> bytes:
-    """The bytes of a JSON file."""
-    return (json.dumps(value, indent=2, allow_nan=False) + "\n").encode()

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from feval.cards.reading import read_regular
-from feval.cli.evaluating import ResultFiles, encoded, open_recordings, request_options, result_options
+from feval.cli.evaluating import ResultFiles, open_recordings, request_options, result_options
 from feval.cli.options import (
     DatasetName,
     LLMName,
@@ -34,7 +34,7 @@ from feval.receipts.writing import receipt
 from feval.recording import open_recording
 from feval.replay import load
 from feval.report import pictures
-from feval.report.files import save_files
+from feval.report.files import encoded, save_files
 from feval.report.tables.coupled import coupling_csv, coupling_tables
 from feval.report.tables.csv import text_of_cell
 from feval.report.tables.forecasts import forecast_csv, forecast_tables, plan_tables

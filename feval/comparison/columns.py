@@ -20,7 +20,7 @@ from feval.methods.error_shares import ErrorShares, MonteCarloPart
 
 NUMBERS = (
     *("right", "calls", "samples", "tokens", "usd", "tokens_per_round", "usd_per_round", "output_tokens"),
-    *("generated_tokens", "longest_trace_tokens", "probe_calls", "probe_tokens"),
+    *("generated_tokens", "longest_trace_tokens", "probe_calls", "probe_tokens", "seconds"),
 )
 _SHARES = ("no_answer", "stopped_early", "routed_wrong")
 

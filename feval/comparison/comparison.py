@@ -15,6 +15,7 @@ import numpy as np
 
 from feval import executors
 from feval.comparison.columns import ColumnFile
+from feval.comparison.listed import listed_plan
 from feval.comparison.plan import Plan
 from feval.comparison.runner import FailedMethod, MethodCurve, kinds_of, marked, prepared, with_intervals
 from feval.comparison.statistics import (
@@ -32,10 +33,11 @@ from feval.estimators.inference.sign_flips import MOST_EXACT
 from feval.evaluation.cautions import billed_once, few_questions
 from feval.evaluation.evaluation import Evaluation
 from feval.evaluation.question_set import NONE_LEFT_OUT, LeftOut
-from feval.evaluation.user_methods import TIME_LIMIT, MethodFile
-from feval.lazy import Drawn
+from feval.evaluation.user_methods import TIME_LIMIT
+from feval.lazy import Drawn, views
 from feval.methods import METHODS
 from feval.methods.protocol import has_exact_form
+from feval.replay.loading import open_recordings
 
 if TYPE_CHECKING:
     from concurrent.futures import Executor
@@ -43,6 +45,7 @@ if TYPE_CHECKING:
     from feval.cards.prices import PriceList
     from feval.recording import Recording
     from feval.replay import LLM, Dataset
+    from feval.replay.clock import Timing
 
 _ERRORS = ("no_answer", "stopped_early", "routed_wrong")
 
@@ -65,6 +68,7 @@ class Comparison(Drawn):
         ranking: strongest first; empty for a single curve.
         left_out: questions that were left out because they have no gold or too few CoTs.
         methods: users' methods by their name in the plan, with the source that was run.
+        base: the folder that the plan's paths start from.
         loaded: the dataset and the LLMs that they were evaluated on; `None` loads them again where they are needed.
     """
 
@@ -81,12 +85,18 @@ class Comparison(Drawn):
     ranking: tuple[Rank, ...]
     left_out: LeftOut = NONE_LEFT_OUT
     methods: Mapping[str, Any] = field(default_factory=dict, compare=False)
+    base: Path = field(default=Path(), compare=False)
     loaded: tuple[Dataset, Mapping[str, LLM]] | None = field(default=None, compare=False)
 
     @property
     def kinds(self) -> tuple[str, ...]:
         """How the methods were computed: "exact", "recorded" or "seeded"; several of these if the plan mixes them."""
         return kinds_of(self.curves)
+
+    @property
+    def timing(self) -> Timing | None:
+        """Where seconds come from; `None` where nobody asked for them."""
+        return next((point.timing for curve in self.curves for point in curve.points), None)
 
     @property
     def warnings(self) -> tuple[str, ...]:
@@ -144,6 +154,22 @@ class Comparison(Drawn):
                 columns[name] = np.concatenate([np.broadcast_to(value, questions) for value, questions in values])
         return columns
 
+    def save(self, folder: str | Path, *, overwrite: bool = False) -> list[Path]:
+        """Write what `feval compare --out` writes: the page, pictures, tables, numbers and their receipt; return the paths.
+
+        A function that stands in no file, such as one of a notebook, cannot be run again by others: then a warning takes the
+        place of the receipt.
+
+        Args:
+            folder: made where it does not exist.
+            overwrite: whether files with other content are replaced.
+
+        Raises:
+            StorageError: a file exists with other content, the folder is inside a recording, or writing failed.
+        """
+        paths: list[Path] = views().save(self, Path(folder), overwrite=overwrite)
+        return paths
+
     def to_dict(self) -> dict[str, Any]:
         """All averages and statistics as JSON values; `None` for what has no finite value, see the classes."""
         first = self.curves[0].points[0]
@@ -164,6 +190,8 @@ class Comparison(Drawn):
         }
         for name in ("frontier", "areas", "differences", "savings", "reaches", "ranking"):
             content[name] = [asdict(row) for row in getattr(self, name)]
+        if self.timing is not None:
+            content["seconds"] = str(self.timing)
         return content | ({"left_out": self.left_out.to_dict()} if self.left_out else {})
 
 
@@ -189,47 +217,79 @@ def _curve_dict(curve: MethodCurve) -> dict[str, Any]:
 
 
 def compare(
-    plan: Plan,
+    recording: Plan | str | Path | Recording | Sequence[str | Path | Recording],
+    methods: Sequence[Any] | Mapping[str, Any] = (),
     *,
+    dataset: str | None = None,
+    llms: Sequence[str] | None = None,
+    budgets: Any = None,
     workers: int = 1,
     executor: Executor | None = None,
     base: Path = Path(),
     time_limit: float | None = TIME_LIMIT,
     recordings: Sequence[Recording] | None = None,
-    prices: PriceList | None = None,
-    methods: Sequence[str | MethodFile] | Mapping[str, Any] = (),
+    prices: PriceList | str | None = None,
     progress: Callable[[int, int], None] = lambda _done, _total: None,
+    **options: Any,
 ) -> Comparison:
-    """Evaluate the methods of a plan and compare them.
+    """Compare methods on the same questions and draws.
+
+        compare("my-recording", ["self-consistency", "early-stopping"])
+        compare("my-recording", [SelfConsistency(20), my_method, ("ours", "best-of-n", "gpt-4o-mini", [1, 5, 20])])
+        compare(Plan.read("plan.toml"))
 
     Args:
-        plan: what to compare.
+        recording: a recording or several, opened or by their places; or a plan, which names its recordings.
+        methods: with a recording, what to compare; none for the methods that every recording supports. Each is
+
+            - a name of `feval ls methods`, over the budgets that `feval compare --init` suggests;
+            - a value such as `SelfConsistency(20)`, which is one point;
+            - a function `(question, *llms) -> answer`, or the name FILE.py:FUNCTION of one;
+            - (label, method, LLMs, budgets), of which the last two may be left out: names, and {field: values} or values of the
+              field that counts CoTs; or a table of a comparison file.
+
+            A method of one LLM is compared on each LLM, one of several on all together. With a plan, users' methods that it may
+            run, as FILE.py:FUNCTION, since a plan runs no code by itself; or methods by their name in the plan, in place of the
+            files it names: for an error, the method is missing and the error is the reason.
+        dataset: id; needed where several are recorded.
+        llms: names; `None` for all that were recorded, in recorded order.
+        budgets: of methods that name none themselves, as above.
         workers: processes for all evaluations together; the numbers are the same for any number.
         executor: takes their place, see `evaluate`.
         base: the folder that the plan's paths start from: that of its file.
-        time_limit: seconds that a user's method may take on one question; `None` for no limit.
+        time_limit: seconds that a user's method from a file may take on one question; `None` for no limit.
         recordings: opened recordings, in place of those that the plan names.
-        prices: a price list, in place of the one that the plan names.
-        methods: users' methods that it may run, as FILE.py:FUNCTION, since a plan runs no code by itself; or methods by their
-            name in the plan, in place of the files it names: for an error, the method is missing and the error is the reason.
+        prices: a price list, its id or its file, in place of the recordings' own or of the one that the plan names.
         progress: called with (CoTs handed out per question, those of all methods and draws), which is how long they take.
+        options: fields of `Plan`, such as `seed`, `replicates`, `order`, `cost` and `unlabelled`.
 
     Raises:
         NotRecordedError: the recordings lack the dataset.
         UnlabelledError: questions have no gold answer that can be read.
         ShortPoolError: every question is to be left out because a pool is too small for the plan's largest budget.
         RecordingError: a recording cannot be read.
+        UnknownNameError: no such method or field.
         UsageError: the plan names a user's method that was not given, or no method of it could be evaluated; the message gives
             the reasons.
     """
-    if executor is None and workers != 1:
-        with executors.opened(workers) as opened:
-            same: dict[str, Any] = {"base": base, "time_limit": time_limit, "recordings": recordings, "prices": prices}
-            return compare(plan, executor=opened, methods=methods, progress=progress, **same)
+    price_list = prices
+    if isinstance(prices, str):
+        options, prices = options | {"prices": prices}, None
+    if isinstance(recording, Plan):
+        plan = recording.changed(**options) if options else recording
+    else:
+        recordings = open_recordings(recording)
+        given: dict[str, Any] = {"dataset": dataset, "llms": llms, "budgets": budgets, "price_list": price_list}
+        (plan, methods), base = listed_plan(recordings, methods, **given, **options), Path()
+    running: dict[str, Any] = {"base": base, "time_limit": time_limit, "recordings": recordings, "prices": prices}
+    with executors.opened(workers, given=executor) as opened:
+        return _compared(plan, methods=methods, executor=opened, progress=progress, **running)
+
+
+def _compared(plan: Plan, *, base: Path, **given: Any) -> Comparison:
+    """Evaluate the methods of a plan and compare them; arguments are those of `prepared`."""
     missing: list[FailedMethod] = []
-    given: dict[str, Any] = {"recordings": recordings, "prices": prices, "methods": methods}
-    running: dict[str, Any] = {"executor": executor, "time_limit": time_limit, "progress": progress}
-    runner, loaded, left_out = prepared(plan, base, missing, **given, **running)
+    runner, loaded, left_out = prepared(plan, base, missing, **given)
     plan, llms, judged = runner.plan, runner.llms, len(runner.plan.split(loaded[0], runner.rows)[1])
     if judged > MOST_QUESTIONS:
         runner = replace(runner, columns=ColumnFile(judged))
@@ -251,6 +311,7 @@ def compare(
         ceilings=tuple(ceilings),
         left_out=left_out,
         methods=runner.methods,
+        base=base,
         loaded=loaded,
         **{part.name: getattr(results, part.name) for part in fields(results)},
     )

@@ -24,8 +24,9 @@ from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, ClassVar
 
-from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, PlainSerializer, model_validator
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer, model_validator
 
+from feval.cards.serving_profiles import serving_profile
 from feval.cards.toml_files import read_toml
 from feval.errors import FevalError, UsageError
 from feval.evaluation.costs import COSTS
@@ -195,6 +196,7 @@ class Plan(Shown, EvaluationOptions):
         confidence: of every interval.
         resamples: of the bootstrap over questions, and random sign flips.
         cost: what a budget is counted in, one of `COSTS`; "axis" until 0.3.
+        serving, parallel: where seconds come from, as for `evaluate`; a comparison file has the profile's name, file or table.
         costs: budgets per question, counted in this, at which methods are compared; none for a few that they share.
         accuracies: in [0, 1], whose cost is asked for; none for a few that the methods share.
     """
@@ -241,6 +243,9 @@ class Plan(Shown, EvaluationOptions):
     def read(cls, path: str | Path) -> Plan:
         """Read a comparison file; the `UsageError` for one that cannot be understood names the method and the key."""
         content = read_toml(Path(path), "The comparison file", "See docs/comparing.md for an example.")
+        if isinstance(profile := content.get("serving"), str):
+            own = Path(path).parent / profile
+            content["serving"] = serving_profile(own if own.is_file() else profile)
         return cls.from_dict(content)
 
     @classmethod
@@ -332,17 +337,27 @@ def suggested_plan(dataset: str, recordings: Sequence[str], most: Mapping[str, i
         most: LLM -> CoTs of its smallest pool, in the order cascades are to ask them: the cheap ones first.
         cost: what a budget is counted in; one that every LLM has.
     """
-    entries = [entry for llm, pool in most.items() for entry in _of_one(llm, pool)]
+    entries = [entry for llm, pool in most.items() for entry in suggested_methods([llm], pool)]
     if len(most) > 1:
-        entries.extend(_of_several(tuple(most), min(most.values())))
+        entries.extend(suggested_methods(tuple(most), min(most.values())))
     for entry in entries:
         if len(most) > 1 and len(entry["llms"]) == 1:
             entry["label"] = f"{entry['name']} ({entry['llms'][0]})"
     return Plan.from_dict({"dataset": dataset, "recordings": list(recordings), "cost": cost, "method": entries})
 
 
+def usual_counts(most: int) -> list[int]:
+    """The usual numbers of CoTs up to a most."""
+    return [n for n in _SUGGESTED_COUNTS if n <= most]
+
+
+def suggested_methods(llms: Sequence[str], most: int) -> list[dict[str, Any]]:
+    """Methods on one LLM, or on several together, whose pools have so many CoTs, as a comparison file writes them."""
+    return _of_one(llms[0], most) if len(llms) == 1 else _of_several(tuple(llms), most)
+
+
 def _of_one(llm: str, pool: int) -> list[dict[str, Any]]:
-    counts = [n for n in _SUGGESTED_COUNTS if n <= pool]
+    counts = usual_counts(pool)
     tables: list[dict[str, Any]] = [{"name": "self-consistency", "llms": [llm], "budgets": {"n": counts}}]
     most = min(40, pool)
     # The window's answer, as in ESC's own code: its expectation over all draws takes milliseconds, the other answer's seconds.
@@ -358,7 +373,7 @@ def _of_one(llm: str, pool: int) -> list[dict[str, Any]]:
 
 
 def _of_several(llms: tuple[str, ...], pool: int) -> list[dict[str, Any]]:
-    counts = [n for n in _SUGGESTED_COUNTS if n <= pool]
+    counts = usual_counts(pool)
     thresholds = ["0.4", "0.5", "0.6", "0.7", "0.8", "0.9", "1"]
     return [
         {"name": "model-switch", "llms": list(llms), "budgets": {"samples": counts}},
@@ -385,6 +400,8 @@ def path_from(folder: Path, path: Path) -> str:
 
 
 def _lists(value: Any) -> Any:
+    if isinstance(value, BaseModel):
+        return value.model_dump(mode="json")
     return [_lists(item) for item in value] if isinstance(value, tuple) else value
 
 

@@ -18,12 +18,13 @@ from feval.comparison.plan import ComparedMethod, Plan
 from feval.comparison.statistics import by_key
 from feval.errors import FevalError, StorageError, UnknownNameError, UsageError
 from feval.estimators.inference.intervals import accuracy_interval
-from feval.evaluation.costs import is_exact, known_costs
+from feval.evaluation.costs import known_costs
 from feval.evaluation.evaluation import Evaluation, budgets, evaluate
 from feval.evaluation.question_set import LeftOut, Rows, question_set
 from feval.hub.places import open_place
 from feval.methods import SelfConsistency
 from feval.methods.oracle import Oracle
+from feval.methods.protocol import is_exact
 from feval.replay import load
 from feval.replay.shared_draws import SharedDraws
 
@@ -162,7 +163,10 @@ class Runner:
         """The kind of every evaluation; `None` where the plan lets each method have its own."""
         if self.plan.order is not None:
             return None if self.plan.order == "mixed" else self.plan.order
-        return "exact" if all(is_exact(method, self.plan.cost) for method, _ in self._possible()) else "seeded"
+        return "exact" if all(self._is_exact(method) for method, _ in self._possible()) else "seeded"
+
+    def _is_exact(self, method: Any) -> bool:
+        return is_exact(method, self.plan.cost, self.plan.parallel)
 
     def _possible(self) -> Iterator[tuple[Any, list[LLM]]]:
         """The methods that can be made, with their LLMs; the others go missing when they are evaluated."""
@@ -177,7 +181,7 @@ class Runner:
         return sum(self._size(method, llms, self.order) for method, llms in self._possible())
 
     def _size(self, method: Any, llms: Sequence[LLM], order: str | None) -> int:
-        if order == "exact" or (order is None and is_exact(method, self.plan.cost)):
+        if order == "exact" or (order is None and self._is_exact(method)):
             return _EXACT
         cots = sum(most for _, most in _budgets(method, llms)) or len(llms)
         return cots * (1 if order == "recorded" else self.plan.replicates or 1)
@@ -228,7 +232,7 @@ class Runner:
 
     def _evaluated(self, method: Any, llms: Sequence[LLM], order: str | None) -> Evaluation:
         # The questions are chosen already, once for all methods, and so are the intervals, later.
-        order = order or ("exact" if is_exact(method, self.plan.cost) else "seeded")
+        order = order or ("exact" if self._is_exact(method) else "seeded")
         chosen = {"order": order, "unlabelled": "refuse", "short_pools": "refuse", "confidence": None}
         options = self.plan.arguments() | chosen
         before, size = self.work.done, self._size(method, llms, order)

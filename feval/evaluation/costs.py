@@ -5,25 +5,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from feval.errors import UsageError
-from feval.methods.protocol import has_exact_form, has_exact_latency
+from feval.methods.protocol import SEQUENTIAL
+from feval.replay.clock import SECONDS
 
 if TYPE_CHECKING:
     from feval.evaluation.evaluation import Evaluation
     from feval.methods.arrays import Floats
 
-COSTS = ("usd", "tokens", "output-tokens", "sequential-tokens", "calls", "samples")
-"""Dollars, tokens billed, tokens generated, those generated one after the other (what one waits for), requests, CoTs."""
-
-SEQUENTIAL = "sequential-tokens"
-
-
-def is_exact(method: object, cost: str) -> bool:
-    """Whether a method has an exact expectation, its latency included where that is the cost.
-
-    That of a method that asks for its CoTs one by one (`one_by_one`) is all of its output.
-    """
-    latency = has_exact_latency(method) or "one_by_one" in vars(type(method))
-    return has_exact_form(method) and (cost != SEQUENTIAL or latency)
+COSTS = ("usd", "tokens", "output-tokens", SEQUENTIAL, SECONDS, "calls", "samples")
+"""Dollars, tokens billed, tokens generated, those generated one after the other (what one waits for), the seconds of these,
+requests, CoTs."""
 
 
 def costs_of(evaluation: Evaluation, cost: str) -> Floats | None:
@@ -44,6 +35,7 @@ def known_costs(evaluation: Evaluation, cost: str) -> Floats:
     others = ", ".join(name for name in COSTS if costs_of(evaluation, name) is not None)
     why = {
         SEQUENTIAL: "no closed form of them is known; order seeded counts them",
+        SECONDS: "no closed form of them is known; order seeded counts them",
         "usd": "no price for an LLM, or no prompt tokens recorded",
     }.get(cost, "no prompt tokens recorded")
     raise UsageError(f"Its {cost} per question are not known ({why}); choose another cost: {others}.")

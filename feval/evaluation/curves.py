@@ -25,7 +25,7 @@ from feval.estimators.per_question import PerQuestion
 from feval.estimators.votes.plurality import pass_at_k, subset_plurality_accuracy
 from feval.evaluation.blocks import block_results
 from feval.evaluation.cautions import billed_once, few_questions
-from feval.evaluation.costs import is_exact, known_costs
+from feval.evaluation.costs import known_costs
 from feval.evaluation.evaluation import budgets, evaluate
 from feval.evaluation.means import default_replicates
 from feval.evaluation.method_names import field_names, make_method
@@ -36,6 +36,7 @@ from feval.methods.arrays import Floats, Integers, Rows
 from feval.methods.oracle import Oracle
 from feval.methods.protocol import drawn, may_search, searches
 from feval.methods.voting.self_consistency import SelfConsistency
+from feval.replay.clock import Timing
 from feval.replay.draws import ORDERS
 from feval.replay.pools import without_gaps
 
@@ -105,6 +106,7 @@ class Curve(Drawn):
         settings: the method's other fields that were set.
         left_out: questions that were left out because they have no gold or too few CoTs.
         cost: what the points' costs count, one of `feval.evaluation.costs.COSTS`; `None` for dollars and tokens alone.
+        timing: where seconds come from; `None` where nobody asked for them.
     """
 
     method: str
@@ -124,6 +126,7 @@ class Curve(Drawn):
     settings: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     left_out: LeftOut = NONE_LEFT_OUT
     cost: str | None = None
+    timing: Timing | None = None
 
     @property
     def warnings(self) -> tuple[str, ...]:
@@ -138,7 +141,9 @@ class Curve(Drawn):
             "points": [asdict(point) for point in self.points],
             "warnings": list(self.warnings),
         }
-        del result["left_out"]
+        del result["left_out"], result["timing"]
+        if self.timing is not None:
+            result["seconds"] = str(self.timing)
         if self.cost is None:
             for part in (result, *result["points"]):
                 del part["cost"]
@@ -275,9 +280,7 @@ def method_curve(
     points = []
     with executors.opened(workers, given=executor) as opened:
         for value, variant in variants.items():
-            if cost is not None and options.get("order") is None:
-                options["order"] = "exact" if is_exact(variant, cost) else "seeded"
-            result = evaluate(variant, dataset, llms, rows=questions.rows, executor=opened, **options)
+            result = evaluate(variant, dataset, llms, rows=questions.rows, cost=cost, executor=opened, **options)
             point = _point(value, result, _pass_at_n(variant, dataset, llms, result))
             points.append(point if cost is None else replace(point, cost=float(known_costs(result, cost).mean())))
             progress(len(points), len(variants))
@@ -299,6 +302,7 @@ def method_curve(
         settings=settings,
         left_out=questions.left_out,
         cost=cost,
+        timing=result.timing,
     )
 
 

@@ -5,32 +5,32 @@ The method sees pools and orders, or metered LLMs. The gold answers are looked a
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, fields, is_dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from functools import cached_property, reduce
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
 from feval import executors, methods
-from feval.cards.billing import usd
+from feval.cards.serving_profiles import ServingProfile, serving_profile
 from feval.errors import NotRecordedError, ShortPoolError, UnknownNameError, UnlabelledError, UsageError
-from feval.estimators.inference.intervals import accuracy_interval
-from feval.estimators.per_question import question_blocks
 from feval.evaluation.cautions import billed_once, few_questions, probes_for_nothing
 from feval.evaluation.expected import exact_means
-from feval.evaluation.means import QuestionMeans, default_replicates
+from feval.evaluation.means import QuestionMeans, billed, default_replicates, interval_ends
+from feval.evaluation.method_names import json_field, set_fields
 from feval.evaluation.question_set import NONE_LEFT_OUT, LeftOut, QuestionIds, question_set
 from feval.evaluation.replicates import replicate_sums
 from feval.evaluation.training import fit, train_test_rows
 from feval.evaluation.user_methods import TIME_LIMIT, MethodFile, learns, require_arguments
 from feval.lazy import Drawn
 from feval.methods.arrays import Floats, Rows
-from feval.methods.protocol import BatchMethod, has_exact_form, may_search, searches
+from feval.methods.protocol import BatchMethod, has_exact_form, is_exact, may_search, searches
 from feval.replay import LLM
+from feval.replay.clock import Timing
 from feval.replay.draws import ORDERS
 from feval.replay.pools import without_gaps
 
@@ -76,12 +76,14 @@ class Evaluation(Drawn):
         tokens: [Q] prompt and output tokens billed, `None` where some prompt's tokens are not known.
         usd: [Q] dollars, `None` without a price or prompt tokens.
         tokens_per_round, usd_per_round: [Q] the same if every call paid its prompt, whatever `billing` is.
+        seconds: [Q] seconds that the rounds take, one after the other; `None` where not known, or not asked for.
         error_shares: returns how wrong answers came about, see `no_answer`, `stopped_early` and `routed_wrong`. For an exact
             evaluation it is computed on the first call.
         train_questions: how many other questions were set aside for training; 0 for none.
         left_out: questions that were left out because they have no gold or too few CoTs.
         accuracy_low, accuracy_high: ends of the confidence interval, `None` where none was asked for.
         confidence: of the interval.
+        timing: where seconds come from; `None` where nobody asked for them.
         free_probes: LLMs whose probes, or some of them, count 0 tokens, because these were not recorded.
     """
 
@@ -111,6 +113,7 @@ class Evaluation(Drawn):
     usd: Floats | None
     tokens_per_round: Floats | None
     usd_per_round: Floats | None
+    seconds: Floats | None
     error_shares: Callable[[], ErrorShares]
     train_questions: int = 0
     left_out: LeftOut = NONE_LEFT_OUT
@@ -118,6 +121,7 @@ class Evaluation(Drawn):
     accuracy_high: float | None = None
     confidence: float | None = None
     free_probes: tuple[str, ...] = ()
+    timing: Timing | None = None
 
     @property
     def questions(self) -> int:
@@ -162,6 +166,11 @@ class Evaluation(Drawn):
         """
         tokens = self.sequential()
         return None if tokens is None else float(tokens.mean())
+
+    @cached_property
+    def seconds_per_question(self) -> float | None:
+        """Mean seconds of the rounds, see `timing`; probes, auxiliary calls and what queues at a server are left out."""
+        return None if self.seconds is None else float(self.seconds.mean())
 
     @cached_property
     def usd_per_question_per_round(self) -> float | None:
@@ -226,7 +235,7 @@ class Evaluation(Drawn):
         """The averages as JSON values: what `feval run --json` prints."""
         result: dict[str, Any] = {
             "method": self.method,
-            "fields": {name: _json(value) for name, value in self.fields.items()},
+            "fields": {name: json_field(value) for name, value in self.fields.items()},
             "kind": self.kind,
             "dataset": self.dataset,
             "llms": list(self.llms),
@@ -258,6 +267,8 @@ class Evaluation(Drawn):
         if self.probe_calls.any():
             result["probe_calls_per_question"] = float(self.probe_calls.mean())
             result["probe_tokens_per_question"] = float(self.probe_tokens.mean())
+        if self.timing is not None:
+            result |= {"seconds_per_question": self.seconds_per_question, "seconds": str(self.timing)}
         if self.kind == "recorded":
             result |= {"correct": int(self.right.sum()), "samples": int(self.samples.sum())}
             totals = {
@@ -283,6 +294,9 @@ def evaluate(
     short_pools: str = "refuse",
     train_fraction: float | None = None,
     split_seed: int = 0,
+    cost: str | None = None,
+    serving: str | Path | ServingProfile | None = None,
+    parallel: int | None = None,
     workers: int = 1,
     executor: Executor | None = None,
     time_limit: float | None = TIME_LIMIT,
@@ -295,8 +309,8 @@ def evaluate(
         method: a built-in method, any callable `(question, *llms) -> answer`, or the oracle.
         dataset: from `load`.
         llms: from the same `load`, in the order the method wants them.
-        order: "exact" (expectation over all draws; the default where the method has one), "seeded" (the default otherwise) or
-            "recorded".
+        order: "exact" (expectation over all draws; the default where the method has one, for its `cost`, too), "seeded" (the
+            default otherwise) or "recorded".
         replicates: how many draws of every question, for "seeded"; `None` for `feval.evaluation.means.default_replicates`.
         seed: of the draws; `None` for that of the load.
         rows: which questions, by row; `None` for all.
@@ -305,6 +319,9 @@ def evaluate(
         train_fraction: share of the questions set aside to fit a method that learns; every method is evaluated on the rest. A
             method that was given what it would learn (a temperature, thresholds) keeps it.
         split_seed: of that split, see `train_test_rows`.
+        cost: what will be looked at, one of `feval.evaluation.costs.COSTS`; seconds are replayed only where it names them.
+        serving: name, file or value of a serving profile that models seconds; `None` for recorded durations.
+        parallel: how many CoTs of a round are generated at once, for recorded durations; `None` for all of them.
         workers: processes that share the questions of seeded and recorded evaluations; the numbers are the same for any number.
         executor: takes their place: that of a cluster, from `feval.distributed`, or one that is open already.
         time_limit: seconds that a method from a file (`FILE.py:NAME`) may take on one question, in its own process; `None` for no
@@ -331,7 +348,8 @@ def evaluate(
     if isinstance(method, MethodFile):
         method.start(time_limit)
     used = used if seed is None else [llm.seeded(seed) for llm in used]
-    kind, trained = _kind(method, order), 0
+    timing = Timing.of(cost, None if serving is None else serving_profile(serving), parallel)
+    kind, trained = _kind(method, order, cost, parallel), 0
     with _named(method):
         most = budgets(method, used)
         questions = question_set(dataset, most, rows=rows, unlabelled=unlabelled, short_pools=short_pools)
@@ -344,15 +362,23 @@ def evaluate(
         replicates = default_replicates(len(chosen)) if replicates is None else replicates
         if not len(chosen):
             raise UsageError(f"An evaluation needs a question; {dataset.id} was to be evaluated on none.")
+        if timing is not None:
+            timing.require(used, chosen)
+        replayed = None if timing is None or timing.profile is not None else timing
         if kind == "exact":
-            means = exact_means(method, dataset, used, chosen)
+            means = exact_means(method, dataset, used, chosen, timed=replayed is not None and parallel is None)
         else:
             prompt_tokens = [llm.pool.prompt_tokens[chosen] for llm in used]
-            given: dict[str, Any] = {"order": kind, "replicates": replicates, "time_limit": time_limit}
+            given: dict[str, Any] = {
+                "order": kind,
+                "replicates": replicates,
+                "time_limit": time_limit,
+                "timing": replayed,
+            }
             with executors.opened(workers, given=executor) as opened:
                 sums = replicate_sums(method, dataset, used, chosen, **given, executor=opened, progress=progress)
             means = sums.means(1 if kind == "recorded" else replicates, prompt_tokens)
-    evaluation = _evaluation(method, dataset, used, chosen, kind, replicates, means, confidence)
+    evaluation = _evaluation(method, dataset, used, chosen, kind, replicates, means, confidence, timing)
     return replace(evaluation, train_questions=trained, left_out=questions.left_out)
 
 
@@ -395,11 +421,11 @@ def budgets(method: Any, llms: Sequence[LLM]) -> list[tuple[LLM, int]]:
     return []
 
 
-def _kind(method: object, order: str | None) -> str:
+def _kind(method: object, order: str | None, cost: str | None, parallel: int | None) -> str:
     """The kind of evaluation that was asked for, or the default."""
     exact = has_exact_form(method)
     if order is None:
-        return "exact" if exact else "seeded"
+        return "exact" if is_exact(method, cost, parallel) else "seeded"
     if order not in ORDERS:
         raise UnknownNameError.of("order", order, ORDERS)
     if order == "exact" and not exact:
@@ -423,17 +449,18 @@ def _evaluation(
     replicates: int,
     means: QuestionMeans,
     confidence: float | None,
+    timing: Timing | None,
 ) -> Evaluation:
     places = without_gaps(rows)
     known = all(int(llm.pool.prompt_tokens[places].min()) >= 0 for llm in llms)
-    tokens, dollars = _costs(llms, means.prompt_tokens, means.output_tokens) if known else (None, None)
+    tokens, dollars = billed(llms, means.prompt_tokens, means.output_tokens) if known else (None, None)
     round_tokens, round_dollars = tokens, dollars
     if known and means.prompt_tokens_per_round is not means.prompt_tokens:
-        round_tokens, round_dollars = _costs(llms, means.prompt_tokens_per_round, means.output_tokens)
+        round_tokens, round_dollars = billed(llms, means.prompt_tokens_per_round, means.output_tokens)
     low, high = interval_ends(means.right, confidence)
     return Evaluation(
         method=methods.method_name(method),
-        fields=_fields(method),
+        fields=set_fields(method),
         dataset=dataset.id,
         llms=tuple(llm.name for llm in llms),
         kind=kind,
@@ -458,43 +485,11 @@ def _evaluation(
         usd=dollars,
         tokens_per_round=round_tokens,
         usd_per_round=round_dollars,
+        seconds=None if timing is None else means.seconds_of(timing, llms),
         error_shares=means.error_shares,
         accuracy_low=low,
         accuracy_high=high,
         confidence=confidence,
+        timing=timing,
         free_probes=tuple(llm.name for llm in llms if llm.pool.probed_for_nothing()) if means.probe_calls.any() else (),
     )
-
-
-def _costs(llms: Sequence[LLM], prompts: list[Floats], outputs: list[Floats]) -> tuple[Floats, Floats | None]:
-    """[Q] tokens, and dollars where every LLM has a price."""
-    prices = [llm.price for llm in llms]
-    tokens, dollars = np.zeros(len(prompts[0])), None if None in prices else np.zeros(len(prompts[0]))
-    for block in question_blocks(len(tokens)):
-        for price, prompt_tokens, output_tokens in zip(prices, prompts, outputs, strict=True):
-            tokens[block] += prompt_tokens[block]
-            tokens[block] += output_tokens[block]
-            if dollars is not None and price is not None:
-                dollars[block] += usd(price, prompt_tokens[block], output_tokens[block])
-    return tokens, dollars
-
-
-def interval_ends(right: Floats, confidence: float | None) -> tuple[float | None, float | None]:
-    """The ends of the confidence interval of an accuracy, from [Q] probabilities of being right; `None` twice without a level."""
-    if confidence is None:
-        return None, None
-    interval = accuracy_interval(right[:, None], confidence)
-    return float(interval.low[0]), float(interval.high[0])
-
-
-def _fields(method: object) -> dict[str, Any]:
-    """The hyper-parameters of a method; a function has none."""
-    known = () if not is_dataclass(method) or isinstance(method, (type, MethodFile)) else fields(method)
-    return {f.name: getattr(method, f.name) for f in known}
-
-
-def _json(value: Any) -> Any:
-    """A field as a JSON value; JSON has no infinity, so that it is the text "inf", which `--set` reads."""
-    if isinstance(value, (tuple, list)):
-        return [_json(part) for part in value]
-    return str(value) if isinstance(value, float) and not math.isfinite(value) else value

@@ -5,18 +5,23 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import reduce
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
-from feval.cards.billing import billed_prompts
+from feval.cards.billing import billed_prompts, usd
+from feval.estimators.inference.intervals import accuracy_interval
+from feval.estimators.per_question import question_blocks
 from feval.methods.arrays import Bools, Floats
 from feval.methods.decisions import LEDGER_FIELDS
 from feval.methods.error_shares import ErrorShares
 
 if TYPE_CHECKING:
     from feval.methods.decisions import Decisions
+    from feval.replay import LLM
+    from feval.replay.clock import Timing
 
 Int64 = npt.NDArray[np.int64]
 
@@ -32,6 +37,27 @@ def default_replicates(questions: int) -> int:
     sqrt(w / QR) <= 0.035 points; and with ten draws of each, the one that the questions have anyway grows by 5 % where w = b.
     """
     return min(_MOST_REPLICATES, max(_LEAST_REPLICATES, _DRAWS // max(questions, 1)))
+
+
+def billed(llms: Sequence[LLM], prompts: list[Floats], outputs: list[Floats]) -> tuple[Floats, Floats | None]:
+    """[Q] tokens, and dollars where every LLM has a price."""
+    prices = [llm.price for llm in llms]
+    tokens, dollars = np.zeros(len(prompts[0])), None if None in prices else np.zeros(len(prompts[0]))
+    for block in question_blocks(len(tokens)):
+        for price, prompt_tokens, output_tokens in zip(prices, prompts, outputs, strict=True):
+            tokens[block] += prompt_tokens[block]
+            tokens[block] += output_tokens[block]
+            if dollars is not None and price is not None:
+                dollars[block] += usd(price, prompt_tokens[block], output_tokens[block])
+    return tokens, dollars
+
+
+def interval_ends(right: Floats, confidence: float | None) -> tuple[float | None, float | None]:
+    """The ends of the confidence interval of an accuracy, from [Q] probabilities of being right; `None` twice without a level."""
+    if confidence is None:
+        return None, None
+    interval = accuracy_interval(right[:, None], confidence)
+    return float(interval.low[0]), float(interval.high[0])
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,6 +76,9 @@ class QuestionMeans:
         sequential_tokens: gives [Q] tokens generated one after the other; `None` where not known.
         longest_trace_tokens: [Q] tokens of the longest CoT; `None` where not known.
         probe_calls, probe_tokens: [Q] probes of traces, and their output tokens.
+        rounds: of each LLM, requests for CoTs.
+        sequential_by_llm: gives the sequential tokens of each LLM; `None` where not known.
+        seconds: gives [Q] seconds of recorded replies; `None` where not known, or not asked for.
     """
 
     right: Floats
@@ -64,6 +93,23 @@ class QuestionMeans:
     longest_trace_tokens: Floats | None
     probe_calls: Floats
     probe_tokens: Floats
+    rounds: list[Floats]
+    sequential_by_llm: Callable[[], list[Floats] | None]
+    seconds: Callable[[], Floats | None]
+
+    def seconds_of(self, timing: Timing, llms: Sequence[LLM]) -> Floats | None:
+        """[Q] seconds, replayed or modelled: waits for first tokens, and sequential tokens after them; `None` where not known."""
+        if timing.profile is None:
+            return self.seconds()
+        speeds = [timing.profile.speed(llm.name) for llm in llms]
+        sequential = self.sequential_by_llm()
+        if sequential is None:
+            return None
+        parts = zip(speeds, self.rounds, sequential, strict=True)
+        seconds: Floats = reduce(
+            np.add, (s.seconds_to_first_token * n + each / s.tokens_per_second for s, n, each in parts)
+        )
+        return seconds
 
 
 @dataclass(eq=False)
@@ -78,6 +124,7 @@ class ReplicateSums:
         longest: [Q] tokens of the longest CoT of any LLM.
         split: whether `early` and `routed` were counted.
         latency: whether every ledger had sequential tokens and a longest CoT.
+        timed: whether every ledger had microseconds.
     """
 
     right: Int64
@@ -89,6 +136,7 @@ class ReplicateSums:
     longest: Int64
     split: bool = False
     latency: bool = True
+    timed: bool = True
 
     @classmethod
     def zeros(cls, llms: int, questions: int) -> ReplicateSums:
@@ -102,7 +150,7 @@ class ReplicateSums:
         """Take over the sums of a block of questions."""
         for name in ("right", "none", "early", "routed", "prompts", "ledgers", "longest"):
             getattr(self, name)[..., block] = getattr(part, name)
-        self.split, self.latency = part.split, self.latency and part.latency
+        self.split, self.latency, self.timed = part.split, self.latency and part.latency, self.timed and part.timed
 
     def add(self, decisions: Decisions, right: Bools, billing: str) -> None:
         """Count some replicates, from their decisions and a mask [R, Q] of the right ones."""
@@ -117,6 +165,7 @@ class ReplicateSums:
         longest = [ledger.longest_trace_tokens for ledger in decisions.ledgers if ledger.sequential_tokens is not None]
         each = [tokens for tokens in longest if tokens is not None]
         self.latency &= len(each) == len(decisions.ledgers)
+        self.timed &= all(ledger.sequential_microseconds is not None for ledger in decisions.ledgers)
         if self.latency:
             self.longest += np.maximum.reduce(each).sum(axis=0, dtype=np.int64)
 
@@ -134,6 +183,8 @@ class ReplicateSums:
         )
         output = sums["output_tokens"] + sums["auxiliary_output_tokens"] + sums["probe_tokens"]
         sequential = sums["sequential_tokens"].sum(axis=0) / replicates if self.latency else None
+        seconds = sums["sequential_microseconds"].sum(axis=0) / (replicates * 1e6) if self.timed else None
+        by_llm = [tokens / replicates for tokens in sums["sequential_tokens"]] if self.latency else None
         unit = replicates * _WHOLE
         split = (self.early / unit, self.routed / unit) if self.split else (None, None)
         shares = ErrorShares(self.none / replicates, *split)
@@ -148,5 +199,9 @@ class ReplicateSums:
             sums["output_tokens"].sum(axis=0) / replicates,
             lambda: sequential,
             self.longest / replicates if self.latency else None,
-            *(sums[name].sum(axis=0) / replicates for name in ("probe_calls", "probe_tokens")),
+            sums["probe_calls"].sum(axis=0) / replicates,
+            sums["probe_tokens"].sum(axis=0) / replicates,
+            [rounds / replicates for rounds in sums["rounds"]],
+            lambda: by_llm,
+            lambda: seconds,
         )

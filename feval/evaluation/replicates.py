@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from feval import methods
-from feval.errors import OutOfRangeError
+from feval.errors import OutOfRangeError, UsageError
 from feval.evaluation.blocks import block_results
 from feval.evaluation.means import ReplicateSums
 from feval.evaluation.user_methods import TIME_LIMIT, MethodAnswer, MethodFile, answers
 from feval.methods.arrays import Rows
 from feval.methods.decisions import LEDGER_FIELDS, Decisions, Ledger
 from feval.methods.error_shares import split_errors
-from feval.methods.protocol import BatchMethod, searches
+from feval.methods.protocol import BatchMethod, in_seconds, searches
 from feval.replay import LLM
 from feval.replay.draws import MAX_REPLICATES, require_places
 
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 
     from feval.methods.decisions import Orders
     from feval.replay import Dataset
+    from feval.replay.clock import Timing
     from feval.replay.pools import Pool
 
 
@@ -149,14 +151,15 @@ def replicate_sums(
     order: str,
     replicates: int,
     time_limit: float | None,
+    timing: Timing | None = None,
     executor: Executor | None = None,
     progress: Callable[[int, int], None] = lambda _done, _total: None,
 ) -> ReplicateSums:
     """Run a method, with a batch form or any callable, over some questions, here or on an executor, and count what happens.
 
-    `progress` is called with (questions done, questions in all).
+    `timing` asks for seconds of recorded replies, too. `progress` is called with (questions done, questions in all).
     """
-    work = partial(_block_sums, order=order, replicates=replicates, time_limit=time_limit)
+    work = partial(_block_sums, order=order, replicates=replicates, time_limit=time_limit, timing=timing)
     if isinstance(method, BatchMethod):
         _needed(method, llms, rows)  # so that the message does not depend on the blocks
         if getattr(method, "whole_set", False):
@@ -177,18 +180,25 @@ def _block_sums(
     order: str,
     replicates: int,
     time_limit: float | None,
+    timing: Timing | None,
 ) -> ReplicateSums:
     gold = dataset.gold[rows]
     sums = ReplicateSums.zeros(len(llms), len(rows))
     if not isinstance(method, BatchMethod):
+        if timing is not None:
+            llms = [llm.clocked(timing.at_once) for llm in llms]
         for replicate in range(replicates) if order == "seeded" else [None]:
             batch = called(method, dataset, llms, rows, replicate, time_limit)
             sums.add(batch, (batch.answer == gold) & (gold >= 0), llms[0].billing)
+        sums.timed = timing is not None
         return sums
     sums.split = not searches(method)
     pools, batches = _pools_and_orders(method, llms, order, replicates, rows)
+    clocked = None if timing is None else [in_seconds(method, pool.clocked(timing.at_once)) for pool in pools]
     for orders in batches:
         batch = method.decide(pools, orders)
+        if clocked is not None:
+            batch = _with_microseconds(method, batch, method.decide(clocked, orders))
         right = (batch.answer == gold) & (gold >= 0)
         sums.add(batch, right, llms[0].billing)
         if sums.split and any(
@@ -196,3 +206,18 @@ def _block_sums(
         ):
             sums.add_errors(*split_errors(batch, right, gold, pools, orders))
     return sums
+
+
+def _with_microseconds(method: Any, decisions: Decisions, timed: Decisions) -> Decisions:
+    """The decisions with the microseconds that the same decisions took on pools in microseconds."""
+    pairs = list(zip(decisions.ledgers, timed.ledgers, strict=True))
+    same = all(
+        np.array_equal(one.cots, other.cots) and np.array_equal(one.rounds, other.rounds) for one, other in pairs
+    )
+    if not same or not np.array_equal(decisions.answer, timed.answer):
+        raise UsageError(
+            f"{methods.method_name(method)} decides by how many tokens its CoTs have, so that its seconds cannot be replayed; "
+            "model them with a serving profile (--serving)."
+        )
+    ledgers = (replace(one, sequential_microseconds=other.sequential_tokens) for one, other in pairs)
+    return replace(decisions, ledgers=tuple(ledgers))

@@ -8,14 +8,15 @@ its default must be what happened before the option existed.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Self, TypeVar
 
 import numpy as np
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, InstanceOf, ValidationError
 
 from feval.cards.billing import BILLINGS
+from feval.cards.serving_profiles import ServingProfile, serving_profile
 from feval.cards.validation import sentence
 from feval.errors import OutOfRangeError, UnknownNameError, UsageError
 from feval.evaluation.costs import COSTS
@@ -42,7 +43,15 @@ _T = TypeVar("_T")
 _RANGE_ERRORS = {"greater_than", "greater_than_equal", "less_than", "less_than_equal", "finite_number"}
 
 
-def option(default: Any, text: str, metavar: str | None = None, *, rare: bool = False, **bounds: Any) -> Any:
+def option(
+    default: Any,
+    text: str,
+    metavar: str | None = None,
+    *,
+    rare: bool = False,
+    read: Callable[[str], Any] | None = None,
+    **bounds: Any,
+) -> Any:
     """A field of a request that is an option of the commands.
 
     Args:
@@ -50,9 +59,11 @@ def option(default: Any, text: str, metavar: str | None = None, *, rare: bool = 
         text: its help on the command line.
         metavar: what stands for its value in the help; `None` for its type.
         rare: whether it is left to comparison files and Python, to keep the command line short.
+        read: makes its value of text on the command line; `None` for what its type says.
         bounds: as for `pydantic.Field`.
     """
-    return Field(default, description=text, json_schema_extra={"metavar": metavar, "rare": rare}, **bounds)
+    extra: Any = {"metavar": metavar, "rare": rare, "read": read}
+    return Field(default, description=text, json_schema_extra=extra, **bounds)
 
 
 def one_of(noun: str, known: Collection[str]) -> AfterValidator:
@@ -74,6 +85,11 @@ def not_empty(values: tuple[_T, ...]) -> tuple[_T, ...]:
 
 
 Names = Annotated[tuple[str, ...], Field(strict=False, max_length=MOST_NAMES), AfterValidator(not_empty)]
+
+
+def _profile(value: Any) -> Any:
+    """A serving profile from its fields: a request holds it whole, and names no file to be opened."""
+    return serving_profile(value) if isinstance(value, Mapping) else value
 
 
 class Request(BaseModel):
@@ -173,6 +189,11 @@ class EvaluationOptions(QuestionOptions):
         None, "Share of the questions to learn from; the others are judged.", "SHARE", gt=0, lt=1
     )
     split_seed: int = option(0, "Random seed of that split.", rare=True)
+    cost: Annotated[str | None, one_of("cost", COSTS)] = option(None, "What costs are counted in.", "|".join(COSTS))
+    serving: Annotated[InstanceOf[ServingProfile] | None, BeforeValidator(_profile)] = option(
+        None, "Name or file of a serving profile, to model seconds.", "PROFILE", read=serving_profile
+    )
+    parallel: int | None = option(None, "CoTs generated at once, for recorded seconds. Default: a round's.", "N", ge=1)
     confidence: float | None = option(0.95, "Of the intervals.", rare=True)
 
     def model_post_init(self, _: Any) -> None:
@@ -225,6 +246,7 @@ class RunRequest(EvaluationOptions):
         "confidence",
     )
     retired: ClassVar[tuple[str, ...]] = ("resamples",)
+    seldom: ClassVar[tuple[str, ...]] = ("cost", "serving", "parallel", "source_sha256")
 
     method: str
     settings: dict[str, Any]
@@ -233,11 +255,9 @@ class RunRequest(EvaluationOptions):
     source_sha256: str | None = None
 
     def pinned(self) -> dict[str, Any]:
-        """The request as a receipt holds it; only a user's method has a source."""
+        """The request as a receipt holds it; what few requests have is left out of the others."""
         content = super().pinned()
-        if self.source_sha256 is None:
-            del content["source_sha256"]
-        return content
+        return {name: value for name, value in content.items() if value is not None or name not in self.seldom}
 
 
 _PLAIN = ("order", "replicates", "unlabelled", "short_pools", "confidence")  # the options of `self_consistency_curve`
@@ -249,32 +269,18 @@ class CurveRequest(RunRequest):
     Attributes:
         field: the field that varies; `None` for the plain curve of self-consistency over n.
         values: its values.
-        cost: what costs count beside dollars and tokens; `None` for these alone.
     """
 
     written: ClassVar[tuple[str, ...]] = ("order", "replicates", "seed", "billing", "confidence")
 
     field: str | None
     values: Annotated[tuple[int | float, ...], Field(strict=False, max_length=MOST_VALUES)]
-    cost: Annotated[str | None, one_of("cost", COSTS)] = None
-
-    def pinned(self) -> dict[str, Any]:
-        """The request as a receipt holds it; most name no cost."""
-        content = super().pinned()
-        if self.cost is None:
-            del content["cost"]
-        return content
 
     def simplest(self) -> CurveRequest:
         """The same, as a plain curve of self-consistency where it is one: nothing else is set."""
         default = EvaluationOptions().arguments()
         others = {name: value for name, value in self.arguments().items() if name not in _PLAIN}
-        if (
-            self.cost is not None
-            or self.settings
-            or len(self.llms) > 1
-            or any(default[name] != value for name, value in others.items())
-        ):
+        if self.settings or len(self.llms) > 1 or any(default[name] != value for name, value in others.items()):
             return self
         return self.changed(field=None) if (self.method, self.field) == ("self-consistency", "n") else self
 
@@ -282,7 +288,7 @@ class CurveRequest(RunRequest):
         """The curve, from what `load` gave for this request; `running` are an executor and progress."""
         options = self.arguments() | running
         if self.field is not None:
-            options |= {"settings": self.settings, "cost": self.cost}
+            options |= {"settings": self.settings}
             return method_curve(dataset, llms, self.method, self.field, self.values, **options)
         plain = {name: options[name] for name in (*_PLAIN, *running)} | {"order": self.order or "exact"}
         return self_consistency_curve(dataset, llms[0], list(map(int, self.values)), **plain)

@@ -42,7 +42,7 @@ _TYPES: dict[str, pa.DataType] = {
 
 
 def to_arrow(recording: Recording, datasets: Sequence[str] | None, llms: Sequence[str] | None) -> pa.Table:
-    """Return the CoTs of a recording as one table, see `feval.lazy.Tabular.to_arrow`."""
+    """Return the CoTs of a recording as one table, see `feval.lazy.Browsed.to_arrow`."""
     pairs = pairs_of(recording, datasets, llms)
     columns = flat_columns(recording, pairs)
     parts = [arrow_table(block, columns, recording) for pair in pairs for block in blocks_of(recording, *pair)]
@@ -52,7 +52,7 @@ def to_arrow(recording: Recording, datasets: Sequence[str] | None, llms: Sequenc
 
 
 def to_pandas(recording: Recording, datasets: Sequence[str] | None, llms: Sequence[str] | None) -> Any:
-    """Return the same as a DataFrame, see `feval.lazy.Tabular.to_pandas`."""
+    """Return the same as a DataFrame, see `feval.lazy.Browsed.to_pandas`."""
     if find_spec("pandas") is None:
         raise UsageError(
             "A DataFrame needs pandas, which feval does not install. Install it, or use to_arrow(), which polars and DuckDB take."

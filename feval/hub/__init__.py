@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from feval.hub.places import local_folder, open_place
     from feval.hub.questions import MAX_BYTES, QuestionFile, question_files, split_files
     from feval.hub.recordings import Pulled, pull
-    from feval.hub.snapshots import fetch_file
+    from feval.hub.snapshots import fetch_file, fetch_table
 
 
 __all__ = [
@@ -30,6 +30,7 @@ __all__ = [
     "QuestionFile",
     "RepoState",
     "fetch_file",
+    "fetch_table",
     "is_address",
     "local_folder",
     "open_place",
@@ -50,7 +51,7 @@ __getattr__, __dir__ = lazy_names(
         "addresses": ("Address", "is_address", "parse_address", "split_places"),
         "places": ("local_folder", "open_place"),
         "recordings": ("Pulled", "pull"),
-        "snapshots": ("fetch_file",),
+        "snapshots": ("fetch_file", "fetch_table"),
         "questions": ("MAX_BYTES", "QuestionFile", "question_files", "split_files"),
         "commits": ("Pushed", "RepoState", "push_files", "state"),
         "pages": ("read_page", "render_page"),

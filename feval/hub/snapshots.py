@@ -8,6 +8,7 @@ cache needs no connection.
 from __future__ import annotations
 
 import glob
+import re
 import shutil
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -29,6 +30,9 @@ from feval.recording.layout.format import MANIFEST, is_safe_path
 
 _LISTED_AT_ONCE = 200
 _MOST_NAMED = 8
+_MOST_TABLE_BYTES = 1 << 40
+_TABLE_ENDINGS = (".parquet", ".jsonl", ".jsonl.gz", ".csv", ".csv.gz", ".tsv", ".json", ".arrow", ".feather")
+_SHARD = re.compile(r"-[0-9]{5}(-of-[0-9]{5}[.])")
 _SPARE_BYTES = 64 << 20
 _Progress = Callable[[int, int], None]
 
@@ -159,21 +163,31 @@ def open_snapshot(address: Address, index: str, *, most_bytes: int) -> Snapshot:
         HubError: no such repository, revision or file, or it cannot be reached and is not in the cache.
     """
     client = _client(address)
+    pinned, moves = _pinned(client, address)
+    snapshot = _at_commit(client, pinned, index, most_bytes)
+    if moves:
+        _warn_of_branch(address, pinned)
+    return snapshot
+
+
+def _pinned(client: Client, address: Address) -> tuple[Address, bool]:
+    """Return an address at its commit, and whether it was a branch, which moves."""
     if address.is_pinned:
-        return _at_commit(client, address, index, most_bytes)
+        return address, False
     revision = address.revision or "main"
     if is_offline():
         commit, moves = _cached_commit(client, address, revision), revision == "main"
     else:
         commit, moves = client.attempts(lambda: _resolve(client, address, revision))
-    snapshot = _at_commit(client, address.at(commit), index, most_bytes)
-    if moves:
-        warnings.warn(
-            f"{address} is a branch, which may hold something else tomorrow. Pin today's commit: {snapshot.address}",
-            UnpinnedWarning,
-            stacklevel=2,
-        )
-    return snapshot
+    return address.at(commit), moves
+
+
+def _warn_of_branch(address: Address, pinned: Address) -> None:
+    warnings.warn(
+        f"{address} is a branch, which may hold something else tomorrow. Pin today's commit: {pinned}",
+        UnpinnedWarning,
+        stacklevel=3,
+    )
 
 
 def fetch_file(place: str | PurePath, *, most_bytes: int) -> Path:
@@ -188,6 +202,43 @@ def fetch_file(place: str | PurePath, *, most_bytes: int) -> Path:
     if not name:
         raise UsageError(f"{address} is a repository; name a file in it, such as {address}/results/NAME/receipt.json.")
     return open_snapshot(replace(address, path=folder), name, most_bytes=most_bytes).folder / name
+
+
+def fetch_table(place: str | PurePath) -> Path:
+    """Fetch the files of a table into the Hub's cache; return the path of the one file there, or a pattern of several.
+
+    Args:
+        place: the address of a file, or of the beginning of the paths of several: of a folder, or of a split such as
+            `hf://namespace/name/data/train`. Of several formats the first of Parquet, JSON Lines, CSV and JSON counts.
+
+    Raises:
+        UsageError: not an address, or of several tables.
+        HubError: there is no table, or it cannot be fetched.
+    """
+    address = parse_address(place)
+    if address.path.endswith(_TABLE_ENDINGS):
+        return fetch_file(place, most_bytes=_MOST_TABLE_BYTES)
+    client = _client(address)
+    pinned, moves = _pinned(client, replace(address, path=""))
+    with client.errors():
+        paths = client.attempts(
+            lambda: client.api().list_repo_files(address.repo_id, revision=pinned.revision, repo_type="dataset")
+        )
+    tables = next((found for end in _TABLE_ENDINGS if (found := _below(paths, address.path, end))), [])
+    stems = {_SHARD.sub(r"-*\1", path) for path in tables}
+    if len(stems) != 1:
+        named = f"it has several: {', '.join(sorted(stems)[:_MOST_NAMED])}" if stems else "there is none"
+        raise UsageError(
+            f"{address} should be one table, and {named}. Name the file, or how the names of its files begin."
+        )
+    files = [_at_commit(client, pinned, path, _MOST_TABLE_BYTES).folder / path for path in tables]
+    if moves:
+        _warn_of_branch(address, pinned)
+    return files[0] if len(files) == 1 else files[0].with_name(_SHARD.sub(r"-*\1", files[0].name))
+
+
+def _below(paths: Iterable[str], beginning: str, ending: str) -> list[str]:
+    return sorted(path for path in paths if path.startswith(beginning) and path.endswith(ending) and is_safe_path(path))
 
 
 def _at_commit(client: Client, address: Address, index: str, most_bytes: int) -> Snapshot:

@@ -14,9 +14,18 @@ if TYPE_CHECKING:
     from feval.importers.catalogue import IMPORTERS
     from feval.importers.conversion import import_recording
     from feval.importers.source import Importer
+    from feval.importers.tables.frames import from_dataframe
+    from feval.importers.tables.reading import understood
 
-__all__ = ["IMPORTERS", "Importer", "import_recording"]
+__all__ = ["IMPORTERS", "Importer", "from_dataframe", "import_recording", "understood"]
 
 __getattr__, __dir__ = lazy_names(
-    __name__, {"catalogue": ("IMPORTERS",), "conversion": ("import_recording",), "source": ("Importer",)}
+    __name__,
+    {
+        "catalogue": ("IMPORTERS",),
+        "conversion": ("import_recording",),
+        "source": ("Importer",),
+        "tables.frames": ("from_dataframe",),
+        "tables.reading": ("understood",),
+    },
 )

@@ -8,6 +8,8 @@ from feval.importers import jsonl
 from feval.importers.harnesses import inspect_ai, lighteval, lm_eval
 from feval.importers.papers import coupled_mmlu, esc, feval_ttc, game24, linc, modelswitch, mot_cascade, probed_traces
 from feval.importers.source import Importer
+from feval.importers.tables import reading as tables
+from feval.importers.tables.files import table_files
 
 IMPORTERS: Mapping[str, Importer] = {
     importer.name: importer
@@ -36,6 +38,7 @@ IMPORTERS: Mapping[str, Importer] = {
             beside=lighteval.beside,
         ),
         Importer("jsonl", "feval's generic JSON Lines, described in docs/importing.md", jsonl.read),
+        Importer("table", "a table with a row for each CoT: CSV, Parquet, Arrow, JSON", tables.read, files=table_files),
     )
 }
 """The formats `feval import` reads, by name."""

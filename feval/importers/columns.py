@@ -48,6 +48,11 @@ class Column:
     about: str
     aliases: tuple[str, ...] = ()
 
+    @property
+    def is_text(self) -> bool:
+        """Whether a text is a value as it stands, rather than a number, a list or an object written as text."""
+        return self.read in (text, scalar_text, identifier, finish_reason, _name)
+
 
 def _prompt(value: Any, where: str) -> Prompt:
     if isinstance(value, str):

@@ -32,6 +32,7 @@ from feval.importers.source import (
     SourceQuestion,
     counted_notes,
 )
+from feval.importers.tables.layouts import Layout
 from feval.recording import DatasetInfo, PoolRows, ProbeRows, Question, RecordingWriter, ScorerInfo, ScoreRows
 from feval.recording.layout.destination import storage_errors
 
@@ -49,7 +50,7 @@ def import_recording(
     source: str | Path,
     out: str | Path,
     *,
-    dataset: str,
+    dataset: str | None = None,
     llm: str | Sequence[str] | None = None,
     answer_kind: str | None = None,
     counter: str | None = None,
@@ -62,6 +63,7 @@ def import_recording(
     max_tokens: int | None = None,
     progress: Callable[[int, int], None] | None = None,
     executor: Executor | None = None,
+    layout: Layout | None = None,
 ) -> Path:
     """Make a recording from a file that somebody else recorded, and return its folder.
 
@@ -69,7 +71,7 @@ def import_recording(
         format: a key of `IMPORTERS`.
         source: the file, which may be compressed by gzip.
         out: folder to create.
-        dataset: id of the dataset. Question ids are `<dataset>/<row>` unless the source has ids.
+        dataset: id of the dataset. Question ids are `<dataset>/<row>` unless the source has ids. `None`: a table names its own.
         llm: name of the LLM (with a variant, such as "gpt-3.5-turbo@t=0.8"), or names of those to take from a source that has
             several; `None` takes all of them.
         answer_kind: a key of `feval.answers.KINDS`; `None`: the dataset card's.
@@ -83,6 +85,7 @@ def import_recording(
         max_tokens: limit on output tokens, where the source does not say; `None`: not known.
         progress: called with the pools done and the pools in all.
         executor: reads blocks of the source, see `feval.executors`; `None` for this process. The recording is the same.
+        layout: what the columns of a table mean (`feval.importers.tables.layouts.layout_of`), for the format "table".
 
     What was unusual about the source is in the manifest's notes.
 
@@ -100,62 +103,72 @@ def import_recording(
         raise UnknownNameError.of("import format", format, IMPORTERS)
     llms = (str(llm),) if isinstance(llm, str) else tuple(map(str, dict.fromkeys(llm or ())))
     source, out, questions = Path(source), Path(out), None if questions is None else Path(questions)
-    request = ImportRequest(str(dataset), llms, None, keep_duplicates, temperature, max_tokens)
+    request = ImportRequest(str(dataset or ""), llms, None, keep_duplicates, temperature, max_tokens, layout=layout)
     _check_options(request, answers)
-    card = find_dataset_card(request.dataset)
-    kind = known_answer_kind(request.dataset, answer_kind or (card.answer_kind if card else None))
-    licence = card.licence if card else None
-    info = DatasetInfo(
-        request.dataset,
-        card.title if card else request.dataset,
-        kind,
-        EXTRACTOR_VERSION,
-        None,
-        licence,
-        named_equality(kind, equality),
-    )
-    files = [source] if questions is None else [source, questions]
+    if importer.files is None and (layout is not None or not request.dataset):
+        raise UsageError(
+            f"A {importer.name} source is not a table: its columns have fixed names, and its dataset needs an id, --dataset ID."
+        )
+    known = _dataset_info(request.dataset, answer_kind, equality) if request.dataset else None
+    sources = list(importer.files(source)) if importer.files else [source]
+    files = sources if questions is None else [*sources, questions]
     before = list(map(file_state, files))
     operation: dict[str, Any] = {
         "name": "import",
         "format": importer.name,
-        "source": fingerprint(source),
+        "source": fingerprint(source) if sources == [source] else list(map(fingerprint, sources)),
         "questions": None if questions is None else fingerprint(questions, "the questions file (--questions)"),
         "answers": answers,
         "keep_duplicates": keep_duplicates,
     }
     if importer.beside is not None:
         operation["beside"] = [fingerprint(file) for file in importer.beside(source)]
+    if layout is not None:
+        operation["layout"] = layout.about()
     prices = prices if prices == "none" else price_list(prices).id
-    with RecordingWriter(out, operation=operation, prices=prices, licences={"questions": licence}) as writer:
+    licences = {"questions": known.licence if known else None}
+    with RecordingWriter(out, operation=operation, prices=prices, licences=licences) as writer:
         reader = Reader()
         file = None if questions is None else read_questions(questions, request.dataset, reader)
         with storage_errors(out):  # temporary files
+            kind = known.answer_kind if known else answer_kind
             given = replace(request, questions=file, scratch=writer.root, executor=executor, answer_kind=kind)
             imported = _read(importer, source, given)
-        origins = source.name, questions.name if questions else ""
-        joined, gold_notes = completed(imported.questions, file, kind, origins)
-        compares = answer_kind is None and kind != "verbatim"
-        reading = Reading(importer, kind, info.equality, answers == "text", compares, bool(gold_notes))
-        conversion = _Conversion(joined, reading, counter, writer.root)
-        writer.add_dataset(replace(info, system_prompt=imported.system_prompt), conversion.questions())
-        total = imported.llm_count * len(joined)
-        for number, one in enumerate(imported.llms):
-            report = None if progress is None else _offset(progress, number * len(joined), total)
-            writer.add_pools(
-                request.dataset, one.info, conversion.counter(one), conversion.pools(one, executor), report
+        done, parts = 0, (imported, *imported.others)
+        total = sum(part.llm_count * len(part.questions) for part in parts)
+        for part in parts:
+            info = _dataset_info(part.dataset or request.dataset, answer_kind, equality)
+            joined, gold_notes = completed(
+                part.questions, file, info.answer_kind, (source.name, questions.name if questions else "")
             )
-            for scorer, rows in conversion.scores():
-                writer.add_scores(request.dataset, one.info.name, scorer, rows)
-            if probes := conversion.probes(one):
-                writer.add_probes(request.dataset, one.info.name, probes, cue=one.probe_cue)
+            compares = answer_kind is None and info.answer_kind != "verbatim"
+            reading = Reading(importer, info.answer_kind, info.equality, answers == "text", compares, bool(gold_notes))
+            conversion = _Conversion(joined, reading, counter, writer.root)
+            writer.add_dataset(replace(info, system_prompt=part.system_prompt), conversion.questions())
+            for one in part.llms:
+                report = None if progress is None else _offset(progress, done, total)
+                writer.add_pools(info.id, one.info, conversion.counter(one), conversion.pools(one, executor), report)
+                for scorer, rows in conversion.scores():
+                    writer.add_scores(info.id, one.info.name, scorer, rows)
+                if probes := conversion.probes(one):
+                    writer.add_probes(info.id, one.info.name, probes, cue=one.probe_cue)
+                done += len(joined)
+            card = find_dataset_card(info.id)
+            expected = card.questions if card else None
+            for note in [*part.notes, *reader.notes(), *gold_notes, *conversion.notes(expected)]:
+                writer.note(note)
         for file_read, state in zip(files, before, strict=True):
             if file_state(file_read) != state:
                 raise SourceError(f"{file_read} changed while it was read; import it again when nothing writes to it.")
-        expected = card.questions if card else None
-        for note in [*imported.notes, *reader.notes(), *gold_notes, *conversion.notes(expected)]:
-            writer.note(note)
     return out
+
+
+def _dataset_info(dataset: str, answer_kind: str | None, equality: str | None) -> DatasetInfo:
+    """Return what identifies a dataset: its card's facts, where it has one."""
+    card = find_dataset_card(dataset)
+    kind = known_answer_kind(dataset, answer_kind or (card.answer_kind if card else None))
+    title, licence = (card.title, card.licence) if card else (dataset, None)
+    return DatasetInfo(dataset, title, kind, EXTRACTOR_VERSION, None, licence, named_equality(kind, equality))
 
 
 def _read(importer: Importer, source: Path, request: ImportRequest) -> Imported:
@@ -165,7 +178,9 @@ def _read(importer: Importer, source: Path, request: ImportRequest) -> Imported:
     except SourceError as error:
         error.with_traceback(None)  # its frames hold what was read of the source
         fitting = [
-            other.name for other in IMPORTERS.values() if other is not importer and _fits(other, source, request)
+            other.name
+            for other in IMPORTERS.values()
+            if other is not importer and other.files is None and _fits(other, source, request)
         ]
         if not fitting:
             raise

@@ -80,9 +80,7 @@ def read_bytes(path: Path) -> bytes:
 def read_lines(path: Path) -> Generator[bytes, None, None]:
     """Yield the lines of a source, expanded where it is compressed by gzip, one at a time; close it to close the file."""
     blank = True
-    with _opened(path) as (stream, compressed):
-        if compressed:
-            stream = io.BufferedReader(_Bounded(stream, path.stat().st_size, str(path)), _CHUNK)
+    with opened(path) as stream:
         while line := stream.readline(MAX_EXPANDED_BYTES + 1):
             if len(line) > MAX_EXPANDED_BYTES:
                 raise SourceError(
@@ -92,6 +90,17 @@ def read_lines(path: Path) -> Generator[bytes, None, None]:
             yield line
     if blank:
         raise _nothing(path)
+
+
+@contextmanager
+def opened(path: Path) -> Iterator[IO[bytes]]:
+    """Open a source, expanded within the bounds where it is compressed by gzip."""
+    with _opened(path) as (stream, compressed):
+        if not compressed:
+            yield stream
+            return
+        with io.BufferedReader(_Bounded(stream, path.stat().st_size, str(path)), _CHUNK) as expanded:
+            yield cast("IO[bytes]", expanded)
 
 
 @contextmanager

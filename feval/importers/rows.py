@@ -101,6 +101,14 @@ class Rows:
         self._gaps = 0
         self._without_answers: list[str] = []
 
+    def keep(self, most_bytes: float) -> None:
+        """Keep other numbers of bytes in memory, as where a source has the rows of several datasets."""
+        self._rows.keep(most_bytes)
+
+    def llms(self) -> list[str | None]:
+        """Return the names of the LLMs so far."""
+        return list(self._llms)
+
     def piece(self) -> RowsOfPiece:
         """Return what was collected."""
         return RowsOfPiece(list(self._questions), self._llms, self._rows.in_memory(), self._others, self._without_unit)
@@ -219,11 +227,13 @@ class Rows:
                 llm.unanswered_probe = llm.unanswered_probe or here
         return probe_columns(read, where)
 
-    def imported(self, reader: Reader) -> Imported:
+    def imported(self, reader: Reader, names: tuple[str, ...] | None = None) -> Imported:
         """Return the whole source; raise where only some rows name an LLM or have an answer or a token count.
 
-        The notes end with those of the source's reader.
+        The notes end with those of the source's reader. `names` takes the place of those in the request.
         """
+        if names is not None:
+            self._request = replace(self._request, llms=names)
         self._numbers.clear()
         chosen = self._chosen()
         llms = [self._llm(self._llms.get(name, _LLM(-1)), info) for name, info in chosen]

@@ -48,6 +48,10 @@ class SortedRows:
         """Add a row."""
         self._append(group, question, orjson.dumps(row) + b",")
 
+    def keep(self, most_bytes: float) -> None:
+        """Keep other numbers of bytes in memory, from the next row on."""
+        self._most_bytes = most_bytes
+
     def in_memory(self) -> PackedRows:
         """Return the rows, for `extend`."""
         return self._rows

@@ -11,6 +11,7 @@ from typing import Any
 import orjson
 
 from feval.errors import SourceError, UnknownNameError, UsageError
+from feval.importers.tables.layouts import Layout
 from feval.recording.content import LLMInfo, ScoreRows
 
 FINISH_REASON_WORDS = {
@@ -122,7 +123,7 @@ class Imported:
     """A whole source.
 
     `questions` may be read from disk. `llms` may be a generator, which reads one LLM at a time. `notes` are for the manifest, and
-    complete once every pool was read.
+    complete once every pool was read. `dataset` is the id where the source names it, and `others` are its other datasets.
     """
 
     questions: Sequence[SourceQuestion]
@@ -130,15 +131,18 @@ class Imported:
     notes: list[str]
     system_prompt: str | None = None
     llm_count: int = 1
+    dataset: str = ""
+    others: Sequence[Imported] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class ImportRequest:
     """The user's options for an importer, as in `import_recording`.
 
-    `questions` are those of the questions file, in its order. `scratch` is the folder for temporary files, with what does not fit
-    into memory; `None`: where the system has such files. `answer_kind`: what answers will be read as. `executor`: reads pieces
-    of a source, where its importer has such.
+    `dataset` is empty where the source should name it. `questions` are those of the questions file, in its order. `scratch` is
+    the folder for temporary files, with what does not fit into memory; `None`: where the system has such files. `answer_kind`:
+    what answers will be read as. `executor`: reads pieces of a source, where its importer has such. `layout`: what the columns
+    of a table mean.
     """
 
     dataset: str
@@ -150,6 +154,7 @@ class ImportRequest:
     scratch: Path | None = None
     answer_kind: str | None = None
     executor: Executor | None = field(default=None, repr=False)
+    layout: Layout | None = None
 
     def the_llm(self, source: str) -> LLMInfo:
         """Return the one LLM of a source that does not name it; the user must."""
@@ -250,6 +255,7 @@ class Importer:
             are missing), `UnknownNameError` (it has no such LLM).
         upstream_answer: what `verbatim` means for a source that stores no answers: its authors' published extraction.
         beside: returns the existing files that are read with a source.
+        files: returns the files of a source, where it need not be one file.
     """
 
     name: str
@@ -257,3 +263,4 @@ class Importer:
     read: Callable[[Path, ImportRequest], Imported]
     upstream_answer: Callable[[str], str] | None = None
     beside: Callable[[Path], Sequence[Path]] | None = None
+    files: Callable[[Path], Sequence[Path]] | None = None

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from feval.methods.search.beam_search import BeamSearch as BeamSearch
     from feval.methods.search.particle_filtering import ParticleFiltering as ParticleFiltering
     from feval.methods.search.path_consistency import PathConsistency as PathConsistency
+    from feval.methods.search.sequential_revision import SequentialRevision as SequentialRevision
     from feval.methods.stopping.adaptive_consistency import AdaptiveConsistency as AdaptiveConsistency
     from feval.methods.stopping.difficulty_adaptive import DifficultyAdaptive as DifficultyAdaptive
     from feval.methods.stopping.early_stopping import EarlyStopping as EarlyStopping
@@ -55,6 +56,7 @@ __getattr__, __dir__ = lazy_names(
         "search.beam_search": ("DVTS", "BeamSearch"),
         "search.particle_filtering": ("ParticleFiltering",),
         "search.path_consistency": ("PathConsistency",),
+        "search.sequential_revision": ("SequentialRevision",),
         "stopping.adaptive_consistency": ("AdaptiveConsistency",),
         "stopping.difficulty_adaptive": ("DifficultyAdaptive",),
         "stopping.early_stopping": ("EarlyStopping",),

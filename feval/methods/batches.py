@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from feval.methods.arrays import Integers, Rows
 from feval.methods.decisions import Ledger, Orders
-from feval.methods.protocol import BatchMethod, require_draws
+from feval.methods.protocol import BatchMethod, most_tokens, require_draws
 
 if TYPE_CHECKING:
     from feval.replay.pools import Pool
@@ -85,7 +85,8 @@ class BatchSampler:
         cells = self._order[places, : self._draws].T + first
         self._asked[places] = True
         tokens = self._pool.output_tokens.ravel().take(cells)
-        self._tokens[places], self._longest[places] = tokens.sum(axis=0, dtype=np.int64), tokens.max(axis=0, initial=0)
+        self._tokens[places] = tokens.sum(axis=0, dtype=np.int64)
+        self._longest[places] = most_tokens(tokens.T, self._pool.at_once)
         return Samples(cells, self._pool.codes.ravel().take(cells))
 
     def ledger(self) -> Ledger:

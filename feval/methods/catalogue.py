@@ -29,6 +29,7 @@ _HOMES = {
     "dvts": "search.beam_search:DVTS",
     "particle-filtering": "search.particle_filtering:ParticleFiltering",
     "path-consistency": "search.path_consistency:PathConsistency",
+    "sequential-revision": "search.sequential_revision:SequentialRevision",
 }
 
 METHODS: Mapping[str, type[Any]] = LazyMapping("feval.methods", _HOMES)

@@ -29,6 +29,7 @@ class Ledger:
         longest_trace_tokens: [R, Q] the most tokens that any one CoT generated; `None` where not known.
         probe_calls: [R, Q] probes of traces; `None` for none anywhere.
         probe_tokens: [R, Q] output tokens of those; `None` for none.
+        sequential_microseconds: [R, Q] that the rounds took, one after the other; `None` where nobody asked for seconds.
     """
 
     rounds: Integers
@@ -41,6 +42,7 @@ class Ledger:
     longest_trace_tokens: Integers | None = None
     probe_calls: Integers | None = None
     probe_tokens: Integers | None = None
+    sequential_microseconds: Integers | None = None
 
     @classmethod
     def one_round(

@@ -27,6 +27,7 @@ class Expectation:
         output_tokens: [Q] expected output tokens of those.
         probe_calls: [Q] expected probes of traces; `None` for none anywhere.
         probe_tokens: [Q] expected output tokens of those; `None` for none.
+        auxiliary_prompt_tokens: [Q] expected prompt tokens beyond the question's request; `None` for none.
         sequential_tokens: [Q] expected tokens one after the other, where they cost nothing more to compute; `None` otherwise, see
             `protocol.LatencyMethod`.
     """
@@ -37,6 +38,7 @@ class Expectation:
     output_tokens: Floats
     probe_calls: Floats | None = None
     probe_tokens: Floats | None = None
+    auxiliary_prompt_tokens: Floats | None = None
     sequential_tokens: Floats | None = None
 
     @classmethod

@@ -10,6 +10,7 @@ and found by its name on the method's class:
     fit, fitted     learning from training questions                `Learner`
     searches        it expands trees of steps                       `SearchMethod`
     whole_set       it looks at all questions at once               `WholeSetMethod`
+    cuts_cots       it ends CoTs before their end                   see `in_seconds`
     needs           what to record for it; ends the message that says it is missing
 """
 
@@ -25,12 +26,16 @@ import numpy.typing as npt
 from feval.errors import ShortPoolError, UsageError
 from feval.methods.arrays import Bools, Floats, Integers, Rows
 from feval.methods.decisions import Orders
+from feval.replay.clock import SECONDS, makespan
 
 if TYPE_CHECKING:
     from feval.methods.decisions import Decisions
     from feval.methods.error_shares import ErrorShares
     from feval.methods.expectation import Expectation
     from feval.replay.pools import Pool
+
+SEQUENTIAL = "sequential-tokens"
+"""The cost that is a latency in tokens, see `feval.evaluation.costs.COSTS`."""
 
 DrawOrders = Callable[[Rows, int], Iterator[Orders]]
 """(rows of questions, replicates) -> seeded orders of these questions, some replicates at a time."""
@@ -164,6 +169,16 @@ class TreeSampler(Protocol):
         """A random number in [0, 1), a function of the question and the steps handed out so far."""
 
 
+class TurnSampler(Protocol):
+    """A recorded LLM in front of one question whose CoTs can be replied to."""
+
+    def sample(self, k: int = 1, /) -> RecordedResponse:
+        """The next k CoTs that reply to no other, as one request."""
+
+    def reply(self, cots: Any, messages: Any = None, k: int = 1) -> RecordedResponse:
+        """The next k turns that reply to a CoT, or to each of several, with some messages, `None` for the only ones recorded."""
+
+
 class Method(Protocol):
     """A test-time-compute method as users write it."""
 
@@ -277,6 +292,26 @@ def has_exact_latency(method: object) -> bool:
     return "exact_sequential_tokens" in vars(method if isinstance(method, type) else type(method))
 
 
+def in_seconds(method: object, pool: Pool) -> Pool:
+    """A pool with a clock as a method takes it so that what it calls sequential tokens are microseconds.
+
+    One whose CoTs have a token per microsecond; a method that cuts CoTs by their tokens (`cuts_cots`) reads the clock itself.
+    """
+    return pool if getattr(method, "cuts_cots", False) is True else pool.in_microseconds()
+
+
+def is_exact(method: object, cost: str | None, parallel: int | None = None) -> bool:
+    """Whether a method has an exact expectation, its latency included where that is the cost.
+
+    That of a method that asks for its CoTs one by one (`one_by_one`) is all of its output. So many CoTs at once (`parallel`) wait
+    for each other, which has no closed form.
+    """
+    latency = has_exact_latency(method) or "one_by_one" in vars(type(method))
+    return has_exact_form(method) and (
+        cost not in (SEQUENTIAL, SECONDS) or (latency and (cost != SECONDS or parallel is None))
+    )
+
+
 class Learner(Protocol):
     """A method that learns. It decides only after `fit`, unless it was given what it would learn."""
 
@@ -314,9 +349,14 @@ def seen_tokens(tokens: npt.NDArray[Any], seen: Bools) -> npt.NDArray[np.int64]:
     return total
 
 
-def most_tokens(tokens: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
-    """[...] the most tokens [..., n] of one CoT: how long a round takes that draws them at once."""
+def most_tokens(tokens: npt.NDArray[Any], at_once: int | None = None) -> npt.NDArray[np.int64]:
+    """[...] the most tokens [..., n] of one CoT: how long a round takes that draws them at once.
+
+    With `at_once` fewer than n, they are generated that many at once, in draw order; see `feval.replay.clock.makespan`.
+    """
     *shape, draws = tokens.shape
+    if at_once is not None and at_once < draws:
+        return makespan(tokens, at_once)
     by_draw = np.ascontiguousarray(tokens.reshape(prod(shape), draws).T)  # far faster than along the last axis
     most: npt.NDArray[np.int64] = np.maximum.reduce(by_draw, axis=0, initial=0).astype(np.int64)
     return most.reshape(shape)

@@ -22,7 +22,7 @@ import numpy.typing as npt
 from feval.cards.billing import billed_prompts, usd
 from feval.errors import ConflictError, NotRecordedError, UnknownNameError, UsageError
 from feval.evaluation.cautions import few_questions
-from feval.evaluation.evaluation import interval_ends
+from feval.evaluation.means import interval_ends
 from feval.evaluation.requests import Consumption, GradeRequest
 
 if TYPE_CHECKING:

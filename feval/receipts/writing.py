@@ -11,6 +11,8 @@ from feval import __version__
 from feval.comparison.plan import ComparisonRequest, path_from
 from feval.comparison.traces import load_compared
 from feval.errors import FevalError
+from feval.evaluation.method_names import make_method
+from feval.evaluation.user_methods import MethodFile
 from feval.receipts import semantics
 from feval.receipts.format import FORMAT, REQUESTS
 from feval.recording.layout.origin import cached_from
@@ -57,14 +59,16 @@ def comparison_receipt(comparison: Comparison, base: Path, folder: Path) -> dict
         for entry, there in zip(comparison.plan.entries, moved.entries, strict=True)
         if ":" in entry.method
     ]
-    sources = {there.method: _source(comparison.methods.get(entry.method)) for entry, there in users}
+    sources = {there.method: _source(entry.method, comparison.methods.get(entry.method)) for entry, there in users}
     request = ComparisonRequest(plan=moved, sources=sources)
     return _receipt(request, comparison_numbers(comparison), dataset, llms, folder)
 
 
-def _source(method: Any) -> str | None:
+def _source(name: str, method: Any) -> str | None:
     """The hash of the file that was run; `None` where there is none, and the method is missing from the comparison."""
     try:
+        if callable(method) and not isinstance(method, MethodFile):  # a function of the caller's
+            method = make_method(name)
         source: str | None = getattr(method, "source_sha256", None)
     except FevalError:
         return None

@@ -18,7 +18,7 @@ import numpy.typing as npt
 
 from feval.answers.parties import NORMAL_FORM, Verdict
 from feval.errors import DamagedRecordingError, NotFetchedError, NotRecordedError
-from feval.lazy import Tabular
+from feval.lazy import Browsed
 from feval.recording import parquet
 from feval.recording.content import CHANNELS, DatasetInfo, LLMInfo, PoolRows, ProbeRows, Question, ScorerInfo, ScoreRows
 from feval.recording.layout.format import FORMAT_VERSION, PROBE_VOTES, PROBES, SCORES, file_path, file_paths
@@ -60,7 +60,7 @@ def open_recording(path: str | Path, source: FileSource | None = None) -> Record
     return Recording(folder, read_manifest(folder), source)
 
 
-class Recording(Tabular):
+class Recording(Browsed):
     """An immutable folder with the CoTs of some LLMs on some datasets.
 
     Every method raises `NotRecordedError` for a dataset, LLM, scorer or channel that the recording lacks, and

@@ -57,6 +57,9 @@ class Channels(ABC):
     def _read_steps(self) -> Steps | None:
         return None
 
+    def _read_durations(self) -> npt.NDArray[np.float64] | None:
+        return None
+
     def question(self, row: int) -> str:
         """What messages call a question."""
         return f"the question in row {row}"
@@ -70,6 +73,14 @@ class Channels(ABC):
     def has_turns(self) -> bool:
         """Whether some of the steps reply to whole CoTs."""
         return self.has_steps and self.steps().turns is not None
+
+    def require_turns(self) -> None:
+        """Raise a `NotRecordedError` if no step replies to a whole CoT."""
+        if not self.has_turns:
+            raise NotRecordedError(
+                f"A method replies to a CoT of {self.owner}, and no turns were recorded. Record some (`feval record "
+                "--protocol`), or import them (`feval import jsonl`, `turns`)."
+            )
 
     def steps(self) -> Steps:
         """Return the steps that the pool consists of.
@@ -140,6 +151,10 @@ class Channels(ABC):
         """
         return self.derived("logprobs", self._read_logprobs)
 
+    def durations(self) -> npt.NDArray[np.float64] | None:
+        """Return [Q, S] the seconds that each reply took, NaN where not known; `None` where none is known."""
+        return self.derived("durations", self._read_durations)
+
     @property
     def has_probes(self) -> bool:
         """Whether CoTs were probed."""
@@ -180,10 +195,12 @@ class ArrayChannels(Channels):
         *,
         probes: Probes | None = None,
         steps: Steps | None = None,
+        durations: npt.NDArray[np.float64] | None = None,
         llm: str = "The pool",
     ) -> None:
         super().__init__(llm)
         self._scores, self._logprobs, self._probes, self._steps = dict(scores or {}), logprobs, probes, steps
+        self._durations = durations
 
     def scorers(self) -> Sequence[str]:
         """See `Channels.scorers`."""
@@ -205,6 +222,9 @@ class ArrayChannels(Channels):
 
     def _read_steps(self) -> Steps | None:
         return self._steps
+
+    def _read_durations(self) -> npt.NDArray[np.float64] | None:
+        return self._durations
 
 
 class RecordedChannels(Channels):
@@ -252,6 +272,17 @@ class RecordedChannels(Channels):
     def _read_steps(self) -> Steps | None:
         return self._recording.steps(self._dataset, self._llm)
 
+    def _read_durations(self) -> npt.NDArray[np.float64] | None:
+        pair = self._dataset, self._llm
+        votes, seconds = self._recording.votes(self._dataset), dict[str, list[float | None]]()
+        for question, values in self._recording.scan("samples", *pair, ["question_id", "duration_s"]):
+            seconds[question] = values["duration_s"]
+        durations = np.full(votes.llms[self._llm].codes.shape, np.nan)
+        for row, question in enumerate(votes.question_ids):
+            own = seconds.get(question, [])
+            durations[row, : len(own)] = np.array(own, np.float64)  # NaN for a null
+        return None if np.isnan(durations).all() else durations
+
 
 class _ChannelRows(Channels):
     """Channels of some questions of other channels."""
@@ -285,6 +316,10 @@ class _ChannelRows(Channels):
 
     def _read_steps(self) -> Steps | None:
         return self._whole.steps().rows(self._rows) if self._whole.has_steps else None
+
+    def _read_durations(self) -> npt.NDArray[np.float64] | None:
+        whole = self._whole.durations()
+        return None if whole is None else whole[self._rows]
 
 
 def _rows_of_scores(scores: Scores, rows: Rows) -> Scores:

@@ -126,6 +126,12 @@ class LLM(Drawn):
         other.seed = seed
         return other
 
+    def clocked(self, at_once: int | None = None) -> LLM:
+        """Return the same LLM with a clock, so that meters count microseconds; see `Pool.clocked`."""
+        other = copy(self)
+        other.pool = self.pool.clocked(at_once)
+        return other
+
     def drawing(self, function: Callable[..., npt.NDArray[np.uint16]]) -> LLM:
         """Return the same LLM with its orders from a function that gives what `draws.orders` does; see `SharedDraws`."""
         other = copy(self)

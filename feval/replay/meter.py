@@ -27,7 +27,7 @@ class MeteredLLM:
 
     __slots__ = (
         "_advanced", "_auxiliary", "_closed", "_growing", "_growths", "_llm", "_order", "_probes", "_refusal", "_rounds", "_row",
-        "_tokens",
+        "_tokens", "_waited",
     )  # fmt: skip
 
     def __init__(self, llm: RecordedLLM, row: int, replicate: int | None = 0) -> None:
@@ -37,7 +37,7 @@ class MeteredLLM:
         self._tokens: list[int] = []
         self._growths: dict[Trace, Growth] = {}
         self._growing: Growing | None = None
-        self._advanced = 0
+        self._advanced = self._waited = 0
         self._probes = (0, 0)
         self._auxiliary = (0, 0, 0)
         self._closed = False
@@ -97,6 +97,15 @@ class MeteredLLM:
         A round is a `sample`, an `advance`, an `expand` or a `reply`. Probes and auxiliary calls are left out.
         """
         return self._advanced + sum(max(self._tokens[sampled], default=0) for sampled in self._rounds)
+
+    @property
+    def sequential_microseconds(self) -> int:
+        """Microseconds that the rounds took, one after the other; 0 where the LLM has no clock, see `LLM.clocked`."""
+        if (clock := self._llm.pool.clock) is None:
+            return 0
+        places = self._order if self._growing is None else self._growing.places
+        rounds = ((places[sampled], self._tokens[sampled]) for sampled in self._rounds)
+        return self._waited + sum(clock.wait(self._row, where, [0] * len(tokens), tokens) for where, tokens in rounds)
 
     @property
     def longest_trace_tokens(self) -> int:
@@ -202,6 +211,9 @@ class MeteredLLM:
         except NotRecordedError as error:
             self._refusal = error
             raise
+        if (clock := self._llm.pool.clock) is not None:
+            before, after = [growth.tokens for growth in growths], [total for total, _ in reached]
+            self._waited += clock.wait(self._row, [growth.sample for growth in growths], before, after)
         grown = 0
         for growth, (total, finished) in zip(growths, reached, strict=True):
             grown = max(grown, total - growth.tokens)
@@ -276,7 +288,8 @@ class MeteredLLM:
         places = self._places(cots)
         sent = message_lists(messages, len(places))
         try:
-            turns = self._recorded_turns().reply(places, sent, k)
+            self._llm.pool.channels.require_turns()
+            turns = self._tree().reply(places, sent, k)
         except NotRecordedError as error:
             self._refusal = error
             raise
@@ -299,14 +312,6 @@ class MeteredLLM:
                 )
             places += own
         return places
-
-    def _recorded_turns(self) -> Growing:
-        if not self._llm.pool.channels.has_turns:
-            raise NotRecordedError(
-                f"A method replies to a CoT of {self._llm.pool.channels.owner}, and no turns were recorded. Record some "
-                "(`feval record --protocol`), or import them (`feval import jsonl`, `turns`)."
-            )
-        return self._tree()
 
     def _tree(self) -> Growing:
         if self._growing is None:

@@ -8,7 +8,7 @@ from functools import reduce
 from typing import TYPE_CHECKING, Self
 
 from feval.errors import NotRecordedError, OutOfRangeError, ShortPoolError, UnknownNameError, UsageError
-from feval.replay.turns import MessageList, called, turn_number
+from feval.replay.turns import MessageList, called, few_first_cots, few_turns, turn_number
 
 if TYPE_CHECKING:
     from feval.replay.responses import RecordedLLM
@@ -151,10 +151,8 @@ class Growing:
         """Hand out the next k whole CoTs that reply to nothing; a `ShortPoolError` where there are fewer."""
         asked, recorded = self._asked(-1, None, k)
         if asked > recorded:
-            raise ShortPoolError(
-                f"{self._llm.name} has {recorded} recorded CoTs that reply to no other on question "
-                f"{self._llm.question_ids[self._row]!r}; {asked} were asked for. Ask for {recorded} or fewer, or record more."
-            )
+            question = f"question {self._llm.question_ids[self._row]!r}"
+            raise ShortPoolError(few_first_cots(self._llm.name, question, asked, recorded))
         return [self._next(None, None) for _ in range(k)]
 
     def reply(self, places: Sequence[int], messages: Sequence[MessageList | None], k: int) -> list[list[Node]]:
@@ -164,11 +162,9 @@ class Growing:
         for (place, number), times in Counter(zip(places, numbers, strict=True)).items():
             asked, recorded = self._asked(place, number, k * times)
             if asked > recorded:
-                raise NotRecordedError(
-                    f"A method asks {self._llm.name} for {asked} replies to {called(self._steps, self._row, place)} on question "
-                    f"{self._llm.question_ids[self._row]!r}, and {recorded} {'was' if recorded == 1 else 'were'} recorded with "
-                    "these messages. Ask for fewer, or record more."
-                )
+                to = called(self._steps, self._row, place)
+                question = f"question {self._llm.question_ids[self._row]!r}"
+                raise NotRecordedError(few_turns(self._llm.name, question, to, asked, recorded))
         return [[self._next(*each) for _ in range(k)] for each in zip(parents, numbers, strict=True)]
 
     def _asked(self, place: int, number: int | None, k: int) -> tuple[int, int]:

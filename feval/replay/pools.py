@@ -16,6 +16,7 @@ import numpy.typing as npt
 from feval.errors import NotRecordedError
 from feval.recording.logprobs import Ragged, TokenLogprobs
 from feval.replay.channels import ArrayChannels, Channels
+from feval.replay.clock import Clock
 
 if TYPE_CHECKING:
     from feval.recording.probes import Probes
@@ -70,6 +71,7 @@ class Pool:
         candidates: [Q] number of codes in use on each question, by all LLMs together.
         question_keys: [Q] 64-bit keys that tell questions apart, for methods that toss coins; see `draws.uniforms`.
         channels: source of scores, log-probabilities and probes.
+        clock: how long its CoTs took, where a method is replayed in seconds; `None` everywhere else.
     """
 
     llm: str
@@ -81,6 +83,7 @@ class Pool:
     candidates: Integers
     question_keys: npt.NDArray[np.uint64] | None = None
     channels: Channels = ArrayChannels()  # noqa: RUF009  it holds nothing, and nothing can be put into it
+    clock: Clock | None = None
 
     def __reduce__(self) -> tuple[type[Pool], tuple[Any, ...]]:
         """Send another process the finish reasons, not how they are read."""
@@ -91,6 +94,20 @@ class Pool:
     def finish(self) -> Integers:
         """[Q, S] position of each CoT's finish reason in `feval.cards.finish_reasons.FINISH_REASONS`; read on demand."""
         return _finish_at(self._finish, slice(None))
+
+    @property
+    def at_once(self) -> int | None:
+        """How many CoTs of a round are generated side by side; `None` for all of them."""
+        return None if self.clock is None else self.clock.at_once
+
+    def clocked(self, at_once: int | None = None) -> Pool:
+        """Return the same pool with the clock of its recorded durations; see `feval.replay.clock`."""
+        return replace(self, clock=Clock.of(self.output_tokens, self.channels.durations(), at_once))
+
+    def in_microseconds(self) -> Pool:
+        """Return a pool with a clock whose CoTs have a token per microsecond that they took."""
+        assert self.clock is not None  # noqa: S101
+        return replace(self, output_tokens=self.clock.microseconds)
 
     @property
     def smallest(self) -> int:
@@ -151,7 +168,8 @@ class Pool:
         logprobs = self.logprobs()
         counts = np.maximum(logprobs.logprobs.lengths()[questions], logprobs.confidences.lengths()[questions])
         # A source may have kept the sum alone; the provider's count of output tokens is the next best thing then.
-        counts = np.where(counts > 0, counts, self.output_tokens[questions])
+        tokens = self.output_tokens if self.clock is None else self.clock.tokens
+        counts = np.where(counts > 0, counts, tokens[questions])
         means = np.full(counts.shape, np.nan)
         np.divide(logprobs.sequence[questions], counts, out=means, where=counts > 0)
         probabilities: npt.NDArray[np.float64] = np.exp(means)
@@ -199,6 +217,7 @@ class Pool:
             self.candidates[places],
             None if self.question_keys is None else self.question_keys[places],
             self.channels.rows(rows),
+            None if self.clock is None else self.clock.rows(places),
         )
 
     def with_no_answer_as_vote(self) -> Pool:

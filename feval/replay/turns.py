@@ -69,7 +69,7 @@ def turn_number(llm: RecordedLLM, row: int, parent: int, messages: MessageList |
     if messages is None and len(numbers) == 1:
         return numbers[0]
     where = f"{called(steps, row, parent)} of {llm.name} on question {llm.question_ids[row]!r}"
-    sent = _sent(llm, row)
+    sent = _sent(llm, row) if numbers else {}
     for number in numbers if messages is not None else ():
         if json.loads(sent[number]) == messages:
             return number
@@ -95,18 +95,37 @@ def called(steps: Steps, row: int, place: int) -> str:
     return f"{'CoT' if steps.turns is None or steps.turns[row, place] < 0 else 'turn'} {place}"
 
 
-def missing_messages(where: str, messages: MessageList | None, recorded: Sequence[str]) -> str:
-    """Return the sentence about messages that no recorded turn replies to, or about several where none were named."""
+def missing_messages(where: str, messages: MessageList | None, recorded: Sequence[str] | None) -> str:
+    """Return the sentence about messages that no recorded turn replies to, or about several where none were named.
+
+    `recorded` are those that turns reply to, `None` where they are several and not at hand.
+    """
     asked = "" if messages is None else f" with {json.dumps(messages, ensure_ascii=False):.200}"
-    if not recorded:
+    if recorded is not None and not recorded:
         return (
             f"A method replies to {where}{asked}, and no turn was recorded there. Ask for fewer turns, or record more "
             "(`feval record --protocol`)."
         )
-    listed = "; ".join(f"{text:.200}" for text in recorded[:5])
+    listed = "; ".join(f"{text:.200}" for text in recorded[:5]) if recorded else "different messages"
     if messages is None:
         return f"A method replies to {where} without its messages, and the turns recorded there reply to several: {listed}."
     return f"A method replies to {where}{asked}, and the turns recorded there reply to {listed}. Send that, or record more."
+
+
+def few_turns(llm: str, where: str, to: str, asked: int, recorded: int) -> str:
+    """Return the sentence about too few turns that reply to a CoT with the same messages."""
+    return (
+        f"A method asks {llm} for {asked} {'reply' if asked == 1 else 'replies'} to {to} on {where}, and {recorded} "
+        f"{'was' if recorded == 1 else 'were'} recorded with these messages. Ask for fewer, or record more."
+    )
+
+
+def few_first_cots(llm: str, where: str, asked: int, recorded: int) -> str:
+    """Return the sentence about too few CoTs that reply to no other."""
+    return (
+        f"{llm} has {recorded} recorded CoT{'s' * (recorded != 1)} that reply to no other on {where}; {asked} were asked for. "
+        f"Ask for {recorded} or fewer, or record more."
+    )
 
 
 def conversation(llm: RecordedLLM, row: int, sample: int, prompt: str | None) -> str | None:

@@ -5,12 +5,13 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import io
+import json
 import os
 import shutil
 from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 from feval.errors import StorageError
 from feval.recording import recording_around
@@ -61,7 +62,7 @@ def save_files(
         if conflicts and not replace:
             raise StorageError(
                 f"{named} already holds {', '.join(conflicts)} with other content, and nothing was overwritten. "
-                f"Choose another place with {option}, or pass --force to replace."
+                f"Choose another place with {option}, or pass --force (in Python: overwrite=True) to replace."
             )
         folder.mkdir(parents=True, exist_ok=True)
         _write_together(changed, [path for path in paths[-1:] if path in changed and len(changed) > 1])
@@ -71,6 +72,25 @@ def save_files(
             "Choose a folder that can be written to and has space."
         ) from error
     return paths
+
+
+def save_sealed(
+    folder: Path,
+    files: Mapping[str, Content],
+    receipt: Mapping[str, Any],
+    *,
+    replace: bool = False,
+    option: str = "--out",
+) -> list[Path]:
+    """Write report files as `save_files` does, and their receipt, with the hash of each."""
+    hashes = {name: sha256(data) for name, data in files.items()}
+    sealed = encoded({**receipt, "files": hashes})
+    return save_files(folder, {**files, "receipt.json": sealed}, replace=replace, option=option)
+
+
+def encoded(value: Mapping[str, Any]) -> bytes:
+    """Return the bytes of a JSON file."""
+    return (json.dumps(value, indent=2, allow_nan=False) + "\n").encode()
 
 
 def check_folder(folder: Path, option: str = "--out") -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from html import escape
@@ -9,10 +10,13 @@ from importlib import import_module
 from itertools import islice
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from feval.errors import UnknownNameError, UsageError
+from feval.errors import NotRecordedError, UnknownNameError, UsageError
 from feval.evaluation.costs import mean_cost
 from feval.replay.loading import load
 from feval.report import pictures
+from feval.report.looking.questions import find_question, recorded_questions
+from feval.report.looking.terminal import question_pieces
+from feval.report.page.comparison_files import save_comparison
 from feval.report.tables.comparisons import RESULT_COLUMNS, cost_writer, result_rows
 from feval.report.tables.cost_axes import AXES
 from feval.report.tables.csv import curve_rows
@@ -21,10 +25,12 @@ from feval.report.tables.headline import headline
 from feval.report.tables.info import info_dict, info_headline, pools_table
 from feval.report.tables.results import evaluation_tables, label
 from feval.report.tables.surface import SURFACE_COLUMNS, surface_table
-from feval.report.tables.tables import Table, columns, curve_table
+from feval.report.tables.tables import Table, columns, curve_table, plain_text
 from feval.report.text import counted, percent, percents, plain_number, visible
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from matplotlib.axes import Axes
 
     from feval.cards.billing import Price
@@ -96,6 +102,34 @@ def plot(value: object, axes: Axes | None = None) -> Axes:
     return view.plot(value, axes)
 
 
+def save(comparison: Comparison, folder: Path, *, overwrite: bool) -> list[Path]:
+    """The files of `Comparison.save`."""
+    return save_comparison(comparison, folder, overwrite=overwrite)
+
+
+def show(recording: Recording, question: str | int, *, dataset: str | None, llm: str | None, **shown: Any) -> None:
+    """Print the question of `Recording.show`."""
+    if isinstance(question, str):
+        dataset, row = find_question(recording, question, dataset)
+    else:
+        row, dataset = question, dataset or _only_dataset(recording, "name it with dataset=")
+        if not 0 <= row < len(recording.votes(dataset)):
+            count = counted(len(recording.votes(dataset)), "question")
+            raise NotRecordedError(f"Question {row} of {dataset} was asked for, by its row from 0, and it has {count}.")
+    recording.require(dataset, llm)
+    names = recording.llm_names(dataset) if llm is None else [llm]
+    [asked] = recorded_questions(recording, dataset, names, range(row, row + 1))
+    sys.stdout.write(plain_text(question_pieces(asked, **shown)))
+
+
+def _only_dataset(recording: Recording, otherwise: str) -> str:
+    datasets = recording.dataset_ids()
+    if len(datasets) != 1:
+        holds = f"{counted(len(datasets), 'dataset')} ({', '.join(datasets) or 'none'})"
+        raise UsageError(f"{recording.path} holds {holds}, and one is shown: {otherwise}.")
+    return datasets[0]
+
+
 def _view(value: object) -> tuple[str, View]:
     """The view of the nearest known class, and its name."""
     return next((kind.__name__, VIEWS[kind.__name__]) for kind in type(value).__mro__ if kind.__name__ in VIEWS)
@@ -147,13 +181,8 @@ def _recording_sentence(recording: Recording) -> str:
 
 
 def _recording_plot(recording: Recording, axes: Axes | None) -> Axes:
-    datasets = recording.dataset_ids()
-    if len(datasets) != 1:
-        raise UsageError(
-            f"{recording.path} holds {counted(len(datasets), 'dataset')} ({', '.join(datasets) or 'none'}), and a picture shows "
-            "one: feval.load(DATASET, recording=RECORDING)[0].plot()."
-        )
-    return _dataset_plot(load(datasets[0], None, [recording], prices="none")[0], axes)
+    dataset = _only_dataset(recording, "feval.load(DATASET, recording=RECORDING)[0].plot()")
+    return _dataset_plot(load(dataset, None, [recording], prices="none")[0], axes)
 
 
 def _recording_columns(recording: Recording) -> dict[str, list[Any]]:

@@ -34,6 +34,9 @@ MOST_STEPS = ABSENT_SAMPLE - 1
 
 _SEEDS = 0x7FFFFFFF
 
+Record = Mapping[str, Any]
+"""A journal's line of a CoT."""
+
 
 class Place(NamedTuple):
     """A step, or the request: its number, its level, and what is behind it: the text of the path, or the conversation so far.
@@ -84,7 +87,7 @@ class Levels(ABC):
         """Return what identifies it, as JSON values."""
 
     @abstractmethod
-    def behind(self, before: Place, record: Mapping[str, Any], thoughts: Thoughts | None) -> tuple[Place, bool]:
+    def behind(self, before: Place, record: Record, thoughts: Thoughts | None) -> tuple[Place, bool]:
         """Return the place of a recorded step, and whether nothing comes behind it."""
 
     @abstractmethod
@@ -120,6 +123,11 @@ class Levels(ABC):
             return range(self.first)
         return range(self.first + step * self.branch, self.first + (step + 1) * self.branch)
 
+    def arranged(self, records: Sequence[Record]) -> tuple[Sequence[Record], list[int | None]]:
+        """Return the recorded steps of a question as a recording has them, and the place of the step before each."""
+        places: dict[int | None, int] = {record["sample"]: place for place, record in enumerate(records)}
+        return records, [places.get(self.parent(record["sample"])) for record in records]
+
     def path(self, step: int | None) -> tuple[int, ...]:
         """Return the number of each step of the path to one among its siblings."""
         if step is None:
@@ -128,8 +136,8 @@ class Levels(ABC):
         return (*self.path(parent), step - self.children(parent).start)
 
     def places(
-        self, request: Request, records: Sequence[Mapping[str, Any]], thoughts: Thoughts | None
-    ) -> Iterator[tuple[Mapping[str, Any], Place, bool]]:
+        self, request: Request, records: Sequence[Record], thoughts: Thoughts | None
+    ) -> Iterator[tuple[Record, Place, bool]]:
         """Yield each recorded step of a question, in order, with its place and whether nothing comes behind it."""
         places: dict[int | None, Place] = {None: root(request)}
         for record in records:
@@ -184,7 +192,7 @@ class Tree(Levels):
         values = {"first": self.first, "branch": self.branch, "depth": self.depth, "stop": self.stop}
         return values if self.template is None else values | {"template": self.template}
 
-    def text(self, record: Mapping[str, Any]) -> str:
+    def text(self, record: Record) -> str:
         """Return a recorded step as the path holds it."""
         kept = self.stop.rstrip(" ") if record.get("stop_text") == self.stop else ""
         return f"{record['text']}{kept}"
@@ -192,7 +200,7 @@ class Tree(Levels):
     def behind(
         self,
         before: Place,
-        record: Mapping[str, Any],
+        record: Record,
         thoughts: Thoughts | None,  # noqa: ARG002  a path holds them as they came
     ) -> tuple[Place, bool]:
         counted = record.get("output_tokens")
@@ -292,7 +300,7 @@ class MissingSteps(MissingSamples):
         steps = [step for step in self._tree.children(before.step) if not self.journal.has(key, step)]
         return _Children(self._tree.continued(question, before, self._thoughts), key, steps, before, question)
 
-    def _go_on(self, lack: Lack, record: Mapping[str, Any]) -> None:
+    def _go_on(self, lack: Lack, record: Record) -> None:
         parent = _of(lack)
         place, ends = self._tree.behind(parent.before, record, self._thoughts)
         if ends:

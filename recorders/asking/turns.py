@@ -9,7 +9,7 @@ Every turn sends the whole conversation again, each reply without its thoughts. 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -20,7 +20,7 @@ from feval.cards.tokens import count_words
 from feval.errors import OutOfRangeError, UsageError
 from recorders.asking.budget import CostEstimate
 from recorders.asking.samples import SamplePlan
-from recorders.asking.trees import MOST_STEPS, Levels, Place
+from recorders.asking.trees import MOST_STEPS, Levels, Place, Record
 from recorders.journal.appendlog import clean
 from recorders.journal.journal import Journal
 from recorders.request import Completion, Message, Prefill, Request
@@ -107,7 +107,7 @@ class Turns(Levels):
             values["no_answer"] = protocol.no_answer
         return values if protocol.template is None else values | {"template": protocol.template}
 
-    def behind(self, before: Place, record: Mapping[str, Any], thoughts: Thoughts | None) -> tuple[Place, bool]:
+    def behind(self, before: Place, record: Record, thoughts: Thoughts | None) -> tuple[Place, bool]:
         reply = reply_of(record, thoughts)
         said = [Message(each["role"], each["content"]) for each in record.get("messages", ())]
         conversation = (*before.conversation, *said, Message("assistant", reply))
@@ -129,7 +129,22 @@ class Turns(Levels):
         pass
 
 
-def reply_of(record: Mapping[str, Any], thoughts: Thoughts | None) -> str:
+@dataclass(frozen=True, slots=True)
+class Played:
+    """Turns that a method asked for live: each says itself which one it replies to."""
+
+    def arranged(self, records: Sequence[Record]) -> tuple[Sequence[Record], list[int | None]]:
+        """Return the recorded turns of a question, turn by turn of a conversation, and the place of the one before each."""
+        replies: dict[int | None, list[Record]] = {}
+        for record in records:
+            replies.setdefault(record.get("parent"), []).append(record)
+        turns: list[tuple[Record, int | None]] = [(record, None) for record in replies.get(None, ())]
+        for place, (before, _) in enumerate(turns):  # grows meanwhile
+            turns += [(record, place) for record in replies.get(before["sample"], ())]
+        return [record for record, _ in turns], [place for _, place in turns]
+
+
+def reply_of(record: Record, thoughts: Thoughts | None) -> str:
     """Return a recorded reply as a conversation holds it: without its thoughts."""
     apart = record.get("reasoning")
     columns = split_columns([record["text"]], apart and [apart], [record["finish_reason"]], thoughts)

@@ -229,11 +229,12 @@ class Journal(AppendLog[dict[str, Any], tuple[str, int]]):
         seeds: Sequence[int | None] | None = None,
         refused: str | None = None,
         choices: Sequence[Mapping[str, Any]] | None = None,
+        parent: int | None = None,
     ) -> None:
         """Collect one reply; it counts after the next `commit`.
 
-        `refused` says why there is no text. `choices` (JSON values, as the server sent them) are for replay by a proxy, and not
-        sealed.
+        `parent` is the sample that turns of a live method reply to. `refused` says why there is no text. `choices` (JSON values,
+        as the server sent them) are for replay by a proxy, and not sealed.
         """
         records = [
             _cot_record(request, key, sample, completion, recorded_at, seeds[place] if seeds else None, refused, place)
@@ -241,6 +242,8 @@ class Journal(AppendLog[dict[str, Any], tuple[str, int]]):
         ]
         for record, choice in zip(records, choices or (), strict=False):
             record["choice"] = choice
+        for record in records if parent is not None else ():
+            record["parent"] = parent
         lines = [self._line(record) for record in records]
         with self._collecting:
             self._refuse_after_failure()

@@ -1,16 +1,18 @@
-"""A live LLM with the interface of a replayed one: the same `sample(k)`, `start(k)` and `expand(node, k)`, the same ledger.
+"""A live LLM with the interface of a replayed one: the same `sample(k)`, `reply`, `start(k)`, `expand`, the same ledger.
 
     with live(backend, "gpt-4o-mini", answer_kind="number") as llm:
         metered = llm.ask("What is 12 * 12?")
         answer = method("What is 12 * 12?", metered)      # a method written for the replay, unchanged
         print(answer, metered.cots, metered.dollar_cost)
 
-Nothing is recorded here; use `feval record` for that, and run the same method on the recording.
+`record_method` makes a recording of what a method asks. `feval record` makes one that serves many methods.
 """
 
-from recorders.live.llm import LiveLLM, MeteredLiveLLM, live
+from recorders.live.llm import LiveLLM, live
+from recorders.live.meter import MeteredLiveLLM
 from recorders.live.nodes import LiveNode
+from recorders.live.recording import record_method
 from recorders.live.replies import LiveCoT, LiveResponse
 from recorders.live.traces import LiveTrace
 
-__all__ = ["LiveCoT", "LiveLLM", "LiveNode", "LiveResponse", "LiveTrace", "MeteredLiveLLM", "live"]
+__all__ = ["LiveCoT", "LiveLLM", "LiveNode", "LiveResponse", "LiveTrace", "MeteredLiveLLM", "live", "record_method"]

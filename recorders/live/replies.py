@@ -37,6 +37,11 @@ class LiveCoT:
     reasoning: str | None = None
 
     @property
+    def text(self) -> str:
+        """The same as `raw_text`, which is the paper's name for it."""
+        return self.raw_text
+
+    @property
     def metadata(self) -> CoTMetadata:
         """Cost and end, as Listing 3 of FEval-TTC has them."""
         return CoTMetadata(self.tokens, self.dollar_cost, self.finish_reason)

@@ -25,8 +25,8 @@ from feval.recording.content import OPTIONAL_COLUMNS
 from feval.report.text import counted
 from recorders.asking.checks import ReplyChecks
 from recorders.asking.probing import Probing
-from recorders.asking.trees import Levels, Place, Tree
-from recorders.asking.turns import Turns
+from recorders.asking.trees import Levels, Tree
+from recorders.asking.turns import Played, reply_of
 from recorders.errors import JournalError
 from recorders.journal.journal import Journal
 from recorders.journal.places import Places
@@ -51,7 +51,7 @@ def seal(
     notes: Sequence[str] = (),
     progress: Callable[[int], None] | None = None,
     probing: Probing | None = None,
-    tree: Levels | None = None,
+    tree: Levels | Played | None = None,
 ) -> Path:
     """Make a recording of everything that is committed to a journal, and verify it. The journal stays as it is.
 
@@ -59,27 +59,53 @@ def seal(
     came without usage, `other_counter` counts all: counts by different counters do not compare. Probes made as `probing` says
     are sealed, too; with a `tree`, the samples are its steps or turns.
     """
+    golds = gold_questions(dataset, questions)
+    licences = {"questions": dataset.licence}
+    with RecordingWriter(out, operation=operation, prices=prices, notes=notes, licences=licences) as writer:
+        writer.add_dataset(dataset, golds)
+        add_pools(writer, journal, dataset, golds, requests, llm, counter, other_counter, tree, progress)
+        if probing is not None:
+            probes = sealed_probes(journal, probing, dataset.answer_kind, golds, requests)
+            writer.add_probes(dataset.id, llm.name, probes, cue=probing.cue)
+    require_sound(out, journal)
+    return Path(out)
+
+
+def gold_questions(dataset: DatasetInfo, questions: Sequence[Question]) -> list[Question]:
+    """Return questions with the voting keys of their golds."""
+    return [replace(q, answer_key=canonical_gold(dataset.answer_kind, q.answer, q.choices)) for q in questions]
+
+
+def add_pools(
+    writer: RecordingWriter,
+    journal: Journal,
+    dataset: DatasetInfo,
+    questions: Sequence[Question],
+    requests: Sequence[Request],
+    llm: LLMInfo,
+    counter: str,
+    other_counter: str,
+    tree: Levels | Played | None,
+    progress: Callable[[int], None] | None = None,
+) -> None:
+    """Add what a journal holds of an LLM to a recording; see `seal`."""
     contents = _Contents(journal)
     used = contents.counter(other_counter) if counter == USAGE else counter
     decoding = requests[0].decoding if requests else Decoding()
     sealing = _Sealing(journal, contents, dataset.answer_kind, decoding, used, thoughts_of(llm.name), tree)
-    golds = [replace(q, answer_key=canonical_gold(dataset.answer_kind, q.answer, q.choices)) for q in questions]
-    licences = {"questions": dataset.licence}
-    with RecordingWriter(out, operation=operation, prices=prices, notes=notes, licences=licences) as writer:
-        writer.add_dataset(dataset, golds)
-        writer.add_pools(dataset.id, llm, used, sealing.pools(golds, requests), progress)
-        if probing is not None:
-            probes = sealed_probes(journal, probing, dataset.answer_kind, golds, requests)
-            writer.add_probes(dataset.id, llm.name, probes, cue=probing.cue)
-        for note in [*journal.notes, *sealing.notes(counter)]:
-            writer.note(note)
+    writer.add_pools(dataset.id, llm, used, sealing.pools(questions, requests), progress)
+    for note in [*journal.notes, *sealing.notes(counter)]:
+        writer.note(note)
+
+
+def require_sound(out: str | Path, journal: Journal) -> None:
+    """Raise a `JournalError` if a recording that was sealed from a journal does not verify."""
     verification = verify_recording(out)
     if not verification.ok:
         raise JournalError(
             f"The recording {out} does not verify after sealing: {verification.problems[0]} The journal {journal.folder} is "
             "kept; remove the recording and seal again."
         )
-    return Path(out)
 
 
 def _sequence_logprob(record: Mapping[str, Any]) -> float | None:
@@ -140,7 +166,7 @@ class _Sealing:
         decoding: Decoding,
         counter: str,
         thoughts: Thoughts | None,
-        tree: Levels | None,
+        tree: Levels | Played | None,
     ) -> None:
         self._thoughts, self._tree = thoughts, tree
         self._journal, self._contents, self._kind, self._counter = journal, contents, kind, counter
@@ -194,23 +220,21 @@ class _Sealing:
         self._repeated_ids += len(ids) - len(set(ids))
 
     def _pool(self, question: Question, request: Request, records: Sequence[Mapping[str, Any]]) -> PoolRows:
-        column = partial(_column, records)
         parents = ends = messages = prompts = None
-        steps = [*self._tree.places(request, records, self._thoughts)] if self._tree is not None else []
         if self._tree is not None:
-            rows = {record["sample"]: row for row, record in enumerate(records)}
-            parents = [rows.get(self._tree.parent(sample)) for sample in rows]
+            records, parents = self._tree.arranged(records)
+        column = partial(_column, records)
         if isinstance(self._tree, Tree):
             texts: list[str | None] = [self._tree.text(record) for record in records]
-            ends = [ended for *_, ended in steps]
+            ends = [ended for *_, ended in self._tree.places(request, records, self._thoughts)]
             columns = SplitColumns(texts, None, None, column("finish_reason"), ends)
         else:
             columns = split_columns(column("text"), column("reasoning"), column("finish_reason"), self._thoughts)
             self._without_reply += columns.readable.count(False)
-        if isinstance(self._tree, Turns):
+        if parents is not None and ends is None:
             ends = [True] * len(records)
             messages = [said and orjson.dumps(said).decode() for said in column("messages")]
-            prompts = [self._turn_prompt(request, record, place) for record, place, _ in steps]
+            prompts = self._turn_prompts(request, records, parents)
         self._with_thoughts += sum(bool(marks) for marks in columns.marks or ())
         raw = self._raw_answers(question, columns)
         return PoolRows(
@@ -246,13 +270,21 @@ class _Sealing:
         # Thoughts that come apart from the text are sampled and billed like it.
         return [self._count(record["text"]) + self._count(record.get("reasoning") or "") for record in records]
 
-    def _turn_prompt(self, request: Request, record: Mapping[str, Any], place: Place) -> int | None:
-        """Return the prompt tokens of a turn, `None` of a first CoT; a turn that was refused was not billed."""
-        if "messages" not in record:
-            return None
+    def _turn_prompts(
+        self, request: Request, records: Sequence[Mapping[str, Any]], parents: Sequence[int | None]
+    ) -> list[int | None]:
+        """Return the prompt tokens of each turn, `None` of a first CoT; a turn that was refused was not billed."""
         if self._count is None:
-            return 0 if "refused" in record else record.get("prompt_tokens")
-        return sum(self._count(message.content) for message in (*request.messages, *place.conversation[:-1]))
+            stated = (0 if "refused" in record else record.get("prompt_tokens") for record in records)
+            return [prompt if "messages" in record else None for prompt, record in zip(stated, records, strict=True)]
+        first = sum(self._count(message.content) for message in request.messages)
+        prompts, behind = list[int | None](), list[int]()
+        for record, parent in zip(records, parents, strict=True):
+            said = sum(self._count(message["content"]) for message in record.get("messages", ()))
+            sent = said + (first if parent is None else behind[parent])
+            prompts.append(sent if "messages" in record else None)
+            behind.append(sent + self._count(reply_of(record, self._thoughts)))
+        return prompts
 
     def _prompt_tokens(self, request: Request, records: Sequence[Mapping[str, Any]]) -> int | None:
         if self._count is not None:

@@ -610,6 +610,12 @@ def test_a_first_plan_can_be_run(toy: Path) -> None:
     assert one["plan"]["method"][0]["llms"] == ["gpt-4o-mini"]
 
 
+def test_a_first_plan_counts_dollars_where_its_prices_do(toy: Path) -> None:
+    first = ("--init", "--recording", toy / "rec", "--json")
+    assert json.loads(run(toy / "a.toml", *first).stdout)["plan"]["cost"] == "usd"
+    assert json.loads(run(toy / "b.toml", *first, "--prices", "none").stdout)["plan"]["cost"] == "tokens"
+
+
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [

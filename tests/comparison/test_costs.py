@@ -86,8 +86,8 @@ def test_the_key_axis_of_earlier_files_is_read(folder: Path) -> None:
     assert old == new
     assert (old.to_dict()["cost"], "axis" in old.to_dict()) == ("samples", False)
     assert Plan.from_dict(old.to_dict()) == old
-    with pytest.raises(UnknownNameError, match="no cost 'seconds'"):
-        plan(SC, cost="seconds")
+    with pytest.raises(UnknownNameError, match="no cost 'minutes'"):
+        plan(SC, cost="minutes")
     with pytest.raises(UsageError, match=r"both 'cost' and 'axis', .* keep 'cost'"):
         plan(SC, cost="usd", axis="usd")
     with pytest.raises(UsageError, match=r"'cots'.* Known: .*\bcost, costs"):

@@ -48,7 +48,9 @@ def test_every_option_is_on_the_command_line_in_comparison_files_and_in_receipts
         shown = CliRunner().invoke(app, [command, "--help"]).stdout
         assert {name for name in names if f"--{name.replace('_', '-')} " in shown} == names - rare
     assert names <= set(Plan.model_fields)
-    assert names - {"prices"} <= set(request().pinned())
+    assert names - {"prices", *RunRequest.seldom} <= set(request().pinned())
+    given = request(cost="seconds", parallel=2).pinned()
+    assert (given["cost"], given["parallel"]) == ("seconds", 2)
 
 
 def test_a_request_survives_its_receipt() -> None:

@@ -24,6 +24,7 @@ from foreign_sources import (
     dumped,
     game_entry,
     harness_line,
+    in_arrow,
     inspect_archive,
     inspect_log,
     inspect_sample,
@@ -73,6 +74,12 @@ SEEDS: dict[str, list[bytes]] = {
         lines(COT, COT | {"sample": 1, "llm": "m"}),
         lines(QUESTION, QUESTION | {"id": "b", "prompt": "x"}),
         lines(COT | EVERYTHING, COT | EVERYTHING | {"sample_id": 1, "target": 1}),
+    ],
+    "table": [
+        b'question,answer,model,sample,output,n_tokens,score.a\n1+1?,2,m,0,It is 2,5,0.5\n1+1?,2,m,1,"a\nb",,nan\n',
+        lines(COT | EVERYTHING, COT | EVERYTHING | {"sample_id": 1}),
+        dumped([COT, COT | {"sample": 1}]),
+        *in_arrow([COT, COT | {"sample": 1, "step_scores": {"a": [0.5]}}]),
     ],
 }
 READ_AS_JSON = ["mot-cascade", "modelswitch", "game24", "linc", "probed-traces"]

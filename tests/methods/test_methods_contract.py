@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from copy import copy
 from dataclasses import FrozenInstanceError, fields, is_dataclass
 from fractions import Fraction
 from pathlib import Path
@@ -17,13 +18,14 @@ from probed import turned_round, with_probes
 from real_files import Codes, golden, real_codes
 from recorded_pools import Recorded
 from recorded_trees import write_full_trees
+from recorded_turns import write_full_turns
 from small import write_scored_toy
 
 from feval.errors import OutOfRangeError, ShortPoolError, UsageError
 from feval.evaluation.replicates import decisions
 from feval.methods import METHODS, AdaptiveConsistency, DeepConfidence, MixtureOfThoughts, ModelSwitch, SelfConsistency
 from feval.methods.decisions import Decisions
-from feval.methods.protocol import searches
+from feval.methods.protocol import in_seconds, searches
 from feval.methods.scored.confidence_weighted import TEMPERATURES
 from feval.replay import LLM, Dataset, load
 from feval.replay.pools import Pool
@@ -56,10 +58,16 @@ def trees(tmp_path_factory: pytest.TempPathFactory) -> Replay:
     return load("toy", recording=write_full_trees(tmp_path_factory.mktemp("contract") / "trees", GOLDS), seed=7)
 
 
+@pytest.fixture(scope="module")
+def turns(tmp_path_factory: pytest.TempPathFactory) -> Replay:
+    return load("toy", recording=write_full_turns(tmp_path_factory.mktemp("contract") / "turns", GOLDS), seed=7)
+
+
 @pytest.fixture
 def given_llms(request: pytest.FixtureRequest, name: str, case: Case) -> Replay:
-    """The LLMs that a method is given: recorded as whole CoTs, or as trees."""
-    dataset, llms = request.getfixturevalue("trees" if searches(METHODS[name]) else "replay")
+    """The LLMs that a method is given: recorded as whole CoTs, as trees, or turn by turn."""
+    fixture = "turns" if name == "sequential-revision" else "trees" if searches(METHODS[name]) else "replay"
+    dataset, llms = request.getfixturevalue(fixture)
     return dataset, llms[: case.llms]
 
 
@@ -93,6 +101,30 @@ def test_both_forms_agree(name: str, case: Case, given_llms: Replay) -> None:
                     consumed = getattr(ledger, field.name)
                     expected = 0 if consumed is None else int(consumed[replicate, row])
                     assert getattr(llm, field.name) == expected, field.name
+
+
+@pytest.mark.parametrize(("name", "case"), [case for case in cases() if not whole_set(case.values[0])])
+def test_both_forms_take_as_long(name: str, case: Case, given_llms: Replay) -> None:
+    """Microseconds of the batch form are those that the meter counts of the readable form; cut CoTs are cut in both."""
+    dataset, llms = given_llms
+    method = METHODS[name](**case.settings)
+    for llm in llms:
+        seconds = np.random.default_rng(len(llm.name)).random(llm.pool.codes.shape)
+        llm.pool.channels.derived("durations", lambda seconds=seconds: seconds)
+    plain = decide(method, llms, 1)
+    for at_once in (None, 2):
+        clocked = [llm.clocked(at_once) for llm in llms]
+        timed = [copy(llm) for llm in clocked]
+        for llm in timed:
+            llm.pool = in_seconds(method, llm.pool)
+        batch = decide(method, timed, 1)
+        assert (plain.answer == batch.answer).all()
+        for row in range(len(dataset)):
+            metered = [llm.ask(row) for llm in clocked]
+            method(dataset[row].question, *metered)
+            for meter, ledger in zip(metered, batch.ledgers, strict=True):
+                assert ledger.sequential_tokens is not None
+                assert meter.sequential_microseconds == int(ledger.sequential_tokens[0, row])
 
 
 @pytest.mark.parametrize(
@@ -156,6 +188,7 @@ DEFAULTS: dict[str, dict[str, Any]] = {
     "beam-search": {"width": 4, "rounds": 40, "aggregate": "last"},  # search-and-learn
     "dvts": {"width": 4, "rounds": 40, "aggregate": "last"},
     "particle-filtering": {"answer": "heaviest", "aggregate": "last"},
+    "sequential-revision": {"turns": 4, "answer": "last"},
     "automix": {"strict": False, "aggregate": "score", "verification": "recorded"},  # kept at v = t
 }  # fmt: skip
 """What papers and authors' code take, where they say so."""

@@ -30,7 +30,7 @@ from feval import (
     self_consistency_curve,
 )
 from feval.comparison.plan import Plan
-from feval.errors import UnknownNameError, UsageError
+from feval.errors import NotRecordedError, UnknownNameError, UsageError
 from feval.report.tables.comparisons import results_csv
 
 NAME = "<script>alert(1)</script>&"
@@ -253,3 +253,17 @@ def test_a_method_that_stops_is_named_with_its_fields(shown: dict[str, Any]) -> 
     dataset, [llm, _] = load("toy", None, shown["recording"])
     result = evaluate(EarlyStopping(2, budget=3), dataset, llm, unlabelled="drop")
     assert repr(result).startswith("Evaluation(early-stopping(window=2, budget=3) on toy")
+
+
+def test_a_question_is_printed(shown: dict[str, Any], capsys: pytest.CaptureFixture[str]) -> None:
+    recording = shown["recording"]
+    recording.show(1, llm="gpt-4o-mini")
+    text = capsys.readouterr().out
+    assert text == text.replace("\x1b", "")
+    assert "gpt-4o-mini, sample 2" in text
+    recording.show(shown["dataset"].question_ids[1], llm="gpt-4o-mini")
+    assert capsys.readouterr().out == text
+    with pytest.raises(NotRecordedError, match="Question 9 of toy was asked for, by its row from 0, and it has 4"):
+        recording.show(9)
+    with pytest.raises(NotRecordedError, match="no CoTs of 'nobody'"):
+        recording.show(0, llm="nobody")

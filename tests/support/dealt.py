@@ -99,7 +99,7 @@ class Dealer:
         self.rounds = self.cots = 0
         self.tokens: list[int] = []
         self.requests: list[slice] = []
-        self.probe_calls = self.probe_tokens = 0
+        self.probe_calls = self.probe_tokens = self.sequential_microseconds = 0
         self.auxiliary_calls = self.auxiliary_prompt_tokens = self.auxiliary_output_tokens = 0
 
     def sample(self, k: int = 1) -> Dealt:

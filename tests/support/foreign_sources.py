@@ -233,3 +233,17 @@ def probed_entry(**changes: Any) -> dict[str, Any]:
 
 COT = {"id": "a", "question": "A?", "gold": "1", "text": "t", "answer": "1"}
 QUESTION = {"id": "a", "question": "A?", "answer": "1", "samples": [{"text": "t", "answer": "1"}]}
+
+
+def in_arrow(rows: list[dict[str, Any]]) -> list[bytes]:
+    """A table as Parquet, as a file of Arrow and as a stream of Arrow."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    table = pa.Table.from_pylist(rows)
+    buffers = [io.BytesIO() for _ in range(3)]
+    pq.write_table(table, buffers[0])
+    for buffer, new in zip(buffers[1:], (pa.ipc.new_file, pa.ipc.new_stream), strict=True):
+        with new(buffer, table.schema) as writer:
+            writer.write_table(table)
+    return [buffer.getvalue() for buffer in buffers]

@@ -139,6 +139,12 @@ CASES: dict[str, list[Case]] = {
         Case({"n": 8, "width": 2, "rounds": 2, "aggregate": "mean", "answer": "best"}),
         Case({"n": 4, "width": 4, "scorer": "prm", "aggregate": "prod", "answer": "majority"}),
     ],
+    "sequential-revision": [
+        Case({"n": 8, "turns": 2}),
+        Case({"n": 6, "turns": 3, "answer": "majority"}),
+        Case({"n": 6, "turns": 3, "answer": "best", "scorer": "prm"}),
+        Case({"n": 4, "turns": 1}),
+    ],
     "dvts": [
         Case({"n": 8, "width": 4}),
         Case({"n": 8, "width": 2, "aggregate": "min", "answer": "best"}),

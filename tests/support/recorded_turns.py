@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from random import Random
 
 from small import pool, question
 
-from feval.recording import DatasetInfo, LLMInfo, PoolRows, RecordingWriter
+from feval.recording import DatasetInfo, LLMInfo, PoolRows, RecordingWriter, ScorerInfo, ScoreRows
 
 REVISE, WHY = ('[{"role":"user","content":"Revise."}]', '[{"role":"user","content":"Why?"}]')
 
@@ -31,4 +32,28 @@ def write_turns(out: Path, rows: Sequence[PoolRows] = ROWS) -> Path:
     with RecordingWriter(out, operation={"name": "test"}) as writer:
         writer.add_dataset(DatasetInfo("toy", "Toy", "verbatim", "test-1"), [question(i, "4") for i in range(3)])
         writer.add_pools("toy", LLMInfo("m@revise"), "words", rows)
+    return out
+
+
+def write_full_turns(out: Path, golds: Sequence[str | None], *, first: int = 8, branch: int = 2) -> Path:
+    """Conversations of three turns, scored by "prm"; the second turn has `branch` samples, and one question has no answer."""
+    draw = Random(4)  # noqa: S311  it makes up conversations
+    pools, scores = [], []
+    for index in range(len(golds)):
+        parents: list[int | None] = [None] * first
+        parents += [place for place in range(first) for _ in range(branch)]
+        parents += range(first, len(parents))
+        size = len(parents)
+        answers = [draw.choice(["a", "a", "b", "c", None]) if index != 5 else None for _ in range(size)]
+        messages = [None if parent is None else REVISE if parent < first else WHY for parent in parents]
+        tokens = [None if parent is None else draw.randrange(20, 60) for parent in parents]
+        turns = {"parents": parents, "ends": [True] * size, "messages": messages, "turn_prompt_tokens": tokens}
+        pools.append(pool(index, answers, tokens=[draw.randrange(1, 40) for _ in answers], **turns))
+        values = [draw.choice([None, 0.0, 0.2, 0.4, 0.4, 0.9]) for _ in answers]
+        scores.append(ScoreRows(f"toy/{index}", range(size), values))
+    with RecordingWriter(out, operation={"name": "test"}, prices="2025-06-02") as writer:
+        questions = [question(i, gold) for i, gold in enumerate(golds)]
+        writer.add_dataset(DatasetInfo("toy", "Toy", "verbatim", "test-1"), questions)
+        writer.add_pools("toy", LLMInfo("gpt-3.5-turbo@revise"), "words", pools)
+        writer.add_scores("toy", "gpt-3.5-turbo@revise", ScorerInfo("prm", "test"), scores)
     return out

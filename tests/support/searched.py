@@ -20,8 +20,11 @@ Step = tuple[int, str | None, bool, float, int]
 """Parent (-1 for none), answer, whether it ends a solution, score (NaN for none), tokens."""
 
 
-def tree_pool(trees: Sequence[Sequence[Step]]) -> Pool:
-    """A pool of trees, all of whose steps were scored by "prm"."""
+def tree_pool(trees: Sequence[Sequence[Step]], messages: Sequence[Sequence[int]] | None = None) -> Pool:
+    """A pool of trees, all of whose steps were scored by "prm".
+
+    Where there are messages, a number for each step, those with a parent are turns: step s was sent 10 + 3 s tokens.
+    """
     width = max(map(len, trees))
     shape = len(trees), width
 
@@ -32,6 +35,10 @@ def tree_pool(trees: Sequence[Sequence[Step]]) -> Pool:
     codes = table([[*map(code, own)] for own in answers], -2, np.int16)
     size, values = np.array([*map(len, trees)]), table(scores, np.nan, np.float64)
     steps = Steps(table(parents, -2, np.int16), table(ends, 0, np.uint8))
+    if messages is not None:
+        turns = np.where(steps.parents < 0, steps.parents, table(messages, -2, np.int16))
+        prompts = np.where(turns < 0, -1, 10 + 3 * np.arange(width))
+        steps = Steps(steps.parents, steps.ends, turns.astype(np.int16), prompts.astype(np.int32))
     steps.check(codes, size)
     nothing = np.full(shape, -1, np.int32)
     scored = Scores(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -12,7 +12,6 @@ from feval.cli.options import (
     AnswerKind,
     Equality,
     Machines,
-    NewFolder,
     OnlyDatasets,
     OnlyLLMs,
     RecordingFolder,
@@ -20,18 +19,27 @@ from feval.cli.options import (
     whole_folder,
 )
 from feval.cli.output import Output
-from feval.hub.places import open_place
+from feval.errors import UsageError
+from feval.hub.addresses import is_address
+from feval.hub.places import local_table, open_place
+from feval.importers.tables.layouts import Layout, layout_of
 from feval.recording import open_recording
 from feval.report.tables.info import info_dict, info_headline, info_tables
+from feval.report.tables.tables import Column, Table
 from feval.report.text import counted
+
+if TYPE_CHECKING:
+    from feval.importers.tables.reading import Understood
 
 
 @machine_options
 def import_(
     format_name: Annotated[str, typer.Argument(metavar="FORMAT", help="See `feval ls formats`.", show_default=False)],
     source: Annotated[Path, typer.Argument(metavar="SOURCE", help="File or folder to import.", show_default=False)],
-    dataset: Annotated[str, typer.Option(metavar="ID", help="Id of the dataset; any id will do.")],
-    out: NewFolder,
+    dataset: Annotated[
+        str | None, typer.Option(metavar="ID", help="Id of the dataset; any id will do. Default: a table's own.")
+    ] = None,
+    out: Annotated[Path | None, typer.Option(metavar="DIR", help="The recording to make: a new folder.")] = None,
     llm: Annotated[
         list[str] | None,
         typer.Option(metavar="NAME", help="Name, such as gpt-3.5-turbo@t=0.8. Repeat to take several from SOURCE."),
@@ -47,6 +55,22 @@ def import_(
         str, typer.Option(metavar="FROM", help="stored (as SOURCE has them) or text (extracted again).")
     ] = "stored",
     equality: Equality = None,
+    columns: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--map", metavar="NAME=COLUMN", help="Of a table: the column of this meaning. Repeat for several."
+        ),
+    ] = None,
+    score: Annotated[
+        list[str] | None,
+        typer.Option(metavar="[SCORER=]COLUMN", help="Of a table: a column with scores. Repeat for several."),
+    ] = None,
+    layout: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Of a table: a published layout, or a mapping file (TOML).")
+    ] = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Of a table: show what its columns are read as, and write nothing.")
+    ] = False,
     *,
     machines: Machines,
     show: Output,
@@ -56,9 +80,23 @@ def import_(
     `feval ls formats` lists the formats. Quirks of the source that were handled are noted in the recording.
 
     Example: feval import esc T0.7.jsonl.gz --dataset last_letters --llm gpt-3.5-turbo --out my-recording
+    Example: feval import table samples.csv --dataset gsm8k --map question=prompt --score reward --out my-recording
     """
-    from feval.importers import import_recording  # loads every format
+    from feval.importers import IMPORTERS, import_recording, understood  # loads every format
 
+    options = layout_of(layout, columns or (), score or ())
+    is_table = format_name in IMPORTERS and IMPORTERS[format_name].files is not None
+    if not is_table and (dry_run or options != Layout()):
+        raise UsageError("--map, --score, --layout and --dry-run are for tables: feval import table FILE.")
+    if out is None and not dry_run:
+        raise typer.BadParameter("Name the recording to make; or look at a table first, --dry-run.", param_hint="--out")
+    if is_table:
+        if is_address(source):
+            with show.progress(f"fetching {source}"):
+                source = local_table(source)
+        _show_understood(show, understood(source, options, has_golds=questions is not None), final=dry_run)
+    if dry_run or out is None:
+        return
     with show.progress(f"importing {source.name}") as progress, machines.opened() as executor:
         import_recording(
             format_name,
@@ -73,8 +111,29 @@ def import_(
             equality=equality,
             progress=progress,
             executor=executor,
+            layout=options if is_table else None,
         )
     show_recording(show, out)
+
+
+def _show_understood(show: Output, table: Understood, *, final: bool) -> None:
+    """Show what the columns of a table are read as; `final`: there is no other result."""
+    rows = [
+        (use.column, (use.scorer and f"score of {use.scorer}") or use.target, use.about, _example(table, use.column))
+        for use in table.uses
+    ]
+    unread = [(name, "", "not read", _example(table, name)) for name in table.unread]
+    if final or not show.json:
+        names = ("column", "read_as", "meaning", "example")
+        summary = {"file": table.name, "columns": [dict(zip(names, row, strict=True)) for row in (*rows, *unread)]}
+        heads = tuple(Column(name.replace("_", " ")) for name in names)
+        show.result(summary, Table(f"{table.name}, as understood", heads, (*rows, *unread)))
+
+
+def _example(table: Understood, column: str) -> str:
+    value = table.examples.get(column.split(".")[0] if column not in table.examples else column)
+    text = " ".join(str(value).split())
+    return "" if value is None else text if len(text) <= 40 else f"{text[:39]}…"
 
 
 def info(recording: RecordingFolder, *, show: Output) -> None:

@@ -15,6 +15,7 @@ from feval.recording.probes import Probes
 from feval.recording.scores import Scores
 from feval.recording.steps import Steps
 from feval.replay.channels import Channels
+from feval.replay.clock import Clock
 from feval.replay.llm import LLM
 from feval.replay.meter import MeteredLLM
 from feval.replay.pools import Pool, Ragged, TokenLogprobs
@@ -142,8 +143,11 @@ def _ragged(values: Mapping[str, Any]) -> Ragged:
 
 def pool_from(values: dict[str, Any], call: Call, answers: Sequence[list[str]] = ()) -> Pool:
     """Return a pool from its arrays; `answers` are those of each question by code, which grow when probes are read."""
-    owner, number, has_steps = (values.pop(key) for key in ("owner", "channels", "has_steps"))
+    owner, number, has_steps, clock = (values.pop(key) for key in ("owner", "channels", "has_steps", "clock"))
     channels = _HandedChannels(owner, number, call, answers, has_steps=has_steps)
     name = values.pop("llm")
     arrays = {key: array_from(value) for key, value in values.items()}
-    return Pool(name, _finish=arrays.pop("finish"), **arrays, channels=channels)
+    if clock is not None:
+        microseconds = array_from(clock["microseconds"])
+        clock = Clock(arrays["output_tokens"].astype(np.int64), microseconds, clock["at_once"])
+    return Pool(name, _finish=arrays.pop("finish"), **arrays, channels=channels, clock=clock)

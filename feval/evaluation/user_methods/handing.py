@@ -65,7 +65,8 @@ class Desk:
         arrays = ("llm", "codes", "output_tokens", "prompt_tokens", "sizes", "finish", "candidates")
         channels = {"owner": pool.channels.owner, "channels": len(self._channels) - 1}
         channels["has_steps"] = pool.channels.has_steps
-        return {name: getattr(pool, name) for name in arrays} | channels
+        clock = None if pool.clock is None else {"microseconds": pool.clock.microseconds, "at_once": pool.clock.at_once}
+        return {name: getattr(pool, name) for name in arrays} | channels | {"clock": clock}
 
     def _with_answers(self, llm: LLM, rows: Rows) -> dict[str, Any]:
         """Return a pool with its answers, numbered as they were recorded: among all codes of a question is the gold's."""

@@ -7,7 +7,7 @@ For one trace, early exit by agreement of probes (Certaindex, Fu et al. 2024, ar
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar, Literal
 
 import numpy as np
 
@@ -36,6 +36,8 @@ class AnswerConvergence:
         streak: equal answers in a row that settle a trace.
         width: traces per question.
     """
+
+    cuts_cots: ClassVar[Literal[True]] = True
 
     streak: Count = 14
     width: Count = 1

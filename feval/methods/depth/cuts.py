@@ -95,7 +95,7 @@ class Cuts:
             tokens[batch.where] = batch.drawn(self.probe_tokens).sum(axis=2)
         for grown in self._rounds():
             for batch in cut:
-                sequential[batch.where] += most_tokens(batch.drawn(grown))
+                sequential[batch.where] += most_tokens(batch.drawn(grown), self.pool.at_once)
         [ledger] = decided.ledgers
         ledger = replace(ledger, sequential_tokens=sequential, probe_calls=calls, probe_tokens=tokens)
         return Decisions(decided.answer, (ledger,))
@@ -117,15 +117,17 @@ class Cuts:
         return SelfConsistency(n).exact_errors(self.pool, gold, right, lambda _rows, _replicates: iter(()))
 
     def _rounds(self) -> Iterator[Integers]:
-        """[Q, S] the tokens that each CoT generates in each round."""
+        """[Q, S] the tokens that each CoT generates in each round; with a clock, the microseconds that they take."""
+        clock = self.pool.clock
         if self.recorded is None:
-            yield self.pool.output_tokens
+            yield self.pool.output_tokens if clock is None else clock.after(self.pool.output_tokens)
             return
         first, before = self.recorded.starts[:-1].reshape(self.probes.shape), np.zeros(self.probes.shape, np.int64)
         offsets = np.append(self.recorded.offsets, np.uint32(0))
         for step in range(int(self.probes.max(initial=0)) + 1):
             place = np.where(step < self.probes, first + step, -1)
             reached = np.where(place >= 0, offsets[place], self.pool.output_tokens).astype(np.int64)
+            reached = reached if clock is None else clock.after(reached)
             yield reached - before
             before = reached
 

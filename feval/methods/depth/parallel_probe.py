@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -15,11 +15,12 @@ from feval.methods.arrays import Bools, Integers, Rows
 from feval.methods.decisions import Decisions, Ledger, Orders
 from feval.methods.depth.cuts import known_tokens
 from feval.methods.fields import Count, Whole, frozen_method
-from feval.methods.protocol import TraceSampler, one_llm, require_draws
+from feval.methods.protocol import TraceSampler, drawn, most_tokens, one_llm, require_draws
 from feval.methods.vote import plurality
 
 if TYPE_CHECKING:
     from feval.recording.probes import Probes
+    from feval.replay.clock import Clock
     from feval.replay.pools import Pool
 
 Int64 = npt.NDArray[np.int64]
@@ -50,6 +51,8 @@ class ParallelProbe:
         warmup: steps before the first trace can be dropped.
         steps: most steps.
     """
+
+    cuts_cots: ClassVar[Literal[True]] = True
 
     width: Count = 64
     interval: Count = 500
@@ -97,6 +100,8 @@ class ParallelProbe:
                 where = slice(r, r + columns), slice(q, q + rows)
                 decided, grown = self._grown(visits, order[where])
                 answer[where], numbers[:, where[0], where[1]] = decided.T, visits.ledger(grown).transpose(0, 2, 1)
+                if visits.clock is not None:
+                    numbers[1][where] = visits.microseconds(visits.clock, grown, order[where])
         tokens, sequential, longest, probes, probe_tokens = numbers
         rounds = np.ones(answer.shape, np.int32)
         ledger = Ledger(
@@ -171,6 +176,7 @@ class _Visits:
         counts: [Q, S] visits before the end.
         final: [Q, S] answer at the end.
         tokens: [Q, S] of the whole CoT; a probe may lie beyond its last token.
+        clock: of the pool.
     """
 
     interval: int
@@ -179,6 +185,7 @@ class _Visits:
     counts: Int64
     final: Integers
     tokens: Int64
+    clock: Clock | None
 
     @classmethod
     def of(cls, pool: Pool, interval: int) -> _Visits:
@@ -196,7 +203,8 @@ class _Visits:
         every = interval // probes.interval
         counts = probes.counts() // every
         final = pool.codes.astype(np.result_type(pool.codes, probes.codes))
-        return cls(interval, every, probes, counts, final, np.maximum(pool.output_tokens, counts * interval))
+        whole = np.maximum(pool.output_tokens, counts * interval)
+        return cls(interval, every, probes, counts, final, whole, pool.clock)
 
     @property
     def first(self) -> Int64:
@@ -227,6 +235,18 @@ class _Visits:
         ends = (finished * self.tokens[:, :, None].astype(np.int32)).max(axis=1, initial=0)
         calls = total - np.add.reduce(visited > 0, axis=1, dtype=np.int64)
         return np.array([tokens, sequential, np.maximum(rounds * self.interval, ends), calls, self._spent(visited)])
+
+    def microseconds(self, clock: Clock, grown: Integers, order: Orders) -> Int64:
+        """[R, Q] microseconds of all rounds, one after the other, from rounds [Q, S, R] and orders [R, Q, width]."""
+        total = np.zeros(order.shape[:2], np.int64)
+        drawn_grown = np.take_along_axis(grown.transpose(2, 0, 1), order.astype(np.intp), axis=2)
+        before = np.zeros(self.counts.shape, np.int64)
+        for step in range(1, int(drawn_grown.max(initial=0)) + 1):
+            tokens = np.where(step <= self.counts, step * self.interval, self.tokens)
+            reached = clock.after(np.minimum(tokens, self.tokens))
+            total += most_tokens(drawn(reached - before, order) * (drawn_grown >= step), clock.at_once)
+            before = reached
+        return total
 
     def _spent(self, visited: Integers) -> Int64:
         """[Q, R] tokens of the probes at all visits [Q, S, R] but the first."""

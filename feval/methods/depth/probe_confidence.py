@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar, Literal
 
 import numpy as np
 
@@ -32,6 +32,8 @@ class ProbeConfidence:
         threshold: least confidence.
         width: traces per question.
     """
+
+    cuts_cots: ClassVar[Literal[True]] = True
 
     threshold: Share = 0.95  # DEER's
     width: Count = 1

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar, Literal
 
 from feval.methods.arrays import Floats, Integers
 from feval.methods.decisions import Decisions, Orders
@@ -30,6 +30,8 @@ class TokenBudget:
         n: traces per question.
         tokens: the budget of each.
     """
+
+    cuts_cots: ClassVar[Literal[True]] = True
 
     n: Count = 1
     # s1 forces budgets of 500 to 8,000 tokens of thought; a multiple of the interval of probes cuts where there is one.

@@ -57,7 +57,10 @@ class _ChoiceByScore:
         for batch in batches(order, self.n, codes.shape[1]):
             answer[batch.where] = self._chosen(batch.drawn(codes), batch.drawn(scores))
             each = batch.drawn(pool.output_tokens)
-            tokens[batch.where], longest[batch.where] = each.sum(axis=2, dtype=np.int64), most_tokens(each)
+            tokens[batch.where], longest[batch.where] = (
+                each.sum(axis=2, dtype=np.int64),
+                most_tokens(each, pool.at_once),
+            )
         asked = np.ones(answer.shape, np.bool_)
         return Decisions(answer, (Ledger.one_round(asked, self.n, tokens, longest),))
 

@@ -142,7 +142,10 @@ class ConfidenceWeighted:
             weights = confidence_weights(batch.drawn(confidences), temperature)
             answer[batch.where] = weighted_plurality_codes(batch.drawn(codes), weights)
             each = batch.drawn(pool.output_tokens)
-            tokens[batch.where], longest[batch.where] = each.sum(axis=2, dtype=np.int64), most_tokens(each)
+            tokens[batch.where], longest[batch.where] = (
+                each.sum(axis=2, dtype=np.int64),
+                most_tokens(each, pool.at_once),
+            )
             if checks and auxiliary is not None:
                 for total, check in zip(
                     auxiliary, (checks.calls, checks.prompt_tokens, checks.output_tokens), strict=True

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -54,6 +54,8 @@ class DeepConfidence:
         warm_up: traces that set the bar online.
         consensus: online, stop when the leading answer has this share of the votes' weight; `None` to draw all n.
     """
+
+    cuts_cots: ClassVar[Literal[True]] = True
 
     # The paper draws 512; recordings usually have 40.
     n: Count = 40
@@ -177,16 +179,19 @@ class DeepConfidence:
             answer[batch.where] = weighted_plurality_codes(np.where(seen, codes, -1), weights)
             billed = np.where(seen, self._billed(pool, batch, known, bars), 0)
             tokens[batch.where], longest[batch.where] = billed.sum(axis=2), most_tokens(billed)
-            sequential[batch.where] = self._sequential(billed)
+            if pool.clock is not None:
+                billed = pool.clock.after(billed, batch.drawn)
+            sequential[batch.where] = self._sequential(billed, pool.at_once)
             cots[batch.where] = traces
         rounds = self._rounds(cots)
         ledger = Ledger(rounds, cots, tokens, sequential_tokens=sequential, longest_trace_tokens=longest)
         return Decisions(answer, (ledger,))
 
-    def _sequential(self, billed: Int64) -> Int64:
+    def _sequential(self, billed: Int64, at_once: int | None) -> Int64:
         """[R', Q'] the longest trace of each round, summed."""
         first, later = billed[:, :, : self._until], billed[:, :, self._until :]
-        return most_tokens(first) + (most_tokens(later) if self.consensus is None else later.sum(axis=2))
+        longest = most_tokens(first, at_once)
+        return longest + (most_tokens(later, at_once) if self.consensus is None else later.sum(axis=2))
 
     @property
     def _until(self) -> int:

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import numpy.typing as npt
 
-from feval.errors import NotRecordedError, UsageError
+from feval.errors import NotRecordedError, ShortPoolError, UsageError
 from feval.methods.arrays import Bools, Floats, Integers
 from feval.methods.decisions import Decisions, Ledger, Orders
-from feval.methods.protocol import BatchMethod, Node
+from feval.methods.protocol import BatchMethod, Node, most_tokens
 from feval.methods.vote import plurality, plurality_codes, weighted_plurality, weighted_plurality_codes
 from feval.replay.nodes import missing_steps
+from feval.replay.turns import called, few_first_cots, few_turns, missing_messages
 
 if TYPE_CHECKING:
     from feval.recording.steps import Steps
@@ -118,8 +120,8 @@ class Searches:
         self._children = np.argsort(key, axis=1)
         self._used = np.zeros((len(self.question), width + 1), np.intp)
         self._path_tokens = along_paths(self.steps, self._pool.output_tokens.astype(np.int64), np.add)
-        self.cots, self._rounds, self._tokens, self._sequential, self._longest = np.zeros(
-            (5, len(self.question)), np.int64
+        self.cots, self._rounds, self._tokens, self._sequential, self._longest, self._beyond = np.zeros(
+            (6, len(self.question)), np.int64
         )
 
     def of(self, values: npt.NDArray[Any], nodes: Places, otherwise: Any) -> npt.NDArray[Any]:
@@ -149,16 +151,79 @@ class Searches:
         self.cots += (children >= 0).sum(axis=1)
         self._rounds += (children >= 0).any(axis=1)
         self._tokens += tokens.sum(axis=1)
-        self._sequential += tokens.max(axis=1, initial=0)
+        self._sequential += most_tokens(tokens, self._pool.at_once)
         self._longest = np.maximum(self._longest, self.of(self._path_tokens, children, 0).max(axis=1, initial=0))
         return children
+
+    def first(self, k: int) -> Places:
+        """One round: the next k whole CoTs that reply to no other; a `ShortPoolError` where there are fewer."""
+        self._pool.channels.require_turns()
+        left = self._counts[self.question, 0] - self._used[:, 0]
+        if (lacking := np.flatnonzero(left < k)).size:
+            row = int(self.question[lacking[0]])
+            asked, recorded = int(self._used[lacking[0], 0]) + k, int(self._counts[row, 0])
+            where = self._pool.channels.question(row)
+            raise ShortPoolError(few_first_cots(self._pool.llm, where, asked, recorded))
+        return self.expand(np.full((len(self.question), k), REQUEST))
+
+    def reply(self, nodes: Places) -> Places:
+        """One round: the next turn that replies to each of some CoTs, all different, with the only messages recorded there.
+
+        Raises:
+            NotRecordedError: there is none, or there are turns that reply to different messages.
+        """
+        several = (nodes >= 0) & self.of(self._several, nodes, 0)
+        if several.any():
+            search, column = np.argwhere(several)[0]
+            row = int(self.question[search])
+            raise NotRecordedError(missing_messages(self._called(row, int(nodes[search, column])), None, None))
+        turns = self.expand(nodes)
+        self._rounds += np.maximum((turns >= 0).sum(axis=1) - 1, 0)
+        self._beyond += self.of(self.beyond, turns, 0).sum(axis=1)
+        return turns
+
+    def recorded(self, nodes: Places) -> Integers:
+        """[B, n] how many children of each step were recorded, `REQUEST` for first steps."""
+        counts: Integers = np.where(
+            nodes > NOBODY, self._counts[self.question[:, None], np.maximum(nodes, REQUEST) + 1], 0
+        )
+        return counts
+
+    @cached_property
+    def beyond(self) -> Integers:
+        """[Q, S] prompt tokens that each turn was sent beyond the request, 0 where not known; as `Pool.beyond_request`."""
+        request, sent = self._pool.prompt_tokens[:, None].astype(np.int64), self.steps.turn_prompts
+        if sent is None:
+            return np.zeros(self.steps.parents.shape, np.int64)
+        known = (request >= 0) & (sent >= 0)
+        tokens: Integers = np.where(known, np.maximum(sent - request, 0), 0)
+        return tokens
+
+    @cached_property
+    def _several(self) -> Bools:
+        """[Q, S] whether turns that reply to a step do so with different messages."""
+        several, turns = np.zeros(self.steps.parents.shape, np.bool_), self.steps.turns
+        if turns is not None:
+            parents = self.steps.parents
+            row, place = np.nonzero(
+                (parents[:, 1:] == parents[:, :-1]) & (parents[:, 1:] >= 0) & (turns[:, 1:] != turns[:, :-1])
+            )
+            several[row, parents[row, place]] = True
+        return several
+
+    def _called(self, row: int, place: int) -> str:
+        where = self._pool.channels.question(row)
+        return f"{called(self.steps, row, place)} of {self._pool.llm} on {where}"
 
     def _refuse(self, nodes: Places, row: np.intp, parent: int) -> None:
         recorded = int(self._counts[row, parent + 1])
         asked = recorded + int((nodes == parent).sum())  # all that were recorded are handed out before
-        raise NotRecordedError(
-            missing_steps(self._pool.llm, self._pool.channels.question(int(row)), parent, asked, recorded)
-        )
+        llm, where = self._pool.llm, self._pool.channels.question(int(row))
+        if self.steps.turns is None or parent < 0:
+            raise NotRecordedError(missing_steps(llm, where, parent, asked, recorded))
+        if not recorded:
+            raise NotRecordedError(missing_messages(self._called(int(row), parent), None, []))
+        raise NotRecordedError(few_turns(llm, where, called(self.steps, int(row), parent), asked, recorded))
 
     def elected(self, finished: Places, scores: Floats, choice: str) -> Integers:
         """[B] codes of the answers among finished paths; as `chosen`."""
@@ -181,7 +246,14 @@ class Searches:
 
     def decisions(self, answers: Integers) -> Decisions:
         """The answers [B] with the ledgers."""
-        parts = (self._rounds, self.cots, self._tokens, self._sequential, self._longest)
-        rounds, cots, tokens, sequential, longest = (part.reshape(self.shape) for part in parts)
-        ledger = Ledger(rounds, cots, tokens, sequential_tokens=sequential, longest_trace_tokens=longest)
+        parts = (self._rounds, self.cots, self._tokens, self._sequential, self._longest, self._beyond)
+        rounds, cots, tokens, sequential, longest, beyond = (part.reshape(self.shape) for part in parts)
+        ledger = Ledger(
+            rounds,
+            cots,
+            tokens,
+            auxiliary_prompt_tokens=None if self.steps.turns is None else beyond,
+            sequential_tokens=sequential,
+            longest_trace_tokens=longest,
+        )
         return Decisions(answers.reshape(self.shape), (ledger,))

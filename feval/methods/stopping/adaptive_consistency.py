@@ -51,8 +51,8 @@ class AdaptiveConsistency:
     """Self-consistency that draws one CoT per request, looks at the vote after each, and stops when the vote looks settled.
 
     The criteria are those of section 3: beta (equation 3), Dirichlet (equation 2), entropy, majority and random; their formulas
-    are in `estimators.stopping.stopping`. Shares and probabilities are compared with the threshold exactly. Of tied answers the
-    one seen first wins, which over all draws is a uniform tie-break.
+    are in `feval.estimators.stopping.criteria`. Shares and probabilities are compared with the threshold exactly. Of tied
+    answers the one seen first wins, which over all draws is a uniform tie-break.
 
     Attributes:
         criterion: "beta", "dirichlet", "entropy", "majority", "random" or "crp".

@@ -90,16 +90,24 @@ class DifficultyAdaptive:
         answer = plurality_codes(np.where(seen, allocation.codes, -1))
         tokens = drawn(pools[0].output_tokens, orders[0][:, :, : self.budget]) * seen
         ledger = Ledger(rounds, size, tokens.sum(axis=-1, dtype=np.int64), *allocation.ranking_calls)
-        latency = {"sequential_tokens": self._sequential(tokens, first), "longest_trace_tokens": most_tokens(tokens)}
+        latency = {
+            "sequential_tokens": self._sequential(tokens, first, pools[0].at_once),
+            "longest_trace_tokens": most_tokens(tokens),
+        }
         return Decisions(answer, (replace(ledger, **latency),))
 
-    def _sequential(self, tokens: Integers, first: Integers) -> Integers:
+    def _sequential(self, tokens: Integers, first: Integers, at_once: int | None) -> Integers:
         """[R, Q] the longest CoT of each request, summed, of tokens [R, Q, budget] that are 0 where nothing was drawn."""
         later = np.arange(self.budget) - first[..., None]
         opens = (later >= 0) & (later % self.window == 0)
         opens[..., 0] = True
         requests = np.flatnonzero(opens)
         longest = np.maximum.reduceat(tokens.ravel(), requests) if len(requests) else requests
+        if at_once is not None:
+            request = np.cumsum(opens.ravel()) - 1
+            rows = np.zeros((len(requests), self.budget), np.int64)  # the CoTs of each request in a row of its own
+            rows[request, np.arange(tokens.size) - requests[request]] = tokens.ravel()
+            longest = most_tokens(rows, at_once)
         total = np.bincount(requests // self.budget, longest, first.size)
         return total.astype(np.int64).reshape(first.shape)
 

@@ -94,7 +94,7 @@ class EarlyStopping:
             last = np.take_along_axis(codes, (cots - 1)[:, :, None].astype(np.intp), axis=2)[:, :, 0]
             answer = np.where(stopped, last, answer)
         each = drawn(pool.output_tokens, order)
-        by_window = most_tokens((each * seen).reshape(windows.shape))
+        by_window = most_tokens((each * seen).reshape(windows.shape), pool.at_once)
         sequential, longest = by_window.sum(axis=2), by_window.max(axis=2)
         ledger = Ledger(
             rounds, cots, seen_tokens(each, seen), sequential_tokens=sequential, longest_trace_tokens=longest

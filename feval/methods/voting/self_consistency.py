@@ -56,7 +56,7 @@ class SelfConsistency:
             answer[batch.where] = plurality_codes(batch.drawn(pool.codes), no_answer=self.no_answer)
             each = batch.drawn(pool.output_tokens)
             tokens[batch.where] = np.einsum("rqn->rq", each.astype(np.int64))
-            longest[batch.where] = most_tokens(each)
+            longest[batch.where] = most_tokens(each, pool.at_once)
         asked = np.ones(tokens.shape, np.bool_)
         return Decisions(answer, (Ledger.one_round(asked, self.n, tokens, longest),))
 

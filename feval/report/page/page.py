@@ -14,7 +14,7 @@ from feval.report.page.document import UNVERIFIED, html_page
 from feval.report.page.questions import Caps, question_book
 from feval.report.page.surface import surface_picture
 from feval.report.page.tables import page_scale, page_tables
-from feval.report.tables.cost_axes import AXES, questions_of
+from feval.report.tables.cost_axes import AXES, cost_words, questions_of
 from feval.report.tables.headline import best_at, three_budgets
 from feval.report.text import counted, counted_questions, percent, plain_number
 
@@ -68,7 +68,7 @@ def _result(comparison: Comparison) -> str:
     if not comparison.curves:
         return ""
     budgets, scale = three_budgets(comparison), page_scale(comparison) if comparison.plan.cost == "usd" else 1
-    unit = f"{AXES[comparison.plan.cost][1]} per {questions_of(scale)}"
+    unit = f"{cost_words(comparison.plan.cost, comparison.timing)[1]} per {questions_of(scale)}"
     parts: list[str] = []
     places = best_at(comparison, budgets)
     for i, (budget, place) in enumerate(zip(budgets, places, strict=True)):
@@ -129,6 +129,8 @@ def _facts(comparison: Comparison, llms: Sequence[LLM], version: str) -> list[tu
         ),
         ("feval", version),
     ]
+    if comparison.timing is not None:
+        facts.insert(-1, ("seconds", str(comparison.timing)))
     if (split := plan.split_text()) is not None:
         facts.insert(2, ("learnt from", split))
     return facts
@@ -138,7 +140,7 @@ def _data(comparison: Comparison) -> dict[str, Any]:
     evaluations = _evaluations(comparison)
     known = [name for name in AXES if any(mean_cost(one, name) for one in evaluations)]
     return {
-        "axes": [_axis(name, page_scale(comparison) if name == "usd" else 1) for name in known],
+        "axes": [_axis(comparison, name) for name in known],
         "axis": comparison.plan.cost,
         "band": f"{100 * comparison.plan.confidence:g} % interval",
         "curves": [
@@ -151,8 +153,9 @@ def _data(comparison: Comparison) -> dict[str, Any]:
     }
 
 
-def _axis(name: str, scale: int) -> dict[str, Any]:
-    label, short, unit = (text.replace("question", questions_of(scale)) for text in AXES[name])
+def _axis(comparison: Comparison, name: str) -> dict[str, Any]:
+    scale = page_scale(comparison) if name == "usd" else 1
+    label, short, unit = (text.replace("question", questions_of(scale)) for text in cost_words(name, comparison.timing))
     return {"key": name, "label": label, "short": short, "unit": unit, "scale": scale}
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from feval.comparison.traces import budget_label
 from feval.evaluation.costs import mean_cost
-from feval.report.tables.cost_axes import AXES, OTHER_COSTS, questions_of, usd_scale
+from feval.report.tables.cost_axes import OTHER_COSTS, cost_decimals, cost_words, questions_of, usd_scale
 from feval.report.tables.results import ERROR_COLUMNS, ERROR_NOTES, estimate_note
 from feval.report.tables.tables import per_round_column
 from feval.report.text import decimals_for, fixed, interval_name, percent, percents, plain_number, signed_points
@@ -77,7 +77,7 @@ def _costs(
     """Unit of the plan's costs, and functions that write them as text and as cells, with equal decimals."""
     name = comparison.plan.cost
     scale = page_scale(comparison) if name == "usd" else 1
-    decimals = decimals_for(scale * value for value in values if value) if name == "usd" else 1
+    decimals = cost_decimals(name, (scale * value for value in values if value))
 
     def written(value: float | None, never: str = "-") -> str:
         return never if value is None else fixed(scale * value, decimals)
@@ -85,7 +85,7 @@ def _costs(
     def cell(value: float | None, never: str = "-") -> Cell:
         return _cell(written(value, never), None if value is None else scale * value)
 
-    return f"{AXES[name][1]} / {questions_of(scale)}", written, cell
+    return f"{cost_words(name, comparison.timing)[1]} / {questions_of(scale)}", written, cell
 
 
 def _p_value(share: float | None) -> Cell:
@@ -106,8 +106,9 @@ def _results(comparison: Comparison) -> dict[str, Any]:
     several = len({point.kind for _, _, point in points}) > 1
     by_round = per_round_column((comparison.plan.billing, point) for _, _, point in points)
     own = comparison.plan.cost in OTHER_COSTS
+    own_unit, _, own_cost = _costs(comparison, (mean_cost(point, comparison.plan.cost) for _, _, point in points))
     usd = f"USD / {questions_of(scale)}"
-    costs = (f"#{usd}", "#tokens", "#CoTs", "#calls", *((f"#{AXES[comparison.plan.cost][1]}",) if own else ()))
+    costs = (f"#{usd}", "#tokens", "#CoTs", "#calls", *((f"#{own_unit}",) if own else ()))
     if by_round:
         costs = (*costs, f"#{by_round.replace('USD/question', usd)}")
     columns = (
@@ -129,7 +130,7 @@ def _results(comparison: Comparison) -> dict[str, Any]:
             _count(point.tokens_per_question, 1),
             _count(point.samples_per_question),
             _count(point.calls_per_question),
-            *((_count(mean_cost(point, comparison.plan.cost), 1),) if own else ()),
+            *((own_cost(mean_cost(point, comparison.plan.cost)),) if own else ()),
             *((_per_round(point, scale, decimals),) if by_round else ()),
             " > ".join(point.llms),
             *((point.kind,) if several else ()),

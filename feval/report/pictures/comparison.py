@@ -33,7 +33,8 @@ from feval.report.pictures.drawing import (
     vertical_room,
     with_legend,
 )
-from feval.report.tables.cost_axes import AXES
+from feval.report.tables.cost_axes import cost_words
+from feval.report.tables.tables import timing_notes
 from feval.report.text import counted_questions, interval_name
 
 if TYPE_CHECKING:
@@ -210,7 +211,7 @@ def _frame(axes: Axes, comparison: Comparison) -> None:
     points = _placed(
         [*(point for curve in curves for point in curve.points), *comparison.baselines], comparison.plan.cost
     )
-    axes.set_xlabel(f"{AXES[comparison.plan.cost][0]} (log scale)")
+    axes.set_xlabel(f"{cost_words(comparison.plan.cost, comparison.timing)[0]} (log scale)")
     axes.set_ylabel("accuracy")
     if not points:
         return
@@ -233,6 +234,7 @@ def _title(axes: Axes, comparison: Comparison) -> None:
     lines = (
         f"{questions}; {' and '.join(kinds)}{seeded}; paired on questions and draws",
         f"billing {first.billing}; {prices}; token counter {', '.join(dict.fromkeys(first.counters))}",
+        *timing_notes(comparison.timing),
     )
     heading(axes, f"Methods compared on {first.dataset}", lines)
 

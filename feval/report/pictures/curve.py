@@ -33,7 +33,7 @@ from feval.report.pictures.drawing import (
     vertical_room,
     with_legend,
 )
-from feval.report.tables.cost_axes import AXES
+from feval.report.tables.cost_axes import cost_words
 from feval.report.tables.tables import subtitles
 
 if TYPE_CHECKING:
@@ -172,7 +172,7 @@ def _horizontal(curves: Sequence[Curve]) -> _Axis:
     points = [point for curve in curves for point in curve.points]
     costs = {curve.cost for curve in curves}
     if len(costs) == 1 and (own := costs.pop()) is not None and all((point.cost or 0) > 0 for point in points):
-        return _Axis("cost", f"{AXES[own][0]} (log scale)")
+        return _Axis("cost", f"{cost_words(own, curves[0].timing)[0]} (log scale)")
     return next((axis for axis in _AXES if all(axis.of(point) > 0 for point in points)), _AXES[-1])
 
 

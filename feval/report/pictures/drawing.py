@@ -205,7 +205,7 @@ def legend_columns(labels: Sequence[str]) -> int:
 
 def heading(axes: Any, title: str, lines: Sequence[str], *, longest: int = 110) -> None:
     """Put a title and small lines above a picture; long ones are cut and never squeeze the axes."""
-    axes.set_title(shortened(title, 66), loc="left", fontweight="bold", pad=29)
+    axes.set_title(shortened(title, 66), loc="left", fontweight="bold", pad=29 + 10 * max(len(lines) - 2, 0))
     small = axes.annotate(
         "\n".join(shortened(line, longest) for line in lines),
         (0, 1),

@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, TypeVar
 
 from feval.evaluation.costs import mean_cost
-from feval.report.tables.cost_axes import AXES, OTHER_COSTS
+from feval.report.tables.cost_axes import OTHER_COSTS, cost_decimals, cost_words
 from feval.report.tables.csv import csv_text
-from feval.report.tables.tables import Column, Table, columns, per_round_cell, per_round_column
+from feval.report.tables.tables import Column, Table, columns, per_round_cell, per_round_column, timing_notes
 from feval.report.text import counted_questions, decimals_for, fixed, interval_name, percent, percents, signed_points
 
 if TYPE_CHECKING:
@@ -61,9 +61,10 @@ def _results(comparison: Comparison) -> Table:
     first = rows[0][-1]
     own = comparison.plan.cost if comparison.plan.cost in OTHER_COSTS else None
     costs = [
-        Column(f"{AXES[cost][1]}/question", number=True, spare=cost != comparison.plan.cost)
+        Column(f"{cost_words(cost, comparison.timing)[1]}/question", number=True, spare=cost != comparison.plan.cost)
         for cost in ("usd", "tokens", "samples", "calls", *((own,) if own else ()))
     ]
+    decimals = 1 if own is None else cost_decimals(own, (mean_cost(point, own) for *_, point in rows))
     several = len(kinds) > 1
     by_round = per_round_column((comparison.plan.billing, point) for *_, point in rows)
     return Table(
@@ -85,7 +86,7 @@ def _results(comparison: Comparison) -> Table:
                 fixed(point.tokens_per_question, 1),
                 fixed(point.samples_per_question, 2),
                 fixed(point.calls_per_question, 2),
-                *((fixed(mean_cost(point, own), 1),) if own else ()),
+                *((fixed(mean_cost(point, own), decimals),) if own else ()),
                 *((per_round_cell(point, dollars),) if by_round else ()),
             )
             for _, label, _, budget, point in rows
@@ -102,6 +103,7 @@ def results_notes(comparison: Comparison) -> tuple[str, ...]:
     return (
         f"{', '.join(kinds)}{draws if 'seeded' in kinds else ''}{split}",
         f"billing {first.billing}; prices {first.prices or 'none'}",
+        *timing_notes(comparison.timing),
         *comparison.warnings,
     )
 
@@ -285,12 +287,12 @@ def _missing(comparison: Comparison) -> Table:
 
 def per_question(comparison: Comparison) -> str:
     """The unit of costs."""
-    return f"{AXES[comparison.plan.cost][1]}/question"
+    return f"{cost_words(comparison.plan.cost, comparison.timing)[1]}/question"
 
 
 def cost_writer(comparison: Comparison, values: Iterable[float | None]) -> Callable[..., str]:
     """A function that writes costs with as many decimals as the smallest needs."""
-    decimals = decimals_for(value for value in values if value) if comparison.plan.cost == "usd" else 1
+    decimals = cost_decimals(comparison.plan.cost, values)
 
     def written(value: float | None, unknown: str = "-") -> str:
         return unknown if value is None else fixed(value, decimals)
@@ -298,8 +300,13 @@ def cost_writer(comparison: Comparison, values: Iterable[float | None]) -> Calla
     return written
 
 
+def result_columns(comparison: Comparison) -> tuple[str, ...]:
+    """`RESULT_COLUMNS`, and the seconds where they were asked for."""
+    return RESULT_COLUMNS if comparison.timing is None else (*RESULT_COLUMNS, "seconds_per_question")
+
+
 def result_rows(comparison: Comparison) -> Iterator[tuple[str | int | float | bool | None, ...]]:
-    """Rows of `RESULT_COLUMNS`; `None` for unknown values."""
+    """Rows of `result_columns`; `None` for unknown values."""
     on = {(point.label, point.point) for point in comparison.frontier}
     for role, label, place, budget, point in _points(comparison):
         numbers = (
@@ -308,14 +315,15 @@ def result_rows(comparison: Comparison) -> Iterator[tuple[str | int | float | bo
         )  # fmt: skip
         plain = (None if number is None else float(number) for number in numbers)
         frontier = role == "method" and (label, place) in on
-        tokens = point.output_tokens_per_question, point.sequential_tokens_per_question
-        yield role, label, place, budget, " > ".join(point.llms), point.kind, *plain, frontier, *tokens
+        more = [point.output_tokens_per_question, point.sequential_tokens_per_question]
+        more += [point.seconds_per_question] if comparison.timing is not None else []
+        yield role, label, place, budget, " > ".join(point.llms), point.kind, *plain, frontier, *more
 
 
 def results_csv(comparison: Comparison) -> str:
-    """CSV text with `RESULT_COLUMNS`, floats in full, an empty cell for what is not known, LF line ends."""
+    """CSV text with `result_columns`, floats in full, an empty cell for what is not known, LF line ends."""
     frontier = RESULT_COLUMNS.index("frontier")
     rows = (
         [*row[:frontier], "yes" if row[frontier] else "no", *row[frontier + 1 :]] for row in result_rows(comparison)
     )
-    return csv_text(RESULT_COLUMNS, rows)
+    return csv_text(result_columns(comparison), rows)

@@ -11,6 +11,7 @@ from feval.cards.cards import dataset_card, dataset_ids, llm_card, llm_names, pr
 from feval.cards.prices import price_list
 from feval.evaluation.method_names import method_fields
 from feval.importers import IMPORTERS
+from feval.importers.tables.layouts import layout_names, layout_of
 from feval.methods import METHODS
 from feval.recording.content import Question
 from feval.report.tables.tables import Column, Table, columns
@@ -51,7 +52,9 @@ def _methods() -> list[Row]:
 
 
 def _formats() -> list[Row]:
-    return [{"name": name, "description": importer.title} for name, importer in IMPORTERS.items()]
+    rows = [{"name": name, "description": importer.title} for name, importer in IMPORTERS.items()]
+    layouts = [{"name": f"table --layout {name}", "description": layout_of(name).title} for name in layout_names()]
+    return rows + layouts
 
 
 def _answer_kinds() -> list[Row]:

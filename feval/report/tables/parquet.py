@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from feval.comparison.comparison import point_columns
-from feval.report.tables.comparisons import RESULT_COLUMNS, result_rows
+from feval.report.tables.comparisons import result_columns, result_rows
 from feval.report.tables.csv import curve_rows
 from feval.report.tables.surface import SURFACE_COLUMNS
 
@@ -44,7 +44,7 @@ def results_parquet(comparison: Comparison) -> bytes:
     """Return `results.parquet`: the rows of `results_csv`, null for unknown values."""
     texts = dict.fromkeys(("role", "label", "budget", "llms", "kind"), pa.string())
     types = texts | {"point": pa.int32(), "frontier": pa.bool_()}
-    columns = zip(RESULT_COLUMNS, zip(*result_rows(comparison), strict=True), strict=True)
+    columns = zip(result_columns(comparison), zip(*result_rows(comparison), strict=True), strict=True)
     return table_bytes(pa.table({name: pa.array(values, types.get(name, pa.float64())) for name, values in columns}))
 
 

@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from feval.methods import METHODS
-from feval.report.tables.tables import Column, Table, columns, per_round_cell, per_round_column
+from feval.report.tables.cost_axes import cost_decimals, cost_words
+from feval.report.tables.tables import Column, Table, columns, per_round_cell, per_round_column, timing_notes
 from feval.report.text import counted, counted_questions, decimals_for, fixed, interval_name, percent, percents
 
 if TYPE_CHECKING:
@@ -59,6 +60,7 @@ def evaluation_tables(evaluations: Sequence[Evaluation]) -> list[Table]:
         columns=(
             *_columns("method", first.confidence),
             *(columns("#output tokens", "#sequential tokens") if tokens else ()),
+            *(columns(f"#{cost_words('seconds', first.timing)[2]}") if first.timing is not None else ()),
             *(columns(f"#{by_round}") if by_round else ()),
         ),
         rows=tuple(_row(evaluation, decimals, by_round, tokens=tokens) for evaluation in evaluations),
@@ -85,8 +87,14 @@ def _row(evaluation: Evaluation, decimals: int, by_round: str | None, *, tokens:
         fixed(evaluation.samples_per_question, 2),
         fixed(evaluation.calls_per_question, 2),
         *(fixed(number, 1) for number in generated),
+        *((_seconds(evaluation),) if evaluation.timing is not None else ()),
         *((per_round_cell(evaluation, decimals),) if by_round else ()),
     )
+
+
+def _seconds(evaluation: Evaluation) -> str:
+    seconds = evaluation.seconds_per_question
+    return fixed(seconds, cost_decimals("seconds", [seconds]))
 
 
 def _errors(evaluations: Sequence[Evaluation]) -> Table:
@@ -156,4 +164,10 @@ def _notes(evaluations: Sequence[Evaluation]) -> tuple[str, ...]:
     learnt = max(evaluation.train_questions for evaluation in evaluations)
     split = [f"{counted(learnt, 'other question')} were set aside for training and are not judged"] if learnt else []
     warnings = dict.fromkeys(warning for evaluation in evaluations for warning in evaluation.warnings)
-    return (*notes, *split, f"billing {first.billing}; {prices}; token counter {counters}", *warnings)
+    return (
+        *notes,
+        *split,
+        f"billing {first.billing}; {prices}; token counter {counters}",
+        *timing_notes(first.timing),
+        *warnings,
+    )

@@ -7,12 +7,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from feval.evaluation.cautions import round_ratio
-from feval.report.tables.cost_axes import AXES, MORE_COSTS
+from feval.report.tables.cost_axes import MORE_COSTS, cost_decimals, cost_words
 from feval.report.text import counted_questions, decimals_for, fixed, interval_name, percent, percents, visible
 
 if TYPE_CHECKING:
     from feval.evaluation.cautions import Costs
     from feval.evaluation.curves import Curve
+    from feval.replay.clock import Timing
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +117,7 @@ def curves_table(curves: Sequence[Curve]) -> Table:
 
 def _point_columns(curve: Curve) -> tuple[Column, ...]:
     names = ["accuracy %", interval_name(curve.confidence), "USD/question", "tokens/question", "pass@n %"]
-    names += [f"{AXES[curve.cost][1]}/question"] if curve.cost in MORE_COSTS else []
+    names += [f"{cost_words(curve.cost, curve.timing)[1]}/question"] if curve.cost in MORE_COSTS else []
     names += [by_round] if (by_round := _by_round(curve)) else []
     return tuple(Column(name, number=True) for name in (curve.field, *names))
 
@@ -131,6 +132,7 @@ def _usd_decimals(curves: Sequence[Curve]) -> int:
 
 def _rows(curve: Curve, usd_decimals: int) -> tuple[tuple[str, ...], ...]:
     by_round = _by_round(curve)
+    decimals = 1 if curve.cost is None else cost_decimals(curve.cost, (point.cost for point in curve.points))
     return tuple(
         (
             str(point.n),
@@ -139,7 +141,7 @@ def _rows(curve: Curve, usd_decimals: int) -> tuple[tuple[str, ...], ...]:
             fixed(point.usd_per_question, usd_decimals),
             fixed(point.tokens_per_question, 1),
             "-" if point.pass_at_n is None else percent(point.pass_at_n),
-            *((fixed(point.cost, 1),) if curve.cost in MORE_COSTS else ()),
+            *((fixed(point.cost, decimals),) if curve.cost in MORE_COSTS else ()),
             *((per_round_cell(point, usd_decimals),) if by_round else ()),
         )
         for point in curve.points
@@ -153,8 +155,13 @@ _KINDS = {
 }
 
 
-def subtitles(curve: Curve) -> tuple[str, str]:
-    """Return two lines on what a curve's numbers rest on: kind and questions; billing, prices and token counter."""
+def timing_notes(timing: Timing | None) -> tuple[str, ...]:
+    """Return a line on where seconds come from; none where nobody asked for them."""
+    return () if timing is None else (f"seconds: {timing}",)
+
+
+def subtitles(curve: Curve) -> tuple[str, ...]:
+    """Return lines on what a curve's numbers rest on: kind and questions; billing, prices and token counter; seconds."""
     kind = curve.points[0].kind
     how = _KINDS[kind].format(replicates=curve.replicates, seed=curve.seed)
     prices = f"prices {curve.prices}" if curve.prices else "no prices"
@@ -164,4 +171,5 @@ def subtitles(curve: Curve) -> tuple[str, str]:
     return (
         f"{kind}: {how}; {counted_questions(curve.questions, curve.left_out)}{fields}",
         f"billing {curve.billing}; {prices}; token counter {curve.counter}",
+        *timing_notes(curve.timing),
     )

@@ -1,0 +1,260 @@
+"""A comparison from a recording and a list of methods, as `feval.compare` takes them in Python, without a comparison file."""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, is_dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from feval.comparison.plan import ComparedMethod, Plan, suggested_methods, suggested_plan, usual_counts
+from feval.errors import FevalError, NotRecordedError, OutOfRangeError, ShortPoolError, UsageError
+from feval.evaluation.curves import budget_field
+from feval.evaluation.method_names import field_names, make_method
+from feval.methods import METHODS
+from feval.methods.protocol import searches
+from feval.replay.loading import load
+
+if TYPE_CHECKING:
+    from feval.cards.prices import PriceList
+    from feval.recording import Recording
+    from feval.replay import LLM
+
+_FORM = "(label, method, LLMs, budgets)"
+
+
+class Listed(NamedTuple):
+    """A plan, and the users' methods in it by their name in the plan."""
+
+    plan: Plan
+    methods: Mapping[str, Any]
+
+
+def listed_plan(
+    recordings: Sequence[Recording],
+    methods: Any,
+    *,
+    dataset: str | None = None,
+    llms: Sequence[str] | None = None,
+    budgets: Any = None,
+    fields: Mapping[str, Any] | None = None,
+    price_list: PriceList | str | None = None,
+    **options: Any,
+) -> Listed:
+    """The plan that compares methods on opened recordings.
+
+    Args:
+        recordings: opened recordings.
+        methods: what `feval.compare` takes; none for those that every recording supports.
+        dataset: id; needed where several are recorded.
+        llms: names; `None` for all that were recorded.
+        budgets: of methods that name none themselves: {field: values}, or values of the field that counts CoTs.
+        fields: of every method that has them.
+        price_list: what the LLMs are paid by, where it is not what the recordings name.
+        options: other fields of `Plan`.
+
+    Raises:
+        UsageError: several datasets and none is named, or a method in a form that is none.
+        UnknownNameError: no such method or field.
+        ShortPoolError: an LLM has no CoT on some question.
+    """
+    if isinstance(methods, str) or not isinstance(methods, Sequence):
+        methods = [methods]
+    dataset = dataset or _only_dataset(recordings)
+    _, replayed = load(dataset, llms, list(recordings), prices=price_list)
+    drop = options.get("short_pools") == "drop"
+    most = {llm.name: llm.pool.usual if drop else llm.pool.smallest for llm in replayed}
+    if empty := next((name for name, cots in most.items() if not cots), None):
+        raise ShortPoolError(
+            f"{empty} has no recorded CoT on some question of {dataset}, so no budget fits. Leave such questions out with "
+            "--short-pools drop (in Python: short_pools='drop'), or name other LLMs."
+        )
+    places = [recording.address or str(recording.path) for recording in recordings]
+    options = {"cost": _usual_cost(replayed)} | options
+    if not methods:
+        return Listed(suggested_plan(dataset, places, most).changed(**options), {})
+    trees = frozenset(llm.name for llm in replayed if llm.pool.channels.has_steps)
+    lister = _Lister(most, trees, budgets, fields or {})
+    tables = [table for given in methods for table in lister.tables(given)]
+    content = {"dataset": dataset, "recordings": places, "method": _labelled(tables)}
+    return Listed(Plan.from_dict(content).changed(**options), lister.users)
+
+
+def _usual_cost(llms: Sequence[LLM]) -> str:
+    """What budgets are counted in: dollars, or the nearest to them that every LLM has."""
+    if any(int(llm.pool.prompt_tokens.min()) < 0 for llm in llms):
+        return "output-tokens"
+    return "usd" if all(llm.price is not None for llm in llms) else "tokens"
+
+
+def _only_dataset(recordings: Sequence[Recording]) -> str:
+    names = list(dict.fromkeys(name for recording in recordings for name in recording.dataset_ids()))
+    if len(names) == 1:
+        return names[0]
+    if not names:
+        raise NotRecordedError(f"{recordings[0].path} holds no dataset, so there is nothing to compare on.")
+    raise UsageError(f"{len(names)} datasets are recorded ({', '.join(names)}); name one with dataset=.")
+
+
+@dataclass(frozen=True)
+class _Lister:
+    """Makes tables of a comparison file from what a caller listed.
+
+    Attributes:
+        most: LLM -> CoTs that every question can give.
+        trees: those of them that were recorded as trees.
+        budgets: of methods that name none.
+        fields: of every method that has them.
+        users: users' methods, by their name in the plan.
+    """
+
+    most: Mapping[str, int]
+    trees: frozenset[str]
+    budgets: Any
+    fields: Mapping[str, Any]
+    users: dict[str, Any] = dataclasses.field(default_factory=dict)
+
+    def tables(self, given: Any) -> Iterator[dict[str, Any]]:
+        """One entry for each LLM, or for each group of LLMs that the method takes together."""
+        if isinstance(given, ComparedMethod):
+            given = given.to_dict()
+        if isinstance(given, Mapping):
+            yield dict(given)
+            return
+        label, method, llms, budgets = _parts(given)
+        name, settings = self._named(method)
+        if label is None and settings:
+            label = f"{name}({', '.join(f'{field}={value}' for field, value in settings.items())})"
+        groups = self._groups(method if ":" in name else METHODS.get(name), llms)
+        budgets = self.budgets if budgets is None else budgets
+        known = () if ":" in name else field_names(name)
+        settings = {field: value for field, value in self.fields.items() if field in known} | settings
+        for group in groups:
+            table: dict[str, Any] = {"name": name, "llms": list(group), "fields": settings}
+            if budgets is not None:
+                table |= _swept(name, settings, budgets)
+            elif method in METHODS:
+                usual = self._usual(name, group, settings)
+                table |= usual | {"fields": usual.get("fields", {}) | settings}
+            if label is not None:
+                table["label"] = f"{label} ({' > '.join(group)})" if len(groups) > 1 else label
+            yield table
+
+    def _named(self, method: Any) -> tuple[str, dict[str, Any]]:
+        """Name and fields of a method: text, a value or a class of `feval.methods`, or a function of the caller's."""
+        if isinstance(method, str):
+            made = make_method(method)
+            if ":" in method:
+                self.users[method] = made
+            return method, {}
+        kind = method if isinstance(method, type) else type(method)
+        name = next((name for name, known in METHODS.items() if known is kind), None)
+        if name is not None:
+            return name, {} if kind is method else _settings(method)
+        if not callable(method):
+            raise UsageError(
+                f"A method is a name of `feval ls methods`, a value such as SelfConsistency(20), a function, or {_FORM}; "
+                f"{method!r:.80} was given."
+            )
+        name = _place(method)
+        if self.users.setdefault(name, method) is not method:
+            raise UsageError(f"Two functions are called {name}; give one of them another name.")
+        return name, {}
+
+    def _groups(self, method: Any, llms: Sequence[str] | None) -> list[tuple[str, ...]]:
+        """The LLMs of each entry: those of a method that takes several together, else each alone."""
+        names = tuple(llms) if llms is not None else tuple(self.most)
+        if takes_several(method):
+            return [names]
+        if llms is None and isinstance(method, type):
+            names = tuple(name for name in names if (name in self.trees) is searches(method))
+        return [(name,) for name in names]
+
+    def _usual(self, name: str, llms: Sequence[str], settings: Mapping[str, Any]) -> dict[str, Any]:
+        """What `feval compare --init` would write for a method, or the usual numbers of CoTs that it accepts."""
+        most = min((self.most[llm] for llm in llms if llm in self.most), default=1)
+        for table in suggested_methods(llms, most):
+            if table["name"] == name and settings.keys().isdisjoint(table["budgets"]):
+                return table
+        if (counted := budget_field(name)) is None or counted in settings:
+            return {}
+        counts = [n for n in usual_counts(most) if _accepted(name, {**settings, counted: n})]
+        return {"budgets": {counted: counts}} if counts else {}
+
+
+def _swept(name: str, settings: Mapping[str, Any], budgets: Any) -> dict[str, Any]:
+    """The fields and budgets of an entry, for budgets that a caller gave; a method that counts no CoTs has none."""
+    if not isinstance(budgets, Mapping):
+        counted = None if ":" in name else budget_field(name)
+        budgets = {} if counted is None else {counted: budgets}
+    sweep = {field: list(values) for field, values in budgets.items()}
+    kept = {field: value for field, value in settings.items() if field not in sweep}
+    return {"fields": kept} | ({"budgets": sweep} if sweep else {})
+
+
+def _parts(given: Any) -> tuple[str | None, Any, Sequence[str] | None, Any]:
+    """Label, method, LLMs and budgets of what was given for a method; `None` for what is left out."""
+    if not isinstance(given, (tuple, list)):
+        return None, given, None, None
+    if not 2 <= len(given) <= 4 or not isinstance(given[0], str):
+        raise UsageError(
+            f"A method with a label is {_FORM}, of which the last two may be left out; {given!r:.100} was given."
+        )
+    label, method, llms, budgets = (*given, None, None)[:4]
+    return label, method, [llms] if isinstance(llms, str) else llms, budgets
+
+
+def _settings(method: Any) -> dict[str, Any]:
+    """The fields in which a method differs from its defaults."""
+    known = [each for each in dataclasses.fields(method) if each.init] if is_dataclass(method) else []
+    return {each.name: value for each in known if (value := getattr(method, each.name)) != each.default}
+
+
+def _place(function: Any) -> str:
+    """The name of a function in a plan: FILE.py:FUNCTION where it stands in a file, so that `feval verify` can find it."""
+    name = getattr(function, "__name__", type(function).__name__)
+    try:
+        path = inspect.getsourcefile(function)
+    except TypeError:
+        path = None
+    inner = getattr(function, "__qualname__", "") != name or name == "<lambda>"
+    return f"{path if path is not None and Path(path).is_file() and not inner else 'python'}:{name}"
+
+
+def takes_several(method: Any) -> bool:
+    """Whether a method asks several LLMs; one that cannot be looked into is taken to ask one."""
+    call = getattr(method, "__call__", None) if isinstance(method, type) else method  # noqa: B004  not whether it can be called
+    if not callable(call) or isinstance(method, str):
+        return False
+    try:
+        parameters = inspect.signature(call).parameters.values()
+    except (TypeError, ValueError):
+        return False
+    if any(one.kind is one.VAR_KEYWORD for one in parameters):
+        return False  # a protocol's stand-in
+    places = [one for one in parameters if one.kind in (one.POSITIONAL_ONLY, one.POSITIONAL_OR_KEYWORD)]
+    required = [one for one in places if one.default is one.empty and one.name != "self"]
+    return len(required) > 2 or any(one.kind is one.VAR_POSITIONAL for one in parameters)
+
+
+def _accepted(name: str, settings: Mapping[str, Any]) -> bool:
+    try:
+        make_method(name, settings)
+    except OutOfRangeError:
+        return False
+    except FevalError:
+        return True  # what else is wrong is said when it is evaluated
+    return True
+
+
+def _labelled(tables: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The same tables, all with a label: where several have it, with their LLMs."""
+    labels = [table.get("label") or str(table.get("name", "")).rpartition(":")[2] for table in tables]
+    several = {label for label, count in Counter(labels).items() if count > 1}
+    return [
+        {"label": f"{label} ({' > '.join(table.get('llms', ()))})" if label in several else label} | table
+        for label, table in zip(labels, tables, strict=True)
+    ]

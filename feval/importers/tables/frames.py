@@ -1,0 +1,106 @@
+"""Recordings of tables in memory: pandas, polars, Arrow, or a list of dicts."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import tempfile
+import weakref
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from feval.errors import UsageError
+from feval.importers.conversion import import_recording
+from feval.importers.tables.files import plain
+from feval.importers.tables.layouts import layout_of
+from feval.recording.reader import Recording, open_recording
+
+_INDEX = "__index_level_"  # what pandas calls the columns of an index without a name
+
+
+def from_dataframe(
+    table: Any,
+    *,
+    dataset: str | None = None,
+    llm: str | None = None,
+    answer_kind: str | None = None,
+    map: Mapping[str, str] | None = None,  # noqa: A002 (the option's name on the command line)
+    scores: Mapping[str, str] | Iterable[str] = (),
+    layout: str | Path | None = None,
+    out: str | Path | None = None,
+    **options: Any,
+) -> Recording:
+    """Make a recording from a table in memory with a row for each CoT, and open it.
+
+    `docs/importing.md` says which columns are recognised by their names. The recording is what `feval import table` makes of the
+    same rows in a file.
+
+    Args:
+        table: a DataFrame of pandas or polars, anything else that exports an Arrow stream (`__arrow_c_stream__`), or dicts.
+        dataset: id of the dataset; `None`: a column names it.
+        llm: name of the LLM, or of the one to take where a column names several.
+        answer_kind: a key of `feval.answers.KINDS`; `None`: the dataset card's.
+        map: feval's column -> the table's, such as {"question": "prompt"}.
+        scores: columns with scores, or scorer -> column; a list in a cell has a score for each step.
+        layout: a published layout, or a mapping file.
+        out: folder to create; `None`: a temporary one, which goes when nothing refers to the recording any more.
+        options: further arguments of `import_recording`, such as `counter` or `questions`.
+
+    Raises:
+        UsageError: it is no table, or dataset, LLM or answer kind are missing.
+        FevalError: as for `import_recording`; rows are counted from 1.
+    """
+    meanings = layout_of(layout, map or {}, scores)
+    with tempfile.TemporaryDirectory(prefix="feval-", ignore_cleanup_errors=True) as folder:
+        source = Path(folder) / "dataframe"
+        _write(table, source)
+        kept = Path(tempfile.mkdtemp(prefix="feval-")) if out is None else None
+        made = Path(str(out)) if kept is None else kept / "recording"
+        try:
+            import_recording(
+                "table", source, made, dataset=dataset, llm=llm, answer_kind=answer_kind, layout=meanings, **options
+            )
+            recording = open_recording(made)
+        except BaseException:
+            _remove(kept)
+            raise
+    weakref.finalize(recording, _remove, kept)
+    return recording
+
+
+def _remove(folder: Path | None) -> None:
+    if folder is not None:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _write(table: Any, path: Path) -> None:
+    """Write a table to a file, as Arrow, or as JSON Lines where its values have no one type."""
+    if hasattr(table, "__arrow_c_stream__"):
+        try:
+            _write_arrow(table, path)
+            return
+        except (pa.ArrowException, TypeError, ValueError):
+            if not hasattr(table, "to_dict"):
+                raise
+    rows = table.to_dict("records") if hasattr(table, "to_dict") else table
+    if isinstance(rows, Mapping | str | bytes) or not isinstance(rows, Iterable):
+        raise UsageError(
+            f"A table is a DataFrame, an Arrow table or a list of dicts, a row for each CoT; {type(table).__name__} was given."
+        )
+    with path.open("w", encoding="ascii") as file:
+        for number, row in enumerate(rows, 1):
+            if not isinstance(row, Mapping):
+                raise UsageError(f"Row {number} of the table should be a dict; {type(row).__name__} was given.")
+            file.write(json.dumps(plain(row), allow_nan=False) + "\n")
+
+
+def _write_arrow(table: Any, path: Path) -> None:
+    batches = pa.RecordBatchReader.from_stream(table)
+    names = [name for name in batches.schema.names if not name.startswith(_INDEX)]
+    schema = pa.schema([batches.schema.field(name) for name in names])
+    with pa.ipc.new_file(str(path), schema) as file:
+        for batch in batches:
+            file.write_batch(batch.select(names).cast(schema))

@@ -1,0 +1,147 @@
+"""What the columns of a table mean where their names do not say it: mapping files (TOML), `--map` and `--score`.
+
+A mapping file has these keys, all optional; `published/` has those of well-known publications.
+
+    title = "what it reads, for people"
+    source = "where the format is described"
+    rows = "records"                  # member of one JSON document that is the list of rows; the others apply to each row
+    lists = ["completions", "preds"]  # columns that hold a list with an entry for each CoT of the row's question
+    ignored = ["solution"]            # columns that are not read, whatever their names
+
+    [columns]                         # feval's column = the table's; a dot leads into a nested member
+    question = "problem"
+    [scores]                          # scorer = column, of scores or of lists with a score for each step
+    prm = "rewards"
+"""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from feval.errors import SourceError, UnknownNameError, UsageError
+
+_FOLDER = Path(__file__).with_name("published")
+_KEYS: dict[str, type] = {
+    "title": str,
+    "source": str,
+    "rows": str,
+    "lists": list,
+    "ignored": list,
+    "columns": dict,
+    "scores": dict,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """What the columns of a table mean.
+
+    Attributes:
+        columns: feval's column -> the table's, where a file may lack it.
+        scores: scorer -> the table's column, likewise.
+        required: columns of the table that somebody named for this table, so that it must have them.
+        lists: columns of the table with a list that has an entry for each CoT.
+        ignored: columns that are not read.
+        rows: member of a JSON document that is the list of rows; empty: the document is that list.
+        title: what it reads, for people.
+    """
+
+    columns: Mapping[str, str] = field(default_factory=dict)
+    scores: Mapping[str, str] = field(default_factory=dict)
+    required: frozenset[str] = frozenset()
+    lists: tuple[str, ...] = ()
+    ignored: frozenset[str] = frozenset()
+    rows: str = ""
+    title: str = ""
+
+    def about(self) -> dict[str, Any]:
+        """Return it as JSON values for a manifest, without what is empty."""
+        values = {
+            "columns": dict(self.columns),
+            "scores": dict(self.scores),
+            "lists": list(self.lists),
+            "ignored": sorted(self.ignored),
+            "rows": self.rows,
+        }
+        return {name: value for name, value in values.items() if value}
+
+
+def layout_of(
+    layout: str | Path | None = None,
+    columns: Mapping[str, str] | Iterable[str] = (),
+    scores: Mapping[str, str] | Iterable[str] = (),
+) -> Layout:
+    """Return a layout from a mapping file, and what is said of single columns, which overrules the file.
+
+    Args:
+        layout: the name of a published one (`layout_names`), or the path of a TOML file; `None`: names of columns decide.
+        columns: feval's column -> the table's, or texts "feval's=the table's".
+        scores: scorer -> the table's column, or texts "scorer=column", or "column", which names the scorer, too.
+
+    Raises:
+        UnknownNameError: no such layout.
+        SourceError: the file cannot be read, or is not a mapping file.
+        UsageError: a text is not of that form, or names one thing twice.
+    """
+    known = Layout() if layout is None else _read(layout)
+    columns, scores = _pairs(columns, "--map", alone=False), _pairs(scores, "--score", alone=True)
+    return replace(
+        known,
+        columns={**known.columns, **columns},
+        scores={**known.scores, **scores},
+        required=frozenset([*columns.values(), *scores.values()]),
+        ignored=known.ignored - {*columns.values(), *scores.values()},
+    )
+
+
+def layout_names() -> list[str]:
+    """Return the names of the published layouts."""
+    return sorted(path.stem for path in _FOLDER.glob("*.toml"))
+
+
+def _pairs(texts: Mapping[str, str] | Iterable[str], option: str, *, alone: bool) -> dict[str, str]:
+    if isinstance(texts, Mapping):
+        return {str(name): str(column) for name, column in texts.items()}
+    pairs: dict[str, str] = {}
+    for text in texts:
+        name, equals, column = str(text).partition("=")
+        if not equals and alone:
+            column = name
+        if not name or not column:
+            form = "SCORER=COLUMN or COLUMN" if alone else "NAME=COLUMN, feval's name first"
+            raise UsageError(f"{option} takes {form}, such as {option} question=prompt; {text!r:.80} was given.")
+        if pairs.setdefault(name, column) != column:
+            raise UsageError(f"{option} gives {name!r} two columns, {pairs[name]!r} and {column!r}; name one.")
+    return pairs
+
+
+def _read(layout: str | Path) -> Layout:
+    path = Path(layout)
+    if path.suffix != ".toml" and not path.exists():
+        if str(layout) not in layout_names():
+            raise UnknownNameError.of("layout", str(layout), layout_names(), "A file of your own ends in .toml.")
+        path = _FOLDER / f"{layout}.toml"
+    try:
+        values = tomllib.loads(path.read_text("utf-8"))
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) else error
+        raise SourceError(f"The mapping file {path} cannot be read: {reason}. It should be TOML.") from error
+    for key, value in values.items():
+        if key not in _KEYS:
+            raise UnknownNameError.of(f"key in the mapping file {path}", key, _KEYS)
+        texts = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+        if not (isinstance(value, _KEYS[key]) and all(isinstance(text, str) for text in texts)):
+            kind = {"str": "text", "list": "a list of texts", "dict": "a table of texts"}[_KEYS[key].__name__]
+            raise SourceError(f"{key!r} in the mapping file {path} should be {kind}; found {value!r:.80}.")
+    return Layout(
+        values.get("columns", {}),
+        values.get("scores", {}),
+        lists=tuple(values.get("lists", ())),
+        ignored=frozenset(values.get("ignored", ())),
+        rows=values.get("rows", ""),
+        title=values.get("title", ""),
+    )

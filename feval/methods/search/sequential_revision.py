@@ -1,0 +1,188 @@
+"""Sequential revision: chains of turns, each written with the turns before it in view, beside several such chains.
+
+Snell et al. 2024, "Scaling LLM Test-Time Compute Optimally can be More Effective than Scaling Model Parameters",
+arXiv 2408.03314, section 6: a budget of samples is split between revisions in sequence and chains in parallel.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, ClassVar, Literal
+
+import numpy as np
+
+from feval.errors import OutOfRangeError, UsageError
+from feval.estimators.cost import mean_output_tokens
+from feval.estimators.per_question import by_blocks
+from feval.estimators.votes.best_of_n import subset_best_accuracy
+from feval.methods.arrays import Floats, Integers
+from feval.methods.decisions import Decisions, Orders
+from feval.methods.expectation import Expectation, longest_of_draws
+from feval.methods.fields import Aggregate, Count, frozen_method
+from feval.methods.protocol import TurnSampler, one_llm
+from feval.methods.search.trees import NOBODY, REQUEST, Searches
+from feval.methods.vote import plurality, plurality_codes
+from feval.methods.voting.self_consistency import SelfConsistency
+
+if TYPE_CHECKING:
+    from feval.replay.pools import Pool
+
+
+@frozen_method
+class SequentialRevision:
+    """n / turns chains, each a CoT and its revisions, one turn after the other; every chain gives an answer, and the chains vote.
+
+    Within a chain the answer is that of its last turn, the majority of its turns, or that of its best-scored turn. Across chains
+    it is the plurality of the chains' answers; with scores, the best of all. Of tied answers the one seen first wins, within a
+    chain in the order of its turns, across chains in the order of the draw. A turn without an answer does not vote, one without
+    an answer or a score is never the best, and a chain without an answer does not vote. A turn replies to the only messages that
+    were recorded behind the one before it, such as those of `feval record --protocol`.
+
+    The paper's models are trained to revise, see up to four answers before, and may revise on beyond that; here each turn sees
+    the conversation that was recorded. With a verifier the paper weights within chains and across them; "best" takes the best.
+
+    Attributes:
+        n: CoTs and turns in all; a multiple of turns.
+        turns: of a chain, its first CoT included.
+        answer: of a chain: of its "last" turn, the "majority" of its turns, or of its "best"-scored turn.
+        scorer: whose scores, for "best"; `None` for the only one.
+        aggregate: the score of a turn, for "best": its "score", or an aggregate of its step scores.
+    """
+
+    searches: ClassVar[Literal[True]] = True
+    needs: ClassVar[str] = (
+        "It revises CoTs turn by turn (`feval record --protocol`, or `feval import jsonl` with `turns`)."
+    )
+
+    n: Count = 16
+    turns: Count = 4
+    answer: Literal["last", "majority", "best"] = "last"
+    scorer: str | None = None
+    aggregate: Aggregate = "score"
+
+    def __post_init__(self) -> None:
+        """Refuse chains that cannot be shared out."""
+        if self.n % self.turns:
+            raise OutOfRangeError(
+                f"Sequential revision has n / turns chains, so n is a multiple of turns; n={self.n} and turns={self.turns} were "
+                "given."
+            )
+
+    @property
+    def chains(self) -> int:
+        """How many run side by side."""
+        return self.n // self.turns
+
+    def draws(self, llms: int) -> tuple[int, ...]:
+        """First CoTs of chains."""
+        return one_llm(self.chains, llms, "Sequential revision follows the turns of one LLM")
+
+    def __call__(self, question: str, llm: TurnSampler) -> str | None:  # noqa: ARG002  a replayed LLM already has its question
+        """The answer to one question; `None` if no chain has one."""
+        turns = [llm.sample(self.chains)]
+        while len(turns) < self.turns:
+            turns.append(llm.reply(turns[-1]))
+        answers = list(zip(*(turn.answers for turn in turns), strict=True))
+        if self.answer != "best":
+            return plurality([each[-1] if self.answer == "last" else plurality(each) for each in answers])
+        scores = zip(*(turn.scores(self.scorer, self.aggregate) for turn in turns), strict=True)
+        pairs = [pair for chain in zip(answers, scores, strict=True) for pair in zip(*chain, strict=True)]
+        valid = [(answer, score) for answer, score in pairs if answer is not None and score is not None]
+        return max(valid, key=lambda pair: pair[1], default=(None, 0.0))[0]
+
+    def decide(self, pools: Sequence[Pool], orders: Sequence[Orders]) -> Decisions:
+        """The same for all questions and many replicates; see `BatchMethod.decide`."""
+        searches, [pool] = Searches(self, pools, orders), pools
+        turns = [searches.first(self.chains)]
+        while len(turns) < self.turns:
+            turns.append(searches.reply(turns[-1]))
+        places = np.stack(turns, axis=2)
+        if self.answer == "best":
+            scores = pool.aggregated(self.scorer, self.aggregate)
+            return searches.decisions(searches.elected(places.reshape(len(places), -1), scores, "best"))
+        codes = searches.of(pool.codes, places.reshape(len(places), -1), -1).reshape(places.shape)
+        return searches.decisions(plurality_codes(self._of_chains(codes)))
+
+    def _of_chains(self, codes: Integers) -> Integers:
+        """[..., chains] the answers of chains of turns [..., chains, turns]."""
+        last: Integers = codes[..., -1]
+        return last if self.answer == "last" else plurality_codes(codes)
+
+    def exact(self, pool: Pool, gold: Integers) -> Expectation:
+        """The expectation over all draws, where every chain was recorded unbranched: that of a vote of whole chains.
+
+        Raises:
+            UsageError: a CoT has several replies.
+            NotRecordedError: a chain has fewer turns.
+            ShortPoolError: too few chains.
+        """
+        chains = self._recorded(pool)
+        expected = SelfConsistency(self.chains).exact(chains.pool, gold)
+        right, codes, sizes = expected.right, chains.pool.codes, chains.pool.sizes
+        if self.answer == "best":
+            hits = (codes == gold[:, None]) & (codes >= 0)
+            right = by_blocks(
+                lambda block: subset_best_accuracy(chains.scores[block], hits[block], sizes[block], self.chains),
+                len(gold),
+            )
+        return replace(
+            expected,
+            right=right,
+            rounds=np.full(len(gold), 1.0 + self.chains * (self.turns - 1)),
+            cots=np.full(len(gold), float(self.n)),
+            auxiliary_prompt_tokens=self.chains * mean_output_tokens(chains.beyond, sizes),
+        )
+
+    def exact_sequential_tokens(self, pool: Pool) -> Floats:
+        """Expected tokens one after the other: of each round the longest turn; see `LatencyMethod.exact_sequential_tokens`."""
+        chains, total = self._recorded(pool), np.zeros(len(pool.sizes))
+        for tokens in chains.tokens:
+            total += longest_of_draws(replace(chains.pool, output_tokens=tokens), self.chains)
+        return total
+
+    def _recorded(self, pool: Pool) -> _Chains:
+        """Every recorded chain, whole."""
+        order = np.arange(pool.codes.shape[1], dtype=np.uint16)
+        searches = Searches(self, [pool], [np.broadcast_to(order, (1, *pool.codes.shape))])
+        sizes = searches.recorded(np.full((len(pool.sizes), 1), REQUEST))[:, 0]
+        chain = np.arange(int(sizes.max(initial=0)))
+        turns = [np.where(chain < sizes[:, None], chain, NOBODY)]
+        while len(turns) < self.turns:
+            if (searches.recorded(turns[-1]) > 1).any():
+                raise UsageError(
+                    f"Some CoTs of {pool.llm} have several replies, and no exact expectation is known then; evaluate sequential "
+                    "revision with order 'seeded'."
+                )
+            turns.append(searches.reply(turns[-1]))
+        beyond = np.sum([searches.of(searches.beyond, turn, 0) for turn in turns], axis=0)
+        tokens = [searches.of(pool.output_tokens, turn, 0) for turn in turns]
+        codes = np.stack([searches.of(pool.codes, turn, -1) for turn in turns], axis=2)
+        scores = np.full(codes.shape[:2], np.nan)
+        if self.answer == "best":
+            rated = pool.aggregated(self.scorer, self.aggregate)
+            each = np.stack([searches.of(rated, turn, np.nan) for turn in turns], axis=2)
+            each = np.where((codes < 0) | np.isnan(each), -np.inf, each)
+            best = each.argmax(axis=2)[:, :, None]
+            scores = np.take_along_axis(each, best, axis=2)[:, :, 0]
+            codes = np.where(np.isinf(scores), -1, np.take_along_axis(codes, best, axis=2)[:, :, 0])
+            scores = np.where(np.isinf(scores), np.nan, scores)
+        else:
+            codes = self._of_chains(codes)
+        whole = replace(
+            pool,
+            codes=np.where(turns[0] < 0, -2, codes),
+            output_tokens=np.sum(tokens, axis=0, dtype=np.int64),
+            sizes=sizes,
+        )
+        return _Chains(whole, scores, tokens, beyond)
+
+
+@dataclass(frozen=True, eq=False)
+class _Chains:
+    """The W chains of each question as a pool whose CoTs they are; scores and prompt tokens [Q, W], and tokens of each turn."""
+
+    pool: Pool
+    scores: Floats
+    tokens: Sequence[Integers]
+    beyond: Integers

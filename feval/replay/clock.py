@@ -1,0 +1,137 @@
+"""Clocks: how long the recorded CoTs of a pool took, so that methods can be replayed in seconds; where seconds come from."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from math import prod
+from typing import TYPE_CHECKING, Any, Self
+
+import numpy as np
+import numpy.typing as npt
+
+from feval.errors import NotRecordedError, UsageError
+
+if TYPE_CHECKING:
+    from feval.cards.serving_profiles import ServingProfile
+
+Int64 = npt.NDArray[np.int64]
+
+SECONDS = "seconds"
+"""The cost that a timing is for, see `feval.evaluation.costs.COSTS`."""
+
+_ABSENT = -2  # the code where no CoT was recorded
+
+
+def _as_they_are(values: Int64) -> Int64:
+    return values
+
+
+def makespan(lengths: npt.NDArray[Any], at_once: int) -> Int64:
+    """Return [...] how long jobs of lengths [..., n] take, so many at once.
+
+    List scheduling: each begins, in its order, when the first of those before it has ended and left a place.
+    """
+    *shape, jobs = lengths.shape
+    until = np.zeros((prod(shape), min(at_once, max(jobs, 1))), np.int64)
+    each_row = np.arange(len(until))
+    for length in lengths.reshape(len(until), jobs).T:
+        until[each_row, until.argmin(axis=1)] += length
+    longest: Int64 = until.max(axis=1)
+    return longest.reshape(shape)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Clock:
+    """Microseconds that recorded CoTs took: whole numbers, so that sums do not depend on their order.
+
+    A CoT that is cut took a share of its duration, in proportion to its tokens: nothing says when each of them came.
+
+    Attributes:
+        tokens: [Q, S] output tokens of each CoT.
+        microseconds: [Q, S] that each took; 0 where absent, or not known.
+        at_once: how many CoTs of a round are generated side by side; `None` for all of them.
+    """
+
+    tokens: Int64
+    microseconds: Int64
+    at_once: int | None = None
+
+    @classmethod
+    def of(
+        cls, output_tokens: npt.NDArray[Any], seconds: npt.NDArray[np.float64] | None, at_once: int | None = None
+    ) -> Self:
+        """The clock of CoTs with so many output tokens [Q, S] that took so many seconds [Q, S]; NaN counts 0."""
+        known = np.zeros(output_tokens.shape) if seconds is None else np.nan_to_num(seconds)
+        return cls(output_tokens.astype(np.int64), np.rint(known * 1e6).astype(np.int64), at_once)
+
+    def after(self, tokens: npt.NDArray[Any], drawn: Callable[[Int64], Int64] = _as_they_are) -> Int64:
+        """Microseconds after which CoTs had so many tokens; `drawn` picks theirs out of an array [Q, S]."""
+        whole, most = drawn(self.microseconds), drawn(self.tokens)
+        share = np.where(tokens >= most, 1.0, tokens / np.maximum(most, 1))
+        return np.rint(np.where(tokens > 0, whole * share, 0)).astype(np.int64)
+
+    def wait(self, row: int, samples: Sequence[int], before: Sequence[int], after: Sequence[int]) -> int:
+        """Microseconds of a round in which some CoTs of a question grew from so many tokens to so many."""
+        places = np.array([before, after]), lambda values: values[row, list(samples)]
+        return (
+            int(makespan(np.diff(self.after(*places), axis=0), self.at_once or len(samples))[0]) if len(samples) else 0
+        )
+
+    def rows(self, places: npt.NDArray[np.intp] | slice) -> Clock:
+        """The clock of some questions."""
+        return replace(self, tokens=self.tokens[places], microseconds=self.microseconds[places])
+
+
+@dataclass(frozen=True)
+class Timing:
+    """Where seconds come from: a serving profile, which models them, or the durations of the recorded replies.
+
+    Attributes:
+        profile: the serving profile; `None` for recorded durations.
+        at_once: how many CoTs of a round are generated side by side; `None` for all of them.
+    """
+
+    profile: ServingProfile | None = None
+    at_once: int | None = None
+
+    @classmethod
+    def of(cls, cost: str | None, serving: ServingProfile | None, parallel: int | None) -> Timing | None:
+        """The timing that options ask for; `None` for no seconds.
+
+        Raises:
+            UsageError: a number of CoTs at once where no durations are replayed.
+        """
+        if parallel is not None and (cost != SECONDS or serving is not None):
+            raise UsageError(
+                f"parallel={parallel} schedules recorded durations, which only the cost 'seconds' without a serving profile "
+                "counts; ask for that, or leave it out."
+            )
+        return cls(serving, parallel) if serving is not None or cost == SECONDS else None
+
+    @property
+    def word(self) -> str:
+        """What stands before "seconds" in a table or a picture."""
+        return "replayed" if self.profile is None else "modelled"
+
+    def __str__(self) -> str:
+        if self.profile is not None:
+            return f"modelled by the serving profile {self.profile.id} of {self.profile.date}"
+        several = "s" * (self.at_once != 1)
+        side_by_side = "all CoTs of a round" if self.at_once is None else f"{self.at_once} CoT{several} of a round"
+        return f"replayed from recorded durations, {side_by_side} at once, cut ones in proportion to their tokens"
+
+    def require(self, llms: Sequence[Any], rows: npt.NDArray[np.intp]) -> None:
+        """Raise a `NotRecordedError` if the profile lacks an LLM, or replies on some questions have no duration."""
+        for llm in llms:
+            if self.profile is not None:
+                self.profile.speed(llm.name)
+                continue
+            recorded, seconds = llm.pool.codes[rows] > _ABSENT, llm.pool.channels.durations()
+            replies = int(recorded.sum())
+            missing = replies if seconds is None else int((recorded & np.isnan(seconds[rows])).sum())
+            if missing:
+                raise NotRecordedError(
+                    f"{missing:,} of {replies:,} replies of {llm.name} were recorded without a duration, so that seconds cannot "
+                    "be replayed. Model them with a serving profile (--serving NAME or FILE), or import durations (duration_s)."
+                )

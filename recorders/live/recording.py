@@ -1,0 +1,172 @@
+"""Recording while a method runs live: what it asks, and nothing else, becomes a recording with turns.
+
+What a debate says depends on what its LLMs have answered, so no protocol can record it in advance. The recording replays the
+method that made it, and any other that says the same.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import inspect
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from feval.cards.prices import price_list
+from feval.cards.tokens import token_counter
+from feval.errors import ConflictError, FevalError, StorageError, UsageError
+from feval.recording import Question, RecordingWriter
+from recorders.asking.turns import Played
+from recorders.errors import RecorderError
+from recorders.journal.journal import Journal, journal_folder, never_empty, utc_now
+from recorders.live.llm import LiveLLM, live
+from recorders.live.tape import Tape
+from recorders.request import Backend
+from recorders.work.seal import add_pools, gold_questions, require_sound
+from recorders.work.task import RecordingTask
+
+
+def record_method(
+    method: Callable[..., Any],
+    tasks: Sequence[RecordingTask],
+    backends: Sequence[Backend],
+    out: str | Path,
+    *,
+    at_once: int = 8,
+    prices: str = "2025-06-02",
+    counter: str = "usage",
+    other_counter: str = "words",
+    now: Callable[[], str] = utc_now,
+) -> Path:
+    """Run a method on live LLMs, question by question, and seal what it asked.
+
+    Every reply is in a journal, `OUT.journal/NUMBER` of each LLM, before the method has it. A run that was stopped is continued
+    by the same call: the method runs again on all questions and is given what it was given before, so it should decide nothing by
+    chance but by `llm.uniform`. It asks by `sample` and `reply`.
+
+    Args:
+        method: called with the question's text and a metered LLM for each task; what it returns is not kept.
+        tasks: of the same questions; each names one LLM, such as "gpt-4o-mini@debate". The number of samples means nothing.
+        backends: one for each task; closed at the end.
+        out: folder of the recording to make.
+        at_once: questions in flight.
+        prices: price list of the recording, by id, or "none".
+        counter: as for `recorders.work.record.record_dataset`.
+        other_counter: likewise.
+        now: the time as it is recorded.
+
+    Returns:
+        The recording's folder.
+
+    Raises:
+        ConflictError: two questions or LLMs that cannot be told apart.
+        StorageError: `out` exists already, or the disk refused.
+        RecorderError: the method failed on a question, and why; or an LLM could not be asked.
+        JournalError: the journal is damaged, locked or of another method or task.
+    """
+    out = Path(out)
+    if out.exists():
+        raise StorageError(f"{out} exists already; name another folder, a recording is never changed.")
+    _check(tasks, backends)
+    token_counter(other_counter if counter == "usage" else counter)
+    policy = _policy(method)
+    with ExitStack() as opened:
+        journals = []
+        for number, task in enumerate(tasks):
+            folder = journal_folder(out) / str(number)
+            journal = opened.enter_context(Journal.open(folder, task.identity() | {"policy": policy}))
+            opened.enter_context(never_empty(journal))
+            journals.append(journal)
+        with ExitStack() as lent:
+            llms = [
+                lent.enter_context(_live(task, backend, journal, prices, now))
+                for task, backend, journal in zip(tasks, backends, journals, strict=True)
+            ]
+            _run(method, tasks[0].questions, tasks[0].dataset, llms, at_once)
+        requests = [task.plan().requests for task in tasks]
+        dataset = tasks[0].dataset_info(requests[0])
+        operation = {"name": "record", "policy": policy, "llms": [task.identity() for task in tasks]}
+        listed = prices if prices == "none" else price_list(prices).id
+        golds, licences = gold_questions(dataset, tasks[0].questions), {"questions": dataset.licence}
+        with RecordingWriter(
+            out, operation=operation, prices=listed, notes=tasks[0].notes, licences=licences
+        ) as writer:
+            writer.add_dataset(dataset, golds)
+            for task, journal, asked in zip(tasks, journals, requests, strict=True):
+                info = task.llm_info()
+                info = replace(info, decoding=dict(info.decoding) | {"protocol": {"policy": policy}})
+                add_pools(writer, journal, dataset, golds, asked, info, counter, other_counter, Played())
+        require_sound(out, journals[0])
+        for journal in journals:
+            journal.remove()
+    if journal_folder(out).is_dir():
+        journal_folder(out).rmdir()
+    return out
+
+
+def _check(tasks: Sequence[RecordingTask], backends: Sequence[Backend]) -> None:
+    if not tasks or len(tasks) != len(backends):
+        raise UsageError(f"{len(tasks)} LLMs and {len(backends)} backends were given; give one of each, or more.")
+    names, first = [task.llm_name for task in tasks], tasks[0]
+    if len(set(names)) < len(names) or any(
+        (task.dataset, task.questions) != (first.dataset, first.questions) for task in tasks
+    ):
+        raise ConflictError(f"The LLMs {', '.join(names)} need names of their own and the same questions.")
+    for task in tasks:
+        if task.tree is not None or task.probing is not None:
+            raise UsageError(
+                f"A method is recorded in CoTs and replies; leave steps, protocol and probes of {task.llm_name} out."
+            )
+        keys = [request.key() for request in task.plan().requests]
+        if len(set(keys)) < len(keys):
+            raise ConflictError(f"Two questions of {task.dataset} ask {task.llm_name} the same; leave one of them out.")
+
+
+def _policy(method: Callable[..., Any]) -> dict[str, str]:
+    """Return what names a method in a journal and a recording: its name, and a hash of its source where there is one."""
+    name = getattr(method, "__name__", type(method).__name__)
+    try:
+        source = inspect.getsource(method)
+    except (OSError, TypeError):
+        return {"name": name, "value": repr(method)[:200]}
+    return {"name": name, "sha256": hashlib.sha256(source.encode()).hexdigest()}
+
+
+def _live(task: RecordingTask, backend: Backend, journal: Journal, prices: str, now: Callable[[], str]) -> LiveLLM:
+    llm = live(
+        backend,
+        task.llm_name,
+        answer_kind=task.kind(),
+        equality=task.equality,
+        model=task.model_name(),
+        decoding=task.decoding,
+        prices=prices,
+    )
+    return llm.recorded(Tape(journal, takes_seed=backend.takes_seed, now=now), task.messages)
+
+
+def _run(
+    method: Callable[..., Any], questions: Sequence[Question], dataset: str, llms: Sequence[LiveLLM], at_once: int
+) -> None:
+    def one(question: Question) -> None:
+        asked = [llm.ask(question.text, question.choices, dataset=dataset, question_id=question.id) for llm in llms]
+        try:
+            method(question.text, *asked)
+        except FevalError:
+            raise
+        except Exception as error:
+            raise RecorderError(
+                f"The method failed on the question {question.id!r:.80} ({type(error).__name__}: {error!s:.200}). Correct it; "
+                "the journal has what was asked so far."
+            ) from error
+
+    with ThreadPoolExecutor(at_once, "method") as threads:
+        try:
+            for _ in threads.map(one, questions):
+                pass
+        except BaseException:
+            threads.shutdown(cancel_futures=True)  # questions in flight go on to their end
+            raise

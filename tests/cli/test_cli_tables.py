@@ -1,0 +1,70 @@
+"""`feval import table`: what it understood comes first; then the recording, or with --dry-run nothing."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from hub_settings import run_feval
+
+from feval.recording import open_recording
+
+TABLE = "prompt,target,model,output,tokens,reward,note\n" + "".join(
+    f"What is 1 + {number}?,{number + 1},m,The answer is {number + 1 + number % 2}.,5,0.{number},x\n"
+    for number in range(4)
+)
+NAMED = ["--dataset", "sums", "--answer-kind", "number", "--map", "question=prompt", "--map", "answer=target"]
+
+
+@pytest.fixture
+def table(tmp_path: Path) -> Path:
+    path = tmp_path / "samples.csv"
+    path.write_text(TABLE)
+    return path
+
+
+def test_shows_what_it_understood_and_makes_the_recording(table: Path, tmp_path: Path) -> None:
+    result = run_feval("import", "table", table, *NAMED, "--score", "prm=reward", "--out", tmp_path / "out")
+    assert result.exit_code == 0, result.output
+    shown = [line.split() for line in result.stdout.splitlines()]
+    assert shown[3][:4] == ["target", "gold", "the", "gold"]
+    assert shown[7][:4] == ["reward", "score", "of", "prm"]
+    assert shown[8] == ["note", "not", "read", "x"]
+    recording = open_recording(tmp_path / "out")
+    assert recording.scorers("sums", "m") == ["prm"]
+    assert [question.answer for question in recording.questions("sums")] == ["1", "2", "3", "4"]
+
+
+def test_a_dry_run_writes_nothing(table: Path, tmp_path: Path) -> None:
+    result = run_feval("import", "table", table, *NAMED, "--dry-run", "--json")
+    columns = json.loads(result.stdout)["columns"]
+    assert {column["column"]: column["read_as"] for column in columns} == {
+        "prompt": "question", "target": "gold", "model": "llm", "output": "text", "tokens": "tokens", "reward": "", "note": ""
+    }  # fmt: skip
+    assert columns[0]["example"] == "What is 1 + 0?"
+    assert [path.name for path in tmp_path.iterdir()] == ["samples.csv"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (["table", "TABLE", "--dataset", "sums", "--map", "question=promt", "--dry-run"], "no column 'promt'"),
+        (["table", "TABLE", "--answer-kind", "number", "--out", "OUT"], "does not name its dataset"),
+        (["jsonl", "TABLE", "--dataset", "sums", "--map", "question=prompt", "--out", "OUT"], "are for tables"),
+        (["jsonl", "TABLE", "--answer-kind", "number", "--out", "OUT"], "--dataset ID"),
+        (["table", "TABLE", "--dataset", "sums", "--layout", "nothing", "--out", "OUT"], "no layout 'nothing'"),
+        (["table", "MISSING", "--dataset", "sums", "--dry-run"], "there is nothing"),
+    ],
+)
+def test_says_what_to_do(table: Path, tmp_path: Path, arguments: list[str], sentence: str) -> None:
+    places = {"TABLE": str(table), "OUT": str(tmp_path / "out"), "MISSING": str(tmp_path / "missing")}
+    result = run_feval("import", *(places.get(argument, argument) for argument in arguments))
+    assert result.exit_code in {1, 2}
+    assert sentence in result.output
+    assert not (tmp_path / "out").exists()
+
+
+def test_layouts_are_listed_with_the_formats() -> None:
+    rows = json.loads(run_feval("ls", "formats", "--json").stdout)["formats"]
+    assert {"table", "table --layout matharena"} <= {row["name"] for row in rows}

@@ -1,0 +1,161 @@
+"""Comparisons in Python from a recording and a list of methods: the numbers of the comparison file that says the same."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from small import write_toy
+from typer.testing import CliRunner
+
+from feval import EarlyStopping, ModelSwitch, SelfConsistency, compare, evaluate, load, open_recording, plurality
+from feval.cli import app
+from feval.comparison.listed import listed_plan
+from feval.comparison.plan import Plan
+from feval.errors import FevalWarning, UnknownNameError, UsageError
+from feval.receipts.verifying import verify_receipt
+
+WEAK = [["a", "b", "a", "c", "b", "a"], ["x", "y", None, "y", "y", "x"], ["b", "c", "b", "a", "c", "c"], ["d"] * 6]
+STRONG = [["a"] * 5 + ["b"], ["y", "x", "y", "y", None, "y"], ["b", "b", "a", "b", "c", "b"], ["d", "e", "d"] * 2]
+LLMS = ["gpt-3.5-turbo", "gpt-4o-mini"]
+FEW: dict[str, Any] = {"resamples": 50, "replicates": 3, "seed": 2}
+MINE = "def first_two(question, llm):\n    return llm.sample(2).answers[0]\n"
+
+
+@pytest.fixture(scope="module")
+def toy(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    pools: Any = {LLMS[0]: WEAK * 3, LLMS[1]: STRONG * 3}
+    return write_toy(tmp_path_factory.mktemp("listed") / "rec", pools, ["a", "y", "b", "d"] * 3)
+
+
+def first_two(question: str, llm: Any) -> str | None:
+    return plurality(llm.sample(2).answers)
+
+
+def planned(toy: Path, *methods: dict[str, Any], **options: Any) -> Plan:
+    return Plan.from_dict({"dataset": "toy", "recordings": [str(toy)], "method": list(methods), **FEW, **options})
+
+
+def test_a_list_gives_the_numbers_of_its_comparison_file(toy: Path) -> None:
+    counts = {"n": [1, 2, 3, 5]}
+    equivalent = planned(
+        toy,
+        {"name": "self-consistency", "llms": [LLMS[0]], "budgets": counts},
+        {"name": "self-consistency", "llms": [LLMS[1]], "budgets": counts},
+        {"name": "early-stopping", "label": "early-stopping(window=2, budget=4) (gpt-3.5-turbo)", "llms": [LLMS[0]],
+         "fields": {"window": 2, "budget": 4}},
+        {"name": "early-stopping", "label": "early-stopping(window=2, budget=4) (gpt-4o-mini)", "llms": [LLMS[1]],
+         "fields": {"window": 2, "budget": 4}},
+        {"name": "model-switch", "llms": LLMS, "budgets": {"samples": [1, 2, 3, 5]}},
+        {"name": "self-consistency", "label": "ours", "llms": [LLMS[1]], "budgets": {"n": [2, 4]}},
+        {"name": "early-stopping", "label": "windows", "llms": [LLMS[0]], "fields": {"budget": 6},
+         "budgets": {"window": [2, 3]}},
+    )  # fmt: skip
+    given = [
+        "self-consistency",
+        EarlyStopping(2, budget=4),
+        "model-switch",
+        ("ours", SelfConsistency, LLMS[1], [2, 4]),
+        ("windows", EarlyStopping(5, budget=6), [LLMS[0]], {"window": [2, 3]}),
+    ]
+    assert compare(open_recording(toy), given, **FEW).to_dict() == compare(equivalent).to_dict()
+
+
+def test_without_methods_it_is_what_init_suggests(toy: Path, tmp_path: Path) -> None:
+    command = ["compare", str(tmp_path / "plan.toml"), "--init", "--recording", str(toy)]
+    assert CliRunner().invoke(app, command).exit_code == 0
+    written, listed = Plan.read(tmp_path / "plan.toml"), listed_plan([open_recording(toy)], ()).plan
+    assert listed.changed(recordings=written.recordings) == written
+
+
+def test_what_is_listed_may_be_a_table_or_one_name(toy: Path) -> None:
+    table = {"name": "self-consistency", "label": "sc", "llms": [LLMS[0]], "budgets": {"n": [1, 5]}}
+    [entry] = listed_plan([open_recording(toy)], [table]).plan.entries
+    assert entry == planned(toy, table).entries[0]
+    [entry] = listed_plan([open_recording(toy)], "model-switch", budgets=[2]).plan.entries
+    assert (entry.llms, entry.sweep) == (tuple(LLMS), ("samples", (2,)))
+
+
+def test_budgets_hold_for_all_that_count_cots(toy: Path) -> None:
+    given = ["self-consistency", "single-call", ModelSwitch(samples=4)]
+    entries = listed_plan([open_recording(toy)], given, llms=LLMS[:1], budgets=range(1, 4)).plan.entries
+    assert [entry.sweep for entry in entries] == [("n", (1, 2, 3)), None, ("samples", (1, 2, 3))]
+
+
+def test_a_function_is_compared(toy: Path) -> None:
+    other: dict[str, Any] = {"recording": toy, "llms": LLMS[:1], **FEW}
+    result = compare(methods=[first_two, lambda _, llm: llm.sample(1).answers[0]], **other)
+    assert [curve.label for curve in result.curves] == ["first_two", "<lambda>"]
+    dataset, llms = load("toy", LLMS[:1], toy, seed=2)
+    expected = evaluate(first_two, dataset, llms, replicates=3, order="seeded")
+    assert result.curves[0].points[0].accuracy == expected.accuracy
+
+
+@pytest.mark.slow  # draws and writes a page
+def test_a_function_without_a_file_has_no_receipt(toy: Path, tmp_path: Path) -> None:
+    result = compare(toy, [lambda _, llm: llm.sample(1).answers[0]], llms=LLMS[:1], **FEW)
+    with pytest.warns(FevalWarning, match="No receipt was written: <lambda> stands in no file"):
+        written = result.save(tmp_path / "out")
+    assert "receipt.json" not in {path.name for path in written}
+    assert "feval verify" not in (tmp_path / "out" / "report.html").read_text()
+
+
+@pytest.mark.slow  # draws and writes two pages
+def test_save_writes_what_the_command_writes(toy: Path, tmp_path: Path) -> None:
+    plan = planned(toy, {"name": "self-consistency", "llms": [LLMS[0]], "budgets": {"n": [1, 3]}})
+    (tmp_path / "plan.toml").write_text(plan.to_toml())
+    done = CliRunner().invoke(app, ["compare", str(tmp_path / "plan.toml"), "--out", str(tmp_path / "a")])
+    assert done.exit_code == 0
+    compare(plan).save(tmp_path / "b")
+    files = {path.name: path.read_bytes() for path in (tmp_path / "a").iterdir()}
+    assert files == {path.name: path.read_bytes() for path in (tmp_path / "b").iterdir()}
+    assert len(files) == 9
+
+
+@pytest.mark.slow  # the method runs in a process
+def test_a_function_in_a_file_is_verified(toy: Path, tmp_path: Path) -> None:
+    (tmp_path / "mine.py").write_text(MINE)
+    compare(toy, ["self-consistency", f"{tmp_path}/mine.py:first_two"], llms=LLMS[:1], **FEW).save(tmp_path / "out")
+    found = verify_receipt(tmp_path / "out" / "receipt.json", methods=[f"{tmp_path}/mine.py:first_two"])
+    assert (found.equal, found.numbers > 100) == (True, True)
+
+
+@pytest.mark.parametrize(
+    ("methods", "sentence"),
+    [
+        ([("self-consistency",)], r"A method with a label is \(label, method, LLMs, budgets\)"),
+        ([3], "A method is a name of `feval ls methods`"),
+        (["self-consistancy"], "Did you mean 'self-consistency'"),
+        ([SelfConsistency(2), SelfConsistency(2)], "Two methods of the comparison are labelled"),
+        ([lambda _, llm: llm, lambda _, llm: None], "Two functions are called python:<lambda>"),
+    ],
+)
+def test_what_is_no_method_is_refused(toy: Path, methods: list[Any], sentence: str) -> None:
+    with pytest.raises((UsageError, UnknownNameError), match=sentence):
+        compare(toy, methods, llms=LLMS[:1], **FEW)
+
+
+def curve(toy: Path, *arguments: str) -> Any:
+    return CliRunner().invoke(app, ["curve", *arguments, "--recording", str(toy), "--receipt", "none", "--json"])
+
+
+def test_the_curves_of_several_methods_are_a_comparison(toy: Path) -> None:
+    both = [option for llm in LLMS for option in ("--llm", llm)]
+    done = curve(toy, "self-consistency", "adaptive-consistency", *both, "--n", "3,5", "--set", "threshold=0.9")
+    numbers = json.loads(done.stdout)
+    table = {"name": "adaptive-consistency", "fields": {"threshold": "0.9"}, "budgets": {"budget": [3, 5]}}
+    equivalent = planned(
+        toy,
+        *({"name": "self-consistency", "llms": [llm], "budgets": {"n": [3, 5]}} for llm in LLMS),
+        *({**table, "llms": [llm]} for llm in LLMS),
+    )
+    expected = compare(equivalent.changed(resamples=10_000, seed=0, replicates=None)).to_dict()
+    assert numbers["curves"] == json.loads(json.dumps(expected["curves"]))
+    assert numbers["differences"] == json.loads(json.dumps(expected["differences"]))
+
+
+def test_a_field_that_no_method_has_is_refused(toy: Path) -> None:
+    done = curve(toy, "self-consistency", "single-call", "--llm", LLMS[0], "--set", "windoww=3")
+    assert (done.exit_code, "no field 'windoww'" in done.stderr) == (2, True)

@@ -1,0 +1,407 @@
+"""Tables with a row for each CoT: what their columns are read as, and that no format and no order of rows changes a number."""
+
+from __future__ import annotations
+
+import csv
+import gc
+import gzip
+import io
+import json
+import math
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from foreign_sources import in_arrow
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from importing import Import, Save, manifest, notes, rows
+
+from feval import BestOfN, PriceList, SelfConsistency, SingleCall, evaluate, from_dataframe, load
+from feval.cards.prices import Price
+from feval.errors import FevalError, SourceError, UnknownNameError, UsageError
+from feval.importers import import_recording, understood
+from feval.importers.tables import files
+from feval.importers.tables.layouts import Layout, layout_of
+from feval.recording import Recording, open_recording, verify_recording
+
+Row = dict[str, Any]
+
+SCORED = layout_of(scores=["reward"])
+PRICES = PriceList("2026-01-01", "2026-01-01", "made up", {f"m{i}": Price(1 + i, 4 + i) for i in range(3)})
+
+
+def table(llms: int = 2, questions: int = 6, samples: int = 5) -> list[Row]:
+    """Rows in random order; each question has two answers, and an odd number of CoTs, so that no vote is a tie."""
+    generator = np.random.default_rng(7)
+    cots = [
+        {"question_id": f"q{q}", "question": f"What is {q} + {q}?", "target": str(2 * q), "model": f"m{m}", "sample": s}
+        for m in range(llms)
+        for q in range(questions)
+        for s in range(samples)
+    ]
+    for cot in cots:
+        cot["answer"] = str(int(cot["target"]) + int(generator.integers(2)))
+        cot |= {"response": f'I think,\n"so": {cot["answer"]} é', "reward": float(generator.random())}
+        cot |= {"tokens": int(generator.integers(5, 90)), "prompt_tokens": 11, "choices": None, "remark": "x"}
+    return [cots[place] for place in generator.permutation(len(cots))]
+
+
+def as_csv(cots: Sequence[Row], delimiter: str = ",") -> bytes:
+    stream = io.StringIO()
+    writer = csv.DictWriter(stream, list(cots[0]), delimiter=delimiter)
+    writer.writeheader()
+    writer.writerows(
+        {name: json.dumps(v) if isinstance(v, list | dict) else v for name, v in cot.items()} for cot in cots
+    )
+    return stream.getvalue().encode()
+
+
+def as_lines(cots: Sequence[Row]) -> bytes:
+    return b"".join(json.dumps(cot).encode() + b"\n" for cot in cots)
+
+
+def in_parquet(cots: list[Row]) -> bytes:
+    return in_arrow(cots)[0]
+
+
+FORMS: dict[str, Callable[[list[Row]], bytes]] = {
+    "csv": as_csv,
+    "tsv": lambda cots: as_csv(cots, "\t"),
+    "semicolons": lambda cots: b"\xef\xbb\xbf" + as_csv(cots, ";"),
+    "csv.gz": lambda cots: gzip.compress(as_csv(cots)),
+    "parquet": in_parquet,
+    "feather": lambda cots: in_arrow(cots)[1],
+    "stream": lambda cots: in_arrow(cots)[2],
+    "jsonl": as_lines,
+    "jsonl.gz": lambda cots: gzip.compress(as_lines(cots)),
+    "json": lambda cots: json.dumps(cots).encode(),
+}
+
+
+def imported_table(imported: Import, cots: list[Row] | bytes, **options: Any) -> Recording:
+    source = cots if isinstance(cots, bytes) else as_lines(cots)
+    return imported("table", source, **{"llm": None, "answer_kind": "number", **options})
+
+
+@pytest.fixture(scope="module")
+def recording(tmp_path_factory: pytest.TempPathFactory) -> Recording:
+    return from_dataframe(table(), dataset="toy", answer_kind="number", scores=["reward"])
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_every_format_gives_the_same_recording(recording: Recording, imported: Import, form: str) -> None:
+    read = imported_table(imported, FORMS[form](table()), layout=SCORED)
+    assert read.hash == recording.hash
+
+
+def test_numbers_are_those_of_pandas(recording: Recording) -> None:
+    pd = pytest.importorskip("pandas")
+    frame = pd.DataFrame(table())
+    frame["right"] = frame.answer == frame.target
+    groups = frame.groupby(["model", "question_id"])
+    votes = groups.answer.agg(lambda answers: answers.value_counts().idxmax()) == groups.target.first()
+    best = frame.loc[groups.reward.idxmax()].groupby("model").right.mean()
+    dataset, llms = load("toy", recording=recording, prices=PRICES)
+    for llm in llms:
+        price, own = PRICES.prices[llm.name], frame[frame.model == llm.name]
+        assert evaluate(SingleCall(), dataset, llm).accuracy == pytest.approx(own.right.mean(), abs=1e-12)
+        vote = evaluate(SelfConsistency(n=5), dataset, llm)
+        assert vote.accuracy == pytest.approx(votes[llm.name].mean(), abs=1e-12)
+        cost = 6 * 11 * price.input_usd_per_mtok + own.tokens.sum() * price.output_usd_per_mtok
+        assert vote.usd_per_question == pytest.approx(cost / 6 / 1e6, rel=1e-12)
+        chosen = evaluate(BestOfN(n=5, scorer="reward", aggregate="score"), dataset, llm)
+        assert chosen.accuracy == pytest.approx(best[llm.name], abs=1e-12)
+
+
+@pytest.mark.parametrize("library", ["pandas", "polars", "pyarrow"])
+def test_a_frame_of_any_library_gives_the_same_recording(recording: Recording, library: str) -> None:
+    module = pytest.importorskip(library)
+    frame = module.Table.from_pylist(table()) if library == "pyarrow" else module.DataFrame(table())
+    made = from_dataframe(frame, dataset="toy", answer_kind="number", scores={"reward": "reward"})
+    assert made.hash == recording.hash
+
+
+def test_a_frame_with_values_of_several_types_and_an_index_is_read() -> None:
+    pd = pytest.importorskip("pandas")
+    cots = [
+        {"question": "a", "gold": gold, "text": "x 2", "n_tokens": tokens} for gold, tokens in ((2, 1), ("2", np.nan))
+    ]
+    frame = pd.DataFrame(cots, index=[5, 3])[lambda frame: frame.n_tokens == 1]
+    made = from_dataframe(frame, dataset="toy", llm="m", answer_kind="number")
+    assert made.votes("toy").question_keys
+    assert "__index" not in notes(made)
+
+
+def test_a_recording_in_memory_goes_with_the_last_reference_to_it() -> None:
+    made = from_dataframe(table(1, 2, 1), dataset="toy", answer_kind="number")
+    folder = made.path
+    dataset, llms = load("toy", recording=made)
+    del made
+    gc.collect()
+    assert evaluate(SingleCall(), dataset, llms[0]).accuracy in {0, 0.5, 1}
+    verify_recording(folder)
+    del dataset, llms
+    gc.collect()
+    assert not folder.parent.exists()
+
+
+def test_a_recording_of_a_frame_is_written_where_asked(tmp_path: Path) -> None:
+    made = from_dataframe(table(1, 2, 1), dataset="toy", answer_kind="number", out=tmp_path / "made")
+    assert made.path == tmp_path / "made"
+    with pytest.raises(FevalError, match="exists"):
+        from_dataframe(table(1, 2, 1), dataset="toy", answer_kind="number", out=tmp_path / "made")
+
+
+@pytest.mark.parametrize(
+    ("frame", "sentence"), [({"a": [1]}, "list of dicts"), ("text", "list of dicts"), ([1], "Row 1"), ([], "empty")]
+)
+def test_refuses_what_is_no_table(frame: Any, sentence: str) -> None:
+    with pytest.raises(FevalError, match=sentence):
+        from_dataframe(frame, dataset="toy", answer_kind="number")
+
+
+CELLS = st.sampled_from(["1", "2", " 2 ", "1.0", "x", "", None])
+POOLS = st.dictionaries(
+    st.tuples(st.sampled_from(["m", "n"]), st.sampled_from(["é1", "q 2", "3"])),
+    st.lists(st.tuples(CELLS, st.sampled_from([0.5, -1.0, None, math.nan]), st.integers(0, 9)), min_size=1, max_size=4),
+    min_size=1,
+)
+
+
+@settings(max_examples=4, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@given(pools=POOLS, seed=st.integers(0, 99), form=st.sampled_from(["csv", "jsonl", "parquet"]))
+def test_any_table_in_any_order_is_recorded_as_it_is(tmp_path: Path, pools: Any, seed: int, form: str) -> None:
+    check_random_table(tmp_path, pools, seed, form)
+
+
+@pytest.mark.slow
+@settings(max_examples=200, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@given(pools=POOLS, seed=st.integers(0, 99), form=st.sampled_from(list(FORMS)))
+def test_many_tables_in_any_order_are_recorded_as_they_are(tmp_path: Path, pools: Any, seed: int, form: str) -> None:
+    check_random_table(tmp_path, pools, seed, form)
+
+
+def check_random_table(tmp_path: Path, pools: Any, seed: int, form: str) -> None:
+    cots = [
+        {"qid": question, "query": "?", "gold": "2", "llm": llm, "trial": str(place), "text": "a", "pred": answer}
+        | {"num_tokens": str(tokens), "reward": None if score is None or math.isnan(score) else score}
+        for (llm, question), pool in pools.items()
+        for place, (answer, score, tokens) in enumerate(pool)
+    ]
+    order = np.random.default_rng(seed).permutation(len(cots))
+    blank = None if "sv" in form or form == "semicolons" else ""  # an empty cell of CSV is a missing value
+    wanted = [[blank if answer == "" else answer for answer, *_ in pool] for pool in pools.values()]
+    path, out = tmp_path / "x", tmp_path / f"{len(list(tmp_path.iterdir()))}"
+    path.write_bytes(FORMS[form]([cots[place] for place in order]))
+    import_recording("table", path, out, dataset="toy", answer_kind="number", layout=SCORED)
+    recording = open_recording(out)
+    for ((llm, question), pool), want in zip(pools.items(), wanted, strict=True):
+        held = rows(recording, llm=llm)
+        own = [place for place, name in enumerate(held["question_id"]) if name == question]
+        assert [held["output_tokens"][place] for place in own] == [tokens for *_, tokens in pool]
+        assert [held["answer_raw"][place] for place in own] == want
+        scored = [place for place, (_, score, _) in enumerate(pool) if score is not None and not math.isnan(score)]
+        if scored:
+            [score] = [
+                each
+                for each in recording.score_rows("toy", llm, "reward", range(len({q for _, q in pools})))
+                if each.question_id == question
+            ]
+            assert list(score.sample_indices) == scored
+            assert list(score.scores) == [pool[place][1] for place in scored]
+
+
+BASE = {"question": "1 + 1?", "gold": "2", "llm": "m", "text": "The answer is 2.", "tokens": 5}
+
+
+def uses(save: Save, cots: list[Row] | bytes, layout: Layout | None = None, **options: Any) -> dict[str, str]:
+    """Return column -> what it is read as; those that are not read are missing."""
+    path = save("x", cots if isinstance(cots, bytes) else as_lines(cots))
+    return {use.column: use.scorer or use.target for use in understood(path, layout or Layout(), **options).uses}
+
+
+def test_usual_names_need_no_mapping(save: Save) -> None:
+    names = ["question_id", "question", "answer", "llm", "sample", "text", "tokens"]
+    assert uses(save, [dict.fromkeys(names, "x")]) == {
+        **dict(zip(names, names, strict=True)), "question_id": "id", "answer": "gold"
+    }  # fmt: skip
+    others = [
+        "Problem ID",
+        "query",
+        "Reference Answer",
+        "modelName",
+        "trial",
+        "Model Output",
+        "pred",
+        "n_tokens",
+        "stop_reason",
+    ]
+    assert list(uses(save, [dict.fromkeys(others, "x")]).values()) == [
+        "id", "question", "gold", "llm", "sample", "text", "answer", "tokens", "finish_reason"
+    ]  # fmt: skip
+
+
+def test_answer_is_the_gold_where_no_other_column_is(save: Save) -> None:
+    cot = {"question": "a", "answer": "2", "text": "x"}
+    assert uses(save, [cot])["answer"] == "gold"
+    assert uses(save, [cot | {"prediction": "3"}]) == {
+        "question": "question",
+        "answer": "gold",
+        "text": "text",
+        "prediction": "answer",
+    }
+    for name in ("target", "gold", "ground_truth", "reference", "gt"):
+        assert uses(save, [cot | {name: "2"}])["answer"] == "answer"
+    assert uses(save, [cot], has_golds=True)["answer"] == "answer"
+    assert uses(save, [cot], layout_of(columns=["answer=text", "text=answer"])) == {
+        "question": "question", "text": "gold", "answer": "text"
+    }  # fmt: skip
+
+
+def test_what_was_named_goes_before_a_name(save: Save) -> None:
+    layout = layout_of(columns={"question": "prompt", "text": "meta.reply"}, scores=["prm=rewards", "conf"])
+    cot = {
+        "question": 3,
+        "prompt": "a",
+        "meta": {"reply": "b"},
+        "rewards": [1, 2],
+        "conf": 0.5,
+        "answer": "2",
+        "score.x": 1,
+    }
+    assert uses(save, [cot], layout) == {
+        "prompt": "question", "meta.reply": "text", "rewards": "prm", "conf": "conf", "answer": "gold", "score.x": "x"
+    }  # fmt: skip
+
+
+def test_a_request_stands_for_the_question_where_no_other_column_does(save: Save, imported: Import) -> None:
+    recording = imported_table(imported, [{"prompt": "1 + 1?", "answer": 2, "llm": "m", "text": "2", "tokens": 1}])
+    assert [question.text for question in recording.questions("toy")] == ["1 + 1?"]
+
+
+def test_everything_a_row_says_is_recorded(imported: Import) -> None:
+    cells = {
+        "choices": "['1', '2']", "usage": '{"prompt_tokens": 3, "completion_tokens": 7}', "finish_reason": "length",
+        "reasoning": "hm", "score.prm": "0.5", "step_scores.prm": "[0.5, 1]", "token_logprobs": "[-1, -0.5]", "seed": "4",
+        "duration_ms": "20", "temperature": "0.5", "probes": '[{"offset": 2, "answer": "1"}]', "probe_cue": "So",
+    }  # fmt: skip
+    cot = {name: value for name, value in BASE.items() if name != "tokens"} | cells
+    recording = imported_table(imported, as_csv([cot]), answer_kind="choice")
+    held = rows(recording, llm="m")
+    assert [held[name] for name in ("output_tokens", "finish_reason", "seed", "duration_s")] == [
+        [7],
+        ["length"],
+        [4],
+        [0.02],
+    ]
+    assert recording.questions("toy")[0].choices == (("A", "1"), ("B", "2"))
+    [scores] = recording.score_rows("toy", "m", "prm", range(1))
+    assert (list(scores.scores), [list(steps) for steps in scores.step_scores or ()]) == ([0.5], [[0.5, 1.0]])
+    assert recording.has_probes("toy", "m")
+    assert recording.llm_info("m").temperature == 0.5
+
+
+def test_several_datasets_of_a_table_become_several(imported: Import) -> None:
+    cots = [BASE | {"dataset": name, "llm": llm} for name in ("a", "b") for llm in ("m", "n")][:3]
+    both = imported_table(imported, cots, dataset=None)
+    assert both.manifest.pairs.keys() == {("a", "m"), ("a", "n"), ("b", "m")}
+    assert imported_table(imported, cots, dataset=None, llm="n").manifest.pairs.keys() == {("a", "n")}
+    assert imported_table(imported, cots, dataset="b").manifest.pairs.keys() == {("b", "m")}
+    assert imported_table(imported, cots[:1], dataset="c").manifest.pairs.keys() == {("c", "m")}
+    with pytest.raises(UnknownNameError, match=r"no dataset in .* 'c'"):
+        imported_table(imported, cots, dataset="c")
+    with pytest.raises(UsageError, match="kind of its answers is not known"):
+        imported_table(imported, cots, dataset=None, answer_kind=None)
+
+
+def test_ids_made_from_texts_depend_on_text_and_options_alone(imported: Import) -> None:
+    other = BASE | {"question": "2 + 2?", "gold": "4"}
+    ids = [question.id for question in imported_table(imported, [BASE, other]).questions("toy")]
+    assert [question.id for question in imported_table(imported, [other, BASE]).questions("toy")] == ids[::-1]
+    assert all(name.startswith("q-") and len(name) == 18 for name in ids)
+    options = [BASE | {"gold": "A", "choices": ["1", last], "sample": 0} for last in ("2", "3")]
+    assert len(imported_table(imported, options, answer_kind="choice").questions("toy")) == 2
+
+
+def test_a_table_without_texts_of_questions_is_read_with_a_note(imported: Import) -> None:
+    recording = imported_table(imported, [{"question_id": 1.0, "gold": 2, "llm": "m", "answer": 2.0, "tokens": 3.0}])
+    assert "no texts of questions" in notes(recording)
+    assert rows(recording, llm="m")["question_id"] == ["1"]
+
+
+def test_columns_that_are_not_read_are_listed(imported: Import) -> None:
+    recording = imported_table(imported, [BASE | {"colour": None}, BASE | {"colour": "red"}])
+    assert "Columns that were not read: colour (such as 'red')." in notes(recording)
+
+
+def test_several_files_of_a_table_are_one(save: Save, imported: Import) -> None:
+    cots = table()
+    whole = imported_table(imported, cots, layout=SCORED)
+    for number, part in enumerate((cots[:17], cots[17:])):
+        save(f"shards/train-{number}.parquet", in_parquet(part))
+    folder = save("shards/README.md", b"").parent
+    for source in (folder, folder / "train-*.parquet"):
+        recording = imported("table", source, llm=None, answer_kind="number", layout=SCORED)
+        assert recording.hash == whole.hash
+        assert [part["file"] for part in manifest(recording)["operation"]["source"]] == [
+            "train-0.parquet",
+            "train-1.parquet",
+        ]
+
+
+def test_rows_in_temporary_files_are_the_same(
+    imported: Import, monkeypatch: pytest.MonkeyPatch, recording: Recording
+) -> None:
+    monkeypatch.setattr("feval.importers.tables.reading.RUN_BYTES", 2000)
+    monkeypatch.setattr("feval.importers.tables.files._ROWS_AT_ONCE", 3)
+    assert imported_table(imported, in_parquet(table()), layout=SCORED).hash == recording.hash
+
+
+@pytest.mark.parametrize(
+    ("cots", "options", "sentence"),
+    [
+        ([BASE | {"tokens": "many"}], {}, "'tokens' of line 1 of x.json should be a whole number"),
+        ([BASE | {"tokens": None, "n_tok": -1}], {"columns": ["tokens=n_tok"]}, "'n_tok' of line 1 of x.json should be"),
+        (b"question,gold,llm,text,tokens\na,b,c,d,1\na,b,c,d,x\n", {}, "'tokens' of row 2 of x.json should be"),
+        (b"question,gold,llm,text\na,b,c\n", {}, "Expected 4 columns, got 3"),
+        (b"question,question,text\na,b,c\n", {}, "the column 'question' twice"),
+        (b"question,text\n", {}, "has no rows"),
+        (b"question,text\na,\xff\n", {}, "not readable as CSV"),
+        (b"PAR1 nothing", {}, "not readable as Parquet"),
+        (b"ARROW1 nothing", {}, "not readable as Arrow"),
+        (b'[{"question": 1}, 2]', {}, "Row 2 of x.json should be an object"),
+        ([BASE | {"sample": 0}] * 2, {}, "a sample number twice: 0 on line 1 of x.json and on line 2"),
+        ([BASE, BASE | {"gold": "3"}], {}, "two gold answers.*map prediction=gold"),
+        ([{**BASE, "gold": None}, {**BASE, "question": None}], {}, "Line 2 of x.json has nothing in 'question'"),
+        ([BASE | {"question_id": name} for name in ("a", None)], {}, "Line 2 of x.json has nothing in 'question_id'"),
+        ([BASE | {"id": name} for name in range(3)], {}, "'id' of x.json is another on each of the 3 rows"),
+        ([{"gold": 1, "text": "x"}], {}, "no column with the question.*map question=COLUMN"),
+        ([{"question": 1, "gold": "x"}], {}, "no column with the CoT"),
+        ([BASE], {"columns": ["question=promt"]}, "no column 'promt'; it has 'question', 'gold'"),
+        ([BASE], {"columns": ["qestion=text"]}, "no column of feval's, 'qestion'. Did you mean 'question'"),
+        ([BASE], {"scores": ["reward"]}, "no column 'reward'"),
+        ([BASE | {"reward": "high"}], {"scores": ["reward"]}, "'reward' of 'score' of line 1.*should be a number"),
+        ([BASE | {"text": ["a", "b"]}], {}, "'text' of line 1 of x.json should be text; found a list of 2"),
+    ],
+)  # fmt: skip
+def test_refuses_other_tables(imported: Import, cots: Any, options: dict[str, Any], sentence: str) -> None:
+    with pytest.raises(FevalError, match=f"(?s){sentence}"):
+        imported_table(imported, cots, layout=layout_of(**options))
+
+
+def test_a_column_that_comes_late_may_not_change_what_others_mean(imported: Import) -> None:
+    cots = [{"question": "a", "answer": "2", "llm": "m", "text": "2"}] * 201
+    late = imported_table(imported, [*cots, cots[0] | {"finish_reason": "stop"}])
+    assert rows(late, llm="m")["finish_reason"][-1] == "stop"
+    with pytest.raises(SourceError, match=r"Line 202 of .* is the first with the column 'gold'"):
+        imported_table(imported, [*cots, cots[0] | {"gold": "2"}])
+
+
+def test_a_parquet_bomb_is_refused(imported: Import, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(files, "_CHECKED_BYTES", 0)
+    monkeypatch.setattr(files, "_MOST_TIMES", 1)
+    with pytest.raises(SourceError, match="expands to more than 1 times"):
+        imported_table(imported, in_parquet([BASE | {"sample": number} for number in range(3000)]))

@@ -1,0 +1,181 @@
+"""Sequential revision: both forms against a plain walk, the exact expectation against all draws, and what is refused."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import replace
+from itertools import permutations
+from typing import Any
+
+import numpy as np
+import pytest
+from dealt import letters_of
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from probed import assert_forms_agree, metered, orders_of
+from searched import Step, Walk, tree_pool
+
+from feval.errors import NotRecordedError, OutOfRangeError, ShortPoolError, UsageError
+from feval.methods import SelfConsistency, SequentialRevision
+from feval.replay.pools import ArrayChannels, Pool
+
+NAN = float("nan")
+METHODS = [
+    SequentialRevision(6, 3),
+    SequentialRevision(6, 3, answer="majority"),
+    SequentialRevision(6, 3, answer="best"),
+    SequentialRevision(4, 2, answer="best", scorer="prm"),
+    SequentialRevision(3, 3, answer="majority"),
+    SequentialRevision(2, 1),
+]
+
+
+@st.composite
+def conversations(draw: st.DrawFn, branch: int = 2, most: int = 3) -> Pool:
+    """Questions with two CoTs or more, each the first of a chain of three turns or four; a turn may have siblings."""
+    answer = st.sampled_from(["a", "a", "b", "c", None])
+    score = st.sampled_from([0.0, 0.2, 0.2, 0.7, 1.0, NAN])
+
+    def question() -> tuple[list[Step], list[int]]:
+        steps: list[Step] = []
+        numbers: list[int] = []
+        layer = [-1] * draw(st.integers(2, most))
+        for level in range(1, 5):
+            following: list[int] = []
+            for parent in layer:
+                steps.append((parent, draw(answer), True, draw(score), draw(st.integers(0, 9))))
+                numbers.append(-1 if parent < 0 else level % 2)
+                replies = draw(st.integers(1, branch)) if level < 3 else draw(st.integers(0, 1))
+                following += [len(steps) - 1] * replies
+            layer = following
+        return steps, numbers
+
+    questions = [question() for _ in range(draw(st.integers(1, 2)))]
+    return tree_pool([steps for steps, _ in questions], [numbers for _, numbers in questions])
+
+
+def vote(answers: Sequence[str | None]) -> str | None:
+    return Counter(each for each in answers if each is not None).most_common(1)[0][0] if any(answers) else None
+
+
+def revision_walk(method: Any, walk: Walk) -> str | None:
+    """The answer, from chains as nested lists; `Counter.most_common` gives the first of several."""
+    chains = [[step] for step in walk.take([-1] * (method.n // method.turns))]
+    for _ in range(method.turns - 1):
+        for chain, step in zip(chains, walk.take([chain[-1] for chain in chains]), strict=True):
+            chain.append(step)
+    if method.answer == "best":
+        return walk.choose([step for chain in chains for step in chain], "best")
+    own = [[walk.answer(step) for step in chain] for chain in chains]
+    return vote([each[-1] if method.answer == "last" else vote(each) for each in own])
+
+
+def check(method: Any, pool: Pool, order: np.ndarray) -> None:
+    decided = assert_forms_agree(method, pool, order)
+    for r, q in np.ndindex(*decided.answer.shape):
+        walk = Walk(pool, q, order[r, q].tolist(), "last")
+        assert letters_of(decided.answer[r, q : q + 1]) == [revision_walk(method, walk)]
+        # Each reply is a request; turn s was sent 10 + 3 s tokens, the question's request has 9.
+        turns = [step for step in walk.taken if walk.parents[step] >= 0]
+        beyond = sum(10 + 3 * step - 9 for step in turns)
+        expected = walk.ledger() | {"rounds": 1 + len(turns), "auxiliary_prompt_tokens": beyond}
+        for name, value in expected.items():
+            assert getattr(decided.ledgers[0], name)[r, q] == value, name
+
+
+@pytest.mark.parametrize("method", METHODS, ids=str)
+@settings(max_examples=15)
+@given(data=st.data())
+def test_both_forms_are_the_plain_walk(method: Any, data: st.DataObject) -> None:
+    pool = data.draw(conversations())
+    check(method, pool, data.draw(orders_of(pool)))
+
+
+@pytest.mark.parametrize("method", METHODS, ids=str)
+@settings(max_examples=15)
+@given(pool=conversations(branch=1, most=4))
+def test_the_expectation_is_the_mean_over_all_orders_of_chains(method: Any, pool: Pool) -> None:
+    for row in range(len(pool.sizes)):
+        one = pool.rows(np.array([row]))
+        first = int((one.steps().parents == -1).sum())
+        rest = range(first, pool.codes.shape[1])
+        orders = np.array([[[*own, *rest]] for own in permutations(range(first))], np.uint16)
+        decided = method.decide([one], [orders])
+        [ledger] = decided.ledgers
+        for code in range(3):
+            gold = np.array([code])
+            expected = method.exact(one, gold)
+            assert expected.right == pytest.approx((decided.answer == code).mean(), abs=1e-12)
+        for name in ("rounds", "cots", "output_tokens", "auxiliary_prompt_tokens"):
+            assert getattr(expected, name) == pytest.approx(getattr(ledger, name).mean(), abs=1e-9), name
+        assert method.exact_sequential_tokens(one) == pytest.approx(ledger.sequential_tokens.mean(), abs=1e-9)
+
+
+def test_the_last_turns_vote_as_in_self_consistency() -> None:
+    """Chains of two turns, whose last answers are b, a, a, b, c: their vote of three is self-consistency on these."""
+    first: list[Step] = [(-1, "c", True, NAN, 1)] * 5
+    last: list[Step] = [(place, answer, True, NAN, 2) for place, answer in enumerate("baabc")]
+    pool = tree_pool([[*first, *last]], [[-1] * 5 + [0] * 5])
+    chains = tree_pool([[(-1, answer, True, NAN, 3) for answer in "baabc"]])
+    for gold in range(3):
+        own, expected = (
+            m.exact(p, np.array([gold])) for m, p in ((SequentialRevision(6, 2), pool), (SelfConsistency(3), chains))
+        )
+        assert own.right.tolist() == expected.right.tolist()
+        assert own.output_tokens.tolist() == expected.output_tokens.tolist() == [9.0]
+
+
+def test_what_is_voted_on_by_hand() -> None:
+    tree: list[Step] = [
+        (-1, "a", True, 0.1, 3), (-1, "b", True, 0.9, 5), (0, "a", True, 0.2, 2), (1, None, True, 1.0, 4), (2, "b", True, 0.3, 1),
+        (3, "c", True, 0.9, 7),
+    ]  # fmt: skip
+    pool, order = tree_pool([tree], [[-1, -1, 0, 0, 0, 0]]), np.arange(6, dtype=np.uint16)[None, None]
+    for answer, expected in (("last", 1), ("majority", 0), ("best", 1)):
+        decided = assert_forms_agree(SequentialRevision(6, 3, answer=answer), pool, order)  # type: ignore[arg-type]
+        assert decided.answer.tolist() == [[expected]], answer
+    [ledger] = decided.ledgers
+    values = ledger.rounds, ledger.cots, ledger.output_tokens, ledger.sequential_tokens, ledger.longest_trace_tokens
+    assert [int(value[0, 0]) for value in values if value is not None] == [5, 6, 22, 5 + 4 + 7, 16]
+
+
+def test_chains_that_were_not_recorded_are_errors() -> None:
+    tree: list[Step] = [
+        (-1, "a", True, NAN, 1),
+        (-1, "b", True, NAN, 1),
+        (0, "a", True, NAN, 1),
+        (0, "b", True, NAN, 1),
+    ]
+    pool, order = tree_pool([tree], [[-1, -1, 0, 0]]), np.arange(4, dtype=np.uint16)[None, None]
+    other = tree_pool([tree], [[-1, -1, 0, 1]])
+    for method, given_, error, sentence in (
+        (
+            SequentialRevision(3, 1),
+            pool,
+            ShortPoolError,
+            "deep has 2 recorded CoTs that reply to no other on .*; 3 were",
+        ),
+        (
+            SequentialRevision(4, 2),
+            pool,
+            NotRecordedError,
+            "replies to CoT 1 of deep on .*, and no turn was recorded there",
+        ),
+        (SequentialRevision(3, 3), pool, NotRecordedError, "replies to turn 2 of deep on .*, and no turn was recorded"),
+    ):
+        for call in (lambda m=method, p=given_: m("?", metered(p)), lambda m=method, p=given_: m.decide([p], [order])):
+            with pytest.raises(error, match=sentence):
+                call()
+    with pytest.raises(NotRecordedError, match="without its messages, and the turns recorded there reply to several"):
+        SequentialRevision(2, 2).decide([other], [order])
+    with pytest.raises(UsageError, match=r"CoTs of deep have several replies, .* with order 'seeded'"):
+        SequentialRevision(2, 2).exact(pool, np.array([0]))
+    with pytest.raises(OutOfRangeError, match="n is a multiple of turns; n=6 and turns=4"):
+        SequentialRevision(6, 4)
+    steps = tree_pool([tree[:2]])
+    with pytest.raises(NotRecordedError, match="replies to a CoT of deep, and no turns were recorded"):
+        SequentialRevision(2, 2).decide([steps], [order])
+    flat = replace(pool, channels=ArrayChannels(llm="deep"))
+    with pytest.raises(NotRecordedError, match="deep was recorded as whole CoTs"):
+        SequentialRevision(2, 2).decide([flat], [order])

@@ -1,0 +1,224 @@
+"""What a method asks live becomes a recording, through a journal, and the recording replays the method as it ran."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from places import ROOT
+from recording_doubles import FakeBackend
+from typer.testing import CliRunner
+
+from feval import evaluate, load, plurality
+from feval.cli import app
+from feval.errors import ConflictError, StorageError, UsageError
+from feval.recording import Question, Recording, open_recording, verify_recording
+from recorders.errors import Fatal, JournalError, RecorderError
+from recorders.live import record_method
+from recorders.request import Backend, Completion, Request
+from recorders.work.settings import RecordingSettings, make_task
+from recorders.work.task import RecordingTask
+
+NAMES = ("alpha@debate", "beta@debate")
+QUESTIONS = [Question(f"sums/{number}", f"{number} + 1?", str(number + 1), str(number + 1)) for number in range(6)]
+AGREED = 3
+"""Questions from here on are answered alike by both LLMs from the start."""
+
+
+def answer(request: Request, sample: int) -> Completion:
+    """A reply that depends on the question, the LLM, the seed and all that was said."""
+    number = int(request.question_id.split("/")[1])
+    said = sum(map(ord, "".join(message.content for message in request.conversation)))
+    value = number + 1 if number >= AGREED else (number + sample + said + len(request.model)) % 5
+    text = f"<think>\nWell</think>\n\n{request.model} says {sample}. The answer is {value}."
+    return Completion(
+        text, "stop", output_tokens=10 + value, prompt_tokens=20 + said % 7 + 9 * len(request.conversation)
+    )
+
+
+def debate(question: str, *llms: Any) -> str | None:
+    """Two rounds, the second with two replies of each LLM."""
+    cots = [llm.sample(1).cots[0] for llm in llms]
+    for k in (1, 2):
+        if len({cot.answer for cot in cots}) == 1:
+            break
+        texts = [cot.text for cot in cots]
+        replies = [llm.reply(cot, f"Others: {text}", k) for llm, cot, text in zip(llms, cots, texts[::-1], strict=True)]
+        cots = [reply.cots[-1] for reply in replies]
+    return plurality([cot.answer for cot in cots])
+
+
+class Stopping(FakeBackend):
+    """Notes what is asked; after `most` requests none works any more."""
+
+    def __init__(self, most: float = float("inf")) -> None:
+        super().__init__(answer=answer)
+        self.most, self.seen = most, list[tuple[str, tuple[str, ...], int]]()
+        self._lock = threading.Lock()
+
+    async def complete(self, request: Request, samples: Sequence[int]) -> list[Completion]:
+        with self._lock:
+            if len(self.seen) >= self.most:
+                raise Fatal("the server is gone")
+            said = tuple(message.content for message in request.conversation)
+            self.seen += [(request.question_id, said, sample) for sample in samples]
+        return await super().complete(request, samples)
+
+
+def tasks(questions: Sequence[Question] = QUESTIONS) -> list[RecordingTask]:
+    return [
+        make_task(RecordingSettings("sums", name, prompt="none", answer_kind="number"), questions) for name in NAMES
+    ]
+
+
+def recorded(out: Path, backends: Sequence[Backend], **options: Any) -> Recording:
+    options = {"prices": "none", "now": lambda: "2026-11-23T00:00:00Z", **options}
+    return open_recording(record_method(options.pop("method", debate), tasks(), backends, out, **options))
+
+
+@pytest.fixture(scope="module")
+def debated(tmp_path_factory: pytest.TempPathFactory) -> Recording:
+    return recorded(tmp_path_factory.mktemp("debates") / "r", [Stopping(), Stopping()])
+
+
+def test_a_recorded_debate_replays_as_it_ran(debated: Recording) -> None:
+    assert verify_recording(debated.path).ok
+    dataset, llms = load("sums", list(NAMES), debated.path, prices="none")
+    lived: list[str | None] = []
+
+    def noted(question: str, *asked: Any) -> str | None:
+        lived.append(debate(question, *asked))
+        return lived[-1]
+
+    record_method(noted, tasks(), [Stopping(), Stopping()], debated.path.parent / "noted", at_once=1, prices="none")
+    asked = [[llm.ask(question.id, replicate=None) for llm in llms] for question in QUESTIONS]
+    assert [debate(question.text, *own) for question, own in zip(QUESTIONS, asked, strict=True)] == lived
+    assert [own[0].cots for own in asked] == [4] * AGREED + [1] * (len(QUESTIONS) - AGREED)
+    for llm, name in zip(llms, NAMES, strict=True):
+        pools = list(debated.pools("sums", name))
+        assert sum(len(pool.texts) for pool in pools) == sum(own[NAMES.index(name)].cots for own in asked)
+        assert pools[0].parents == [None, 0, 1, 1]
+        assert (debated.llm_info(name).decoding["protocol"]["policy"]["name"], llm.pool.smallest) == ("debate", 1)
+    result = evaluate(debate, dataset, llms, replicates=2)
+    assert result.accuracy >= (len(QUESTIONS) - AGREED) / len(QUESTIONS)
+
+
+@pytest.mark.parametrize("at_once", [1, 4])
+def test_a_recording_that_stops_goes_on_without_asking_anything_twice(
+    debated: Recording, at_once: int, tmp_path: Path
+) -> None:
+    first, second = [Stopping(7), Stopping()], [Stopping(), Stopping()]
+    with pytest.raises(Fatal, match="the server is gone"):
+        recorded(tmp_path / "r", first, at_once=at_once)
+    journal = tmp_path / "r.journal/0/journal.jsonl"
+    journal.write_bytes(journal.read_bytes() + b'{"v":1,"key":"torn')  # what a kill leaves
+    assert recorded(tmp_path / "r", second).hash == debated.hash
+    for before, after in zip(first, second, strict=True):
+        assert not {*before.seen} & {*after.seen}
+    assert not (tmp_path / "r.journal").exists()
+
+
+def test_what_cannot_be_recorded_is_refused(debated: Recording, tmp_path: Path) -> None:
+    def other(question: str, *llms: Any) -> None:
+        """Another method."""
+
+    def failing(question: str, *llms: Any) -> None:
+        llms[0].sample(1)
+        raise ValueError("no")
+
+    def tracing(question: str, *llms: Any) -> None:
+        llms[0].start(1)
+
+    backends = [Stopping(), Stopping()]
+    with pytest.raises(StorageError, match="exists already; name another folder"):
+        recorded(debated.path, backends)
+    with pytest.raises(UsageError, match="asks alpha@debate for CoTs and replies alone; traces were asked for"):
+        recorded(tmp_path / "t", backends, method=tracing)
+    with pytest.raises(RecorderError, match="failed on the question 'sums/0' \\(ValueError: no\\)"):
+        recorded(tmp_path / "r", backends, method=failing, at_once=1)
+    with pytest.raises(JournalError, match="policy name is 'failing', not 'other'"):
+        recorded(tmp_path / "r", backends, method=other)
+    with pytest.raises(ConflictError, match="Two questions of sums ask alpha@debate the same"):
+        record_method(debate, tasks([*QUESTIONS, Question("again", "0 + 1?", "1", "1")]), backends, tmp_path / "s")
+    with pytest.raises(ConflictError, match="need names of their own"):
+        record_method(debate, tasks()[:1] * 2, backends, tmp_path / "s")
+    with pytest.raises(UsageError, match="2 LLMs and 1 backends were given"):
+        record_method(debate, tasks(), backends[:1], tmp_path / "s")
+
+
+@pytest.mark.slow
+def test_the_examples_record_and_run(tmp_path: Path) -> None:
+    def feval(*arguments: str) -> Any:
+        result = CliRunner().invoke(app, [*arguments, "--json"])
+        assert result.exit_code == 0, result.output
+        return json.loads(result.stdout)
+
+    examples, refined, debated = ROOT / "examples", str(tmp_path / "refined"), str(tmp_path / "debated")
+    asked = ["--dataset", "tiny_sums", "--llm", "feval/tiny-42k", "--first", "4", "--samples", "2"]
+    feval("record", *asked, "--protocol", str(examples / "self_refine.md"), "--out", refined)
+    result = feval(
+        "run",
+        f"{examples}/self_refine.py:self_refine",
+        "--recording",
+        refined,
+        "--replicates",
+        "2",
+        "--receipt",
+        "none",
+    )
+    assert 3 <= result["samples_per_question"] <= 5  # a solution, and feedback and refinement once or twice
+    environment = os.environ | {"PYTHONPATH": str(ROOT)}
+    subprocess.run([sys.executable, str(examples / "debate.py"), debated], check=True, env=environment)
+    names = [f"--llm=feval/tiny-{size}@debate" for size in ("42k", "160k")]
+    result = feval(
+        "run", f"{examples}/debate.py:debate", "--recording", debated, *names, "--replicates", "2", "--receipt", "none"
+    )
+    assert 2 < result["samples_per_question"] <= 2 * 3
+
+
+KILLED = """
+import os, signal, sys, time
+import numpy as np
+from pathlib import Path
+sys.path[:0] = [sys.argv[3]]
+from test_live_recording import Stopping, recorded
+
+out, log = Path(sys.argv[1]), os.open(sys.argv[2], os.O_WRONLY | os.O_APPEND | os.O_CREAT)
+moments = np.random.Generator(np.random.Philox(key=3))
+
+class Logged(Stopping):
+    async def complete(self, request, samples):
+        os.write(log, b"turn\\n" * len(samples))
+        return await super().complete(request, samples)
+
+for number in range(10):
+    child = os.fork()
+    if child == 0:
+        try:
+            recorded(out, [Logged(), Logged()], at_once=2)
+        finally:
+            os._exit(0)
+    time.sleep(moments.uniform(0.01, 0.1))
+    os.kill(child, signal.SIGKILL)
+    os.waitpid(child, 0)
+if not out.exists():
+    recorded(out, [Logged(), Logged()], at_once=2)
+"""
+
+
+@pytest.mark.slow
+def test_kills_lose_nothing_that_a_method_was_given(debated: Recording, tmp_path: Path) -> None:
+    support = str(ROOT / "tests/support")
+    program = f"import sys; sys.path[:0] = [{support!r}]\n{KILLED}"
+    places = [str(tmp_path / "r"), str(tmp_path / "asked"), str(Path(__file__).parent)]
+    subprocess.run([sys.executable, "-c", program, *places], check=True, cwd=ROOT)
+    assert open_recording(tmp_path / "r").hash == debated.hash
+    turns = sum(pair["cots"] for pair in debated.manifest.pairs.values())
+    assert turns <= len((tmp_path / "asked").read_text().split()) <= turns + 10 * 2 * 2 * 2
