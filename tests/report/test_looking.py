@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 from recorded_trees import write_trees
+from recorded_turns import REVISE, write_turns
 from rich.console import Console
 from small import pool, question, write_toy
 from typer.testing import CliRunner
@@ -152,6 +153,17 @@ def test_a_tree_is_indented_behind_its_steps(tmp_path: Path) -> None:
     chosen = feval("show", folder, "toy/0", "--sample", "5").stdout
     assert [line.split()[1] for line in chosen.splitlines() if line.lstrip().startswith("step ")] == ["0", "3", "5"]
     assert "tree: nothing was recorded" in feval("show", folder, "toy/2").stdout
+
+
+def test_turns_stand_behind_what_they_reply_to(tmp_path: Path) -> None:
+    folder = write_turns(tmp_path / "turns")
+    lines = feval("show", folder, "toy/0").stdout.splitlines()
+    assert "m@revise, conversations of 5 turns" in lines
+    (role, sent), *_ = [(each["role"], each["content"]) for each in json.loads(REVISE)]
+    place = lines.index(f"    [{role}] {sent}")
+    assert lines[place - 1].startswith("  turn 2")
+    samples = json.loads(feval("show", folder, "toy/0", "--json").stdout)["llms"][0]["samples"]
+    assert [[each["content"] for each in sample["messages"]] for sample in samples[:3]] == [[], [], [sent]]
 
 
 @pytest.mark.parametrize(

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from chromium import CHROMIUM, Tab, tab
 from recorded_trees import write_trees
+from recorded_turns import REVISE, write_turns
 from small import pool, question
 from typer.testing import CliRunner
 
@@ -127,6 +128,13 @@ def test_trees_have_their_steps(tmp_path: Path) -> None:
     assert first["tree"]["scorers"] == ["prm"]
     codes = data["questions"][0]["d"][0][0]
     assert [code for code in codes if code > -2] == [codes[2], codes[4], codes[5], -1]  # the steps that end a solution
+
+
+def test_turns_have_the_messages_that_they_reply_to(tmp_path: Path) -> None:
+    _, first, *_ = _blocks(view_page(open_recording(write_turns(tmp_path / "turns")), {"toy": ["m@revise"]}).html)
+    sent = json.loads(REVISE)[0]["content"]
+    assert first["m@revise"]["shape"] == "turns"
+    assert [sent in text for text in first["m@revise"]["x"]] == [False, False, True, False, True]
 
 
 def test_the_command_writes_the_page_and_opens_it(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections import Counter, deque
 from collections.abc import Iterable, Iterator, Sequence
@@ -45,6 +46,19 @@ class LLMOnQuestion:
     def is_tree(self) -> bool:
         """Whether its rows are the steps of a tree."""
         return self.pool.parents is not None
+
+    @property
+    def shape(self) -> str:
+        """What its rows are: "CoTs", "steps" of a tree, or "turns" of conversations."""
+        return "CoTs" if not self.is_tree else "turns" if any(self.pool.messages or ()) else "steps"
+
+    def sent(self, place: int) -> list[tuple[str, str]]:
+        """Return role and content of the messages that a turn replies to; none for a first reply, and for a step."""
+        messages = self.pool.messages[place] if self.pool.messages is not None else None
+        if messages is None:
+            return []
+        contents = ((message.get("role", ""), message.get("content", "")) for message in json.loads(messages))
+        return [(str(role), text if isinstance(text, str) else json.dumps(text)) for role, text in contents]
 
     def counts(self) -> list[tuple[int, int]]:
         """(answer's code, how many CoTs gave it), the most frequent first; no answer, -1, is last."""

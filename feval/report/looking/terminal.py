@@ -198,10 +198,12 @@ def _lines(text: str) -> list[str]:
 
 
 def _tree(asked: RecordedQuestion, on: LLMOnQuestion, samples: Collection[int] | None) -> Iterator[Line]:
-    """The steps of a tree, each behind the one it goes on from and indented."""
+    """The steps of a tree, or the turns of conversations, each behind the one it goes on from and indented."""
     pool, parents, ends = on.pool, on.pool.parents or (), on.pool.ends or ()
     yield ()
-    yield ((f"{visible(on.llm)}, tree of {counted(len(on.codes), 'step')}", HEAD),)
+    noun = on.shape.removesuffix("s")
+    kind = "tree" if noun == "step" else "conversations"
+    yield ((f"{visible(on.llm)}, {kind} of {counted(len(on.codes), noun)}", HEAD),)
     children: dict[int | None, list[int]] = {}
     for step, parent in enumerate(parents):
         children.setdefault(parent, []).append(step)
@@ -215,7 +217,9 @@ def _tree(asked: RecordedQuestion, on: LLMOnQuestion, samples: Collection[int] |
         indent = "  " * level
         answer = ((f"  {_verdict(asked, on.codes[step])}", _sign(asked, on.codes[step])[1]),) if ends[step] else ()
         about = ", ".join([f"{pool.output_tokens[step]:,} tokens", *_scores(on, step)])
-        yield (f"{indent}step {step}", HEAD), *answer, (f"  {visible(about)}", FAINT)
+        yield (f"{indent}{noun} {step}", HEAD), *answer, (f"  {visible(about)}", FAINT)
+        for role, text in on.sent(step):
+            yield from (((f"{indent}  {line}", FAINT),) for line in _lines(f"[{role}] {text}"))
         for line in _lines(pool.texts[step] or ""):
             yield ((f"{indent}  {line}", PLAIN),)
 
@@ -267,6 +271,8 @@ def _sample_dict(asked: RecordedQuestion, on: LLMOnQuestion, place: int) -> dict
         sample["probes"] = [{"tokens": tokens, "answer": answer} for index, tokens, answer in rows if index == place]
     if pool.parents is not None and pool.ends is not None:
         sample |= {"parent": pool.parents[place], "ends": pool.ends[place]}
+        if on.shape == "turns":
+            sample["messages"] = [{"role": role, "content": text} for role, text in on.sent(place)]
         if not pool.ends[place]:
             sample["right"] = None
     return sample
