@@ -242,6 +242,22 @@ def test_questions_are_ordered_filtered_and_searched(clean: Tab) -> None:
 
 
 @pytest.mark.slow
+def test_a_question_without_cots_is_listed_unless_a_filter_wants_some(
+    browser: tuple[Tab, Path], tmp_path: Path
+) -> None:
+    opened, _ = browser
+    page = view_page(open_recording(write_trees(tmp_path / "trees")), {"toy": ["tree"]})
+    (tmp_path / "trees.html").write_text(page.html, "utf-8")
+    opened.open(tmp_path / "trees.html")
+    assert _ids(opened) == ["toy/0", "toy/1", "toy/2"]
+    assert "3 questions of toy, 5 CoTs of 1 LLM." in opened.value("document.querySelector('.lede').textContent")
+    _press(opened, "Wrong")
+    assert _ids(opened) == ["toy/0"]
+    opened.click("document.querySelector('.questions > li > button')")
+    assert len(_texts(opened, ".tree li")) == 7
+
+
+@pytest.mark.slow
 def test_a_cot_has_its_answer_marked_and_its_thoughts_folded(clean: Tab) -> None:
     _choose(clean, 0, "toy")
     clean.click("document.querySelectorAll('.questions > li > button')[2]")

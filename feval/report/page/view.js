@@ -11,7 +11,8 @@ const VERDICTS = {
 };
 const chosen = (q) => data.llms.map((_, l) => l).filter((l) => q.d[l] && (view.llm < 0 || view.llm === l));
 const fits = (q, l, s) => VERDICTS[view.verdict](q, q.d[l][0][s]) && (view.finish < 0 || q.d[l][2][s] === view.finish);
-const matching = (q) => chosen(q).some((l) => q.d[l][0].some((_, s) => fits(q, l, s)));
+const filtered = () => view.verdict !== "all" || view.finish >= 0 || view.llm >= 0;
+const matching = (q) => !filtered() || chosen(q).some((l) => q.d[l][0].some((_, s) => fits(q, l, s)));
 
 // Share of an LLM's CoTs that are right, and how often each answer came.
 function accuracy(q, l) {
