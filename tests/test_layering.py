@@ -363,7 +363,8 @@ def test_only_imports_and_recordings_count_tokens_with_a_vocabulary() -> None:
         module.name for module in modules() for _, name in imports(module) if name == "feval.cards.tokens.token_counter"
     } - {"feval.cards"}  # which lists the name
     assert making == {
-        "feval.importers.conversion", "feval.cli.servers", "recorders.work.record", "recorders.work.seal",
+        "feval.importers.conversion", "feval.cli.servers", "recorders.live.recording", "recorders.work.record",
+        "recorders.work.seal",
     }  # fmt: skip
     loading = {module.name for module in modules() for _, name in imports(module) if name.split(".")[0] == "tiktoken"}
     assert loading == {"feval.cards.tokens"}

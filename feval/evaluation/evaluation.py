@@ -21,13 +21,13 @@ from feval.errors import NotRecordedError, ShortPoolError, UnknownNameError, Unl
 from feval.evaluation.cautions import billed_once, few_questions, probes_for_nothing
 from feval.evaluation.expected import exact_means
 from feval.evaluation.means import QuestionMeans, billed, default_replicates, interval_ends
-from feval.evaluation.method_names import json_field, set_fields
 from feval.evaluation.question_set import NONE_LEFT_OUT, LeftOut, QuestionIds, question_set
 from feval.evaluation.replicates import replicate_sums
 from feval.evaluation.training import fit, train_test_rows
 from feval.evaluation.user_methods import TIME_LIMIT, MethodFile, learns, require_arguments
 from feval.lazy import Drawn
 from feval.methods.arrays import Floats, Rows
+from feval.methods.fields import json_field, set_fields
 from feval.methods.protocol import BatchMethod, has_exact_form, is_exact, may_search, searches
 from feval.replay import LLM
 from feval.replay.clock import Timing
@@ -460,7 +460,7 @@ def _evaluation(
     low, high = interval_ends(means.right, confidence)
     return Evaluation(
         method=methods.method_name(method),
-        fields=set_fields(method),
+        fields={} if isinstance(method, MethodFile) else set_fields(method),
         dataset=dataset.id,
         llms=tuple(llm.name for llm in llms),
         kind=kind,

@@ -6,9 +6,8 @@ Nothing is registered: a name is a key of `METHODS`, or `FILE.py:FUNCTION` for a
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Mapping
-from dataclasses import MISSING, fields, is_dataclass
+from dataclasses import MISSING, fields
 from inspect import getdoc
 from pathlib import Path
 from typing import Any, NoReturn
@@ -151,16 +150,3 @@ def _parsed(text: str) -> Any:
 
 def _refuse(text: str) -> NoReturn:
     raise ValueError(text)
-
-
-def set_fields(method: object) -> dict[str, Any]:
-    """Return the hyper-parameters of a method; a function has none."""
-    known = () if not is_dataclass(method) or isinstance(method, (type, MethodFile)) else fields(method)
-    return {f.name: getattr(method, f.name) for f in known}
-
-
-def json_field(value: Any) -> Any:
-    """Return a field as a JSON value; JSON has no infinity, so that it is the text "inf", which `--set` reads."""
-    if isinstance(value, (tuple, list)):
-        return [json_field(part) for part in value]
-    return str(value) if isinstance(value, float) and not math.isfinite(value) else value

@@ -6,9 +6,10 @@ what it takes and what was given.
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, is_dataclass
 from decimal import Decimal
 from difflib import get_close_matches
 from fractions import Fraction
@@ -262,3 +263,16 @@ def _words(hint: Any) -> tuple[Any, ...]:
     if get_origin(hint) is Literal:
         return get_args(hint)
     return tuple(word for part in get_args(hint) for word in _words(part)) if get_origin(hint) else ()
+
+
+def set_fields(method: object) -> dict[str, Any]:
+    """Return the hyper-parameters of a method; a function has none."""
+    known = fields(method) if is_dataclass(method) and not isinstance(method, type) else ()
+    return {f.name: getattr(method, f.name) for f in known}
+
+
+def json_field(value: Any) -> Any:
+    """Return a field as a JSON value; JSON has no infinity, so that it is the text "inf", which `--set` reads."""
+    if isinstance(value, (tuple, list)):
+        return [json_field(part) for part in value]
+    return str(value) if isinstance(value, float) and not math.isfinite(value) else value
