@@ -158,6 +158,23 @@ def test_the_command_writes_the_page_and_opens_it(
     assert len(opened) == 1
 
 
+def test_an_llm_that_one_dataset_lacks_is_left_out_there(recording: Recording, tmp_path: Path) -> None:
+    with RecordingWriter(tmp_path / "more", operation={"name": "test"}) as writer:
+        for dataset, llms in PAIRS.items():
+            writer.add_dataset(DatasetInfo(dataset, "Toy", "verbatim", "test-1"), [question(0, "1")])
+            for llm in llms:
+                writer.add_pools(dataset, LLMInfo(llm), "words", [pool(0, ["1"])])
+        writer.add_dataset(DatasetInfo("bare", "Toy", "verbatim", "test-1"), [question(0, "1")])
+
+    def shown(*arguments: str) -> Any:
+        return CliRunner().invoke(app, ["show", str(tmp_path / "more"), *arguments], prog_name="feval")
+
+    assert json.loads(shown("--llm", "org/one", "--json").stdout)["recorded"] == {"toy": 1}
+    assert json.loads(shown("--json").stdout)["recorded"] == {"toy": 1, "other": 1}
+    assert "no CoTs" in shown("--dataset", "bare").stderr
+    assert "3 datasets" in shown("toy/0").stderr
+
+
 @pytest.fixture(scope="module")
 def browser(page: ViewPage, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Tab, Path]]:
     if CHROMIUM is None:
