@@ -141,12 +141,13 @@ def test_the_command_writes_the_page_and_opens_it(
     recording: Recording, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     opened: list[str] = []
-    monkeypatch.setattr("webbrowser.open", opened.append)
+    monkeypatch.setattr("webbrowser.open", lambda url: opened.append(url) or len(opened) == 1)
     monkeypatch.chdir(tmp_path)
     command = ["view", str(recording.path), "--dataset", "toy", "--open", "--json"]
     result = CliRunner().invoke(app, command, prog_name="feval")
     assert json.loads(result.stdout) == {"path": "recording.html", "questions": 3, "left_out": []}
-    assert opened == [(tmp_path / "recording.html").as_uri()]
+    assert (opened, result.stderr) == ([(tmp_path / "recording.html").as_uri()], "")
+    assert "No browser was found" in CliRunner().invoke(app, command, prog_name="feval").stderr
     (tmp_path / "recording.html").write_text("mine")
     refused = CliRunner().invoke(app, command, prog_name="feval")
     assert (refused.exit_code, refused.stdout) == (1, "")
@@ -155,7 +156,7 @@ def test_the_command_writes_the_page_and_opens_it(
         app, ["view", str(recording.path), "--out", f"{recording.path}/v.html"], prog_name="feval"
     )
     assert "never changes" in inside.stderr
-    assert len(opened) == 1
+    assert len(opened) == 2
 
 
 def test_an_llm_that_one_dataset_lacks_is_left_out_there(recording: Recording, tmp_path: Path) -> None:

@@ -122,8 +122,8 @@ def view(
     for sentence in page.left_out:
         show.note(sentence)
     save_files(path.parent, {path.name: page.html.encode()}, replace=force)
-    if open_it:
-        webbrowser.open(path.resolve().as_uri())
+    if open_it and not webbrowser.open(path.resolve().as_uri()):
+        show.note(f"No browser was found; open {path} in one yourself.")
     summary = {"path": str(path), "questions": page.questions, "left_out": page.left_out}
     show.result(summary, f"wrote {path} with {counted(page.questions, 'question')}")
 
