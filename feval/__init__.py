@@ -1,4 +1,4 @@
-"""feval: record chains of thought once, replay test-time-compute methods on them for ever.
+"""feval: record chains of thought once, replay test-time-compute methods on them forever.
 
 `import feval` is cheap: every public name is loaded when it is first used (PEP 562), so neither NumPy nor pydantic nor pyarrow
 stands between `import feval` and the next line.
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from feval.evaluation.evaluation import Evaluation, evaluate
     from feval.evaluation.training import train_test_rows
     from feval.executors.cluster import distributed
+    from feval.executors.progress import set_progress
     from feval.exporters import export_recording
     from feval.importers import from_dataframe, import_recording
     from feval.methods import (
@@ -110,6 +111,7 @@ __all__ = [
     "price_list",
     "select",
     "self_consistency_curve",
+    "set_progress",
     "train_test_rows",
     "verify_receipt",
     "verify_recording",
@@ -122,7 +124,7 @@ __getattr__, __dir__ = lazy_names(
         "evaluation.curves": ("Curve", "CurvePoint", "method_curve", "self_consistency_curve"),
         "evaluation.environment": ("BudgetEnvironment", "as_method"),
         "errors": ("FevalError",),
-        "executors": ("distributed",),
+        "executors": ("distributed", "set_progress"),
         "evaluation.evaluation": ("Evaluation", "evaluate"),
         "methods.oracle": ("Oracle",),
         "evaluation.training": ("train_test_rows",),

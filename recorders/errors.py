@@ -4,6 +4,7 @@
     ├── BackendError             a request brought no completion
     │   ├── RateLimited          too many requests: wait, then retry with fewer at a time
     │   ├── Transient            may work next time: a timeout, a 5xx, a broken reply
+    │   │   └── Unreachable      no connection: nothing listens there
     │   ├── Refused              this request will never work; others may
     │   └── Fatal                no request will work: a wrong key, an unknown model
     ├── JournalError             a journal that is damaged, of something else, or missing
@@ -55,6 +56,10 @@ class Transient(BackendError):  # noqa: N818  named after the kind of failure
     def __init__(self, reason: str, retry_after: float | None = None) -> None:
         super().__init__(_waiting(reason, retry_after))
         self.retry_after = retry_after
+
+
+class Unreachable(Transient):
+    """No connection to the server; where it never answered, a few seconds decide that nothing listens there."""
 
 
 class Refused(BackendError):  # noqa: N818  named after what the server did

@@ -47,6 +47,7 @@ SEAMS: dict[str, set[str]] = {
     "feval.evaluation.user_methods.files": {"feval.evaluation.user_methods.process.MethodProcess"},
     "feval.executors.cluster": {"distributed"},
     "feval.executors.opening": {"feval.executors.cluster.connected", "feval.executors.processes.Processes"},
+    "feval.executors.progress": {"rich", "tqdm"},
     "feval.hub.datasets": {"feval.hub.questions.question_files"},
     "feval.hub.places": {
         "feval.hub.recordings.open_remote",

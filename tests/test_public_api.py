@@ -17,7 +17,7 @@ PUBLIC = [
     "ParallelProbe", "ParticleFiltering", "PathConsistency", "Plan", "PriceList", "ProbeConfidence",
     "SelfConsistency", "SequentialRevision", "SingleCall", "TokenBudget",
     "WeightedBestOfN", "__version__", "as_method", "compare", "distributed", "evaluate", "export_recording", "from_dataframe",
-    "import_recording", "load", "merge", "method_curve", "open_recording", "plurality", "price_list", "select",
+    "import_recording", "load", "merge", "method_curve", "open_recording", "plurality", "price_list", "select", "set_progress",
     "self_consistency_curve", "train_test_rows", "verify_receipt", "verify_recording",
 ]  # fmt: skip
 

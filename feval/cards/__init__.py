@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from feval.cards.names import LLMType as LLMType
     from feval.cards.prices import PriceList as PriceList
     from feval.cards.prices import price_list as price_list
+    from feval.cards.serving_profiles import ServingProfile as ServingProfile
+    from feval.cards.serving_profiles import serving_profile as serving_profile
     from feval.cards.tokens import count_words as count_words
     from feval.cards.tokens import token_counter as token_counter
 
@@ -37,6 +39,7 @@ __getattr__, __dir__ = lazy_names(
         ),
         "billing": ("Price",),
         "prices": ("PriceList", "price_list"),
+        "serving_profiles": ("ServingProfile", "serving_profile"),
         "tokens": ("count_words", "token_counter"),
         "names": ("DatasetType", "LLMType"),
         "schema": (),

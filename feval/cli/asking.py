@@ -148,7 +148,7 @@ def _is_file(path: Path) -> bool:
 
 
 class RunDisplay:
-    """Shows progress in a bar, and prints the first failure, each warning and the first stop, which a bar alone would hide.
+    """Shows progress in a bar, and prints what it would hide: what was there before, the first failure and stop, warnings.
 
     Args:
         bar: shows the counts.
@@ -161,13 +161,19 @@ class RunDisplay:
 
     def __init__(self, bar: ProgressBar, show: Output, name: str) -> None:
         self._bar, self._show, self._name = bar, show, name
-        self._is_stopping = self._has_trouble = self._is_waiting = False
+        self._is_stopping = self._has_trouble = self._is_waiting = self._has_begun = False
         self.printed: set[str] = set()
 
     def __call__(self, state: Progress) -> None:
         """Show a state."""
         self._bar.describe(f"{self._name}: {_line(state)}")
         self._bar(state.done, state.total)
+        if not self._has_begun:
+            self._has_begun = True
+            if kept := state.done - state.new:
+                self._show.note(
+                    f"{kept:,} of {state.total:,} were there before and are kept; only the others are asked for."
+                )
         if state.trouble is not None and not self._has_trouble:
             self._has_trouble = True
             self._show.note(f"A request failed and is sent again: {state.trouble.rstrip('.')}.")

@@ -26,6 +26,7 @@ from typer.core import TyperCommand, TyperGroup
 from feval import __version__
 from feval.cli.output import Output, say
 from feval.errors import FevalError, FevalWarning, UsageError
+from feval.executors.progress import set_progress
 from feval.publish.secrets import shown
 
 _P = ParamSpec("_P")
@@ -200,6 +201,7 @@ def _feval(
 
 def main() -> None:
     """Run the command line (the entry point of the `feval` program)."""
+    set_progress(False)  # commands have bars of their own
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="backslashreplace")  # a terminal that lacks a letter is no reason to fail

@@ -6,11 +6,11 @@ import json
 import logging
 import os
 import sys
-import threading
 import time
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any
 
+from feval.executors import progress
 from feval.publish.secrets import shown
 from feval.report import tables
 from feval.report.tables.tables import plain, plain_text, without_spares
@@ -18,7 +18,6 @@ from feval.report.text import duration, visible
 
 if TYPE_CHECKING:
     from rich.console import Console
-    from rich.progress import Progress
 
     from feval.report.tables.tables import Line, Table
 
@@ -113,37 +112,13 @@ def _draw(table: Table, console: Console) -> None:
         console.print(fitting or forms[0])
 
 
-class ProgressBar:
+class ProgressBar(progress.ProgressBar):
     """A bar on standard error that appears after a second and goes when the work is done."""
 
     DELAY_SECONDS = 1.0
 
     def __init__(self, label: str, *, shown: bool) -> None:
-        self._label, self._shown = label, shown
-        self._bar: Progress | None = None
-        self._steps: tuple[int, int | None] = (0, None)
-        self._lock = threading.Lock()
-        self._timer = threading.Timer(self.DELAY_SECONDS, self._show)
-        self._timer.daemon = True
-
-    def __enter__(self) -> Self:
-        if self._shown:
-            self._timer.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._timer.cancel()
-        with self._lock:
-            self._shown = False
-            if self._bar is not None:
-                self._bar.stop()
-
-    def __call__(self, done: int, total: int | None) -> None:
-        """Report that `done` of `total` steps are done."""
-        self._steps = (done, total)
-        bar = self._bar
-        if bar is not None:
-            bar.update(bar.task_ids[0], completed=done, total=total)
+        super().__init__(visible(label), shown=shown)
 
     def foretell(self, work: Callable[[int], str]) -> Callable[[int, int], None]:
         """Return progress that says once, on a terminal, what work of more than half a minute will take.
@@ -166,38 +141,14 @@ class ProgressBar:
 
     def _tell(self, sentence: str) -> None:
         """Print above the bar."""
-        if self._bar is None:
-            say(sentence)
+        if isinstance(self._bar, progress.TerminalBar):
+            self._bar.say(visible(sentence))
         else:
-            self._bar.console.print(visible(sentence), markup=False, highlight=False)
+            say(sentence)
 
     def describe(self, label: str) -> None:
         """Change the label beside the bar."""
-        self._label = label
-        if self._bar is not None:
-            self._bar.update(self._bar.task_ids[0], description=visible(label))
-
-    def _show(self) -> None:
-        from rich.console import Console
-        from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
-
-        with self._lock:
-            if not self._shown:
-                return
-            bar = Progress(
-                TextColumn("{task.description}", markup=False),
-                BarColumn(),
-                TaskProgressColumn(),
-                TimeElapsedColumn(),
-                console=Console(stderr=True),
-                transient=True,
-                redirect_stdout=False,
-                redirect_stderr=False,
-            )
-            done, total = self._steps
-            bar.add_task(visible(self._label), completed=done, total=total)
-            bar.start()
-            self._bar = bar
+        super().describe(visible(label))
 
 
 def quiet_matplotlib() -> None:

@@ -229,7 +229,13 @@ def record(
         model=settings.model,
         notes=notes,
     )
-    printed = _note(show, [*task.notes, *notes])
+    own = settings.backend is None and default_backend(settings.llm) == "tiny"
+    where = (
+        [f"{settings.llm} is feval's own and computed on this machine: --backend tiny, chosen by its name."]
+        if own
+        else []
+    )
+    printed = _note(show, [*where, *task.notes, *notes])
     options: dict[str, Any] = {
         "mode": settings.mode, "limits": limits, "prices": prices, "cost_limit_usd": settings.cost_limit,
         "counter": settings.counter, "partial": settings.partial, "keep_journal": settings.keep_journal, "backend_notes": notes,

@@ -34,6 +34,7 @@ from feval.evaluation.cautions import billed_once, few_questions
 from feval.evaluation.evaluation import Evaluation
 from feval.evaluation.question_set import NONE_LEFT_OUT, LeftOut
 from feval.evaluation.user_methods import TIME_LIMIT
+from feval.executors.progress import reports
 from feval.lazy import Drawn, views
 from feval.methods import METHODS
 from feval.methods.protocol import has_exact_form
@@ -216,6 +217,7 @@ def _curve_dict(curve: MethodCurve) -> dict[str, Any]:
     return {"label": curve.label, "llms": list(curve.entry.llms), "sweep": sweep, "points": points}
 
 
+@reports("comparing")
 def compare(
     recording: Plan | str | Path | Recording | Sequence[str | Path | Recording],
     methods: Sequence[Any] | Mapping[str, Any] = (),

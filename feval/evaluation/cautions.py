@@ -1,9 +1,16 @@
-"""Warnings that a result carries where its numbers could mislead."""
+"""Warnings that a result carries where its numbers could mislead, and what stops a method."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import Protocol
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Protocol
+
+from feval import methods
+from feval.errors import NotRecordedError, ShortPoolError, UnlabelledError
+
+if TYPE_CHECKING:
+    from feval.replay import LLM
 
 FEW_QUESTIONS = 10
 """Results on fewer questions carry a warning."""
@@ -91,3 +98,28 @@ def _paid(costs: Costs) -> tuple[float, float, str]:
 def _amount(value: float) -> str:
     text = f"{value:.3g}" if value < 1000 else f"{value:,.0f}"
     return f"{float(text):.12f}".rstrip("0").rstrip(".") if "e" in text else text
+
+
+@contextmanager
+def named_errors(method: object, llms: Sequence[LLM]) -> Iterator[None]:
+    """Add to an error about the recording which method it stops, and what that method needs."""
+    try:
+        yield
+    except UnlabelledError:  # whatever the method
+        raise
+    except ShortPoolError as error:
+        message = f"The method {methods.method_name(method)} cannot be evaluated: {error}{_smaller(method, llms)}"
+        raise ShortPoolError(message) from error
+    except NotRecordedError as error:
+        needs = getattr(method, "needs", "")
+        raise NotRecordedError(
+            f"The method {methods.method_name(method)} cannot be evaluated: {error}{' ' * bool(needs)}{needs}"
+        ) from error
+
+
+def _smaller(method: object, llms: Sequence[LLM]) -> str:
+    """Which field to set where the smallest pool is smaller than a budget; empty where none counts CoTs alone."""
+    pool = min(llm.pool.smallest for llm in llms)
+    fields = {name: getattr(method, name, None) for name in ("n", "samples", "budget", "width")}
+    name = next((name for name, value in fields.items() if isinstance(value, int) and value > pool), None)
+    return f" In {name}: {name}={pool} (--set {name}={pool})." if name and pool else ""

@@ -31,6 +31,7 @@ from feval.evaluation.means import default_replicates
 from feval.evaluation.method_names import field_names, make_method
 from feval.evaluation.question_set import NONE_LEFT_OUT, LeftOut, question_set
 from feval.evaluation.replicates import drawn_orders
+from feval.executors.progress import reports
 from feval.lazy import Drawn
 from feval.methods.arrays import Floats, Integers, Rows
 from feval.methods.oracle import Oracle
@@ -150,6 +151,7 @@ class Curve(Drawn):
         return result | ({"left_out": self.left_out.to_dict()} if self.left_out else {})
 
 
+@reports("curve")
 def self_consistency_curve(
     dataset: Dataset,
     llm: LLM,
@@ -230,6 +232,7 @@ def budget_field(method: str) -> str | None:
     return next((name for name in _BUDGET_FIELDS if name in field_names(method)), None)
 
 
+@reports("curve")
 def method_curve(
     dataset: Dataset,
     llms: Sequence[LLM],

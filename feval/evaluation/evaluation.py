@@ -5,8 +5,7 @@ The method sees pools and orders, or metered LLMs. The gold answers are looked a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property, reduce
 from pathlib import Path
@@ -15,10 +14,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from feval import executors, methods
-from feval.cards.serving_profiles import ServingProfile, serving_profile
-from feval.errors import NotRecordedError, ShortPoolError, UnknownNameError, UnlabelledError, UsageError
-from feval.evaluation.cautions import billed_once, few_questions, probes_for_nothing
+from feval import cards, executors, methods
+from feval.errors import UnknownNameError, UsageError
+from feval.evaluation.cautions import billed_once, few_questions, named_errors, probes_for_nothing
 from feval.evaluation.expected import exact_means
 from feval.evaluation.means import QuestionMeans, billed, default_replicates, interval_ends
 from feval.evaluation.question_set import NONE_LEFT_OUT, LeftOut, QuestionIds, question_set
@@ -37,6 +35,7 @@ from feval.replay.pools import without_gaps
 if TYPE_CHECKING:
     from concurrent.futures import Executor
 
+    from feval.cards import ServingProfile
     from feval.methods.error_shares import ErrorShares, MonteCarloPart
     from feval.methods.protocol import ExactMethod, Method
     from feval.replay import Dataset
@@ -281,6 +280,7 @@ class Evaluation(Drawn):
         return result
 
 
+@executors.reports("evaluating")
 def evaluate(
     method: BatchMethod | Method | ExactMethod,
     dataset: Dataset,
@@ -348,9 +348,9 @@ def evaluate(
     if isinstance(method, MethodFile):
         method.start(time_limit)
     used = used if seed is None else [llm.seeded(seed) for llm in used]
-    timing = Timing.of(cost, None if serving is None else serving_profile(serving), parallel)
+    timing = Timing.of(cost, None if serving is None else cards.serving_profile(serving), parallel)
     kind, trained = _kind(method, order, cost, parallel), 0
-    with _named(method):
+    with named_errors(method, used):
         most = budgets(method, used)
         questions = question_set(dataset, most, rows=rows, unlabelled=unlabelled, short_pools=short_pools)
         chosen, train = questions.rows, None
@@ -380,22 +380,6 @@ def evaluate(
             means = sums.means(1 if kind == "recorded" else replicates, prompt_tokens)
     evaluation = _evaluation(method, dataset, used, chosen, kind, replicates, means, confidence, timing)
     return replace(evaluation, train_questions=trained, left_out=questions.left_out)
-
-
-@contextmanager
-def _named(method: object) -> Iterator[None]:
-    """Add to an error about the recording which method it stops, and what that method needs."""
-    try:
-        yield
-    except UnlabelledError:  # whatever the method
-        raise
-    except ShortPoolError as error:
-        raise ShortPoolError(f"The method {methods.method_name(method)} cannot be evaluated: {error}") from error
-    except NotRecordedError as error:
-        needs = getattr(method, "needs", "")
-        raise NotRecordedError(
-            f"The method {methods.method_name(method)} cannot be evaluated: {error}{' ' * bool(needs)}{needs}"
-        ) from error
 
 
 def _require_method(method: object) -> None:

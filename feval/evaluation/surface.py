@@ -24,6 +24,7 @@ from feval.estimators.per_question import QUESTIONS_AT_ONCE, PerQuestion
 from feval.estimators.votes.plurality import LARGEST_POOL, subset_plurality_accuracy
 from feval.evaluation.cautions import few_questions, probes_for_nothing
 from feval.evaluation.question_set import NONE_LEFT_OUT, LeftOut, question_set
+from feval.executors.progress import reports
 from feval.lazy import Shown
 from feval.methods.depth.cuts import Cuts
 from feval.replay.pools import without_gaps
@@ -133,6 +134,7 @@ class Surface(Shown):
         return result | ({"left_out": self.left_out.to_dict()} if self.left_out else {})
 
 
+@reports("surface")
 def surface(
     dataset: Dataset,
     llm: LLM,

@@ -14,9 +14,17 @@ if TYPE_CHECKING:
     from feval.executors.cluster import distributed as distributed
     from feval.executors.opening import opened as opened
     from feval.executors.processes import require_portable as require_portable
+    from feval.executors.progress import reports as reports
+    from feval.executors.progress import set_progress as set_progress
     from feval.executors.tasks import results as results
 
 __getattr__, __dir__ = lazy_names(
     __name__,
-    {"cluster": ("distributed",), "opening": ("opened",), "processes": ("require_portable",), "tasks": ("results",)},
+    {
+        "cluster": ("distributed",),
+        "opening": ("opened",),
+        "processes": ("require_portable",),
+        "progress": ("reports", "set_progress"),
+        "tasks": ("results",),
+    },
 )

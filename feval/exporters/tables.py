@@ -19,6 +19,7 @@ import pyarrow.ipc
 import pyarrow.parquet as pq
 
 from feval.errors import StorageError, UnknownNameError, UsageError
+from feval.executors.progress import reports
 from feval.executors.tasks import results
 from feval.exporters.arrow import FACTS, TEXT, arrow_table, facts, flat_columns, schema, without_rows_of
 from feval.exporters.folders import FOLDERS, export_folder
@@ -35,6 +36,7 @@ _BLOCKS_OF_TASK = 4  # half a second of work and more, where tasks are sent to o
 _FORMULA, _NUMBER = r"^'*[=+\-@\t\r\n]", r"[+-]?[0-9]+([.,][0-9]+)*"
 
 
+@reports("exporting")
 def export_recording(
     recording: str | Path,
     out: str | Path,

@@ -15,6 +15,7 @@ from feval.estimators.votes.empirical_votes import hypergeometric_majority
 from feval.estimators.votes.plurality import subset_plurality_accuracy
 from feval.evaluation.blocks import loaded, with_numbers
 from feval.evaluation.question_set import Rows, question_set
+from feval.executors.progress import reports
 from feval.forecast.caveats import forecast_warnings
 from feval.forecast.estimators import ESTIMATORS, DrawnCalls
 from feval.forecast.evidence import checked_votes, ordered_by_key
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from feval.replay import LLM, Dataset
 
 
+@reports("estimating")
 def estimate(
     dataset: Dataset,
     llm: LLM,

@@ -16,6 +16,7 @@ from feval.cards.cards import find_dataset_card
 from feval.cards.prices import price_list
 from feval.cards.tokens import token_counter
 from feval.errors import FevalError, OutOfRangeError, SourceError, TokenCounterError, UnknownNameError, UsageError
+from feval.executors.progress import reports
 from feval.importers.catalogue import IMPORTERS
 from feval.importers.depth.probes import WaitingProbes
 from feval.importers.pools import Reading, pool_rows
@@ -45,6 +46,7 @@ ANSWERS = ("stored", "text")
 """Where raw answers come from: the source where it stores them, else the texts; or always the texts."""
 
 
+@reports("importing")
 def import_recording(
     format: str,  # noqa: A002 (the command's own word, and the first argument by position)
     source: str | Path,
@@ -157,6 +159,9 @@ def import_recording(
             expected = card.questions if card else None
             for note in [*part.notes, *reader.notes(), *gold_notes, *conversion.notes(expected)]:
                 writer.note(note)
+        if known is None:
+            names = [part.dataset for part in parts]
+            writer.license_questions(card.licence if (card := find_dataset_card(name)) else None for name in names)
         for file_read, state in zip(files, before, strict=True):
             if file_state(file_read) != state:
                 raise SourceError(f"{file_read} changed while it was read; import it again when nothing writes to it.")

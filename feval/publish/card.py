@@ -42,6 +42,12 @@ _MOST_PROMPT = 600
 _MOST_PROMPTS = 12
 _MOST_NAMED = 4
 _Facts = dict[str, Any]
+_EXAMPLES = {
+    "": ("llms[0](dataset.question_ids[0], n=1).answers", "curve self-consistency"),
+    "steps": ("llms[0].ask(dataset.question_ids[0]).expand()[0].text", "run beam-search"),
+    "turns": ("llms[0].ask(dataset.question_ids[0]).sample(1).answers", "run sequential-revision"),
+}
+"""What the page asks of an LLM, by what its pools consist of: an expression, and a command."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,7 +154,7 @@ def _opening(recording: Recording, page: Page) -> _Facts:
         "every_pair": len(manifest.pairs) == len(manifest.llms) * len(records),
         "cot_parts": _cot_parts(page),
         "complete": complete,
-        "probes": _probes(recording),
+        "probes": " ".join(filter(None, (_probes(recording), _turns(recording)))),
         "picture": PICTURE if page.has_picture else None,
         "surfaces": page.surfaces,
         "panels": len({figures.dataset for figures in page.figures}) > 1,
@@ -166,6 +172,12 @@ def _probes(recording: Recording) -> str:
     traces, probes = (sum(record[name] for record in records) for name in ("traces", "probes"))
     said = f"{counted(probes, 'probe')}{every} say what the LLM would have answered"
     return f"{counted(traces, 'CoT')} can also be cut short: {said}."
+
+
+def _turns(recording: Recording) -> str:
+    """Return in a sentence how many CoTs are turns; empty where none is."""
+    turns = sum(pair.get("turns", 0) for pair in recording.manifest.pairs.values())
+    return f"{counted(turns, 'CoT')} of these reply to another, with the whole conversation before." if turns else ""
 
 
 def _cot_parts(page: Page) -> list[str]:
@@ -194,8 +206,13 @@ def _example(recording: Recording, page: Page) -> _Facts | None:
     pattern = _pattern([path for split in samples.splits for path in split.paths], f"samples/{slug(dataset)}/*.parquet")
     flags = "" if len(recording.dataset_ids()) == 1 else f" --dataset {shell_word(dataset)}"
     flags += "" if len(recording.llm_names(dataset)) == 1 else f" --llm {shell_word(str(first.llm))}"
+    channels = recording.channels(dataset, str(first.llm))
+    shape = "turns" if "turns" in channels else "steps" if "steps" in channels else ""
+    call, command = _EXAMPLES[shape]
     return {
         "dataset": dataset,
+        "call": call,
+        "command": command,
         "llm": str(first.llm),
         "flags": flags,
         "samples": samples.name,

@@ -63,7 +63,7 @@ class PairFigures:
         truncated: share cut off at the limit on output tokens, of the CoTs whose end is known.
         withheld: share that a content filter stopped or the provider failed on, likewise.
         unknown: share of CoTs whose end is not known.
-        single: accuracy of one call.
+        single: accuracy of one call; `None` of an LLM that was recorded as trees or turn by turn, as are the next three.
         vote: accuracy of the plurality of all recorded CoTs, ties broken by lot.
         usd_single: mean USD per question of one call.
         usd_vote: of the full vote, each prompt paid once.
@@ -108,8 +108,11 @@ def _figures(dataset: Dataset, llm: LLM) -> PairFigures:
     asked = np.flatnonzero(pool.sizes)
     sizes = pool.sizes[asked].astype(np.int64)
     cots = int(sizes.sum())
-    single, vote = _accuracies(dataset, llm, asked)
-    usd_single, usd_vote = _dollars(llm, asked)
+    single = vote = usd_single = usd_vote = None
+    steps = llm.pool.channels.has_steps  # which are no calls; nor are turns, which saw other answers
+    if not steps:
+        single, vote = _accuracies(dataset, llm, asked)
+        usd_single, usd_vote = _dollars(llm, asked)
     truncated, withheld, unknown = _ends(llm)
     return PairFigures(
         dataset.id,
@@ -120,7 +123,7 @@ def _figures(dataset: Dataset, llm: LLM) -> PairFigures:
         int(sizes.max(initial=0)),
         llm.counter,
         float(pool.output_tokens[asked].sum(dtype=np.int64) / cots) if cots else None,
-        float((pool.codes[asked] == -1).sum() / cots) if cots else None,
+        float((pool.codes[asked] == -1).sum() / cots) if cots and not steps else None,
         truncated,
         withheld,
         unknown,
@@ -179,8 +182,8 @@ def _ends(llm: LLM) -> tuple[float | None, float | None, float | None]:
 def picture(recording: Recording) -> bytes | None:
     """Return a PNG of cost against accuracy of votes, a line for each LLM, a panel for each dataset.
 
-    LLMs without CoTs of some question, or with more than exact curves take, and datasets without golds are left out; `None` where
-    nothing is left.
+    LLMs without CoTs of some question, with more than exact curves take, or that were recorded as trees or turn by turn, and
+    datasets without golds are left out; `None` where nothing is left.
     """
     panels = [curves for dataset in recording.dataset_ids() if (curves := list(_curves(recording, dataset)))]
     if not panels:
@@ -213,4 +216,4 @@ def _curves(recording: Recording, dataset: str) -> Iterable[Curve]:
 
 
 def _has_curve(pair: Mapping[str, Any]) -> bool:
-    return bool(pair["smallest_pool"] > 0 and pair["largest_pool"] <= LARGEST_POOL)
+    return bool(pair["smallest_pool"] > 0 and pair["largest_pool"] <= LARGEST_POOL and "depth" not in pair)

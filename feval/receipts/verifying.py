@@ -29,6 +29,7 @@ from feval.evaluation.method_names import make_method
 from feval.evaluation.requests import CurveRequest, EstimateRequest, GradeRequest, RunRequest, SurfaceRequest
 from feval.evaluation.surface import surface
 from feval.evaluation.user_methods import MethodFile
+from feval.executors.progress import reports
 from feval.forecast import estimate
 from feval.hub.addresses import is_address
 from feval.hub.places import open_place
@@ -99,6 +100,7 @@ class ReceiptCheck:
         return bool(self.changes)
 
 
+@reports("verifying")
 def verify_receipt(
     path: Path,
     recordings: Sequence[Path] | None = None,

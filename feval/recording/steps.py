@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -24,6 +25,34 @@ def path_texts(texts: Sequence[str | None], parents: Sequence[int | None], stop:
             before += "" if before.endswith(" ") or text.startswith(" ") else stop[len(kept) :]
         paths.append(None if before is None or text is None else before + text)
         yield paths[-1]
+
+
+def conversation(
+    place: int,
+    parents: Sequence[int | None],
+    texts: Sequence[str | None],
+    messages: Sequence[str | None] | None,
+    request: str | None,
+) -> str | None:
+    """Return all that was sent for a CoT or turn, as a JSON array of messages; `None` where some of it is not known.
+
+    Args:
+        place: of the CoT or turn.
+        parents: place of the CoT that each turn replies to; `None`, or below 0, where there is none.
+        texts: of the CoTs and turns.
+        messages: what each turn replies to, as JSON.
+        request: what was sent for the question, as JSON.
+    """
+    behind: list[Any] = []
+    while (parent := parents[place]) is not None and parent >= 0:
+        own, text = None if messages is None else messages[place], texts[parent]
+        if own is None or text is None:
+            return None
+        behind[:0] = [{"role": "assistant", "content": text}, *json.loads(own)]
+        place = parent
+    if not behind or request is None:
+        return request
+    return json.dumps([*json.loads(request), *behind], ensure_ascii=False)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -17,6 +17,7 @@ from feval import executors
 from feval.answers.parties import NORMAL_FORM
 from feval.cards.validation import sentence
 from feval.errors import DamagedRecordingError, FevalError, NotARecordingError
+from feval.executors.progress import reports
 from feval.executors.tasks import portable
 from feval.recording.content import PAIR_PARTS, PairTally
 from feval.recording.gold_aware import gold_aware_remark, is_gold_aware
@@ -60,6 +61,7 @@ class Verification:
         return not self.problems
 
 
+@reports("verifying")
 def verify_recording(
     path: str | Path, progress: Callable[[int, int], None] | None = None, *, executor: Executor | None = None
 ) -> Verification:

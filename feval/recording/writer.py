@@ -15,7 +15,7 @@ from feval import __version__
 from feval.answers.parties import NORMAL_FORM, PairBudget
 from feval.errors import ConflictError, FevalError, UsageError
 from feval.recording.content import DatasetInfo, LLMInfo, PoolRows, ProbeRows, Question, ScorerInfo, ScoreRows
-from feval.recording.derived.linking import LinkedPools, common_cue, linked_files, linked_scores
+from feval.recording.derived.linking import LinkedPools, common_cue, linked_files, linked_scores, require_trees
 from feval.recording.layout.destination import NewFolder, storage_errors
 from feval.recording.layout.format import (
     FORMAT,
@@ -120,6 +120,11 @@ class RecordingWriter:
                 votes.close()
             if self._folder is not None:
                 self._folder.remove()
+
+    def license_questions(self, licences: Iterable[str | None]) -> None:
+        """State the licences of the questions, where they are not known before their datasets are."""
+        stated = sorted({licence or "not stated" for licence in licences})
+        self._licences["questions"] = None if stated == ["not stated"] else "; ".join(stated)
 
     def note(self, sentence: str) -> None:
         """Add a sentence about what was unusual."""
@@ -290,7 +295,7 @@ class RecordingWriter:
             self._keep(parent, dataset, None, {})
             for path in parent.votes_paths(dataset).values():
                 self._files.link(self.root, parent, path)
-            for llm in parent.llm_names(dataset):
+            for llm in require_trees(parent, dataset):
                 pair = parent.manifest.pairs[dataset, llm]
                 self._add_llm(parent.llm_info(llm))
                 self._leaves.append((dataset, llm, "llm", llm_leaf(parent.llm_info(llm), pair["counter"])))

@@ -129,6 +129,8 @@ class Channels(ABC):
         return self.derived(("aggregated", scores.scorer.name, aggregate), lambda: self._aggregate(scores, aggregate))
 
     def _aggregate(self, scores: Scores, aggregate: str) -> npt.NDArray[np.float64]:
+        if aggregate == "last" and not scores.step_values.size:
+            return scores.values  # of a whole CoT, which is its last step
         if aggregate != "score":
             if not scores.step_values.size:
                 raise NotRecordedError(

@@ -15,10 +15,10 @@ from feval.cards.finish_reasons import FINISH_REASONS
 from feval.errors import OutOfRangeError, PriceNotFoundError, ShortPoolError, UsageError
 from feval.estimators.counts import vote_counts
 from feval.lazy import Drawn
+from feval.recording.steps import conversation
 from feval.replay.draws import orders, pool_key
 from feval.replay.meter import MeteredLLM
 from feval.replay.responses import CoT, CoTMetadata, LLMRequest, LLMResponse
-from feval.replay.turns import conversation
 
 if TYPE_CHECKING:
     from feval.cards.billing import Price
@@ -236,10 +236,14 @@ class LLM(Drawn):
         """Return what was sent for a question (by its row); the whole conversation where `sample` is the place of a turn."""
         count, text = int(self.pool.prompt_tokens[row]), self._view.prompt(self.name, row)
         if sample is not None and self.pool.channels.has_turns:
-            count, text = count + self.pool.beyond_request(row, sample), conversation(self, row, sample, text)
+            count, text = count + self.pool.beyond_request(row, sample), self._conversation(row, sample, text)
         tokens = None if count < 0 else count
         dollars = None if self.price is None or tokens is None else float(usd(self.price, tokens, 0))
         return LLMRequest(text, tokens, dollars)
+
+    def _conversation(self, row: int, sample: int, request: str | None) -> str | None:
+        parents = self.pool.steps().parents[row].tolist()
+        return conversation(sample, parents, self.texts(row), self.messages(row), request)
 
     def texts(self, row: int) -> list[str | None]:
         """Return the texts of all recorded CoTs of a question (by its row), in recorded order."""

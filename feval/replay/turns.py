@@ -126,16 +126,3 @@ def few_first_cots(llm: str, where: str, asked: int, recorded: int) -> str:
         f"{llm} has {recorded} recorded CoT{'s' * (recorded != 1)} that reply to no other on {where}; {asked} were asked for. "
         f"Ask for {recorded} or fewer, or record more."
     )
-
-
-def conversation(llm: RecordedLLM, row: int, sample: int, prompt: str | None) -> str | None:
-    """Return all that was sent for a turn (by its place), as a JSON array of messages; `None` where some of it is not known."""
-    parents, texts, sent = llm.pool.steps().parents[row].tolist(), llm.texts(row), llm.messages(row) or ()
-    behind: list[Any] = []
-    while (parent := parents[sample]) >= 0:
-        own = sent[sample]
-        if own is None or texts[parent] is None:
-            return None
-        behind[:0] = [{"role": "assistant", "content": texts[parent]}, *json.loads(own)]
-        sample = parent
-    return None if prompt is None else json.dumps([*json.loads(prompt), *behind], ensure_ascii=False)

@@ -33,10 +33,12 @@ from recorders.errors import (
     Refused,
     StoppedError,
     Transient,
+    Unreachable,
 )
 
 _REFUSALS_UNTIL_HOPELESS = 8
 _FAILURES_UNTIL_HOPELESS = 3
+_UNREACHABLE_RETRIES = 3  # seven seconds of waiting at most
 
 
 async def ask(
@@ -312,6 +314,11 @@ class _Run(Generic[Batch, Reply]):
         job.replies_then = self._replies
         job.failures += 1
         if self._is_stopping:
+            return None
+        if isinstance(error, Unreachable) and not self._answered and job.failures > _UNREACHABLE_RETRIES:
+            self._stop(
+                Fatal(f"Nothing answers: {error.reason}. Check the address (--base-url), and that the server runs")
+            )
             return None
         if job.failures <= self._limits.retries:
             self._trouble = error.reason

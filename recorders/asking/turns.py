@@ -164,12 +164,13 @@ def estimate_turns(turns: Turns, plan: SamplePlan, journal: Journal | None, pric
         basis, at_most = "the mean length of the replies in the journal", False
     elif limit is not None:
         basis = f"an upper bound: the limit of {limit:,} output tokens for every turn"
-    said = [count_words(turns.protocol.text(turn)) for turn in range(1, turns.depth)]
+    texts = [turns.protocol.text(turn) for turn in range(1, turns.depth)]
     cots, calls, fresh, again = 0, 0, 0.0, 0.0
     for key, request in requests.items():
         lacking = range(plan.samples) if journal is None else journal.missing(key, plan.samples)
         levels = [turn // turns.first for turn in lacking]
         words = sum(count_words(message.content) for message in request.messages)
+        said = [count_words(text) + text.count("{question}") * words for text in texts]
         begins = 0 in levels
         cots, calls = cots + len(levels), calls + begins + len(levels) - levels.count(0)
         fresh += begins * words + sum(said[level - 1] for level in levels if level)

@@ -21,7 +21,7 @@ from feval.errors import OutOfRangeError, UsageError
 from recorders.backends import replies
 from recorders.backends.endpoint import Endpoint
 from recorders.backends.faults import Answer, of_answer, of_error_in_reply
-from recorders.errors import BackendError, Fatal, Refused, Transient
+from recorders.errors import BackendError, Fatal, Refused, Transient, Unreachable
 from recorders.request import Completion, Request, ignore_note
 
 if TYPE_CHECKING:
@@ -129,7 +129,8 @@ class OpenAICompatible:
         except openai.APIConnectionError as error:
             cause = error.__cause__  # openai 2 wraps whatever is raised while a reply is read
             if not isinstance(cause, BackendError):
-                cause = Transient(self._endpoint.redaction.reason(_broken(self._endpoint.host, error)))
+                kind = Unreachable if type(cause).__name__ == "ConnectError" else Transient
+                cause = kind(self._endpoint.redaction.reason(_broken(self._endpoint.host, error)))
             failure = cause
         except UnicodeEncodeError:
             failure = Refused(

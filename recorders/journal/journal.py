@@ -456,6 +456,8 @@ def _wrong_field(kind: str, record: Mapping[str, Any]) -> str | None:
             return "offset"
     if "messages" in record and not _are_messages(record["messages"]):
         return "messages"
+    if type(record.get("parent", 0)) is not int:
+        return "parent"
     for name, kinds in _TYPES.items():
         if kind == "probe" and name == "question_id":
             continue

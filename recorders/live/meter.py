@@ -145,7 +145,7 @@ class MeteredLiveLLM:
         return self._talking
 
     def _spoken(self, asked: Sequence[Asked]) -> LiveResponse:
-        """Ask for turns, hand them out and count them; the first of all is the question's own request."""
+        """Ask for CoTs or for replies to some, hand them out and count them: one round."""
         before, talking = self.cots, self._conversations()
         replies = self._loop.run(self._all_said(asked))
         cots, paths, beyond = list[LiveCoT](), list[int](), list[int]()
@@ -159,18 +159,16 @@ class MeteredLiveLLM:
             self.rounds += len(asked) - 1
             self._count([cot.tokens for cot in cots], paths)
         self.auxiliary_prompt_tokens += sum(beyond)
-        return LiveResponse(
-            cots, self._sent(asked[0].request, sum(beyond[:1])), partial(self.dollars, beyond=sum(beyond[:1]))
-        )
+        request, first = (asked[0].request if asked else self._request(self._terms.decoding)), sum(beyond[:1])
+        return LiveResponse(cots, self._sent(request, first), partial(self.dollars, beyond=first))
 
     async def _all_said(self, asked: Sequence[Asked]) -> list[list[Completion]]:
         tape = self._terms.tape
         if tape is None:
             return await asyncio.gather(*(self._ask(one.seeds, one.request) for one in asked))
-        replies = await asyncio.gather(*(tape.replies(one, self._ask) for one in asked))
+        replies = await asyncio.gather(*(tape.replies(one, self._once) for one in asked))
         for one, completions in zip(asked, replies, strict=True):
-            if not one.request.conversation:
-                self.prompt_tokens = _prompt_tokens(completions, one.request)
+            self._note_prompt(completions, one.request)
         return replies
 
     def _count(self, tokens: Sequence[int], paths: Sequence[int]) -> None:
@@ -394,12 +392,18 @@ class MeteredLiveLLM:
         """Ask until every sample is there; servers that send fewer at a time are asked again."""
         completions: list[Completion] = []
         while len(completions) < len(samples):
-            rest = list(samples[len(completions) :])
-            completions += await self._insist(partial(self._terms.backend.complete, request, rest), request.key())
-        completions = completions[: len(samples)]
+            completions += await self._once(samples[len(completions) :], request)
+        self._note_prompt(completions, request)
+        return completions
+
+    async def _once(self, samples: Sequence[int], request: Request) -> list[Completion]:
+        """Return what one request brings: a completion per sample, or fewer."""
+        completions = await self._insist(partial(self._terms.backend.complete, request, list(samples)), request.key())
+        return completions[: len(samples)]
+
+    def _note_prompt(self, completions: Sequence[Completion], request: Request) -> None:
         if request.prefill is None and not request.conversation:
             self.prompt_tokens = _prompt_tokens(completions, request)
-        return completions
 
     def _insist(self, attempt: Callable[[], Awaitable[_T]], key: str) -> Awaitable[_T]:
         return insist(attempt, key, self.name, self._terms.retries, self._terms.wait)

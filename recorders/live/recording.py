@@ -17,7 +17,7 @@ from typing import Any
 
 from feval.cards.prices import price_list
 from feval.cards.tokens import token_counter
-from feval.errors import ConflictError, FevalError, StorageError, UsageError
+from feval.errors import ConflictError, FevalError, OutOfRangeError, StorageError, UsageError
 from feval.recording import Question, RecordingWriter
 from recorders.asking.turns import Played
 from recorders.errors import RecorderError
@@ -62,6 +62,7 @@ def record_method(
         The recording's folder.
 
     Raises:
+        OutOfRangeError: no question at once.
         ConflictError: two questions or LLMs that cannot be told apart.
         StorageError: `out` exists already, or the disk refused.
         RecorderError: the method failed on a question, and why; or an LLM could not be asked.
@@ -70,6 +71,8 @@ def record_method(
     out = Path(out)
     if out.exists():
         raise StorageError(f"{out} exists already; name another folder, a recording is never changed.")
+    if at_once < 1:
+        raise OutOfRangeError(f"A method is recorded on 1 question or more at once; {at_once} were asked for.")
     _check(tasks, backends)
     token_counter(other_counter if counter == "usage" else counter)
     policy = _policy(method)

@@ -56,12 +56,14 @@ class Tape:
         records = [recorded.popleft() for _ in range(min(len(asked.numbers), len(recorded)))]
         completions = [Completion(**{name: record[name] for name in _FIELDS if name in record}) for record in records]
         asked.samples.extend(record["sample"] for record in records)
-        if rest := asked.seeds[len(completions) :]:
+        base = asked.request.decoding.seed if self._takes_seed else None
+        # Numbered before anything comes, so that a run that goes on hands out the replies in the same order.
+        free = self._next[key] - len(completions)
+        self._next[key] += len(asked.numbers) - len(completions)
+        while rest := asked.seeds[len(completions) :]:
             fresh = await ask(rest, asked.request)
-            samples = range(self._next[key], self._next[key] + len(fresh))
-            self._next[key] = samples.stop
-            base = asked.request.decoding.seed if self._takes_seed else None
-            seeds = None if base is None else [base + seed for seed in rest]
+            samples = range(free + len(completions), free + len(completions) + len(fresh))
+            seeds = None if base is None else [base + seed for seed in rest[: len(fresh)]]
             self._journal.add(asked.request, key, samples, fresh, recorded_at=self._now(), seeds=seeds, parent=parent)
             await asyncio.get_running_loop().run_in_executor(self._disk, self._journal.commit)
             asked.samples.extend(samples)

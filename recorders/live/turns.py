@@ -80,6 +80,8 @@ class Conversations:
             [Message(each["role"], each["content"]) for each in sent or ()]
             for sent in message_lists(messages, len(spoken))
         ]
+        if not all(isinstance(text, str) for said in lists for each in said for text in (each.role, each.content)):
+            raise UsageError(f"A live {self._owner} is replied to with messages of text; {messages!r:.80} was given.")
         return [self.asked(each, said, k) for each, said in zip(spoken, lists, strict=True)]
 
     def add(self, asked: Asked, number: int, cot: LiveCoT) -> int:

@@ -17,7 +17,7 @@ from typing import Any
 
 from feval.errors import NotRecordedError, StorageError, UsageError
 from feval.recording import Recording, ScoreRows, add_scores, open_recording
-from feval.recording.steps import path_texts
+from feval.recording.steps import conversation, path_texts
 from feval.report.text import counted
 from recorders.scoring.missing_scores import ScoringTask, check_named, finish, is_written
 from recorders.scoring.score_journal import REFUSED, CoTKey, Replies, Score, ScoreJournal
@@ -142,16 +142,17 @@ class CoTScoring(ScoringTask[ScoringResult]):
             stop = str(dict(self.source.llm_info(llm).decoding.get("steps", {})).get("stop", ""))
             for pool in self.source.pools(dataset, llm):
                 items: list[tuple[CoTKey, Item | None]] = []
-                texts = pool.texts if pool.parents is None else path_texts(pool.texts, pool.parents, stop)
+                turns, parents = pool.messages, pool.parents or [None] * len(pool.texts)
+                texts = pool.texts if pool.parents is None or turns else path_texts(pool.texts, parents, stop)
                 for sample, text in enumerate(texts):
                     key = CoTKey(dataset, llm, pool.question_id, sample)
                     if (dataset, llm) in self.earlier and key not in self.refused:
                         continue
                     item = None
                     if text is not None:
-                        item = Item(
-                            questions[pool.question_id], text, pool.answers[sample], pool.prompt, llm=llm, sample=sample
-                        )
+                        sent = conversation(sample, parents, pool.texts, turns, pool.prompt) if turns else pool.prompt
+                        own = questions[pool.question_id], text, pool.answers[sample], sent
+                        item = Item(*own, llm=llm, sample=sample)
                     items.append((key, item))
                 yield items
 

@@ -92,6 +92,8 @@ def add_pools(
     contents = _Contents(journal)
     used = contents.counter(other_counter) if counter == USAGE else counter
     decoding = requests[0].decoding if requests else Decoding()
+    if not isinstance(tree, Tree) and not contents.has_turns:
+        tree = None  # nothing was replied to: they are CoTs like others
     sealing = _Sealing(journal, contents, dataset.answer_kind, decoding, used, thoughts_of(llm.name), tree)
     writer.add_pools(dataset.id, llm, used, sealing.pools(questions, requests), progress)
     for note in [*journal.notes, *sealing.notes(counter)]:
@@ -121,12 +123,13 @@ class _Contents:
         priced: set[int] = set()
         unpriced: set[int] = set()
         unpriced_turns: set[int] = set()  # each is a prompt of its own
-        self._uncounted, self._cots, self.split = 0, 0, False
+        self._uncounted, self._cots, self.split, self.has_turns = 0, 0, False, False
         for entry in journal.entries():
             if entry.kind != "cot":
                 continue
             record = entry.record
             number = self._places.add(record["key"], record["sample"], entry.offset)
+            self.has_turns |= "messages" in record
             if "refused" not in record:
                 self._cots += 1
                 self._uncounted += record.get("output_tokens") is None

@@ -13,10 +13,10 @@ from typer.testing import CliRunner
 
 from feval.cli import app
 from feval.errors import MethodError, UnknownNameError, UsageError
-from feval.evaluation.evaluation import _json
 from feval.evaluation.method_names import make_method, parse_settings
 from feval.evaluation.user_methods import MethodFile
 from feval.methods import SelfConsistency
+from feval.methods.fields import json_field
 
 POOLS = [["a", "a", "b", "a"], ["x", "y", None, "y"], ["b", "b", "b", "b"]]
 SIX_LINES = """
@@ -248,8 +248,8 @@ def test_an_infinite_field_is_text_in_json() -> None:
     assert make_method("confidence-weighted", {"temperature": "Infinity"}) == method
     with pytest.raises(UsageError, match="takes a number above 0 or none; temperature='nan' was given"):
         make_method("confidence-weighted", {"temperature": "nan"})
-    assert _json(method.temperature) == "inf"
-    assert make_method("confidence-weighted", {"temperature": _json(method.temperature)}) == method
+    assert json_field(method.temperature) == "inf"
+    assert make_method("confidence-weighted", {"temperature": json_field(method.temperature)}) == method
 
 
 def test_a_list_of_one_is_given_as_its_value() -> None:

@@ -17,11 +17,13 @@ import pytest
 from foreign_sources import in_arrow
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from importing import Import, Save, manifest, notes, rows
+from importing import Import, Save, manifest, notes, requests, rows
+from places import ROOT
 
 from feval import BestOfN, PriceList, SelfConsistency, SingleCall, evaluate, from_dataframe, load
 from feval.cards.prices import Price
 from feval.errors import FevalError, SourceError, UnknownNameError, UsageError
+from feval.exporters import export_recording
 from feval.importers import import_recording, understood
 from feval.importers.tables import files
 from feval.importers.tables.layouts import Layout, layout_of
@@ -255,7 +257,9 @@ def test_answer_is_the_gold_where_no_other_column_is(save: Save) -> None:
     }
     for name in ("target", "gold", "ground_truth", "reference", "gt"):
         assert uses(save, [cot | {name: "2"}])["answer"] == "answer"
-    assert uses(save, [cot], has_golds=True)["answer"] == "answer"
+    for gold, read_as in (({"answer": "2"}, "answer"), ({}, "gold")):
+        questions = save("questions", as_lines([{"id": "a", "question": "a", **gold}]))
+        assert uses(save, [cot], questions=questions)["answer"] == read_as
     assert uses(save, [cot], layout_of(columns=["answer=text", "text=answer"])) == {
         "question": "question", "text": "gold", "answer": "text"
     }  # fmt: skip
@@ -311,6 +315,8 @@ def test_several_datasets_of_a_table_become_several(imported: Import) -> None:
     assert imported_table(imported, cots, dataset=None, llm="n").manifest.pairs.keys() == {("a", "n")}
     assert imported_table(imported, cots, dataset="b").manifest.pairs.keys() == {("b", "m")}
     assert imported_table(imported, cots[:1], dataset="c").manifest.pairs.keys() == {("c", "m")}
+    known = imported_table(imported, [BASE | {"dataset": "tiny_sums"}], dataset=None, answer_kind=None)
+    assert known.manifest.raw["licences"]["questions"] == "Apache-2.0"
     with pytest.raises(UnknownNameError, match=r"no dataset in .* 'c'"):
         imported_table(imported, cots, dataset="c")
     with pytest.raises(UsageError, match="kind of its answers is not known"):
@@ -330,6 +336,15 @@ def test_a_table_without_texts_of_questions_is_read_with_a_note(imported: Import
     recording = imported_table(imported, [{"question_id": 1.0, "gold": 2, "llm": "m", "answer": 2.0, "tokens": 3.0}])
     assert "no texts of questions" in notes(recording)
     assert rows(recording, llm="m")["question_id"] == ["1"]
+
+
+def test_requests_without_token_counts_are_counted_in_words_with_a_note(imported: Import) -> None:
+    recording = imported_table(imported, [BASE | {"question": "one two three"}] * 2)
+    assert requests(recording, llm="m")["prompt_tokens"] == [4]  # four tokens to three words
+    assert "those of the questions were counted by 'words'" in notes(recording)
+    stated = imported_table(imported, [BASE | {"prompt_tokens": 9, "prompt": "four"}])
+    assert requests(stated, llm="m")["prompt_tokens"] == [9]
+    assert "were counted by" not in notes(stated)
 
 
 def test_columns_that_are_not_read_are_listed(imported: Import) -> None:
@@ -370,7 +385,7 @@ def test_rows_in_temporary_files_are_the_same(
         (b"question,question,text\na,b,c\n", {}, "the column 'question' twice"),
         (b"question,text\n", {}, "has no rows"),
         (b"question,text\na,\xff\n", {}, "not readable as CSV"),
-        (b"PAR1 nothing", {}, "not readable as Parquet"),
+        (b"PAR1 nothing", {}, "damaged Parquet"),
         (b"ARROW1 nothing", {}, "not readable as Arrow"),
         (b'[{"question": 1}, 2]', {}, "Row 2 of x.json should be an object"),
         ([BASE | {"sample": 0}] * 2, {}, "a sample number twice: 0 on line 1 of x.json and on line 2"),
@@ -405,3 +420,28 @@ def test_a_parquet_bomb_is_refused(imported: Import, monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(files, "_MOST_TIMES", 1)
     with pytest.raises(SourceError, match="expands to more than 1 times"):
         imported_table(imported, in_parquet([BASE | {"sample": number} for number in range(3000)]))
+
+
+@pytest.mark.parametrize("form", ["csv", "parquet"])
+def test_an_exported_table_is_the_same_recording(imported: Import, tmp_path: Path, form: str) -> None:
+    cots = [cot | {"response": f"- {cot['response']}", "temperature": 0.5, "choices": ["'=1", "2"]} for cot in table()]
+    recording = imported_table(imported, cots, layout=SCORED)
+    export_recording(recording.path, tmp_path / "table", form)
+    again = imported_table(imported, (tmp_path / "table").read_bytes(), dataset=None)
+    assert again.hash == recording.hash
+
+
+def test_a_table_of_steps_is_a_tree(imported: Import, tmp_path: Path) -> None:
+    tree = imported("jsonl", ROOT / "examples" / "tree.jsonl", llm=None, answer_kind="number")
+    export_recording(tree.path, tmp_path / "steps.csv", "csv")
+    again = imported("table", tmp_path / "steps.csv", dataset=None, llm=None, answer_kind="number")
+    assert rows(again, llm="m@steps") == rows(tree, llm="m@steps")
+    nodes = [{"node": "a", "tokens": 1}, {"node": "b", "parent": "a", "answer": "2"}]
+    own = imported_table(imported, [BASE | {"llm": "m@steps"} | node for node in nodes])
+    assert rows(own, llm="m@steps")["answer"] == [None, "2"]
+
+
+def test_a_row_of_csv_that_is_too_large_is_said(imported: Import, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(files, "_BLOCK_BYTES", 200)
+    with pytest.raises(SourceError, match=r"a row of more than 200 bytes.* Parquet or JSON Lines"):
+        imported_table(imported, as_csv([BASE, BASE | {"text": "x" * 500}]))

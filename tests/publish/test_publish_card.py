@@ -15,6 +15,8 @@ from huggingface_hub import DatasetCard
 from markdown_it import MarkdownIt
 from published import write
 from recorded_probes import ALPHA, write_probed
+from recorded_trees import write_trees
+from recorded_turns import write_turns
 from small import pool, question
 
 from feval.errors import CardError
@@ -411,3 +413,14 @@ def test_what_feval_does_not_write_stays_in_the_front_matter(tmp_path: Path) -> 
 def test_front_matter_that_is_no_plain_yaml_is_an_error(tmp_path: Path, front: str) -> None:
     with pytest.raises(CardError, match=r"front matter of README\.md"):
         prepare(write(tmp_path / "r"), seen(f"---\n{front}\n---\n{BEGIN}\n{END}\n"))
+
+
+def test_trees_and_turns_have_their_own_example(tmp_path: Path) -> None:
+    turns = page(prepare(write_turns(tmp_path / "turns"), seen()))
+    assert "6 CoTs of these reply to another, with the whole conversation before." in turns
+    assert "print(llms[0].ask(dataset.question_ids[0]).sample(1).answers)" in turns
+    assert "feval run sequential-revision --recording hf://somebody/recording" in turns
+    assert "`messages` (sent behind the conversation so far), `prompt_tokens`" in turns
+    trees = page(prepare(write_trees(tmp_path / "trees"), seen()))
+    assert "feval run beam-search --recording hf://somebody/recording" in trees
+    assert "reply to another" not in trees

@@ -15,11 +15,11 @@ from feval.answers import equality
 from feval.cards.billing import usd
 from feval.cards.prices import price_list
 from feval.errors import AnswerError, OutOfRangeError, PriceNotFoundError, UnknownNameError, UsageError
-from recorders import live
 from recorders.backends.endpoint import Endpoint
 from recorders.backends.openai_compatible import OpenAICompatible
 from recorders.backends.tiny import Tiny
 from recorders.errors import BackendError, Fatal, RateLimited, StoppedError, Transient
+from recorders.live import live
 from recorders.live.replies import RECORDED_ONLY
 from recorders.request import Completion, Decoding, Request
 from recorders.work.record import record_dataset

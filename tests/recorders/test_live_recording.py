@@ -18,7 +18,7 @@ from typer.testing import CliRunner
 
 from feval import evaluate, load, plurality
 from feval.cli import app
-from feval.errors import ConflictError, StorageError, UsageError
+from feval.errors import ConflictError, OutOfRangeError, StorageError, UsageError
 from feval.recording import Question, Recording, open_recording, verify_recording
 from recorders.errors import Fatal, JournalError, RecorderError
 from recorders.live import record_method
@@ -110,6 +110,16 @@ def test_a_recorded_debate_replays_as_it_ran(debated: Recording) -> None:
     assert result.accuracy >= (len(QUESTIONS) - AGREED) / len(QUESTIONS)
 
 
+def test_an_llm_that_nobody_replied_to_has_cots_like_any_other(tmp_path: Path) -> None:
+    def voting(question: str, *llms: Any) -> str | None:
+        return plurality([*llms[0].sample(2).answers, *llms[1].sample(1).answers])
+
+    recording = recorded(tmp_path / "r", [Stopping(), Stopping()], method=voting)
+    assert "depth" not in recording.manifest.pairs["sums", NAMES[0]]
+    _, [first, _] = load("sums", list(NAMES), recording.path, prices="none")
+    assert [len(first(question.id)) for question in QUESTIONS] == [2] * len(QUESTIONS)
+
+
 @pytest.mark.parametrize("at_once", [1, 4])
 def test_a_recording_that_stops_goes_on_without_asking_anything_twice(
     debated: Recording, at_once: int, tmp_path: Path
@@ -149,6 +159,8 @@ def test_what_cannot_be_recorded_is_refused(debated: Recording, tmp_path: Path) 
         record_method(debate, tasks([*QUESTIONS, Question("again", "0 + 1?", "1", "1")]), backends, tmp_path / "s")
     with pytest.raises(ConflictError, match="need names of their own"):
         record_method(debate, tasks()[:1] * 2, backends, tmp_path / "s")
+    with pytest.raises(OutOfRangeError, match="1 question or more at once; 0 were asked for"):
+        recorded(tmp_path / "s", backends, at_once=0)
     with pytest.raises(UsageError, match="2 LLMs and 1 backends were given"):
         record_method(debate, tasks(), backends[:1], tmp_path / "s")
 

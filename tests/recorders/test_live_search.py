@@ -12,9 +12,9 @@ from feval import load
 from feval.errors import NotRecordedError, UsageError
 from feval.methods.search.beam_search import DVTS, BeamSearch
 from feval.methods.search.particle_filtering import ParticleFiltering
-from recorders import live
 from recorders.backends.tiny import Tiny
 from recorders.errors import Fatal
+from recorders.live import live
 from recorders.request import Completion, Decoding, Request
 from recorders.scoring.function import FunctionScorer
 from recorders.scoring.missing_scores import run_scoring

@@ -10,8 +10,8 @@ from recording_doubles import FakeBackend
 
 from feval import load
 from feval.errors import OutOfRangeError, UsageError
-from recorders import live
 from recorders.backends.tiny import Tiny
+from recorders.live import live
 from recorders.request import Completion, Decoding, Request
 from recorders.work.record import record_dataset
 from recorders.work.settings import RecordingSettings, load_questions, make_task
@@ -88,6 +88,7 @@ def test_a_reply_has_the_whole_conversation_before_it_without_thoughts() -> None
         assert len({seed for _, seed in backend.seen}) == len(backend.seen) == 7
         assert (third.answer, third.reasoning, again.answers) == ("4", "so", ["4", "4"])
         assert (metered.rounds, metered.cots, metered.output_tokens, metered.sequential_tokens) == (5, 7, 63, 36)
+        assert metered.reply([], "?").cots == []
         assert (metered.longest_trace_tokens, metered.auxiliary_prompt_tokens) == (27, 2 + 5 + 2 * 2)
 
 
@@ -101,6 +102,7 @@ def test_wrong_replies_are_refused() -> None:
             (lambda: metered.reply("4", "?"), UsageError, "was not handed out"),  # type: ignore[arg-type]
             (lambda: metered.reply(cot), UsageError, "with a text or messages; none were given"),
             (lambda: metered.reply(cot, [{"text": "?"}]), UsageError, "list of messages"),
+            (lambda: metered.reply(cot, [{"role": "user", "content": 4}]), UsageError, "with messages of text"),
             (lambda: metered.reply(cot, "?", 0), OutOfRangeError, "0 were asked for"),
         ):
             with pytest.raises(error, match=sentence):

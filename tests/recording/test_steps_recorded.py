@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from recorded_trees import GOLDS, TREES, tree, write_trees
-from small import content, pool, put_manifest, question, restate
+from small import content, pool, put_manifest, question, restate, write_toy
 
 from feval.errors import DamagedRecordingError, NotRecordedError, UsageError
 from feval.recording import (
@@ -180,6 +180,10 @@ def test_a_forged_tree_is_not_linked(trees: Path, tmp_path: Path) -> None:
     for number, sources in enumerate((parts, [parts[0], other])):
         with pytest.raises(DamagedRecordingError, match="0: tree on toy, question 'toy/0': step 2 goes on from step 0"):
             merge(sources, tmp_path / f"m{number}")
+    unlike = write_toy(tmp_path / "unlike", {"beta": [["4"]]}, ["4"], dataset="other")
+    with pytest.raises(DamagedRecordingError, match="0: tree on toy, question 'toy/0': step 2 goes on from step 0"):
+        merge([parts[0], unlike], tmp_path / "m")
+    assert not (tmp_path / "m").exists()
 
 
 @pytest.mark.parametrize(

@@ -14,6 +14,7 @@ from small import put_manifest, restate
 from feval.errors import DamagedRecordingError, UsageError
 from feval.recording import extract, merge, open_recording, select, verify_recording
 from feval.replay import load
+from feval.report.tables.info import info_headline, info_tables
 
 
 @pytest.fixture(scope="module")
@@ -40,6 +41,13 @@ def test_turns_are_read_as_arrays_and_are_no_samples(turns: Path) -> None:
     assert steps.rows([0]).turn_prompts.tolist() == [[-1, -1, 30, 31, 50]]  # type: ignore[union-attr]
     with pytest.raises(UsageError, match="no whole CoTs"):
         llm("toy/0", 1)
+
+
+def test_info_calls_turns_turns(turns: Path) -> None:
+    recording = open_recording(turns)
+    assert ": 5 CoTs, 6 turns, 1 LLM" in info_headline(recording)
+    [pools] = [table for table in info_tables(recording) if table.title == "pools"]
+    assert [column.name for column in pools.columns][2] == "CoTs and turns"
 
 
 def test_derived_recordings_keep_turns(turns: Path, tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 from recorded_trees import write_trees
-from recorded_turns import REVISE, write_turns
+from recorded_turns import write_turns
 from rich.console import Console
 from small import pool, question, write_toy
 from typer.testing import CliRunner
@@ -156,17 +156,6 @@ def test_a_tree_is_indented_behind_its_steps(tmp_path: Path) -> None:
     assert "tree: nothing was recorded" in feval("show", folder, "toy/2").stdout
 
 
-def test_turns_stand_behind_what_they_reply_to(tmp_path: Path) -> None:
-    folder = write_turns(tmp_path / "turns")
-    lines = feval("show", folder, "toy/0").stdout.splitlines()
-    assert "m@revise, conversations of 5 turns" in lines
-    (role, sent), *_ = [(each["role"], each["content"]) for each in json.loads(REVISE)]
-    place = lines.index(f"    [{role}] {sent}")
-    assert lines[place - 1].startswith("  turn 2")
-    samples = json.loads(feval("show", folder, "toy/0", "--json").stdout)["llms"][0]["samples"]
-    assert [[each["content"] for each in sample["messages"]] for sample in samples[:3]] == [[], [], [sent]]
-
-
 @pytest.mark.parametrize(
     ("arguments", "pieces"),
     [
@@ -225,3 +214,16 @@ def _colourful(make: Any) -> Any:
         make(self, **settings, force_terminal=True, color_system="standard", width=100)
 
     return made
+
+
+def test_turns_are_shown_with_what_was_sent(tmp_path: Path) -> None:
+    folder = write_turns(tmp_path / "turns")
+    said = feval("show", folder, "toy/0").stdout
+    assert "m@revise, 2 CoTs and 3 turns" in said
+    steps = [
+        line.partition("  1")[0] for line in said.splitlines() if line.lstrip().startswith(("CoT ", "turn ", "> "))
+    ]
+    assert steps[:5] == ["CoT 0  ✓ 4", "  turn 2  ✓ 4", "    > Revise.", "    turn 4  ✗ 6", "      > Revise."]
+    samples = json.loads(feval("show", folder, "toy/0", "--json").stdout)["llms"][0]["samples"]
+    assert samples[3]["messages"] == [{"role": "user", "content": "Why?"}]
+    assert "messages" not in samples[0]

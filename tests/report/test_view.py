@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from chromium import CHROMIUM, Tab, tab
 from recorded_trees import write_trees
-from recorded_turns import REVISE, write_turns
+from recorded_turns import write_turns
 from small import pool, question
 from typer.testing import CliRunner
 
@@ -125,16 +125,17 @@ def test_nothing_of_strangers_stands_outside_the_data(page: ViewPage) -> None:
 def test_trees_have_their_steps(tmp_path: Path) -> None:
     data, first, *_ = _blocks(view_page(open_recording(write_trees(tmp_path / "trees")), {"toy": ["tree"]}).html)
     assert [step[0] for step in first["tree"]["tree"]] == [-1, -1, 0, 0, 1, 3, 3]
-    assert first["tree"]["scorers"] == ["prm"]
+    assert (first["tree"]["scorers"], first["tree"]["kind"]) == (["prm"], "tree of steps")
     codes = data["questions"][0]["d"][0][0]
     assert [code for code in codes if code > -2] == [codes[2], codes[4], codes[5], -1]  # the steps that end a solution
 
 
-def test_turns_have_the_messages_that_they_reply_to(tmp_path: Path) -> None:
-    _, first, *_ = _blocks(view_page(open_recording(write_turns(tmp_path / "turns")), {"toy": ["m@revise"]}).html)
-    sent = json.loads(REVISE)[0]["content"]
-    assert first["m@revise"]["shape"] == "turns"
-    assert [sent in text for text in first["m@revise"]["x"]] == [False, False, True, False, True]
+def test_turns_have_what_was_sent(tmp_path: Path) -> None:
+    page = view_page(open_recording(write_turns(tmp_path / "turns")), {"toy": ["m@revise"]})
+    own = _blocks(page.html)[1]["m@revise"]
+    assert own["kind"] == "CoTs and turns"
+    assert own["x"][0].startswith("Thinking about 0")
+    assert own["x"][3].startswith("> Why?\n\nThinking about 0")
 
 
 def test_the_command_writes_the_page_and_opens_it(

@@ -44,14 +44,15 @@ def write_toy(
     *,
     counter: str = "words",
     prices: str = "2025-06-02",
+    dataset: str = "toy",
 ) -> Path:
-    """A recording of dataset "toy": per LLM one list of answers per question."""
+    """A recording of one dataset: per LLM one list of answers per question."""
     questions = [question(i, gold) for i, gold in enumerate(golds)]
     with RecordingWriter(out, operation={"name": "test"}, prices=prices) as writer:
-        writer.add_dataset(DatasetInfo("toy", "Toy questions", "verbatim", "test-1"), questions)
+        writer.add_dataset(DatasetInfo(dataset, "Toy questions", "verbatim", "test-1"), questions)
         for llm, answers in pools.items():
             rows = (pool(i, own) for i, own in enumerate(answers))
-            writer.add_pools("toy", LLMInfo(llm, temperature=0.7, max_tokens=64), counter, rows)
+            writer.add_pools(dataset, LLMInfo(llm, temperature=0.7, max_tokens=64), counter, rows)
     return out
 
 

@@ -68,10 +68,13 @@ def select(
     min_cots: Annotated[
         int | None, typer.Option(metavar="N", help="Leave out questions with fewer CoTs of some LLM.")
     ] = None,
+    rename: Annotated[
+        list[str] | None, typer.Option(metavar="OLD=NEW", help="Give an LLM another name. Repeat for several.")
+    ] = None,
     *,
     show: Output,
 ) -> None:
-    """Make a smaller recording from a recording.
+    """Make a smaller recording from a recording, or one with other names.
 
     Keep some datasets, LLMs or questions, or the first CoTs of each pool; the old recording stays as it is.
 
@@ -92,6 +95,7 @@ def select(
             questions=ids,
             samples=samples,
             min_cots=min_cots,
+            rename=_renamed(rename or []),
         )
     show_recording(show, out)
 
@@ -164,3 +168,11 @@ def _first_questions(recording: Recording, datasets: Sequence[str] | None, first
 
 
 _MOST_DIFFERENCES = 20
+
+
+def _renamed(pairs: Sequence[str]) -> dict[str, str]:
+    """The new name of each LLM, from OLD=NEW."""
+    names = dict(pair.partition("=")[::2] for pair in pairs)
+    if len(names) < len(pairs) or not all(old and new for old, new in names.items()):
+        raise UsageError(f"--rename takes OLD=NEW, once for each LLM; {', '.join(pairs)!r:.120} was given.")
+    return names

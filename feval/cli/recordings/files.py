@@ -94,7 +94,7 @@ def import_(
         if is_address(source):
             with show.progress(f"fetching {source}"):
                 source = local_table(source)
-        _show_understood(show, understood(source, options, has_golds=questions is not None), final=dry_run)
+        _show_understood(show, understood(source, options, questions), final=dry_run)
     if dry_run or out is None:
         return
     with show.progress(f"importing {source.name}") as progress, machines.opened() as executor:

@@ -42,7 +42,7 @@ from feval.importers.source import (
     counted_notes,
     size_note,
 )
-from feval.importers.tables.rows import opened_parquet
+from feval.importers.tables.files import opened_parquet
 from feval.recording.content import LLMInfo
 
 _DOC = ("query", "choices", "gold_index", "id", "instruction")

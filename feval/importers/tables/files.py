@@ -7,6 +7,8 @@ text, and missing where nothing stands in it, not even quotes. NaN is a missing 
 from __future__ import annotations
 
 import math
+import mmap
+import re
 from collections import Counter
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
@@ -14,30 +16,51 @@ from dataclasses import dataclass
 from datetime import date, time, timedelta
 from decimal import Decimal
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet as pq
 
 from feval.errors import DamagedRecordingError, SourceError
-from feval.importers.reading import Reader, disk_errors, opened, read_bytes, read_lines, regular_file
+from feval.importers.reading import (
+    MAX_EXPANDED_BYTES,
+    MAX_RATIO,
+    RATIO_FREE_BYTES,
+    Reader,
+    disk_errors,
+    opened,
+    read_bytes,
+    read_lines,
+    regular_file,
+)
 from feval.importers.shapes import refuse
 from feval.recording.parquet import Bounds
 
 Row = dict[str, Any]
-_Rows = Generator[tuple[str, Row], None, None]
 _Blocks = Generator[Any, None, None]
+Choice = Callable[[list[str]], Sequence[str]]
+"""Columns of a table -> those that are read."""
 
-_BLOCK_BYTES = 16 << 20  # of CSV: a row must fit
+_BLOCK_BYTES = 4 << 20  # of CSV: a row must fit, and Arrow takes some eighty times as much memory
 _ROWS_AT_ONCE = 128  # as Python's values
 _PARQUET, _ARROW_FILE, _ARROW_STREAM, _BOM = b"PAR1", b"ARROW1", b"\xff\xff\xff\xff", b"\xef\xbb\xbf"
-_CHECKED_BYTES = (
-    64 << 20
-)  # Parquet up to this size is looked through for bombs; larger files are bounded as they are read
+_CHECKED_BYTES = 64 << 20  # a larger Parquet table is not looked through for bombs, but bounded as it is read
 _MOST_TIMES = 1000
+_ESCAPED = re.compile(r"'+[=+\-@\t\r\n]")  # as exports keep spreadsheets from taking a text for a formula
+_EXPORTED = ["dataset", "question_id", "question", "choices", "gold", "llm"]  # how the header of an export begins
 _PLAIN = (pa.types.is_string, pa.types.is_large_string, pa.types.is_integer, pa.types.is_boolean, pa.types.is_null)
 _TABLES = ("*.parquet", "*.jsonl*", "*.csv*", "*.tsv*", "*.arrow", "*.feather", "*.json")
+
+
+class TableRow(NamedTuple):
+    """A row: its place for messages, and its cells by column."""
+
+    where: str
+    cells: Row
+
+
+_Rows = Generator[TableRow, None, None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +70,7 @@ class TableFile:
     Attributes:
         name: its name.
         columns: names of its columns; `None` where each row has its own.
-        rows: the place of each row, for messages, and the row. Rows are counted from 1, without a header.
+        rows: its rows, counted from 1, without a header.
         cells_are_text: whether numbers are written as text, and an empty text is written as nothing.
     """
 
@@ -71,38 +94,45 @@ def table_files(source: Path) -> list[Path]:
 
 
 @contextmanager
-def opened_table(path: Path, reader: Reader, member: str = "") -> Iterator[TableFile]:
+def opened_table(
+    path: Path, reader: Reader, member: str = "", choose: Choice = list, *, escaped: bool = False
+) -> Iterator[TableFile]:
     """Open a file as a table.
 
     Args:
         path: the file.
         reader: reads JSON, and counts what is odd in it.
         member: of a JSON document, the list of its rows; its other members apply to each row.
+        choose: called with the names of the columns, where the file states them; of Parquet only those it returns are read.
+        escaped: whether cells of CSV are written as exports write them, against formulas; an export is recognised as one.
 
     Raises:
         SourceError: it is no table, or damaged.
     """
     with opened(path) as stream:
-        start = stream.read(64).removeprefix(_BOM)
+        start = stream.read(64).removeprefix(_BOM).lstrip()
+    columns, cells_are_text = None, False
     if start.startswith(_PARQUET):
-        rows, columns = _parquet(path)
+        rows, columns = _parquet(path, choose)
     elif start.startswith((_ARROW_FILE, _ARROW_STREAM)):
         rows, columns = _arrow(path)
-    elif start.lstrip().startswith(b"[") or (member and start.lstrip().startswith(b"{")):
-        rows, columns = _document(path, reader, member), None
-    elif start.lstrip().startswith(b"{"):
-        rows, columns = _lines(path, reader), None
+        choose(columns)
+    elif start.startswith(b"[") or (member and start.startswith(b"{")):
+        rows = _document(path, reader, member)
+    elif start.startswith(b"{"):
+        rows = _lines(path, reader)
     else:
-        rows, columns = _csv(path, reader)
+        rows, columns = _csv(path, reader, escaped=escaped)
+        cells_are_text = True
+        choose(columns)
     with closing(rows):
-        is_csv = columns is not None and not start.startswith((_PARQUET, _ARROW_FILE, _ARROW_STREAM))
-        yield TableFile(path.name, columns, rows, is_csv)
+        yield TableFile(path.name, columns, rows, cells_are_text)
 
 
 def _lines(path: Path, reader: Reader) -> _Rows:
     with closing(read_lines(path)) as lines:
         for number, row in reader.json_lines(lines, path.name):
-            yield f"line {number} of {path.name}", _object(row, f"Line {number} of {path.name}")
+            yield TableRow(f"line {number} of {path.name}", _object(row, f"Line {number} of {path.name}"))
 
 
 def _document(path: Path, reader: Reader, member: str) -> _Rows:
@@ -114,14 +144,14 @@ def _document(path: Path, reader: Reader, member: str) -> _Rows:
     if not isinstance(document, list):
         refuse(f"{member!r} of {path.name}" if member else path.name, "a list of rows", document)
     for number, row in enumerate(document, 1):
-        yield f"row {number} of {path.name}", shared | _object(row, f"Row {number} of {path.name}")
+        yield TableRow(f"row {number} of {path.name}", shared | _object(row, f"Row {number} of {path.name}"))
 
 
 def _object(row: Any, where: str) -> Row:
     return row if isinstance(row, dict) else refuse(where, "an object", row)
 
 
-def _csv(path: Path, reader: Reader) -> tuple[_Rows, list[str]]:
+def _csv(path: Path, reader: Reader, *, escaped: bool) -> tuple[_Rows, list[str]]:
     """Read CSV: every cell as text. The header says what separates cells: a tab, a comma or a semicolon."""
     with opened(path) as stream:
         header = stream.readline(_BLOCK_BYTES)
@@ -130,7 +160,15 @@ def _csv(path: Path, reader: Reader) -> tuple[_Rows, list[str]]:
     reader.text(header, path.name)
     separator = next((each for each in "\t,;" if each.encode() in header), ",")
     columns = _csv_names(path, separator)
-    return _numbered(_csv_blocks(path, separator, columns), path), columns
+    rows = _numbered(_csv_blocks(path, separator, columns), path)
+    return (_unescaped(rows) if escaped or columns[: len(_EXPORTED)] == _EXPORTED else rows), columns
+
+
+def _unescaped(rows: _Rows) -> _Rows:
+    with closing(rows):
+        for row in rows:
+            cells = {name: text[1:] if text and _ESCAPED.match(text) else text for name, text in row.cells.items()}
+            yield TableRow(row.where, cells)
 
 
 @contextmanager
@@ -159,27 +197,53 @@ def _csv_blocks(path: Path, separator: str, columns: list[str]) -> _Blocks:
         yield from table
 
 
-def _parquet(path: Path) -> tuple[_Rows, list[str]]:
-    with _arrow_errors(path, "Parquet"):
-        schema = pq.read_schema(path)
-    return _numbered(_parquet_blocks(path), path), _checked(schema, path)
+def _parquet(path: Path, choose: Choice) -> tuple[_Rows, list[str]]:
+    with opened_parquet(path, choose, checked_bytes=_CHECKED_BYTES) as (table, _):
+        columns = _checked(table.schema_arrow, path)
+    return _numbered(_parquet_blocks(path, choose), path), columns
 
 
-def _parquet_blocks(path: Path) -> _Blocks:
-    with _arrow_errors(path, "Parquet"):
+def _parquet_blocks(path: Path, choose: Choice) -> _Blocks:
+    most = _CHECKED_BYTES + _MOST_TIMES * path.stat().st_size
+    with opened_parquet(path, choose, checked_bytes=_CHECKED_BYTES) as (table, columns):
+        for block in table.iter_batches(_ROWS_AT_ONCE, columns=columns, use_threads=False):
+            most -= block.nbytes
+            if most < 0:
+                raise SourceError(f"{path} expands to more than {_MOST_TIMES} times its bytes, as no table does.")
+            yield block
+
+
+@contextmanager
+def opened_parquet(
+    path: Path, choose: Choice, *, checked_bytes: float = math.inf
+) -> Iterator[tuple[pq.ParquetFile, list[str]]]:
+    """Open a Parquet file; yield it and the columns that were chosen, which expand to no more than a source may.
+
+    A file larger than `checked_bytes` is not checked, and is read in small pieces: its reader has to bound what it takes.
+
+    Raises:
+        SourceError: it is no Parquet file, damaged, or expands beyond the bounds.
+    """
+    with disk_errors(path), regular_file(path).open("rb") as stream:
+        if stream.read(len(_PARQUET)) != _PARQUET:
+            raise SourceError(f"{path} is not a Parquet file. Is the format the right one?")
         size = path.stat().st_size
-        if size <= _CHECKED_BYTES:
-            data = path.read_bytes()
-            Bounds(path, data, pq.read_metadata(pa.BufferReader(data))).check()
-        expanded = 0
-        with pq.ParquetFile(path, buffer_size=1 << 20, pre_buffer=False) as table:
-            for block in table.iter_batches(_ROWS_AT_ONCE, use_threads=False):
-                expanded += block.nbytes
-                if expanded > _CHECKED_BYTES + _MOST_TIMES * size:
-                    raise SourceError(
-                        f"{path} expands to more than {_MOST_TIMES} times its {size:,} bytes; do not use it."
-                    )
-                yield block
+        data = mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ) if size <= checked_bytes else None
+    try:
+        with (
+            pq.ParquetFile(path, buffer_size=1 << 20, pre_buffer=False)
+            if data is None
+            else pq.ParquetFile(pa.BufferReader(data))
+        ) as file:
+            columns = list(choose(file.schema_arrow.names))
+            if data is not None:
+                most_bytes = min(MAX_EXPANDED_BYTES, max(RATIO_FREE_BYTES, MAX_RATIO * size))
+                Bounds(path, data, file.metadata, most_bytes).check(columns)
+            yield file, columns
+    except DamagedRecordingError as error:
+        raise SourceError(str(error)) from error
+    except (pa.ArrowException, OSError, ValueError) as error:  # a ValueError: no UTF-8, or one name twice
+        raise SourceError(f"{path} is a damaged Parquet file: {error}. Get the file again.") from error
 
 
 def _arrow(path: Path) -> tuple[_Rows, list[str]]:
@@ -211,10 +275,13 @@ def _opened_arrow(path: Path) -> Iterator[tuple[Any, Iterator[Any]]]:
 def _arrow_errors(path: Path, kind: str) -> Iterator[None]:
     try:
         yield
-    except DamagedRecordingError as error:
-        raise SourceError(str(error)) from error
     except (pa.ArrowException, OSError, ValueError, OverflowError, MemoryError) as error:
         reason = " ".join(str(error).split())[:300].rstrip(".")
+        if "straddling" in reason:
+            raise SourceError(
+                f"{path} has a row of more than {_BLOCK_BYTES:,} bytes, the most that is read of CSV; write the table as "
+                "Parquet or JSON Lines."
+            ) from error
         raise SourceError(f"{path} is not readable as {kind}: {reason}. Correct it or get the file again.") from error
 
 
@@ -233,7 +300,7 @@ def _numbered(blocks: _Blocks, path: Path) -> _Rows:
             for start in range(0, block.num_rows, _ROWS_AT_ONCE):
                 for row in _values(block.slice(start, _ROWS_AT_ONCE), path):
                     number += 1
-                    yield f"row {number} of {path.name}", _plain_row(row, checks)
+                    yield TableRow(f"row {number} of {path.name}", _plain_row(row, checks))
 
 
 def _check(kind: Any) -> Callable[[Any], Any] | None:

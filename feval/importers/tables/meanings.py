@@ -88,16 +88,17 @@ class Meanings:
         for use, read in self._steps:
             value = _member(row, use.column)
             value = None if value is None else read(value)
-            if use.scorer:
-                if value is not None:
-                    name = use.name or ("step_scores" if isinstance(value, list) else "score")
-                    values[name] = _scored(values.get(name)) | {use.scorer: value}
-            elif use.name in {"score", "step_scores"} and use.name in values and value is not None:
-                values[use.name] = _scored(value) | values[use.name]
-            else:
-                values[use.name] = value
+            name = use.name or ("step_scores" if isinstance(value, list) else "score")
+            if name in values and value is None:
+                continue
+            if use.scorer and value is not None:
+                value = {use.scorer: value}
+            both = name in {"score", "step_scores"} and values.get(name) is not None
+            values[name] = _by_scorer(values[name]) | _by_scorer(value) if both else value
         if self.cells_are_text and values.get("text", "") is None:
             values["text"] = ""
+        if values.get("node") is not None and values.get("answer", "") is None:
+            del values["answer"]  # the answer of a step says that it ends a solution, null included
         return values
 
 
@@ -216,8 +217,8 @@ def _member(row: Mapping[str, Any], column: str) -> Any:
     return value
 
 
-def _scored(value: Any) -> Row:
-    return {} if value is None else value if isinstance(value, dict) else {"score": value}
+def _by_scorer(value: Any) -> Row:
+    return value if isinstance(value, dict) else {"score": value}
 
 
 def _reader(use: Use) -> Callable[[Any], Any]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from itertools import chain, islice
 from pathlib import Path
 from typing import Any
@@ -12,19 +13,21 @@ from typing import Any
 import orjson
 
 from feval.cards.cards import find_dataset_card
+from feval.cards.tokens import count_words
 from feval.errors import ConflictError, SourceError, UnknownNameError, UsageError
 from feval.importers.columns import RowReader, examples
-from feval.importers.questions import known_answer_kind
+from feval.importers.questions import known_answer_kind, read_questions
 from feval.importers.reading import Reader
 from feval.importers.rows import Rows
 from feval.importers.shapes import refuse, sentence_start
 from feval.importers.sorted_rows import RUN_BYTES
 from feval.importers.source import Imported, ImportRequest
-from feval.importers.tables.files import Row, TableFile, opened_table, table_files
+from feval.importers.tables.files import Row, TableFile, TableRow, opened_table, table_files
 from feval.importers.tables.layouts import Layout
 from feval.importers.tables.meanings import GOLD_AS_ANSWER, NAMES, Meanings, Use, late_column, meanings, parsed
 
 _ROWS_LOOKED_AT = 200
+_COUNTS_KEPT = 4096
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,15 +49,17 @@ class Understood:
     is_alone: bool = True
 
 
-def understood(source: Path, layout: Layout, *, has_golds: bool = False) -> Understood:
-    """Return what the first file of a source is understood as.
+def understood(source: Path, layout: Layout, questions: Path | None = None) -> Understood:
+    """Return what the first file of a source is understood as, beside a questions file.
 
     Raises:
         SourceError: it is no table, or lacks a column that was named.
         UnknownNameError: feval has no such column.
     """
-    files = table_files(source)
-    with opened_table(files[0], Reader(), layout.rows) as table:
+    files, reader = table_files(source), Reader()
+    known = [] if questions is None else read_questions(questions, "", reader)
+    has_golds = any(question.gold is not None for question in known)
+    with opened_table(files[0], reader, layout.rows) as table:
         columns, example, _ = _looked_at(table)
         what = meanings(table, columns, example, layout, has_golds=has_golds)
     return Understood(table.name, what.uses, what.unread, example, len(files) == 1)
@@ -69,7 +74,7 @@ def read(source: Path, request: ImportRequest) -> Imported:
     return content.imported(reader)
 
 
-def _looked_at(table: TableFile) -> tuple[list[str], Row, list[tuple[str, Row]]]:
+def _looked_at(table: TableFile) -> tuple[list[str], Row, list[TableRow]]:
     """Return the columns of a table, a value of each, and the first rows, which were taken from it."""
     first = list(islice(table.rows, _ROWS_LOOKED_AT))
     columns = table.columns or list(dict.fromkeys(name for _, row in first for name in row))
@@ -96,6 +101,7 @@ class _Content:
         self._rows = 0
         self._texts: set[bytes] = set()
         self._ids: set[bytes] = set()
+        self._count = lru_cache(_COUNTS_KEPT)(count_words)
 
     def add(self, table: TableFile) -> None:
         """Add the rows of a file."""
@@ -164,10 +170,17 @@ class _Content:
             name = self._name(what, values, where)
             if "question" not in what.targets and self._request.questions is None:
                 values["question"] = ""
+            if self._counts_requests(what) and (request := values.get("prompt") or values.get("question")):
+                values["prompt_tokens"] = self._count(request if isinstance(request, str) else request.text)
             rows.add_row(rows.add_question(name, values, where), values, where)
         except (ConflictError, SourceError) as error:
             raise type(error)(_in_its_words(str(error), what, where)) from error
         self._rows += 1
+
+    def _counts_requests(self, what: Meanings) -> bool:
+        """Whether outputs have token counts and requests have none: without any, nothing could be priced."""
+        known = what.targets.keys()
+        return "tokens" in known and bool(known & {"question", "prompt"}) and not known & {"prompt_tokens", "usage"}
 
     def _of(self, dataset: Any, where: str) -> Rows:
         """Return the rows of a dataset."""
@@ -254,6 +267,12 @@ class _Content:
         if "question" not in what.targets and self._request.questions is None:
             notes.append(
                 "The table has no texts of questions, so that requests are known by their token counts alone, if at all."
+            )
+        if self._counts_requests(what):
+            notes.append(
+                f"The table has the tokens of outputs and not of requests; those of the "
+                f"{'requests' if 'prompt' in what.targets else 'questions'} were counted by 'words'. For their true cost, "
+                "give 'prompt_tokens'."
             )
         if self._unread:
             notes.append(f"Columns that were not read: {examples(self._unread)}.")

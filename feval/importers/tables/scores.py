@@ -17,7 +17,7 @@ from feval.importers.columns import names_of
 from feval.importers.reading import Reader, fingerprint
 from feval.importers.shapes import identifier, number, number_list, refuse, sentence_start, whole
 from feval.importers.sorted_rows import SortedRows
-from feval.importers.tables.rows import TableRow, table_rows
+from feval.importers.tables.files import TableRow, opened_table
 from feval.recording.content import ScorerInfo, ScoreRows
 from feval.recording.derived.scoring import add_scorers
 from feval.recording.reader import Recording, open_recording
@@ -84,8 +84,11 @@ def import_scores(
     opened, source, reader = open_recording(recording), Path(source), Reader()
     origin = fingerprint(source)
     table = _ScoreTable(opened, source.name, scores, name, _pairs(opened, datasets, llms))
-    for row in table_rows(source, reader, table.choose):
-        table.add(row)
+    with opened_table(source, reader, choose=table.choose, escaped=True) as file:
+        for row in file.rows:
+            if not table.columns:
+                table.choose(list(row.cells))
+            table.add(row)
     if not table.rows:
         raise SourceError(f"{source.name} has no scores for CoTs of {opened.path}; there is nothing to add.")
     counts: dict[str, Counter[str]] = {scorer: Counter() for scorer in table.columns}

@@ -17,6 +17,7 @@ from feval.answers.equality import named_equality
 from feval.answers.thoughts import Thoughts, reply_behind, split, split_columns
 from feval.cards.cards import thoughts_of
 from feval.errors import AnswerError, UnknownNameError, UsageError
+from feval.executors.progress import reports
 from feval.executors.tasks import results
 from feval.recording.content import DatasetInfo, PoolRows, ProbeRows, Question
 from feval.recording.derived.blocks import Block, blocks, with_questions
@@ -123,6 +124,7 @@ class Extraction:
     notes: tuple[str, ...]
 
 
+@reports("extracting")
 def extract(
     recording: str | Path,
     out: str | Path,

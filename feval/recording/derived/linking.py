@@ -50,11 +50,7 @@ class LinkedPools:
         joined = len(self.parents) > 1
         for parent in self.parents:
             for pool in (parent.pools if joined else partial(_answers, parent))(self.dataset, self.llm.name):
-                if problem := pool.tree_problem():
-                    raise DamagedRecordingError(
-                        f"{parent.path}: {self.llm.name} on {self.dataset}, question {pool.question_id!r}: {problem}; fetch or "
-                        "make the recording again."
-                    )
+                _require_tree(parent, self.dataset, self.llm.name, pool)
                 if joined:
                     for part, line in pool_lines(pool).items():
                         self._leaves[part].add(line)
@@ -113,6 +109,26 @@ def common_cue(dataset: str, llm: str, parents: Sequence[Recording]) -> str | No
             "such answers do not compare. Keep the recordings apart, or give the LLM of one a variant name."
         )
     return next(iter(cues), None)
+
+
+def require_trees(parent: Recording, dataset: str) -> list[str]:
+    """Return the LLMs on a dataset after a check that steps make trees, whose files are linked without being read otherwise.
+
+    Raises:
+        DamagedRecordingError: steps that do not.
+    """
+    llms = parent.llm_names(dataset)
+    for llm in llms:
+        for pool in _answers(parent, dataset, llm) if parent.has_steps(dataset, llm) else ():
+            _require_tree(parent, dataset, llm, pool)
+    return llms
+
+
+def _require_tree(parent: Recording, dataset: str, llm: str, pool: PoolRows) -> None:
+    if problem := pool.tree_problem():
+        raise DamagedRecordingError(
+            f"{parent.path}: {llm} on {dataset}, question {pool.question_id!r}: {problem}; fetch or make the recording again."
+        )
 
 
 def _answers(parent: Recording, dataset: str, llm: str) -> Iterator[PoolRows]:

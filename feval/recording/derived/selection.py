@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
-from feval.errors import NotRecordedError, OutOfRangeError, ShortPoolError
+from feval.errors import ConflictError, NotRecordedError, OutOfRangeError, ShortPoolError
 from feval.recording.content import COT_COLUMNS, PoolRows, ProbeRows, ScoreRows
 from feval.recording.derived.common import derived_writer, known_verdicts
 from feval.recording.reader import Recording
@@ -23,8 +23,9 @@ def select(
     questions: Collection[str] | None = None,
     samples: int | None = None,
     min_cots: int | None = None,
+    rename: Mapping[str, str] | None = None,
 ) -> Path:
-    """Make a smaller recording: some datasets, LLMs, questions, or the first CoTs of each pool.
+    """Make a smaller recording: some datasets, LLMs, questions, or the first CoTs of each pool; or one with other names of LLMs.
 
     Args:
         recording: the folder to select from.
@@ -34,11 +35,13 @@ def select(
         questions: question ids to keep; `None` keeps all.
         samples: keep the first so many CoTs of every pool; `None` keeps all.
         min_cots: leave out the questions on which a kept LLM has fewer CoTs; `None` leaves none out.
+        rename: old -> new name of kept LLMs; what stands before "@" finds card and prices.
 
     Raises:
         NotRecordedError: something named is not there.
         ShortPoolError: a pool has fewer CoTs than asked for, or no question of a dataset has `min_cots`.
         OutOfRangeError: `samples` or `min_cots` below 1.
+        ConflictError: two LLMs would have one name.
         RecordingError, StorageError: as for `merge`.
     """
     if samples is not None and samples < 1:
@@ -47,11 +50,14 @@ def select(
         raise OutOfRangeError(f"The least number of CoTs per question is 1, not {min_cots}. Raise --min-cots.")
     source = open_sound(recording)
     selected = [dataset for dataset in source.dataset_ids() if datasets is None or dataset in datasets]
-    _check_names(source, datasets, llms, selected)
+    renamed = dict(rename or {})
+    _check_names(source, datasets, [*(llms or ()), *renamed], selected)
+    _check_renamed(source, selected, llms, renamed)
     question_ids = None if questions is None else set(questions)
     choice = {"datasets": datasets, "llms": llms, "questions": questions}
     operation: dict[str, Any] = {key: sorted(value) for key, value in choice.items() if value is not None}
     operation |= {key: value for key, value in (("samples", samples), ("min_cots", min_cots)) if value is not None}
+    operation |= {"rename": renamed} if renamed else {}
     short = {dataset: _short(source, dataset, llms, question_ids, min_cots or 0) for dataset in selected}
     notes = source.manifest.raw.get("notes", []) + [
         f"{len(ids)} question{'' if len(ids) == 1 else 's'} of {dataset} with fewer than {min_cots} CoTs of some LLM left out."
@@ -66,21 +72,23 @@ def select(
             rows = [row for row in rows if row.id not in short[dataset]]
             kept = [llm for llm in source.llm_names(dataset) if llms is None or llm in llms]
             whole = samples is None and len(rows) == source.manifest.datasets[dataset]["questions"]
-            if whole and source.is_current and kept == source.llm_names(dataset):
+            if whole and source.is_current and kept == source.llm_names(dataset) and not renamed.keys() & kept:
                 writer.keep_dataset(source, dataset)
                 continue
             info, parent = source.dataset_info(dataset), source if whole else None
             writer.add_dataset(info, rows, parent=parent, **known_verdicts(dataset, [source], info.equality))
             ids = {row.id for row in rows}
             for llm in kept:
-                pools = _first(source.pools(dataset, llm), ids, samples, llm)
-                writer.add_pools(dataset, source.llm_info(llm), source.counter(dataset, llm), pools, parent=parent)
-                for scorer in source.scorers(dataset, llm) if parent is None else ():
+                name = renamed.get(llm, llm)
+                pools, linked = _first(source.pools(dataset, llm), ids, samples, llm), parent if name == llm else None
+                variant = replace(source.llm_info(llm), name=name)
+                writer.add_pools(dataset, variant, source.counter(dataset, llm), pools, parent=linked)
+                for scorer in source.scorers(dataset, llm) if linked is None else ():
                     scored = _first_scores(source.score_rows(dataset, llm, scorer), ids, samples)
-                    writer.add_scores(dataset, llm, source.scorer_info(scorer), scored)
-                if parent is None and source.has_probes(dataset, llm):
+                    writer.add_scores(dataset, name, source.scorer_info(scorer), scored)
+                if linked is None and source.has_probes(dataset, llm):
                     probes = _first_probes(source.probe_rows(dataset, llm), ids, samples)
-                    writer.add_probes(dataset, llm, probes, cue=source.probes_record(dataset, llm)["cue"])
+                    writer.add_probes(dataset, name, probes, cue=source.probes_record(dataset, llm)["cue"])
         if missing:
             raise NotRecordedError(
                 f"{source.path} has no question {min(missing)!r:.80} ({len(missing)} are missing). Check the ids."
@@ -116,6 +124,16 @@ def _check_names(
             raise NotRecordedError(
                 f"{source.path} has no LLM {llm!r} there. It has {', '.join(sorted(recorded)) or 'none'}."
             )
+
+
+def _check_renamed(
+    source: Recording, selected: Sequence[str], llms: Collection[str] | None, renamed: Mapping[str, str]
+) -> None:
+    recorded = {llm for dataset in selected for llm in source.llm_names(dataset)}
+    names = [renamed.get(llm, llm) for llm in sorted(recorded) if llms is None or llm in llms]
+    twice = next((name for name in names if names.count(name) > 1), None)
+    if twice is not None:
+        raise ConflictError(f"Two LLMs of {source.path} would be called {twice!r}. Rename each to a name of its own.")
 
 
 def _first_scores(rows: Iterable[ScoreRows], ids: Collection[str], samples: int | None) -> Iterator[ScoreRows]:

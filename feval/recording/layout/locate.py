@@ -59,7 +59,12 @@ def _read(path: Path, folder: Path) -> bytes:
         problem = (
             "has no manifest.json" if folder.is_dir() else "is not a folder" if folder.exists() else "does not exist"
         )
-        within = _recordings_in(folder)
+        within, out = _recordings_in(folder), str(folder).removesuffix(".journal")
+        if not within and Path(f"{out}.journal").is_dir():
+            raise NotARecordingError(
+                f"The recording {out} is unfinished: its CoTs so far are in {out}.journal. The `feval record` command that began "
+                "it goes on, and with --partial makes a recording of what is there."
+            ) from error
         advice = (
             f"There is one in {' and in '.join(map(str, within))}; name the folder itself."
             if within

@@ -48,17 +48,14 @@ class LLMOnQuestion:
         return self.pool.parents is not None
 
     @property
-    def shape(self) -> str:
-        """What its rows are: "CoTs", "steps" of a tree, or "turns" of conversations."""
-        return "CoTs" if not self.is_tree else "turns" if any(self.pool.messages or ()) else "steps"
+    def turns(self) -> int:
+        """How many of its rows reply to a CoT."""
+        return sum(sent is not None for sent in self.pool.messages or ())
 
-    def sent(self, place: int) -> list[tuple[str, str]]:
-        """Return role and content of the messages that a turn replies to; none for a first reply, and for a step."""
-        messages = self.pool.messages[place] if self.pool.messages is not None else None
-        if messages is None:
-            return []
-        contents = ((message.get("role", ""), message.get("content", "")) for message in json.loads(messages))
-        return [(str(role), text if isinstance(text, str) else json.dumps(text)) for role, text in contents]
+    def said(self, place: int) -> str | None:
+        """What a turn replies to, as text; `None` for what is no turn."""
+        sent = None if self.pool.messages is None else self.pool.messages[place]
+        return None if sent is None else "\n".join(str(message.get("content")) for message in json.loads(sent))
 
     def counts(self) -> list[tuple[int, int]]:
         """(answer's code, how many CoTs gave it), the most frequent first; no answer, -1, is last."""

@@ -5,6 +5,7 @@ Texts of LLMs and files are made visible here: no character of them steers a ter
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Collection, Iterator, Sequence
 from itertools import pairwise
@@ -198,12 +199,12 @@ def _lines(text: str) -> list[str]:
 
 
 def _tree(asked: RecordedQuestion, on: LLMOnQuestion, samples: Collection[int] | None) -> Iterator[Line]:
-    """The steps of a tree, or the turns of conversations, each behind the one it goes on from and indented."""
+    """The steps of a tree, each behind the one it goes on from and indented."""
     pool, parents, ends = on.pool, on.pool.parents or (), on.pool.ends or ()
     yield ()
-    noun = on.shape.removesuffix("s")
-    kind = "tree" if noun == "step" else "conversations"
-    yield ((f"{visible(on.llm)}, {kind} of {counted(len(on.codes), noun)}", HEAD),)
+    cots, steps = counted(len(on.codes) - on.turns, "CoT"), counted(len(on.codes), "step")
+    holds = f"{cots} and {counted(on.turns, 'turn')}" if on.turns else f"tree of {steps}"
+    yield ((f"{visible(on.llm)}, {holds}", HEAD),)
     children: dict[int | None, list[int]] = {}
     for step, parent in enumerate(parents):
         children.setdefault(parent, []).append(step)
@@ -217,9 +218,11 @@ def _tree(asked: RecordedQuestion, on: LLMOnQuestion, samples: Collection[int] |
         indent = "  " * level
         answer = ((f"  {_verdict(asked, on.codes[step])}", _sign(asked, on.codes[step])[1]),) if ends[step] else ()
         about = ", ".join([f"{pool.output_tokens[step]:,} tokens", *_scores(on, step)])
+        said = on.said(step)
+        noun = "turn" if said is not None else "CoT" if on.turns else "step"
         yield (f"{indent}{noun} {step}", HEAD), *answer, (f"  {visible(about)}", FAINT)
-        for role, text in on.sent(step):
-            yield from (((f"{indent}  {line}", FAINT),) for line in _lines(f"[{role}] {text}"))
+        for line in [] if said is None else _lines(said):
+            yield ((f"{indent}  > {line}", FAINT),)
         for line in _lines(pool.texts[step] or ""):
             yield ((f"{indent}  {line}", PLAIN),)
 
@@ -271,8 +274,8 @@ def _sample_dict(asked: RecordedQuestion, on: LLMOnQuestion, place: int) -> dict
         sample["probes"] = [{"tokens": tokens, "answer": answer} for index, tokens, answer in rows if index == place]
     if pool.parents is not None and pool.ends is not None:
         sample |= {"parent": pool.parents[place], "ends": pool.ends[place]}
-        if on.shape == "turns":
-            sample["messages"] = [{"role": role, "content": text} for role, text in on.sent(place)]
         if not pool.ends[place]:
             sample["right"] = None
+    if pool.messages is not None and (sent := pool.messages[place]) is not None:
+        sample["messages"] = json.loads(sent)
     return sample

@@ -45,7 +45,7 @@ function written(q, wanted) {
   return chosen(q).some((l) => own[data.llms[l]].x.some((_, s) => said(own[data.llms[l]], s, wanted)));
 }
 
-const list = paged(item, data.questions.length, "questions", heads(data.llms, 2.1));
+const list = paged(item, data.questions.length, "questions", heads(data.llms.map((name) => name.split("/").pop()), 2.1));
 let latest = 0, timer = null;
 async function put() {
   const ticket = ++latest, wanted = view.search;
@@ -97,8 +97,8 @@ function histogram(q) {
 
 function pool(q, l, own) {
   const name = data.llms[l], [codes, tokens] = q.d[l], mark = (asked, code) => sign[tone(asked, code)];
-  if (own.tree) return [el("h3", null, name, " ", el("span", { class: "badge" }, own.shape === "turns" ? "conversations" : "tree of steps")), ...depth({ el, svg, plain }).tree(q, own.tree, own.scorers, null, -1, word, tone, mark),
-    codes.length > own.tree.length ? el("p", { class: "note" }, `The first ${own.tree.length} of ${codes.length} ${own.shape}.`) : null];
+  if (own.tree) return [el("h3", null, name, " ", el("span", { class: "badge" }, own.kind)), ...depth({ el, svg, plain }).tree(q, own.tree, own.scorers, null, -1, word, tone, mark),
+    codes.length > own.tree.length ? el("p", { class: "note" }, `The first ${own.tree.length} of ${codes.length} steps.`) : null];
   const wanted = view.search && !named(q, view.search) ? view.search : "";
   const fitting = codes.map((_, s) => fits(q, l, s) && (!wanted || said(own, s, wanted)));
   const holder = el("div", { "aria-live": "polite" }), boxes = new Map();

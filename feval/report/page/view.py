@@ -118,9 +118,14 @@ def _texts(llm: LLM, row: int, on: LLMOnQuestion, limits: Caps) -> dict[str, Any
     """Texts, where they say their answers, thoughts, scores, and traces or tree of an LLM on a question."""
     pool, places = on.pool, range(len(on.codes))
     if on.is_tree:
-        texts = [_with_messages(on, step, limits) for step in places[: limits.steps]]
+        said = [f"> {said}\n\n" if (said := on.said(place)) is not None else "" for place in places[: limits.steps]]
+        texts = [
+            None if text is None else cut(before + text, limits.step, ends=True)
+            for before, text in zip(said, pool.texts, strict=False)
+        ]
         steps = tree(llm, row, places[: limits.steps], texts)
-        return {"x": texts, "tree": steps, "scorers": list(llm.pool.channels.scorers()), "shape": on.shape}
+        kind = "CoTs and turns" if on.turns else "tree of steps"
+        return {"x": texts, "tree": steps, "scorers": list(llm.pool.channels.scorers()), "kind": kind}
     texts = [None if text is None else cut(text, limits.cot, ends=True) for text in pool.texts]
     content: dict[str, Any] = {
         "x": texts,
@@ -133,13 +138,6 @@ def _texts(llm: LLM, row: int, on: LLMOnQuestion, limits: Caps) -> dict[str, Any
     if on.probes is not None:
         content["t"] = trace_answers(llm, row, places)
     return content
-
-
-def _with_messages(on: LLMOnQuestion, step: int, limits: Caps) -> str | None:
-    """The text of a step, behind the messages that it replies to."""
-    sent = "".join(f"[{role}] {text}\n" for role, text in on.sent(step))
-    text = on.pool.texts[step]
-    return None if text is None and not sent else cut(sent + (text or ""), limits.step, ends=True)
 
 
 def _span(text: str | None, *answers: str | None) -> list[int] | None:

@@ -52,8 +52,12 @@ def info_headline(recording: Recording) -> str:
     """Return one sentence with a recording's path, size and hash."""
     manifest = recording.manifest
     pairs = [*manifest.pairs.values()]
-    cots, steps = (sum(pair["cots"] for pair in pairs if ("depth" in pair) is trees) for trees in (False, True))
-    kinds = [counted(cots, "CoT")] * bool(cots or not steps) + [counted(steps, "step")] * bool(steps)
+    turns, steps = (
+        sum(pair.get("turns", 0) for pair in pairs),
+        sum(pair["cots"] for pair in pairs if _kind(pair) == "steps"),
+    )
+    counts = {"CoT": sum(pair["cots"] for pair in pairs) - turns - steps, "turn": turns, "step": steps}
+    kinds = [counted(count, noun) for noun, count in counts.items() if count] or [counted(0, "CoT")]
     return (
         f"{recording.path}: {', '.join(kinds)}, {counted(len(manifest.llms), 'LLM')}, "
         f"{counted(len(manifest.datasets), 'dataset')}, hash {recording.hash}"
@@ -123,10 +127,14 @@ def _pools(pairs: Sequence[Mapping[str, Any]]) -> Table:
     """The pools, with columns for unclosed thoughts and empty replies if there are any."""
     shown = [name for name, missing in _SHARES.items() if missing is None or any(pair.get(name) for pair in pairs)]
     shares = (f"#{name.replace('_', ' ')} %" for name in shown)
-    trees = {"depth" in pair for pair in pairs}
-    heading = "#steps" if trees == {True} else "#CoTs or steps" if True in trees else "#CoTs"
+    heading = "#" + (" or ".join(sorted({_kind(pair) for pair in pairs})) or "CoTs")
     names = ("dataset", "LLM", heading, "#per question", *shares, "token counter")
     return Table("pools", columns(*names), tuple(_pool_row(pair, shown) for pair in pairs))
+
+
+def _kind(pair: Mapping[str, Any]) -> str:
+    """What the pools of an LLM on a dataset consist of."""
+    return "CoTs and turns" if pair.get("turns") else "steps" if "depth" in pair else "CoTs"
 
 
 def _pool_row(pair: Mapping[str, Any], shown: Iterable[str]) -> tuple[str, ...]:

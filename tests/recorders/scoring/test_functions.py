@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from recorded_trees import write_trees
+from recorded_turns import write_turns
 from scoring_doubles import GOLDS, Server, rewards, run, score
 
 from feval.errors import DamagedRecordingError, FevalError, NotRecordedError, StorageError, UnknownNameError, UsageError
@@ -31,6 +32,14 @@ def test_a_step_is_scored_by_the_path_to_it(tmp_path: Path, functions: str) -> N
     expected = [sizes[0], sizes[1], *(sizes[0] + joint + size for size in sizes[2:4]), sizes[1] + joint + sizes[4]]
     expected += [sizes[0] + sizes[3] + 2 * joint + size for size in sizes[5:7]]
     assert values.tolist() == expected
+
+
+def test_a_turn_is_scored_by_itself(tmp_path: Path, functions: str) -> None:
+    run(write_turns(tmp_path / "r"), tmp_path / "out", f"python:{functions}:length", name="length")
+    recording = open_recording(tmp_path / "out")
+    texts = recording.texts("toy", "m@revise", 0)
+    assert recording.scores("toy", "m@revise", "length").values[0].tolist() == [len(text or "") for text in texts]
+    assert verify_recording(tmp_path / "out").problems == ()
 
 
 @pytest.mark.parametrize(

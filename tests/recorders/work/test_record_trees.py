@@ -15,8 +15,10 @@ import pytest
 from places import ROOT
 from typer.testing import CliRunner
 
+from feval import load
 from feval.cli import app
 from feval.errors import FevalError, StorageError, UsageError
+from feval.methods.search.beam_search import BeamSearch
 from feval.recording import Recording, open_recording, verify_recording
 from recorders import tiny
 from recorders.asking.budget import CostEstimate
@@ -215,3 +217,26 @@ def test_a_server_that_continues_messages_gives_the_same_tree(tree: Recording, t
     for mine, theirs in zip(served.pools(DATASET, LLM), tree.pools(DATASET, LLM), strict=True):
         assert (mine.parents, mine.ends, mine.texts) == (theirs.parents, theirs.ends, theirs.texts)
         assert (mine.answers, mine.output_tokens) == (theirs.answers, theirs.output_tokens)
+
+
+@pytest.mark.slow
+def test_a_tree_is_recorded_scored_and_searched_from_the_command_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def feval(*arguments: str) -> Any:
+        result = CliRunner().invoke(app, [*arguments, "--json"])
+        assert result.exit_code == 0, result.output
+        return json.loads(result.stdout)
+
+    (tmp_path / "verifier.py").write_text("def brief(question, text, answer):\n    return 1 / (1 + len(text))\n")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
+    options = f"--dataset {DATASET} --llm {MODEL} --first 3 --tree --branch 2 --depth 3 --out trees"
+    assert feval("record", *options.split())["pairs"][0]["cots"] <= 3 * (2 + 4 + 8)
+    feval("score", "trees", "--scorer", "python:verifier:brief", "--name", "brief", "--out", "scored")
+    settings = ["--set", "n=2", "--set", "width=2", "--set", "scorer=brief", "--receipt", "none"]
+    result = feval("run", "beam-search", "--recording", "scored", *settings, "--order", "recorded")
+    dataset, [llm] = load(DATASET, LLM, tmp_path / "scored")
+    search = BeamSearch(n=2, width=2, scorer="brief")
+    answers = [search(dataset[row].question, llm.ask(row, replicate=None)) for row in range(3)]
+    assert result["correct"] == sum(dataset.is_right(row, answer) for row, answer in enumerate(answers))

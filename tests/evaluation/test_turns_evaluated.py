@@ -1,0 +1,111 @@
+"""Turns in evaluations: the same numbers in every form and in a process of its own, exact ones, costs by every billing."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from recorded_turns import write_full_turns
+
+from feval import Dataset, Plan, SelfConsistency, compare, evaluate, load, method_curve
+from feval.errors import NotRecordedError, UsageError
+from feval.evaluation.method_names import make_method
+from feval.methods import BeamSearch, SequentialRevision
+from feval.replay import LLM
+
+GOLDS = ["a", "b", "c", "a", "b", "a"]
+Replay = tuple[Dataset, list[LLM]]
+NUMBERS = ("right", "calls", "samples", "tokens", "usd", "output_tokens", "longest_trace_tokens")
+FILE = """
+from feval import plurality
+
+def revise(question, llm):
+    turn = llm.sample(2)
+    for text in ("Revise.", [{"role": "user", "content": "Why?"}]):
+        turn = llm.reply(turn, text)
+    assert turn.request.raw_text.count("assistant") == 2 and turn.cots[0].raw_text
+    return plurality(turn.answers)
+"""
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_full_turns(tmp_path_factory.mktemp("turns") / "toy", GOLDS)
+
+
+@pytest.fixture(scope="module")
+def replay(folder: Path) -> Replay:
+    return load("toy", recording=folder, seed=4)
+
+
+@pytest.fixture(scope="module")
+def chains(tmp_path_factory: pytest.TempPathFactory) -> Replay:
+    return load("toy", recording=write_full_turns(tmp_path_factory.mktemp("chains") / "toy", GOLDS, branch=1), seed=4)
+
+
+def numbers(evaluation: Any) -> dict[str, Any]:
+    return {name: getattr(evaluation, name).tolist() for name in NUMBERS} | {"more": evaluation.sequential().tolist()}
+
+
+def test_every_form_gives_the_same_numbers(replay: Replay, tmp_path: Path) -> None:
+    (tmp_path / "revise.py").write_text(FILE)
+    batch, own = SequentialRevision(6, 3), make_method(f"{tmp_path / 'revise.py'}:revise")
+    methods = (batch, batch.__call__, own)
+    first, second, third = (numbers(evaluate(each, *replay, order="seeded", replicates=3)) for each in methods)
+    assert first == second == third
+
+
+@pytest.mark.parametrize("billing", ["once", "per_round", "per_sample"])
+def test_what_was_sent_is_charged(billing: str, folder: Path) -> None:
+    dataset, [llm] = load("toy", recording=folder, billing=billing)
+    result = evaluate(SequentialRevision(4, 2), dataset, llm, order="recorded")
+    pool, steps = llm.pool, llm.pool.steps()
+    assert steps.turn_prompts is not None
+    for row in range(len(GOLDS)):
+        taken = [int(np.flatnonzero(steps.parents[row] == parent)[0]) for parent in (0, 1)]
+        sent, written = steps.turn_prompts[row, taken].sum(), pool.output_tokens[row, [0, 1, *taken]].sum()
+        # "once" charges the request of 7 tokens once; where every request pays its prompt, all that was sent is charged.
+        requests = {"once": 7 - 2 * 7, "per_round": 7, "per_sample": 2 * 7}[billing]
+        assert result.tokens is not None
+        assert result.tokens[row] == requests + sent + written
+    assert result.calls.tolist() == [3.0] * 6
+
+
+@pytest.mark.parametrize("answer", ["last", "majority", "best"])
+def test_the_exact_evaluation_is_what_replicates_tend_to(answer: Any, chains: Replay) -> None:
+    method = SequentialRevision(9, 3, answer=answer)
+    exact, seeded = evaluate(method, *chains), evaluate(method, *chains, replicates=1500, order="seeded")
+    assert (exact.kind, seeded.kind) == ("exact", "seeded")
+    spread = np.sqrt(exact.right * (1 - exact.right) / 1500)
+    assert (np.abs(exact.right - seeded.right) <= 4 * spread + 1e-12).all()
+    for name in ("calls", "samples"):
+        assert getattr(exact, name).tolist() == getattr(seeded, name).tolist()
+    for name in ("tokens", "usd", "tokens_per_round", "output_tokens"):
+        assert getattr(exact, name) == pytest.approx(getattr(seeded, name), rel=0.02), name
+    assert exact.sequential() == pytest.approx(seeded.sequential(), rel=0.02)
+
+
+def test_curves_and_comparisons_take_revisions(chains: Replay, folder: Path) -> None:
+    curve = method_curve(*chains, "sequential-revision", "n", [3, 6], settings={"turns": 3})
+    kinds = [(point.n, point.kind, point.calls_per_question) for point in curve.points]
+    assert kinds == [(3, "exact", 3.0), (6, "exact", 5.0)]
+    name, sweep = "gpt-3.5-turbo@revise", {"n": [2, 4]}
+    method = {"name": "sequential-revision", "llms": [name], "fields": {"turns": 2}, "budgets": sweep}
+    plan = {
+        "dataset": "toy",
+        "recordings": [str(folder)],
+        "replicates": 3,
+        "order": "seeded",
+        "cost": "sequential-tokens",
+    }
+    comparison = compare(Plan.from_dict(plan | {"method": [method]}))
+    assert [len(curve.points) for curve in comparison.curves] == [2]
+
+
+def test_turns_are_no_samples_and_no_steps(replay: Replay) -> None:
+    with pytest.raises(UsageError, match="as conversations of several turns, which are no whole CoTs"):
+        evaluate(SelfConsistency(2), *replay)
+    with pytest.raises(NotRecordedError, match=r"beam-search cannot be evaluated: A search asks .* for 16 first steps"):
+        evaluate(BeamSearch(16, 4), *replay)
