@@ -45,10 +45,8 @@ from feval.recording.parquet.writing import PROBES_SCHEMA, SCORES_SCHEMA, write_
 from feval.recording.reader import Recording
 from feval.recording.sealing.new_files import NewFiles
 from feval.recording.sealing.question_table import QuestionTable
-from feval.recording.sealing.settling import settle, write_correct
+from feval.recording.sealing.settling import settle, without_verdict, write_correct
 from feval.recording.sealing.votes_builder import VotesBuilder
-
-_WITHOUT_VERDICT = {"undecided": "could not be compared in time", "not_asked": "were beyond the budget of comparisons"}
 
 
 class RecordingWriter:
@@ -473,9 +471,7 @@ class RecordingWriter:
         self._files[path], leaf, counts = settle(votes, self.root / path, name, known, self._budget, not_asked)
         self._leaves.append((dataset, None, "equality", leaf))
         self._equality[dataset] = {"name": name, **counts}
-        for outcome, what in _WITHOUT_VERDICT.items():
-            if counts[outcome]:
-                self.note(f"{dataset}: {counts[outcome]} pairs of answers {what} ({name}); they count as different.")
+        self._notes += without_verdict(dataset, name, counts)
 
     def _manifest(self) -> dict[str, Any]:
         scorers = [scorer_record(scorer) for scorer in self._scorers.values()]
