@@ -80,7 +80,7 @@ def view_page(
         "tables": [_table(recording, pairs)],
         "facts": [row for row in info_tables(recording)[0].rows if row[0] != "recording"],
     }
-    cots = sum(len(pool[0]) for entry in questions for pool in entry["d"] if pool)
+    cots = sum(code != NOT_SHOWN for entry in questions for pool in entry["d"] if pool for code in pool[0])
     lede = f"{counted(len(questions), 'question')} of {', '.join(pairs)}, {counted(cots, 'CoT')} of {counted(len(llms), 'LLM')}."
     title = f"Recording {recording.address or recording.path.resolve().name}"
     html = html_page(title, [lede], data, ("tables", "depth", "view"), blocks)
