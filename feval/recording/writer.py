@@ -19,20 +19,16 @@ from feval.recording.derived.linking import LinkedPools, common_cue, linked_file
 from feval.recording.layout.destination import NewFolder, storage_errors
 from feval.recording.layout.format import (
     FORMAT,
-    FORMAT_VERSION,
     MANIFEST,
-    PAIR_VERSIONS,
-    PARTS_VERSION,
     PROBE_VOTES,
     PROBES,
-    PROBES_VERSION,
     README,
     SCORES,
     LeafHash,
     check_name,
     file_path,
     file_paths,
-    is_one_of_several,
+    least_version,
     recording_hash,
 )
 from feval.recording.layout.hashed import write_file
@@ -45,10 +41,8 @@ from feval.recording.parquet.writing import PROBES_SCHEMA, SCORES_SCHEMA, write_
 from feval.recording.reader import Recording
 from feval.recording.sealing.new_files import NewFiles
 from feval.recording.sealing.question_table import QuestionTable
-from feval.recording.sealing.settling import settle, write_correct
+from feval.recording.sealing.settling import settle, without_verdict, write_correct
 from feval.recording.sealing.votes_builder import VotesBuilder
-
-_WITHOUT_VERDICT = {"undecided": "could not be compared in time", "not_asked": "were beyond the budget of comparisons"}
 
 
 class RecordingWriter:
@@ -302,8 +296,7 @@ class RecordingWriter:
         """Write a dataset of an older format in the present one."""
         self.add_dataset(info, parent.scan_questions(info.id))
         for llm in parent.llm_names(info.id):
-            counter = parent.counter(info.id, llm)
-            self.add_pools(info.id, parent.llm_info(llm), counter, parent.pools(info.id, llm))
+            self.add_pools(info.id, parent.llm_info(llm), parent.counter(info.id, llm), parent.pools(info.id, llm))
             self._copy_scores(parent, info.id, llm, without)
 
     def _copy_scores(
@@ -468,17 +461,13 @@ class RecordingWriter:
         self._files[path], leaf, counts = settle(votes, self.root / path, name, known, self._budget, not_asked)
         self._leaves.append((dataset, None, "equality", leaf))
         self._equality[dataset] = {"name": name, **counts}
-        for outcome, what in _WITHOUT_VERDICT.items():
-            if counts[outcome]:
-                self.note(f"{dataset}: {counts[outcome]} pairs of answers {what} ({name}); they count as different.")
+        self._notes += without_verdict(dataset, name, counts)
 
     def _manifest(self) -> dict[str, Any]:
         scorers = [scorer_record(scorer) for scorer in self._scorers.values()]
-        version = PARTS_VERSION if any(map(is_one_of_several, self._files)) else FORMAT_VERSION
-        later = {PAIR_VERSIONS[name][1] for pair in self._pairs for name in pair if name in PAIR_VERSIONS}
         return {
             "format": FORMAT,
-            "format_version": max(version, PROBES_VERSION if self._probes else 0, *later),
+            "format_version": least_version(self._files, self._pairs, probes=bool(self._probes)),
             "created": datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z"),
             "feval_version": __version__,
             "recording_hash": recording_hash(self._leaves),

@@ -22,6 +22,7 @@ from feval.importers.rows import Rows
 from feval.importers.shapes import refuse, sentence_start
 from feval.importers.sorted_rows import RUN_BYTES
 from feval.importers.source import Imported, ImportRequest
+from feval.importers.tables import exported
 from feval.importers.tables.files import Row, TableFile, TableRow, opened_table, table_files
 from feval.importers.tables.layouts import Layout
 from feval.importers.tables.meanings import GOLD_AS_ANSWER, NAMES, Meanings, Use, late_column, meanings, parsed
@@ -67,6 +68,8 @@ def understood(source: Path, layout: Layout, questions: Path | None = None) -> U
 
 def read(source: Path, request: ImportRequest) -> Imported:
     """Read a table, or the several files of one. The request names dataset and LLM if no column does, or chooses among them."""
+    if request.facts is not None:
+        return exported.read(source, request, request.facts)
     reader, content = Reader(), _Content(source.name, request)
     for path in table_files(source):
         with opened_table(path, reader, content.layout.rows) as table:

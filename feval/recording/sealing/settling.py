@@ -14,6 +14,8 @@ from feval.recording.leaves import Verdicts, VerdictTally
 from feval.recording.parquet.writing import VerdictFile, has_correct, with_correct
 from feval.recording.sealing.votes_builder import VotesBuilder
 
+_WITHOUT_VERDICT = {"undecided": "could not be compared in time", "not_asked": "were beyond the budget of comparisons"}
+
 
 def settle(
     votes: VotesBuilder, path: Path, name: str, known: Verdicts, budget: PairBudget, not_asked: int | None = None
@@ -50,6 +52,15 @@ def settle(
     with VerdictFile(path) as file:
         votes.join(parties)
         return file.close(), tally.leaf(), tally.counts(left_out)
+
+
+def without_verdict(dataset: str, name: str, counts: Mapping[str, int]) -> list[str]:
+    """Return a sentence for each reason why pairs of answers have no verdict."""
+    return [
+        f"{dataset}: {counts[outcome]} pairs of answers {what} ({name}); they count as different."
+        for outcome, what in _WITHOUT_VERDICT.items()
+        if counts[outcome]
+    ]
 
 
 def write_correct(
