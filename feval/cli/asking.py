@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import json
 import os
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, get_args
 
@@ -154,13 +155,14 @@ class RunDisplay:
         bar: shows the counts.
         show: prints the notes.
         name: what is recorded or scored.
+        first: notes for when it begins.
 
     Attributes:
         printed: the warnings that were printed.
     """
 
-    def __init__(self, bar: ProgressBar, show: Output, name: str) -> None:
-        self._bar, self._show, self._name = bar, show, name
+    def __init__(self, bar: ProgressBar, show: Output, name: str, first: Sequence[str] = ()) -> None:
+        self._bar, self._show, self._name, self._first = bar, show, name, first
         self._is_stopping = self._has_trouble = self._is_waiting = self._has_begun = False
         self.printed: set[str] = set()
 
@@ -170,6 +172,8 @@ class RunDisplay:
         self._bar(state.done, state.total)
         if not self._has_begun:
             self._has_begun = True
+            for sentence in self._first:
+                self._show.note(sentence)
             if kept := state.done - state.new:
                 self._show.note(
                     f"{kept:,} of {state.total:,} were there before and are kept; only the others are asked for."

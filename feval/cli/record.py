@@ -229,13 +229,7 @@ def record(
         model=settings.model,
         notes=notes,
     )
-    own = settings.backend is None and default_backend(settings.llm) == "tiny"
-    where = (
-        [f"{settings.llm} is feval's own and computed on this machine: --backend tiny, chosen by its name."]
-        if own
-        else []
-    )
-    printed = _note(show, [*where, *task.notes, *notes])
+    printed = _note(show, [*task.notes, *notes])
     options: dict[str, Any] = {
         "mode": settings.mode, "limits": limits, "prices": prices, "cost_limit_usd": settings.cost_limit,
         "counter": settings.counter, "partial": settings.partial, "keep_journal": settings.keep_journal, "backend_notes": notes,
@@ -244,7 +238,9 @@ def record(
         _top_up(show, base, task, backend, out, options, refuse_drift=settings.refuse_drift)
         return
     with show.progress(f"recording {task.llm_name} on {task.dataset}") as bar:
-        display = RunDisplay(bar, show, f"{task.llm_name} on {task.dataset}")
+        own = settings.backend is None and default_backend(settings.llm) == "tiny"
+        where = f"{settings.llm} is feval's own and computed on this machine: --backend tiny, chosen by its name."
+        display = RunDisplay(bar, show, f"{task.llm_name} on {task.dataset}", [where] if own else [])
         record_dataset(
             task, backend, out, start=settings.start, progress=display,
             expected=lambda estimate: show.note(" ".join(_expected(estimate, task, prices))), **options,

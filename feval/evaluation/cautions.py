@@ -122,4 +122,4 @@ def _smaller(method: object, llms: Sequence[LLM]) -> str:
     pool = min(llm.pool.smallest for llm in llms)
     fields = {name: getattr(method, name, None) for name in ("n", "samples", "budget", "width")}
     name = next((name for name, value in fields.items() if isinstance(value, int) and value > pool), None)
-    return f" In {name}: {name}={pool} (--set {name}={pool})." if name and pool else ""
+    return f" Its budget is the field {name}: --set {name}={pool}, or {name}={pool} in Python." if name and pool else ""

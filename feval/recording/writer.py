@@ -19,20 +19,16 @@ from feval.recording.derived.linking import LinkedPools, common_cue, linked_file
 from feval.recording.layout.destination import NewFolder, storage_errors
 from feval.recording.layout.format import (
     FORMAT,
-    FORMAT_VERSION,
     MANIFEST,
-    PAIR_VERSIONS,
-    PARTS_VERSION,
     PROBE_VOTES,
     PROBES,
-    PROBES_VERSION,
     README,
     SCORES,
     LeafHash,
     check_name,
     file_path,
     file_paths,
-    is_one_of_several,
+    least_version,
     recording_hash,
 )
 from feval.recording.layout.hashed import write_file
@@ -305,8 +301,7 @@ class RecordingWriter:
         """Write a dataset of an older format in the present one."""
         self.add_dataset(info, parent.scan_questions(info.id))
         for llm in parent.llm_names(info.id):
-            counter = parent.counter(info.id, llm)
-            self.add_pools(info.id, parent.llm_info(llm), counter, parent.pools(info.id, llm))
+            self.add_pools(info.id, parent.llm_info(llm), parent.counter(info.id, llm), parent.pools(info.id, llm))
             self._copy_scores(parent, info.id, llm, without)
 
     def _copy_scores(
@@ -475,11 +470,9 @@ class RecordingWriter:
 
     def _manifest(self) -> dict[str, Any]:
         scorers = [scorer_record(scorer) for scorer in self._scorers.values()]
-        version = PARTS_VERSION if any(map(is_one_of_several, self._files)) else FORMAT_VERSION
-        later = {PAIR_VERSIONS[name][1] for pair in self._pairs for name in pair if name in PAIR_VERSIONS}
         return {
             "format": FORMAT,
-            "format_version": max(version, PROBES_VERSION if self._probes else 0, *later),
+            "format_version": least_version(self._files, self._pairs, probes=bool(self._probes)),
             "created": datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z"),
             "feval_version": __version__,
             "recording_hash": recording_hash(self._leaves),

@@ -38,7 +38,7 @@ from recorders.errors import (
 
 _REFUSALS_UNTIL_HOPELESS = 8
 _FAILURES_UNTIL_HOPELESS = 3
-_UNREACHABLE_RETRIES = 3  # seven seconds of waiting at most
+_UNREACHABLE_RETRIES = 2  # three seconds of waiting at most
 
 
 async def ask(

@@ -263,6 +263,17 @@ def test_the_first_ctrl_c_says_what_is_waited_for(capsys: pytest.CaptureFixture[
     assert capsys.readouterr().err == "note: Stopping: waiting for 3 requests in flight. Ctrl-C stops at once.\n"
 
 
+def test_what_was_there_before_is_said_once(capsys: pytest.CaptureFixture[str]) -> None:
+    show = Output(as_json=False, quiet=False)
+    for new in (0, 3):  # with no reply yet, and with some; a run from the start says nothing
+        shown = RunDisplay(show.progress("recording"), show, "some/model")
+        for more in (0, 1):
+            shown(Progress(640 + new + more, 8000, new + more, 0, 16, 2.0, None, 0.0))
+    RunDisplay(show.progress("recording"), show, "some/model")(Progress(5, 9, 5, 0, 16, 2.0, None, 0.0))
+    kept = "note: 640 of 8,000 were there before and are kept; only the others are asked for.\n"
+    assert capsys.readouterr().err == 2 * kept
+
+
 def test_a_long_wait_is_said_once(capsys: pytest.CaptureFixture[str]) -> None:
     show = Output(as_json=False, quiet=False)
     shown = RunDisplay(show.progress("recording"), show, "some/model")

@@ -25,6 +25,7 @@ from feval.methods import (
     ConfidenceWeighted,
     DeepConfidence,
     DifficultyAdaptive,
+    EarlyStopping,
     WeightedBestOfN,
 )
 from feval.methods.decisions import Decisions, Ledger
@@ -431,3 +432,11 @@ def test_coins_do_not_know_the_split(tmp_path: Path) -> None:
     method = AdaptiveConsistency("random", threshold=0.5, budget=2)
     result = evaluate(method, dataset, llm, order="recorded", train_fraction=0.5)
     assert result.samples.mean() == pytest.approx(1.5, abs=0.09)  # four standard errors
+
+
+@pytest.mark.parametrize(("method", "field"), [(SelfConsistency(40), "n"), (EarlyStopping(2, 40), "budget")])
+def test_a_budget_above_the_pool_names_its_field(method: Any, field: str, replay: Replay) -> None:
+    dataset, [llm, *_] = replay
+    smallest = llm.pool.smallest
+    with pytest.raises(ShortPoolError, match=rf"Its budget is the field {field}: --set {field}={smallest}, or"):
+        evaluate(method, dataset, llm)

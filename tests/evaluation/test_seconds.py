@@ -276,7 +276,7 @@ def test_seconds_are_marked_and_receipts_verify(folder: Path, tmp_path: Path, so
     word = "modelled" if "--serving" in source else "replayed"
     rest = ["--recording", folder / "rec", "--llm", "quick", *options, "--out"]
     shown = said("run", "self-consistency", "--set", "n=3", *rest, tmp_path / "run")
-    assert f"{word} seconds / question" in " ".join(shown.split())
+    assert f"{word} seconds/question" in " ".join(shown.split())
     assert f"seconds: {word}" in shown
     assert verify_receipt(tmp_path / "run" / "receipt.json").equal
     held = json.loads((tmp_path / "run" / "receipt.json").read_text())

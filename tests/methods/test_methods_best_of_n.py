@@ -138,5 +138,11 @@ def test_missing_scores(method: Any) -> None:
     [bare] = pools_of([["a", "b"]])
     with pytest.raises(NotRecordedError, match="feval score"):
         answer(method(2), bare)
-    with pytest.raises(NotRecordedError, match="no step scores to take 'last' of"):
-        answer(method(2), scored("ab", [0.5, 0.1]))
+    with pytest.raises(NotRecordedError, match="no step scores to take 'min' of"):
+        answer(method(2, aggregate="min"), scored("ab", [0.5, 0.1]))
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_the_default_takes_the_scores_of_whole_cots_where_steps_have_none(method: Any) -> None:
+    pool = scored("ab", [0.1, 0.5])
+    assert answer(method(2), pool) == answer(method(2, aggregate="score"), pool) == "b"

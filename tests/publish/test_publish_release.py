@@ -18,7 +18,7 @@ from hub_settings import TOKEN, run_feval
 from places import ROOT
 from published import write
 
-from feval.errors import CardError, ConflictError, DamagedRecordingError, ReleaseError, UsageError
+from feval.errors import CardError, ConflictError, DamagedRecordingError, HubError, ReleaseError, UsageError
 from feval.evaluation.curves import self_consistency_curve
 from feval.publish.release import changes, look, prepare, push
 from feval.recording import open_recording, verify_recording
@@ -366,3 +366,14 @@ def test_files_beyond_the_sizes_of_the_hub_are_named_or_refused(
     monkeypatch.setattr("feval.publish.release._MOST_FILE_BYTES", 1000)
     with pytest.raises(ReleaseError, match="the Hub takes files of at most 1 kB"):
         prepare(toy, look(REPO))
+
+
+def test_the_page_can_be_looked_at_without_the_hub(toy: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def gone(repository: str) -> None:
+        raise HubError(f"The Hub cannot be reached for {repository}.")
+
+    monkeypatch.setattr("feval.publish.look", gone)
+    result = run_feval("push", toy, REPO, "--dry-run", "--page", tmp_path / "page")
+    assert (result.exit_code, (tmp_path / "page" / "README.md").is_file()) == (0, True)
+    assert "The page is that of a new repository, since the Hub does not answer: The Hub cannot" in result.stderr
+    assert "cannot be reached" in run_feval("push", toy, REPO, "--dry-run").stderr

@@ -27,7 +27,7 @@ from recorders.work.settings import RecordingSettings, load_questions, make_task
 
 TEXTS = ["It is 4. The answer is 4.", "The answer is 5.", "The answer is 4.0.", "I do not know."]
 # Places in a recording, its wire form; and channels, which are refused in words.
-NOT_LIVE = {"is_of", "samples", "to_model", *RECORDED_ONLY}
+NOT_LIVE = {"is_of", "samples", "sequential_microseconds", "to_model", *RECORDED_ONLY}
 
 
 class Scripted:

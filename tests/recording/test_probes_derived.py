@@ -11,8 +11,10 @@ from typing import Any
 import pytest
 from recorded_probes import ALPHA, BETA, CUE, as_words, probe_words, write_probed
 from small import pool, question, write_toy
+from typer.testing import CliRunner
 
-from feval.errors import ConflictError, StorageError
+from feval.cli import app
+from feval.errors import ConflictError, NotRecordedError, StorageError
 from feval.recording import (
     DatasetInfo,
     LLMInfo,
@@ -31,6 +33,7 @@ from feval.recording import (
 )
 from feval.recording.derived.extension import extend
 from feval.recording.sealing.votes_builder import VotesBuilder
+from feval.replay import load
 
 PARQUET = "probes/toy/alpha.parquet"
 
@@ -243,3 +246,27 @@ def test_a_full_disk_while_files_are_linked_is_said_of_the_recording(
     monkeypatch.setattr(VotesBuilder, name, fail)
     with pytest.raises(StorageError, match=r"merged could not be written: the disk is full"):
         merge([probed, other], tmp_path / "merged")
+
+
+def test_a_renamed_llm_keeps_everything_but_its_name(probed: Path, tmp_path: Path) -> None:
+    recording = sound(select(probed, tmp_path / "r", rename={"alpha": "org/gamma@2"}))
+    assert recording.llm_names("toy") == ["org/gamma@2", "org/beta"]
+    assert as_words(list(recording.probe_rows("toy", "org/gamma@2"))) == as_words(ALPHA)
+    old, new = load("toy", ["alpha"], probed)[1][0], load("toy", ["org/gamma@2"], tmp_path / "r")[1][0]
+    assert (old.pool.codes == new.pool.codes).all()
+    assert (old.texts(0), old.info.temperature) == (new.texts(0), new.info.temperature)
+    assert recording.manifest.raw["operation"]["rename"] == {"alpha": "org/gamma@2"}
+    back = sound(select(tmp_path / "r", tmp_path / "back", rename={"org/gamma@2": "alpha"}))
+    assert back.hash == sound(probed).hash
+    with pytest.raises(ConflictError, match=r"Two LLMs of .* would be called 'org/beta'"):
+        select(probed, tmp_path / "twice", rename={"alpha": "org/beta"})
+    with pytest.raises(NotRecordedError, match="no LLM 'delta'"):
+        select(probed, tmp_path / "absent", rename={"delta": "x"})
+
+
+@pytest.mark.parametrize("pairs", [("alpha",), ("alpha=",), ("alpha=x", "alpha=y")])
+def test_new_names_come_behind_old_ones(pairs: tuple[str, ...], probed: Path, tmp_path: Path) -> None:
+    options = [part for pair in pairs for part in ("--rename", pair)]
+    done = CliRunner().invoke(app, ["select", str(probed), "--out", str(tmp_path / "r"), *options])
+    assert done.exit_code == 2
+    assert "--rename takes OLD=NEW" in done.output

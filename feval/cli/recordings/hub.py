@@ -15,7 +15,7 @@ from feval.cards.front_matter import read_front_matter
 from feval.cards.reading import read_regular
 from feval.cli.options import OnlyDatasets, OnlyLLMs, whole_folder
 from feval.cli.output import Output, quiet_matplotlib
-from feval.errors import SourceError, UsageError
+from feval.errors import HubError, SourceError, UsageError
 from feval.evaluation.requests import Request
 from feval.report.files import save_files
 from feval.report.tables.tables import Column, Table
@@ -86,7 +86,7 @@ def push(
     """
     quiet_matplotlib()
     recording, repository = _recording_and_repository(first, second, results)
-    seen = publish.look(repository)
+    seen = _seen(show, repository, needed=page is None or not dry_run or recording is None)
     options: dict[str, Any] = {"tag": tag, "allow": allow or [], "results": results or []}
     if recording is None:
         if words or page:
@@ -125,6 +125,17 @@ def push(
         f"recording hash {release.recording_hash}" + (f", tag {tag}" if tag else ""),
         f"To load and to cite: {address}",
     )
+
+
+def _seen(show: Output, repository: str, *, needed: bool) -> publish.Seen:
+    """Return the repository as it is; where only the page is looked at, one that cannot be reached counts as new."""
+    try:
+        return publish.look(repository)
+    except HubError as error:
+        if needed:
+            raise
+        show.note(f"The page is that of a new repository, since the Hub does not answer: {error}")
+        return publish.Seen(repository)
 
 
 def _recording_and_repository(first: str, second: str | None, results: list[Path] | None) -> tuple[Path | None, str]:

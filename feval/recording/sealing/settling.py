@@ -14,7 +14,6 @@ from feval.recording.leaves import Verdicts, VerdictTally
 from feval.recording.parquet.writing import VerdictFile, has_correct, with_correct
 from feval.recording.sealing.votes_builder import VotesBuilder
 
-
 _WITHOUT_VERDICT = {"undecided": "could not be compared in time", "not_asked": "were beyond the budget of comparisons"}
 
 

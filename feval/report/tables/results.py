@@ -60,7 +60,7 @@ def evaluation_tables(evaluations: Sequence[Evaluation]) -> list[Table]:
         columns=(
             *_columns("method", first.confidence),
             *(columns("#output tokens", "#sequential tokens") if tokens else ()),
-            *(columns(f"#{cost_words('seconds', first.timing)[2]}") if first.timing is not None else ()),
+            *(columns(f"#{cost_words('seconds', first.timing)[1]}/question") if first.timing is not None else ()),
             *(columns(f"#{by_round}") if by_round else ()),
         ),
         rows=tuple(_row(evaluation, decimals, by_round, tokens=tokens) for evaluation in evaluations),

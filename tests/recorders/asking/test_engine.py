@@ -28,6 +28,7 @@ from recorders.errors import (
     Refused,
     StoppedError,
     Transient,
+    Unreachable,
 )
 from recorders.journal.journal import Journal
 from recorders.request import Completion, Decoding, note_on_number
@@ -244,6 +245,17 @@ def test_a_display_that_fails_ends_the_run_and_loses_nothing(tmp_path: Path) -> 
     with pytest.raises(OSError, match="terminal is gone"):
         go(tmp_path, plan(40, 5), FakeBackend(pause=3), progress=broken)
     assert len(texts(tmp_path)) >= 5
+
+
+def test_an_address_where_nothing_listens_is_given_up_within_seconds(tmp_path: Path) -> None:
+    clock, gone = FakeClock(), Unreachable("the connection to 10.0.0.1:8000 failed")
+    outcome = go(tmp_path, plan(4, 5), FakeBackend([gone] * 1000), clock=clock)
+    assert isinstance(outcome.error, Fatal)
+    said = "Nothing answers: the connection to 10.0.0.1:8000 failed. Check the address (--base-url)"
+    assert str(outcome.error).startswith(said)
+    assert clock.now() < 4
+    after_a_reply = FakeBackend([None, *[gone] * 5])
+    assert go(tmp_path, plan(4, 5), after_a_reply, limits=Limits(1)).complete
 
 
 def test_a_reply_that_never_comes_is_given_up(tmp_path: Path) -> None:
