@@ -28,6 +28,9 @@ myst_heading_anchors = 4
 default_role = "py:obj"
 
 autodoc_typehints_format = "short"
+autodoc_type_aliases = {
+    name: name for name in ("Bools", "Complex", "Floats", "Int16", "Int64", "Integers", "Rows", "UInt64")
+}
 autodoc_preserve_defaults = True
 autodoc_member_order = "bysource"
 autodoc_default_options = {"members": True, "exclude-members": "model_config,model_post_init"}

@@ -82,7 +82,7 @@ def test_docstrings_become_restructured_text(monkeypatch: pytest.MonkeyPatch) ->
     from docstrings import as_rst
 
     lines = [
-        "Sums |d| of `a*b`s, q_ and:",
+        "Sums |d| of *all* `a*b`s, q_ and:",
         "- one",
         "So",
         "",
@@ -93,7 +93,7 @@ def test_docstrings_become_restructured_text(monkeypatch: pytest.MonkeyPatch) ->
         "| `c` | d |",
     ]
     assert as_rst(lines) == [
-        "Sums \\|d\\| of `a*b`\\ s, q\\_ and:", "", "- one", "So", "", "::", "", "    x = a * b", "",
+        "Sums \\|d\\| of *all* `a*b`\\ s, q\\_ and:", "", "- one", "So", "", "::", "", "    x = a * b", "",
         ".. list-table::", "   :header-rows: 1", "", "   * - a", "     - b", "   * - `c`", "     - d", "",
     ]  # fmt: skip
 
@@ -116,7 +116,7 @@ def test_notebooks_become_pages(monkeypatch: pytest.MonkeyPatch) -> None:
         "```python\nprint(1)\n```",
         "```text\n1\n```",
         "![Output of the cell above](data:image/png;base64,iVBORw==)",
-        "```{raw} html\n<table></table>\n```",
+        '```{raw} html\n<div class="output"><table></table></div>\n```',
     ]
 
 

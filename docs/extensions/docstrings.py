@@ -8,8 +8,8 @@ from dataclasses import MISSING, Field, fields, is_dataclass
 from itertools import groupby
 from typing import Any
 
-MARKUP = re.compile(r"[*|]|(?<=\w)_(?!\w)")
-"""What reStructuredText would read as emphasis, a substitution or a reference."""
+MARKUP = re.compile(r"(?<![\w*])\*[a-zA-Z][\w -]*\*(?![\w*])|[*|]|(?<=\w)_(?!\w)")
+"""Emphasis, and single characters that reStructuredText would read as emphasis, a substitution or a reference."""
 LIST_ITEM = re.compile(r" *(?:\d+\.|-) +")
 MOST_FIELDS = 16
 """Above this a dataclass is a result that nobody makes, and its fields are listed below its name."""
@@ -63,7 +63,7 @@ def _escaped(line: str) -> str:
     if len(parts) % 2 == 0:
         return line
     for place in range(0, len(parts), 2):
-        parts[place] = MARKUP.sub(lambda found: "\\" + found[0], parts[place])
+        parts[place] = MARKUP.sub(lambda found: found[0] if len(found[0]) > 1 else "\\" + found[0], parts[place])
         if place and re.match(r"\w", parts[place]):
             parts[place] = "\\ " + parts[place]
     return "`".join(parts)

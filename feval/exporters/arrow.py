@@ -13,13 +13,10 @@ import pyarrow as pa
 from feval.errors import UsageError
 from feval.exporters.parts import blocks_of, pairs_of
 from feval.exporters.rows import COLUMNS, columns_of, questions_of
+from feval.importers.tables.exported import FACTS, FACTS_VERSION
 from feval.recording.content import OPTIONAL_COLUMNS
 from feval.recording.derived.blocks import Block
 from feval.recording.reader import Recording
-
-FACTS = b"feval"
-"""Key of the metadata."""
-FACTS_VERSION = 1
 
 TEXT, _FLOAT, _COUNT = pa.string(), pa.float64(), pa.int64()
 _TYPES: dict[str, pa.DataType] = {

@@ -21,10 +21,11 @@ import pyarrow.parquet as pq
 from feval.errors import StorageError, UnknownNameError, UsageError
 from feval.executors.progress import reports
 from feval.executors.tasks import results
-from feval.exporters.arrow import FACTS, TEXT, arrow_table, facts, flat_columns, schema, without_rows_of
+from feval.exporters.arrow import TEXT, arrow_table, facts, flat_columns, schema, without_rows_of
 from feval.exporters.folders import FOLDERS, export_folder
 from feval.exporters.parts import AHEAD, Export, blocks_of, pairs_of
 from feval.exporters.rows import COLUMNS, columns_of, questions_of
+from feval.importers.tables.exported import FACTS
 from feval.recording.derived.blocks import Block
 from feval.recording.layout.destination import scratch_beside, sync_folder
 from feval.recording.layout.locate import recording_around

@@ -9,6 +9,7 @@ from feval.importers.harnesses import inspect_ai, lighteval, lm_eval
 from feval.importers.papers import coupled_mmlu, esc, feval_ttc, game24, linc, modelswitch, mot_cascade, probed_traces
 from feval.importers.source import Importer
 from feval.importers.tables import reading as tables
+from feval.importers.tables.exported import facts_of
 from feval.importers.tables.files import table_files
 
 IMPORTERS: Mapping[str, Importer] = {
@@ -38,7 +39,13 @@ IMPORTERS: Mapping[str, Importer] = {
             beside=lighteval.beside,
         ),
         Importer("jsonl", "feval's generic JSON Lines, described in docs/importing.md", jsonl.read),
-        Importer("table", "a table with a row for each CoT: CSV, Parquet, Arrow, JSON", tables.read, files=table_files),
+        Importer(
+            "table",
+            "a table with a row for each CoT: CSV, Parquet, Arrow, JSON",
+            tables.read,
+            files=table_files,
+            facts=facts_of,
+        ),
     )
 }
 """The formats `feval import` reads, by name."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor
 from dataclasses import replace
 from pathlib import Path
@@ -33,6 +33,7 @@ from feval.importers.source import (
     SourceQuestion,
     counted_notes,
 )
+from feval.importers.tables.exported import Facts
 from feval.importers.tables.layouts import Layout
 from feval.recording import DatasetInfo, PoolRows, ProbeRows, Question, RecordingWriter, ScorerInfo, ScoreRows
 from feval.recording.layout.destination import storage_errors
@@ -111,7 +112,9 @@ def import_recording(
         raise UsageError(
             f"A {importer.name} source is not a table: its columns have fixed names, and its dataset needs an id, --dataset ID."
         )
-    known = _dataset_info(request.dataset, answer_kind, equality) if request.dataset else None
+    if importer.facts is not None and layout in (None, Layout()):
+        request = replace(request, facts=importer.facts(source))
+    known = _dataset_info(request.dataset, answer_kind, equality, request.facts) if request.dataset else None
     sources = list(importer.files(source)) if importer.files else [source]
     files = sources if questions is None else [*sources, questions]
     before = list(map(file_state, files))
@@ -139,13 +142,14 @@ def import_recording(
         done, parts = 0, (imported, *imported.others)
         total = sum(part.llm_count * len(part.questions) for part in parts)
         for part in parts:
-            info = _dataset_info(part.dataset or request.dataset, answer_kind, equality)
+            info = _dataset_info(part.dataset or request.dataset, answer_kind, equality, request.facts)
             joined, gold_notes = completed(
                 part.questions, file, info.answer_kind, (source.name, questions.name if questions else "")
             )
-            compares = answer_kind is None and info.answer_kind != "verbatim"
+            compares = answer_kind is None and request.facts is None and info.answer_kind != "verbatim"
             reading = Reading(importer, info.answer_kind, info.equality, answers == "text", compares, bool(gold_notes))
-            conversion = _Conversion(joined, reading, counter, writer.root)
+            conversion = _Conversion(joined, reading, counter, writer.root, part.scorers)
+            info = replace(info, extractor=EXTRACTOR_VERSION) if answers == "text" else info
             writer.add_dataset(replace(info, system_prompt=part.system_prompt), conversion.questions())
             for one in part.llms:
                 report = None if progress is None else _offset(progress, done, total)
@@ -159,21 +163,25 @@ def import_recording(
             expected = card.questions if card else None
             for note in [*part.notes, *reader.notes(), *gold_notes, *conversion.notes(expected)]:
                 writer.note(note)
-        if known is None:
-            names = [part.dataset for part in parts]
-            writer.license_questions(card.licence if (card := find_dataset_card(name)) else None for name in names)
+        if known is None:  # only the rows named the datasets
+            cards = [find_dataset_card(part.dataset) for part in parts]
+            stated = sorted({(card.licence if card else None) or "not stated" for card in cards})
+            writer.licences["questions"] = None if stated == ["not stated"] else "; ".join(stated)
         for file_read, state in zip(files, before, strict=True):
             if file_state(file_read) != state:
                 raise SourceError(f"{file_read} changed while it was read; import it again when nothing writes to it.")
     return out
 
 
-def _dataset_info(dataset: str, answer_kind: str | None, equality: str | None) -> DatasetInfo:
-    """Return what identifies a dataset: its card's facts, where it has one."""
-    card = find_dataset_card(dataset)
+def _dataset_info(dataset: str, answer_kind: str | None, equality: str | None, facts: Facts | None) -> DatasetInfo:
+    """Return what identifies a dataset: what the source says of it, else its card's facts, where it has one."""
+    card, stated = find_dataset_card(dataset), None if facts is None else facts.of(dataset)
+    extractor = EXTRACTOR_VERSION
+    if stated is not None and answer_kind in (None, stated.answer_kind):
+        answer_kind, equality, extractor = stated.answer_kind, equality or stated.equality, stated.extractor
     kind = known_answer_kind(dataset, answer_kind or (card.answer_kind if card else None))
     title, licence = (card.title, card.licence) if card else (dataset, None)
-    return DatasetInfo(dataset, title, kind, EXTRACTOR_VERSION, None, licence, named_equality(kind, equality))
+    return DatasetInfo(dataset, title, kind, extractor, None, licence, named_equality(kind, equality))
 
 
 def _read(importer: Importer, source: Path, request: ImportRequest) -> Imported:
@@ -217,11 +225,16 @@ class _Conversion:
     """Makes the rows of one import, question by question, and counts what is unusual."""
 
     def __init__(
-        self, questions: Sequence[SourceQuestion], reading: Reading, counter: str | None, scratch: Path
+        self,
+        questions: Sequence[SourceQuestion],
+        reading: Reading,
+        counter: str | None,
+        scratch: Path,
+        scorers: Mapping[str, ScorerInfo],
     ) -> None:
         self._importer, self._kind, self._reading = reading.importer, reading.kind, reading
         self._questions = questions
-        self._counter = counter
+        self._counter, self._known_scorers = counter, scorers
         self._seen: dict[str, Counter[str]] = {}
         self._scorers: dict[str, int] = {}
         self._scratch, self._scores = scratch, SortedRows(scratch)
@@ -244,13 +257,13 @@ class _Conversion:
                 f"The token counter 'usage' stands for counts in the source, and this {self._importer.name} source has none "
                 f"for {llm.info.name}; take 'words' or 'tiktoken:ENCODING'."
             )
-        return self._counter or ("usage" if llm.counted else "words")
+        return self._counter or llm.counter or ("usage" if llm.counted else "words")
 
     def pools(self, llm: SourceLLM, executor: Executor | None) -> Iterator[PoolRows]:
         """Yield the rows of one LLM, one pool per question."""
         self._scorers, self._scores = {}, SortedRows(self._scratch)
         name = self.counter(llm)
-        count = None if name == "usage" else token_counter(name)
+        count = None if name in ("usage", llm.counter) else token_counter(name)
         reading = replace(self._reading, llm=llm.info.name, count=count, counted=llm.counted)
         seen = self._seen[llm.info.name] = Counter()
         probes = self._probes[llm.info.name] = WaitingProbes(
@@ -274,7 +287,8 @@ class _Conversion:
         for name, group in self._scorers.items():
             blocks = self._scores.questions(group)
             rows = (ScoreRows(self._questions[number].id, *columns) for number, (columns,) in blocks)
-            yield ScorerInfo(name, "imported", {"format": self._importer.name}), rows
+            own = ScorerInfo(name, "imported", {"format": self._importer.name})
+            yield self._known_scorers.get(name, own), rows
 
     def probes(self, llm: SourceLLM) -> Iterator[ProbeRows] | None:
         """Return the probes of an LLM whose pools were read; `None` where it has none."""

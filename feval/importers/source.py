@@ -12,7 +12,7 @@ import orjson
 
 from feval.errors import SourceError, UnknownNameError, UsageError
 from feval.importers.tables.layouts import Layout
-from feval.recording.content import LLMInfo, ScoreRows
+from feval.recording.content import LLMInfo, ScorerInfo, ScoreRows
 
 FINISH_REASON_WORDS = {
     "stop": "stop",
@@ -109,13 +109,14 @@ class SourceLLM:
     """One LLM of a source.
 
     `pools` has one pool per question, in their order, and may be a generator that reads as it goes. `counted`: the source has the
-    output tokens of every CoT. `probe_cue`: what made it answer early; `None` where that is not known.
+    output tokens of every CoT. `probe_cue`: what made it answer early; `counter`: who counted its tokens. `None`: not known.
     """
 
     info: LLMInfo
     pools: Iterable[SourcePool]
     counted: bool = False
     probe_cue: str | None = None
+    counter: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,6 +125,7 @@ class Imported:
 
     `questions` may be read from disk. `llms` may be a generator, which reads one LLM at a time. `notes` are for the manifest, and
     complete once every pool was read. `dataset` is the id where the source names it, and `others` are its other datasets.
+    `scorers`: name -> what the source says of the scorer.
     """
 
     questions: Sequence[SourceQuestion]
@@ -133,6 +135,7 @@ class Imported:
     llm_count: int = 1
     dataset: str = ""
     others: Sequence[Imported] = ()
+    scorers: Mapping[str, ScorerInfo] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,7 +145,7 @@ class ImportRequest:
     `dataset` is empty where the source should name it. `questions` are those of the questions file, in its order. `scratch` is
     the folder for temporary files, with what does not fit into memory; `None`: where the system has such files. `answer_kind`:
     what answers will be read as. `executor`: reads pieces of a source, where its importer has such. `layout`: what the columns
-    of a table mean.
+    of a table mean. `facts`: what the table's metadata says (`feval.importers.tables.exported.Facts`), where feval exported it.
     """
 
     dataset: str
@@ -155,6 +158,7 @@ class ImportRequest:
     answer_kind: str | None = None
     executor: Executor | None = field(default=None, repr=False)
     layout: Layout | None = None
+    facts: Any = field(default=None, repr=False)
 
     def the_llm(self, source: str) -> LLMInfo:
         """Return the one LLM of a source that does not name it; the user must."""
@@ -256,6 +260,7 @@ class Importer:
         upstream_answer: what `verbatim` means for a source that stores no answers: its authors' published extraction.
         beside: returns the existing files that are read with a source.
         files: returns the files of a source, where it need not be one file.
+        facts: returns what the metadata of a source says; `None` where it says nothing.
     """
 
     name: str
@@ -264,3 +269,4 @@ class Importer:
     upstream_answer: Callable[[str], str] | None = None
     beside: Callable[[Path], Sequence[Path]] | None = None
     files: Callable[[Path], Sequence[Path]] | None = None
+    facts: Callable[[Path], Any] | None = None

@@ -19,20 +19,16 @@ from feval.recording.derived.linking import LinkedPools, common_cue, linked_file
 from feval.recording.layout.destination import NewFolder, storage_errors
 from feval.recording.layout.format import (
     FORMAT,
-    FORMAT_VERSION,
     MANIFEST,
-    PAIR_VERSIONS,
-    PARTS_VERSION,
     PROBE_VOTES,
     PROBES,
-    PROBES_VERSION,
     README,
     SCORES,
     LeafHash,
     check_name,
     file_path,
     file_paths,
-    is_one_of_several,
+    least_version,
     recording_hash,
 )
 from feval.recording.layout.hashed import write_file
@@ -61,7 +57,7 @@ class RecordingWriter:
         prices: id of the price list that `load` uses by default, or "none".
         parents: for derived recordings, {"hash", "operation"} of each recording it was made from.
         notes: sentences about what was unusual.
-        licences: {"questions": ..., "outputs": ...}, `None` where not known.
+        licences: {"questions": ..., "outputs": ...}, `None` where not known; an attribute that may change until all is written.
 
     Raises:
         StorageError: `out` exists, or cannot be written.
@@ -82,7 +78,7 @@ class RecordingWriter:
         self._prices = prices
         self._parents = [dict(parent) for parent in parents]
         self._notes = list(notes)
-        self._licences = {"questions": None, "outputs": None, **(licences or {})}
+        self.licences = {"questions": None, "outputs": None, **(licences or {})}
         self._datasets: dict[str, DatasetInfo] = {}
         self._questions: dict[str, dict[str, int]] = {}
         self._verdicts: dict[str, Verdicts] = {}
@@ -118,11 +114,6 @@ class RecordingWriter:
                 votes.close()
             if self._folder is not None:
                 self._folder.remove()
-
-    def license_questions(self, licences: Iterable[str | None]) -> None:
-        """State the licences of the questions, where they are not known before their datasets are."""
-        stated = sorted({licence or "not stated" for licence in licences})
-        self._licences["questions"] = None if stated == ["not stated"] else "; ".join(stated)
 
     def note(self, sentence: str) -> None:
         """Add a sentence about what was unusual."""
@@ -474,18 +465,16 @@ class RecordingWriter:
 
     def _manifest(self) -> dict[str, Any]:
         scorers = [scorer_record(scorer) for scorer in self._scorers.values()]
-        version = PARTS_VERSION if any(map(is_one_of_several, self._files)) else FORMAT_VERSION
-        later = {PAIR_VERSIONS[name][1] for pair in self._pairs for name in pair if name in PAIR_VERSIONS}
         return {
             "format": FORMAT,
-            "format_version": max(version, PROBES_VERSION if self._probes else 0, *later),
+            "format_version": least_version(self._files, self._pairs, probes=bool(self._probes)),
             "created": datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z"),
             "feval_version": __version__,
             "recording_hash": recording_hash(self._leaves),
             "prices": self._prices,
             "operation": self._operation,
             "parents": self._parents,
-            "licences": self._licences,
+            "licences": self.licences,
             "notes": self._notes,
             "datasets": [
                 dataset_record(info, self._questions[info.id], self._equality.get(info.id))

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from html import escape
 from importlib import import_module
-from itertools import islice
+from itertools import groupby, islice
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from feval.errors import NotRecordedError, UnknownNameError, UsageError
@@ -75,7 +75,9 @@ def sentence(value: object) -> str:
 
 def html(value: object) -> str:
     """Tables for a notebook. All text is escaped; colours are those around it, so that dark themes are readable."""
-    return f'<div class="feval">{"".join(map(_html, _view(value)[1].pieces(value)))}</div>'
+    groups = groupby(_view(value)[1].pieces(value), key=lambda piece: isinstance(piece, Table))
+    shown = ("".join(map(_html, pieces)) if tables else _paragraph(pieces) for tables, pieces in groups)
+    return f'<div class="feval">{"".join(shown)}</div>'
 
 
 def frame(value: object, library: str | None = None, **options: Any) -> Any:
@@ -135,14 +137,17 @@ def _view(value: object) -> tuple[str, View]:
     return next((kind.__name__, VIEWS[kind.__name__]) for kind in type(value).__mro__ if kind.__name__ in VIEWS)
 
 
-def _html(piece: str | Table) -> str:
-    if isinstance(piece, str):
-        return f"<p>{escape(visible(piece))}</p>" if piece.strip() else ""
+def _paragraph(sentences: Iterable[Any]) -> str:
+    lines = "<br>".join(escape(visible(sentence.strip())) for sentence in sentences if sentence.strip())
+    return f"<p>{lines}</p>" if lines else ""
+
+
+def _html(piece: Any) -> str:
     sides = ["right" if column.number else "left" for column in piece.columns]
 
     def line(cells: Sequence[str], tag: str) -> str:
         written = (
-            f'<{tag} style="text-align:{side}">{escape(visible(cell))}</{tag}>'
+            f'<{tag} style="text-align:{side};padding:0 .6em">{escape(visible(cell))}</{tag}>'
             for cell, side in zip(cells, sides, strict=True)
         )
         return f"<tr>{''.join(written)}</tr>"
@@ -379,7 +384,7 @@ def _surface_sentence(surface: Surface) -> str:
 
 VIEWS = {
     "Recording": View(
-        _recording_sentence, lambda r: (info_headline(r), pools_table(r)), _recording_columns, _recording_plot
+        _recording_sentence, lambda r: (_recording_sentence(r), pools_table(r)), _recording_columns, _recording_plot
     ),
     "Dataset": View(
         lambda d: f"{d.id!r}, {counted(len(d), 'question')}", _dataset_pieces, _dataset_columns, _dataset_plot

@@ -129,12 +129,14 @@ def _check(tasks: Sequence[RecordingTask], backends: Sequence[Backend]) -> None:
 
 
 def _policy(method: Callable[..., Any]) -> dict[str, str]:
-    """Return what names a method in a journal and a recording: its name, and a hash of its source where there is one."""
-    name = getattr(method, "__name__", type(method).__name__)
+    """Return what names a method in a journal and a recording: its name and a hash of its source, or the fields of a value."""
+    name = getattr(method, "__name__", None)
+    if name is None:
+        return {"name": type(method).__name__, "value": repr(method)[:200]}
     try:
         source = inspect.getsource(method)
-    except (OSError, TypeError):
-        return {"name": name, "value": repr(method)[:200]}
+    except (OSError, TypeError):  # typed into an interpreter
+        return {"name": name}
     return {"name": name, "sha256": hashlib.sha256(source.encode()).hexdigest()}
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import json
 from concurrent.futures import ThreadPoolExecutor
@@ -10,14 +11,16 @@ from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
-from small import content
+from small import content, write_toy
 from typer.testing import CliRunner
 
 from feval import import_recording
+from feval.answers import EXTRACTOR_VERSION
 from feval.cli import app
-from feval.errors import NotRecordedError, StorageError, UnknownNameError, UsageError
+from feval.errors import FevalError, NotRecordedError, SourceError, StorageError, UnknownNameError, UsageError
 from feval.exporters import FORMATS, export_recording
-from feval.recording import merge, open_recording
+from feval.recording import ScorerInfo, ScoreRows, add_scores, merge, open_recording
+from recorders.demo import bundled_recording
 
 REQUEST: dict[str, Any] = {
     "prompt": [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "1 + 1?"}],
@@ -94,6 +97,91 @@ def test_exported_json_lines_make_the_same_recording(tmp_path: Path, lines: list
     assert done.rows == sum(1 + len(each.get("turns", ())) for each in own)
     import_recording("jsonl", done.path, tmp_path / "again", dataset="toy", answer_kind="number")
     assert open_recording(tmp_path / "again").hash == open_recording(original).hash
+
+
+@pytest.mark.parametrize("lines", [LINES, [TREE]], ids=["cots", "tree"])
+def test_exported_parquet_makes_the_same_recording(tmp_path: Path, lines: list[dict[str, Any]]) -> None:
+    original = open_recording(recorded(tmp_path, lines))
+    exported = export_recording(original.path, tmp_path / "out.parquet", "parquet").path
+    import_recording("table", exported, tmp_path / "again")  # nothing else is needed
+    assert open_recording(tmp_path / "again").hash == original.hash
+    table = original.to_arrow()
+    pq.write_table(table, tmp_path / "arrow.parquet")
+    import_recording("table", tmp_path / "arrow.parquet", tmp_path / "third")
+    assert open_recording(tmp_path / "third").hash == original.hash
+    pq.write_table(table.take(list(range(table.num_rows))[::-1]), tmp_path / "sorted.parquet")
+    import_recording("table", tmp_path / "sorted.parquet", tmp_path / "sorted")  # questions in the order of the rows
+    assert {q.id for q in open_recording(tmp_path / "sorted").questions("toy")} == {
+        q.id for q in original.questions("toy")
+    }
+
+
+def test_exported_parquet_keeps_what_json_lines_lose(tmp_path: Path) -> None:
+    untold = [{**line, "samples": [{**cot, "tokens": None} for cot in line["samples"]]} for line in LINES]
+    toy = recorded(tmp_path, untold)  # tokens are counted as words
+    other = recorded(tmp_path, [LINES[3] | {"question": "?", "llm": "c"}], "other", "other")
+    scores = {("toy", "a"): [ScoreRows("q1", [1], [0.5]), ScoreRows("q2", [0], [0.25], [[0.1, 0.2]])]}
+    scored = add_scores(toy, tmp_path / "scored", ScorerInfo("judge", "judge", {"model": "m"}), scores)
+    both = merge([scored, other], tmp_path / "both")
+    exported = export_recording(both, tmp_path / "both.parquet", "parquet").path
+    import_recording("table", exported, tmp_path / "again")
+    assert open_recording(tmp_path / "again").hash == open_recording(both).hash
+    import_recording("table", exported, tmp_path / "one", dataset="toy", llm="a")
+    assert open_recording(tmp_path / "one").llm_names("toy") == ["a"]
+    with pytest.raises(UnknownNameError, match="no dataset in the exported table 'x'"):
+        import_recording("table", exported, tmp_path / "none", dataset="x")
+
+
+def test_answers_of_an_earlier_extractor_stay_what_they_are(tmp_path: Path) -> None:
+    pools: dict[str, Any] = {"m": [["1", None], ["2"]], "org/n": [["4", "1"], ["3"]]}
+    original = open_recording(write_toy(tmp_path / "toy", pools, ["1.", "2."]))  # of the extractor "test-1"
+    exported = export_recording(original.path, tmp_path / "t.parquet", "parquet").path
+    import_recording("table", exported, tmp_path / "again")
+    again = open_recording(tmp_path / "again")
+    assert again.dataset_info("toy").extractor == "test-1"
+    changed = {key for key, leaf in again.manifest.leaves.items() if original.manifest.leaves.get(key) != leaf}
+    assert ("toy", None, "dataset") not in changed
+    import_recording("table", exported, tmp_path / "text", answers="text", answer_kind="number")
+    assert open_recording(tmp_path / "text").dataset_info("toy").extractor == EXTRACTOR_VERSION
+
+
+def test_a_single_dataset_is_renamed_and_its_kind_can_be_another(toy: Path, tmp_path: Path) -> None:
+    exported = export_recording(toy, tmp_path / "t.parquet", "parquet").path
+    import_recording("table", exported, tmp_path / "again", dataset="mine", answer_kind="text")
+    again = open_recording(tmp_path / "again")
+    assert (again.dataset_ids(), again.dataset_info("mine").answer_kind) == (["mine"], "text")
+
+
+LATER = {"version": 2, "datasets": {"d": {"answer_kind": "text", "equality": "normal-form", "extractor": "e",
+         "system_prompt": None, "llms": {}}}, "scorers": {}, "without_rows": []}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("facts", "message"),
+    [
+        ("{}", "says that feval exported it, and its metadata lacks the field"),
+        ("x", "is not valid JSON"),
+        (json.dumps(LATER), "exported by a later feval"),
+    ],
+)
+def test_metadata_of_others_is_refused(toy: Path, tmp_path: Path, facts: str, message: str) -> None:
+    table = open_recording(toy).to_arrow().replace_schema_metadata({b"feval": facts})
+    pq.write_table(table, tmp_path / "t.parquet")
+    with pytest.raises(SourceError, match=message):
+        import_recording("table", tmp_path / "t.parquet", tmp_path / "again")
+    assert not (tmp_path / "again").exists()
+
+
+@pytest.mark.parametrize(
+    "column", ["dataset", "llm", "question_id", "probes", "decoding", "score.length", "prompt", "choices"]
+)
+@pytest.mark.parametrize("value", [7, [7], {"a": 7}, "x"], ids=repr)
+def test_rows_that_were_broken_are_sentences(toy: Path, tmp_path: Path, column: str, value: Any) -> None:
+    table = open_recording(toy).to_arrow()
+    place = table.schema.get_field_index(column)
+    pq.write_table(table.set_column(place, column, [[value] * table.num_rows]), tmp_path / "t.parquet")
+    with contextlib.suppress(FevalError):
+        import_recording("table", tmp_path / "t.parquet", tmp_path / "again")
 
 
 @pytest.mark.parametrize("to", FORMATS)
@@ -214,3 +302,15 @@ def test_processes_write_the_same_file(toy: Path, tmp_path: Path) -> None:
         done = CliRunner().invoke(app, ["export", str(toy), "--to", "jsonl", "--out", out, "--workers", workers])
         assert done.exit_code == 0, done.output
     assert (tmp_path / "1").read_bytes() == (tmp_path / "2").read_bytes()
+
+
+@pytest.mark.slow
+def test_the_built_in_recording_comes_back_from_parquet(tmp_path: Path) -> None:
+    with bundled_recording() as bundled:
+        original = open_recording(bundled)
+        exported = export_recording(bundled, tmp_path / "t.parquet", "parquet").path
+        import_recording("table", exported, tmp_path / "again")
+        assert open_recording(tmp_path / "again").hash == original.hash
+        frame = original.to_pandas(llms=["feval/tiny-42k"])
+    assert len(frame) == 8000
+    assert frame["correct"].mean() == pytest.approx(0.6112, abs=5e-5)  # as docs/exporting.md has it

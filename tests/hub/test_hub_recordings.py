@@ -21,6 +21,7 @@ from hub_settings import TOKEN, full_text, run_feval
 from huggingface_hub import constants
 from places import ROOT
 from recorded_probes import ALPHA, as_words, probe_words, write_probed
+from recorded_turns import write_full_turns
 from small import in_parts, restate, write_scored_toy
 
 import feval
@@ -35,6 +36,7 @@ from feval.errors import (
     UsageError,
 )
 from feval.hub import local_folder, open_place, pull
+from feval.methods import SequentialRevision
 from feval.recording import merge, open_recording, select, verify_recording
 from feval.recording.layout.format import file_path, recording_hash
 from feval.recording.layout.manifest import manifest_bytes
@@ -152,6 +154,18 @@ def test_texts_prompts_and_channels_are_fetched_when_they_are_asked_for(
     assert llm(row).sequence_logprobs == own(row).sequence_logprobs
     assert sent_paths(hub) == {"logprobs/toy/b.parquet"}
     assert llm(row).request.raw_text == own(row).request.raw_text
+
+
+def test_turns_are_fetched_with_their_llm(hub: HubDouble, tmp_path: Path) -> None:
+    local = write_full_turns(tmp_path / "turns", ["a", "b"], first=2)
+    dataset, [llm] = feval.load("toy", recording=put(hub, local))
+    assert "turns/toy/gpt-3.5-turbo@revise.parquet" in sent_paths(hub)
+    method = SequentialRevision(4, 2)
+    own = feval.evaluate(method, dataset, llm, order="recorded").right.tolist()
+    assert own == feval.evaluate(method, *feval.load("toy", recording=local), order="recorded").right.tolist()
+    metered = llm.ask("toy/0", None)
+    assert metered.reply(metered.sample(1), "Revise.").request.tokens is not None
+    assert "texts/toy/gpt-3.5-turbo@revise.parquet" in sent_paths(hub)
 
 
 def test_probes_are_fetched_when_they_are_asked_for(hub: HubDouble, tmp_path: Path) -> None:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 import os
 import subprocess
 import sys
 import threading
 from collections.abc import Sequence
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -105,7 +107,8 @@ def test_a_recorded_debate_replays_as_it_ran(debated: Recording) -> None:
         pools = list(debated.pools("sums", name))
         assert sum(len(pool.texts) for pool in pools) == sum(own[NAMES.index(name)].cots for own in asked)
         assert pools[0].parents == [None, 0, 1, 1]
-        assert (debated.llm_info(name).decoding["protocol"]["policy"]["name"], llm.pool.smallest) == ("debate", 1)
+        policy = {"name": "debate", "sha256": sha256(inspect.getsource(debate).encode()).hexdigest()}
+        assert (debated.llm_info(name).decoding["protocol"], llm.pool.smallest) == ({"policy": policy}, 1)
     result = evaluate(debate, dataset, llms, replicates=2)
     assert result.accuracy >= (len(QUESTIONS) - AGREED) / len(QUESTIONS)
 

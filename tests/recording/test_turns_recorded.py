@@ -76,6 +76,24 @@ def test_turns_that_are_missing_are_never_read_as_steps(turns: Path, tmp_path: P
             derived()
 
 
+def test_thoughts_of_turns_are_split_off_and_their_replies_read(tmp_path: Path) -> None:
+    texts = ["<think>It is 3.</think>It is 4.", "5", "<think>6", "It is 7.", "<think>8</think>"]
+    source = write_turns(tmp_path / "r", [replace(chains(0), texts=texts), *ROWS[1:]])
+    out = extract(source, tmp_path / "x", answer_kind="number", source="text").path
+    first = next(open_recording(out).pools("toy", "m@revise"))
+    assert first.answers == ["4", "5", None, "7", None]
+    assert (first.texts[0], first.raw_texts()) == ("It is 4.", texts)
+    assert (first.parents, first.messages) == (chains(0).parents, chains(0).messages)
+    assert verify_recording(out).problems == ()
+
+
+def test_the_first_places_of_conversations_are_conversations(turns: Path, tmp_path: Path) -> None:
+    folder = select(turns, tmp_path / "s", questions=["toy/0"], samples=3)
+    [first] = open_recording(folder).pools("toy", "m@revise")
+    assert (first.parents, first.messages) == ([None, None, 0], [None, None, REVISE])
+    assert verify_recording(folder).problems == ()
+
+
 @pytest.mark.parametrize(
     ("changes", "sentence"),
     [

@@ -88,6 +88,7 @@ def test_the_list_of_questions(toy: Path) -> None:
     assert lines[2].split()[1:5] == ["25.00", "0.00", "50.00", "6"]
     listed = json.loads(feval("show", toy, "--first", "1", "--llm", "two", "--json").stdout)
     (only,) = listed["questions"]
+    assert listed["recorded"] == {"toy": 4}
     assert only == {"dataset": "toy", "id": "toy/3", "accuracy": {"two": 0.0}, "agreement": 1 / 3, "cots": {"two": 3}}
     assert "3 easier questions are not shown; --first 4 shows all" in feval("show", toy, "--first", "1").stdout
     unlabelled = json.loads(feval("show", toy, "--json").stdout)["questions"][-1]
@@ -161,6 +162,7 @@ def test_a_tree_is_indented_behind_its_steps(tmp_path: Path) -> None:
         (("toy/9",), ("There is no question of toy", "'toy/9'", "Did you mean")),
         (("toy/0", "--sample", "4"), ("--sample 4", "indices 0 to 3")),
         (("toy/0", "--llm", "three"), ("'three'", "one", "two")),
+        (("--llm", "one", "--llm", "three"), ("'three'", "one", "two")),
         (("toy/0", "--dataset", "other"), ("'other'", "toy")),
         (("--reasoning",), ("--reasoning", "question")),
     ],

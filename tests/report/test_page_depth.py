@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from chromium import CHROMIUM, Tab, tab
 from recorded_trees import DECODING, PRM, SCORES, TREES, tree
+from recorded_turns import write_full_turns
 from small import pool, question
 
 from feval.comparison.comparison import Comparison, compare
@@ -132,6 +133,24 @@ def test_trees_have_their_steps_and_what_a_search_took(book: dict[str, Any]) -> 
     assert {len(text) for *_, text in steps[1:]} == {240}
     assert asked["r"][-1] == [[None, TAKEN]]
     assert asked["d"][1] == []  # no strip of CoTs
+
+
+def test_turns_have_what_was_sent_and_a_method_s_chains(tmp_path: Path) -> None:
+    write_full_turns(tmp_path / "recording", ["a", "b"], first=2)
+    name = "gpt-3.5-turbo@revise"
+    entry = ComparedMethod(label="revised", method="sequential-revision", fields={"n": 4, "turns": 2}, llms=(name,))
+    plan = Plan(
+        dataset="toy", recordings=("recording",), entries=(entry,), order="recorded", resamples=50, cost="calls"
+    )
+    book = _book(compare(plan, base=tmp_path), tmp_path)
+    assert book["turns"] == [True]
+    asked = book["questions"][0]
+    assert [parent for parent, *_ in asked["t"][0]] == [-1, -1, 0, 0, 1, 1, 2, 3, 4, 5]
+    assert [text.partition("\n")[0] for *_, text in asked["t"][0]][1:7:5] == [
+        "Thinking about 0, sample 1. The answer is b.",
+        "> Why?",
+    ]
+    assert asked["r"][-1] == [[[0, 1, 2, 4]]]
 
 
 def test_what_the_page_leaves_out_it_says(comparison: Comparison, folder: Path) -> None:

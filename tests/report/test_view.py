@@ -142,12 +142,13 @@ def test_the_command_writes_the_page_and_opens_it(
     recording: Recording, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     opened: list[str] = []
-    monkeypatch.setattr("webbrowser.open", opened.append)
+    monkeypatch.setattr("webbrowser.open", lambda url: opened.append(url) or len(opened) == 1)
     monkeypatch.chdir(tmp_path)
     command = ["view", str(recording.path), "--dataset", "toy", "--open", "--json"]
     result = CliRunner().invoke(app, command, prog_name="feval")
     assert json.loads(result.stdout) == {"path": "recording.html", "questions": 3, "left_out": []}
-    assert opened == [(tmp_path / "recording.html").as_uri()]
+    assert (opened, result.stderr) == ([(tmp_path / "recording.html").as_uri()], "")
+    assert "No browser was found" in CliRunner().invoke(app, command, prog_name="feval").stderr
     (tmp_path / "recording.html").write_text("mine")
     refused = CliRunner().invoke(app, command, prog_name="feval")
     assert (refused.exit_code, refused.stdout) == (1, "")
@@ -156,7 +157,24 @@ def test_the_command_writes_the_page_and_opens_it(
         app, ["view", str(recording.path), "--out", f"{recording.path}/v.html"], prog_name="feval"
     )
     assert "never changes" in inside.stderr
-    assert len(opened) == 1
+    assert len(opened) == 2
+
+
+def test_an_llm_that_one_dataset_lacks_is_left_out_there(recording: Recording, tmp_path: Path) -> None:
+    with RecordingWriter(tmp_path / "more", operation={"name": "test"}) as writer:
+        for dataset, llms in PAIRS.items():
+            writer.add_dataset(DatasetInfo(dataset, "Toy", "verbatim", "test-1"), [question(0, "1")])
+            for llm in llms:
+                writer.add_pools(dataset, LLMInfo(llm), "words", [pool(0, ["1"])])
+        writer.add_dataset(DatasetInfo("bare", "Toy", "verbatim", "test-1"), [question(0, "1")])
+
+    def shown(*arguments: str) -> Any:
+        return CliRunner().invoke(app, ["show", str(tmp_path / "more"), *arguments], prog_name="feval")
+
+    assert json.loads(shown("--llm", "org/one", "--json").stdout)["recorded"] == {"toy": 1}
+    assert json.loads(shown("--json").stdout)["recorded"] == {"toy": 1, "other": 1}
+    assert "no CoTs" in shown("--dataset", "bare").stderr
+    assert "3 datasets" in shown("toy/0").stderr
 
 
 @pytest.fixture(scope="module")
@@ -240,6 +258,22 @@ def test_questions_are_ordered_filtered_and_searched(clean: Tab) -> None:
         True,
         False,
     ]
+
+
+@pytest.mark.slow
+def test_a_question_without_cots_is_listed_unless_a_filter_wants_some(
+    browser: tuple[Tab, Path], tmp_path: Path
+) -> None:
+    opened, _ = browser
+    page = view_page(open_recording(write_trees(tmp_path / "trees")), {"toy": ["tree"]})
+    (tmp_path / "trees.html").write_text(page.html, "utf-8")
+    opened.open(tmp_path / "trees.html")
+    assert _ids(opened) == ["toy/0", "toy/1", "toy/2"]
+    assert "3 questions of toy, 5 CoTs of 1 LLM." in opened.value("document.querySelector('.lede').textContent")
+    _press(opened, "Wrong")
+    assert _ids(opened) == ["toy/0"]
+    opened.click("document.querySelector('.questions > li > button')")
+    assert len(_texts(opened, ".tree li")) == 7
 
 
 @pytest.mark.slow

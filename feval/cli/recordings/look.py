@@ -11,7 +11,7 @@ import typer
 
 from feval.cli.options import OnlyDatasets, OnlyLLMs, RecordingFolder
 from feval.cli.output import Output
-from feval.errors import OutOfRangeError, UsageError
+from feval.errors import NotRecordedError, OutOfRangeError, UsageError
 from feval.hub.places import open_place
 from feval.recording import Recording
 from feval.report.files import check_folder, save_files
@@ -53,10 +53,10 @@ def show(
         return
     if sample or reasoning:
         raise UsageError("--sample and --reasoning belong to one question; name it behind the recording.")
-    listed, tables = [], []
-    for name in chosen_datasets(opened, dataset):
-        seen = overview(opened, name, chosen_llms(opened, name, llm))
-        rows = seen.order[:first].tolist()
+    listed, tables, recorded = [], [], {}
+    for name, llms in _chosen(opened, dataset, llm).items():
+        seen = overview(opened, name, llms)
+        rows, recorded[name] = seen.order[:first].tolist(), len(seen.order)
         wanted = dict.fromkeys(rows, "")
         if rows:
             for row, each in enumerate(opened.scan_questions(name, range(max(rows) + 1))):
@@ -64,7 +64,7 @@ def show(
                     wanted[row] = each.text
         listed += overview_dict(seen, rows)
         tables.append(overview_table(seen, rows, list(wanted.values())))
-    show.pages({"questions": listed}, *tables)
+    show.pages({"questions": listed, "recorded": recorded}, *tables)
 
 
 def _show_question(
@@ -80,7 +80,7 @@ def _show_question(
     if datasets is not None and len(datasets) > 1:
         raise UsageError("One question is of one dataset; give --dataset once.")
     dataset, row = find_question(recording, name, datasets[0] if datasets else None)
-    names = chosen_llms(recording, dataset, llms)
+    names = _chosen(recording, [dataset], llms)[dataset]
     (asked,) = recorded_questions(recording, dataset, names, range(row, row + 1))
     largest = max((len(on.codes) for on in asked.llms), default=0)
     if samples and max(samples) >= largest:
@@ -113,34 +113,31 @@ def view(
     Example: feval view my-recording --llm gpt-4o-mini --open
     """
     opened = open_place(recording)
-    pairs = {name: chosen_llms(opened, name, llm) for name in chosen_datasets(opened, dataset)}
-    pairs = {name: llms for name, llms in pairs.items() if llms}
-    path = out or Path(f"{opened.path.resolve().name}.html")
+    pairs = _chosen(opened, dataset, llm)
+    name = str(opened.address or opened.path.resolve()).rstrip("/").rpartition("/")[2].partition("@")[0]
+    path = out or Path(f"{name}.html")
     check_folder(path.parent)
     with show.progress("reading questions"):
         page = view_page(opened, pairs, first=first)
     for sentence in page.left_out:
         show.note(sentence)
     save_files(path.parent, {path.name: page.html.encode()}, replace=force)
-    if open_it:
-        webbrowser.open(path.resolve().as_uri())
+    if open_it and not webbrowser.open(path.resolve().as_uri()):
+        show.note(f"No browser was found; open {path} in one yourself.")
     summary = {"path": str(path), "questions": page.questions, "left_out": page.left_out}
     show.result(summary, f"wrote {path} with {counted(page.questions, 'question')}")
 
 
-def chosen_datasets(recording: Recording, names: Sequence[str] | None) -> list[str]:
-    """Return the datasets that the user chose, else all."""
-    for name in names or ():
-        recording.require(name)
-    return list(dict.fromkeys(names)) if names else recording.dataset_ids()
-
-
-def chosen_llms(recording: Recording, dataset: str, names: Sequence[str] | None) -> list[str]:
-    """Return the LLMs that the user chose and the dataset has, else all of it."""
-    known = recording.llm_names(dataset)
-    if not names:
-        return known
-    chosen = [name for name in dict.fromkeys(names) if name in known]
-    if not chosen:
-        recording.require(dataset, names[0])
-    return chosen
+def _chosen(recording: Recording, datasets: Sequence[str] | None, llms: Sequence[str] | None) -> dict[str, list[str]]:
+    """Return dataset -> LLMs that the user chose, all for `None`; what nothing was recorded of is an error."""
+    for dataset in datasets or ():
+        recording.require(dataset)
+    names = list(dict.fromkeys(datasets or recording.dataset_ids()))
+    known = {name: recording.llm_names(name) for name in names}
+    for llm in llms or ():
+        if not any(llm in own for own in known.values()):
+            recording.require(names[0], llm)
+    chosen = {name: [llm for llm in dict.fromkeys(llms or own) if llm in own] for name, own in known.items()}
+    if not any(chosen.values()):
+        raise NotRecordedError(f"{recording.path} holds questions and no CoTs, so there is nothing to look at.")
+    return {name: own for name, own in chosen.items() if own}

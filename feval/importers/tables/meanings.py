@@ -29,14 +29,14 @@ _USUAL: Mapping[str, tuple[str, ...]] = {
         "answer_key", "gt", "gt_answer",
     ),
     "llm": ("model_id", "llm_name", "generator"),
-    "sample": ("sample_idx", "sample_number", "trial", "attempt", "rollout", "repeat", "epoch", "run", "idx_answer"),
+    "sample": ("sample_idx", "sample_number", "trial", "attempt", "rollout", "idx_answer"),
     "text": ("output", "generated_text", "model_output", "raw_output", "cot", "chain_of_thought", "rationale", "reply"),
     "answer": ("pred", "parsed_answer", "predicted_answer", "model_answer", "final_answer"),
     "tokens": ("num_tokens", "n_tokens", "token_count", "num_output_tokens", "generated_tokens", "completion_length"),
     "prompt_tokens": ("num_prompt_tokens", "num_input_tokens", "n_prompt_tokens"),
     "finish_reason": ("stop_reason",),
 }  # fmt: skip
-"""Names that a column of a table has where it has none of the catalogue's: with a row of any origin they would say too little."""
+"""Names that count where a table has none of the catalogue's: on a single row of any origin they would say too little."""
 
 GOLD_AS_ANSWER = "the gold answer, as no column is named target, gold or reference"
 _MISSING = {"", "nan", "null", "none", "na", "n/a", "<na>"}

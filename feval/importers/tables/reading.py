@@ -22,6 +22,7 @@ from feval.importers.rows import Rows
 from feval.importers.shapes import refuse, sentence_start
 from feval.importers.sorted_rows import RUN_BYTES
 from feval.importers.source import Imported, ImportRequest
+from feval.importers.tables import exported
 from feval.importers.tables.files import Row, TableFile, TableRow, opened_table, table_files
 from feval.importers.tables.layouts import Layout
 from feval.importers.tables.meanings import GOLD_AS_ANSWER, NAMES, Meanings, Use, late_column, meanings, parsed
@@ -67,6 +68,8 @@ def understood(source: Path, layout: Layout, questions: Path | None = None) -> U
 
 def read(source: Path, request: ImportRequest) -> Imported:
     """Read a table, or the several files of one. The request names dataset and LLM if no column does, or chooses among them."""
+    if request.facts is not None:
+        return exported.read(source, request, request.facts)
     reader, content = Reader(), _Content(source.name, request)
     for path in table_files(source):
         with opened_table(path, reader, content.layout.rows) as table:
@@ -99,6 +102,7 @@ class _Content:
         self._datasets: dict[str, Rows] = {}
         self._unread: Row = {}
         self._rows = 0
+        self._id_column = ""
         self._texts: set[bytes] = set()
         self._ids: set[bytes] = set()
         self._count = lru_cache(_COUNTS_KEPT)(count_words)
@@ -204,7 +208,8 @@ class _Content:
                 raise SourceError(
                     f"{sentence_start(where)} has nothing in {what.targets['id'].column!r}, the question's id."
                 )
-            if what.targets["id"].column == "id" and text:
+            if what.targets["id"].column not in ("question_id", *self.layout.columns.values()) and text:
+                self._id_column = what.targets["id"].column
                 self._texts.add(_digest(text))
                 self._ids.add(_digest(str(name)))
             return str(name)
@@ -218,9 +223,9 @@ class _Content:
         """Return the whole table."""
         if len(self._texts) < len(self._ids) == self._rows:
             raise SourceError(
-                f"The column 'id' of {self._source} is another on each of the {self._rows:,} rows, and there are "
-                f"{len(self._texts):,} different questions: it names rows. Read it as such, --map sample=id, or name the column "
-                "with the question's id, --map question_id=COLUMN."
+                f"The column {self._id_column!r} of {self._source} is another on each of the {self._rows:,} rows, and there are "
+                f"{len(self._texts):,} different questions: it names rows. Read it as such, --map sample={self._id_column}, or "
+                "name the column with the question's id, --map question_id=COLUMN."
             )
         notes = self._notes()
         names = list(dict.fromkeys(llm for rows in self._datasets.values() for llm in rows.llms()))

@@ -106,6 +106,13 @@ def is_one_of_several(path: str) -> bool:
     return path.endswith(".parquet") and path.count("/") > 2 + path.startswith(SCORES)
 
 
+def least_version(paths: Iterable[str], pairs: Iterable[Container[str]], *, probes: bool) -> int:
+    """Return the version of a recording with these files, these entries of LLMs on datasets, and perhaps probes."""
+    versions = {version for pair in pairs for count, (_, version) in PAIR_VERSIONS.items() if count in pair}
+    parts = PARTS_VERSION if any(map(is_one_of_several, paths)) else FORMAT_VERSION
+    return max(parts, PROBES_VERSION if probes else parts, *versions)
+
+
 def is_safe_path(path: object) -> bool:
     """Return whether a path from a manifest stays inside the recording's folder."""
     if not isinstance(path, str) or "\\" in path or "\0" in path or ":" in path:

@@ -14,6 +14,9 @@ from feval.recording import NO_ANSWER
 if TYPE_CHECKING:
     from feval.recording import Recording
 
+_BLOCK = 1 << 16
+"""Questions that are counted at once, so that memory does not grow with their CoTs."""
+
 Floats = npt.NDArray[np.float64]
 
 
@@ -50,11 +53,16 @@ def overview(recording: Recording, dataset: str, llms: Sequence[str]) -> Overvie
     counts = np.zeros(starts[-1], np.int64)
     right, cots = np.zeros((2, len(llms), len(votes)), np.int64)
     for place, llm in enumerate(llms):
-        codes, steps = votes.llms[llm].codes, recording.steps(dataset, llm)
-        answered = codes >= 0
-        counts += np.bincount((starts[:-1, None] + codes)[answered], minlength=len(counts))
-        right[place] = ((codes == votes.gold[:, None]) & answered).sum(1)
-        cots[place] = votes.llms[llm].sizes if steps is None else steps.ends.sum(1)
+        own, steps = votes.llms[llm], recording.steps(dataset, llm)
+        for start in range(0, len(votes), _BLOCK):
+            rows = slice(start, min(start + _BLOCK, len(votes)))
+            first, end = starts[rows.start], starts[rows.stop]
+            codes = own.codes[rows]
+            answered = codes >= 0
+            given = (starts[rows, None] - first + codes)[answered]
+            counts[first:end] += np.bincount(given, minlength=end - first)
+            right[place, rows] = ((codes == votes.gold[rows, None]) & answered).sum(1)
+        cots[place] = own.sizes if steps is None else steps.ends.sum(1)
     with np.errstate(invalid="ignore"):
         accuracy = np.where(votes.gold == NO_ANSWER, np.nan, right / cots)
         agreement = _largest(counts, starts) / cots.sum(0)

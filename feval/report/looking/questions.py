@@ -54,8 +54,7 @@ class LLMOnQuestion:
 
     def said(self, place: int) -> str | None:
         """What a turn replies to, as text; `None` for what is no turn."""
-        sent = None if self.pool.messages is None else self.pool.messages[place]
-        return None if sent is None else "\n".join(str(message.get("content")) for message in json.loads(sent))
+        return None if self.pool.messages is None else said(self.pool.messages[place])
 
     def counts(self) -> list[tuple[int, int]]:
         """(answer's code, how many CoTs gave it), the most frequent first; no answer, -1, is last."""
@@ -89,6 +88,11 @@ class RecordedQuestion:
     def is_right(self, code: int) -> bool | None:
         """Return whether an answer is right; `None` where there is no gold."""
         return None if self.gold < 0 else code == self.gold
+
+
+def said(messages: str | None) -> str | None:
+    """Return the words of messages, a JSON array, for people; `None` for none."""
+    return None if messages is None else "\n".join(str(message.get("content")) for message in json.loads(messages))
 
 
 def recorded_questions(

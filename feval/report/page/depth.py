@@ -29,6 +29,11 @@ def trace_answers(llm: LLM, row: int, places: Sequence[int]) -> list[list[list[i
     return answers
 
 
+def turn_text(said: str | None, text: str | None) -> str | None:
+    """Return the text of a step behind what a turn was sent; `said` is `None` for what is no turn."""
+    return text if said is None else f"> {said}\n\n{text or ''}"
+
+
 def shown_steps(llm: LLM, row: int, visited: Collection[int], most: int) -> list[int]:
     """Return the places of the steps of a tree that a page has: visited ones before others. They rise, so parents come first."""
     steps = range(int(llm.pool.sizes[row]))

@@ -78,9 +78,8 @@ const sign = { right: "✓", wrong: "✗", none: "–" };
 
 // Names over the marks of a list; where a row of marks breaks into lines there are none.
 function heads(names, rem) {
-  const short = (name) => safe(name).split("/").pop();
   return names.length * rem > 28 ? null : el("li", { class: names.length * rem > 20 ? "heads wide" : "heads" }, el("span"),
-    el("span", { class: "marks", style: `--mark: ${rem}rem` }, ...names.map((name) => el("span", { title: name }, short(name)))));
+    el("span", { class: "marks", style: `--mark: ${rem}rem` }, ...names.map((name) => el("span", { title: name }, name))));
 }
 
 // A list that is shown a page at a time; `show` takes what it is to hold.

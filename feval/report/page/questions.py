@@ -11,7 +11,8 @@ import numpy as np
 import numpy.typing as npt
 
 from feval.evaluation.replicates import drawn_orders
-from feval.report.page.depth import shown_steps, trace_answers, tree
+from feval.report.looking.questions import said
+from feval.report.page.depth import shown_steps, trace_answers, tree, turn_text
 
 if TYPE_CHECKING:
     from feval.comparison.traces import Traces
@@ -51,6 +52,7 @@ def question_book(dataset: Dataset, llms: Sequence[LLM], traces: Traces, seed: i
     return {
         "llms": [llm.name for llm in draws],
         "trees": trees,
+        "turns": [llm.pool.channels.has_turns for llm in draws],
         "methods": [_method(curve, places) for curve in traces.curves],
         "questions": [
             _question(dataset, draws, traces, orders, place, row, texts, caps)
@@ -173,7 +175,11 @@ def _depth(
             continue
         taken = {step for curve in grown for each in curve for step, _ in each.get(llm.name, ())}
         places, texts = shown_steps(llm, row, taken, caps.steps), llm.texts(row)
-        words = [None if (text := texts[step]) is None else cut(text, caps.step, ends=True) for step in places]
+        sent = llm.messages(row) or [None] * len(texts)
+        words = [
+            turn_text(said(sent[step]), None if (text := texts[step]) is None else cut(text, caps.step, ends=True))
+            for step in places
+        ]
         steps.append({step: number for number, step in enumerate(places)})
         content.append(tree(llm, row, places, words))
 

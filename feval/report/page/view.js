@@ -11,7 +11,8 @@ const VERDICTS = {
 };
 const chosen = (q) => data.llms.map((_, l) => l).filter((l) => q.d[l] && (view.llm < 0 || view.llm === l));
 const fits = (q, l, s) => VERDICTS[view.verdict](q, q.d[l][0][s]) && (view.finish < 0 || q.d[l][2][s] === view.finish);
-const matching = (q) => chosen(q).some((l) => q.d[l][0].some((_, s) => fits(q, l, s)));
+const filtered = () => view.verdict !== "all" || view.finish >= 0 || view.llm >= 0;
+const matching = (q) => !filtered() || chosen(q).some((l) => q.d[l][0].some((_, s) => fits(q, l, s)));
 
 // Share of an LLM's CoTs that are right, and how often each answer came.
 function accuracy(q, l) {
@@ -44,7 +45,7 @@ function written(q, wanted) {
   return chosen(q).some((l) => own[data.llms[l]].x.some((_, s) => said(own[data.llms[l]], s, wanted)));
 }
 
-const list = paged(item, data.questions.length, "questions", heads(data.llms, 2.1));
+const list = paged(item, data.questions.length, "questions", heads(data.llms.map((name) => name.split("/").pop()), 2.1));
 let latest = 0, timer = null;
 async function put() {
   const ticket = ++latest, wanted = view.search;

@@ -12,7 +12,7 @@ from feval.cards.finish_reasons import FINISH_REASONS
 from feval.replay import load
 from feval.report.looking.overview import overview
 from feval.report.looking.questions import answer_span, recorded_questions
-from feval.report.page.depth import NOT_SHOWN, trace_answers, tree
+from feval.report.page.depth import NOT_SHOWN, trace_answers, tree, turn_text
 from feval.report.page.document import escaped_json, html_page
 from feval.report.page.questions import Caps, cut
 from feval.report.tables.info import info_tables
@@ -80,7 +80,7 @@ def view_page(
         "tables": [_table(recording, pairs)],
         "facts": [row for row in info_tables(recording)[0].rows if row[0] != "recording"],
     }
-    cots = sum(len(pool[0]) for entry in questions for pool in entry["d"] if pool)
+    cots = sum(code != NOT_SHOWN for entry in questions for pool in entry["d"] if pool for code in pool[0])
     lede = f"{counted(len(questions), 'question')} of {', '.join(pairs)}, {counted(cots, 'CoT')} of {counted(len(llms), 'LLM')}."
     title = f"Recording {recording.address or recording.path.resolve().name}"
     html = html_page(title, [lede], data, ("tables", "depth", "view"), blocks)
@@ -118,10 +118,9 @@ def _texts(llm: LLM, row: int, on: LLMOnQuestion, limits: Caps) -> dict[str, Any
     """Texts, where they say their answers, thoughts, scores, and traces or tree of an LLM on a question."""
     pool, places = on.pool, range(len(on.codes))
     if on.is_tree:
-        said = [f"> {said}\n\n" if (said := on.said(place)) is not None else "" for place in places[: limits.steps]]
         texts = [
-            None if text is None else before + cut(text, limits.step, ends=True)
-            for before, text in zip(said, pool.texts, strict=False)
+            turn_text(on.said(place), None if text is None else cut(text, limits.step, ends=True))
+            for place, text in enumerate(pool.texts[: limits.steps])
         ]
         steps = tree(llm, row, places[: limits.steps], texts)
         kind = "CoTs and turns" if on.turns else "tree of steps"

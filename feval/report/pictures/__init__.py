@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from feval.report.pictures.comparison import comparison_png, comparison_svg, plot_comparison
     from feval.report.pictures.coupled import coupling_png
     from feval.report.pictures.curve import curve_panels_png, curves_png, curves_svg, plot_curve
+    from feval.report.pictures.figures import figure_png, figure_svg
     from feval.report.pictures.forecast import forecast_png, plot_budget, plot_forecast
     from feval.report.pictures.questions import plot_questions
     from feval.report.pictures.surface import surface_png, surface_svg
@@ -21,6 +22,8 @@ __all__ = [
     "curve_panels_png",
     "curves_png",
     "curves_svg",
+    "figure_png",
+    "figure_svg",
     "forecast_png",
     "plot_budget",
     "plot_comparison",
@@ -37,6 +40,7 @@ __getattr__, __dir__ = lazy_names(
         "comparison": ("comparison_png", "comparison_svg", "plot_comparison"),
         "coupled": ("coupling_png",),
         "curve": ("curve_panels_png", "curves_png", "curves_svg", "plot_curve"),
+        "figures": ("figure_png", "figure_svg"),
         "forecast": ("forecast_png", "plot_budget", "plot_forecast"),
         "questions": ("plot_questions",),
         "surface": ("surface_png", "surface_svg"),

@@ -36,6 +36,8 @@ MOST_BANDS = 4
 DASHED = (0, (5, 2))
 DOTTED = (0, (1, 1.6))
 _ENOUGH_TICKS = 4
+_SMALL = "heading"
+"""Id of the small lines below a title."""
 
 _STYLE: dict[Any, Any] = {
     "font.family": "DejaVu Sans",  # ships with matplotlib, so pictures are the same on every machine
@@ -106,14 +108,17 @@ def on_axes(axes: Axes | None, size: tuple[float, float], draw: Draw) -> Axes:
     """Draw in our style on a caller's axes, or on those of a new figure of pyplot's, `size` inches wide and high."""
     from matplotlib import pyplot as plt  # it chooses a backend, which files do not need
 
+    # Made before the style is ours: pyplot may choose its backend here, which sets whether it is interactive.
+    figure: Any = plt.figure(figsize=size, layout="constrained", facecolor="white") if axes is None else None
     with own_style():
         if axes is None:
-            axes = with_legend(plt.figure(figsize=size, layout="constrained"), draw)
+            axes = with_legend(figure, draw)
         else:
             axes.spines[["top", "right"]].set_visible(False)
             entries = draw(axes)
+            _short_heading(axes)
             axes.legend(entries.values(), entries.keys(), fontsize=7.5)
-        figure: Any = axes.get_figure(root=True)
+        figure = axes.get_figure(root=True)
         figure.draw_without_rendering()  # ticks take their style when they are first laid out
     return axes
 
@@ -218,3 +223,11 @@ def heading(axes: Any, title: str, lines: Sequence[str], *, longest: int = 110) 
         annotation_clip=False,
     )
     small.set_in_layout(False)
+    small.set_gid(_SMALL)
+
+
+def _short_heading(axes: Axes) -> None:
+    """Leave the title only, where callers expect it: they have panels, and captions of their own."""
+    for text in [text for text in axes.texts if text.get_gid() == _SMALL]:
+        text.remove()
+    axes.set_title(axes.get_title(loc="left"), loc="left", fontweight="bold", pad=6)

@@ -1,0 +1,271 @@
+"""Figures: every number by hand, by enumeration or by SciPy; the pictures and files that the command writes."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections.abc import Sequence
+from itertools import combinations, product
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy import stats
+from small import write_toy
+from typer.testing import CliRunner
+
+from feval import load
+from feval.cli import app
+from feval.errors import OutOfRangeError, ShortPoolError, UnknownNameError, UnlabelledError, UsageError
+from feval.forecast import plan
+from feval.forecast.figures import FIGURES, Figure, FigureOptions, make_figure
+from feval.report.tables.forecasts import figure_csv
+
+Answers = Sequence[str | None]
+COOL: list[Answers] = [["a", "a", "a", "b"], ["b", "b", None, "a"], ["a", "a", "a", "a"], ["c", "b", "c", "d"]]
+HOT: list[Answers] = [["a", "b", "c", "a"], ["b", "a", "a", "a"], ["a", "b", "a", "a"], ["a", "a", "c", "d"]]
+GOLD = ["a"] * 4
+
+
+def loaded(folder: Path, pools: dict[str, list[Answers]], gold: list[str]) -> tuple[Any, list[Any]]:
+    dataset, llms = load("toy", list(pools), write_toy(folder / "toy", pools, gold), prices="none")
+    return dataset, llms
+
+
+@pytest.fixture(scope="module")
+def two(tmp_path_factory: pytest.TempPathFactory) -> tuple[Any, list[Any]]:
+    return loaded(tmp_path_factory.mktemp("figures"), {"cool": COOL, "hot": HOT}, GOLD)
+
+
+def made(name: str, both: tuple[Any, list[Any]], **options: Any) -> Figure:
+    return make_figure(name, *both, FigureOptions(**options))
+
+
+def series(figure: Figure, panel: int) -> dict[str, list[float]]:
+    return {each.label: list(each.y) for each in figure.panels[panel].series}
+
+
+def right(answers: list[Answers]) -> list[int]:
+    return [list(pool).count("a") for pool in answers]
+
+
+def test_the_mass_of_the_answers_by_hand(two: tuple[Any, list[Any]]) -> None:
+    figure = made("answer-mass", two)
+    # most frequent answers of the first LLM: 3 1, 2 1, 4, 2 1 1 of 4
+    assert series(figure, 0)["cool"] == pytest.approx([11 / 16, 14 / 16, 15 / 16])
+    everything, *strata = figure.tables["Answers by stratum of accuracy"][:5]
+    entropies = [stats.entropy(shares) for shares in ([0.75, 0.25], [0.5, 0.25, 0.25], [1], [0.5, 0.25, 0.25])]
+    assert everything["entropy_nats"] == pytest.approx(np.mean(entropies))
+    assert (everything["accuracy"], everything["no_answer"]) == (8 / 16, 1 / 16)
+    assert [row["questions"] for row in strata] == [2, 0, 1, 1]  # accuracies 3/4, 1/4, 1, 0
+    assert strata[0]["entropy_nats"] == pytest.approx((entropies[1] + entropies[3]) / 2)
+    assert strata[1]["entropy_nats"] is None
+    [change] = figure.tables["Change from cool, paired by question"]
+    differences = np.array(right(HOT)) / 4 - np.array(right(COOL)) / 4
+    assert change["accuracy"] == pytest.approx(differences.mean())
+    assert change["accuracy_se"] == pytest.approx(stats.sem(differences))
+    assert len(figure.panels) == 2  # both were recorded at one temperature
+    json.dumps(figure.to_dict(), allow_nan=False)
+
+
+def plurality(shares: dict[str | None, float], votes: int) -> float:
+    """Probability that "a" wins so many votes, by enumeration; ties are broken at random, no answer has no vote."""
+    total = 0.0
+    for drawn in product(shares, repeat=votes):
+        counts = {name: drawn.count(name) for name in drawn if name is not None}
+        leaders = [name for name in counts if counts[name] == max(counts.values())]
+        total += float(np.prod([shares[name] for name in drawn])) * ("a" in leaders) / max(len(leaders), 1)
+    return total
+
+
+def shares(answers: Answers) -> dict[str | None, float]:
+    return {name: list(answers).count(name) / len(answers) for name in set(answers)}
+
+
+def test_the_error_of_an_estimate_by_enumeration(two: tuple[Any, list[Any]]) -> None:
+    figure = made("approximation-error", two, calls=2, votes=3)
+    llm = two[1][0]
+    truth = [np.mean([plurality(shares(pool), votes) for pool in COOL]) for votes in (1, 3)]
+    errors = []
+    for order in llm.orders(range(100), 2):
+        drawn = [[pool[place] for place in places] for pool, places in zip(COOL, order.tolist(), strict=True)]
+        errors.append(
+            [
+                np.mean([plurality(shares(pool), votes) for pool in drawn]) - t
+                for votes, t in zip((1, 3), truth, strict=True)
+            ]
+        )
+    assert series(figure, 0)["cool"] == pytest.approx(np.abs(errors).mean(axis=0))
+    assert series(figure, 1)["cool"] == pytest.approx(np.mean(errors, axis=0))
+    assert figure.tables["Errors of the estimate"][0]["accuracy_3_votes"] == pytest.approx(truth[1])
+    with pytest.raises(ShortPoolError):
+        made("approximation-error", two, calls=4)
+
+
+def test_the_self_consistency_error_by_enumeration(two: tuple[Any, list[Any]]) -> None:
+    figure = made("self-consistency-error", two)
+    row = figure.tables["Self-consistency error"][0]
+    assert row["error"] == pytest.approx(np.mean([1 / 4, 2 / 4, 0, 2 / 4]))
+    expected = []
+    for n in (1, 2, 3, 4):
+        worst = []
+        for pool in COOL:
+            law = shares(pool)
+            worst.append(
+                sum(
+                    float(np.prod([law[name] for name in drawn])) * (1 - max(map(drawn.count, drawn)) / n)
+                    for drawn in product(law, repeat=n)
+                )
+            )
+        expected.append(np.mean(worst))
+    assert series(figure, 0)["cool"] == pytest.approx(expected)
+    assert row["underestimated_by_about"] == pytest.approx(row["error"] - expected[-1])
+    bounds = {
+        (m, n): 1 / (8 * m) + 1 / (np.pi * n) + 1 / (2 * m * n)
+        for m in range(1, 17)
+        for n in range(1, 17 // m + 1)
+        if m * n <= 16
+    }
+    best = min(bounds.values())
+    assert row["best_bound_rmse"] == pytest.approx(np.sqrt(best))
+    assert bounds[row["best_questions"], row["best_calls"]] == pytest.approx(best)
+    assert row["bound_rmse"] == pytest.approx(np.sqrt(bounds[4, 4]))
+
+
+def test_the_two_call_plane_by_its_definitions(two: tuple[Any, list[Any]]) -> None:
+    figure = made("two-call-plane", two)
+    for row, answers in zip(figure.tables["Moments of two calls"], (COOL, HOT), strict=True):
+        pairs = [[pool[i] == pool[j] == "a" for i, j in combinations(range(4), 2)] for pool in answers]
+        mu, nu = np.mean(right(answers)) / 4, np.mean(pairs)
+        nu = np.clip(nu, mu**2, mu)
+        rho = (nu - mu**2) / (mu * (1 - mu))
+        assert (row["mu"], row["nu"], row["rho"]) == pytest.approx((mu, nu, rho))
+        assert row["gains_at_the_estimate"] == (mu > 0.5 and rho < 1 - 1 / (2 * mu))
+        least = nu + 2 * (mu - nu) ** 2 / (1 - mu) - mu  # eq. (11)
+        assert row["least_gain_of_3_votes"] == pytest.approx(least)
+    boundary = figure.panels[0].series[-1]
+    assert (boundary.x[50], boundary.y[50]) == pytest.approx((0.75, 1 - 1 / 1.5))
+
+
+@pytest.fixture(scope="module")
+def votable(tmp_path_factory: pytest.TempPathFactory) -> tuple[Any, list[Any]]:
+    """60 questions of much the same difficulty: 7 or 8 of 10 right, a few easy and a few hard ones."""
+    sizes = [[10, 3, 0][i // 2 % 3] if i < 12 else 7 + i % 2 for i in range(60)]
+    pools = [["a"] * c + ["b"] * (10 - c) for c in sizes]
+    return loaded(tmp_path_factory.mktemp("votable"), {"m": [list(pool) for pool in pools]}, ["a"] * 60)
+
+
+def test_gains_are_those_of_scipy_and_of_the_plan(votable: tuple[Any, list[Any]]) -> None:
+    figure = made("certified-gains", votable, votes=5)
+    dataset, [llm] = votable
+    c = (llm.pool.codes == dataset.gold[:, None]).sum(axis=1)
+    purchases = {option.votes: option for option in plan(dataset, llm, budget_tokens=1e9, most_votes=5).options}
+    for row in figure.tables["Gains"]:
+        m = row["votes"]
+        gain = stats.hypergeom.sf(m // 2, 10, c, m) - c / 10
+        assert row["gain"] == pytest.approx(gain.mean())
+        assert row["gain_se"] == pytest.approx(stats.sem(gain))
+        assert row["possible_from"] == pytest.approx(purchases[m].majority_gain_bound)
+        assert row["least_gain"] <= row["possible_from"] <= row["possible_to"]
+        assert row["least_gain"] == pytest.approx(purchases[m].majority_gain_low_together)
+    assert {row["votes"] for row in figure.tables["Gains"]} == {3, 5}
+
+
+def test_mixtures_and_overtaking_by_enumeration(two: tuple[Any, list[Any]]) -> None:
+    figure = made("mixtures", two, votes=3)
+    counts = np.array([right(COOL), right(HOT)]).T
+
+    def votes(weight: float) -> float:
+        """Three votes of a mixture, over all ways to pick LLMs and distinct CoTs."""
+        total = 0.0
+        for question in range(4):
+            for picks in product((0, 1), repeat=3):
+                chance = np.prod([(1 - weight, weight)[1 - pick] for pick in picks])
+                first, second = picks.count(0), picks.count(1)
+                hits = np.convolve(
+                    stats.hypergeom.pmf(range(first + 1), 4, counts[question, 0], first),
+                    stats.hypergeom.pmf(range(second + 1), 4, counts[question, 1], second),
+                )
+                total += chance * hits[2:].sum() / 4
+        return total
+
+    panel = figure.panels[0]
+    assert panel.x_label in {"share of cool, else hot", "share of hot, else cool"}
+    first = panel.x_label.startswith("share of cool")
+    by_weight = series(figure, 0)["3 votes"]
+    assert by_weight == pytest.approx([votes(w if first else 1 - w) for w in panel.series[1].x])
+    assert figure.tables["Best mixture"][0]["3_votes"] == pytest.approx(max(by_weight), abs=1e-3)
+    one, many = counts.mean(axis=0) / 4, [votes(1.0), votes(0.0)]
+    pairs = (("cool", "hot", 0, 1), ("hot", "cool", 1, 0))
+    overtaking = [(a, b) for a, b, i, j in pairs if one[i] < one[j] and many[i] > many[j]]
+    assert [(row["overtaking"], row["overtaken"]) for row in figure.tables["Overtaking by voting"]] == overtaking
+    assert series(figure, 2) == {"cool": pytest.approx([one[0], many[0]]), "hot": pytest.approx([one[1], many[1]])}
+
+
+def test_an_llm_overtakes_by_voting(tmp_path: Path) -> None:
+    # right in 3 of 5 on each question, against 5 of 5 on two of three questions: 0.6 < 0.667, and 5 votes 1 > 0.667
+    pools = {"steady": [["a"] * 3 + ["b"] * 2] * 3, "split": [["a"] * 5, ["a"] * 5, ["b"] * 5]}
+    figure = made("mixtures", loaded(tmp_path, {name: list(each) for name, each in pools.items()}, ["a"] * 3))
+    [row] = figure.tables["Overtaking by voting"]
+    assert (row["overtaking"], row["overtaken"]) == ("steady", "split")
+    assert (row["lead_of_one_call"], row["lead_of_5_votes"]) == pytest.approx((0.6 - 2 / 3, 1 / 3))
+
+
+def test_what_cannot_be_drawn_is_said(two: tuple[Any, list[Any]], tmp_path: Path) -> None:
+    dataset, [cool, _] = two
+    with pytest.raises(UnknownNameError, match="no figure 'pie'"):
+        made("pie", two)
+    with pytest.raises(
+        UsageError, match=r"A mixture takes two LLMs or more; cool alone was given\. Name others, --llm NAME\."
+    ):
+        make_figure("mixtures", dataset, [cool])
+    with pytest.raises(ShortPoolError):
+        made("mixtures", two, votes=5)
+    for options in ({"votes": 4}, {"votes": 1}, {"calls": 0}, {"confidence": 1.0}):
+        with pytest.raises(OutOfRangeError):
+            FigureOptions(**options)
+    unlabelled = loaded(tmp_path, {"m": COOL}, ["a", "a", "a", None])  # type: ignore[list-item]
+    for name, kind in FIGURES.items():
+        if kind.needs_golds and name != "mixtures":
+            with pytest.raises(UnlabelledError):
+                made(name, unlabelled, calls=2)
+    assert made("self-consistency-error", unlabelled).left_out.to_dict() == {"unlabelled": [], "short_pools": []}
+    assert made("answer-mass", unlabelled, unlabelled="drop").left_out.unlabelled == ("toy/3",)
+
+
+def test_the_command_lists_figures_and_prints_one(two: tuple[Any, list[Any]]) -> None:
+    listed = CliRunner().invoke(app, ["figure", "--json"])
+    assert list(json.loads(listed.stdout)) == list(FIGURES)
+    recording = str(two[1][0].recording.path)
+    done = CliRunner().invoke(app, ["figure", "two-call-plane", "--recording", recording, "--llm", "hot"])
+    assert done.exit_code == 0, done.output
+    assert done.stdout.startswith("Moments of two calls on toy\n")
+    wrong = CliRunner().invoke(app, ["figure", "pie", "--recording", recording])
+    assert (wrong.exit_code, "answer-mass" in wrong.stderr) == (2, True)
+
+
+@pytest.mark.slow
+def test_the_command_writes_the_picture_and_its_points(two: tuple[Any, list[Any]], tmp_path: Path) -> None:
+    command = ["figure", "answer-mass", "--recording", str(two[1][0].recording.path), "--out", str(tmp_path), "--json"]
+    done = CliRunner().invoke(app, command)
+    assert done.exit_code == 0, done.output
+    figure = json.loads(done.stdout)
+    assert sorted(path.suffix for path in tmp_path.iterdir()) == [".csv", ".json", ".png", ".svg"]
+    assert json.loads((tmp_path / "answer-mass.json").read_text()) == figure
+    rows = list(csv.DictReader(io.StringIO((tmp_path / "answer-mass.csv").read_text())))
+    drawn = [y for panel in figure["panels"] for each in panel["series"] for y in each["y"]]
+    assert [None if row["y"] == "" else float(row["y"]) for row in rows] == drawn
+    assert (tmp_path / "answer-mass.png").read_bytes().startswith(b"\x89PNG")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", FIGURES)
+def test_pictures_are_the_same_every_time(two: tuple[Any, list[Any]], name: str) -> None:
+    from feval.report.pictures import figure_png, figure_svg
+
+    figures = [made(name, two, calls=2, votes=3) for _ in range(2)]
+    assert figure_png(figures[0]) == figure_png(figures[1])
+    assert figure_svg(figures[0]) == figure_svg(figures[1])
+    assert figure_csv(figures[0]).count("\n") == 1 + sum(len(s.x) for panel in figures[0].panels for s in panel.series)
