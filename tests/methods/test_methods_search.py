@@ -247,6 +247,6 @@ def test_trees_and_scores_are_needed() -> None:
         NotRecordedError, match="deep was recorded as whole CoTs, which cannot be expanded step by step"
     ):
         BeamSearch(2, 2).decide([flat], [IN_ORDER])
-    unscored = type(pool)(*pool.__reduce__()[1][:-1], ArrayChannels(steps=pool.steps(), llm="deep"))
+    unscored = replace(pool, channels=ArrayChannels(steps=pool.steps(), llm="deep"))
     with pytest.raises(NotRecordedError, match="deep has no scores"):
         BeamSearch(2, 2).decide([unscored], [IN_ORDER])
