@@ -113,7 +113,7 @@ def test_an_exported_table_with_scores_of_ones_own_comes_back(toy: Path, tmp_pat
 def test_a_table_that_seems_to_number_samples_from_1_is_noted(toy: Path, tmp_path: Path) -> None:
     from_1 = [{"question_id": "toy/0", "llm": "alpha", "sample": sample, "score": 1} for sample in (1, 2)]
     noted = import_scores(toy, written(tmp_path / "t.csv", from_1), tmp_path / "out").notes
-    assert noted[0].startswith("No row of t.csv is of sample 0: samples are numbered from 0")
+    assert noted[0].startswith("No row of t.csv is of sample 0: samples count from 0")
     with pytest.raises(SourceError, match="should be a number"):
         import_scores(toy, written(tmp_path / "t.parquet", rows(score=[np.inf])), tmp_path / "infinite")
 

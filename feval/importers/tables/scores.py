@@ -275,7 +275,7 @@ class _ScoreTable:
             if empty := self.rows - count["scored"]:
                 yield f"{empty:,} of {cots:,} CoTs have no score by {scorer}: their cells in {self._source} are empty or NaN."
         if self._least == 1:
-            yield f"No row of {self._source} is of sample 0: samples are numbered from 0, so if it counts from 1, scores are shifted."
+            yield f"No row of {self._source} is of sample 0: samples count from 0; if these count from 1, scores are shifted."
         if cots > self.rows:
             scorers = _listed(counts)
             yield f"{cots - self.rows:,} of {cots:,} CoTs have no score by {scorers}: {self._source} has no rows for them."
