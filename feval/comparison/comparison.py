@@ -227,7 +227,7 @@ def compare(
     budgets: Any = None,
     workers: int = 1,
     executor: Executor | None = None,
-    base: Path = Path(),
+    base: str | Path = "",
     time_limit: float | None = TIME_LIMIT,
     recordings: Sequence[Recording] | None = None,
     prices: PriceList | str | None = None,
@@ -283,7 +283,7 @@ def compare(
         recordings = open_recordings(recording)
         given: dict[str, Any] = {"dataset": dataset, "llms": llms, "budgets": budgets, "price_list": price_list}
         (plan, methods), base = listed_plan(recordings, methods, **given, **options), Path()
-    running: dict[str, Any] = {"base": base, "time_limit": time_limit, "recordings": recordings, "prices": prices}
+    running: dict[str, Any] = {"base": Path(base), "time_limit": time_limit, "recordings": recordings, "prices": prices}
     with executors.opened(workers, given=executor) as opened:
         return _compared(plan, methods=methods, executor=opened, progress=progress, **running)
 

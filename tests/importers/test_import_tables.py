@@ -399,6 +399,8 @@ def test_rows_in_temporary_files_are_the_same(
         ([BASE], {"columns": ["qestion=text"]}, "no column of feval's, 'qestion'. Did you mean 'question'"),
         ([BASE], {"scores": ["reward"]}, "no column 'reward'"),
         ([BASE | {"reward": "high"}], {"scores": ["reward"]}, "'reward' of 'score' of line 1.*should be a number"),
+        (in_parquet([BASE | {"reward": math.inf}]), {"scores": ["reward"]}, "'reward' of 'score' of row 1.*should be a number"),
+        (b"question,gold,llm,text,score\na,b,c,d,-inf\n", {}, "'score' of row 1.*should be a number"),
         ([BASE | {"text": ["a", "b"]}], {}, "'text' of line 1 of x.json should be text; found a list of 2"),
     ],
 )  # fmt: skip
