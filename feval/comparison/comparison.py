@@ -242,7 +242,7 @@ def compare(
 
     Args:
         recording: a recording or several, opened or by their places; or a plan, which names its recordings.
-        methods: with a recording, what to compare; none for the methods that every recording supports. Each is
+        methods: with a recording, what to compare; none for the usual ones that it supports. Each is
 
             - a name of `feval ls methods`, over the budgets that `feval compare --init` suggests;
             - a value such as `SelfConsistency(20)`, which is one point;

@@ -90,7 +90,7 @@ def imported_table(imported: Import, cots: list[Row] | bytes, **options: Any) ->
 
 @pytest.fixture(scope="module")
 def recording(tmp_path_factory: pytest.TempPathFactory) -> Recording:
-    return from_dataframe(table(), dataset="toy", answer_kind="number", scores=["reward"])
+    return from_dataframe(table(), dataset="toy", answer_kind="number", scores="reward")
 
 
 @pytest.mark.parametrize("form", FORMS)
