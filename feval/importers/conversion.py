@@ -164,9 +164,10 @@ def import_recording(
             expected = card.questions if card else None
             for note in [*part.notes, *reader.notes(), *gold_notes, *conversion.notes(expected)]:
                 writer.note(note)
-        if known is None:
-            names = [part.dataset for part in parts]
-            writer.license_questions(card.licence if (card := find_dataset_card(name)) else None for name in names)
+        if known is None:  # only the rows named the datasets
+            cards = [find_dataset_card(part.dataset) for part in parts]
+            stated = sorted({(card.licence if card else None) or "not stated" for card in cards})
+            writer.licences["questions"] = None if stated == ["not stated"] else "; ".join(stated)
         for file_read, state in zip(files, before, strict=True):
             if file_state(file_read) != state:
                 raise SourceError(f"{file_read} changed while it was read; import it again when nothing writes to it.")

@@ -180,7 +180,7 @@ def test_any_table_in_any_order_is_recorded_as_it_is(tmp_path: Path, pools: Any,
 
 
 @pytest.mark.slow
-@settings(max_examples=200, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
 @given(pools=POOLS, seed=st.integers(0, 99), form=st.sampled_from(list(FORMS)))
 def test_many_tables_in_any_order_are_recorded_as_they_are(tmp_path: Path, pools: Any, seed: int, form: str) -> None:
     check_random_table(tmp_path, pools, seed, form)

@@ -127,6 +127,23 @@ def test_both_forms_take_as_long(name: str, case: Case, given_llms: Replay) -> N
                 assert meter.sequential_microseconds == int(ledger.sequential_tokens[0, row])
 
 
+@pytest.mark.parametrize("case", [case for name, case in all_cases() if whole_set(name)], ids=str)
+def test_a_method_of_the_whole_set_waits_between_one_at_a_time_and_all_at_once(case: Case, replay: Replay) -> None:
+    llm, method = replay[1][0], METHODS["difficulty-adaptive"](**case.settings)
+    seconds = np.random.default_rng(5).random(llm.pool.codes.shape)
+    llm.pool.channels.derived("durations", lambda: seconds)
+    waits = {}
+    for at_once in (1, 2, 8, None):
+        timed = copy(llm)
+        timed.pool = in_seconds(method, llm.clocked(at_once).pool)
+        [ledger] = decide(method, [timed]).ledgers
+        waits[at_once] = ledger.sequential_tokens
+    assert (waits[1] == ledger.output_tokens).all()
+    assert (waits[8] == waits[None]).all()
+    assert (waits[2] <= waits[1]).all()
+    assert (waits[2] >= waits[None]).all()
+
+
 @pytest.mark.parametrize(
     "method",
     [
