@@ -341,5 +341,8 @@ def test_a_comparison_is_seeded_where_replies_wait_for_each_other(folder: Path, 
     [one, three] = vote.points
     assert three.seconds_per_question == pytest.approx(3 * np.mean(SECONDS["quick"]), rel=0.3)
     assert one.seconds_per_question is not None
+    frame = waits.to_frame("pandas")
+    assert frame["seconds_per_question"][:2].tolist() == [one.seconds_per_question, three.seconds_per_question]
+    assert three.to_frame("pandas")["seconds"].mean() == pytest.approx(three.seconds_per_question)
     with pytest.raises(UsageError, match="serving"):
         compared(serving="/etc/passwd")
