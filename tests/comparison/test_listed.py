@@ -10,7 +10,17 @@ import pytest
 from small import write_toy
 from typer.testing import CliRunner
 
-from feval import EarlyStopping, ModelSwitch, SelfConsistency, compare, evaluate, from_dataframe, load, open_recording, plurality
+from feval import (
+    EarlyStopping,
+    ModelSwitch,
+    SelfConsistency,
+    compare,
+    evaluate,
+    from_dataframe,
+    load,
+    open_recording,
+    plurality,
+)
 from feval.cli import app
 from feval.comparison.listed import listed_plan
 from feval.comparison.plan import Plan

@@ -118,7 +118,14 @@ def test_a_question_with_its_cots(toy: Path) -> None:
 
 
 def test_a_finish_reason_that_nobody_recorded_is_not_shown(capsys: pytest.CaptureFixture[str]) -> None:
-    row = {"id": "a", "question": "What is 1 * 1?", "answer": "1", "model": "m", "text": "The answer is 1.", "tokens": 5}
+    row = {
+        "id": "a",
+        "question": "What is 1 * 1?",
+        "answer": "1",
+        "model": "m",
+        "text": "The answer is 1.",
+        "tokens": 5,
+    }
     from_dataframe([row], dataset="toy", answer_kind="number").show("a")
     assert "m, sample 0  ✓ 1  5 tokens\n" in capsys.readouterr().out
 
