@@ -97,7 +97,8 @@ class Comparison(Drawn):
     @property
     def timing(self) -> Timing | None:
         """Where seconds come from; `None` where nobody asked for them."""
-        return next((point.timing for curve in self.curves for point in curve.points), None)
+        timings = [point.timing for curve in self.curves for point in curve.points if point.timing is not None]
+        return max(timings, key=lambda timing: timing.first_tokens, default=None)
 
     @property
     def warnings(self) -> tuple[str, ...]:

@@ -168,6 +168,7 @@ class _PoolReader:
             turn_prompt_tokens=turn_prompt_tokens(
                 question.id, pool, prompt_tokens, self._reading.count, recount=self._reading.counted
             ),
+            first_token_seconds=pool.first_token_seconds,
         )
 
     def _stored_answers(self, pool: SourcePool) -> Sequence[str | None]:

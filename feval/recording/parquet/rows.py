@@ -138,6 +138,7 @@ def _pool(
         ends=steps.get("ends"),
         messages=channels.get("messages"),
         turn_prompt_tokens=channels.get("prompt_tokens"),
+        first_token_seconds=channels.get("first_token_s"),
     )
 
 
