@@ -286,6 +286,8 @@ def test_seconds_that_nobody_can_know_are_refused(replay: Replay, folder: Path) 
         ({"llms": {"a@t=1": PROFILE["llms"]["quick"]}}, "without '@'"),  # type: ignore[index]
         ({"llms": {"a": {"seconds_to_first_token": -1, "tokens_per_second": 4}}}, "seconds_to_first_token"),
         ({"llms": {"a": {"seconds_to_first_token": 1, "tokens_per_second": 0}}}, "tokens_per_second"),
+        ({"llms": {"a": {"seconds_to_first_token": 1, "tokens_per_second": 1e-320}}}, "tokens_per_second"),
+        ({"llms": {"a": {"seconds_to_first_token": 1e308, "tokens_per_second": 4}}}, "seconds_to_first_token"),
         ({"speed": 3}, "speed"),
     ],
 )

@@ -165,7 +165,7 @@ def test_missing_rows_empty_cells_and_nan_are_no_scores_and_counted(toy: Path, t
         (rows(reward=[1]), {"scores": ["r=rewards"]}, SourceError, "t.csv has no column 'rewards' with scores; its columns"),
         (rows(a=[1], b=[2]), {"scores": ["x=a", "x=b"]}, SourceError, "has two scores by one scorer, in 'a' and 'b'"),
         (rows(a=[1], b=[2]), {"scores": ["a", "b"], "name": "c"}, UsageError, "--name c is the name of one scorer, and t.csv"),
-        (rows(score=[1]), {"llms": ["gamma"]}, NotRecordedError, "holds no CoTs of 'gamma' there. It holds none"),
+        (rows(score=[1]), {"llms": ["gamma"]}, NotRecordedError, "no CoTs of 'gamma' there. It holds alpha, org/beta"),
         (rows(score=[1]), {"llms": ["org/beta"]}, SourceError, "t.csv has no scores for CoTs of .*; there is nothing to add"),
     ],
 )  # fmt: skip

@@ -116,17 +116,14 @@ def _pairs(recording: Recording, datasets: Sequence[str] | None, llms: Sequence[
     """Return the pairs whose rows are read."""
     for dataset in datasets or ():
         recording.require(dataset)
-    pairs = [
-        (dataset, llm)
-        for dataset, llm in recording.manifest.pairs
-        if (datasets is None or dataset in datasets) and (llms is None or llm in llms)
-    ]
+    pairs = [pair for pair in recording.manifest.pairs if datasets is None or pair[0] in datasets]
+    known = [llm for _, llm in pairs]
     for llm in llms or ():
-        if llm not in {each for _, each in pairs}:
+        if llm not in known:
             raise NotRecordedError(
-                f"{recording.path} holds no CoTs of {llm!r} there. It holds {_listed(each for _, each in pairs) or 'none'}."
+                f"{recording.path} holds no CoTs of {llm!r} there. It holds {_listed(known) or 'none'}."
             )
-    return pairs
+    return [pair for pair in pairs if llms is None or pair[1] in llms]
 
 
 class _ScoreTable:
