@@ -389,10 +389,7 @@ _PARTS = {
     "texts": ("`llm`, `question_id`, `sample_index`, `text`: the chain of thought", "texts/*/*.parquet"),
     "requests": ("`llm`, `question_id`, `prompt` (messages as JSON), `prompt_tokens`", "requests/*/*.parquet"),
     "equality": ("`question_id`, `left`, `right`, `gold`, `equal`: pairs of answers compared", "equality/*.parquet"),
-    "reasoning": (
-        "`reasoning`: thoughts, given apart or split off the text; `marks`: where they stood in it",
-        "reasoning/*/*.parquet",
-    ),
+    "reasoning": ("`reasoning`: thoughts, apart or split off; `marks`: where they stood", "reasoning/*/*.parquet"),
     "logprobs": ("`sequence_logprob`, `token_confidences`, `token_logprobs`", "logprobs/*/*.parquet"),
     "probes": (
         (
@@ -402,6 +399,7 @@ _PARTS = {
         "probes/*/*.parquet",
     ),
     "turns": ("`messages` (sent behind the conversation so far), `prompt_tokens`", "turns/*/*.parquet"),
+    "timings": ("`first_token_s`: seconds to the first token", "timings/*/*.parquet"),
     "steps": ("`parent` (`sample_index` of the step before, null for a first step), `ends`", "steps/*/*.parquet"),
     "scores": ("`score`, `step_scores`, `verdict` of judges and reward models", "scores/*/*/*.parquet"),
 }

@@ -11,15 +11,32 @@ from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
-from small import content, write_toy
+from small import content, pool, question, write_toy
 from typer.testing import CliRunner
 
 from feval import import_recording
 from feval.answers import EXTRACTOR_VERSION
 from feval.cli import app
-from feval.errors import FevalError, NotRecordedError, SourceError, StorageError, UnknownNameError, UsageError
+from feval.errors import (
+    DamagedRecordingError,
+    FevalError,
+    NotRecordedError,
+    SourceError,
+    StorageError,
+    UnknownNameError,
+    UsageError,
+)
 from feval.exporters import FORMATS, export_recording
-from feval.recording import ScorerInfo, ScoreRows, add_scores, merge, open_recording
+from feval.recording import (
+    DatasetInfo,
+    LLMInfo,
+    RecordingWriter,
+    ScorerInfo,
+    ScoreRows,
+    add_scores,
+    merge,
+    open_recording,
+)
 from recorders.demo import bundled_recording
 
 REQUEST: dict[str, Any] = {
@@ -34,7 +51,8 @@ LINES: list[dict[str, Any]] = [
         "id": "q1", "question": "1 + 1?", "gold": "2", "llm": "a", **REQUEST, "probe_cue": "so", "samples": [
             {
                 "text": "<think>one, one</think>\n\nIt is 2.", "answer": "2", "tokens": 8, "finish_reason": "stop",
-                "score": {'a "good" judge': 0.1, "length": 8}, "step_scores": {"prm": [0.5, 0.25]}, "seed": 3, "duration_s": 0.5,
+                "score": {'a "good" judge': 0.1, "length": 8}, "step_scores": {"prm": [0.5, 0.25]}, "seed": 3,
+                "duration_s": 0.5, "first_token_s": 0.125,
                 "recorded_at": "2026-01-02T03:04:05Z", "token_logprobs": [-0.5, -1.1], "token_confidences": [1.5, 0.1],
                 "probes": [{"offset": 2, "answer": "3", "text": " 3", "tokens": 1, "confidence": 0.3},
                            {"offset": 5, "answer": None}],
@@ -228,7 +246,8 @@ def test_parquet_has_types(toy: Path, tmp_path: Path) -> None:
         {"offset": 2, "answer": "3", "text": " 3", "tokens": 1, "confidence": pytest.approx(0.3)},
         {"offset": 5, "answer": None, "text": None, "tokens": None, "confidence": None},
     ]
-    assert (rows[0]["tokens"], rows[0]["duration_s"], rows[2]["reasoning"]) == (8, 0.5, "apart")
+    assert (rows[0]["tokens"], rows[0]["duration_s"], rows[0]["first_token_s"]) == (8, 0.5, 0.125)
+    assert rows[2]["reasoning"] == "apart"
     assert rows[0]["text"] == "<think>one, one</think>\n\nIt is 2."
     assert rows[0]["token_confidences"] == pytest.approx([1.5, 0.1])
 
@@ -274,6 +293,17 @@ def test_what_cannot_be_exported_is_said(toy: Path, tmp_path: Path) -> None:
         export_recording(tmp_path / "both", tmp_path / "x", "jsonl")
     assert export_recording(tmp_path / "both", tmp_path / "x", "csv").rows == 7
     assert sorted(path.name for path in tmp_path.iterdir() if path.name.startswith(".")) == []
+
+
+@pytest.mark.parametrize("to", list(FORMATS))
+def test_a_request_that_is_no_list_of_messages_is_damage(tmp_path: Path, to: str) -> None:
+    path = tmp_path / "r"
+    with RecordingWriter(path, operation={"name": "test"}) as writer:
+        writer.add_dataset(DatasetInfo("toy", "Toy", "verbatim", "test-1"), [question(0, "4")])
+        writer.add_pools("toy", LLMInfo("m"), "words", [pool(0, ["4"], prompt="words")])
+    with pytest.raises(DamagedRecordingError, match=r"the request to m for 'toy/0' is damaged: 'words' is not a list"):
+        export_recording(path, tmp_path / "x", to)
+    assert [each.name for each in tmp_path.iterdir()] == ["r"]
 
 
 def test_a_failing_block_leaves_no_file(toy: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -109,8 +109,10 @@ def test_both_forms_take_as_long(name: str, case: Case, given_llms: Replay) -> N
     dataset, llms = given_llms
     method = METHODS[name](**case.settings)
     for llm in llms:
-        seconds = np.random.default_rng(len(llm.name)).random(llm.pool.codes.shape)
+        seconds, share = np.random.default_rng(len(llm.name)).random((2, *llm.pool.codes.shape))
+        first = np.where(share < 0.7, seconds * share, np.nan)  # of some it is not known
         llm.pool.channels.derived("durations", lambda seconds=seconds: seconds)
+        llm.pool.channels.derived("first tokens", lambda first=first: first)
     plain = decide(method, llms, 1)
     for at_once in (None, 2):
         clocked = [llm.clocked(at_once) for llm in llms]
