@@ -15,13 +15,14 @@ from importlib.resources import files
 from typing import Any
 
 from feval import hub
-from feval.cards.cards import find_dataset_card, price_ids
-from feval.cards.prices import price_list
+from feval.cards.cards import find_dataset_card
+from feval.cards.prices import PriceList
 from feval.cards.reading import parse_json
 from feval.cards.tokens import SPLIT_USAGE, USAGE
 from feval.errors import RecordingError
+from feval.estimators.votes.plurality import LARGEST_POOL
 from feval.publish.configs import MOST_SPLITS, Config, split_names
-from feval.publish.figure_tables import accuracy_table, gap_table, has_gap
+from feval.publish.figure_tables import accuracy_table, gap_table, has_gap, price_section
 from feval.publish.figures import MOST_COTS, PairFigures
 from feval.publish.front_matter import front_matter
 from feval.publish.licences import licence_name, licence_url, outputs_licence
@@ -41,6 +42,7 @@ _MOST_TEXT = 1200
 _MOST_PROMPT = 600
 _MOST_PROMPTS = 12
 _MOST_NAMED = 4
+_MOST_LINES = 8
 _Facts = dict[str, Any]
 _EXAMPLES = {
     "": ("llms[0](dataset.question_ids[0], n=1).answers", "curve self-consistency"),
@@ -55,7 +57,7 @@ class Page:
     """What a page is made from, besides the recording.
 
     `tag` is named by the examples, `words` is the owner's section, `kept_fields` is front matter of an earlier page that stays,
-    `surfaces` is path and subject of each picture of width and depth.
+    `surfaces` is path and subject of each picture of width and depth, `prices` a price list that does not come with feval.
     """
 
     repo_id: str
@@ -69,6 +71,7 @@ class Page:
     kept_fields: Mapping[str, Any] = field(default_factory=dict)
     has_picture: bool = True
     surfaces: Mapping[str, str] = field(default_factory=dict)
+    prices: PriceList | None = None
 
     def config_name(self, dataset: str, part: str) -> str | None:
         """Return the configuration with a part of a dataset; `None` where it has no row."""
@@ -115,7 +118,7 @@ def card(recording: Recording, page: Page) -> str:
         "recording_hash": recording.hash,
         "several_datasets": len(recording.dataset_ids()) > 1,
         "provenance": provenance(recording),
-        "prices": _prices(recording),
+        "prices": price_section(recording, page.prices),
         "counters": _counters(page),
         "example": _example(recording, page),
         "sample": _sample(recording),
@@ -157,9 +160,31 @@ def _opening(recording: Recording, page: Page) -> _Facts:
         "probes": " ".join(filter(None, (_probes(recording), _turns(recording)))),
         "picture": PICTURE if page.has_picture else None,
         "surfaces": page.surfaces,
+        "picture_alt": _picture_alt(page),
         "panels": len({figures.dataset for figures in page.figures}) > 1,
         "most_cots": MOST_COTS,
     }
+
+
+def _picture_alt(page: Page) -> str:
+    """Return what the picture shows: its axes, and the accuracies at the ends of its lines as far as the page has them."""
+    drawn = [f for f in page.figures if f.single is not None and f.asked == f.questions and f.largest <= LARGEST_POOL]
+    if not drawn:
+        return "Accuracy against mean cost per question"
+    most = min(max(figures.smallest for figures in drawn), MOST_COTS)
+    cost = "tokens" if any(figures.usd_single is None for figures in drawn) else "USD"
+    panels = len({figures.dataset for figures in drawn}) > 1
+    said = f"Accuracy of the vote of 1 to {most} CoTs against mean {cost} per question, a line for each LLM"
+    lines = []
+    for figures in drawn[:_MOST_LINES]:
+        where = f" on {plain(figures.dataset)}" if panels else ""
+        first = 100 * figures.single.value if figures.single else 0.0
+        line = f"{plain(figures.llm)}{where} {first:.1f} % with one"
+        if figures.vote is not None and 1 < figures.smallest == figures.largest <= MOST_COTS:
+            line += f" and {100 * figures.vote.value:.1f} % with {figures.largest}"
+        lines.append(line)
+    more = f"; and {len(drawn) - _MOST_LINES} more lines" if len(drawn) > _MOST_LINES else ""
+    return f"{said}{', a panel for each dataset' if panels else ''}: {'; '.join(lines)}{more}"
 
 
 def _probes(recording: Recording) -> str:
@@ -317,31 +342,6 @@ def _sample(recording: Recording) -> _Facts | None:
         "answer": code(answer) if answer else "no answer",
         "gold": code(question.answer_key) if question.answer_key else "none",
     }
-
-
-def _prices(recording: Recording) -> str:
-    """Return the price list that the recording names, in words and as a table."""
-    named = recording.manifest.prices
-    if named == "none":
-        return "The recording names no price list. It has tokens and no dollars: any price list can be applied."
-    if named not in price_ids():
-        return f"The recording names the price list {code(named)}, which the feval that wrote this page does not know."
-    prices = price_list(named)
-    rows = []
-    for base in dict.fromkeys(str(record.get("base")) for record in recording.manifest.llms.values()):
-        price = prices.find(base)
-        cells = (
-            ["not listed", "not listed"]
-            if price is None
-            else [f"{p:,.10g}" for p in (price.input_usd_per_mtok, price.output_usd_per_mtok)]
-        )
-        rows.append([code(base), *cells, plain(prices.notes.get(base, ""))])
-    columns = 4 if any(row[3] for row in rows) else 3
-    about = (
-        f"Price list {code(named)} of {plain(prices.date)}, USD per million tokens. The recording has tokens and "
-        f"no dollars: any other list can be applied. Source: {plain(prices.source)}."
-    )
-    return f"{about}\n\n{table(['LLM', 'input', 'output', 'note'][:columns], (row[:columns] for row in rows))}"
 
 
 def _counters(page: Page) -> str:

@@ -1,12 +1,15 @@
-"""The page's tables of figures: accuracies, and gaps."""
+"""The page's tables of figures: accuracies, gaps, and prices."""
 
 from __future__ import annotations
 
 import html
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
+from feval.cards.cards import price_ids
+from feval.cards.prices import PriceList, price_list
 from feval.publish.figures import Accuracy, PairFigures
-from feval.publish.markdown import UNBROKEN, code, folded, share, table
+from feval.publish.markdown import UNBROKEN, code, folded, plain, share, table
+from feval.recording import Recording
 from feval.report.text import counted, plain_number, visible
 
 _MOST_ROWS = 24
@@ -26,6 +29,33 @@ def gap_table(figures: Sequence[PairFigures], *, several_datasets: bool) -> str:
     return _by_dataset(figures, header, _gap_cells, _worst, several_datasets=several_datasets)
 
 
+def price_section(recording: Recording, own: PriceList | None) -> str:
+    """Return the price list that a recording names, in words and as a table; `own` is one that does not come with feval."""
+    named = recording.manifest.prices
+    if named == "none":
+        return "The recording names no price list. It has tokens and no dollars: any price list can be applied."
+    known = own if own is not None and own.id == named else price_list(named) if named in price_ids() else None
+    if known is None:
+        return f"The recording names the price list {code(named)}, which the feval that wrote this page does not know."
+    bases = (str(record.get("base")) for record in recording.manifest.llms.values())
+    return f"The recording has tokens and no dollars: any price list can be applied. It names one.\n\n{price_table(known, bases)}"
+
+
+def price_table(prices: PriceList, llms: Iterable[str]) -> str:
+    """Return what a price list says of some LLMs, with its date and source."""
+    rows = []
+    for base in dict.fromkeys(llm.split("@", 1)[0] for llm in llms):
+        price = prices.find(base)
+        pair = () if price is None else (price.input_usd_per_mtok, price.output_usd_per_mtok)
+        cells = [f"{usd:,.10g}" for usd in pair] or ["not listed", "not listed"]
+        rows.append([code(base), *cells, plain(prices.notes.get(base, ""))])
+    columns = 4 if any(row[3] for row in rows) else 3
+    about = (
+        f"Price list {code(prices.id)} of {plain(prices.date)}, USD per million tokens. Source: {plain(prices.source)}."
+    )
+    return f"{about}\n\n{table(['LLM', 'input', 'output', 'note'][:columns], (row[:columns] for row in rows))}"
+
+
 def has_gap(figures: PairFigures) -> bool:
     """Return whether questions were not asked, or CoTs have no answer or did not come to their end."""
     return figures.asked < figures.questions or any((figures.no_answer, figures.truncated, figures.withheld))
@@ -38,8 +68,8 @@ def _accuracy_cells(figures: PairFigures) -> list[str]:
         else f"{figures.smallest:,} to {figures.largest:,}"
     )
     tokens = "-" if figures.output_tokens is None else f"{figures.output_tokens:,.{int(figures.output_tokens < 100)}f}"
-    dollars = map(_thousand, (figures.usd_single, figures.usd_vote))
-    return [size, tokens, _shown(figures.single), _shown(figures.vote), *dollars]
+    dollars = map(per_thousand, (figures.usd_single, figures.usd_vote))
+    return [size, tokens, shown_accuracy(figures.single), shown_accuracy(figures.vote), *dollars]
 
 
 def _best(rows: Sequence[PairFigures]) -> str:
@@ -59,14 +89,16 @@ def _worst(rows: Sequence[PairFigures]) -> str:
     return f"{counted(len(rows), 'LLM')}, at most {share(most)} without an answer"
 
 
-def _shown(accuracy: Accuracy | None) -> str:
+def shown_accuracy(accuracy: Accuracy | None) -> str:
+    """Return an accuracy with its interval, in per cent."""
     if accuracy is None:
         return "-"
     interval = f"({100 * accuracy.low:.1f} to {100 * accuracy.high:.1f})"
     return f"{100 * accuracy.value:.1f} {interval}".replace(" ", UNBROKEN)
 
 
-def _thousand(usd: float | None) -> str:
+def per_thousand(usd: float | None) -> str:
+    """Return the USD of 1,000 questions."""
     return "-" if usd is None else plain_number(1000 * usd)
 
 

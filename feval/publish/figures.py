@@ -194,13 +194,14 @@ def picture(recording: Recording) -> bytes | None:
 
 
 def surface_pictures(recording: Recording) -> Iterator[tuple[str, bytes]]:
-    """Yield what is shown and a PNG of accuracy over width and depth, for the first four LLMs that were probed."""
+    """Yield what is shown, with its range, and a PNG of accuracy over width and depth, for the first four LLMs with probes."""
     probed = (pair for pair in recording.manifest.pairs if recording.has_probes(*pair))
     for dataset, llm in islice(probed, _MOST_SURFACES):
         questions, [replayed] = _loaded(recording, dataset, [llm])
         surface = coarse_surface(questions, replayed)
         if surface is not None:
-            yield f"{llm} on {dataset}", pictures.surface_png(surface)
+            shares = [100 * point.accuracy for point in surface.points]
+            yield f"{llm} on {dataset}, from {min(shares):.1f} % to {max(shares):.1f} %", pictures.surface_png(surface)
 
 
 def _curves(recording: Recording, dataset: str) -> Iterable[Curve]:

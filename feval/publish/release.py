@@ -18,6 +18,8 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 
+from feval.cards.cards import price_ids
+from feval.cards.prices import PriceList, price_list
 from feval.errors import CardError, ConflictError, HubError, ReleaseError
 from feval.hub import open_place
 from feval.hub.commits import Pushed, RepoState, push_files, state
@@ -28,8 +30,10 @@ from feval.publish.figures import figures_of, picture, surface_pictures
 from feval.publish.front_matter import EarlierMatter, earlier_matter
 from feval.publish.licences import check_licence, notice, stated_licence
 from feval.publish.owner_section import check_words, own_words
-from feval.publish.results import FOLDER, described, result_files
+from feval.publish.results import FOLDER, described, pinned_prices, result_files
 from feval.publish.scan import Scan, scan
+from feval.publish.shown_results import result_block, shown_results, with_results
+from feval.receipts.format import PinnedPrices
 from feval.recording import Recording, open_recording
 from feval.recording.layout.format import MANIFEST, README, is_beside
 from feval.recording.layout.manifest import manifest_bytes
@@ -125,6 +129,7 @@ def prepare(
     tag: str | None = None,
     allow: Collection[str] = (),
     results: Sequence[Path] = (),
+    prices: PriceList | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> Release:
     """Return a release of a recording; nothing is sent, and the recording is not changed.
@@ -139,6 +144,7 @@ def prepare(
         tag: of the release, named by the examples on the page.
         allow: exceptions for the search, see `feval.publish.scan.scan`.
         results: folders or files to put beside the recording, see `feval.publish.results.result_files`.
+        prices: the price list of recording or results where it does not come with feval, for its table on the page.
         progress: called with (files searched, files in all).
 
     Raises:
@@ -170,9 +176,11 @@ def prepare(
         earlier.kept,
         png is not None,
         {path: subject for path, (subject, _) in zip(numbered, surfaces, strict=True)},
+        prices,
     )
+    blocks, unknown = _blocks(beside, seen, recording, prices)
     files: dict[str, Path | bytes] = {
-        README: card(recording, page).encode(),
+        README: with_results(card(recording, page), blocks).encode(),
         _LICENCE: notice(page.title, licence).encode(),
         MANIFEST: _manifest(recording),
         **({} if png is None else {PICTURE: png}),
@@ -183,7 +191,7 @@ def prepare(
     _check_limits(files, recording)
     names = {*recording.manifest.llms, *recording.manifest.datasets}
     findings = scan(files, allow=allow, names=names, progress=progress)
-    remarks = tuple(_remarks(recording, files, configs))
+    remarks = (*_remarks(recording, files, configs), *unknown)
     return Release(
         seen,
         page.title,
@@ -208,6 +216,7 @@ def prepare_results(
     *,
     tag: str | None = None,
     allow: Collection[str] = (),
+    prices: PriceList | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> Release:
     """Return a release of results alone, for a repository that has their recording; arguments are those of `prepare`.
@@ -223,9 +232,59 @@ def prepare_results(
         )
     recording = open_place(f"hf://{seen.repo_id}@{seen.state.commit}")
     files = result_files(results, recording.hash)
+    title = described(files)
+    blocks, remarks = _blocks(files, seen, recording, prices)
+    if seen.page is not None and (page := with_results(seen.page, blocks)) != seen.page:
+        files = {README: page.encode(), **files}
     names = {*recording.manifest.llms, *recording.manifest.datasets}
     findings = scan(files, allow=allow, names=names, progress=progress)
-    return Release(seen, described(files), recording.hash, files, findings, tag, (), _folders(results))
+    return Release(seen, title, recording.hash, files, findings, tag, remarks, _folders(results))
+
+
+def _blocks(
+    files: Mapping[str, Path | bytes], seen: Seen, recording: Recording, own: PriceList | None
+) -> tuple[dict[str, str], tuple[str, ...]]:
+    """Return what the page shows of each result, earlier ones that the repository still has included; and what to note."""
+    there = () if seen.state is None else seen.state.files
+    blocks = {
+        name: block
+        for name, block in shown_results(seen.page or "").items()
+        if any(path.startswith(f"{FOLDER}/{name}/") for path in there)
+    }
+    lists = {recording.manifest.prices: None} if recording.manifest.prices != "none" else {}
+    for name in dict.fromkeys(path.split("/")[1] for path in files):
+        pinned = pinned_prices(name, files)
+        prices = None if pinned is None else _price_list(pinned, own, name)
+        lists |= {} if pinned is None else {pinned.id: None}
+        below = (
+            prices is not own and prices is not None and prices.id == recording.manifest.prices
+        )  # the page has it there
+        block = result_block(name, files, seen.repo_id, None if below else prices)
+        blocks |= {} if block is None else {name: block}
+    if own is not None and own.id not in lists:
+        raise ConflictError(
+            f"--prices is the list {own.id!r}, and recording and results name {', '.join(lists) or 'none'}. Leave it out, or "
+            "give the list that they name."
+        )
+    known = {*price_ids(), *([] if own is None else [own.id])}
+    remark = "The page names the price list {!r} and does not show it; --prices FILE shows it."
+    return blocks, tuple(remark.format(each) for each in lists if each not in known)
+
+
+def _price_list(pinned: PinnedPrices, own: PriceList | None, result: str) -> PriceList | None:
+    """Return the price list that a result was priced by; `None` where it is neither the one given nor among the cards."""
+    if own is not None and own.id == pinned.id:
+        known = own
+    elif pinned.id in price_ids():
+        known = price_list(pinned.id)
+    else:
+        return None
+    if known.digest != pinned.digest:
+        raise ConflictError(
+            f"The results {result} were priced by another version of the list {pinned.id!r} (digest {pinned.digest[:12]}, here "
+            f"{known.digest[:12]}). Give that one with --prices, or write the results again."
+        )
+    return known
 
 
 def _folders(results: Sequence[Path]) -> tuple[str, ...]:

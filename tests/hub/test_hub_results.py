@@ -18,6 +18,7 @@ from recorded_probes import ALPHA, write_probed
 
 from feval.errors import ConflictError, ReleaseError
 from feval.publish.results import result_files
+from feval.publish.shown_results import with_results
 from feval.recording import open_recording, verify_recording
 
 pytestmark = pytest.mark.slow
@@ -84,8 +85,12 @@ def test_results_join_a_recording_that_is_there(hub: HubDouble, toy: Path, curve
     pushed = run_json("push", REPO, "--results", curve)
     after = hub.files(REPO)
     assert pushed["recording_hash"] == first["recording_hash"]
+    shown, own = after.pop("README.md").decode(), before.pop("README.md").decode()
     assert {path: data for path, data in after.items() if not path.startswith("results/")} == before
-    assert set(pushed["uploaded"]) == {CURVE + path.name for path in curve.iterdir()}
+    assert set(pushed["uploaded"]) == {"README.md", *(CURVE + path.name for path in curve.iterdir())}
+    assert f"]({CURVE}curve.png)" in shown
+    assert "| `n=3` |" in shown
+    assert with_results(shown, {}) == own
     assert run_json("push", REPO, "--results", curve)["commit"] == pushed["commit"]
 
 
@@ -118,6 +123,7 @@ def test_a_push_of_the_recording_leaves_results_alone(hub: HubDouble, toy: Path,
     (tmp_path / "words.md").write_text("---\ntitle: Another title\n---\n")
     run_json("push", toy, REPO, "--words", tmp_path / "words.md")
     assert receipt(hub) == held
+    assert f"]({CURVE}curve.png)" in hub.files(REPO)["README.md"].decode()
 
 
 def test_the_page_and_the_reader_pass_results_over(hub: HubDouble, toy: Path, curve: Path, tmp_path: Path) -> None:

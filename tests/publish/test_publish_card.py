@@ -21,6 +21,7 @@ from small import pool, question
 
 from feval.errors import CardError
 from feval.evaluation.curves import self_consistency_curve
+from feval.evaluation.surface import coarse_surface
 from feval.hub import RepoState
 from feval.importers import import_recording
 from feval.publish.card import PICTURE, SURFACES
@@ -140,9 +141,13 @@ def test_probes_are_counted_and_have_a_configuration(tmp_path: Path) -> None:
     assert [file["path"] for file in configs["toy-probes"]["data_files"]] == ["probes/toy/alpha.parquet"]
     assert "| `toy-probes` | `probes/*/*.parquet` |" in own
     surface = "figures/width-depth-1.png"
+    dataset, llms = load("toy", ["alpha"], tmp_path / "r", prices="none")
+    drawn = coarse_surface(dataset, llms[0])
+    assert drawn is not None
+    low, high = (100 * end(point.accuracy for point in drawn.points) for end in (min, max))
     assert (
-        f"![Accuracy of votes of alpha on toy over traces per question and tokens after which each is cut]({surface})"
-        in own
+        "![Map of accuracy over traces per question and tokens after which each is cut: votes of alpha on toy, from "
+        f"{low:.1f} % to {high:.1f} %]({surface})" in own
     )
     assert [path for path in release.files if path.startswith(SURFACES)] == [surface]
     assert "figures/width-depth-2.png".startswith(release.owns)  # so that one of an earlier recording goes
@@ -413,6 +418,15 @@ def test_what_feval_does_not_write_stays_in_the_front_matter(tmp_path: Path) -> 
 def test_front_matter_that_is_no_plain_yaml_is_an_error(tmp_path: Path, front: str) -> None:
     with pytest.raises(CardError, match=r"front matter of README\.md"):
         prepare(write(tmp_path / "r"), seen(f"---\n{front}\n---\n{BEGIN}\n{END}\n"))
+
+
+def test_the_picture_is_described_with_its_ends(tmp_path: Path) -> None:
+    # of q1 2 of 4 CoTs are right, of q2 2 of 4, of q3 none; the vote is right on q1 and, half of the time, on q2
+    text = page(prepare(write(tmp_path / "r"), seen()))
+    alt = re.findall(r"!\[(.*)\]\(figures/cost-accuracy\.png\)", text)
+    ends = "33.3 % with one and 50.0 % with 4"
+    said = "Accuracy of the vote of 1 to 4 CoTs against mean tokens per question, a line for each LLM"
+    assert alt == [f"{said}: alpha {ends}; beta@t=0.8 {ends}"]
 
 
 def test_trees_and_turns_have_their_own_example(tmp_path: Path) -> None:

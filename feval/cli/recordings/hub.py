@@ -13,6 +13,7 @@ from pydantic import Field
 
 from feval import hub, publish
 from feval.cards.front_matter import read_front_matter
+from feval.cards.prices import price_list
 from feval.cards.reading import read_regular
 from feval.cli.options import OnlyDatasets, OnlyLLMs, whole_folder
 from feval.cli.output import Output, quiet_matplotlib, say
@@ -69,6 +70,12 @@ def push(
         list[str] | None,
         typer.Option(metavar="WHAT", help="Allow findings: emails, paths, or the MARK of one; repeat for more."),
     ] = None,
+    prices: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE", help="The price list of recording or results if it is your own: shown on the page."
+        ),
+    ] = None,
     remove: Annotated[
         bool, typer.Option("--remove", help="Delete files that the repository has and this recording lacks.")
     ] = False,
@@ -90,6 +97,7 @@ def push(
     recording, repository = _recording_and_repository(first, second, results)
     seen = _seen(show, repository, needed=page is None or not dry_run or recording is None)
     options: dict[str, Any] = {"tag": tag, "allow": allow or [], "results": results or []}
+    options["prices"] = None if prices is None else price_list(prices)
     if recording is None:
         if words or page:
             raise UsageError("Results alone do not change the page: --words and --page need a recording.")

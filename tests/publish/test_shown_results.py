@@ -1,0 +1,107 @@
+"""Results on the page: their numbers, pictures and prices, for as long as the repository has them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from hub_settings import run_feval
+from published import write
+
+from feval.cards.prices import PriceList
+from feval.errors import ConflictError, ReleaseError
+from feval.hub import RepoState
+from feval.publish.owner_section import END
+from feval.publish.release import Release, Seen, prepare
+from feval.publish.shown_results import shown_results, with_results
+
+REPO = "somebody/recording"
+MINE = PriceList("mine", "2026-01-31", "our contract", {"alpha": (1, 2)})
+PAGE = f"# T\n\n{END}\n\n## Load it\n"
+
+
+@pytest.fixture(autouse=True)
+def no_picture(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("feval.publish.release.picture", lambda _: None)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write(tmp_path_factory.mktemp("own") / "r", llms=["alpha"])
+
+
+@pytest.fixture(scope="module")
+def single(folder: Path) -> Path:
+    """What `feval run` writes under a price list of the user's own."""
+    prices = {"id": MINE.id, "date": MINE.date, "source": MINE.source, "prices": {"alpha": [1, 2]}}
+    (folder.parent / "mine.json").write_text(json.dumps(prices))
+    options = ["--recording", folder, "--prices", folder.parent / "mine.json", "--out", folder.parent / "single"]
+    assert run_feval("run", "single-call", *options).exit_code == 0
+    (folder.parent / "single" / "drawn.png").write_bytes(b"\x89PNG")
+    return folder.parent / "single"
+
+
+def page(release: Release) -> str:
+    content = release.files["README.md"]
+    assert isinstance(content, bytes)
+    return content.decode()
+
+
+def test_results_are_shown_with_their_numbers_picture_and_prices(folder: Path, single: Path) -> None:
+    release = prepare(folder, Seen(REPO), results=[single], prices=MINE)
+    block = shown_results(page(release))["single"]
+    assert block.startswith("### single\n\n`feval run`: single-call with alpha on toy, 3 questions.")
+    # 20 prompt tokens at 1 USD and 10 output tokens at 2 USD a million; right are 2 of 4, 2 of 4 and none of 4
+    [row] = [line for line in block.splitlines() if line.endswith("| 30.0 | 0.04 |")]
+    assert "| 33.3" in row
+    assert "![Accuracy and cost: single-call with alpha on toy, 3 questions. 1 point, accuracy from 33.3 % to" in block
+    assert "](results/single/drawn.png)" in block
+    assert "Price list `mine` of 2026-01-31, USD per million tokens. Source: our contract." in block
+    assert "| `alpha` | 1 | 2 |" in block
+    assert f"`feval verify hf://{REPO}/results/single/receipt.json`" in block
+    assert release.notes == ()
+
+
+def test_own_prices_that_are_not_given_are_named_and_asked_for(folder: Path, single: Path) -> None:
+    release = prepare(folder, Seen(REPO), results=[single])
+    assert "Priced by `mine`." in page(release)
+    assert release.notes == ("The page names the price list 'mine' and does not show it; --prices FILE shows it.",)
+    other = PriceList("mine", "2026-01-31", "our contract", {"alpha": (1, 3)})
+    with pytest.raises(ConflictError, match="priced by another version of the list 'mine'"):
+        prepare(folder, Seen(REPO), results=[single], prices=other)
+    with pytest.raises(ConflictError, match="--prices is the list 'mine', and recording and results name none"):
+        prepare(folder, Seen(REPO), prices=MINE)
+
+
+def test_a_recording_that_names_own_prices_has_their_table(tmp_path: Path) -> None:
+    release = prepare(write(tmp_path / "r", llms=["alpha"], prices="mine"), Seen(REPO), prices=MINE)
+    section = page(release).split("## Prices\n")[1].split("\n## ")[0]
+    assert "Price list `mine` of 2026-01-31" in section
+    assert "| `alpha` | 1 | 2 |" in section
+
+
+def test_results_stay_on_the_page_as_long_as_their_files(folder: Path, single: Path) -> None:
+    first = page(prepare(folder, Seen(REPO), results=[single], prices=MINE))
+    there = RepoState(REPO, "0" * 40, True, {"results/single/receipt.json": 1}, {})  # type: ignore[dict-item]
+    assert page(prepare(folder, Seen(REPO, there, first.replace("\n", "\r\n")))) == first
+    gone = RepoState(REPO, "0" * 40, True, {}, {})
+    assert shown_results(page(prepare(folder, Seen(REPO, gone, first)))) == {}
+
+
+def test_damaged_numbers_are_a_sentence(folder: Path, single: Path, tmp_path: Path) -> None:
+    receipt = json.loads((single / "receipt.json").read_bytes())
+    for numbers in ({}, receipt["numbers"] | {"accuracy": "high"}):
+        (tmp_path / "receipt.json").write_text(json.dumps(receipt | {"numbers": numbers}))
+        with pytest.raises(ReleaseError, match="cannot be shown"):
+            prepare(folder, Seen(REPO), results=[tmp_path / "receipt.json"], prices=MINE)
+
+
+@pytest.mark.parametrize("blocks", [{}, {"a": "### a"}, {"a": "### a\n\n| 1 |", "b-1": "text"}])
+def test_blocks_are_found_again_and_replaced(blocks: dict[str, str]) -> None:
+    for earlier in ({}, {"a": "old"}, {"c": "gone"}):
+        written = with_results(with_results(PAGE, earlier), blocks)
+        assert shown_results(written) == blocks
+        assert written.endswith("\n\n## Load it\n")
+        assert with_results(written, {}) == PAGE
+    assert with_results("# By hand\n", blocks) == "# By hand\n"
