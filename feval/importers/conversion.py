@@ -42,6 +42,9 @@ _HINT_BYTES = 16 << 20
 _POSITIONS_TOO = (
     "golds are positions, stored answers are read as written: write labels, or read the replies, `--answers text`"
 )
+_SCORES_OF = {
+    "table": "jsonl"
+}  # one origin for scores of the same columns, so that exports of either come back as they were
 _FLOATS = "pandas writes whole numbers beside missing ones so: write them without, or choose the kind `number`"
 
 ANSWERS = ("stored", "text")
@@ -288,7 +291,7 @@ class _Conversion:
         for name, group in self._scorers.items():
             blocks = self._scores.questions(group)
             rows = (ScoreRows(self._questions[number].id, *columns) for number, (columns,) in blocks)
-            own = ScorerInfo(name, "imported", {"format": self._importer.name})
+            own = ScorerInfo(name, "imported", {"format": _SCORES_OF.get(self._importer.name, self._importer.name)})
             yield self._known_scorers.get(name, own), rows
 
     def probes(self, llm: SourceLLM) -> Iterator[ProbeRows] | None:

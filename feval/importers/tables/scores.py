@@ -101,7 +101,7 @@ def import_scores(
 
     added = [
         (
-            ScorerInfo(scorer, "imported", {"format": "table"}),
+            ScorerInfo(scorer, "imported", {"format": "jsonl"}),  # as in tables, see `conversion`
             {pair: table.scores(pair, scorer, counts[scorer]) for pair in table.pairs},
         )
         for scorer in table.columns
