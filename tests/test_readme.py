@@ -69,17 +69,18 @@ def free_ports(count: int) -> list[int]:
 @pytest.mark.slow
 def test_the_recipes_of_recording_run_as_they_stand(tmp_path: Path, environment: dict[str, str]) -> None:
     pytest.importorskip("openai", reason="the official client (extra `record`) is not installed")
-    recipes = page("recording").partition("## Three recipes\n")[2]
+    recipes = page("recording").partition("## Recipes\n")[2]
     for name, port in zip(("8123", "8124"), free_ports(2), strict=True):
         recipes = recipes.replace(name, str(port))
     folder = tmp_path / "empty"
     folder.mkdir()
-    served, proxied, twin = blocks(recipes)
+    served, proxied, twin, search = blocks(recipes)
     run(served, folder, environment)
     assert verify_recording(folder / "over-http").ok
     run(proxied, folder, environment)
     assert open_recording(folder / "my-run").manifest.pairs["proxied", "feval/tiny-42k"]["cots"] == 5
     assert re.fullmatch(r"27 for 0\.0000\d+ USD and 5 CoTs\n", run(twin, folder, environment))
+    assert re.fullmatch(r"\d+ after \d+ steps in \d+ rounds\n", run(search, folder, environment))
 
 
 def test_blocks_are_of_languages_that_are_tested() -> None:
