@@ -116,7 +116,7 @@ def test_notebooks_become_pages(monkeypatch: pytest.MonkeyPatch) -> None:
         "```python\nprint(1)\n```",
         "```text\n1\n```",
         "![Output of the cell above](data:image/png;base64,iVBORw==)",
-        "```{raw} html\n<table></table>\n```",
+        '```{raw} html\n<div class="output"><table></table></div>\n```',
     ]
 
 

@@ -31,7 +31,7 @@ def _output(output: Mapping[str, Any]) -> str:
     if "image/png" in forms:
         return f"![Output of the cell above](data:image/png;base64,{''.join(forms['image/png']).replace(chr(10), '')})"
     if "text/html" in forms:
-        return f"{FENCE}{{raw}} html\n{''.join(forms['text/html'])}\n{FENCE}"
+        return f'{FENCE}{{raw}} html\n<div class="output">{"".join(forms["text/html"])}</div>\n{FENCE}'
     return f"{FENCE}text\n{''.join(forms.get('text/plain', '')).rstrip()}\n{FENCE}"
 
 

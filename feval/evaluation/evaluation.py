@@ -363,7 +363,7 @@ def evaluate(
         if not len(chosen):
             raise UsageError(f"An evaluation needs a question; {dataset.id} was to be evaluated on none.")
         if timing is not None:
-            timing.require(used, chosen)
+            timing = timing.require(used, chosen)
         replayed = None if timing is None or timing.profile is not None else timing
         if kind == "exact":
             means = exact_means(method, dataset, used, chosen, timed=replayed is not None and parallel is None)

@@ -21,7 +21,13 @@ from feval.recording.reader import Recording
 TEXT, _FLOAT, _COUNT = pa.string(), pa.float64(), pa.int64()
 _TYPES: dict[str, pa.DataType] = {
     **dict.fromkeys(
-        ("temperature", "sequence_logprob", *(n for n, t in OPTIONAL_COLUMNS.items() if t == "float64")), _FLOAT
+        (
+            "temperature",
+            "sequence_logprob",
+            "first_token_s",
+            *(n for n, t in OPTIONAL_COLUMNS.items() if t == "float64"),
+        ),
+        _FLOAT,
     ),
     **dict.fromkeys(("token_logprobs", "token_confidences"), pa.list_(pa.float32())),
     **dict.fromkeys(("max_tokens", "prompt_tokens", "sample", "tokens", "turn_prompt_tokens"), _COUNT),

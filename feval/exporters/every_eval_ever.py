@@ -175,8 +175,9 @@ def _cot(about: dict[str, Any], cot: dict[str, Any]) -> dict[str, Any]:
             "total_tokens": prompt + cot["tokens"],
             **{name: value for name, value in parts.items() if value is not None},
         }
-    if cot.get("duration_s") is not None:
-        line["performance"] = {"latency_ms": 1000 * cot["duration_s"]}
+    seconds = {"latency_ms": cot.get("duration_s"), "time_to_first_token_ms": cot.get("first_token_s")}
+    if performance := {name: 1000 * value for name, value in seconds.items() if value is not None}:
+        line["performance"] = performance
     return line
 
 

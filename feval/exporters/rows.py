@@ -22,9 +22,10 @@ _OF_REQUEST = ("llm", "temperature", "max_tokens", "decoding", "prompt", "prompt
 _OF_STEP, _OF_TURN = ("node", "parent", "ends"), ("turn_messages", "turn_prompt_tokens")
 _OF_COT = ("text", "answer", "correct", "tokens", "finish_reason")
 _OPTIONAL = ("reasoning", "score", "step_scores", "sequence_logprob", "token_logprobs", "token_confidences")
+_BEHIND = ("first_token_s", "probe_cue", "probes")
 COLUMNS: tuple[str, ...] = (
     *(*_OF_QUESTION, *_OF_REQUEST, "sample", *_OF_STEP, *_OF_TURN, *_OF_COT, *_OPTIONAL, *OPTIONAL_COLUMNS),
-    *("probe_cue", "probes"),
+    *_BEHIND,
 )
 """Every column, in the order of the table."""
 
@@ -132,6 +133,7 @@ def _cots(pool: PoolRows) -> dict[str, Sequence[Any]]:
         "sequence_logprob": pool.sequence_logprobs,
         "token_logprobs": pool.token_logprobs,
         "token_confidences": pool.token_confidences,
+        "first_token_s": pool.first_token_seconds,
         **pool.extra,
     }
     if pool.parents is None or pool.ends is None:

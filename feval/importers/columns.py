@@ -198,6 +198,11 @@ COLUMNS: tuple[Column, ...] = (
     Column("token_confidences", "cot", number_list, "minus the mean log-probability of the top k at each token (DeepConf)"),
     Column("duration_s", "cot", _not_negative, "seconds that the reply took", ("duration", "latency_s", "latency")),
     Column("duration_s", "cot", _milliseconds, "milliseconds that the reply took", ("duration_ms", "latency_ms")),
+    Column("first_token_s", "cot", _not_negative, "seconds to the first token", ("ttft_s", "ttft", "time_to_first_token")),
+    Column(
+        "first_token_s", "cot", _milliseconds, "milliseconds to the first token",
+        ("first_token_ms", "ttft_ms", "time_to_first_token_ms"),
+    ),
     Column("seed", "cot", _seed, "the seed that was sent"),
     Column("response_id", "cot", text, "the provider's id of the reply"),
     Column("served_model", "cot", text, "the model that the provider says answered"),
@@ -218,7 +223,7 @@ COLUMNS: tuple[Column, ...] = (
 )  # fmt: skip
 """Every known column. Two of one name are the same quantity in two units."""
 
-WITHOUT_UNIT = frozenset({"duration", "latency"})
+WITHOUT_UNIT = frozenset({"duration", "latency", "ttft", "time_to_first_token"})
 """Known names that state no unit; they are read as seconds, with a note."""
 
 _DERIVED = frozenset({"total_tokens", "usage.total_tokens"})  # the sum of two others

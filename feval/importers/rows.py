@@ -418,6 +418,7 @@ def _pool(
         scores=_scores(question, cots) if names & {"score", "step_scores"} else {},
         probes=probes,
         turn_prompt_tokens=column("turn_prompt_tokens"),
+        first_token_seconds=column("first_token_s"),
     )
 
 

@@ -24,7 +24,7 @@ from feval.recording.layout.format import SCORES, open_regular, slug
 MOST_SPLITS = 30
 """Splits of one configuration that the Hub's viewer shows; `datasets` loads any number."""
 
-_PAIR_PARTS = ("samples", "requests", "texts", "reasoning", "logprobs", "probes", "steps", "turns")
+_PAIR_PARTS = ("samples", "requests", "texts", "reasoning", "logprobs", "probes", "steps", "turns", "timings")
 _NOT_IN_SPLITS = re.compile(r"[^A-Za-z0-9_.]+")
 _Files = tuple[str, list[str], str | None, str | None]
 """Name of a split, its paths, LLM, scorer."""

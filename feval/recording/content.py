@@ -36,6 +36,7 @@ CHANNELS: dict[str, dict[str, tuple[str, str]]] = {
     },
     "steps": {"parent": ("parents", "int32"), "ends": ("ends", "bool")},
     "turns": {"messages": ("messages", "string"), "prompt_tokens": ("turn_prompt_tokens", "int32")},
+    "timings": {"first_token_s": ("first_token_seconds", "float64")},
 }
 """Parts that a pair may have: part -> column -> (field of `PoolRows`, type). Only questions with a value have rows there."""
 
@@ -155,6 +156,7 @@ class PoolRows:
         messages: where steps are turns, the messages that were sent behind the whole conversation up to the step before, as a
             JSON array; `None` for a step that is no turn. A turn goes on from a step that ends a solution, and ends one itself.
         turn_prompt_tokens: of each turn, the tokens of all that was sent; known wherever those of the request are.
+        first_token_seconds: from sending the request of each CoT to its first token; `None` as for `reasoning`.
     """
 
     question_id: str
@@ -175,6 +177,7 @@ class PoolRows:
     ends: Sequence[bool] | None = None
     messages: Sequence[str | None] | None = None
     turn_prompt_tokens: Sequence[int | None] | None = None
+    first_token_seconds: Sequence[float | None] | None = None
 
     def tree_problem(self) -> str | None:
         """What is wrong with the tree that its steps make; `None` where nothing is, or the rows are whole CoTs."""

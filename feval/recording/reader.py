@@ -270,7 +270,7 @@ class Recording(Browsed):
         return np.array(rows, np.int64)
 
     def channels(self, dataset: str, llm: str) -> list[str]:
-        """The optional parts that an LLM has on a dataset, out of "reasoning", "logprobs", "steps" and "turns"."""
+        """The optional parts that an LLM has on a dataset, the keys of `content.CHANNELS`."""
         self.require(dataset, llm)
         return [part for part in CHANNELS if (dataset, llm, part) in self.manifest.leaves]
 

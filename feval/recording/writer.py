@@ -57,7 +57,7 @@ class RecordingWriter:
         prices: id of the price list that `load` uses by default, or "none".
         parents: for derived recordings, {"hash", "operation"} of each recording it was made from.
         notes: sentences about what was unusual.
-        licences: {"questions": ..., "outputs": ...}, `None` where not known.
+        licences: {"questions": ..., "outputs": ...}, `None` where not known; an attribute that may change until all is written.
 
     Raises:
         StorageError: `out` exists, or cannot be written.
@@ -78,7 +78,7 @@ class RecordingWriter:
         self._prices = prices
         self._parents = [dict(parent) for parent in parents]
         self._notes = list(notes)
-        self._licences = {"questions": None, "outputs": None, **(licences or {})}
+        self.licences = {"questions": None, "outputs": None, **(licences or {})}
         self._datasets: dict[str, DatasetInfo] = {}
         self._questions: dict[str, dict[str, int]] = {}
         self._verdicts: dict[str, Verdicts] = {}
@@ -114,11 +114,6 @@ class RecordingWriter:
                 votes.close()
             if self._folder is not None:
                 self._folder.remove()
-
-    def license_questions(self, licences: Iterable[str | None]) -> None:
-        """State the licences of the questions, where they are not known before their datasets are."""
-        stated = sorted({licence or "not stated" for licence in licences})
-        self._licences["questions"] = None if stated == ["not stated"] else "; ".join(stated)
 
     def note(self, sentence: str) -> None:
         """Add a sentence about what was unusual."""
@@ -479,7 +474,7 @@ class RecordingWriter:
             "prices": self._prices,
             "operation": self._operation,
             "parents": self._parents,
-            "licences": self._licences,
+            "licences": self.licences,
             "notes": self._notes,
             "datasets": [
                 dataset_record(info, self._questions[info.id], self._equality.get(info.id))

@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from feval.errors import ConflictError, NotRecordedError, UnknownNameError
+from feval.recording.layout.format import TIMINGS
 from feval.recording.logprobs import Ragged, TokenLogprobs
 from feval.recording.probes import Probes
 from feval.recording.scores import Scores
@@ -57,7 +58,7 @@ class Channels(ABC):
     def _read_steps(self) -> Steps | None:
         return None
 
-    def _read_durations(self) -> npt.NDArray[np.float64] | None:
+    def _read_seconds(self, column: str) -> npt.NDArray[np.float64] | None:  # noqa: ARG002  others have some
         return None
 
     def question(self, row: int) -> str:
@@ -155,7 +156,11 @@ class Channels(ABC):
 
     def durations(self) -> npt.NDArray[np.float64] | None:
         """Return [Q, S] the seconds that each reply took, NaN where not known; `None` where none is known."""
-        return self.derived("durations", self._read_durations)
+        return self.derived("durations", lambda: self._read_seconds("duration_s"))
+
+    def first_tokens(self) -> npt.NDArray[np.float64] | None:
+        """Return [Q, S] the seconds to the first token of each reply, as `durations` does."""
+        return self.derived("first tokens", lambda: self._read_seconds("first_token_s"))
 
     @property
     def has_probes(self) -> bool:
@@ -225,8 +230,8 @@ class ArrayChannels(Channels):
     def _read_steps(self) -> Steps | None:
         return self._steps
 
-    def _read_durations(self) -> npt.NDArray[np.float64] | None:
-        return self._durations
+    def _read_seconds(self, column: str) -> npt.NDArray[np.float64] | None:
+        return self._durations if column == "duration_s" else None
 
 
 class RecordedChannels(Channels):
@@ -274,16 +279,18 @@ class RecordedChannels(Channels):
     def _read_steps(self) -> Steps | None:
         return self._recording.steps(self._dataset, self._llm)
 
-    def _read_durations(self) -> npt.NDArray[np.float64] | None:
-        pair = self._dataset, self._llm
-        votes, seconds = self._recording.votes(self._dataset), dict[str, list[float | None]]()
-        for question, values in self._recording.scan("samples", *pair, ["question_id", "duration_s"]):
-            seconds[question] = values["duration_s"]
-        durations = np.full(votes.llms[self._llm].codes.shape, np.nan)
+    def _read_seconds(self, column: str) -> npt.NDArray[np.float64] | None:
+        pair, part = (self._dataset, self._llm), "samples" if column == "duration_s" else TIMINGS
+        if part == TIMINGS and part not in self._recording.channels(*pair):
+            return None
+        votes, of_question = self._recording.votes(self._dataset), dict[str, list[float | None]]()
+        for question, values in self._recording.scan(part, *pair, ["question_id", column]):
+            of_question[question] = values[column]
+        seconds = np.full(votes.llms[self._llm].codes.shape, np.nan)
         for row, question in enumerate(votes.question_ids):
-            own = seconds.get(question, [])
-            durations[row, : len(own)] = np.array(own, np.float64)  # NaN for a null
-        return None if np.isnan(durations).all() else durations
+            own = of_question.get(question, [])
+            seconds[row, : len(own)] = np.array(own, np.float64)  # NaN for a null
+        return None if np.isnan(seconds).all() else seconds
 
 
 class _ChannelRows(Channels):
@@ -319,8 +326,8 @@ class _ChannelRows(Channels):
     def _read_steps(self) -> Steps | None:
         return self._whole.steps().rows(self._rows) if self._whole.has_steps else None
 
-    def _read_durations(self) -> npt.NDArray[np.float64] | None:
-        whole = self._whole.durations()
+    def _read_seconds(self, column: str) -> npt.NDArray[np.float64] | None:
+        whole = self._whole.durations() if column == "duration_s" else self._whole.first_tokens()
         return None if whole is None else whole[self._rows]
 
 

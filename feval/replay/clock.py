@@ -45,31 +45,47 @@ def makespan(lengths: npt.NDArray[Any], at_once: int) -> Int64:
 class Clock:
     """Microseconds that recorded CoTs took: whole numbers, so that sums do not depend on their order.
 
-    A CoT that is cut took a share of its duration, in proportion to its tokens: nothing says when each of them came.
+    A CoT that is cut took a share of its duration, in proportion to its tokens: nothing says when each of them came. Where the
+    time to its first token is known, what came behind that is shared: t of T took first + (whole - first) (t - 1) / (T - 1).
 
     Attributes:
         tokens: [Q, S] output tokens of each CoT.
         microseconds: [Q, S] that each took; 0 where absent, or not known.
+        first: [Q, S] that each took to its first token, of those that it took; -1 where not known, `None` where none is.
         at_once: how many CoTs of a round are generated side by side; `None` for all of them.
     """
 
     tokens: Int64
     microseconds: Int64
+    first: Int64 | None = None
     at_once: int | None = None
 
     @classmethod
     def of(
-        cls, output_tokens: npt.NDArray[Any], seconds: npt.NDArray[np.float64] | None, at_once: int | None = None
+        cls,
+        output_tokens: npt.NDArray[Any],
+        seconds: npt.NDArray[np.float64] | None,
+        first: npt.NDArray[np.float64] | None = None,
+        at_once: int | None = None,
     ) -> Self:
-        """The clock of CoTs with so many output tokens [Q, S] that took so many seconds [Q, S]; NaN counts 0."""
+        """The clock of CoTs with so many output tokens [Q, S] that took so many seconds [Q, S], and so many to the first.
+
+        NaN is not known; an unknown duration counts 0, and no first token comes behind the last.
+        """
         known = np.zeros(output_tokens.shape) if seconds is None else np.nan_to_num(seconds)
-        return cls(output_tokens.astype(np.int64), np.rint(known * 1e6).astype(np.int64), at_once)
+        whole = np.rint(known * 1e6).astype(np.int64)
+        began = None if first is None else np.rint(np.nan_to_num(first * 1e6, nan=-1)).astype(np.int64)
+        return cls(output_tokens.astype(np.int64), whole, None if began is None else np.minimum(began, whole), at_once)
 
     def after(self, tokens: npt.NDArray[Any], drawn: Callable[[Int64], Int64] = _as_they_are) -> Int64:
         """Microseconds after which CoTs had so many tokens; `drawn` picks theirs out of an array [Q, S]."""
         whole, most = drawn(self.microseconds), drawn(self.tokens)
-        share = np.where(tokens >= most, 1.0, tokens / np.maximum(most, 1))
-        return np.rint(np.where(tokens > 0, whole * share, 0)).astype(np.int64)
+        reached = whole * np.where(tokens >= most, 1.0, tokens / np.maximum(most, 1))
+        if self.first is not None:
+            first = drawn(self.first)
+            behind = first + (whole - first) * ((tokens - 1) / np.maximum(most - 1, 1))
+            reached = np.where((first < 0) | (tokens >= most), reached, behind)
+        return np.rint(np.where(tokens > 0, reached, 0)).astype(np.int64)
 
     def wait(self, row: int, samples: Sequence[int], before: Sequence[int], after: Sequence[int]) -> int:
         """Microseconds of a round in which some CoTs of a question grew from so many tokens to so many."""
@@ -80,7 +96,8 @@ class Clock:
 
     def rows(self, places: npt.NDArray[np.intp] | slice) -> Clock:
         """The clock of some questions."""
-        return replace(self, tokens=self.tokens[places], microseconds=self.microseconds[places])
+        first = None if self.first is None else self.first[places]
+        return replace(self, tokens=self.tokens[places], microseconds=self.microseconds[places], first=first)
 
 
 @dataclass(frozen=True)
@@ -90,10 +107,12 @@ class Timing:
     Attributes:
         profile: the serving profile; `None` for recorded durations.
         at_once: how many CoTs of a round are generated side by side; `None` for all of them.
+        first_tokens: whether some replies have a time to first token; see `require`.
     """
 
     profile: ServingProfile | None = None
     at_once: int | None = None
+    first_tokens: bool = False
 
     @classmethod
     def of(cls, cost: str | None, serving: ServingProfile | None, parallel: int | None) -> Timing | None:
@@ -118,11 +137,19 @@ class Timing:
         if self.profile is not None:
             return f"modelled by the serving profile {self.profile.id} of {self.profile.date}"
         several = "s" * (self.at_once != 1)
+        behind = " behind the first, where its time was recorded" * self.first_tokens
         side_by_side = "all CoTs of a round" if self.at_once is None else f"{self.at_once} CoT{several} of a round"
-        return f"replayed from recorded durations, {side_by_side} at once, cut ones in proportion to their tokens"
+        return (
+            f"replayed from recorded durations, {side_by_side} at once, cut ones in proportion to their tokens{behind}"
+        )
 
-    def require(self, llms: Sequence[Any], rows: npt.NDArray[np.intp]) -> None:
-        """Raise a `NotRecordedError` if the profile lacks an LLM, or replies on some questions have no duration."""
+    def require(self, llms: Sequence[Any], rows: npt.NDArray[np.intp]) -> Timing:
+        """Return the timing of replies of LLMs on some questions, which says whether their times to first token are known.
+
+        Raises:
+            NotRecordedError: the profile lacks an LLM, or replies have no duration.
+        """
+        first_tokens = False
         for llm in llms:
             if self.profile is not None:
                 self.profile.speed(llm.name)
@@ -135,3 +162,6 @@ class Timing:
                     f"{missing:,} of {replies:,} replies of {llm.name} were recorded without a duration, so that seconds cannot "
                     "be replayed. Model them with a serving profile (--serving NAME or FILE), or import durations (duration_s)."
                 )
+            first = llm.pool.channels.first_tokens()
+            first_tokens |= first is not None and not np.isnan(first[rows]).all()
+        return replace(self, first_tokens=first_tokens)

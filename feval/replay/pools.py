@@ -102,7 +102,9 @@ class Pool:
 
     def clocked(self, at_once: int | None = None) -> Pool:
         """Return the same pool with the clock of its recorded durations; see `feval.replay.clock`."""
-        return replace(self, clock=Clock.of(self.output_tokens, self.channels.durations(), at_once))
+        return replace(
+            self, clock=Clock.of(self.output_tokens, self.channels.durations(), self.channels.first_tokens(), at_once)
+        )
 
     def in_microseconds(self) -> Pool:
         """Return a pool with a clock whose CoTs have a token per microsecond that they took."""

@@ -25,7 +25,7 @@ from feval.methods import AdaptiveConsistency, EarlyStopping, ModelSwitch, SelfC
 from feval.receipts.verifying import verify_receipt
 from feval.recording import DatasetInfo, LLMInfo, RecordingWriter
 from feval.replay import LLM, Dataset
-from feval.replay.clock import makespan
+from feval.replay.clock import Clock, makespan
 
 ANSWERS = {
     "quick": [["a", "b", "a", "c", "b"], ["x", "y", None, "y", "y"], ["d", "d", "e", "d", "d"]],
@@ -175,6 +175,46 @@ def test_modelled_seconds_are_waits_for_first_tokens_and_sequential_tokens(repla
     asked = switched.calls - 1
     assert switched.seconds == pytest.approx(0.25 + alone.sequential() / 40 + 2 * asked + second / 8)
     assert str(switched.timing) == "modelled by the serving profile mine of 2026-11-20"
+
+
+def test_a_cut_reply_waits_for_its_first_token_and_shares_the_rest() -> None:
+    tokens, nan = np.array([[5, 5, 5, 1, 5]]), np.nan
+    clock = Clock.of(tokens, np.array([[9.0, 9.0, 9.0, 4.0, 2.0]]), np.array([[1.0, nan, 20.0, 3.0, 2.0]]))
+    reached = {t: (clock.after(np.full((1, 5), t)) / 1e6)[0].tolist() for t in (0, 1, 3, 5, 7)}
+    assert reached == {
+        0: [0, 0, 0, 0, 0],
+        1: [1, 1.8, 9, 4, 2],  # when the first came; a fifth; no later than the last; the only one
+        3: [5, 5.4, 9, 4, 2],
+        5: [9, 9, 9, 4, 2],
+        7: [9, 9, 9, 4, 2],
+    }
+    assert (clock.rows(slice(0, 1)).after(np.full((1, 5), 3)) == clock.after(np.full((1, 5), 3))).all()
+
+
+def test_times_to_first_token_are_read_used_and_named(replay: Replay, tmp_path: Path) -> None:
+    with RecordingWriter(tmp_path / "rec", operation={"name": "test"}) as writer:
+        writer.add_dataset(
+            DatasetInfo("toy", "Toy", "verbatim", "test-1"), [question(i, gold) for i, gold in enumerate(GOLDS)]
+        )
+        pools = [
+            replace(
+                pool(i, each, tokens=TOKENS[i], extra={"duration_s": SECONDS["quick"][i]}),
+                first_token_seconds=[0.5, None, 0.5, None, None] if i == 0 else None,
+            )
+            for i, each in enumerate(ANSWERS["quick"])
+        ]
+        writer.add_pools("toy", LLMInfo("quick"), "words", pools)
+    dataset, [llm] = load("toy", ["quick"], tmp_path / "rec", seed=3)
+    first = llm.pool.channels.first_tokens()
+    assert first is not None
+    assert np.isfinite(first).tolist() == [[True, False, True, False, False], [False] * 5, [False] * 5]
+    some, none = (evaluate(SelfConsistency(3), dataset, llm, cost="seconds", rows=rows) for rows in (None, [1, 2]))
+    assert str(some.timing).endswith(
+        "cut ones in proportion to their tokens behind the first, where its time was recorded"
+    )
+    assert str(none.timing).endswith("cut ones in proportion to their tokens")
+    without = evaluate(SelfConsistency(3), replay[0], replay[1][0], cost="seconds")
+    assert (some.seconds == without.seconds).all()  # type: ignore[union-attr]  whole replies take what they took
 
 
 def test_a_function_and_a_file_are_timed_like_the_built_in_method(replay: Replay, tmp_path: Path) -> None:
@@ -343,5 +383,8 @@ def test_a_comparison_is_seeded_where_replies_wait_for_each_other(folder: Path, 
     [one, three] = vote.points
     assert three.seconds_per_question == pytest.approx(3 * np.mean(SECONDS["quick"]), rel=0.3)
     assert one.seconds_per_question is not None
+    frame = waits.to_frame("pandas")
+    assert frame["seconds_per_question"][:2].tolist() == [one.seconds_per_question, three.seconds_per_question]
+    assert three.to_frame("pandas")["seconds"].mean() == pytest.approx(three.seconds_per_question)
     with pytest.raises(UsageError, match="serving"):
         compared(serving="/etc/passwd")

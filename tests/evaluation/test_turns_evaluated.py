@@ -87,6 +87,20 @@ def test_the_exact_evaluation_is_what_replicates_tend_to(answer: Any, chains: Re
     assert exact.sequential() == pytest.approx(seeded.sequential(), rel=0.02)
 
 
+def test_seconds_are_those_of_the_longest_turn_of_each_round(chains: Replay) -> None:
+    dataset, [llm] = chains
+    method, durations = SequentialRevision(4, 2), llm.pool.channels.durations()
+    assert durations is not None
+    forms = [evaluate(each, dataset, llm, order="recorded", cost="seconds") for each in (method, method.__call__)]
+    expected = durations[:, [0, 1]].max(axis=1) + durations[:, [8, 9]].max(axis=1)
+    for result in forms:
+        seconds = result.seconds
+        assert seconds is not None
+        assert seconds == pytest.approx(expected)
+    exact, seeded = (evaluate(method, dataset, llm, cost="seconds", order=order) for order in ("exact", "seeded"))
+    assert exact.seconds == pytest.approx(seeded.seconds, rel=0.1)
+
+
 def test_curves_and_comparisons_take_revisions(chains: Replay, folder: Path) -> None:
     curve = method_curve(*chains, "sequential-revision", "n", [3, 6], settings={"turns": 3})
     kinds = [(point.n, point.kind, point.calls_per_question) for point in curve.points]

@@ -51,7 +51,8 @@ LINES: list[dict[str, Any]] = [
         "id": "q1", "question": "1 + 1?", "gold": "2", "llm": "a", **REQUEST, "probe_cue": "so", "samples": [
             {
                 "text": "<think>one, one</think>\n\nIt is 2.", "answer": "2", "tokens": 8, "finish_reason": "stop",
-                "score": {'a "good" judge': 0.1, "length": 8}, "step_scores": {"prm": [0.5, 0.25]}, "seed": 3, "duration_s": 0.5,
+                "score": {'a "good" judge': 0.1, "length": 8}, "step_scores": {"prm": [0.5, 0.25]}, "seed": 3,
+                "duration_s": 0.5, "first_token_s": 0.125,
                 "recorded_at": "2026-01-02T03:04:05Z", "token_logprobs": [-0.5, -1.1], "token_confidences": [1.5, 0.1],
                 "probes": [{"offset": 2, "answer": "3", "text": " 3", "tokens": 1, "confidence": 0.3},
                            {"offset": 5, "answer": None}],
@@ -245,7 +246,8 @@ def test_parquet_has_types(toy: Path, tmp_path: Path) -> None:
         {"offset": 2, "answer": "3", "text": " 3", "tokens": 1, "confidence": pytest.approx(0.3)},
         {"offset": 5, "answer": None, "text": None, "tokens": None, "confidence": None},
     ]
-    assert (rows[0]["tokens"], rows[0]["duration_s"], rows[2]["reasoning"]) == (8, 0.5, "apart")
+    assert (rows[0]["tokens"], rows[0]["duration_s"], rows[0]["first_token_s"]) == (8, 0.5, 0.125)
+    assert rows[2]["reasoning"] == "apart"
     assert rows[0]["text"] == "<think>one, one</think>\n\nIt is 2."
     assert rows[0]["token_confidences"] == pytest.approx([1.5, 0.1])
 

@@ -270,7 +270,15 @@ def test_reasoning_usage_and_durations_are_kept(imported: Import) -> None:
         "prompt_tokens_details": {"cached_tokens": 4},
     }
     source = lines(
-        COT | {"reasoning_content": "hm", "usage": usage, "latency_ms": 1500, "seed": 7, "response_id": "r"},
+        COT
+        | {
+            "reasoning_content": "hm",
+            "usage": usage,
+            "latency_ms": 1500,
+            "ttft_ms": 125,
+            "seed": 7,
+            "response_id": "r",
+        },
         COT | {"reasoning": None, "usage": usage, "duration": 2, "served_model": "m-1", "recorded_at": "2026-01-01"},
     )
     recording = imported("jsonl", source)
@@ -282,6 +290,8 @@ def test_reasoning_usage_and_durations_are_kept(imported: Import) -> None:
     assert (table["served_model"], table["recorded_at"]) == ([None, "m-1"], [None, datetime(2026, 1, 1, tzinfo=UTC)])
     reasoning = pq.read_table(recording.path / "reasoning" / "toy" / "toy-llm.parquet").to_pydict()
     assert reasoning["reasoning"] == ["hm", None]
+    [pool] = recording.pools("toy", "toy-llm")
+    assert pool.first_token_seconds == [0.125, None]
     assert "'duration' names no unit; it was read as seconds." in notes(recording)
 
 

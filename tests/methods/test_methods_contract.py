@@ -109,8 +109,10 @@ def test_both_forms_take_as_long(name: str, case: Case, given_llms: Replay) -> N
     dataset, llms = given_llms
     method = METHODS[name](**case.settings)
     for llm in llms:
-        seconds = np.random.default_rng(len(llm.name)).random(llm.pool.codes.shape)
+        seconds, share = np.random.default_rng(len(llm.name)).random((2, *llm.pool.codes.shape))
+        first = np.where(share < 0.7, seconds * share, np.nan)  # of some it is not known
         llm.pool.channels.derived("durations", lambda seconds=seconds: seconds)
+        llm.pool.channels.derived("first tokens", lambda first=first: first)
     plain = decide(method, llms, 1)
     for at_once in (None, 2):
         clocked = [llm.clocked(at_once) for llm in llms]
@@ -125,6 +127,23 @@ def test_both_forms_take_as_long(name: str, case: Case, given_llms: Replay) -> N
             for meter, ledger in zip(metered, batch.ledgers, strict=True):
                 assert ledger.sequential_tokens is not None
                 assert meter.sequential_microseconds == int(ledger.sequential_tokens[0, row])
+
+
+@pytest.mark.parametrize("case", [case for name, case in all_cases() if whole_set(name)], ids=str)
+def test_a_method_of_the_whole_set_waits_between_one_at_a_time_and_all_at_once(case: Case, replay: Replay) -> None:
+    llm, method = replay[1][0], METHODS["difficulty-adaptive"](**case.settings)
+    seconds = np.random.default_rng(5).random(llm.pool.codes.shape)
+    llm.pool.channels.derived("durations", lambda: seconds)
+    waits = {}
+    for at_once in (1, 2, 8, None):
+        timed = copy(llm)
+        timed.pool = in_seconds(method, llm.clocked(at_once).pool)
+        [ledger] = decide(method, [timed]).ledgers
+        waits[at_once] = ledger.sequential_tokens
+    assert (waits[1] == ledger.output_tokens).all()
+    assert (waits[8] == waits[None]).all()
+    assert (waits[2] <= waits[1]).all()
+    assert (waits[2] >= waits[None]).all()
 
 
 @pytest.mark.parametrize(

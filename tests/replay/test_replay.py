@@ -249,7 +249,7 @@ def test_a_metered_llm_shows_no_gold_and_no_id(toy: Path) -> None:
     public = {name for name in dir(llm.ask("toy/0")) if not name.startswith("_")}
     methods = {"sample", "start", "advance", "expand", "reply", "truncate", "charge", "uniform"}
     account = {"name", "rounds", "cots", "remaining", "output_tokens", "tokens_billed", "dollar_cost"}
-    account |= {"sequential_tokens", "longest_trace_tokens", "probe_calls", "probe_tokens"}
+    account |= {"sequential_tokens", "sequential_microseconds", "longest_trace_tokens", "probe_calls", "probe_tokens"}
     assert public == methods | account | {"auxiliary_calls", "auxiliary_prompt_tokens", "auxiliary_output_tokens"}
     assert not {name for name in dir(llm.pool) if "gold" in name}
 

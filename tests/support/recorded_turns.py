@@ -48,6 +48,7 @@ def write_full_turns(out: Path, golds: Sequence[str | None], *, first: int = 8, 
         messages = [None if parent is None else REVISE if parent < first else WHY for parent in parents]
         tokens = [None if parent is None else draw.randrange(20, 60) for parent in parents]
         turns = {"parents": parents, "ends": [True] * size, "messages": messages, "turn_prompt_tokens": tokens}
+        turns |= {"extra": {"duration_s": [draw.randrange(1, 80) / 8 for _ in answers]}}
         pools.append(pool(index, answers, tokens=[draw.randrange(1, 40) for _ in answers], **turns))
         values = [draw.choice([None, 0.0, 0.2, 0.4, 0.4, 0.9]) for _ in answers]
         scores.append(ScoreRows(f"toy/{index}", range(size), values))

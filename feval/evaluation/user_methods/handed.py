@@ -148,6 +148,7 @@ def pool_from(values: dict[str, Any], call: Call, answers: Sequence[list[str]] =
     name = values.pop("llm")
     arrays = {key: array_from(value) for key, value in values.items()}
     if clock is not None:
+        first = clock["first"] and array_from(clock["first"])
         microseconds = array_from(clock["microseconds"])
-        clock = Clock(arrays["output_tokens"].astype(np.int64), microseconds, clock["at_once"])
+        clock = Clock(arrays["output_tokens"].astype(np.int64), microseconds, first, clock["at_once"])
     return Pool(name, _finish=arrays.pop("finish"), **arrays, channels=channels, clock=clock)

@@ -65,7 +65,7 @@ class Desk:
         arrays = ("llm", "codes", "output_tokens", "prompt_tokens", "sizes", "finish", "candidates")
         channels = {"owner": pool.channels.owner, "channels": len(self._channels) - 1}
         channels["has_steps"] = pool.channels.has_steps
-        clock = None if pool.clock is None else {"microseconds": pool.clock.microseconds, "at_once": pool.clock.at_once}
+        clock = pool.clock and {name: getattr(pool.clock, name) for name in ("microseconds", "first", "at_once")}
         return {name: getattr(pool, name) for name in arrays} | channels | {"clock": clock}
 
     def _with_answers(self, llm: LLM, rows: Rows) -> dict[str, Any]:

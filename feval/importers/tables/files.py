@@ -332,12 +332,14 @@ def _plain_row(row: Row, checks: Sequence[tuple[str, Any]]) -> Row:
     return row
 
 
-def _finite(value: float | None) -> float | None:
-    return value if value is None or math.isfinite(value) else None
+def _finite(value: float | None) -> float | str | None:
+    if value is None or math.isnan(value):
+        return None
+    return str(value) if math.isinf(value) else value
 
 
 def plain(value: Any) -> Any:
-    """Return a value of Arrow, pandas or NumPy as JSON has it; NaN and infinity become `None`, bytes and others text."""
+    """Return a value of Arrow, pandas or NumPy as JSON has it; NaN becomes `None`, infinity, bytes and others text."""
     if value is None or isinstance(value, str | bool):
         return value
     if isinstance(value, float | Decimal):

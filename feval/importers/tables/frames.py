@@ -28,7 +28,7 @@ def from_dataframe(
     llm: str | None = None,
     answer_kind: str | None = None,
     map: Mapping[str, str] | None = None,  # noqa: A002 (the option's name on the command line)
-    scores: Mapping[str, str] | Iterable[str] = (),
+    scores: Mapping[str, str] | Iterable[str] | str = (),
     layout: str | Path | None = None,
     out: str | Path | None = None,
     **options: Any,
@@ -44,7 +44,7 @@ def from_dataframe(
         llm: name of the LLM, or of the one to take where a column names several.
         answer_kind: a key of `feval.answers.KINDS`; `None`: the dataset card's.
         map: feval's column -> the table's, such as {"question": "prompt"}.
-        scores: columns with scores, or scorer -> column; a list in a cell has a score for each step.
+        scores: a column with scores, several, or scorer -> column; a list in a cell has a score for each step.
         layout: a published layout, or a mapping file.
         out: folder to create; `None`: a temporary one, which goes when nothing refers to the recording any more.
         options: further arguments of `import_recording`, such as `counter` or `questions`.
@@ -53,7 +53,7 @@ def from_dataframe(
         UsageError: it is no table, or dataset, LLM or answer kind are missing.
         FevalError: as for `import_recording`; rows are counted from 1.
     """
-    meanings = layout_of(layout, map or {}, scores)
+    meanings = layout_of(layout, map or {}, [scores] if isinstance(scores, str) else scores)
     with tempfile.TemporaryDirectory(prefix="feval-", ignore_cleanup_errors=True) as folder:
         source = Path(folder) / "dataframe"
         try:

@@ -243,7 +243,7 @@ def _reader(use: Use) -> Callable[[Any], Any]:
         return _itself
     if use.target == "prompt":
         return _messages
-    return _parsed_text
+    return _score if use.scorer or use.target in {"score", "step_scores"} else _parsed_text
 
 
 def _itself(value: Any) -> Any:
@@ -256,6 +256,12 @@ def _identifier(value: Any) -> Any:
 
 def _parsed_text(value: Any) -> Any:
     return parsed(value) if isinstance(value, str) else value
+
+
+def _score(value: Any) -> Any:
+    """Return a score; an infinite one stays a text, which the catalogue refuses: it is the best or the worst, and not missing."""
+    score = _parsed_text(value)
+    return value if score is None and isinstance(value, str) and "inf" in value.lower() else score
 
 
 def _messages(value: Any) -> Any:

@@ -32,6 +32,8 @@ from feval.recording.layout.format import (
     PROBES,
     PROBES_VERSION,
     SCORES,
+    TIMINGS,
+    TIMINGS_VERSION,
     LeafHash,
     is_safe_path,
     recording_hash,
@@ -334,6 +336,10 @@ def _indexed(path: Path, raw: dict[str, Any]) -> Manifest:
     for count, (noun, version) in PAIR_VERSIONS.items():
         if raw["format_version"] < version and any(count in pair for pair in raw["pairs"]):
             raise DamagedRecordingError(f"{path}: a recording with {noun} has format_version {version} or more.")
+    if raw["format_version"] < TIMINGS_VERSION and any(part == TIMINGS for _, _, part in manifest.leaves):
+        raise DamagedRecordingError(
+            f"{path}: a recording with times to first token has format_version {TIMINGS_VERSION}."
+        )
     if manifest.probes and raw["format_version"] < PROBES_VERSION:
         raise DamagedRecordingError(f"{path}: a recording with probes has format_version {PROBES_VERSION} or more.")
     return manifest

@@ -139,6 +139,7 @@ def _pool(
         ends=steps.get("ends"),
         messages=checked_messages(channels["messages"]) if "messages" in channels else None,
         turn_prompt_tokens=channels.get("prompt_tokens"),
+        first_token_seconds=channels.get("first_token_s"),
     )
 
 
