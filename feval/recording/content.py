@@ -187,14 +187,14 @@ class PoolRows:
             checked_messages(self.messages or ())
         except ValueError as error:
             return str(error)
-        before = -1
+        before, ended = -1, sum(self.ends)
         for step, parent in enumerate(self.parents):
             place = -1 if parent is None else parent
             if not before <= place < step or (parent is not None and parent < 0):
                 return (
                     f"step {step} has the parent {parent!r}; steps come behind their parents, and in the order of these"
                 )
-            if problem := self._turn_problem(step, parent, self.ends):
+            if problem := self._turn_problem(step, parent, self.ends, ended):
                 return problem
             before = place
         for step, answers in enumerate(zip(self.raw_answers, self.answers, strict=True)):
@@ -202,14 +202,14 @@ class PoolRows:
                 return f"step {step} has the answer {answers[0]!r:.60}, and does not end a solution"
         return None
 
-    def _turn_problem(self, step: int, parent: int | None, ends: Sequence[bool]) -> str | None:
-        """What is wrong with how a step goes on from its parent."""
+    def _turn_problem(self, step: int, parent: int | None, ends: Sequence[bool], ended: int) -> str | None:
+        """What is wrong with how a step goes on from its parent; `ended` steps of the tree end a solution."""
         sent = None if self.messages is None else self.messages[step]
         if sent is None:
             goes_on = parent is not None and ends[parent]
             return f"step {step} goes on from step {parent}, which ends a solution" if goes_on else None
-        if parent is None or not all(ends):
-            return f"turn {step} has the parent {parent!r} in a tree that ends {sum(ends)} times; a turn replies to a whole CoT"
+        if parent is None or ended < len(ends):
+            return f"turn {step} has the parent {parent!r} in a tree that ends {ended} times; a turn replies to a whole CoT"
         tokens = None if self.turn_prompt_tokens is None else self.turn_prompt_tokens[step]
         if (tokens is None and self.prompt_tokens is not None) or not 0 <= (tokens or 0) < 2**31:
             return f"turn {step} has {tokens!r} prompt tokens; those of turns are known where those of the request are"

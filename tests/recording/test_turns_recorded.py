@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from recorded_turns import REVISE, ROWS, WHY, chains, write_turns
-from small import put_manifest, restate
+from small import pool, put_manifest, restate
 
 from feval.errors import DamagedRecordingError, UsageError
 from feval.recording import content, extract, merge, open_recording, select, verify_recording
@@ -106,6 +107,24 @@ def test_the_first_places_of_conversations_are_conversations(turns: Path, tmp_pa
 def test_what_replies_to_no_cot_is_refused(changes: dict[str, Any], sentence: str, tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=f"^m@revise on toy, question 'toy/0': .*{sentence}"):
         write_turns(tmp_path / "r", [replace(chains(0), **changes)])
+
+
+def test_a_long_conversation_is_checked_in_one_pass() -> None:
+    class Ends(list[bool]):
+        passes = 0
+
+        def __iter__(self) -> Iterator[bool]:
+            Ends.passes += 1
+            return super().__iter__()
+
+    turns, parents = 500, [None, *range(499)]
+    messages = [None, *[REVISE] * (turns - 1)]
+    tokens = [None, *[30] * (turns - 1)]
+    long = pool(
+        0, ["4"] * turns, parents=parents, ends=Ends([True] * turns), messages=messages, turn_prompt_tokens=tokens
+    )
+    assert long.tree_problem() is None
+    assert Ends.passes <= 2
 
 
 @pytest.mark.parametrize(
