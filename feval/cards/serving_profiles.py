@@ -24,8 +24,8 @@ class ServingSpeed(Card):
         tokens_per_second: of one reply, as it is generated beside the others of its request.
     """
 
-    seconds_to_first_token: Annotated[float, Field(ge=0, allow_inf_nan=False)]
-    tokens_per_second: Annotated[float, Field(gt=0, allow_inf_nan=False)]
+    seconds_to_first_token: Annotated[float, Field(ge=0, le=1e6)]
+    tokens_per_second: Annotated[float, Field(ge=1e-6, le=1e12)]
 
 
 class ServingProfile(Card):

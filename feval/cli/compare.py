@@ -16,6 +16,7 @@ from feval.cli.options import (
     TimeLimit,
     UsersMethods,
     machine_options,
+    note_missing_dollars,
     only_name,
     recording_folders,
 )
@@ -126,6 +127,8 @@ def show_comparison(
         show.note(
             "No two methods share any of the given costs, so no accuracies are compared; change `costs` in the file."
         )
+    if comparison.loaded and any(mean.usd_per_question is None for mean in comparison.baselines):
+        note_missing_dollars(show, plan.prices, list(comparison.loaded[1].values()))
     quiet_matplotlib()
     limit: float | None = given.get("time_limit", TIME_LIMIT)
     with SpooledTemporaryFile(IN_MEMORY) as questions:

@@ -228,7 +228,7 @@ def compare(
     budgets: Any = None,
     workers: int = 1,
     executor: Executor | None = None,
-    base: Path = Path(),
+    base: str | Path = "",
     time_limit: float | None = TIME_LIMIT,
     recordings: Sequence[Recording] | None = None,
     prices: PriceList | str | None = None,
@@ -243,7 +243,7 @@ def compare(
 
     Args:
         recording: a recording or several, opened or by their places; or a plan, which names its recordings.
-        methods: with a recording, what to compare; none for the methods that every recording supports. Each is
+        methods: with a recording, what to compare; none for the usual ones that it supports. Each is
 
             - a name of `feval ls methods`, over the budgets that `feval compare --init` suggests;
             - a value such as `SelfConsistency(20)`, which is one point;
@@ -284,7 +284,7 @@ def compare(
         recordings = open_recordings(recording)
         given: dict[str, Any] = {"dataset": dataset, "llms": llms, "budgets": budgets, "price_list": price_list}
         (plan, methods), base = listed_plan(recordings, methods, **given, **options), Path()
-    running: dict[str, Any] = {"base": base, "time_limit": time_limit, "recordings": recordings, "prices": prices}
+    running: dict[str, Any] = {"base": Path(base), "time_limit": time_limit, "recordings": recordings, "prices": prices}
     with executors.opened(workers, given=executor) as opened:
         return _compared(plan, methods=methods, executor=opened, progress=progress, **running)
 

@@ -48,7 +48,7 @@ def listed_plan(
 
     Args:
         recordings: opened recordings.
-        methods: what `feval.compare` takes; none for those that every recording supports.
+        methods: what `feval.compare` takes; none for the usual ones that the recordings support.
         dataset: id; needed where several are recorded.
         llms: names; `None` for all that were recorded.
         budgets: of methods that name none themselves: {field: values}, or values of the field that counts CoTs.
@@ -75,7 +75,8 @@ def listed_plan(
     places = [recording.address or str(recording.path) for recording in recordings]
     options = {"cost": _usual_cost(replayed)} | options
     if not methods:
-        return Listed(suggested_plan(dataset, places, most).changed(**options), {})
+        scored = [llm.name for llm in replayed if len(llm.pool.channels.scorers()) == 1]
+        return Listed(suggested_plan(dataset, places, most, scored=scored).changed(**options), {})
     trees = frozenset(llm.name for llm in replayed if llm.pool.channels.has_steps)
     lister = _Lister(most, trees, budgets, fields or {})
     tables = [table for given in methods for table in lister.tables(given)]

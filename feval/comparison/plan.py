@@ -328,16 +328,23 @@ class ComparisonRequest(Request):
     sources: dict[str, str | None]
 
 
-def suggested_plan(dataset: str, recordings: Sequence[str], most: Mapping[str, int], *, cost: str = "usd") -> Plan:
-    """A comparison to start from: the methods that every recording supports, over budgets that the pools can serve.
+def suggested_plan(
+    dataset: str, recordings: Sequence[str], most: Mapping[str, int], *, cost: str = "usd", scored: Collection[str] = ()
+) -> Plan:
+    """A comparison to start from: methods that the recordings support, over budgets that the pools can serve.
 
     Args:
         dataset: id.
         recordings: folders, relative to the comparison file.
         most: LLM -> CoTs of its smallest pool, in the order cascades are to ask them: the cheap ones first.
         cost: what a budget is counted in; one that every LLM has.
+        scored: the LLMs whose CoTs one scorer rated; best-of-n joins for them.
     """
-    entries = [entry for llm, pool in most.items() for entry in suggested_methods([llm], pool)]
+    entries = []
+    for llm, pool in most.items():
+        entries.extend(suggested_methods([llm], pool))
+        if llm in scored:
+            entries.append({"name": "best-of-n", "llms": [llm], "budgets": {"n": usual_counts(pool)}})
     if len(most) > 1:
         entries.extend(suggested_methods(tuple(most), min(most.values())))
     for entry in entries:

@@ -9,9 +9,11 @@ from typing import Any
 import numpy as np
 import orjson
 
+from feval.errors import DamagedRecordingError
 from feval.recording.content import CHANNELS, OPTIONAL_COLUMNS, PoolRows, ProbeRows, Question, ScoreRows
 from feval.recording.derived.blocks import Block
 from feval.recording.reader import Recording
+from feval.recording.steps import read_messages
 
 Row = dict[str, Any]
 
@@ -77,7 +79,7 @@ def questions_of(
             "gold": question.answer,
         }
         if pool is not None:
-            about["prompt"] = None if pool.prompt is None else orjson.loads(pool.prompt)
+            about["prompt"] = None if pool.prompt is None else _request(recording, llm, pool.question_id, pool.prompt)
             about["prompt_tokens"] = pool.prompt_tokens
         if pool is None or not pool.answers:
             yield about, 0, {}
@@ -96,6 +98,15 @@ def _all(block: Block, recording: Recording) -> Iterator[tuple[Question, PoolRow
     pool_of = _by_question(recording.pools(block.dataset, block.llm, rows))
     for question in recording.scan_questions(block.dataset, rows):
         yield question, pool_of(question.id)
+
+
+def _request(recording: Recording, llm: str, question: str, prompt: str) -> list[dict[str, str]]:
+    try:
+        return read_messages(prompt)
+    except ValueError as error:
+        raise DamagedRecordingError(
+            f"{recording.path}: the request to {llm} for {question!r:.80} is damaged: {error}. Fetch or make it again."
+        ) from error
 
 
 def _by_question(items: Iterator[Any]) -> Callable[[str], Any]:

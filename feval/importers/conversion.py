@@ -42,6 +42,7 @@ _HINT_BYTES = 16 << 20
 _POSITIONS_TOO = (
     "golds are positions, stored answers are read as written: write labels, or read the replies, `--answers text`"
 )
+_FLOATS = "pandas writes whole numbers beside missing ones so: write them without, or choose the kind `number`"
 
 ANSWERS = ("stored", "text")
 """Where raw answers come from: the source where it stores them, else the texts; or always the texts."""
@@ -304,6 +305,10 @@ class _Conversion:
             ("Requests without a token count, so that nothing can be priced on their questions", seen["uncounted"]),
             (f"Raw answers that cannot be read as {kind} and count as no answer", seen["unreadable"]),
             (f"Stored whole numbers that name no option and are never right ({_POSITIONS_TOO})", seen["numbers"]),
+            (
+                f"Stored answers that differ from the gold in '.0' alone and are never right ({_FLOATS})",
+                seen["as floats"],
+            ),
             (f"Texts with thoughts, which were split off ({_read_where(stored)})", seen["with thoughts"]),
             (f"CoTs that end in their thoughts, without a reply, {self._without_reply(stored)}", seen["without reply"]),
             *self._gold_facts(),

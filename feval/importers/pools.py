@@ -143,6 +143,8 @@ class _PoolReader:
         if self._reading.golds_are_positions and pool.answers is not None and not self._reading.always_text:
             labels = dict(question.choices)
             seen["numbers"] += sum(form.isdecimal() and form not in labels for form in canonical if form)
+        if question.gold is not None and pool.answers is not None and not self._reading.always_text:
+            seen["as floats"] += self._right_but_for_a_float(question, raw, canonical)
         seen["unreadable"] += canonical.count(None) - raw.count(None)
         prompt, prompt_tokens = self._request(question, pool)
         return PoolRows(
@@ -185,6 +187,17 @@ class _PoolReader:
             return 0 if gold is None else list(forms).count(gold)
         votes = keys(kind, raw, question.gold, question.choices, equality=equality)
         return 0 if votes.gold is None else votes.answers.count(votes.gold)
+
+    def _right_but_for_a_float(
+        self, question: SourceQuestion, raw: Sequence[str | None], forms: Sequence[str | None]
+    ) -> int:
+        """Return the number of answers that are not the gold, and are it but for ".0"."""
+        gold = (question.gold or "").strip()
+        other = gold.removesuffix(".0") if gold.endswith(".0") else f"{gold}.0"
+        if other not in raw or not gold[-1:].isdecimal():
+            return 0
+        form = canonical_gold(self._reading.kind, question.gold, question.choices)
+        return sum(answer == other and each != form for answer, each in zip(raw, forms, strict=True))
 
     def _raw_answers(self, question: SourceQuestion, pool: SourcePool, columns: SplitColumns) -> Sequence[str | None]:
         """Return the stored answers, or those read in the replies; verbatim answers are read as the authors do."""

@@ -34,6 +34,7 @@ RATIO_FREE_BYTES = 16 << 20
 BRACKETS_FREE = 1 << 20
 """Brackets that JSON may open at any size; beyond these, at most one in four bytes."""
 
+_MOST_DEPTH = 254  # of lists and objects, that orjson writes
 _CHUNK = 1 << 20
 _GZIP_MAGIC = b"\x1f\x8b"
 _BOM = b"\xef\xbb\xbf"
@@ -173,6 +174,21 @@ def _check_brackets(data: bytes, name: str) -> None:
         )
 
 
+def _shallow(value: Any, data: bytes, name: str) -> Any:
+    """Return a value that was read from JSON; raise where it is deeper than it could be written again."""
+    if data.count(b"[") + data.count(b"{") > _MOST_DEPTH:
+        try:
+            orjson.dumps(value)
+        except TypeError as error:
+            if "ecursion" in str(error):  # else a whole number beyond 64 bits
+                raise _too_deep(name) from error
+    return value
+
+
+def _too_deep(name: str) -> SourceError:
+    return SourceError(f"{name} is nested too deeply to be a recording. Leave out what is nested so.")
+
+
 @contextmanager
 def disk_errors(path: Path) -> Iterator[None]:
     """Turn errors of reading into a `SourceError`."""
@@ -219,10 +235,10 @@ class Reader:
         _check_brackets(data, name)
         if not (exact and _LONG_NUMBER in data.translate(_DIGITS_AS_ZEROS)):
             try:
-                return orjson.loads(data)
+                return _shallow(orjson.loads(data), data, name)
             except orjson.JSONDecodeError:
                 pass  # what Python's reader says of it decides
-        return self._lenient(self.text(data, name), name)
+        return _shallow(self._lenient(self.text(data, name), name), data, name)
 
     def entries(self, data: bytes, name: str) -> list[Any]:
         """Read a JSON array with an entry per question, at least one."""
@@ -242,7 +258,7 @@ class Reader:
         except ValueError as error:
             raise SourceError(f"{name} holds a number that cannot be read: {error}.") from error
         except RecursionError as error:
-            raise SourceError(f"{name} is nested too deeply to be a recording.") from error
+            raise _too_deep(name) from error
 
     def _count_not_finite(self, _: str) -> None:
         self._not_finite += 1

@@ -17,6 +17,7 @@ from weakref import finalize
 
 import orjson
 
+from feval.errors import SourceError
 from feval.recording.sealing.spill import Spill
 
 RUN_BYTES = 32 << 20
@@ -45,8 +46,15 @@ class SortedRows:
         self._runs: list[dict[int, tuple[int, int]]] = []
 
     def add(self, group: int, question: int, row: Any) -> None:
-        """Add a row."""
-        self._append(group, question, orjson.dumps(row) + b",")
+        """Add a row; one with broken Unicode, as in the name of a file, is a `SourceError`."""
+        try:
+            data = orjson.dumps(row)
+        except TypeError as error:
+            raise SourceError(
+                f"A row cannot be kept ({error}): texts and the names of files, columns and scorers are valid Unicode. Rename "
+                "the file or the scorer."
+            ) from error
+        self._append(group, question, data + b",")
 
     def keep(self, most_bytes: float) -> None:
         """Keep other numbers of bytes in memory, from the next row on."""

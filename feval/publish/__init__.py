@@ -10,15 +10,46 @@ from typing import TYPE_CHECKING
 from feval.lazy import lazy_names
 
 if TYPE_CHECKING:
-    from feval.publish.release import Changes, Release, Seen, changes, look, prepare, prepare_results, push
+    from feval.publish.release import (
+        Changes,
+        Release,
+        Seen,
+        changes,
+        known_licence,
+        look,
+        prepare,
+        prepare_results,
+        push,
+    )
     from feval.publish.scan import Finding
 
-__all__ = ["Changes", "Finding", "Release", "Seen", "changes", "look", "prepare", "prepare_results", "push"]
+__all__ = [
+    "Changes",
+    "Finding",
+    "Release",
+    "Seen",
+    "changes",
+    "known_licence",
+    "look",
+    "prepare",
+    "prepare_results",
+    "push",
+]
 
 __getattr__, __dir__ = lazy_names(
     __name__,
     {
-        "release": ("Changes", "Release", "Seen", "changes", "look", "prepare", "prepare_results", "push"),
+        "release": (
+            "Changes",
+            "Release",
+            "Seen",
+            "changes",
+            "known_licence",
+            "look",
+            "prepare",
+            "prepare_results",
+            "push",
+        ),
         "scan": ("Finding",),
     },
 )

@@ -24,7 +24,7 @@ from feval.publish.configs import MOST_SPLITS, Config, split_names
 from feval.publish.figure_tables import accuracy_table, gap_table, has_gap
 from feval.publish.figures import MOST_COTS, PairFigures
 from feval.publish.front_matter import front_matter
-from feval.publish.licences import licence_name, licence_url
+from feval.publish.licences import licence_name, licence_url, outputs_licence
 from feval.publish.markdown import UNBROKEN, bullets, code, cut, fenced, listed, plain, python_text, shell_word, table
 from feval.publish.owner_section import BEGIN, END
 from feval.publish.provenance import has_sent_prompts, is_imported, provenance
@@ -440,7 +440,7 @@ def _licences(recording: Recording, page: Page) -> str:
         [f"questions of {code(record['id'])}", plain(record.get("licence") or stated.get("questions") or "not stated")]
         for record in recording.manifest.datasets.values()
     ]
-    outputs = plain(stated.get("outputs") or "not stated; the terms of their providers apply")
+    outputs = plain(outputs_licence(recording) or "not stated; the terms of their providers apply")
     return table(["what", "licence"], [*rows, ["what the LLMs wrote", outputs]])
 
 
@@ -490,7 +490,7 @@ def _licence_details(recording: Recording, page: Page) -> str:
     questions = ", ".join(
         f"{dataset} {licence or stated.get('questions') or 'not stated'}" for dataset, licence in licences.items()
     )
-    outputs = stated.get("outputs") or "not stated"
+    outputs = outputs_licence(recording) or "not stated"
     return visible(f"Collection: {licence_name(page.licence)}. Questions: {questions}. Outputs: {outputs}.")
 
 

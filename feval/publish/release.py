@@ -26,11 +26,11 @@ from feval.publish.card import PICTURE, SURFACES, Page, card, default_title
 from feval.publish.configs import MOST_SPLITS, Config, configs_of
 from feval.publish.figures import figures_of, picture, surface_pictures
 from feval.publish.front_matter import EarlierMatter, earlier_matter
-from feval.publish.licences import check_licence, notice
+from feval.publish.licences import check_licence, notice, stated_licence
 from feval.publish.owner_section import check_words, own_words
 from feval.publish.results import FOLDER, described, result_files
 from feval.publish.scan import Scan, scan
-from feval.recording import Recording
+from feval.recording import Recording, open_recording
 from feval.recording.layout.format import MANIFEST, README, is_beside
 from feval.recording.layout.manifest import manifest_bytes
 from feval.recording.verify import open_sound
@@ -133,7 +133,7 @@ def prepare(
         folder: of the recording.
         seen: the repository it goes to, from `look`.
         title: for people; `None` keeps that of the earlier page, or makes one of datasets and LLMs.
-        licence: of the collection, as the Hub spells it; `None` keeps that of the earlier page, or takes the ODbL.
+        licence: of the collection, as the Hub spells it; `None` takes that of `known_licence`.
         languages: codes such as "en"; empty keeps those of the earlier page.
         words: the owner's section; `None` keeps what the page in the repository has, or that in the folder.
         tag: of the release, named by the examples on the page.
@@ -144,6 +144,7 @@ def prepare(
     Raises:
         DamagedRecordingError: the recording is damaged.
         ConflictError, UsageError: results that do not belong to it, see `result_files`.
+        UsageError: no licence is stated anywhere.
         CardError: an earlier page would be lost.
         ReleaseError: more files than the Hub takes. Findings raise only when pushed.
     """
@@ -151,10 +152,8 @@ def prepare(
         check_licence(licence)
     recording = open_sound(folder)
     pages = _pages(recording, seen)
-    earlier = next(
-        (matter for where, text in pages.items() if (matter := earlier_matter(text, where))), EarlierMatter()
-    )
-    licence = licence or earlier.licence or "odbl"
+    earlier = _earlier(pages)
+    licence = check_licence(licence or earlier.licence or stated_licence(recording))
     beside = result_files(results, recording.hash)
     configs = configs_of(recording)
     png, surfaces = picture(recording), list(surface_pictures(recording))
@@ -195,6 +194,12 @@ def prepare(
         remarks,
         (*_PARTS, PICTURE, SURFACES, *_folders(results)),
     )
+
+
+def known_licence(folder: str | Path, seen: Seen) -> str | None:
+    """Return the licence that an earlier page states, or the recording for its outputs; `None` where nobody did."""
+    recording = open_recording(folder)
+    return _earlier(_pages(recording, seen)).licence or stated_licence(recording)
 
 
 def prepare_results(
@@ -300,6 +305,11 @@ def _pages(recording: Recording, seen: Seen) -> dict[str, str]:
                 f"{page_file} cannot be read as UTF-8 text ({error}), and would be lost. Correct it."
             ) from error
     return pages
+
+
+def _earlier(pages: Mapping[str, str]) -> EarlierMatter:
+    """Return the front matter of the first of the earlier pages that has any."""
+    return next((matter for where, text in pages.items() if (matter := earlier_matter(text, where))), EarlierMatter())
 
 
 def _words(pages: Mapping[str, str]) -> str:

@@ -11,6 +11,7 @@ from typing import Any
 from feval.answers.parties import NORMAL_FORM
 from feval.answers.thoughts import Mark, apart, fit, join
 from feval.errors import UsageError
+from feval.recording.steps import checked_messages
 
 OPTIONAL_COLUMNS: Mapping[str, str] = {
     "seed": "int64",
@@ -182,6 +183,10 @@ class PoolRows:
         """What is wrong with the tree that its steps make; `None` where nothing is, or the rows are whole CoTs."""
         if self.parents is None or self.ends is None:
             return None if self.parents is self.ends else "steps have both a parent and a word on whether they end"
+        try:
+            checked_messages(self.messages or ())
+        except ValueError as error:
+            return str(error)
         before = -1
         for step, parent in enumerate(self.parents):
             place = -1 if parent is None else parent

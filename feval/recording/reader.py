@@ -27,7 +27,7 @@ from feval.recording.layout.origin import origin
 from feval.recording.logprobs import TokenLogprobs
 from feval.recording.probes import Probes
 from feval.recording.scores import SCORE_COLUMNS, Scores
-from feval.recording.steps import Steps
+from feval.recording.steps import Steps, checked_messages
 from feval.recording.votes import Votes, open_probes, open_votes
 
 _TEXT_FILES_OPEN = 64
@@ -219,7 +219,11 @@ class Recording(Browsed):
 
     def messages(self, dataset: str, llm: str, question: int) -> list[str | None] | None:
         """What each turn of one LLM on one question (by its row) replies to, `None` for no turn; `None` where there are none."""
-        return self._column("turns", "messages", dataset, llm, question)
+        sent = self._column("turns", "messages", dataset, llm, question)
+        if sent is None:
+            return None
+        with self.shape(self._part("turns", dataset, llm).path):
+            return list(checked_messages(sent))
 
     def _column(self, part: str, name: str, dataset: str, llm: str, question: int) -> list[Any] | None:
         if part not in self.channels(dataset, llm):

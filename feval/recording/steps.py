@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import orjson
 
 
 def path_texts(texts: Sequence[str | None], parents: Sequence[int | None], stop: str = "") -> Iterator[str | None]:
@@ -125,6 +126,29 @@ class Steps:
             raise ValueError("its turns should reply to whole CoTs and be such")
         if self.turns is not None and ((self.turns[~present] != -2).any() or (self.turn_prompts is None)):
             raise ValueError("its turns should be steps, with prompt tokens")
+
+
+def checked_messages(sent: Sequence[str | None]) -> Sequence[str | None]:
+    """Return what turns reply to; a `ValueError` as for `read_messages`."""
+    for text in {each for each in sent if each is not None}:
+        read_messages(text)
+    return sent
+
+
+def read_messages(text: str) -> list[dict[str, str]]:
+    """Return the messages in a JSON array; anything else is a `ValueError`."""
+    try:
+        messages = orjson.loads(text)
+    except orjson.JSONDecodeError:
+        messages = None
+    if not (isinstance(messages, list) and all(map(_is_message, messages))):
+        raise ValueError(f"{text!r:.80} is not a list of messages, each with role and content as text")
+    return messages
+
+
+def _is_message(value: Any) -> bool:
+    is_object = isinstance(value, dict) and {"role", "content"} <= value.keys()
+    return is_object and all(isinstance(each, str) for each in value.values())
 
 
 def message_numbers(messages: Sequence[str | None]) -> list[int]:

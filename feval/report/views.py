@@ -17,7 +17,7 @@ from feval.report import pictures
 from feval.report.looking.questions import find_question, recorded_questions
 from feval.report.looking.terminal import question_pieces
 from feval.report.page.comparison_files import save_comparison
-from feval.report.tables.comparisons import RESULT_COLUMNS, cost_writer, result_rows
+from feval.report.tables.comparisons import cost_writer, result_columns, result_rows
 from feval.report.tables.cost_axes import AXES
 from feval.report.tables.csv import curve_rows
 from feval.report.tables.forecasts import FORECAST_COLUMNS, forecast_rows, forecast_tables, plan_tables
@@ -268,9 +268,10 @@ def _evaluation_sentence(result: Evaluation) -> str:
 
 
 def _evaluation_columns(result: Evaluation) -> dict[str, Any]:
+    names = _PER_QUESTION if result.timing is None else (*_PER_QUESTION, "seconds")
     return {
         "question": list(result.question_ids),
-        **{name: _known(getattr(result, name), result.questions) for name in _PER_QUESTION},
+        **{name: _known(getattr(result, name), result.questions) for name in names},
     }
 
 
@@ -327,7 +328,7 @@ def _comparison_columns(comparison: Comparison, rows: str = "points") -> dict[st
         return comparison.per_question()
     if rows != "points":
         raise UnknownNameError.of("kind of rows", rows, ("points", "questions"))
-    return _by_name(RESULT_COLUMNS, result_rows(comparison))
+    return _by_name(result_columns(comparison), result_rows(comparison))
 
 
 def _plan_rows(plan: Plan) -> Iterator[tuple[str, ...]]:

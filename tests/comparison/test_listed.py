@@ -10,7 +10,17 @@ import pytest
 from small import write_toy
 from typer.testing import CliRunner
 
-from feval import EarlyStopping, ModelSwitch, SelfConsistency, compare, evaluate, load, open_recording, plurality
+from feval import (
+    EarlyStopping,
+    ModelSwitch,
+    SelfConsistency,
+    compare,
+    evaluate,
+    from_dataframe,
+    load,
+    open_recording,
+    plurality,
+)
 from feval.cli import app
 from feval.comparison.listed import listed_plan
 from feval.comparison.plan import Plan
@@ -159,3 +169,12 @@ def test_the_curves_of_several_methods_are_a_comparison(toy: Path) -> None:
 def test_a_field_that_no_method_has_is_refused(toy: Path) -> None:
     done = curve(toy, "self-consistency", "single-call", "--llm", LLMS[0], "--set", "windoww=3")
     assert (done.exit_code, "no field 'windoww'" in done.stderr) == (2, True)
+
+
+def test_cots_with_scores_are_compared_by_them_too() -> None:
+    row = {"question": "What is 1 * 1?", "answer": "1", "model": "m", "text": "The answer is 1.", "tokens": 5}
+    rows = [row | {"reward": 0.5, "judge": 2} for _ in range(3)]
+    made: Any = {"dataset": "toy", "answer_kind": "number"}
+    for scores, names in ("reward", ["self-consistency", "best-of-n"]), (["reward", "judge"], ["self-consistency"]):
+        entries = listed_plan([from_dataframe(rows, scores=scores, **made)], ()).plan.entries
+        assert [(entry.method, entry.sweep) for entry in entries] == [(name, ("n", (1, 2, 3))) for name in names]

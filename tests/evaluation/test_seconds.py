@@ -286,6 +286,8 @@ def test_seconds_that_nobody_can_know_are_refused(replay: Replay, folder: Path) 
         ({"llms": {"a@t=1": PROFILE["llms"]["quick"]}}, "without '@'"),  # type: ignore[index]
         ({"llms": {"a": {"seconds_to_first_token": -1, "tokens_per_second": 4}}}, "seconds_to_first_token"),
         ({"llms": {"a": {"seconds_to_first_token": 1, "tokens_per_second": 0}}}, "tokens_per_second"),
+        ({"llms": {"a": {"seconds_to_first_token": 1, "tokens_per_second": 1e-320}}}, "tokens_per_second"),
+        ({"llms": {"a": {"seconds_to_first_token": 1e308, "tokens_per_second": 4}}}, "seconds_to_first_token"),
         ({"speed": 3}, "speed"),
     ],
 )
@@ -381,5 +383,8 @@ def test_a_comparison_is_seeded_where_replies_wait_for_each_other(folder: Path, 
     [one, three] = vote.points
     assert three.seconds_per_question == pytest.approx(3 * np.mean(SECONDS["quick"]), rel=0.3)
     assert one.seconds_per_question is not None
+    frame = waits.to_frame("pandas")
+    assert frame["seconds_per_question"][:2].tolist() == [one.seconds_per_question, three.seconds_per_question]
+    assert three.to_frame("pandas")["seconds"].mean() == pytest.approx(three.seconds_per_question)
     with pytest.raises(UsageError, match="serving"):
         compared(serving="/etc/passwd")

@@ -11,15 +11,32 @@ from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
-from small import content, write_toy
+from small import content, pool, question, write_toy
 from typer.testing import CliRunner
 
 from feval import import_recording
 from feval.answers import EXTRACTOR_VERSION
 from feval.cli import app
-from feval.errors import FevalError, NotRecordedError, SourceError, StorageError, UnknownNameError, UsageError
+from feval.errors import (
+    DamagedRecordingError,
+    FevalError,
+    NotRecordedError,
+    SourceError,
+    StorageError,
+    UnknownNameError,
+    UsageError,
+)
 from feval.exporters import FORMATS, export_recording
-from feval.recording import ScorerInfo, ScoreRows, add_scores, merge, open_recording
+from feval.recording import (
+    DatasetInfo,
+    LLMInfo,
+    RecordingWriter,
+    ScorerInfo,
+    ScoreRows,
+    add_scores,
+    merge,
+    open_recording,
+)
 from recorders.demo import bundled_recording
 
 REQUEST: dict[str, Any] = {
@@ -276,6 +293,17 @@ def test_what_cannot_be_exported_is_said(toy: Path, tmp_path: Path) -> None:
         export_recording(tmp_path / "both", tmp_path / "x", "jsonl")
     assert export_recording(tmp_path / "both", tmp_path / "x", "csv").rows == 7
     assert sorted(path.name for path in tmp_path.iterdir() if path.name.startswith(".")) == []
+
+
+@pytest.mark.parametrize("to", list(FORMATS))
+def test_a_request_that_is_no_list_of_messages_is_damage(tmp_path: Path, to: str) -> None:
+    path = tmp_path / "r"
+    with RecordingWriter(path, operation={"name": "test"}) as writer:
+        writer.add_dataset(DatasetInfo("toy", "Toy", "verbatim", "test-1"), [question(0, "4")])
+        writer.add_pools("toy", LLMInfo("m"), "words", [pool(0, ["4"], prompt="words")])
+    with pytest.raises(DamagedRecordingError, match=r"the request to m for 'toy/0' is damaged: 'words' is not a list"):
+        export_recording(path, tmp_path / "x", to)
+    assert [each.name for each in tmp_path.iterdir()] == ["r"]
 
 
 def test_a_failing_block_leaves_no_file(toy: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

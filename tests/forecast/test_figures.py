@@ -171,6 +171,7 @@ def test_gains_are_those_of_scipy_and_of_the_plan(votable: tuple[Any, list[Any]]
         assert row["least_gain"] <= row["possible_from"] <= row["possible_to"]
         assert row["least_gain"] == pytest.approx(purchases[m].majority_gain_low_together)
     assert {row["votes"] for row in figure.tables["Gains"]} == {3, 5}
+    assert "points" not in figure_csv(figure)  # its gains are between -1 and 1, as in the tables
 
 
 def test_mixtures_and_overtaking_by_enumeration(two: tuple[Any, list[Any]]) -> None:

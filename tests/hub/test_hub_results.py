@@ -150,6 +150,7 @@ def test_a_comparison_travels_whole(hub: HubDouble, toy: Path, tmp_path: Path) -
     assert run_json("verify", f"hf://{REPO}@{commit}/results/compared/receipt.json")["kind"] == "compare"
 
 
+@pytest.mark.usefixtures("licence_stated")
 def test_a_surface_travels_with_its_page_and_is_computed_again(hub: HubDouble, tmp_path: Path) -> None:
     probed, out = (
         write_probed(tmp_path / "probed", {"alpha": ALPHA}, golds=["4", "5", "1", "2"]),

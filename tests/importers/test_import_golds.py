@@ -113,6 +113,17 @@ def test_stored_answers_that_look_like_positions_are_named(imported: Import) -> 
     assert "Stored whole numbers that name no option and are never right (golds are positions" in notes(recording)
 
 
+@pytest.mark.parametrize(("kind", "gold", "noted"), [("verbatim", 12, 2), ("verbatim", "12.0", 1), ("number", 12, 0)])
+def test_whole_numbers_that_a_table_wrote_as_floats_are_named(
+    imported: Import, kind: str, gold: int | str, noted: int
+) -> None:
+    cots = [{"id": "q", "question": "Q", "gold": gold, "llm": "m", "text": "-"} for _ in range(4)]
+    cots = [cot | {"answer": answer} for cot, answer in zip(cots, ("12.0", "12.0", "12", None), strict=True)]
+    said = notes(imported("jsonl", lines(*cots), answer_kind=kind))
+    assert ("in '.0' alone and are never right (pandas writes" in said) == bool(noted)
+    assert not noted or f"kind `number`): {noted}" in said
+
+
 def test_generic_rows_name_what_is_wrong(imported: Import) -> None:
     with pytest.raises(
         SourceError, match=r"gold answer of question 'q' in x\.jsonl is '4', which is no label or text of its 4 options"

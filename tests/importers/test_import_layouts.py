@@ -142,6 +142,9 @@ def test_a_mapping_file_of_ones_own(save: Save, imported: Import) -> None:
         ("columns = 1", "'columns' in the mapping file .* should be a table of texts; found 1"),
         ("lists = [1]", "'lists' .* should be a list of texts"),
         ("columns", "cannot be read: .* It should be TOML"),
+        ("title = " + "[" * 5000, "cannot be read: .* It should be TOML"),
+        ("[" + ".".join(["columns"] * 2000) + "]", "cannot be read: it nests deeper than 100 levels"),
+        (f"title = '{'x' * 300_000}'", "cannot be read: it is larger than"),
     ],
 )
 def test_refuses_other_mapping_files(save: Save, text: str, sentence: str) -> None:

@@ -9,10 +9,12 @@ import io
 import json
 import math
 from collections.abc import Callable, Sequence
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from foreign_sources import in_arrow
 from hypothesis import HealthCheck, given, settings
@@ -25,8 +27,9 @@ from feval.cards.prices import Price
 from feval.errors import FevalError, SourceError, UnknownNameError, UsageError
 from feval.exporters import export_recording
 from feval.importers import import_recording, understood
-from feval.importers.tables import files
+from feval.importers.tables import files, reading
 from feval.importers.tables.layouts import Layout, layout_of
+from feval.importers.tables.meanings import meanings
 from feval.recording import Recording, open_recording, verify_recording
 
 Row = dict[str, Any]
@@ -90,7 +93,7 @@ def imported_table(imported: Import, cots: list[Row] | bytes, **options: Any) ->
 
 @pytest.fixture(scope="module")
 def recording(tmp_path_factory: pytest.TempPathFactory) -> Recording:
-    return from_dataframe(table(), dataset="toy", answer_kind="number", scores=["reward"])
+    return from_dataframe(table(), dataset="toy", answer_kind="number", scores="reward")
 
 
 @pytest.mark.parametrize("form", FORMS)
@@ -157,12 +160,33 @@ def test_a_recording_of_a_frame_is_written_where_asked(tmp_path: Path) -> None:
         from_dataframe(table(1, 2, 1), dataset="toy", answer_kind="number", out=tmp_path / "made")
 
 
+CYCLE: list[Any] = []
+CYCLE.append(CYCLE)
+
+
 @pytest.mark.parametrize(
-    ("frame", "sentence"), [({"a": [1]}, "list of dicts"), ("text", "list of dicts"), ([1], "Row 1"), ([], "empty")]
+    ("frame", "sentence"),
+    [
+        ({"a": [1]}, "list of dicts"),
+        ("text", "list of dicts"),
+        ([1], "Row 1"),
+        ([], "empty"),
+        (pa.chunked_array([[1]]), "The ChunkedArray could not be read as a table: .* Give a DataFrame"),
+        ([{"question": CYCLE}], "The list could not be read as a table: maximum recursion"),
+        ([{"question": "q", "text": "x", "gold": "1", "score": Decimal("sNaN"), "tokens": -1}], "'tokens' of line 1"),
+    ],
 )
 def test_refuses_what_is_no_table(frame: Any, sentence: str) -> None:
     with pytest.raises(FevalError, match=sentence):
-        from_dataframe(frame, dataset="toy", answer_kind="number")
+        from_dataframe(frame, dataset="toy", answer_kind="number", llm="m")
+
+
+def test_frames_that_are_no_tables_are_sentences() -> None:
+    pd = pytest.importorskip("pandas")
+    twice = pd.DataFrame([["q", "a", "b"]], columns=["question", "text", "text"])
+    for frame, sentence in ((pd.DataFrame, "read as a table"), (pd.Series([1]), "as a table"), (twice, "of one name")):
+        with pytest.raises(UsageError, match=sentence):
+            from_dataframe(frame, dataset="toy", answer_kind="number")
 
 
 CELLS = st.sampled_from(["1", "2", " 2 ", "1.0", "x", "", None])
@@ -399,7 +423,14 @@ def test_rows_in_temporary_files_are_the_same(
         ([BASE], {"columns": ["qestion=text"]}, "no column of feval's, 'qestion'. Did you mean 'question'"),
         ([BASE], {"scores": ["reward"]}, "no column 'reward'"),
         ([BASE | {"reward": "high"}], {"scores": ["reward"]}, "'reward' of 'score' of line 1.*should be a number"),
+        (in_parquet([BASE | {"reward": math.inf}]), {"scores": ["reward"]}, "'reward' of 'score' of row 1.*should be a number"),
+        (b"question,gold,llm,text,score\na,b,c,d,-inf\n", {}, "'score' of row 1.*should be a number"),
         ([BASE | {"text": ["a", "b"]}], {}, "'text' of line 1 of x.json should be text; found a list of 2"),
+        (b'question,text,gold,score\na,b,c,"{1: [2]}"\n', {}, "'1' of 'score' of row 1 of x.json should be a number"),
+        (b'{"question": "q", "x": ' + b"[" * 990 + b"]" * 990 + b"}", {}, "Line 1 of x.json is nested too deeply"),
+        (b'{"question": "q", "x": ' + b"[" * 900 + b"NaN" + b"]" * 900 + b"}", {}, "nested too deeply"),
+        (b"c,a,b\n1,2,3\n", {}, "its columns are c, a, b. Name one"),
+        ([BASE | {"r": 1}], {"scores": ["\ud800=r"]}, "valid Unicode. Rename the file or the scorer"),
     ],
 )  # fmt: skip
 def test_refuses_other_tables(imported: Import, cots: Any, options: dict[str, Any], sentence: str) -> None:
@@ -413,6 +444,27 @@ def test_a_column_that_comes_late_may_not_change_what_others_mean(imported: Impo
     assert rows(late, llm="m")["finish_reason"][-1] == "stop"
     with pytest.raises(SourceError, match=r"Line 202 of .* is the first with the column 'gold'"):
         imported_table(imported, [*cots, cots[0] | {"gold": "2"}])
+
+
+def test_members_of_a_name_for_each_row_are_read_in_one_look(imported: Import, monkeypatch: pytest.MonkeyPatch) -> None:
+    looked = []
+    monkeypatch.setattr(reading, "meanings", lambda *given, **rest: looked.append(1) or meanings(*given, **rest))
+    cots = [{"question": "a", "answer": "2", "llm": "m", "text": "2"}] * 201
+    odd = [cots[0] | {f"k{number}": 1} for number in range(20)]
+    recording = imported_table(imported, [*cots, *odd, cots[0] | {"finish_reason": "stop"}])
+    assert rows(recording, llm="m")["finish_reason"][-1] == "stop"
+    assert "k0 (such as 1), k1" in notes(recording)
+    assert len(looked) == 2
+    with pytest.raises(SourceError, match=r"Line 222 of .* the first with the column 'gold'"):
+        imported_table(imported, [*cots, *odd, cots[0] | {"gold": "2"}])
+
+
+def test_more_columns_than_a_table_has_are_refused(imported: Import, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(files, "_MOST_COLUMNS", 6)
+    cots = [BASE | {f"k{number}": 1} for number in range(7)]
+    for data in (cots, b"question,text,gold,llm,a,b,c\n"):
+        with pytest.raises(SourceError, match="has more than 6 columns"):
+            imported_table(imported, data)
 
 
 def test_a_parquet_bomb_is_refused(imported: Import, monkeypatch: pytest.MonkeyPatch) -> None:

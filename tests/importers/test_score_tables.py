@@ -110,6 +110,14 @@ def test_an_exported_table_with_scores_of_ones_own_comes_back(toy: Path, tmp_pat
     assert (pd.read_parquet(again)["score.words"] == pd.read_parquet(again)["text"].str.split().str.len()).all()
 
 
+def test_a_table_that_seems_to_number_samples_from_1_is_noted(toy: Path, tmp_path: Path) -> None:
+    from_1 = [{"question_id": "toy/0", "llm": "alpha", "sample": sample, "score": 1} for sample in (1, 2)]
+    noted = import_scores(toy, written(tmp_path / "t.csv", from_1), tmp_path / "out").notes
+    assert noted[0].startswith("No row of t.csv is of sample 0: samples count from 0")
+    with pytest.raises(SourceError, match="should be a number"):
+        import_scores(toy, written(tmp_path / "t.parquet", rows(score=[np.inf])), tmp_path / "infinite")
+
+
 def test_missing_rows_empty_cells_and_nan_are_no_scores_and_counted(toy: Path, tmp_path: Path) -> None:
     table = written(tmp_path / "t.parquet", rows(score=[0.5, NAN, None, True and 1.0]))
     done = import_scores(toy, table, tmp_path / "out", name="mine")
@@ -157,7 +165,7 @@ def test_missing_rows_empty_cells_and_nan_are_no_scores_and_counted(toy: Path, t
         (rows(reward=[1]), {"scores": ["r=rewards"]}, SourceError, "t.csv has no column 'rewards' with scores; its columns"),
         (rows(a=[1], b=[2]), {"scores": ["x=a", "x=b"]}, SourceError, "has two scores by one scorer, in 'a' and 'b'"),
         (rows(a=[1], b=[2]), {"scores": ["a", "b"], "name": "c"}, UsageError, "--name c is the name of one scorer, and t.csv"),
-        (rows(score=[1]), {"llms": ["gamma"]}, NotRecordedError, "holds no CoTs of 'gamma' there. It holds none"),
+        (rows(score=[1]), {"llms": ["gamma"]}, NotRecordedError, "no CoTs of 'gamma' there. It holds alpha, org/beta"),
         (rows(score=[1]), {"llms": ["org/beta"]}, SourceError, "t.csv has no scores for CoTs of .*; there is nothing to add"),
     ],
 )  # fmt: skip

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -241,11 +242,11 @@ def test_means_of_scores_are_those_of_the_batch_form() -> None:
 def test_trees_and_scores_are_needed() -> None:
     pool = tree_pool([TREE])
     assert pool.steps().children(0, 1) == range(4, 6)
-    flat = type(pool)(*pool.__reduce__()[1][:-1], ArrayChannels(llm="deep"))
+    flat = replace(pool, channels=ArrayChannels(llm="deep"))
     with pytest.raises(
         NotRecordedError, match="deep was recorded as whole CoTs, which cannot be expanded step by step"
     ):
         BeamSearch(2, 2).decide([flat], [IN_ORDER])
-    unscored = type(pool)(*pool.__reduce__()[1][:-1], ArrayChannels(steps=pool.steps(), llm="deep"))
+    unscored = replace(pool, channels=ArrayChannels(steps=pool.steps(), llm="deep"))
     with pytest.raises(NotRecordedError, match="deep has no scores"):
         BeamSearch(2, 2).decide([unscored], [IN_ORDER])

@@ -76,12 +76,12 @@ def test_a_recording_of_an_older_format_is_told_how_to_get_its_columns(demo_page
 
 def test_the_hubs_client_reads_the_front_matter(demo_page: str) -> None:
     data = DatasetCard(demo_page).data
-    assert (data.license, data.pretty_name) == ("odbl", "Tiny sums: recorded chains of thought")
+    assert (data.license, data.pretty_name) == ("apache-2.0", "Tiny sums: recorded chains of thought")
     assert data.size_categories == ["10K<n<100K"]
     assert data.task_categories == ["text-generation", "question-answering"]
     assert "feval" in (data.tags or ())
     assert matter(demo_page)["license_details"] == (
-        "Collection: Open Database License (ODbL) 1.0. Questions: tiny_sums Apache-2.0. Outputs: not stated."
+        "Collection: Apache License 2.0. Questions: tiny_sums Apache-2.0. Outputs: Apache-2.0."
     )
 
 
@@ -133,7 +133,7 @@ def test_datasets_whose_names_meet_get_configurations_of_their_own(tmp_path: Pat
 
 
 def test_probes_are_counted_and_have_a_configuration(tmp_path: Path) -> None:
-    release = prepare(write_probed(tmp_path / "r", {"alpha": ALPHA}), seen())
+    release = prepare(write_probed(tmp_path / "r", {"alpha": ALPHA}), seen(), licence="mit")
     own = page(release)
     assert "4 CoTs can also be cut short: 7 probes (every 5 tokens) say what the LLM would have answered." in own
     configs = {config["config_name"]: config for config in matter(own)["configs"]}  # type: ignore[attr-defined]
@@ -158,7 +158,7 @@ def test_a_prompt_of_brackets_alone_is_shown_as_it_is(tmp_path: Path) -> None:
     with RecordingWriter(tmp_path / "deep", operation={"name": "test"}, prices="2025-06-02") as writer:
         writer.add_dataset(DatasetInfo("toy", "Toy", "verbatim", "test-1"), [question(0, "4")])
         writer.add_pools("toy", LLMInfo("gpt-4o-mini"), "words", [pool(0, ["4"], prompt="[" * 100_000)])
-    assert "[" * 100 in page(prepare(tmp_path / "deep", seen()))
+    assert "[" * 100 in page(prepare(tmp_path / "deep", seen(), licence="mit"))
 
 
 def test_accuracies_and_dollars_are_those_of_the_curve() -> None:
@@ -238,7 +238,7 @@ def imported(tmp_path: Path, sample: dict[str, object]) -> Path:
 
 def claims(folder: Path) -> str:
     """The first sentences of a page."""
-    return page(prepare(folder, seen())).split("\n**", 1)[1].split("\n", 1)[0]
+    return page(prepare(folder, seen(), licence="mit")).split("\n**", 1)[1].split("\n", 1)[0]
 
 
 def test_the_first_lines_claim_only_what_every_cot_and_request_has(demo_page: str, tmp_path: Path) -> None:
@@ -258,7 +258,7 @@ def test_the_page_says_where_a_recording_comes_from(demo_page: str, tmp_path: Pa
 
 def test_estimated_tokens_are_told(demo_page: str, tmp_path: Path) -> None:
     assert "The tokens are those that the provider reported (`usage`)." in demo_page
-    text = page(prepare(imported(tmp_path, {"text": "It is 2.", "answer": "2"}), seen()))
+    text = page(prepare(imported(tmp_path, {"text": "It is 2.", "answer": "2"}), seen(), licence="mit"))
     assert "The tokens are estimates, 1.365 for each word" in text
     assert "Imported from `x.jsonl` (format `jsonl`, SHA-256 `" in text
     assert "Answers were taken from the source" in text
@@ -374,7 +374,7 @@ def test_a_page_that_somebody_wrote_is_not_replaced(tmp_path: Path) -> None:
     with pytest.raises(CardError, match="was not written by feval, and a push would replace it"):
         prepare(folder, seen("---\nlicense: mit\n---\n\nMy own page.\n"))
     new = seen("---\nlicense: mit\n---\n")  # as the Hub makes it with a new repository
-    assert "odbl" not in page(prepare(folder, new))
+    assert matter(page(prepare(folder, new)))["license"] == "mit"
 
 
 def pulled(folder: Path, text: str) -> Path:
@@ -416,11 +416,11 @@ def test_front_matter_that_is_no_plain_yaml_is_an_error(tmp_path: Path, front: s
 
 
 def test_trees_and_turns_have_their_own_example(tmp_path: Path) -> None:
-    turns = page(prepare(write_turns(tmp_path / "turns"), seen()))
+    turns = page(prepare(write_turns(tmp_path / "turns"), seen(), licence="mit"))
     assert "6 CoTs of these reply to another, with the whole conversation before." in turns
     assert "print(llms[0].ask(dataset.question_ids[0]).sample(1).answers)" in turns
     assert "feval run sequential-revision --recording hf://somebody/recording" in turns
     assert "`messages` (sent behind the conversation so far), `prompt_tokens`" in turns
-    trees = page(prepare(write_trees(tmp_path / "trees"), seen()))
+    trees = page(prepare(write_trees(tmp_path / "trees"), seen(), licence="mit"))
     assert "feval run beam-search --recording hf://somebody/recording" in trees
     assert "reply to another" not in trees

@@ -9,6 +9,7 @@ import sys
 from collections import Counter
 from importlib.util import find_spec
 from pathlib import Path
+from types import SimpleNamespace
 
 import pyarrow.parquet as pq
 import pytest
@@ -20,7 +21,7 @@ from published import write
 
 from feval.errors import CardError, ConflictError, DamagedRecordingError, HubError, ReleaseError, UsageError
 from feval.evaluation.curves import self_consistency_curve
-from feval.publish.release import changes, look, prepare, push
+from feval.publish.release import Seen, changes, known_licence, look, prepare, push
 from feval.recording import open_recording, verify_recording
 from feval.recording.layout.manifest import manifest_bytes
 from feval.replay import load
@@ -142,7 +143,7 @@ def test_a_release_is_the_recording_with_its_page(hub: HubDouble, toy: Path) -> 
     assert set(manifest["files"]) == own
     assert files["manifest.json"] == manifest_bytes(recording.manifest.raw | {"files": manifest["files"]})
     assert MARK in files["README.md"].decode()
-    assert "Open Database License" in files["LICENSE"].decode()
+    assert "made available under this licence: CC BY 4.0 (https://" in files["LICENSE"].decode()
     assert hub.datasets[REPO].private
 
 
@@ -241,8 +242,52 @@ def test_somebody_elses_page_is_not_replaced(hub: HubDouble, toy: Path) -> None:
 
 
 def test_a_licence_is_spelled_as_the_hub_does(hub: HubDouble, toy: Path) -> None:
-    with pytest.raises(UsageError, match=r"odbl, cc-by-4\.0 or mit"):
+    with pytest.raises(UsageError, match=r"cc-by-4\.0, mit or other"):
         prepare(toy, look(REPO), licence="My own licence")
+
+
+def test_no_licence_is_assumed(hub: HubDouble, tmp_path: Path) -> None:
+    bare = write(tmp_path / "bare", licence=None)
+    with pytest.raises(
+        UsageError, match=r"neither the recording nor an earlier page states one.*--words FILE.*prepare\("
+    ):
+        prepare(bare, look(REPO))
+    refused = run_feval("push", bare, REPO)
+    assert refused.exit_code == 2
+    assert "`license: cc-by-4.0`" in refused.stderr
+    assert REPO not in hub.datasets
+
+
+def test_a_terminal_is_asked_for_the_licence_once(
+    hub: HubDouble, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bare = write(tmp_path / "bare", licence=None)
+    with monkeypatch.context() as patch:
+        patch.setattr("feval.cli.recordings.hub.sys", SimpleNamespace(stdin=SimpleNamespace(isatty=lambda: True)))
+        asked = run_feval("push", bare, REPO, typed="My own licence\nCC-BY-SA-4.0\n")
+    assert asked.exit_code == 0, asked.output
+    assert "cc-by-nc-4.0  CC BY-NC 4.0: so, and not for money" in asked.stderr
+    assert "'my own licence' does not look like one" in asked.stderr
+    assert "license: cc-by-sa-4.0\n" in published(hub)["README.md"].decode()
+    again = run_feval("push", bare, REPO)  # the page has it from now on
+    assert (again.exit_code, "Under which licence" in again.output) == (0, False)
+
+
+@pytest.mark.parametrize(
+    ("outputs", "llm", "licence"),
+    [
+        ("Apache-2.0", "alpha", "apache-2.0"),
+        ("CC BY 4.0", "alpha", "cc-by-4.0"),
+        ("Llama 3.1 Community License", "alpha", "other"),
+        ("MIT; not stated", "alpha", None),
+        (None, "alpha", None),
+        (None, "Qwen/Qwen2.5-1.5B-Instruct", None),  # its card has the licence of the weights
+        (None, "feval/tiny-42k@t=0.5", "apache-2.0"),  # it comes with feval
+        (None, "feval/mine", None),
+    ],
+)
+def test_a_recording_states_its_licence(tmp_path: Path, outputs: str | None, llm: str, licence: str | None) -> None:
+    assert known_licence(write(tmp_path / "r", llms=[llm], licence=outputs), Seen(REPO)) == licence
 
 
 @pytest.mark.slow

@@ -12,7 +12,7 @@ from recorded_turns import REVISE, ROWS, WHY, chains, write_turns
 from small import put_manifest, restate
 
 from feval.errors import DamagedRecordingError, UsageError
-from feval.recording import extract, merge, open_recording, select, verify_recording
+from feval.recording import content, extract, merge, open_recording, select, verify_recording
 from feval.replay import load
 from feval.report.tables.info import info_headline, info_tables
 
@@ -106,6 +106,27 @@ def test_the_first_places_of_conversations_are_conversations(turns: Path, tmp_pa
 def test_what_replies_to_no_cot_is_refused(changes: dict[str, Any], sentence: str, tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=f"^m@revise on toy, question 'toy/0': .*{sentence}"):
         write_turns(tmp_path / "r", [replace(chains(0), **changes)])
+
+
+@pytest.mark.parametrize(
+    "sent", ["words", "5", "null", "{}", "[1]", "[{}]", '[{"role": 1, "content": ""}]', REVISE.replace("R", r"\ud800")]
+)
+def test_what_is_no_message_is_never_written_and_damage_when_read(
+    sent: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    forged = [replace(chains(0), messages=[None, None, REVISE, sent, REVISE]), *ROWS[1:]]
+    with pytest.raises(UsageError, match="is not a list of messages, each with role and content as text"):
+        write_turns(tmp_path / "r", forged)
+    with monkeypatch.context() as unchecked:
+        unchecked.setattr(content, "checked_messages", list)
+        folder = write_turns(tmp_path / "r", forged)
+    for read in (
+        lambda recording: recording.messages("toy", "m@revise", 0),
+        lambda recording: list(recording.pools("toy", "m@revise")),
+    ):
+        with pytest.raises(DamagedRecordingError, match="not a list of messages"):
+            read(open_recording(folder))
+    assert any("not a list of messages" in problem for problem in verify_recording(folder).problems)
 
 
 def test_arrays_and_versions_that_contradict_the_turns_are_damage(turns: Path, tmp_path: Path) -> None:

@@ -17,6 +17,7 @@ from rich.console import Console
 from small import pool, question, write_toy
 from typer.testing import CliRunner
 
+from feval import from_dataframe
 from feval.cli import app
 from feval.cli.output import Output
 from feval.recording import DatasetInfo, LLMInfo, ProbeRows, RecordingWriter, open_recording
@@ -114,6 +115,19 @@ def test_a_question_with_its_cots(toy: Path) -> None:
         "one, sample 3",
         "two, sample 0",
     ]
+
+
+def test_a_finish_reason_that_nobody_recorded_is_not_shown(capsys: pytest.CaptureFixture[str]) -> None:
+    row = {
+        "id": "a",
+        "question": "What is 1 * 1?",
+        "answer": "1",
+        "model": "m",
+        "text": "The answer is 1.",
+        "tokens": 5,
+    }
+    from_dataframe([row], dataset="toy", answer_kind="number").show("a")
+    assert "m, sample 0  ✓ 1  5 tokens\n" in capsys.readouterr().out
 
 
 def test_a_question_as_json(toy: Path) -> None:

@@ -52,9 +52,9 @@ def use(double: HubDouble, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, *, t
         monkeypatch.setenv("HF_TOKEN", token)
 
 
-def run_feval(*arguments: str | Path) -> Result:
+def run_feval(*arguments: str | Path, typed: str = "") -> Result:
     """Run `feval` in this process."""
-    return CliRunner().invoke(app, list(map(str, arguments)), prog_name="feval")
+    return CliRunner().invoke(app, list(map(str, arguments)), prog_name="feval", input=typed)
 
 
 def full_text(error: BaseException) -> str:

@@ -32,10 +32,11 @@ def write(
     finish: str = "stop",
     system_prompt: str | None = "Think step by step.",
     notes: Sequence[str] = (),
+    licence: str | None = "CC-BY-4.0",
 ) -> Path:
     """A recording of three questions a dataset and up to four CoTs a question."""
     golds = GOLDS if golds is None else golds
-    licences = {"questions": "MIT", "outputs": None}
+    licences = {"questions": "MIT", "outputs": licence}
     with RecordingWriter(out, operation={"name": "test"}, prices=prices, licences=licences, notes=notes) as writer:
         for dataset in datasets:
             questions = [Question(key, f"What is {key}?", golds.get(key), golds.get(key)) for key in ANSWERS]
@@ -70,3 +71,9 @@ def pictures_drawn_once() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(release, "picture", picture)
         yield
+
+
+@pytest.fixture
+def licence_stated(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let every recording state a licence, where it is not the subject."""
+    monkeypatch.setattr(release, "stated_licence", lambda _: "mit")

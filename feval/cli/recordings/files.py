@@ -80,6 +80,7 @@ def import_(
     `feval ls formats` lists the formats. Quirks of the source that were handled are noted in the recording.
 
     Example: feval import esc T0.7.jsonl.gz --dataset last_letters --llm gpt-3.5-turbo --out my-recording
+
     Example: feval import table samples.csv --dataset gsm8k --map question=prompt --score reward --out my-recording
     """
     from feval.importers import IMPORTERS, import_recording, understood  # loads every format

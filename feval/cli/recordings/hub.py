@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import re
+import sys
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -14,9 +15,10 @@ from feval import hub, publish
 from feval.cards.front_matter import read_front_matter
 from feval.cards.reading import read_regular
 from feval.cli.options import OnlyDatasets, OnlyLLMs, whole_folder
-from feval.cli.output import Output, quiet_matplotlib
+from feval.cli.output import Output, quiet_matplotlib, say
 from feval.errors import HubError, SourceError, UsageError
 from feval.evaluation.requests import Request
+from feval.publish.licences import USUAL, check_licence, is_licence
 from feval.report.files import save_files
 from feval.report.tables.tables import Column, Table
 from feval.report.text import counted, size
@@ -96,6 +98,8 @@ def push(
         recording = whole_folder(show, recording)
         source = recording.name
         options |= {} if words is None else _read_words(words)
+        if options.get("licence") is None:
+            options["licence"] = publish.known_licence(recording, seen) or _chosen_licence()
     with show.progress(f"looking through {source}") as progress:
         release = (
             publish.prepare_results(seen=seen, progress=progress, **options)
@@ -163,6 +167,18 @@ def _read_words(path: Path) -> dict[str, Any]:
     languages = [front.language] if isinstance(front.language, str) else front.language
     words = re.split(r"^---[ \t]*$", text, maxsplit=2, flags=re.MULTILINE)[2].strip()
     return {"title": front.title, "licence": front.license, "languages": languages, "words": words or None}
+
+
+def _chosen_licence() -> str:
+    """Return the licence that somebody at a terminal chooses; a `UsageError` where nobody is there."""
+    if sys.stdin is None or not sys.stdin.isatty():
+        return check_licence(None)
+    say("Under which licence do you publish the collection? Neither the recording nor an earlier page states one.")
+    for licence, (name, _, meaning) in USUAL.items():
+        say(f"  {licence:<13} {name}: {meaning}")
+    while not is_licence(chosen := typer.prompt("Licence, as the Hub spells it", err=True).strip().lower()):
+        say(f"The Hub spells licences as in cc-by-4.0, mit or other; {chosen!r:.60} does not look like one.")
+    return str(chosen)
 
 
 def _save_page(folder: Path, release: publish.Release) -> list[Path]:

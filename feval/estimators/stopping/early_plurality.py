@@ -59,9 +59,15 @@ class EarlyPlurality:
 def early_plurality(
     gold: Integers, rivals: Integers, size: Integers, *, window: int, windows: int, only_unstopped: bool = False
 ) -> EarlyPlurality:
-    """[Q] the module's sum, once per distinct question; with `only_unstopped` over orders without a unanimous window.
+    """Return the module's sum for Q questions, computed once per distinct question.
 
-    The latter is sum_i (-1)^i C(L, i) G(L, i). Rivals [Q, K] may come in any order; pools have windows * window samples or more.
+    Args:
+        gold: [Q] samples with the gold answer.
+        rivals: [Q, K] samples of every other candidate, in any order.
+        size: [Q] samples of the pool, at least windows * window.
+        window: samples of a window.
+        windows: most windows.
+        only_unstopped: over orders without a unanimous window alone: sum_i (-1)^i C(L, i) G(L, i).
     """
     if size.size and int(size.max()) > LARGEST_POOL:
         return EarlyPlurality(np.zeros(len(size)), np.full(len(size), np.inf))

@@ -158,8 +158,8 @@ def approximation_error(dataset: Dataset, llms: Sequence[LLM], options: FigureOp
         "reference: the plug-in of all CoTs, which saturates at their own vote and is no truth beyond it",
     )
     panels = (
-        Panel("votes M", "mean absolute error, points", tuple(errors), percent="", points=True),
-        Panel("votes M", "mean error (bias), points", tuple(biases), percent="", points=True),
+        Panel("votes M", "mean absolute error", tuple(errors), percent="", points=True),
+        Panel("votes M", "mean error (bias)", tuple(biases), percent="", points=True),
     )
     title = f"Vote accuracy estimated from {options.calls} calls"
     return recorded.figure("approximation-error", title, lines, panels, {"Errors of the estimate": rows})

@@ -75,7 +75,7 @@ class Panel:
         x_label, y_label: of the axes.
         series: what is drawn. Those with one label in several panels share their colour.
         percent: which axes show shares as per cent: some of "x" and "y".
-        points: whether y shows differences of shares, as percentage points.
+        points: whether y has differences of shares, which a picture shows as percentage points.
         log: whether x is logarithmic.
         ticks: x -> its name, where only some have one.
     """

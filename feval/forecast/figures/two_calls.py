@@ -110,7 +110,7 @@ def certified_gains(dataset: Dataset, llms: Sequence[LLM], options: FigureOption
     )
     every = -(-len(votes) // _MOST_TICKS)
     ticks = {float(m): str(m) for m in votes[::every]}
-    panel = Panel("votes", "gain over one call, points", tuple(series), percent="", points=True, ticks=ticks)
+    panel = Panel("votes", "gain over one call", tuple(series), percent="", points=True, ticks=ticks)
     return recorded.figure("certified-gains", "Gains of votes over one call", lines, (panel,), {"Gains": rows})
 
 

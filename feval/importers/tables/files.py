@@ -47,6 +47,7 @@ _ROWS_AT_ONCE = 128  # as Python's values
 _PARQUET, _ARROW_FILE, _ARROW_STREAM, _BOM = b"PAR1", b"ARROW1", b"\xff\xff\xff\xff", b"\xef\xbb\xbf"
 _CHECKED_BYTES = 64 << 20  # a larger Parquet table is not looked through for bombs, but bounded as it is read
 _MOST_TIMES = 1000
+_MOST_COLUMNS = 20_000
 _ESCAPED = re.compile(r"'+[=+\-@\t\r\n]")  # as exports keep spreadsheets from taking a text for a formula
 _EXPORTED = ["dataset", "question_id", "question", "choices", "gold", "llm"]  # how the header of an export begins
 _PLAIN = (pa.types.is_string, pa.types.is_large_string, pa.types.is_integer, pa.types.is_boolean, pa.types.is_null)
@@ -285,7 +286,16 @@ def _arrow_errors(path: Path, kind: str) -> Iterator[None]:
         raise SourceError(f"{path} is not readable as {kind}: {reason}. Correct it or get the file again.") from error
 
 
+def check_width(name: str, columns: int) -> None:
+    """Raise a `SourceError` where a table has more columns than any has."""
+    if columns > _MOST_COLUMNS:
+        raise SourceError(
+            f"{name} has more than {_MOST_COLUMNS:,} columns, as no table of CoTs has. Put what differs from row to row into one."
+        )
+
+
 def _checked(schema: Any, path: Path) -> list[str]:
+    check_width(str(path), len(schema.names))
     twice = [name for name, count in Counter(schema.names).items() if count > 1]
     if twice:
         raise SourceError(f"{path} has the column {twice[0]!r:.60} twice; rename one of them.")
@@ -322,16 +332,18 @@ def _plain_row(row: Row, checks: Sequence[tuple[str, Any]]) -> Row:
     return row
 
 
-def _finite(value: float | None) -> float | None:
-    return value if value is None or math.isfinite(value) else None
+def _finite(value: float | None) -> float | str | None:
+    if value is None or math.isnan(value):
+        return None
+    return str(value) if math.isinf(value) else value
 
 
 def plain(value: Any) -> Any:
-    """Return a value of Arrow, pandas or NumPy as JSON has it; NaN and infinity become `None`, bytes and others text."""
+    """Return a value of Arrow, pandas or NumPy as JSON has it; NaN becomes `None`, infinity, bytes and others text."""
     if value is None or isinstance(value, str | bool):
         return value
     if isinstance(value, float | Decimal):
-        return _finite(float(value))
+        return None if isinstance(value, Decimal) and value.is_nan() else _finite(float(value))  # float refuses sNaN
     if isinstance(value, int):
         return int(value)
     if isinstance(value, Mapping):

@@ -28,7 +28,7 @@ def from_dataframe(
     llm: str | None = None,
     answer_kind: str | None = None,
     map: Mapping[str, str] | None = None,  # noqa: A002 (the option's name on the command line)
-    scores: Mapping[str, str] | Iterable[str] = (),
+    scores: Mapping[str, str] | Iterable[str] | str = (),
     layout: str | Path | None = None,
     out: str | Path | None = None,
     **options: Any,
@@ -44,7 +44,7 @@ def from_dataframe(
         llm: name of the LLM, or of the one to take where a column names several.
         answer_kind: a key of `feval.answers.KINDS`; `None`: the dataset card's.
         map: feval's column -> the table's, such as {"question": "prompt"}.
-        scores: columns with scores, or scorer -> column; a list in a cell has a score for each step.
+        scores: a column with scores, several, or scorer -> column; a list in a cell has a score for each step.
         layout: a published layout, or a mapping file.
         out: folder to create; `None`: a temporary one, which goes when nothing refers to the recording any more.
         options: further arguments of `import_recording`, such as `counter` or `questions`.
@@ -53,10 +53,16 @@ def from_dataframe(
         UsageError: it is no table, or dataset, LLM or answer kind are missing.
         FevalError: as for `import_recording`; rows are counted from 1.
     """
-    meanings = layout_of(layout, map or {}, scores)
+    meanings = layout_of(layout, map or {}, [scores] if isinstance(scores, str) else scores)
     with tempfile.TemporaryDirectory(prefix="feval-", ignore_cleanup_errors=True) as folder:
         source = Path(folder) / "dataframe"
-        _write(table, source)
+        try:
+            _write(table, source)
+        except (pa.ArrowException, AttributeError, TypeError, ValueError, OverflowError, RecursionError) as error:
+            raise UsageError(
+                f"The {type(table).__name__} could not be read as a table: {error!s:.300}. Give a DataFrame, an Arrow table or "
+                "a list of dicts with plain values, a row for each CoT."
+            ) from error
         kept = Path(tempfile.mkdtemp(prefix="feval-")) if out is None else None
         made = Path(str(out)) if kept is None else kept / "recording"
         try:
@@ -85,7 +91,11 @@ def _write(table: Any, path: Path) -> None:
         except (pa.ArrowException, TypeError, ValueError):
             if not hasattr(table, "to_dict"):
                 raise
-    rows = table.to_dict("records") if hasattr(table, "to_dict") else table
+    if not getattr(getattr(table, "columns", None), "is_unique", True):
+        raise UsageError("The table has two columns of one name, of which one would be lost; rename one of them.")
+    rows = table
+    if hasattr(table, "to_dict"):
+        rows = table.to_dicts() if hasattr(table, "to_dicts") else table.to_dict("records")  # polars, pandas
     if isinstance(rows, Mapping | str | bytes) or not isinstance(rows, Iterable):
         raise UsageError(
             f"A table is a DataFrame, an Arrow table or a list of dicts, a row for each CoT; {type(table).__name__} was given."

@@ -22,8 +22,11 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from feval.cards.reading import read_regular, require_shallow
 from feval.errors import SourceError, UnknownNameError, UsageError
 
+_MOST_BYTES = 256 << 10
+_NAME_FIRST = "NAME=COLUMN, feval's name first, such as --map question=prompt"
 _FOLDER = Path(__file__).with_name("published")
 _KEYS: dict[str, type] = {
     "title": str,
@@ -112,8 +115,8 @@ def _pairs(texts: Mapping[str, str] | Iterable[str], option: str, *, alone: bool
         if not equals and alone:
             column = name
         if not name or not column:
-            form = "SCORER=COLUMN or COLUMN" if alone else "NAME=COLUMN, feval's name first"
-            raise UsageError(f"{option} takes {form}, such as {option} question=prompt; {text!r:.80} was given.")
+            form = "SCORER=COLUMN or COLUMN, such as --score prm=rewards" if alone else _NAME_FIRST
+            raise UsageError(f"{option} takes {form}; {text!r:.80} was given.")
         if pairs.setdefault(name, column) != column:
             raise UsageError(f"{option} gives {name!r} two columns, {pairs[name]!r} and {column!r}; name one.")
     return pairs
@@ -126,8 +129,9 @@ def _read(layout: str | Path) -> Layout:
             raise UnknownNameError.of("layout", str(layout), layout_names(), "A file of your own ends in .toml.")
         path = _FOLDER / f"{layout}.toml"
     try:
-        values = tomllib.loads(path.read_text("utf-8"))
-    except (OSError, ValueError) as error:
+        values = tomllib.loads(read_regular(path, _MOST_BYTES).decode("utf-8"))
+        require_shallow(values)
+    except (OSError, ValueError, RecursionError) as error:
         reason = error.strerror if isinstance(error, OSError) else error
         raise SourceError(f"The mapping file {path} cannot be read: {reason}. It should be TOML.") from error
     for key, value in values.items():

@@ -14,7 +14,7 @@ import orjson
 from feval.errors import SourceError, UnknownNameError
 from feval.importers.columns import Column, names_of
 from feval.importers.shapes import sentence_start
-from feval.importers.tables.files import Row, TableFile
+from feval.importers.tables.files import Row, TableFile, plain
 from feval.importers.tables.layouts import Layout
 
 NAMES: Mapping[str, Column] = names_of("question", "request", "llm", "cot")
@@ -37,6 +37,8 @@ _USUAL: Mapping[str, tuple[str, ...]] = {
     "finish_reason": ("stop_reason",),
 }  # fmt: skip
 """Names that count where a table has none of the catalogue's: on a single row of any origin they would say too little."""
+
+_WORDS = frozenset(word for words in _USUAL.values() for word in words)
 
 GOLD_AS_ANSWER = "the gold answer, as no column is named target, gold or reference"
 _MISSING = {"", "nan", "null", "none", "na", "n/a", "<na>"}
@@ -138,6 +140,16 @@ def meanings(
     return Meanings(tuple(uses), tuple(name for name in columns if name not in read), table.cells_are_text)
 
 
+def may_matter(name: str, layout: Layout) -> bool:
+    """Return whether a column can be read as anything, or change what others are read as."""
+    named = (*layout.columns.values(), *layout.scores.values())
+    return (
+        _by_name(name) is not None
+        or _snake(name) in _WORDS
+        or any(name in (each, each.split(".")[0]) for each in named)
+    )
+
+
 def _columns(uses: Iterable[Use]) -> frozenset[str]:
     return frozenset(use.column for use in uses)
 
@@ -145,9 +157,10 @@ def _columns(uses: Iterable[Use]) -> frozenset[str]:
 def _usual(uses: Sequence[Use], free: Sequence[str], targets: Iterable[str]) -> list[Use]:
     """Return the uses of some of the catalogue's columns that have none yet, by usual names."""
     known, taken, more = {use.target for use in uses}, _columns(uses), []
+    names = [(name, _snake(name)) for name in free if name not in taken]
     for target in targets:
         if target not in known:
-            columns = [name for word in _USUAL[target] for name in free if name not in taken and _snake(name) == word]
+            columns = [name for word in _USUAL[target] for name, written in names if written == word]
             more += [Use(column, target, _about(target)) for column in columns[:1]]
     return more
 
@@ -230,7 +243,7 @@ def _reader(use: Use) -> Callable[[Any], Any]:
         return _itself
     if use.target == "prompt":
         return _messages
-    return _parsed_text
+    return _score if use.scorer or use.target in {"score", "step_scores"} else _parsed_text
 
 
 def _itself(value: Any) -> Any:
@@ -243,6 +256,12 @@ def _identifier(value: Any) -> Any:
 
 def _parsed_text(value: Any) -> Any:
     return parsed(value) if isinstance(value, str) else value
+
+
+def _score(value: Any) -> Any:
+    """Return a score; an infinite one stays a text, which the catalogue refuses: it is the best or the worst, and not missing."""
+    score = _parsed_text(value)
+    return value if score is None and isinstance(value, str) and "inf" in value.lower() else score
 
 
 def _messages(value: Any) -> Any:
@@ -275,10 +294,9 @@ def _nested(word: str, text: str) -> Any:
     except orjson.JSONDecodeError:
         pass
     try:
-        value = ast.literal_eval(word)
-    except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError):
+        return plain(ast.literal_eval(word))
+    except (ValueError, SyntaxError, TypeError, OverflowError, MemoryError, RecursionError):
         return text
-    return list(value) if isinstance(value, tuple | set) else value
 
 
 def late_column(where: str, column: str) -> SourceError:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import chain, islice
@@ -23,9 +23,18 @@ from feval.importers.shapes import refuse, sentence_start
 from feval.importers.sorted_rows import RUN_BYTES
 from feval.importers.source import Imported, ImportRequest
 from feval.importers.tables import exported
-from feval.importers.tables.files import Row, TableFile, TableRow, opened_table, table_files
+from feval.importers.tables.files import Row, TableFile, TableRow, check_width, opened_table, table_files
 from feval.importers.tables.layouts import Layout
-from feval.importers.tables.meanings import GOLD_AS_ANSWER, NAMES, Meanings, Use, late_column, meanings, parsed
+from feval.importers.tables.meanings import (
+    GOLD_AS_ANSWER,
+    NAMES,
+    Meanings,
+    Use,
+    late_column,
+    may_matter,
+    meanings,
+    parsed,
+)
 
 _ROWS_LOOKED_AT = 200
 _COUNTS_KEPT = 4096
@@ -81,6 +90,7 @@ def _looked_at(table: TableFile) -> tuple[list[str], Row, list[TableRow]]:
     """Return the columns of a table, a value of each, and the first rows, which were taken from it."""
     first = list(islice(table.rows, _ROWS_LOOKED_AT))
     columns = table.columns or list(dict.fromkeys(name for _, row in first for name in row))
+    check_width(table.name, len(columns))
     if not first:
         raise SourceError(f"{table.name} has no rows; there is nothing to import.")
     example = {}
@@ -111,18 +121,23 @@ class _Content:
         """Add the rows of a file."""
         columns, example, first = _looked_at(table)
         what = self._understood(table, columns, example, table.name)
-        self._check_columns(table.name, what)
-        known = set(columns)
+        self._check_columns(table.name, what, columns)
+        known, unread = set(columns), list[str]()
         for where, row in chain(first, table.rows):
             if table.columns is None and not row.keys() <= known:
                 new = [name for name in row if name not in known]
                 columns += new
+                check_width(table.name, len(columns))
                 example |= {name: row[name] for name in new}
                 known.update(new)
-                what = self._understood(table, columns, example, where)
+                if any(may_matter(name, self.layout) for name in new):
+                    what = self._understood(table, columns, example, where)
+                else:
+                    unread += [name for name in new if name not in self.layout.ignored]
+                    self._known.update(new)
             for place, sample in self._samples(row, where):
                 self._add_row(what, sample, place)
-        self._unread |= {name: example.get(name) for name in what.unread if self._unread.get(name) is None}
+        self._unread |= {name: example.get(name) for name in (*what.unread, *unread) if self._unread.get(name) is None}
 
     def _understood(self, table: TableFile, columns: list[str], example: Row, where: str) -> Meanings:
         """Return what the columns mean; raise where one that comes late, or a later file, changes it."""
@@ -133,16 +148,16 @@ class _Content:
         self._meanings, self._known = what, set(columns)
         return what
 
-    def _check_columns(self, name: str, what: Meanings) -> None:
+    def _check_columns(self, name: str, what: Meanings, columns: Sequence[str]) -> None:
         """Raise where a table lacks what every table has."""
         if not {"id", "question"} & what.targets.keys():
             raise SourceError(
-                f"{name} has no column with the question, nor one with its id; its columns are {', '.join(self._known):.300}. "
+                f"{name} has no column with the question, nor one with its id; its columns are {', '.join(columns):.300}. "
                 "Name one: --map question=COLUMN or --map question_id=COLUMN."
             )
         if not {"text", "answer"} & what.targets.keys():
             raise SourceError(
-                f"{name} has no column with the CoT, nor one with its answer; its columns are {', '.join(self._known):.300}. "
+                f"{name} has no column with the CoT, nor one with its answer; its columns are {', '.join(columns):.300}. "
                 "Name one: --map text=COLUMN or --map prediction=COLUMN."
             )
         if "dataset" not in what.targets and not self._request.dataset:

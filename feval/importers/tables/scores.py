@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -115,17 +116,14 @@ def _pairs(recording: Recording, datasets: Sequence[str] | None, llms: Sequence[
     """Return the pairs whose rows are read."""
     for dataset in datasets or ():
         recording.require(dataset)
-    pairs = [
-        (dataset, llm)
-        for dataset, llm in recording.manifest.pairs
-        if (datasets is None or dataset in datasets) and (llms is None or llm in llms)
-    ]
+    pairs = [pair for pair in recording.manifest.pairs if datasets is None or pair[0] in datasets]
+    known = [llm for _, llm in pairs]
     for llm in llms or ():
-        if llm not in {each for _, each in pairs}:
+        if llm not in known:
             raise NotRecordedError(
-                f"{recording.path} holds no CoTs of {llm!r} there. It holds {_listed(each for _, each in pairs) or 'none'}."
+                f"{recording.path} holds no CoTs of {llm!r} there. It holds {_listed(known) or 'none'}."
             )
-    return pairs
+    return [pair for pair in pairs if llms is None or pair[1] in llms]
 
 
 class _ScoreTable:
@@ -145,6 +143,7 @@ class _ScoreTable:
         self._with_rows: dict[Pair, int] = {}
         self.columns: dict[str, list[str]] = {}
         self.rows = 0
+        self._least = sys.maxsize
 
     @property
     def pairs(self) -> list[Pair]:
@@ -166,7 +165,7 @@ class _ScoreTable:
         values = [self._values(row, columns) for columns in self.columns.values()]
         self._kept.add(self._groups[pair], question, (sample, row.where, values))
         self._with_rows[pair] = self._with_rows.get(pair, 0) + 1
-        self.rows += 1
+        self.rows, self._least = self.rows + 1, min(self._least, sample)
 
     def _place(self, row: TableRow) -> tuple[Pair, int, int] | None:
         """Return pair, row of the question, and sample of a row of the table; `None` where the pair was not asked for."""
@@ -272,6 +271,8 @@ class _ScoreTable:
         for scorer, count in counts.items():
             if empty := self.rows - count["scored"]:
                 yield f"{empty:,} of {cots:,} CoTs have no score by {scorer}: their cells in {self._source} are empty or NaN."
+        if self._least == 1:
+            yield f"No row of {self._source} is of sample 0: samples count from 0; if these count from 1, scores are shifted."
         if cots > self.rows:
             scorers = _listed(counts)
             yield f"{cots - self.rows:,} of {cots:,} CoTs have no score by {scorers}: {self._source} has no rows for them."

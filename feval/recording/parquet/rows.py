@@ -20,6 +20,7 @@ from feval.recording.content import (
 )
 from feval.recording.sealing.question_table import QuestionTable
 from feval.recording.sealing.votes_builder import VotesBuilder
+from feval.recording.steps import checked_messages
 from feval.recording.votes import Votes
 
 _SCORE_FIELDS = {
@@ -136,7 +137,7 @@ def _pool(
         token_confidences=channels.get("token_confidences"),
         parents=steps.get("parent"),
         ends=steps.get("ends"),
-        messages=channels.get("messages"),
+        messages=checked_messages(channels["messages"]) if "messages" in channels else None,
         turn_prompt_tokens=channels.get("prompt_tokens"),
         first_token_seconds=channels.get("first_token_s"),
     )

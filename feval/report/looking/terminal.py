@@ -135,7 +135,8 @@ def _sign(asked: RecordedQuestion, code: int) -> tuple[str, str]:
 def _cot(asked: RecordedQuestion, on: LLMOnQuestion, place: int, *, reasoning: bool) -> Iterator[Line]:
     pool = on.pool
     code = on.codes[place]
-    about = [f"{pool.output_tokens[place]:,} tokens", pool.finish_reasons[place], *_scores(on, place)]
+    finish = pool.finish_reasons[place]
+    about = [f"{pool.output_tokens[place]:,} tokens", *([] if finish == "unknown" else [finish]), *_scores(on, place)]
     head = f"{visible(on.llm)}, sample {place}  "
     yield (head, HEAD), (_verdict(asked, code), _sign(asked, code)[1]), (f"  {', '.join(map(visible, about))}", FAINT)
     if probes := _probes(on, place):

@@ -72,7 +72,8 @@ def _result(comparison: Comparison) -> str:
     parts: list[str] = []
     places = best_at(comparison, budgets)
     for i, (budget, place) in enumerate(zip(budgets, places, strict=True)):
-        within = f"within {plain_number(scale * budget)}{'' if i else f' {unit}'}"
+        most = scale * budget
+        within = f"within {f'{most:,.0f}' if most >= 1000 else plain_number(most)}{'' if i else f' {unit}'}"
         if place is None:
             parts.append(f"{within}, there is none")
         elif i and place == places[i - 1]:

@@ -128,7 +128,7 @@ function pool(q, l, own) {
 function cot(q, l, s, own) {
   const [codes, tokens, finish] = q.d[l], text = own.x[s], span = own.s[s], thoughts = own.r?.[s];
   const scores = Object.entries(own.p ?? {}).filter(([, values]) => values[s] !== null).map(([name, values]) => `${name} ${Number(values[s].toPrecision(4))}`);
-  const about = [`CoT ${s} of ${data.llms[l]}`, `${plain(tokens[s])} tokens`, data.finish[finish[s]], ...scores].join(", ");
+  const about = [`CoT ${s} of ${data.llms[l]}`, `${plain(tokens[s])} tokens`, data.finish[finish[s]], ...scores].filter((part) => part !== "unknown").join(", ");
   return el("div", { class: "cot" }, el("div", { class: "id" }, about, " ", el("span", { class: "mark-answer " + tone(q, codes[s]) }, `${sign[tone(q, codes[s])]} ${word(q, codes[s])}`)),
     thoughts ? el("details", null, el("summary", null, `Reasoning, ${thoughts.length.toLocaleString("en")} characters`), el("div", { class: "text", dir: "auto" }, thoughts)) : null,
     text === null ? el("p", { class: "note" }, "No text was recorded.")

@@ -97,7 +97,7 @@ def _draw(axes: Axes, series: Series, position: int, scales: tuple[float, float]
 
 def _frame(axes: Axes, panel: Panel) -> None:
     axes.set_xlabel(f"{panel.x_label} (log scale)" if panel.log else panel.x_label)
-    axes.set_ylabel(panel.y_label)
+    axes.set_ylabel(f"{panel.y_label}, points" if panel.points else panel.y_label)
     known = [x for series in panel.series for x in series.x]
     if panel.log:
         log_axis(axes, min(known) / 1.1, max(known) * 1.1, whole=True)
