@@ -196,6 +196,7 @@ class Completion:
         tokens_split: true if the provider counted several replies together, so that `output_tokens` is a share of a total.
         stop_text: the stop text that it ended at, empty where it ended by itself.
         usage_doubt: why the provider's token counts cannot be, and were not taken.
+        duration_s: seconds from sending the request over a network to the last byte of the reply that it came with.
     """
 
     text: str
@@ -215,6 +216,7 @@ class Completion:
     tokens_split: bool | None = None
     stop_text: str | None = None
     usage_doubt: str | None = None
+    duration_s: float | None = None
 
 
 def lengths_within(lengths: Iterable[int], size: int) -> tuple[int, ...]:

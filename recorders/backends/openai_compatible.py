@@ -14,6 +14,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from importlib import import_module
+from time import perf_counter
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
@@ -86,9 +87,10 @@ class OpenAICompatible:
             limit_name = self._limit_name
             continues_text = request.prefill is not None and request.prefill.template is not None
             url = self._text_url if continues_text else None
+            began = perf_counter()
             answer = await self._send(self._body(request, batch, limit_name), url)
             if isinstance(answer, bytes):
-                return self._read(answer, request, len(batch))
+                return self._read(answer, request, len(batch), round(perf_counter() - began, 6))
             # Each of the two adaptations changes what is sent, and happens at most once per request.
             if not self._adapts(answer, len(batch), limit_name):
                 raise of_answer(answer, self._endpoint, request.model)
@@ -179,11 +181,9 @@ class OpenAICompatible:
             return True
         return False
 
-    def _read(self, content: bytes, request: Request, count: int) -> list[Completion]:
-        reply = self._parsed(content, request.model)
-        reading = replies.read(
-            reply, count, request.decoding.logprobs, self._endpoint.redaction.reply, request.decoding.max_tokens
-        )
+    def _read(self, content: bytes, request: Request, count: int, seconds: float) -> list[Completion]:
+        reply, decoding, clean = self._parsed(content, request.model), request.decoding, self._endpoint.redaction.reply
+        reading = replies.read(reply, count, decoding.logprobs, clean, decoding.max_tokens, seconds)
         self._say(*reading.notes)
         return list(reading.completions)
 

@@ -82,12 +82,17 @@ def parse(content: bytes) -> Mapping[str, Any]:
 
 
 def read(
-    reply: Mapping[str, Any], asked: int, top: int | None, clean: Callable[[str], str], max_tokens: int | None = None
+    reply: Mapping[str, Any],
+    asked: int,
+    top: int | None,
+    clean: Callable[[str], str],
+    max_tokens: int | None = None,
+    seconds: float | None = None,
 ) -> Reading:
     """Return the completions of a chat completion's JSON object; `Transient` if no choice in it can be read.
 
     `top` log-probabilities per token were asked for (`None`: none); `clean` removes secrets from every text of the server;
-    `max_tokens` were allowed for each choice.
+    `max_tokens` were allowed for each choice; the reply, and so each of them, took so many seconds.
     """
     choices = choices_of(reply)
     if not choices:
@@ -118,6 +123,7 @@ def read(
             tokens_split=is_split or None,
             stop_text=_stop_text(choice),
             usage_doubt=doubt,
+            duration_s=seconds,
         )
         for number, (choice, text) in enumerate(zip(choices, texts, strict=True))
     )

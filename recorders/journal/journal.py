@@ -83,6 +83,7 @@ _TYPES: Mapping[str, tuple[type, ...]] = {
     "tokens_split": (bool, type(None)),
     "stop_text": (str, type(None)),
     "usage_doubt": (str, type(None)),
+    "duration_s": (float, int, type(None)),
     "seed": (int, type(None)),
     "recorded_at": (str,),
 }

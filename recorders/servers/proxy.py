@@ -220,14 +220,15 @@ class Proxy:
             raise ServingError(f"Nothing more is forwarded: {self._failure}", status=507, code="journal")
         fields = {name: value for name, value in chat.fields.items() if name not in {"stream", "stream_options", "n"}}
         body = orjson.dumps(fields | ({"n": number} if number > 1 or "n" in chat.fields else {}))
+        began = time.perf_counter()
         status, headers, content = await self._forwarded(call, body)
-        redaction = self._redaction(call)
+        seconds, redaction = round(time.perf_counter() - began, 6), self._redaction(call)
         if status != 200:
             return self._masked(status, content, headers)
         try:
             reply = replies.parse(content)
             decoding = chat.request.decoding
-            reading = replies.read(reply, number, decoding.logprobs, redaction.reply, decoding.max_tokens)
+            reading = replies.read(reply, number, decoding.logprobs, redaction.reply, decoding.max_tokens, seconds)
             completions = reading.completions
             choices = orjson.loads(redaction.reply(_storable(replies.choices_of(reply))))[:number]
         except (BackendError, TypeError, ValueError):  # not a chat completion: the client may understand it

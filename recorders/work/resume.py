@@ -178,7 +178,7 @@ def _records(request: Request, pool: PoolRows) -> Iterator[tuple[int, dict[str, 
 
 
 def _completion(record: Mapping[str, Any], prompt_tokens: int | None, counter: str) -> Completion:
-    names = ("reasoning_tokens", "cached_tokens", "response_id", "served_model", "system_fingerprint")
+    names = ("reasoning_tokens", "cached_tokens", "response_id", "served_model", "system_fingerprint", "duration_s")
     return Completion(
         record["text"] or "",
         record["finish_reason"],

@@ -71,6 +71,7 @@ def test_a_reply_becomes_a_completion_with_all_that_the_server_states(server: Fa
         response_id=completion.response_id,
         served_model="some/model-2026",
         system_fingerprint="fp_1",
+        duration_s=completion.duration_s,
     )
     assert completion.response_id.startswith("chatcmpl-")
     assert server.seen[0].body == {
@@ -329,6 +330,15 @@ def test_a_server_that_wants_max_completion_tokens_gets_it_from_then_on() -> Non
         asyncio.run(run())
     assert "max_tokens" not in server.seen[-1].body
     assert server.seen[-1].body["max_completion_tokens"] == 2048
+
+
+def test_a_duration_is_that_of_the_request_that_was_answered_whole_for_each_sample(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    looks = iter([0.0, 10.0, 13.25])  # refused; sent again; answered
+    monkeypatch.setattr("recorders.backends.openai_compatible.perf_counter", lambda: next(looks))
+    with FaultyServer(wants="max_completion_tokens") as server:
+        assert [each.duration_s for each in complete(server, request(), range(3))] == [3.25] * 3
 
 
 def test_both_adaptations_may_be_needed_for_one_request() -> None:

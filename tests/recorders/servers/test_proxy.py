@@ -119,6 +119,10 @@ def test_what_was_recorded_is_given_again_without_the_server(upstream: Upstream,
         assert len(upstream.calls) == 4
         assert upstream.calls[0]["authorization"] == f"Bearer {KEY}"
         assert run.proxy.recorded == 7
+        seconds = [entry.record["duration_s"] for entry in run.journal.entries() if entry.kind == "cot"]
+        assert len(seconds) == 7
+        assert min(seconds) >= 0
+        assert len(set(seconds[3:])) == 1  # of one request
     with running(tmp_path, server.url) as run:  # the server is gone
         assert [run.texts(temperature=0.9) for _ in range(3)] == first
         assert run.texts(PROBLEMS[1].question, n=3) + run.texts(PROBLEMS[1].question) == one

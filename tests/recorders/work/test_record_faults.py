@@ -37,6 +37,12 @@ QUICK = Limits(concurrency=16, backoff_s=0.002, longest_backoff_s=0.01, timeout_
 NOW = "2026-01-01T00:00:00Z"
 
 
+@pytest.fixture(autouse=True)
+def seconds(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Durations are content, and differ from run to run: here every reply takes none."""
+    monkeypatch.setattr("recorders.backends.openai_compatible.perf_counter", lambda: 0.0)
+
+
 def recorded(server: FaultyServer, out: Path, limits: Limits = QUICK, **decoding: Any) -> str:
     """Record all questions and return a hash of the CoTs. How tokens were counted depends on how the server bundles them."""
     notes: list[str] = []
@@ -93,6 +99,12 @@ def test_the_recording_holds_what_the_server_said(tmp_path: Path) -> None:
     with FaultyServer(some_each(PASSING, 3)) as server:
         recorded(server, tmp_path / "r", seed=0)
     recording = open_recording(tmp_path / "r")
+    refused = [
+        reason == "content_filter" for pool in recording.pools("sums", "some/model") for reason in pool.finish_reasons
+    ]
+    seconds = [each for pool in recording.pools("sums", "some/model") for each in pool.extra["duration_s"]]
+    assert set(seconds) <= {0.0, None}
+    assert seconds.count(None) <= sum(refused)
     for number in (0, 4, 5, 6, 7):
         texts = [str(text) for text in recording.texts("sums", "some/model", number)]
         endings = [text_of(QUESTIONS[number].text, index) for index in range(SAMPLES)]
