@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import orjson
 
 
 def path_texts(texts: Sequence[str | None], parents: Sequence[int | None], stop: str = "") -> Iterator[str | None]:
@@ -137,6 +136,8 @@ def checked_messages(sent: Sequence[str | None]) -> Sequence[str | None]:
 
 def read_messages(text: str) -> list[dict[str, str]]:
     """Return the messages in a JSON array; anything else is a `ValueError`."""
+    import orjson  # refuses broken Unicode and deep nesting; a user's method in its process does without it
+
     try:
         messages = orjson.loads(text)
     except orjson.JSONDecodeError:
