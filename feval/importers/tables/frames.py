@@ -95,7 +95,7 @@ def _write(table: Any, path: Path) -> None:
         raise UsageError("The table has two columns of one name, of which one would be lost; rename one of them.")
     rows = table
     if hasattr(table, "to_dict"):
-        rows = table.to_dicts() if hasattr(table, "to_dicts") else table.to_dict("records")  # polars, pandas
+        rows = table.to_dicts() if hasattr(table, "to_dicts") else table.to_dict(orient="records")  # polars, pandas
     if isinstance(rows, Mapping | str | bytes) or not isinstance(rows, Iterable):
         raise UsageError(
             f"A table is a DataFrame, an Arrow table or a list of dicts, a row for each CoT; {type(table).__name__} was given."
