@@ -76,7 +76,7 @@ class Steps:
 
     def rows(self, rows: Any) -> Steps:
         """The steps of some questions, in the order given."""
-        return Steps(*(None if array is None else array[rows] for array in self.arrays()))  # type: ignore[arg-type]
+        return Steps(*(None if array is None else array[rows] for array in self.arrays()))  # type: ignore[arg-type]  # as many as its fields
 
     def arrays(self) -> tuple[npt.NDArray[Any] | None, ...]:
         """The arrays, in the order of the attributes."""

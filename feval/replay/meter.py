@@ -413,8 +413,8 @@ def close_ledger(llm: MeteredLLM) -> None:
 def handed_out(llm: MeteredLLM) -> list[tuple[int, int]]:
     """Return recorded place and tokens so far of the first 4,096 CoTs or steps handed out, in order. Not a method, as above."""
     growing = llm._growing  # noqa: SLF001  as above
-    places = llm._order if growing is None else growing.places  # noqa: SLF001
-    return list(zip(places, llm._tokens[:4096], strict=False))  # noqa: SLF001
+    places = llm._order if growing is None else growing.places  # noqa: SLF001  as above
+    return list(zip(places, llm._tokens[:4096], strict=False))  # noqa: SLF001  as above
 
 
 def require_recorded(llm: MeteredLLM) -> None:

@@ -108,7 +108,7 @@ class Pool:
 
     def in_microseconds(self) -> Pool:
         """Return a pool with a clock whose CoTs have a token per microsecond that they took."""
-        assert self.clock is not None  # noqa: S101
+        assert self.clock is not None  # noqa: S101  for the type checker
         return replace(self, output_tokens=self.clock.microseconds)
 
     @property
