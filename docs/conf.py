@@ -20,7 +20,7 @@ extensions = [
     "docstrings",
     "commands",
     "repository",
-    "notebooks",
+    "notebook_pages",
 ]
 exclude_patterns = ["extensions"]
 

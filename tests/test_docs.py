@@ -98,11 +98,16 @@ def test_docstrings_become_restructured_text(monkeypatch: pytest.MonkeyPatch) ->
     ]  # fmt: skip
 
 
+def test_no_extension_is_hidden_by_a_module_of_the_tests() -> None:
+    stems = [path.stem for folder in (DOCS / "extensions", ROOT / "tests" / "support") for path in folder.glob("*.py")]
+    assert len(stems) == len(set(stems))
+
+
 @pytest.mark.slow
 def test_notebooks_become_pages(monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("myst_parser", reason="the extra `docs` is not installed")
     monkeypatch.syspath_prepend(str(DOCS / "extensions"))
-    from notebooks import as_markdown
+    from notebook_pages import as_markdown
 
     figure = {"data": {"image/png": "iVBO\nRw==\n", "text/plain": ["<Figure>"]}}
     table = {"data": {"text/html": ["<table>", "</table>"], "text/plain": "a"}}
