@@ -7,6 +7,7 @@ import os
 import signal
 import socket
 import ssl
+from collections import Counter
 from collections.abc import Generator, Iterator
 from pathlib import Path
 from typing import Any
@@ -35,11 +36,40 @@ def pytest_xdist_auto_num_workers() -> Generator[None, int, int]:
     return (yield) + 1
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Take a part of the examples of each property, such as FEVAL_EXAMPLES=0.2: where old dependencies are tested, not logic."""
+LOGIC = {
+    "answers",
+    "cli",
+    "comparison",
+    "estimators",
+    "evaluation",
+    "forecast",
+    "methods",
+    "receipts",
+    "recorders",
+    "replay",
+}
+"""Folders whose tests have cases that differ in what feval computes, not in what it asks of a dependency."""
+
+
+@pytest.hookimpl(trylast=True)  # after the marks have chosen
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Take a part of the examples of each property, and of the cases of each test of logic: where old dependencies are tested.
+
+    FEVAL_EXAMPLES=0.2 takes a fifth, spread evenly; at least one of each test.
+    """
     share = float(os.environ.get("FEVAL_EXAMPLES", "1"))
-    functions = {getattr(item, "obj", None) for item in items if share < 1}
-    for function in {getattr(each, "__func__", each) for each in functions}:
+    if share == 1:
+        return
+    cases = Counter[str]()
+    kept, left = [], []
+    for item in items:
+        number = cases[name := item.nodeid.partition("[")[0]]
+        cases[name] += 1
+        logic = item.path.relative_to(config.rootpath / "tests").parts[0] in LOGIC
+        (kept if not logic or int(number * share + 1) > int((number - 1) * share + 1) else left).append(item)
+    items[:] = kept
+    config.hook.pytest_deselected(items=left)
+    for function in {getattr(each, "__func__", each) for each in {getattr(item, "obj", None) for item in items}}:
         if getattr(function, "is_hypothesis_test", False):
             own = function._hypothesis_internal_use_settings
             fewer = max(1, round(share * own.max_examples))
