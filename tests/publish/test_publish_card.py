@@ -33,6 +33,8 @@ from feval.recording import DatasetInfo, LLMInfo, RecordingWriter, open_recordin
 from feval.replay import load
 from recorders.demo import DATASET, LLMS, bundled_recording
 
+pytestmark = pytest.mark.usefixtures("blank_pictures")
+
 REPO = "somebody/recording"
 EVIL = "<script>alert(1)</script>|[x](javascript:y)`*#\u202e\u200b"
 
