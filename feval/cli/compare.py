@@ -20,7 +20,7 @@ from feval.cli.options import (
     only_name,
     recording_folders,
 )
-from feval.cli.output import Output, quiet_matplotlib
+from feval.cli.output import Output, foretell, quiet_matplotlib
 from feval.comparison.comparison import compare as compare_methods
 from feval.comparison.durations import durations
 from feval.comparison.listed import listed_plan
@@ -118,7 +118,7 @@ def show_comparison(
     """Compute a comparison, print it and write its files; the rest are arguments of `compare`."""
     count = counted(len(plan.entries), "method")
     with show.progress(f"comparing {count}") as progress, machines.opened() as executor:
-        steps = progress.foretell(lambda cots: f"{count}, {cots:,} CoTs per question,")
+        steps = foretell(progress, lambda cots: f"{count}, {cots:,} CoTs per question,")
         comparison = compare_methods(plan, executor=executor, progress=steps, **given)
     if show.json:  # there are no tables
         for one in comparison.missing:

@@ -156,6 +156,7 @@ class Comparison(Drawn):
                 columns[name] = np.concatenate([np.broadcast_to(value, questions) for value, questions in values])
         return columns
 
+    @reports("writing")
     def save(self, folder: str | Path, *, overwrite: bool = False) -> list[Path]:
         """Write what `feval compare --out` writes: the page, pictures, tables, numbers and their receipt; return the paths.
 

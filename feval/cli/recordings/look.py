@@ -117,8 +117,7 @@ def view(
     name = str(opened.address or opened.path.resolve()).rstrip("/").rpartition("/")[2].partition("@")[0]
     path = out or Path(f"{name}.html")
     check_folder(path.parent)
-    with show.progress("reading questions"):
-        page = view_page(opened, pairs, first=first)
+    page = view_page(opened, pairs, first=first)
     for sentence in page.left_out:
         show.note(sentence)
     save_files(path.parent, {path.name: page.html.encode()}, replace=force)
