@@ -16,6 +16,7 @@ from feval.evaluation.curves import budget_field
 from feval.evaluation.method_names import field_names, make_method
 from feval.methods import METHODS
 from feval.methods.protocol import searches
+from feval.recording.scores import are_verdicts
 from feval.replay.loading import load
 
 if TYPE_CHECKING:
@@ -75,7 +76,9 @@ def listed_plan(
     places = [recording.address or str(recording.path) for recording in recordings]
     options = {"cost": _usual_cost(replayed)} | options
     if not methods:
-        scored = [llm.name for llm in replayed if len(llm.pool.channels.scorers()) == 1]
+        scored = {
+            llm.name: [name for name in llm.pool.channels.scorers() if not are_verdicts(name)] for llm in replayed
+        }
         return Listed(suggested_plan(dataset, places, most, scored=scored).changed(**options), {})
     trees = frozenset(llm.name for llm in replayed if llm.pool.channels.has_steps)
     lister = _Lister(most, trees, budgets, fields or {})

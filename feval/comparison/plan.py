@@ -22,6 +22,7 @@ import os
 import re
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import Annotated, Any, ClassVar
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer, model_validator
@@ -329,8 +330,9 @@ class ComparisonRequest(Request):
 
 
 def suggested_plan(
-    dataset: str, recordings: Sequence[str], most: Mapping[str, int], *, cost: str = "usd", scored: Collection[str] = ()
-) -> Plan:
+    dataset: str, recordings: Sequence[str], most: Mapping[str, int], *, cost: str = "usd",
+    scored: Mapping[str, Sequence[str]] = MappingProxyType({}),
+) -> Plan:  # fmt: skip
     """A comparison to start from: methods that the recordings support, over budgets that the pools can serve.
 
     Args:
@@ -338,18 +340,21 @@ def suggested_plan(
         recordings: folders, relative to the comparison file.
         most: LLM -> CoTs of its smallest pool, in the order cascades are to ask them: the cheap ones first.
         cost: what a budget is counted in; one that every LLM has.
-        scored: the LLMs whose CoTs one scorer rated; best-of-n joins for them.
+        scored: LLM -> who rated its CoTs; best-of-n joins for each of them.
     """
     entries = []
     for llm, pool in most.items():
         entries.extend(suggested_methods([llm], pool))
-        if llm in scored:
+        scorers = scored.get(llm, ())
+        for scorer in scorers:
             entries.append({"name": "best-of-n", "llms": [llm], "budgets": {"n": usual_counts(pool)}})
+            if len(scorers) > 1:
+                entries[-1] |= {"label": f"best-of-n by {scorer}", "fields": {"scorer": scorer}}
     if len(most) > 1:
         entries.extend(suggested_methods(tuple(most), min(most.values())))
     for entry in entries:
         if len(most) > 1 and len(entry["llms"]) == 1:
-            entry["label"] = f"{entry['name']} ({entry['llms'][0]})"
+            entry["label"] = f"{entry.get('label', entry['name'])} ({entry['llms'][0]})"
     return Plan.from_dict({"dataset": dataset, "recordings": list(recordings), "cost": cost, "method": entries})
 
 

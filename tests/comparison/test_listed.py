@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import tomllib
 from pathlib import Path
 from typing import Any
 
@@ -173,8 +174,20 @@ def test_a_field_that_no_method_has_is_refused(toy: Path) -> None:
 
 def test_cots_with_scores_are_compared_by_them_too() -> None:
     row = {"question": "What is 1 * 1?", "answer": "1", "model": "m", "text": "The answer is 1.", "tokens": 5}
-    rows = [row | {"reward": 0.5, "judge": 2} for _ in range(3)]
+    texts = ["The answer is 1.", "The answer is 2.", "The answer is 3."]
+    rows = [row | {"text": text, "reward": -place, "judge": place} for place, text in enumerate(texts)]
     made: Any = {"dataset": "toy", "answer_kind": "number"}
-    for scores, names in ("reward", ["self-consistency", "best-of-n"]), (["reward", "judge"], ["self-consistency"]):
-        entries = listed_plan([from_dataframe(rows, scores=scores, **made)], ()).plan.entries
-        assert [(entry.method, entry.sweep) for entry in entries] == [(name, ("n", (1, 2, 3))) for name in names]
+    by_two = ["best-of-n by reward", "best-of-n by judge"]
+    for scores, labels in ("reward", ["best-of-n"]), (["reward", "judge"], by_two):
+        recording = from_dataframe(rows, scores=scores, **made)
+        plan = Plan.from_dict(tomllib.loads(listed_plan([recording], ()).plan.to_toml()))  # as `--init` writes it
+        assert [(entry.label, entry.sweep) for entry in plan.entries] == [
+            (label, ("n", (1, 2, 3))) for label in ["self-consistency", *labels]
+        ]
+        comparison = compare(plan.changed(recordings=(str(recording.path),), resamples=100))
+        assert not comparison.missing
+        chosen = {curve.label: [point.accuracy for point in curve.points] for curve in comparison.curves}
+        # The reward puts the right one of three first, so it is chosen whenever it is drawn; the judge puts it last.
+        assert [chosen[label] for label in labels] == [
+            pytest.approx([1 / 3, 0, 0] if "judge" in label else [1 / 3, 2 / 3, 1]) for label in labels
+        ]
