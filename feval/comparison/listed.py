@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import inspect
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, is_dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -194,7 +194,10 @@ def _swept(name: str, settings: Mapping[str, Any], budgets: Any) -> dict[str, An
     if not isinstance(budgets, Mapping):
         counted = None if ":" in name else budget_field(name)
         budgets = {} if counted is None else {counted: budgets}
-    sweep = {field: list(values) for field, values in budgets.items()}
+    sweep = {
+        field: list(values) if isinstance(values, Iterable) and not isinstance(values, str) else [values]
+        for field, values in budgets.items()
+    }
     kept = {field: value for field, value in settings.items() if field not in sweep}
     return {"fields": kept} | ({"budgets": sweep} if sweep else {})
 
@@ -208,7 +211,17 @@ def _parts(given: Any) -> tuple[str | None, Any, Sequence[str] | None, Any]:
             f"A method with a label is {_FORM}, of which the last two may be left out; {given!r:.100} was given."
         )
     label, method, llms, budgets = (*given, None, None)[:4]
+    if len(given) == 3 and not _are_names(llms):
+        llms, budgets = None, llms  # the LLMs were left out
+    if llms is not None and not _are_names(llms):
+        raise UsageError(f"The LLMs of the method labelled {label!r:.80} are names, {_FORM}; {llms!r:.100} was given.")
     return label, method, [llms] if isinstance(llms, str) else llms, budgets
+
+
+def _are_names(llms: Any) -> bool:
+    return isinstance(llms, str) or (
+        isinstance(llms, Sequence) and len(llms) > 0 and all(isinstance(llm, str) for llm in llms)
+    )
 
 
 def _settings(method: Any) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -25,7 +26,7 @@ from feval import (
 from feval.cli import app
 from feval.comparison.listed import listed_plan
 from feval.comparison.plan import Plan
-from feval.errors import FevalWarning, UnknownNameError, UsageError
+from feval.errors import FevalError, FevalWarning, UnknownNameError, UsageError
 from feval.receipts.verifying import verify_receipt
 
 WEAK = [["a", "b", "a", "c", "b", "a"], ["x", "y", None, "y", "y", "x"], ["b", "c", "b", "a", "c", "c"], ["d"] * 6]
@@ -79,6 +80,39 @@ def test_without_methods_it_is_what_init_suggests(toy: Path, tmp_path: Path) -> 
     assert CliRunner().invoke(app, command).exit_code == 0
     written, listed = Plan.read(tmp_path / "plan.toml"), listed_plan([open_recording(toy)], ()).plan
     assert listed.changed(recordings=written.recordings) == written
+
+
+@pytest.mark.parametrize("budgets", [{"window": [2, 3]}, {"window": 2}])
+def test_budgets_may_follow_a_method_without_llms(toy: Path, budgets: dict[str, Any]) -> None:
+    recordings, method = [open_recording(toy)], EarlyStopping(5, budget=6)
+    plans = [
+        listed_plan(recordings, [("windows", method, *rest)]).plan
+        for rest in ((budgets,), (None, budgets), (LLMS, budgets))
+    ]
+    assert plans[0] == plans[1] == plans[2]
+    assert [entry.llms for entry in plans[0].entries] == [(llm,) for llm in LLMS]
+    values = [[2, 3] if budgets["window"] != 2 else [2]] * 2
+    assert [entry.to_dict()["budgets"] for entry in plans[0].entries] == [{"window": each} for each in values]
+
+
+@pytest.mark.parametrize("llms", [{"n": [1]}, 3, [], [None]])
+def test_llms_that_are_no_names_are_refused(toy: Path, llms: Any) -> None:
+    with pytest.raises(UsageError, match=r"The LLMs of the method labelled 'ours' are names, \(label, method"):
+        listed_plan([open_recording(toy)], [("ours", "self-consistency", llms, [1, 2])])
+
+
+def test_a_plan_starts_from_the_folder_of_its_file(toy: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    plan = listed_plan([open_recording(toy)], [SelfConsistency(2)], **FEW).plan
+    (tmp_path / "plans").mkdir()
+    path = tmp_path / "plans" / "plan.toml"
+    path.write_text(plan.changed(recordings=(os.path.relpath(toy, path.parent),)).to_toml())
+    monkeypatch.chdir(tmp_path)
+    read = Plan.read("plans/plan.toml")
+    comparison = compare(read.changed(seed=2))
+    assert comparison.base == Path("plans")
+    assert comparison.to_dict()["curves"] == compare(read, base=path.parent).to_dict()["curves"]
+    with pytest.raises(FevalError, match="not a recording"):
+        compare(read, base="")
 
 
 def test_what_is_listed_may_be_a_table_or_one_name(toy: Path) -> None:
