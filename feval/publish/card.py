@@ -57,7 +57,7 @@ class Page:
     """What a page is made from, besides the recording.
 
     `tag` is named by the examples, `words` is the owner's section, `kept_fields` is front matter of an earlier page that stays,
-    `surfaces` is path and subject of each picture of width and depth, `prices` a price list that does not come with feval.
+    `surfaces` is path and subject of each picture of width and depth, `prices` the list of its dollars.
     """
 
     repo_id: str

@@ -26,7 +26,7 @@ from feval.hub.commits import Pushed, RepoState, push_files, state
 from feval.hub.pages import read_page
 from feval.publish.card import PICTURE, SURFACES, Page, card, default_title
 from feval.publish.configs import MOST_SPLITS, Config, configs_of
-from feval.publish.figures import figures_of, picture, surface_pictures
+from feval.publish.figures import figures_of, page_prices, picture, surface_pictures
 from feval.publish.front_matter import EarlierMatter, earlier_matter
 from feval.publish.licences import check_licence, notice, stated_licence
 from feval.publish.owner_section import check_words, own_words
@@ -144,7 +144,7 @@ def prepare(
         tag: of the release, named by the examples on the page.
         allow: exceptions for the search, see `feval.publish.scan.scan`.
         results: folders or files to put beside the recording, see `feval.publish.results.result_files`.
-        prices: the price list of recording or results where it does not come with feval, for its table on the page.
+        prices: the price list of the page's dollars, also of results that name it; `None` for the one that the recording names.
         progress: called with (files searched, files in all).
 
     Raises:
@@ -162,12 +162,13 @@ def prepare(
     licence = check_licence(licence or earlier.licence or stated_licence(recording))
     beside = result_files(results, recording.hash)
     configs = configs_of(recording)
-    png, surfaces = picture(recording), list(surface_pictures(recording))
+    shown = page_prices(recording, prices)
+    png, surfaces = picture(recording, shown), list(surface_pictures(recording, shown))
     numbered = [f"{SURFACES}-{number}.png" for number in range(1, len(surfaces) + 1)]
     page = Page(
         seen.repo_id,
         title or earlier.title or default_title(recording),
-        figures_of(recording),
+        figures_of(recording, shown),
         configs,
         licence,
         tag,
@@ -176,9 +177,10 @@ def prepare(
         earlier.kept,
         png is not None,
         {path: subject for path, (subject, _) in zip(numbered, surfaces, strict=True)},
-        prices,
+        shown,
     )
-    blocks, unknown = _blocks(beside, seen, recording, prices)
+    listed = recording.manifest.prices if prices is None else "none"
+    blocks, unknown = _blocks(beside, seen, listed, prices, whole=True)
     files: dict[str, Path | bytes] = {
         README: with_results(card(recording, page), blocks).encode(),
         _LICENCE: notice(page.title, licence).encode(),
@@ -192,6 +194,8 @@ def prepare(
     names = {*recording.manifest.llms, *recording.manifest.datasets}
     findings = scan(files, allow=allow, names=names, progress=progress)
     remarks = (*_remarks(recording, files, configs), *unknown)
+    if prices is not None and (unlisted := [name for name in recording.manifest.llms if prices.find(name) is None]):
+        remarks += (f"The price list {prices.id!r} has no {', '.join(unlisted)}: the page has no dollars there.",)
     return Release(
         seen,
         page.title,
@@ -233,7 +237,7 @@ def prepare_results(
     recording = open_place(f"hf://{seen.repo_id}@{seen.state.commit}")
     files = result_files(results, recording.hash)
     title = described(files)
-    blocks, remarks = _blocks(files, seen, recording, prices)
+    blocks, remarks = _blocks(files, seen, recording.manifest.prices, prices)
     if seen.page is not None and (page := with_results(seen.page, blocks)) != seen.page:
         files = {README: page.encode(), **files}
     names = {*recording.manifest.llms, *recording.manifest.datasets}
@@ -242,29 +246,30 @@ def prepare_results(
 
 
 def _blocks(
-    files: Mapping[str, Path | bytes], seen: Seen, recording: Recording, own: PriceList | None
+    files: Mapping[str, Path | bytes], seen: Seen, named: str, own: PriceList | None, *, whole: bool = False
 ) -> tuple[dict[str, str], tuple[str, ...]]:
-    """Return what the page shows of each result, earlier ones that the repository still has included; and what to note."""
+    """Return what the page shows of each result, earlier ones that the repository still has included; and what to note.
+
+    `named` is the recording's price list, which the page has, or "none"; `whole` whether the page is of the dollars of `own`.
+    """
     there = () if seen.state is None else seen.state.files
     blocks = {
         name: block
         for name, block in shown_results(seen.page or "").items()
         if any(path.startswith(f"{FOLDER}/{name}/") for path in there)
     }
-    lists = {recording.manifest.prices: None} if recording.manifest.prices != "none" else {}
+    lists = {named: None} if named != "none" else {}
     for name in dict.fromkeys(path.split("/")[1] for path in files):
         pinned = pinned_prices(name, files)
         prices = None if pinned is None else _price_list(pinned, own, name)
         lists |= {} if pinned is None else {pinned.id: None}
-        below = (
-            prices is not own and prices is not None and prices.id == recording.manifest.prices
-        )  # the page has it there
+        below = prices is not None and prices is not own and prices.id == named
         block = result_block(name, files, seen.repo_id, None if below else prices)
         blocks |= {} if block is None else {name: block}
-    if own is not None and own.id not in lists:
+    if own is not None and own.id not in lists and not whole:
         raise ConflictError(
-            f"--prices is the list {own.id!r}, and recording and results name {', '.join(lists) or 'none'}. Leave it out, or "
-            "give the list that they name."
+            f"--prices is the list {own.id!r}, and recording and results name {', '.join(lists) or 'none'}. Leave it out, give "
+            "the list that they name, or push the recording, too: the page's dollars are then by it."
         )
     known = {*price_ids(), *([] if own is None else [own.id])}
     remark = "The page names the price list {!r} and does not show it; --prices FILE shows it."

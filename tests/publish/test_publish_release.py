@@ -320,7 +320,7 @@ def test_sixteen_datasets_and_fourteen_llms_stay_within_the_hubs_limits(hub: Hub
 def test_more_splits_than_the_viewer_shows_are_told(
     hub: HubDouble, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("feval.publish.release.picture", lambda _: None)
+    monkeypatch.setattr("feval.publish.release.picture", lambda *_: None)
     release = prepare(write(tmp_path / "r", llms=[f"llm{n}" for n in range(31)]), look(REPO))
     assert release.notes == ("The Hub's viewer shows at most 30 splits; toy has more, and loads all the same.",)
 

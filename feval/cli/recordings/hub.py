@@ -71,10 +71,8 @@ def push(
         typer.Option(metavar="WHAT", help="Allow findings: emails, paths, or the MARK of one; repeat for more."),
     ] = None,
     prices: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FILE", help="The price list of recording or results if it is your own: shown on the page."
-        ),
+        str | None,
+        typer.Option(metavar="LIST", help="Id or file of a price list: of the page's dollars. Default: the recording's."),
     ] = None,
     remove: Annotated[
         bool, typer.Option("--remove", help="Delete files that the repository has and this recording lacks.")
