@@ -36,7 +36,9 @@ def price_section(recording: Recording, prices: PriceList | None) -> str:
         unknown = f" {code(named)}, which the feval that wrote this page does not know."
         return about + (" none." if named == "none" else unknown)
     bases = (str(record.get("base")) for record in recording.manifest.llms.values())
-    here = "one." if named == prices.id else f"{'none' if named == 'none' else code(named)}; dollars here are by another."
+    here = (
+        "one." if named == prices.id else f"{'none' if named == 'none' else code(named)}; dollars here are by another."
+    )
     return f"{about} {here}\n\n{price_table(prices, bases)}"
 
 

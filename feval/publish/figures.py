@@ -16,8 +16,8 @@ import numpy.typing as npt
 
 from feval.cards.billing import usd
 from feval.cards.cards import price_ids
-from feval.cards.prices import PriceList, price_list
 from feval.cards.finish_reasons import FINISH_REASONS, UNANSWERED
+from feval.cards.prices import PriceList, price_list
 from feval.estimators.counts import vote_counts
 from feval.estimators.inference.intervals import accuracy_interval
 from feval.estimators.votes.plurality import LARGEST_POOL
@@ -89,7 +89,7 @@ class PairFigures:
 
 
 def page_prices(recording: Recording, own: PriceList | None) -> PriceList | None:
-    """Return the price list of a page's dollars: one's own, else the one that the recording names; `None` where it is not known."""
+    """Return the price list of a page's dollars: one's own, else the recording's; `None` where that is not known."""
     named = recording.manifest.prices
     return own or (price_list(named) if named in price_ids() else None)
 

@@ -28,7 +28,7 @@ from feval.publish.card import PICTURE, SURFACES, Page, card, default_title
 from feval.publish.configs import MOST_SPLITS, Config, configs_of
 from feval.publish.figures import figures_of, page_prices, picture, surface_pictures
 from feval.publish.front_matter import EarlierMatter, earlier_matter
-from feval.publish.licences import check_licence, notice, stated_licence
+from feval.publish.licences import Licence, check_licence, notice, stated_licence
 from feval.publish.owner_section import check_words, own_words
 from feval.publish.results import FOLDER, described, pinned_prices, result_files
 from feval.publish.scan import Scan, scan
@@ -123,7 +123,7 @@ def prepare(
     seen: Seen,
     *,
     title: str | None = None,
-    licence: str | None = None,
+    licence: str | Licence | None = None,
     languages: Sequence[str] = (),
     words: str | None = None,
     tag: str | None = None,
@@ -138,7 +138,7 @@ def prepare(
         folder: of the recording.
         seen: the repository it goes to, from `look`.
         title: for people; `None` keeps that of the earlier page, or makes one of datasets and LLMs.
-        licence: of the collection, as the Hub spells it; `None` takes that of `known_licence`.
+        licence: of the collection, as the Hub spells it; `other` needs a name and a link. `None` takes that of `known_licence`.
         languages: codes such as "en"; empty keeps those of the earlier page.
         words: the owner's section; `None` keeps what the page in the repository has, or that in the folder.
         tag: of the release, named by the examples on the page.
@@ -150,12 +150,12 @@ def prepare(
     Raises:
         DamagedRecordingError: the recording is damaged.
         ConflictError, UsageError: results that do not belong to it, see `result_files`.
-        UsageError: no licence is stated anywhere.
+        UsageError: no licence is stated anywhere, or `other` without name and link.
         CardError: an earlier page would be lost.
         ReleaseError: more files than the Hub takes. Findings raise only when pushed.
     """
     if licence is not None:
-        check_licence(licence)
+        licence = check_licence(Licence(licence) if isinstance(licence, str) else licence)
     recording = open_sound(folder)
     pages = _pages(recording, seen)
     earlier = _earlier(pages)
@@ -208,8 +208,11 @@ def prepare(
     )
 
 
-def known_licence(folder: str | Path, seen: Seen) -> str | None:
-    """Return the licence that an earlier page states, or the recording for its outputs; `None` where nobody did."""
+def known_licence(folder: str | Path, seen: Seen) -> Licence | None:
+    """Return the licence that an earlier page states, or the recording for its outputs; `None` where nobody did.
+
+    That of the recording lacks the link that `other` needs, and an earlier page may.
+    """
     recording = open_recording(folder)
     return _earlier(_pages(recording, seen)).licence or stated_licence(recording)
 

@@ -84,7 +84,9 @@ def test_own_prices_are_those_of_the_page(tmp_path: Path, named: str) -> None:
     assert "Dollars are for 1,000 questions" in accuracy
     assert "Price list `mine` of 2026-01-31" in section
     assert "| `alpha` | 1 | 2 |" in section
-    names = "It names one." if named == "mine" else f"It names {'none' if named == 'none' else f'`{named}`'}; dollars here"
+    names = (
+        "It names one." if named == "mine" else f"It names {'none' if named == 'none' else f'`{named}`'}; dollars here"
+    )
     assert names in section
     assert release.notes == ("The price list 'mine' has no beta@t=0.8: the page has no dollars there.",)
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from feval.cards.prices import PriceList
-from feval.publish import release
+from feval.publish import Licence, release
 from feval.recording import DatasetInfo, LLMInfo, PoolRows, Question, Recording, RecordingWriter
 
 ANSWERS: dict[str, list[str | None]] = {
@@ -78,4 +78,4 @@ def pictures_drawn_once() -> Iterator[None]:
 @pytest.fixture
 def licence_stated(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let every recording state a licence, where it is not the subject."""
-    monkeypatch.setattr(release, "stated_licence", lambda _: "mit")
+    monkeypatch.setattr(release, "stated_licence", lambda _: Licence("mit"))
