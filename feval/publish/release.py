@@ -32,7 +32,7 @@ from feval.publish.licences import Licence, check_licence, notice, stated_licenc
 from feval.publish.owner_section import check_words, own_words
 from feval.publish.results import FOLDER, described, pinned_prices, result_files
 from feval.publish.scan import Scan, scan
-from feval.publish.shown_results import result_block, shown_results, with_results
+from feval.publish.shown_results import has_words, result_block, shown_results, with_results
 from feval.receipts.format import PinnedPrices
 from feval.recording import Recording, open_recording
 from feval.recording.layout.format import MANIFEST, README, is_beside
@@ -240,7 +240,11 @@ def prepare_results(
     recording = open_place(f"hf://{seen.repo_id}@{seen.state.commit}")
     files = result_files(results, recording.hash)
     title = described(files)
-    blocks, remarks = _blocks(files, seen, recording.manifest.prices, prices)
+    foreign = seen.page is None or not has_words(seen.page)
+    blocks, remarks = _blocks(files, seen, "none" if foreign else recording.manifest.prices, prices)
+    if foreign and blocks:
+        shown = "at the end of its README.md" if seen.page else "nowhere on it; a push of the recording writes a page"
+        remarks += (f"{seen.repo_id} has no page that feval wrote: the results are shown {shown}.",)
     if seen.page is not None and (page := with_results(seen.page, blocks)) != seen.page:
         files = {README: page.encode(), **files}
     names = {*recording.manifest.llms, *recording.manifest.datasets}

@@ -115,4 +115,18 @@ def test_blocks_are_found_again_and_replaced(blocks: dict[str, str]) -> None:
         assert shown_results(written) == blocks
         assert written.endswith("\n\n## Load it\n")
         assert with_results(written, {}) == PAGE
-    assert with_results("# By hand\n", blocks) == "# By hand\n"
+
+
+@pytest.mark.parametrize(
+    "page", ["# By hand\n", "# By hand\r\n\r\nWords.\r\n", "---\nlicense: mit\n---\n", "No end of line"]
+)
+def test_a_page_that_feval_did_not_write_keeps_its_text(page: str) -> None:
+    assert with_results(page, {}) == page
+    first = with_results(page, {"a": "### a"})
+    assert first.startswith(page.replace("\r\n", "\n").rstrip("\n") + "\n\n<!-- feval:results-begin")
+    assert first.endswith("### a\n\n<!-- feval:results-end -->\n")
+    edited = first + "\nMore words.\n"
+    second = with_results(edited, {"b": "### b"})
+    assert shown_results(second) == {"b": "### b"}
+    assert second.endswith("<!-- feval:results-end -->\n\nMore words.\n")
+    assert with_results(first, {}) == page.replace("\r\n", "\n").rstrip("\n") + "\n"
