@@ -74,10 +74,11 @@ class Meanings:
     uses: tuple[Use, ...]
     unread: tuple[str, ...]
     cells_are_text: bool = False
+    no_answer: frozenset[str] = frozenset()
 
     @cached_property
     def _steps(self) -> list[tuple[str, str, str, Callable[[Any], Any] | None]]:
-        return [(use.column, use.name, use.scorer, _reader(use)) for use in self.uses]
+        return [(use.column, use.name, use.scorer, _reader(use, self.no_answer)) for use in self.uses]
 
     @cached_property
     def targets(self) -> dict[str, Use]:
@@ -120,6 +121,8 @@ def meanings(
         UnknownNameError: feval has no such column.
         SourceError: the table has no such column.
     """
+    for column in sorted(layout.ignored & layout.required - set(columns)):
+        raise _missing(table, columns, column)
     uses = list(_named(table, columns, example, layout))
     named = {use.target for use in uses if not use.scorer}
     free = [name for name in columns if name not in _columns(uses) and name not in layout.ignored]
@@ -137,7 +140,8 @@ def meanings(
     read = _columns(uses) | {use.column.split(".")[0] for use in uses} | layout.ignored
     order = {name: place for place, name in enumerate(columns)}
     uses.sort(key=lambda use: order.get(use.column, order.get(use.column.split(".")[0], 0)))
-    return Meanings(tuple(uses), tuple(name for name in columns if name not in read), table.cells_are_text)
+    unread = tuple(name for name in columns if name not in read)
+    return Meanings(tuple(uses), unread, table.cells_are_text, layout.no_answer)
 
 
 def may_matter(name: str, layout: Layout) -> bool:
@@ -187,9 +191,13 @@ def _has(table: TableFile, columns: Sequence[str], column: str, layout: Layout) 
     if column in columns or column.split(".")[0] in columns:
         return True
     if column in layout.required:
-        names = ", ".join(map(repr, columns))
-        raise SourceError(f"{table.name} has no column {column!r:.80}; it has {names:.400}. Name one of those.")
+        raise _missing(table, columns, column)
     return False
+
+
+def _missing(table: TableFile, columns: Sequence[str], column: str) -> SourceError:
+    names = ", ".join(map(repr, columns))
+    return SourceError(f"{table.name} has no column {column!r:.80}; it has {names:.400}. Name one of those.")
 
 
 def _by_name(name: str) -> Use | None:
@@ -234,13 +242,15 @@ def _by_scorer(value: Any) -> Row:
     return value if isinstance(value, dict) else {"score": value}
 
 
-def _reader(use: Use) -> Callable[[Any], Any] | None:
+def _reader(use: Use, no_answer: frozenset[str]) -> Callable[[Any], Any] | None:
     """Return what makes a value ready for the catalogue's own check: numbers, lists and objects may be written as text.
 
     `None`: values are as they should be.
     """
     if use.name == _DATASET or (not use.scorer and use.target in {"id", "node", "parent"}):
         return _identifier
+    if use.target == "answer" and no_answer:
+        return lambda value: None if isinstance(value, str) and value in no_answer else value
     column = NAMES.get(use.name)
     if column is not None and column.is_text and not use.scorer:
         return None
