@@ -249,8 +249,8 @@ def compare(
             - a name of `feval ls methods`, over the budgets that `feval compare --init` suggests;
             - a value such as `SelfConsistency(20)`, which is one point;
             - a function `(question, *llms) -> answer`, or the name FILE.py:FUNCTION of one;
-            - (label, method, LLMs, budgets), of which each of the last two may be left out: names, and {field: values} or values of the
-              field that counts CoTs; or a table of a comparison file.
+            - (label, method, LLMs, budgets), of which each of the last two may be left out: names, and {field: values} or
+              values of the field that counts CoTs; or a table of a comparison file.
 
             A method of one LLM is compared on each LLM, one of several on all together. With a plan, users' methods that it may
             run, as FILE.py:FUNCTION, since a plan runs no code by itself; or methods by their name in the plan, in place of the
