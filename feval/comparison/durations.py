@@ -7,14 +7,11 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from feval.comparison.plan import ComparedMethod, Plan
 from feval.comparison.runner import FailedMethod, Runner, kinds_of, prepared
-from feval.evaluation.user_methods import TIME_LIMIT
-
-if TYPE_CHECKING:
-    from feval.comparison.plan import ComparedMethod, Plan
-    from feval.evaluation.user_methods import MethodFile
+from feval.evaluation.user_methods import TIME_LIMIT, MethodFile
 
 _FIRST_QUESTIONS, _MOST_QUESTIONS = 4, 4096
 _TRIAL_SECONDS, _LONG_SECONDS = 0.1, 1.0  # a trial is enough if it takes the one and grew, or the other

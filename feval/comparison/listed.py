@@ -8,21 +8,19 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, is_dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
+from feval.cards.prices import PriceList
 from feval.comparison.plan import ComparedMethod, Plan, suggested_methods, suggested_plan, usual_counts
 from feval.errors import FevalError, NotRecordedError, OutOfRangeError, ShortPoolError, UsageError
 from feval.evaluation.curves import budget_field
 from feval.evaluation.method_names import field_names, make_method
 from feval.methods import METHODS
 from feval.methods.protocol import searches
+from feval.recording import Recording
 from feval.recording.scores import are_verdicts
+from feval.replay import LLM
 from feval.replay.loading import load
-
-if TYPE_CHECKING:
-    from feval.cards.prices import PriceList
-    from feval.recording import Recording
-    from feval.replay import LLM
 
 _FORM = "(label, method, LLMs, budgets)"
 

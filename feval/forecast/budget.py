@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -15,9 +14,7 @@ from feval.forecast.budget_plan import BudgetPlan, PlanBudget, Purchase, VoteOpt
 from feval.forecast.evidence import moments_of, ordered_by_key
 from feval.forecast.pilot import Pilot, plan_warnings
 from feval.forecast.question_costs import QuestionCosts, estimation_split
-
-if TYPE_CHECKING:
-    from feval.replay import LLM, Dataset
+from feval.replay import LLM, Dataset
 
 _AS_GOOD = 1e-3
 _MOST_VOTES = 1001

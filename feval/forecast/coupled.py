@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from itertools import combinations
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -30,9 +30,7 @@ from feval.forecast.coupled_winrates import (
     ranking_warnings,
 )
 from feval.forecast.coupling_results import CoupledPair, Coupling
-
-if TYPE_CHECKING:
-    from feval.replay import LLM, Dataset
+from feval.replay import LLM, Dataset
 
 _FEW_QUESTIONS = 10
 

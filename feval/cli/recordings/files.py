@@ -56,6 +56,10 @@ def import_(
         list[str] | None,
         typer.Option(metavar="[SCORER=]COLUMN", help="Of a table: a column with scores. Repeat for several."),
     ] = None,
+    ignore: Annotated[
+        list[str] | None,
+        typer.Option(metavar="COLUMN", help="Of a table: a column that is not read. Repeat for several."),
+    ] = None,
     layout: Annotated[
         str | None, typer.Option(metavar="NAME", help="Of a table: a published layout, or a mapping file (TOML).")
     ] = None,
@@ -76,10 +80,10 @@ def import_(
     """
     from feval.importers import IMPORTERS, import_recording, understood  # loads every format
 
-    options = layout_of(layout, columns or (), score or ())
+    options = layout_of(layout, columns or (), score or (), ignore or ())
     is_table = format_name in IMPORTERS and IMPORTERS[format_name].files is not None
     if not is_table and (dry_run or options != Layout()):
-        raise UsageError("--map, --score, --layout and --dry-run are for tables: feval import table FILE.")
+        raise UsageError("--map, --score, --ignore, --layout and --dry-run are for tables: feval import table FILE.")
     if out is None and not dry_run:
         raise typer.BadParameter("Name the recording to make; or look at a table first, --dry-run.", param_hint="--out")
     if is_table:
@@ -113,7 +117,11 @@ def _show_understood(show: Output, table: Understood, *, final: bool) -> None:
         (use.column, (use.scorer and f"score of {use.scorer}") or use.target, use.about, _example(table, use.column))
         for use in table.uses
     ]
-    unread = [(name, "", "not read", _example(table, name)) for name in table.unread]
+    unread = [
+        (name, "", word, _example(table, name))
+        for word, names in (("not read", table.unread), ("ignored", table.ignored))
+        for name in names
+    ]
     if final or not show.json:
         names = ("column", "read_as", "meaning", "example")
         summary = {"file": table.name, "columns": [dict(zip(names, row, strict=True)) for row in (*rows, *unread)]}

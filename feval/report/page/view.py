@@ -4,25 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from feval.cards.finish_reasons import FINISH_REASONS
 from feval.executors.progress import reports
-from feval.replay import load
+from feval.recording import Recording
+from feval.replay import LLM, load
 from feval.report.looking.overview import overview
-from feval.report.looking.questions import answer_span, recorded_questions
+from feval.report.looking.questions import LLMOnQuestion, RecordedQuestion, answer_span, recorded_questions
 from feval.report.page.depth import NOT_SHOWN, trace_answers, tree, turn_text
 from feval.report.page.document import escaped_json, html_page
 from feval.report.page.questions import Caps, cut
 from feval.report.tables.info import info_tables
 from feval.report.text import counted, fixed, percent, size
-
-if TYPE_CHECKING:
-    from feval.recording import Recording
-    from feval.replay import LLM
-    from feval.report.looking.questions import LLMOnQuestion, RecordedQuestion
 
 LIMITS = Caps(questions=20_000, answer=200, cot=20_000, texts=40_000_000, step=2_000, steps=1_000)
 """Limits of a page: `texts` is bytes here, of all questions together; the first questions in recorded order are taken."""
