@@ -106,6 +106,13 @@ def dollars(value: float) -> str:
     return f"{plain_number(value / size)} {unit}"
 
 
+def price_words(prices: str | None, usd: Iterable[float | None]) -> str:
+    """Write which price list amounts are by, or that there are none."""
+    if not prices:
+        return "no prices"
+    return f"prices {prices}" if any(amount is not None for amount in usd) else f"no price by {prices}"
+
+
 def decimals_for(values: Iterable[float], significant: int = 3) -> int:
     """Return how many decimals (2 or more) show the smallest positive value with so many significant digits."""
     smallest = min((abs(value) for value in values if value), default=1.0)
