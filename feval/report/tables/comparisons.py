@@ -14,6 +14,7 @@ from feval.report.tables.tables import (
     columns,
     per_round_cell,
     per_round_column,
+    point_cells,
     timing_notes,
     without_prices,
 )
@@ -97,12 +98,7 @@ def _results(comparison: Comparison) -> Table:
                 label,
                 budget or "-",
                 *((point.kind,) if several else ()),
-                percent(point.accuracy),
-                percents(point.accuracy_low, point.accuracy_high),
-                fixed(point.usd_per_question, dollars),
-                fixed(point.tokens_per_question, 1),
-                fixed(point.samples_per_question, 2),
-                fixed(point.calls_per_question, 2),
+                *point_cells(point, dollars),
                 *((fixed(mean_cost(point, own), decimals),) if own else ()),
                 *((per_round_cell(point, dollars),) if by_round else ()),
             )
