@@ -57,7 +57,8 @@ def test_no_answer_stays_no_answer(kind: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("kind", "close", "key"), [("number", "1,000", "1000"), ("text", "Two Cats.", "two cats"), ("choice", "the cat", "B")]
+    ("kind", "close", "key"),
+    [("number", "1,000", "1000"), ("text", "Two Cats.", "two cats"), ("choice", "the cat", "B")],
 )
 def test_the_gold_of_a_worked_solution_follows_its_marks(kind: str, close: str, key: str) -> None:
     assert canonical_gold(kind, f"48/2 = <<48/2=24>>24 clips in May.\n#### {close}", OPTIONS) == key

@@ -32,7 +32,8 @@ MATH_ARENA = {
     "output_cost_per_tokens": 8.0, "gold_answer": "2", "parsed_answer": "2", "correct": True,
 }  # fmt: skip
 MONKEYS = {
-    "prompt": "Q: What is 1 + 1?\nA:", "question": "What is 1 + 1?", "samples": ["It is 2.", "It is 3."], "gt_answer": "1 + 1 is\n1 + 1 = <<1+1=2>>2.\n#### 2",
+    "prompt": "Q: What is 1 + 1?\nA:", "question": "What is 1 + 1?", "samples": ["It is 2.", "It is 3."],
+    "gt_answer": "1 + 1 = <<1+1=2>>2.\n#### 2",
     "orig_dset_split": "test", "orig_dset_idx": 17, "is_corrects": [True, False],
 }  # fmt: skip
 ROUTER_BENCH = {
