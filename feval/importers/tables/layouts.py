@@ -101,7 +101,9 @@ def layout_of(
     columns, scores = _pairs(columns, "--map", alone=False), _pairs(scores, "--score", alone=True)
     named, unread = {*columns.values(), *scores.values()}, frozenset(ignored)
     if both := sorted(named & unread):
-        raise UsageError(f"The column {both[0]!r:.80} is named by --map or --score, and by --ignore, too. Leave one of them out.")
+        raise UsageError(
+            f"The column {both[0]!r:.80} is named by --map or --score, and by --ignore, too. Leave one of them out."
+        )
     return replace(
         known,
         columns={name: column for name, column in known.columns.items() if column not in unread} | columns,
