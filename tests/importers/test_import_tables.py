@@ -121,10 +121,13 @@ def test_numbers_are_those_of_pandas(recording: Recording) -> None:
         assert chosen.accuracy == pytest.approx(best[llm.name], abs=1e-12)
 
 
-@pytest.mark.parametrize("library", ["pandas", "polars", "pyarrow"])
+@pytest.mark.parametrize("library", ["pandas", "polars", "pyarrow", pytest.param("datasets", marks=pytest.mark.slow)])
 def test_a_frame_of_any_library_gives_the_same_recording(recording: Recording, library: str) -> None:
     module = pytest.importorskip(library)
-    frame = module.Table.from_pylist(table()) if library == "pyarrow" else module.DataFrame(table())
+    if library == "datasets":
+        frame = module.Dataset.from_list(table()).to_iterable_dataset()
+    else:
+        frame = module.Table.from_pylist(table()) if library == "pyarrow" else module.DataFrame(table())
     made = from_dataframe(frame, dataset="toy", answer_kind="number", scores={"reward": "reward"})
     assert made.hash == recording.hash
 
