@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -12,9 +12,7 @@ from feval.errors import OutOfRangeError
 from feval.estimators.arrays import Floats, Integers
 from feval.estimators.inference.bootstrap import bootstrap_means
 from feval.estimators.two_call.moments import Moments
-
-if TYPE_CHECKING:
-    from feval.replay import Dataset
+from feval.replay import Dataset
 
 _FEWEST_IN_A_CELL = 5  # as `PairTable.sparse` has it
 

@@ -25,7 +25,7 @@ def open_place(place: str | PurePath) -> Recording:
     return open_remote(place)[0]
 
 
-def local_folder(place: str | PurePath, progress: Callable[[int, int], None] = lambda _done, _total: None) -> Path:
+def local_folder(place: str | PurePath, progress: Callable[[int, int], None] | None = None) -> Path:
     """Return the folder of a recording; a recording on the Hub is fetched whole into the cache.
 
     Raises:

@@ -30,6 +30,12 @@ def _spelled(character: str) -> str:
     return character.encode("unicode_escape").decode("ascii")
 
 
+def shortened(text: str, length: int) -> str:
+    """Return a text on one line, cut to a length."""
+    text = " ".join(text.split())
+    return text if len(text) <= length else f"{text[: length - 1]}…"
+
+
 def counted(number: int, noun: str) -> str:
     """Write a number with its noun, such as "1 request" or "2,000 requests"; the plural ends in s."""
     return f"{number:,} {noun}{'' if number == 1 else 's'}"

@@ -190,7 +190,7 @@ def test_refuses_what_is_no_table(frame: Any, sentence: str) -> None:
 def test_frames_that_are_no_tables_are_sentences() -> None:
     pd = pytest.importorskip("pandas")
     twice = pd.DataFrame([["q", "a", "b"]], columns=["question", "text", "text"])
-    for frame, sentence in ((pd.DataFrame, "read as a table"), (pd.Series([1]), "as a table"), (twice, "of one name")):
+    for frame, sentence in ((pd.DataFrame, "read as a table"), (pd.Series([1]), "Row 1 .* a dict"), (twice, "of one name")):
         with pytest.raises(UsageError, match=sentence):
             from_dataframe(frame, dataset="toy", answer_kind="number")
 

@@ -9,19 +9,10 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from feval import hub
-from feval.cli.options import (
-    AnswerKind,
-    Equality,
-    Machines,
-    OnlyDatasets,
-    OnlyLLMs,
-    RecordingFolder,
-    machine_options,
-    whole_folder,
-)
+from feval.cli.options import AnswerKind, Equality, Machines, OnlyDatasets, OnlyLLMs, RecordingFolder, machine_options
 from feval.cli.output import Output
 from feval.errors import UsageError
-from feval.hub.places import open_place
+from feval.hub.places import local_folder, open_place
 from feval.importers.tables.layouts import Layout, layout_of
 from feval.recording import open_recording
 from feval.report.tables.info import info_dict, info_headline, info_tables
@@ -103,7 +94,7 @@ def import_(
         _show_understood(show, understood(source, options, questions), final=dry_run)
     if dry_run or out is None:
         return
-    with show.progress(f"importing {source.name}") as progress, machines.opened() as executor:
+    with machines.opened() as executor:
         import_recording(
             format_name,
             source,
@@ -115,7 +106,6 @@ def import_(
             counter=counter,
             answers=answers,
             equality=equality,
-            progress=progress,
             executor=executor,
             layout=options if is_table else None,
             address=None if address is None else str(address),
@@ -178,9 +168,9 @@ def export(
     """
     from feval.exporters import export_recording  # loads pyarrow
 
-    recording = whole_folder(show, recording)
-    with show.progress("exporting") as progress, machines.opened() as executor:
-        table = export_recording(recording, out, to, datasets=dataset, llms=llm, executor=executor, progress=progress)
+    recording = local_folder(recording)
+    with machines.opened() as executor:
+        table = export_recording(recording, out, to, datasets=dataset, llms=llm, executor=executor)
     for sentence in table.left_out:
         show.note(sentence)
     summary = {"path": str(out), "rows": table.rows, "columns": table.columns, "left_out": table.left_out}

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import combinations
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from feval.errors import ShortPoolError, UsageError
+from feval.estimators.arrays import Floats
 from feval.estimators.two_call.mixtures import Overtaking, best_mixture, mixture_from_counts, overtaking_pairs
 from feval.estimators.two_call.moments import Moments
 from feval.estimators.two_call.vote_intervals import certified_three_vote_gain, vote_interval
@@ -16,10 +17,7 @@ from feval.estimators.two_call.wald_regions import simultaneous_gains
 from feval.estimators.votes.empirical_votes import hypergeometric_majority
 from feval.forecast.evidence import moments_of, rare_pairs, sample_moments
 from feval.forecast.figures.panels import Figure, FigureOptions, Panel, Recorded, Row, Series, number
-
-if TYPE_CHECKING:
-    from feval.estimators.arrays import Floats
-    from feval.replay import LLM, Dataset
+from feval.replay import LLM, Dataset
 
 _RESAMPLES = 2000
 _FEWEST_QUESTIONS = 3
