@@ -8,15 +8,7 @@ from typing import TYPE_CHECKING, TypeVar
 from feval.evaluation.costs import mean_cost
 from feval.report.tables.cost_axes import OTHER_COSTS, cost_decimals, cost_words
 from feval.report.tables.csv import csv_text
-from feval.report.tables.tables import (
-    Column,
-    Table,
-    columns,
-    per_round_cell,
-    per_round_column,
-    timing_notes,
-    without_prices,
-)
+from feval.report.tables.tables import Column, Table, columns, per_round_cell, per_round_column, timing_notes
 from feval.report.text import (
     counted_questions,
     decimals_for,
@@ -84,7 +76,7 @@ def _results(comparison: Comparison) -> Table:
     decimals = 1 if own is None else cost_decimals(own, (mean_cost(point, own) for *_, point in rows))
     several = len(kinds) > 1
     by_round = per_round_column((comparison.plan.billing, point) for *_, point in rows)
-    table = Table(
+    return Table(
         title=f"{comparison.plan.dataset}, {counted_questions(first.questions, comparison.left_out)}",
         columns=(
             *columns("method", "budget", *(("kind",) if several else ()), "#accuracy %"),
@@ -110,7 +102,6 @@ def _results(comparison: Comparison) -> Table:
         ),
         notes=results_notes(comparison),
     )
-    return without_prices(table)
 
 
 def results_notes(comparison: Comparison) -> tuple[str, ...]:

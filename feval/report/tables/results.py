@@ -8,15 +8,7 @@ from typing import TYPE_CHECKING
 
 from feval.methods import METHODS
 from feval.report.tables.cost_axes import cost_decimals, cost_words
-from feval.report.tables.tables import (
-    Column,
-    Table,
-    columns,
-    per_round_cell,
-    per_round_column,
-    timing_notes,
-    without_prices,
-)
+from feval.report.tables.tables import Column, Table, columns, per_round_cell, per_round_column, timing_notes
 from feval.report.text import (
     counted,
     counted_questions,
@@ -84,7 +76,7 @@ def evaluation_tables(evaluations: Sequence[Evaluation]) -> list[Table]:
         notes=_notes(evaluations),
     )
     split = [evaluation for evaluation in evaluations if None not in evaluation.errors().values()]
-    return [without_prices(results), *([_errors(split)] if split else ())]
+    return [results, _errors(split)] if split else [results]
 
 
 def _columns(name: str, confidence: float | None) -> tuple[Column, ...]:
@@ -143,7 +135,7 @@ def grade_table(grade: Grade) -> Table:
     usd = values["usd_per_question"]
     draws = "recorded order" if grade.replicate is None else f"replicate {grade.replicate}, seed {grade.seed}"
     prices = price_words(grade.prices, [usd])
-    table = Table(
+    return Table(
         title=f"{grade.dataset}, {counted(grade.questions, 'question')}",
         columns=_columns("run", grade.confidence),
         rows=(
@@ -160,7 +152,6 @@ def grade_table(grade: Grade) -> Table:
         ),
         notes=(f"CoTs in {draws}; billing {grade.billing}; {prices}",),
     )
-    return without_prices(table)
 
 
 def _settings(evaluation: Evaluation) -> list[str]:
