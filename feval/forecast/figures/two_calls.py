@@ -148,7 +148,8 @@ def mixtures(dataset: Dataset, llms: Sequence[LLM], options: FigureOptions) -> F
         for name, x, y in zip(names, alone.mu, _rho(alone.mu, alone.nu), strict=True)
     ]
     slopes = [Series(name, [1, votes], ends) for name, ends in zip(names, alone.votes.tolist(), strict=True)]
-    mixed = _mixed(best.policies, best.weights, names)
+    parts = zip(best.policies, best.weights.tolist(), strict=True)
+    mixed = " + ".join(f"{weight:.2f} {names[policy]}" for policy, weight in parts)
     lines = (
         f"{recorded.about()}; a majority of {votes} right calls, without replacement",
         f"best of {best.tried:,} mixtures: {mixed}, {100 * best.votes:.2f} %; optimistic: test it on other questions",
@@ -188,9 +189,3 @@ def _rho(mu: Floats, nu: Floats) -> Floats:
     """The correlation as the paper estimates it, which chance may make negative where it is small."""
     spread = mu * (1.0 - mu)
     return np.divide(nu - mu * mu, spread, out=np.full_like(mu, np.nan), where=spread > 0)
-
-
-def _mixed(policies: Sequence[int], weights: Floats, names: Sequence[str]) -> str:
-    return " + ".join(
-        f"{weight:.2f} {names[policy]}" for policy, weight in zip(policies, weights.tolist(), strict=True)
-    )

@@ -21,7 +21,7 @@ from feval.report.pictures.drawing import (
     band_ends,
     dashes,
     heading,
-    legend_columns,
+    legend_below,
     legend_label,
     log_axis,
     look,
@@ -57,7 +57,6 @@ _HOLLOW: dict[str, Any] = {
 }
 _WIDTH = 6.4
 _SHORT_NAME = 26
-_LONG_NAME = 44
 _LEAST_BAND = 2
 
 
@@ -82,7 +81,8 @@ def plot_comparison(comparison: Comparison, axes: Axes | None = None) -> Axes:
 
 def _size(comparison: Comparison) -> tuple[float, float]:
     entries = list(_entries(comparison))
-    return _WIDTH, 0.62 * _WIDTH - 0.18 * (-len(entries) // legend_columns(entries))
+    legend = legend_below(entries)
+    return _WIDTH, 0.62 * _WIDTH - 0.021 * legend["fontsize"] * (-len(entries) // legend["ncols"])
 
 
 def _figure(comparison: Comparison) -> Figure:
@@ -247,11 +247,11 @@ def _entries(comparison: Comparison) -> dict[str, Any]:
     for position, curve in enumerate(comparison.curves):
         colour, marker = look(position)
         handle = Line2D([], [], color=colour, marker=marker, markersize=5, linewidth=1.8, linestyle=dashes(position))
-        entries[legend_label(curve.label, _LONG_NAME, entries)] = handle
+        entries[legend_label(curve.label, entries)] = handle
     for position, ceiling in enumerate(comparison.ceilings):
         style = _CEILINGS[position % len(_CEILINGS)]
         name = f"pass@n of {ceiling.label.rpartition('/')[2]}{'' if comparison.kinds == ('exact',) else ' [exact]'}"
-        entries[legend_label(name, _LONG_NAME, entries)] = Line2D([], [], color=_GREY, linestyle=style, linewidth=1.2)
+        entries[legend_label(name, entries)] = Line2D([], [], color=_GREY, linestyle=style, linewidth=1.2)
     if comparison.baselines:
         entries["single call"] = Line2D([], [], **_HOLLOW)
     if comparison.frontier:

@@ -8,7 +8,15 @@ from typing import TYPE_CHECKING, TypeVar
 from feval.evaluation.costs import mean_cost
 from feval.report.tables.cost_axes import OTHER_COSTS, cost_decimals, cost_words
 from feval.report.tables.csv import csv_text
-from feval.report.tables.tables import Column, Table, columns, per_round_cell, per_round_column, timing_notes
+from feval.report.tables.tables import (
+    Column,
+    Table,
+    columns,
+    per_round_cell,
+    per_round_column,
+    point_cells,
+    timing_notes,
+)
 from feval.report.text import (
     counted_questions,
     decimals_for,
@@ -89,12 +97,7 @@ def _results(comparison: Comparison) -> Table:
                 label,
                 budget or "-",
                 *((point.kind,) if several else ()),
-                percent(point.accuracy),
-                percents(point.accuracy_low, point.accuracy_high),
-                fixed(point.usd_per_question, dollars),
-                fixed(point.tokens_per_question, 1),
-                fixed(point.samples_per_question, 2),
-                fixed(point.calls_per_question, 2),
+                *point_cells(point, dollars),
                 *((fixed(mean_cost(point, own), decimals),) if own else ()),
                 *((per_round_cell(point, dollars),) if by_round else ()),
             )

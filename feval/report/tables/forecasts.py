@@ -224,6 +224,12 @@ def _option_row(option: VoteOption, decimals: int, *, marked: bool) -> tuple[str
     )
 
 
+_EMPTY = {
+    "Overtaking by voting": "No LLM overtakes another: with votes they come in the order that they have with one call."
+}
+"""Title of a table that may have no rows -> what that means."""
+
+
 def figure_tables(figure: Figure) -> list[Table]:
     """Return the figure's tables; what is not known is a dash."""
     tables = []
@@ -232,7 +238,7 @@ def figure_tables(figure: Figure) -> list[Table]:
         numbers = {name for name in names if any(isinstance(row[name], int | float) for row in rows)}
         heads = columns(*(("#" if name in numbers else "") + name.replace("_", " ") for name in names))
         cells = tuple(tuple(_written(row[name]) for name in names) for row in rows)
-        tables.append(Table(f"{title} on {figure.dataset}", heads, cells, () if rows else ("none",)))
+        tables.append(Table(f"{title} on {figure.dataset}", heads, cells, () if rows else (_EMPTY.get(title, "none"),)))
     return tables
 
 

@@ -136,8 +136,8 @@ def _pools(pairs: Sequence[Mapping[str, Any]]) -> Table:
     """The pools, with columns for unclosed thoughts and empty replies if there are any."""
     shown = [name for name, missing in _SHARES.items() if missing is None or any(pair.get(name) for pair in pairs)]
     shares = (f"#{name.replace('_', ' ')} %" for name in shown)
-    heading = "#" + (" or ".join(sorted({_kind(pair) for pair in pairs})) or "CoTs")
-    names = ("dataset", "LLM", heading, "#per question", *shares, "token counter")
+    kinds = sorted({kind for pair in pairs for kind in _kind(pair).split(" and ")})
+    names = ("dataset", "LLM", "#" + (", ".join(kinds) or "CoTs"), "#per question", *shares, "token counter")
     return Table("pools", columns(*names), tuple(_pool_row(pair, shown) for pair in pairs))
 
 

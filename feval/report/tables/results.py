@@ -8,7 +8,15 @@ from typing import TYPE_CHECKING
 
 from feval.methods import METHODS
 from feval.report.tables.cost_axes import cost_decimals, cost_words
-from feval.report.tables.tables import Column, Table, columns, per_round_cell, per_round_column, timing_notes
+from feval.report.tables.tables import (
+    Column,
+    Table,
+    columns,
+    per_round_cell,
+    per_round_column,
+    point_cells,
+    timing_notes,
+)
 from feval.report.text import (
     counted,
     counted_questions,
@@ -89,12 +97,7 @@ def _row(evaluation: Evaluation, decimals: int, by_round: str | None, *, tokens:
     return (
         label(evaluation),
         " > ".join(evaluation.llms),
-        percent(evaluation.accuracy),
-        percents(evaluation.accuracy_low, evaluation.accuracy_high),
-        fixed(evaluation.usd_per_question, decimals),
-        fixed(evaluation.tokens_per_question, 1),
-        fixed(evaluation.samples_per_question, 2),
-        fixed(evaluation.calls_per_question, 2),
+        *point_cells(evaluation, decimals),
         *(fixed(number, 1) for number in generated),
         *((_seconds(evaluation),) if evaluation.timing is not None else ()),
         *((per_round_cell(evaluation, decimals),) if by_round else ()),

@@ -22,6 +22,7 @@ from feval.report.text import (
 if TYPE_CHECKING:
     from feval.evaluation.cautions import Costs
     from feval.evaluation.curves import Curve
+    from feval.evaluation.evaluation import Evaluation
     from feval.replay.clock import Timing
 
 
@@ -114,6 +115,18 @@ def per_round_cell(costs: Costs, usd_decimals: int) -> str:
     if costs.usd_per_question is None:
         return fixed(costs.tokens_per_question_per_round, 1)
     return fixed(costs.usd_per_question_per_round, usd_decimals)
+
+
+def point_cells(point: Evaluation, usd_decimals: int) -> tuple[str, ...]:
+    """Return the cells of what an evaluation came to: accuracy, its interval, and costs per question."""
+    return (
+        percent(point.accuracy),
+        percents(point.accuracy_low, point.accuracy_high),
+        fixed(point.usd_per_question, usd_decimals),
+        fixed(point.tokens_per_question, 1),
+        fixed(point.samples_per_question, 2),
+        fixed(point.calls_per_question, 2),
+    )
 
 
 def curve_table(curve: Curve) -> Table:
