@@ -16,7 +16,6 @@ from feval.report.tables.tables import (
     per_round_column,
     point_cells,
     timing_notes,
-    without_prices,
 )
 from feval.report.text import (
     counted_questions,
@@ -85,7 +84,7 @@ def _results(comparison: Comparison) -> Table:
     decimals = 1 if own is None else cost_decimals(own, (mean_cost(point, own) for *_, point in rows))
     several = len(kinds) > 1
     by_round = per_round_column((comparison.plan.billing, point) for *_, point in rows)
-    table = Table(
+    return Table(
         title=f"{comparison.plan.dataset}, {counted_questions(first.questions, comparison.left_out)}",
         columns=(
             *columns("method", "budget", *(("kind",) if several else ()), "#accuracy %"),
@@ -106,7 +105,6 @@ def _results(comparison: Comparison) -> Table:
         ),
         notes=results_notes(comparison),
     )
-    return without_prices(table)
 
 
 def results_notes(comparison: Comparison) -> tuple[str, ...]:
