@@ -21,6 +21,7 @@ import pyarrow.parquet as pq
 from feval.cards.cards import price_ids
 from feval.cards.prices import PriceList, price_list
 from feval.errors import CardError, ConflictError, HubError, ReleaseError
+from feval.executors.progress import reports
 from feval.hub import open_place
 from feval.hub.commits import Pushed, RepoState, push_files, state
 from feval.hub.pages import read_page
@@ -118,6 +119,7 @@ def look(repo_id: str) -> Seen:
     return Seen(repo_id, now, None if now is None else read_page(now))
 
 
+@reports("looking through files")
 def prepare(
     folder: str | Path,
     seen: Seen,
@@ -217,6 +219,7 @@ def known_licence(folder: str | Path, seen: Seen) -> Licence | None:
     return _earlier(_pages(recording, seen)).licence or stated_licence(recording)
 
 
+@reports("looking through files")
 def prepare_results(
     results: Sequence[Path],
     seen: Seen,
@@ -325,6 +328,7 @@ def _removed(release: Release) -> tuple[str, ...]:
     return tuple(path for path in existing if path.startswith(release.owns) and path not in release.files)
 
 
+@reports("sending")
 def push(
     release: Release, *, message: str | None = None, public: bool = False, create_pr: bool = False, remove: bool = False
 ) -> Pushed:

@@ -32,8 +32,9 @@ MATH_ARENA = {
     "output_cost_per_tokens": 8.0, "gold_answer": "2", "parsed_answer": "2", "correct": True,
 }  # fmt: skip
 MONKEYS = {
-    "prompt": "Q: What is 1 + 1?\nA:", "question": "What is 1 + 1?", "samples": ["It is 2.", "It is 3."], "gt_answer": "2",
-    "orig_dset_split": "test", "orig_dset_idx": 17, "is_correct": [True, False],
+    "prompt": "Q: What is 1 + 1?\nA:", "question": "What is 1 + 1?", "samples": ["It is 2.", "It is 3."],
+    "gt_answer": "1 + 1 = <<1+1=2>>2.\n#### 2",
+    "orig_dset_split": "test", "orig_dset_idx": 17, "is_corrects": [True, False],
 }  # fmt: skip
 ROUTER_BENCH = {
     "performance": 0.5, "time_taken": 1.0, "prompt_tokens": 40, "completion_tokens": 60, "cost": 0.2, "counts": 2,
@@ -92,8 +93,9 @@ def test_matharena(save: Save, imported: Import) -> None:
 def test_large_language_monkeys(imported: Import) -> None:
     recording = table_of(imported, "large-language-monkeys", json.dumps([MONKEYS]).encode())
     held = rows(recording)
-    assert gold_and_id(recording) == [("17", "2")]
+    assert gold_and_id(recording) == [("17", MONKEYS["gt_answer"])]
     assert (held["text"], held["answer"], held["output_tokens"]) == (MONKEYS["samples"], ["2", "3"], [4, 4])
+    assert held["correct"] == MONKEYS["is_corrects"]
 
 
 def test_llmrouterbench(imported: Import) -> None:

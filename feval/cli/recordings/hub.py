@@ -16,10 +16,11 @@ from feval import hub, publish
 from feval.cards.front_matter import read_front_matter
 from feval.cards.prices import price_list
 from feval.cards.reading import read_regular
-from feval.cli.options import OnlyDatasets, OnlyLLMs, whole_folder
+from feval.cli.options import OnlyDatasets, OnlyLLMs
 from feval.cli.output import Output, quiet_matplotlib, say
 from feval.errors import HubError, SourceError, UsageError
 from feval.evaluation.requests import Request
+from feval.hub.places import local_folder
 from feval.publish.licences import OTHER, USUAL, Licence, check_licence, is_licence, is_link, is_name
 from feval.report.files import save_files
 from feval.report.tables.tables import Column, Table
@@ -106,7 +107,7 @@ def push(
             raise UsageError("Results alone do not change the page: --words and --page need a recording.")
         source = f"results for {repository}"
     else:
-        recording = whole_folder(show, recording)
+        recording = local_folder(recording)
         source = recording.name
         options |= {} if words is None else _read_words(words)
         options["licence"] = _complete(options.get("licence") or publish.known_licence(recording, seen))
@@ -284,8 +285,7 @@ def pull(
     Example: feval pull somebody/my-recording@v1.0 --dataset gsm8k --llm gpt-4o-mini --no-texts
     """
     place = address if address.startswith("hf:/") else f"hf://{address}"
-    with show.progress(f"fetching {address}") as progress:
-        pulled = hub.pull(place, out, datasets=dataset, llms=llm, texts=not no_texts, progress=progress)
+    pulled = hub.pull(place, out, datasets=dataset, llms=llm, texts=not no_texts)
     account = dataclasses.asdict(pulled) | {"folder": str(pulled.folder)}
     show.result(account, *_sentences(pulled, out))
 
