@@ -728,7 +728,7 @@ def test_a_questions_file_may_be_csv(save: Save) -> None:
         ("toy/1", "Who?", "y"),
     ]
     with pytest.raises(
-        SourceError, match="record 1 of short.csv should be 3 cells, as the first line has; found a list of 2"
+        SourceError, match=r"record 1 of short\.csv should be 3 cells, as the first line has; found a list of 2"
     ):
         read_questions(save("short.csv", b"question_id,question,answer\n1,x\n"), "toy", Reader())
 
