@@ -269,10 +269,11 @@ def test_curve_table_shows_every_point_in_per_cent() -> None:
     assert len(lines) == 2 + 40 + 2
 
 
-def test_curve_table_shows_a_dash_without_prices_tokens_or_interval() -> None:
+def test_curve_table_shows_a_dash_without_tokens_or_interval_and_nothing_without_prices() -> None:
     bare = point(1, accuracy_low=None, accuracy_high=None, tokens_per_question=None)
-    row = plain(curve_table(curve(bare, confidence=None, prices=None))).splitlines()[2]
-    assert row.split() == ["1", "60.00", "-", "-", "-", "65.00"]
+    head, row, *notes = plain(curve_table(curve(bare, confidence=None, prices=None))).splitlines()[1:]
+    assert row.split() == ["1", "60.00", "-", "-", "65.00"]
+    assert ("USD" in head, sum("no prices" in note for note in notes)) == (False, 1)
 
 
 def test_curves_table_names_the_llm_of_each_row() -> None:

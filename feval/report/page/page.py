@@ -115,13 +115,14 @@ def _facts(comparison: Comparison, llms: Sequence[LLM], version: str) -> list[tu
     plan, evaluations = comparison.plan, _evaluations(comparison)
     first = evaluations[0] if evaluations else None
     prices = llms[0].prices if llms else None
+    unpriced = "" if any(llm.price is not None for llm in llms) else "; it has no price of these LLMs"
     kinds = " and ".join(_DRAWN[kind].format(plan.replicates) for kind in comparison.kinds)
     facts = [
         ("dataset", plan.dataset),
         ("questions", counted_questions(first.questions, comparison.left_out) if first else "-"),
         ("recordings", ", ".join(first.recording_hashes) if first else "-"),
         ("LLMs", ", ".join(llm.name for llm in llms)),
-        ("price list", f"{prices.id}, digest {prices.digest}" if prices else "none"),
+        ("price list", f"{prices.id}, digest {prices.digest}{unpriced}" if prices else "none"),
         ("billing", f"prompts are charged {_BILLINGS[plan.billing]} ({plan.billing})"),
         ("token counter", ", ".join(dict.fromkeys(llm.counter for llm in llms))),
         ("draws", f"{SCHEME}, seed {plan.seed}; {kinds}"),

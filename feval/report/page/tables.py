@@ -120,8 +120,8 @@ def _results(comparison: Comparison) -> dict[str, Any]:
     own = comparison.plan.cost in OTHER_COSTS
     own_unit, _, own_cost = _costs(comparison, (mean_cost(point, comparison.plan.cost) for _, _, point in points))
     usd = f"USD / {questions_of(scale)}"
-    priced = any(point.usd_per_question is not None for _, _, point in points)
-    costs = (*((f"#{usd}",) if priced else ()), "#tokens", "#CoTs", "#calls", *((f"#{own_unit}",) if own else ()))
+    dollars = any(point.usd_per_question is not None for _, _, point in points)
+    costs = (*((f"#{usd}",) if dollars else ()), "#tokens", "#CoTs", "#calls", *((f"#{own_unit}",) if own else ()))
     if by_round:
         costs = (*costs, f"#{by_round.replace('USD/question', usd)}")
     columns = (
@@ -139,11 +139,7 @@ def _results(comparison: Comparison) -> dict[str, Any]:
             budget,
             _percent(point.accuracy),
             _cell(percents(point.accuracy_low, point.accuracy_high), point.accuracy_low),
-            *(
-                (_count(None if point.usd_per_question is None else scale * point.usd_per_question, decimals),)
-                if priced
-                else ()
-            ),
+            *((_count(_scaled(point.usd_per_question, scale), decimals),) if dollars else ()),
             _count(point.tokens_per_question, 1),
             _count(point.samples_per_question),
             _count(point.calls_per_question),
@@ -159,10 +155,13 @@ def _results(comparison: Comparison) -> dict[str, Any]:
 
 
 def _per_round(point: Evaluation, scale: int, decimals: int) -> Cell:
-    usd, tokens = point.usd_per_question_per_round, point.tokens_per_question_per_round
     if point.usd_per_question is None:
-        return _count(tokens, 1)
-    return _count(None if usd is None else scale * usd, decimals)
+        return _count(point.tokens_per_question_per_round, 1)
+    return _count(_scaled(point.usd_per_question_per_round, scale), decimals)
+
+
+def _scaled(usd: float | None, scale: int) -> float | None:
+    return None if usd is None else scale * usd
 
 
 def _errors(comparison: Comparison) -> dict[str, Any]:

@@ -35,7 +35,7 @@ from feval.report.pictures.drawing import (
 )
 from feval.report.tables.cost_axes import cost_words
 from feval.report.tables.tables import timing_notes
-from feval.report.text import counted_questions, interval_name
+from feval.report.text import counted_questions, interval_name, price_words
 
 if TYPE_CHECKING:
     from feval.comparison.comparison import Comparison
@@ -229,7 +229,9 @@ def _title(axes: Axes, comparison: Comparison) -> None:
     first = comparison.curves[0].points[0]
     kinds = dict.fromkeys(point.kind for curve in comparison.curves for point in curve.points)
     seeded = f" ({comparison.plan.replicates:,} draws, seed {comparison.plan.seed})" if "seeded" in kinds else ""
-    prices = f"prices {first.prices}" if first.prices else "no prices"
+    prices = price_words(
+        first.prices, (point.usd_per_question for curve in comparison.curves for point in curve.points)
+    )
     questions = counted_questions(first.questions, comparison.left_out)
     lines = (
         f"{questions}; {' and '.join(kinds)}{seeded}; paired on questions and draws",

@@ -8,7 +8,16 @@ from typing import TYPE_CHECKING, Any
 from feval.forecast.forecasts import COMPLETIONS, PLUG_IN
 from feval.report.tables.csv import csv_text
 from feval.report.tables.tables import Table, columns
-from feval.report.text import counted, counted_questions, decimals_for, fixed, interval_name, percent, percents
+from feval.report.text import (
+    counted,
+    counted_questions,
+    decimals_for,
+    fixed,
+    interval_name,
+    percent,
+    percents,
+    price_words,
+)
 
 if TYPE_CHECKING:
     from feval.forecast import BudgetPlan, EstimatedCurve, EstimatePoint, Forecast, Purchase, VoteOption
@@ -183,7 +192,7 @@ def _votes(plan: BudgetPlan) -> Table:
     votes = ("#votes", "#plurality %", f"#{level} interval", "#majority, surely %", "#sure gain")
     costs = ("#certified", "#together", f"#{unit}/question", "#questions paid")
     beyond = options[-1].plurality_kind == "plug-in"
-    prices = f"prices {plan.prices}" if plan.prices else "no prices"
+    prices = price_words(plan.prices, [plan.purchase.usd])
     return Table(
         title="Votes",
         columns=columns(*votes, *costs),
