@@ -137,12 +137,12 @@ def frontier_table(comparison: Comparison) -> Table:
     cost = cost_writer(comparison, (point.cost for point in comparison.frontier))
     return Table(
         title="Pareto frontier",
-        columns=columns("method", "budget", f"#{per_question(comparison)}", "#accuracy %", "#stays %"),
+        columns=columns("method", "budget", f"#{per_question(comparison)}", "#accuracy %", "#frontier %"),
         rows=tuple(
             (p.label, curves[p.label].budget_text(p.point) or "-", cost(p.cost), percent(p.accuracy), percent(p.stays))
             for p in comparison.frontier
         ),
-        notes=("stays: share of resampled question sets in which no other point is as cheap and as good",),
+        notes=("frontier %: share of resampled question sets in which no other point is as cheap and as good",),
     )
 
 
@@ -161,7 +161,7 @@ def differences_table(
         columns=(
             *columns("method", "minus", f"#{per_question(comparison)}", "#points"),
             Column(interval_name(comparison.plan.confidence), number=True),
-            Column("flips %", number=True, spare=True),
+            Column("reversed %", number=True, spare=True),
             Column("p", number=True, spare=True),
             Column("p (Holm)", number=True),
         ),
