@@ -136,6 +136,7 @@ class Comparison(Drawn, Statistics):
                 columns[name] = np.concatenate([np.broadcast_to(value, questions) for value, questions in values])
         return columns
 
+    @reports("writing")
     def save(self, folder: str | Path, *, overwrite: bool = False) -> list[Path]:
         """Write what `feval compare --out` writes: the page, pictures, tables, numbers and their receipt; return the paths.
 
@@ -208,7 +209,7 @@ def compare(
     budgets: Any = None,
     workers: int = 1,
     executor: Executor | None = None,
-    base: str | Path = "",
+    base: str | Path | None = None,
     time_limit: float | None = TIME_LIMIT,
     recordings: Sequence[Recording] | None = None,
     prices: PriceList | str | None = None,
@@ -228,8 +229,8 @@ def compare(
             - a name of `feval ls methods`, over the budgets that `feval compare --init` suggests;
             - a value such as `SelfConsistency(20)`, which is one point;
             - a function `(question, *llms) -> answer`, or the name FILE.py:FUNCTION of one;
-            - (label, method, LLMs, budgets), of which the last two may be left out: names, and {field: values} or values of the
-              field that counts CoTs; or a table of a comparison file.
+            - (label, method, LLMs, budgets), of which each of the last two may be left out: names, and {field: values} or
+              values of the field that counts CoTs; or a table of a comparison file.
 
             A method of one LLM is compared on each LLM, one of several on all together. With a plan, users' methods that it may
             run, as FILE.py:FUNCTION, since a plan runs no code by itself; or methods by their name in the plan, in place of the
@@ -239,7 +240,7 @@ def compare(
         budgets: of methods that name none themselves, as above.
         workers: processes for all evaluations together; the numbers are the same for any number.
         executor: takes their place, see `evaluate`.
-        base: the folder that the plan's paths start from: that of its file.
+        base: the folder that the plan's paths start from; `None`: that of the file that it was read from.
         time_limit: seconds that a user's method from a file may take on one question; `None` for no limit.
         recordings: opened recordings, in place of those that the plan names.
         prices: a price list, its id or its file, in place of the recordings' own or of the one that the plan names.
@@ -263,8 +264,9 @@ def compare(
     else:
         recordings = open_recordings(recording)
         given: dict[str, Any] = {"dataset": dataset, "llms": llms, "budgets": budgets, "price_list": price_list}
-        (plan, methods), base = listed_plan(recordings, methods, **given, **options), Path()
-    running: dict[str, Any] = {"base": Path(base), "time_limit": time_limit, "recordings": recordings, "prices": prices}
+        plan, methods = listed_plan(recordings, methods, **given, **options)
+    base = plan.folder if base is None else Path(base)
+    running: dict[str, Any] = {"base": base, "time_limit": time_limit, "recordings": recordings, "prices": prices}
     with executors.opened(workers, given=executor) as opened:
         return _compared(plan, methods=methods, executor=opened, progress=progress, **running)
 

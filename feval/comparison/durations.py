@@ -64,13 +64,15 @@ class Durations:
 def durations(
     plan: Plan,
     *,
-    base: Path = Path(),
+    base: Path | None = None,
     time_limit: float | None = TIME_LIMIT,
     methods: Sequence[str | MethodFile] | Mapping[str, Any] = (),
 ) -> Durations:
     """Measure what `compare` will take; arguments and errors are its own."""
     missing: list[FailedMethod] = []
-    runner = prepared(plan, base, missing, methods=methods, time_limit=time_limit).runner
+    runner = prepared(
+        plan, plan.folder if base is None else base, missing, methods=methods, time_limit=time_limit
+    ).runner
     measured = [one for entry in plan.entries if (one := _measured(runner, entry, missing)) is not None]
     return Durations(runner.plan, len(runner.rows), tuple(measured), tuple(missing))
 

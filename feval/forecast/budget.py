@@ -9,6 +9,7 @@ import numpy as np
 from feval.errors import OutOfRangeError
 from feval.estimators.two_call.vote_intervals import vote_interval
 from feval.evaluation.question_set import question_set
+from feval.executors.progress import reports
 from feval.forecast.budget_plan import BudgetPlan, PlanBudget, Purchase, VoteOption
 from feval.forecast.evidence import moments_of, ordered_by_key
 from feval.forecast.pilot import Pilot, plan_warnings
@@ -19,6 +20,7 @@ _AS_GOOD = 1e-3
 _MOST_VOTES = 1001
 
 
+@reports("planning")
 def plan(
     dataset: Dataset,
     llm: LLM,

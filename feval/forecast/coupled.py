@@ -19,6 +19,7 @@ import numpy as np
 from feval.errors import ConflictError, NotRecordedError, UsageError
 from feval.estimators.arrays import Rows
 from feval.evaluation.question_set import question_set
+from feval.executors.progress import reports
 from feval.forecast.coupled_pairs import LLMCalls, PairOfLLMs, calls_of, independent_pair, require_equal_sizes
 from feval.forecast.coupled_winrates import (
     SCHEMES,
@@ -34,6 +35,7 @@ from feval.replay import LLM, Dataset
 _FEW_QUESTIONS = 10
 
 
+@reports("comparing")
 def couple(
     dataset: Dataset,
     llms: Sequence[LLM],

@@ -122,10 +122,11 @@ class Steps:
 
     def __init__(self, total: int, report: Callable[[int, int], None] | None) -> None:
         self._done, self._total, self._report = 0, total, report
+        self.step(0)
 
-    def step(self) -> None:
-        """Count one."""
-        self._done += 1
+    def step(self, number: int = 1) -> None:
+        """Count so many."""
+        self._done += number
         if self._report is not None:
             self._report(self._done, self._total)
 

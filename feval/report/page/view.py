@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from feval.cards.finish_reasons import FINISH_REASONS
+from feval.executors.progress import reports
 from feval.recording import Recording
 from feval.replay import LLM, load
 from feval.report.looking.overview import overview
@@ -32,8 +33,14 @@ class ViewPage:
     left_out: list[str]
 
 
+@reports("reading questions")
 def view_page(
-    recording: Recording, pairs: Mapping[str, Sequence[str]], *, first: int | None = None, limits: Caps = LIMITS
+    recording: Recording,
+    pairs: Mapping[str, Sequence[str]],
+    *,
+    first: int | None = None,
+    limits: Caps = LIMITS,
+    progress: Callable[[int, int], None] = lambda _done, _total: None,
 ) -> ViewPage:
     """Return a page with questions and CoTs of some datasets (id -> LLMs).
 
@@ -42,6 +49,7 @@ def view_page(
         pairs: which.
         first: of each dataset only its first questions, so many; `None` for as many as the limits allow.
         limits: of the page's size.
+        progress: called with (questions done, most of a dataset).
     """
     llms = list(dict.fromkeys(llm for names in pairs.values() for llm in names))
     questions: list[dict[str, Any]] = []
@@ -59,6 +67,7 @@ def view_page(
             entry["d"] = [entry["d"].get(llm) for llm in llms]
             questions.append(entry | {"n": place})
             blocks.append(block)
+            progress(len(blocks) - before, most)
         shown = len(questions) - before
         if shown < asked:
             why = "--first" if shown == first else f"all would make the page larger than {size(limits.texts)}"
