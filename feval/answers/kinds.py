@@ -102,10 +102,13 @@ def canonical(kind: str, raw: str | None, choices: Choices = ()) -> str | None:
 def canonical_gold(kind: str, gold: str | None, choices: Choices = ()) -> str | None:
     """Return the key of a correct answer; `None` where there is no gold, or none that the kind can read.
 
-    A gold of the kind "choice" that names no option keeps the key of its text (`feval.answers.choice`).
+    Of a worked solution that closes with a line "#### 18", as GSM8K writes its golds, it is the key of what follows the marks. A
+    gold of the kind "choice" that names no option keeps the key of its text (`feval.answers.choice`).
     """
     rules = answer_kind(kind)
-    return None if gold is None else (rules.gold or rules.canonical)(gold, choices)
+    if gold is None or kind == "verbatim":
+        return gold
+    return (rules.gold or rules.canonical)(gold.rpartition("\n#### ")[2], choices)
 
 
 def normal_forms(kind: str, raw_answers: Sequence[str | None], choices: Choices = ()) -> list[str | None]:

@@ -5,23 +5,22 @@ from __future__ import annotations
 import dataclasses
 import inspect
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, is_dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
+from feval.cards.prices import PriceList
 from feval.comparison.plan import ComparedMethod, Plan, suggested_methods, suggested_plan, usual_counts
 from feval.errors import FevalError, NotRecordedError, OutOfRangeError, ShortPoolError, UsageError
 from feval.evaluation.curves import budget_field
 from feval.evaluation.method_names import field_names, make_method
 from feval.methods import METHODS
 from feval.methods.protocol import searches
+from feval.recording import Recording
+from feval.recording.scores import are_verdicts
+from feval.replay import LLM
 from feval.replay.loading import load
-
-if TYPE_CHECKING:
-    from feval.cards.prices import PriceList
-    from feval.recording import Recording
-    from feval.replay import LLM
 
 _FORM = "(label, method, LLMs, budgets)"
 
@@ -75,7 +74,9 @@ def listed_plan(
     places = [recording.address or str(recording.path) for recording in recordings]
     options = {"cost": _usual_cost(replayed)} | options
     if not methods:
-        scored = [llm.name for llm in replayed if len(llm.pool.channels.scorers()) == 1]
+        scored = {
+            llm.name: [name for name in llm.pool.channels.scorers() if not are_verdicts(name)] for llm in replayed
+        }
         return Listed(suggested_plan(dataset, places, most, scored=scored).changed(**options), {})
     trees = frozenset(llm.name for llm in replayed if llm.pool.channels.has_steps)
     lister = _Lister(most, trees, budgets, fields or {})
@@ -191,7 +192,10 @@ def _swept(name: str, settings: Mapping[str, Any], budgets: Any) -> dict[str, An
     if not isinstance(budgets, Mapping):
         counted = None if ":" in name else budget_field(name)
         budgets = {} if counted is None else {counted: budgets}
-    sweep = {field: list(values) for field, values in budgets.items()}
+    sweep = {
+        field: list(values) if isinstance(values, Iterable) and not isinstance(values, str) else [values]
+        for field, values in budgets.items()
+    }
     kept = {field: value for field, value in settings.items() if field not in sweep}
     return {"fields": kept} | ({"budgets": sweep} if sweep else {})
 
@@ -205,7 +209,17 @@ def _parts(given: Any) -> tuple[str | None, Any, Sequence[str] | None, Any]:
             f"A method with a label is {_FORM}, of which the last two may be left out; {given!r:.100} was given."
         )
     label, method, llms, budgets = (*given, None, None)[:4]
+    if len(given) == 3 and not _are_names(llms):
+        llms, budgets = None, llms  # the LLMs were left out
+    if llms is not None and not _are_names(llms):
+        raise UsageError(f"The LLMs of the method labelled {label!r:.80} are names, {_FORM}; {llms!r:.100} was given.")
     return label, method, [llms] if isinstance(llms, str) else llms, budgets
+
+
+def _are_names(llms: Any) -> bool:
+    return isinstance(llms, str) or (
+        isinstance(llms, Sequence) and len(llms) > 0 and all(isinstance(llm, str) for llm in llms)
+    )
 
 
 def _settings(method: Any) -> dict[str, Any]:

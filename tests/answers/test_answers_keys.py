@@ -56,6 +56,14 @@ def test_no_answer_stays_no_answer(kind: str) -> None:
     assert keys(kind, [], None) == ([], None)
 
 
+@pytest.mark.parametrize(
+    ("kind", "close", "key"),
+    [("number", "1,000", "1000"), ("text", "Two Cats.", "two cats"), ("choice", "the cat", "B")],
+)
+def test_the_gold_of_a_worked_solution_follows_its_marks(kind: str, close: str, key: str) -> None:
+    assert canonical_gold(kind, f"48/2 = <<48/2=24>>24 clips in May.\n#### {close}", OPTIONS) == key
+
+
 def test_keys_come_in_the_order_of_the_raw_answers() -> None:
     result = keys("number", ["3.0", None, "three", "1/2", "3", "x"], "3")
     assert result.answers == ["3", None, "3", "0.5", "3", None]

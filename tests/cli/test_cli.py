@@ -26,7 +26,7 @@ from feval import __version__
 from feval.cli import app
 from feval.cli.commands import COMMANDS, REMOVED
 from feval.cli.options import parse_counts
-from feval.cli.output import ProgressBar
+from feval.cli.output import ProgressBar, foretell
 from feval.errors import OutOfRangeError, UsageError
 from feval.recording import DatasetInfo, LLMInfo, PoolRows, Question, RecordingWriter
 
@@ -730,13 +730,12 @@ def on_a_terminal(*arguments: str | Path) -> str:
     """Run the command line on a pseudo-terminal; return all it wrote."""
     controller, terminal = pty.openpty()
     code = (
-        "import feval.cli.output as output\nfrom feval.cli import main\n"
-        "class Patient(output.ProgressBar):\n"
-        "    DELAY_SECONDS = 0.0\n"
-        "    def __exit__(self, *error):\n"
-        "        if self._timer.is_alive(): self._timer.join()\n"
-        "        super().__exit__(*error)\n"
-        "output.ProgressBar = Patient\n"
+        "from feval.executors.progress import ProgressBar as Bar\nfrom feval.cli import main\n"
+        "Bar.DELAY_SECONDS, leave = 0.0, Bar.__exit__\n"
+        "def patient(self, *error):\n"
+        "    if self._timer: self._timer.join()\n"
+        "    leave(self, *error)\n"
+        "Bar.__exit__ = patient\n"
         "main()\n"
     )
     process = subprocess.Popen(
@@ -766,7 +765,7 @@ def _until_closed(descriptor: int) -> Iterator[bytes]:
 
 def test_a_terminal_gets_a_drawn_table_and_a_progress_bar(toy: Path) -> None:
     shown = on_a_terminal("curve", "self-consistency", "--recording", toy)
-    assert "self-consistency curve" in shown
+    assert "curve \x1b[91m━" in shown
     assert "─" in shown
     assert "\x1b[" in shown
 
@@ -779,7 +778,9 @@ def test_a_long_run_says_what_it_will_take(
     clock = iter([0.0, 0.5, 1.5, 3.0, 0.0, 9.0])
     monkeypatch.setattr("feval.cli.output.time", SimpleNamespace(monotonic=lambda: next(clock)))
     for shown in (True, False):
-        step = ProgressBar("a run", shown=shown).foretell(lambda total: f"{total:,} questions x 10 draws")
+        bar = ProgressBar("a run")
+        bar.shown = shown
+        step = foretell(bar, lambda total: f"{total:,} questions x 10 draws")
         for done in (1_000, 4_000, 8_000) if shown else (8_000,):
             step(done, questions)
     sentence = "1,000,000 questions x 10 draws will take about 6.2 min.\n"

@@ -141,7 +141,7 @@ def test_steps_that_are_missing_are_never_read_as_whole_cots(trees: Path, tmp_pa
     [
         (["tree"], ": 8 steps, 1 LLM", "steps"),
         (["alpha"], ": 4 CoTs, 1 LLM", "CoTs"),
-        (["tree", "alpha"], ": 4 CoTs, 8 steps, 2 LLMs", "CoTs or steps"),
+        (["tree", "alpha"], ": 4 CoTs, 8 steps, 2 LLMs", "CoTs, steps"),
     ],
 )
 def test_info_calls_steps_steps(llms: list[str], headline: str, heading: str, trees: Path, tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from feval.errors import OutOfRangeError
 from feval.methods.decisions import Decisions, Orders
 from feval.methods.fields import Count, frozen_method
 from feval.methods.protocol import Node, TreeSampler, one_llm
-from feval.methods.search.trees import NEEDS, NOBODY, REQUEST, Aggregate, Choice, Searches, chosen, path_scores, ranked
+from feval.methods.search.trees import NOBODY, REQUEST, Aggregate, Choice, Searches, chosen, path_scores, ranked
 
 if TYPE_CHECKING:
     from feval.replay.pools import Pool
@@ -26,7 +26,6 @@ class _ScoredSearch:
     """The fields of both searches."""
 
     searches: ClassVar[Literal[True]] = True
-    needs: ClassVar[str] = NEEDS
 
     n: Count = 16
     width: Count = 4

@@ -15,7 +15,7 @@ from feval.methods.arrays import Floats, Integers
 from feval.methods.decisions import Decisions, Orders
 from feval.methods.fields import Count, Whole, frozen_method
 from feval.methods.protocol import Node, TreeSampler, one_llm
-from feval.methods.search.trees import NEEDS, REQUEST, Aggregate, Searches, path_scores
+from feval.methods.search.trees import REQUEST, Aggregate, Searches, path_scores
 from feval.replay.draws import more_uniforms, uniforms
 
 if TYPE_CHECKING:
@@ -43,7 +43,6 @@ class ParticleFiltering:
     """
 
     searches: ClassVar[Literal[True]] = True
-    needs: ClassVar[str] = NEEDS
 
     n: Count = 16
     rounds: Count = 40

@@ -42,7 +42,6 @@ class PathConsistency:
     """
 
     searches: ClassVar[Literal[True]] = True
-    needs: ClassVar[str] = "It searches trees of steps (`feval record --tree`, or `feval import jsonl` with `steps`)."
 
     n: Count = 20
     window: Count = 5

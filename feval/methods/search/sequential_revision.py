@@ -51,9 +51,6 @@ class SequentialRevision:
     """
 
     searches: ClassVar[Literal[True]] = True
-    needs: ClassVar[str] = (
-        "It revises CoTs turn by turn (`feval record --protocol`, or `feval import jsonl` with `turns`)."
-    )
 
     n: Count = 16
     turns: Count = 4
@@ -143,6 +140,7 @@ class SequentialRevision:
 
     def _recorded(self, pool: Pool) -> _Chains:
         """Every recorded chain, whole."""
+        pool.channels.require_turns()
         order = np.arange(pool.codes.shape[1], dtype=np.uint16)
         searches = Searches(self, [pool], [np.broadcast_to(order, (1, *pool.codes.shape))])
         sizes = searches.recorded(np.full((len(pool.sizes), 1), REQUEST))[:, 0]

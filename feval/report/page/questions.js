@@ -65,8 +65,8 @@ function explorer(book) {
     const which = chosen.method ? ` by ${chosen.method.label}${chosen.method.points[chosen.point] ? ", " + chosen.method.points[chosen.point] : ""}` : "";
     if (book.trees[l]) {
       const answer = chosen.method ? decided(q, chosen.method, chosen.point)[0] : -1;
-      const own = q.t ? tree(q, q.t[l], book.trees[l], grown, answer, word, tone, mark) : [el("p", { class: "note" }, "This question's tree is not in this page; the recording has it.")];
-      return [el("h3", null, name, " ", el("span", { class: "badge" }, grown ? `${book.turns[l] ? "followed" : "searched"}${which}` : book.turns[l] ? "CoTs and turns" : "tree of steps")), ...own];
+      const own = q.t ? tree(q, q.t[l], book.trees[l], grown ?? (chosen.method ? [] : null), answer, word, tone, mark) : [el("p", { class: "note" }, "This question's tree is not in this page; the recording has it.")];
+      return [el("h3", null, name, " ", el("span", { class: "badge" }, chosen.method ? `${grown ? (book.turns[l] ? "followed" : "searched") : "not asked"}${which}` : book.turns[l] ? "CoTs and turns" : "tree of steps")), ...own];
     }
     const [codes, tokens, texts, reached] = q.d[l];
     const at = chosen.method ? chosen.method.llms[chosen.point].indexOf(l) : -1;
