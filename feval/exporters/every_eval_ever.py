@@ -30,8 +30,10 @@ COLUMNS = (
     "interaction_type", "input", "output", "answer_attribution", "evaluation", "token_usage", "performance", "metadata",
 )  # fmt: skip
 LEFT_OUT = (
-    "Of CoTs, log-probabilities, probes, step scores and what identifies a reply were left out.",
-    "Questions without a gold answer or CoTs, parties of equal answers, licence, prices and notes were left out.",
+    "Of CoTs, log-probabilities, probes, step scores, the date and what identifies a reply were left out.",
+    "Tokens of CoTs were left out where those of their request are not known.",
+    "Questions without a gold answer or CoTs, parties of equal answers, system prompt and settings of scorers were left out.",
+    "Token counters, licence, prices and notes were left out.",
     "Who ran the evaluation and how the LLM is deployed is stated as unknown: edit source_metadata and model_info.",
 )
 

@@ -28,7 +28,8 @@ COLUMNS = (
 )  # fmt: skip
 LEFT_OUT = (
     "Of CoTs, tokens, finish reasons, reasoning apart from the text, log-probabilities, times, probes and scores were left out.",
-    "Questions without CoTs, parties of equal answers, licence, prices, notes and hash of the recording were left out.",
+    "What identifies a reply, such as seed and response id, was left out.",
+    "Questions without CoTs, answer kind, extraction, parties of equal answers, licence, prices and notes were left out.",
     "The ids of questions are in doc; an import of these files numbers the questions instead.",
 )
 

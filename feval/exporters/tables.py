@@ -18,6 +18,8 @@ import pyarrow.csv
 import pyarrow.ipc
 import pyarrow.parquet as pq
 
+from feval.answers import EXTRACTOR_VERSION
+from feval.cards.tokens import USAGE
 from feval.errors import StorageError, UnknownNameError, UsageError
 from feval.executors.progress import reports
 from feval.executors.tasks import results
@@ -112,7 +114,7 @@ def export_recording(
                     table.write_table(block.replace_schema_metadata(None), count)
         if table is not None:
             table.add_key_value_metadata({FACTS: facts(opened, pairs, without_rows)})
-    return Export(out, rows, columns, tuple(_left_out(opened, pairs)))
+    return Export(out, rows, columns, tuple(_left_out(opened, pairs, to)))
 
 
 def _parts(blocks_of_task: Sequence[Block], to: str, columns: Sequence[str]) -> list[tuple[int, bytes]]:
@@ -170,7 +172,16 @@ def _harmless(cell: str | None) -> str | None:
     return f"'{cell}" if cell is not None and re.match(_FORMULA, cell) and not re.fullmatch(_NUMBER, cell) else cell
 
 
-def _left_out(recording: Recording, pairs: Sequence[tuple[str, str]]) -> Iterator[str]:
+def _left_out(recording: Recording, pairs: Sequence[tuple[str, str]], to: str) -> Iterator[str]:
+    if to != "parquet":
+        infos = {dataset: recording.dataset_info(dataset) for dataset, _ in pairs}.values()
+        extractors = {info.extractor for info in infos} - {EXTRACTOR_VERSION}
+        lost = ["Answer kind", "equality", *(["system prompt"] if any(info.system_prompt for info in infos) else [])]
+        lost += [f"the extraction of answers ({', '.join(sorted(extractors))})"] * bool(extractors)
+        lost += ["token counters"] * any(recording.counter(*pair) != USAGE for pair in pairs)
+        asked = all(recording.manifest.pairs[pair]["smallest_pool"] for pair in pairs)
+        lost += ["questions without CoTs"] * (to == "csv" and not asked)
+        yield f"{', '.join(lost[:-1])} and {lost[-1]} were left out, which --to parquet keeps."
     if any(recording.scorers(*pair) for pair in pairs):
         yield "Of scorers, settings, replies and tokens were left out."
     yield "Title, licence, prices, notes and hash of the recording were left out."

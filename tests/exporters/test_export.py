@@ -314,6 +314,20 @@ def test_the_command_says_what_it_wrote(toy: Path, tmp_path: Path) -> None:
     assert (summary["rows"], summary["columns"][:2]) == (2, ["dataset", "question_id"])
 
 
+@pytest.mark.parametrize(("to", "lost"), [
+    ("jsonl", "Answer kind, equality, system prompt, the extraction of answers (old-1) and token counters were left out, which"),
+    ("csv", "Answer kind, equality, system prompt, the extraction of answers (old-1), token counters and questions without CoTs"),
+    ("parquet", "Title, licence, prices"),
+])  # fmt: skip
+def test_what_a_table_loses_is_listed(tmp_path: Path, to: str, lost: str) -> None:
+    with RecordingWriter(tmp_path / "rec", operation={"name": "test"}) as writer:
+        writer.add_dataset(
+            DatasetInfo("toy", "Toy", "number", "old-1", "Be brief."), [question(0, "4"), question(1, "5")]
+        )
+        writer.add_pools("toy", LLMInfo("m"), "words", [pool(0, ["4"])])
+    assert export_recording(tmp_path / "rec", tmp_path / "x", to).left_out[0].startswith(lost)
+
+
 @pytest.mark.slow
 def test_processes_write_the_same_file(toy: Path, tmp_path: Path) -> None:
     for workers in ("1", "2"):
