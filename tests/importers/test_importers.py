@@ -45,6 +45,8 @@ from feval.errors import (
 from feval.importers import IMPORTERS, import_recording, reading
 from feval.importers.papers.coupled_mmlu import upstream_answer as mmlu_answer
 from feval.importers.papers.esc import upstream_answer as esc_answer
+from feval.importers.questions import read_questions
+from feval.importers.reading import Reader
 
 
 def test_reads_a_mot_cascade_file(imported: Import) -> None:
@@ -688,6 +690,26 @@ def test_reports_progress(save: Save, tmp_path: Path) -> None:
 def question_file(**changes: Any) -> bytes:
     choices = [{"label": "A", "text": "two"}, {"label": "B", "text": "three"}]
     return lines({"id": "toy/0", "question": "What is 1 + 1?", "answer": "A", "choices": choices, **changes})
+
+
+def test_a_questions_file_may_be_csv(save: Save) -> None:
+    table = save(
+        "q.csv",
+        b'question_id,question,answer,options\r\nq1,"One\nline, or two?",2,"[""one"", ""two""]"\r\nq2,Why?,,\r\n',
+    )
+    first, second = read_questions(table, "toy", Reader())
+    assert (first.id, first.text, first.gold) == ("q1", "One\nline, or two?", "2")
+    assert first.choices == (("A", "one"), ("B", "two"))
+    assert (second.id, second.text, second.gold, second.choices) == ("q2", "Why?", None, ())
+    bare = save("bare.csv", b"problem,target\nWhat?,x\n\nWho?,y\n")
+    assert [(q.id, q.text, q.gold) for q in read_questions(bare, "toy", Reader())] == [
+        ("toy/0", "What?", "x"),
+        ("toy/1", "Who?", "y"),
+    ]
+    with pytest.raises(
+        SourceError, match=r"record 1 of short\.csv should be 3 cells, as the first line has; found a list of 2"
+    ):
+        read_questions(save("short.csv", b"question_id,question,answer\n1,x\n"), "toy", Reader())
 
 
 def test_the_questions_file_adds_options(save: Save, imported: Import) -> None:

@@ -35,6 +35,8 @@ from feval.recording import open_recording, select
 from feval.replay import load
 from recorders.demo import DATASET, LLMS, bundled_recording
 
+pytestmark = pytest.mark.usefixtures("blank_pictures")
+
 REPO = "somebody/recording"
 EVIL = "<script>alert(1)</script>|[x](javascript:y)`*#\u202e\u200b"
 
