@@ -122,6 +122,6 @@ def test_turns_are_no_samples_and_no_steps(replay: Replay) -> None:
     with pytest.raises(UsageError, match="as conversations of several turns, which are no whole CoTs"):
         evaluate(SelfConsistency(2), *replay)
     with pytest.raises(
-        NotRecordedError, match="beam-search cannot be evaluated: .* conversations of several turns, which cannot be"
+        NotRecordedError, match=r"beam-search cannot be evaluated: .* conversations of several turns, which cannot be"
     ):
         evaluate(BeamSearch(16, 4), *replay)
