@@ -60,7 +60,8 @@ def write_trees(
         rows = (tree(i, each, tokens=None if tokens is None else tokens[i]) for i, each in enumerate(trees))
         writer.add_pools("toy", LLMInfo("tree", temperature=0.7, decoding=DECODING), "words", rows)
         own = (ScoreRows(f"toy/{i}", range(len(each)), each) for i, each in enumerate(scores))
-        writer.add_scores("toy", "tree", PRM, own)
+        if scores:
+            writer.add_scores("toy", "tree", PRM, own)
         for llm, answers in (whole or {}).items():
             pools = (pool(i, each) for i, each in enumerate(answers))
             writer.add_pools("toy", LLMInfo(llm, temperature=0.7), "words", pools)
