@@ -137,7 +137,7 @@ class Browsed(Drawn):
         """Print a question with its gold, how many CoTs of each LLM gave each answer, and the CoTs, as `feval show` does.
 
         Args:
-            question: id, or row from 0.
+            question: id or how it begins, a piece of the text, or row from 0.
             dataset: id; needed where several have the question.
             llm: name; `None` for all.
             samples: the CoTs to show, by sample index; `None` for all.
@@ -146,7 +146,7 @@ class Browsed(Drawn):
         Raises:
             NotRecordedError: no such dataset, LLM or row.
             UnknownNameError: no such question.
-            UsageError: several datasets have it.
+            UsageError: several questions are meant; they are listed.
         """
         views().show(self, question, dataset=dataset, llm=llm, samples=samples, reasoning=reasoning)
 

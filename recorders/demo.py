@@ -19,6 +19,7 @@ from pathlib import Path
 from feval.errors import DamagedRecordingError, FevalError, StorageError
 from feval.evaluation.curves import Curve, self_consistency_curve
 from feval.evaluation.surface import Surface, surface
+from feval.executors.progress import reports
 from feval.recording import verify_recording
 from feval.recording.layout.destination import NewFolder, storage_errors
 from feval.replay.loading import load
@@ -82,6 +83,7 @@ def bundled_recording(name: str = "recording") -> Iterator[Path]:
         yield folder
 
 
+@reports("running the demo")
 def run_demo(folder: Path, progress: Callable[[int, int], None] | None = None) -> Demo:
     """Copy and verify the bundled recordings, record a batch live, compute every LLM's curve and a surface, write the reports.
 

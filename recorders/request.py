@@ -155,6 +155,12 @@ class Request:
         """All that is sent: the messages and the conversation after them."""
         return self.messages + self.conversation
 
+    @property
+    def characters(self) -> int:
+        """Characters of all that is sent, the beginning of the reply included."""
+        beginning = len(self.prefill.text) if self.prefill else 0
+        return beginning + sum(len(message.content) for message in self.sent)
+
     def said(self) -> list[dict[str, str]]:
         """Return what was said behind the last reply of the conversation, as JSON values; nothing without a conversation."""
         replies = [place for place, message in enumerate(self.conversation) if message.role == "assistant"]
@@ -217,6 +223,14 @@ class Completion:
     stop_text: str | None = None
     usage_doubt: str | None = None
     duration_s: float | None = None
+
+
+def require_template(setting: str, template: str | None) -> None:
+    """Raise a `UsageError` unless a setting, which may be left out, is a template for `Prefill`."""
+    if template is not None and template.count("{prompt}") != 1:
+        raise UsageError(
+            f'The setting {setting} holds "{{prompt}}" once, where the question is put; {template!r:.80} was given.'
+        )
 
 
 def lengths_within(lengths: Iterable[int], size: int) -> tuple[int, ...]:

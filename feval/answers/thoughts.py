@@ -278,7 +278,7 @@ def split_columns(
 
 def _hinted(text: str) -> bool:
     """Return whether a text may have a mark of some family."""
-    return any(family.hint in text for family in FAMILIES.values())
+    return any(map(text.__contains__, _SIGNS)) and any(family.hint in text for family in FAMILIES.values())
 
 
 def mark_tokens(vocabulary: Iterable[str]) -> frozenset[str]:

@@ -22,12 +22,13 @@ from feval.publish.secrets import check_variable, known_secrets, refuse_secrets,
 from feval.report.text import duration
 from recorders.asking.budget import dollars
 from recorders.asking.pace import Limits
+from recorders.asking.progress import Progress, RunBar
 from recorders.backends.endpoint import Endpoint
 
 if TYPE_CHECKING:
-    from feval.cli.output import Output, ProgressBar
+    from feval.cli.output import Output
+    from feval.executors.progress import ProgressBar
     from recorders.asking.budget import CostEstimate
-    from recorders.asking.progress import Progress
 
 
 _LONG_WAIT_S = 60.0
@@ -148,28 +149,27 @@ def _is_file(path: Path) -> bool:
     return os.path.isfile(path)  # noqa: PTH113  False where Path.is_file raises: a name too long
 
 
-class RunDisplay:
+class RunDisplay(RunBar):
     """Shows progress in a bar, and prints what it would hide: what was there before, the first failure and stop, warnings.
 
     Args:
         bar: shows the counts.
         show: prints the notes.
-        name: what is recorded or scored.
         first: notes for when it begins.
 
     Attributes:
         printed: the warnings that were printed.
     """
 
-    def __init__(self, bar: ProgressBar, show: Output, name: str, first: Sequence[str] = ()) -> None:
-        self._bar, self._show, self._name, self._first = bar, show, name, first
+    def __init__(self, bar: ProgressBar, show: Output, first: Sequence[str] = ()) -> None:
+        super().__init__(bar)
+        self._show, self._first = show, first
         self._is_stopping = self._has_trouble = self._is_waiting = self._has_begun = False
         self.printed: set[str] = set()
 
     def __call__(self, state: Progress) -> None:
         """Show a state."""
-        self._bar.describe(f"{self._name}: {_line(state)}")
-        self._bar(state.done, state.total)
+        super().__call__(state)
         if not self._has_begun:
             self._has_begun = True
             for sentence in self._first:
@@ -193,13 +193,6 @@ class RunDisplay:
             self._is_stopping = True
             requests = "1 request" if state.in_flight == 1 else f"{state.in_flight} requests"
             self._show.note(f"Stopping: waiting for {requests} in flight. Ctrl-C stops at once.")
-
-
-def _line(state: Progress) -> str:
-    """One line for the bar: counts, rate and dollars."""
-    usd = "" if state.usd is None else f", ${state.usd:,.4f}"
-    waiting = f", the server asks to wait {duration(round(state.waiting_s))}" if state.waiting_s else ""
-    return f"{state.done:,} of {state.total:,}, {state.per_second:,.0f}/s{usd}{waiting}"
 
 
 def estimated_usd(estimate: CostEstimate, prices: str) -> str:

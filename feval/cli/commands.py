@@ -202,7 +202,6 @@ def _feval(
 
 def main() -> None:
     """Run the command line (the entry point of the `feval` program)."""
-    set_progress(False)  # commands have bars of their own
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="backslashreplace")  # a terminal that lacks a letter is no reason to fail
@@ -270,7 +269,10 @@ def _guarded(command: Callable[_P, None]) -> Callable[_P, None]:
     @functools.wraps(command)
     def run(*args: _P.args, **kwargs: _P.kwargs) -> None:
         try:
-            with _warnings_as_notes(quiet=bool(kwargs.get("quiet"))):
+            with (
+                _progress(shown=not (kwargs.get("quiet") or kwargs.get("as_json"))),
+                _warnings_as_notes(quiet=bool(kwargs.get("quiet"))),
+            ):
                 command(*args, **kwargs)
             print(end="", flush=True)  # so that a reader that has gone is noticed here
         except FevalError as error:
@@ -297,6 +299,16 @@ def _guarded(command: Callable[_P, None]) -> Callable[_P, None]:
             )
 
     return run
+
+
+@contextlib.contextmanager
+def _progress(*, shown: bool) -> Iterator[None]:
+    """Show how far work is on terminals, or nowhere."""
+    before = set_progress(None if shown else False)
+    try:
+        yield
+    finally:
+        set_progress(before)
 
 
 @contextlib.contextmanager

@@ -20,7 +20,7 @@ from feval.cli.options import (
     only_name,
     recording_folders,
 )
-from feval.cli.output import Output, quiet_matplotlib
+from feval.cli.output import Output, foretell, quiet_matplotlib
 from feval.comparison.comparison import compare as compare_methods
 from feval.comparison.durations import durations
 from feval.comparison.listed import listed_plan
@@ -96,7 +96,7 @@ def compare(
             f"The comparison file {file} says which recording, dataset and LLMs are compared; change it there, or write another "
             "with --init."
         )
-    plan, base = Plan.read(file).changed(**options), file.parent
+    plan = Plan.read(file).changed(**options)
     if sandbox and not methods:
         raise UsageError(
             "--sandbox is for methods of your own; name them with --method FILE.py:FUNCTION, or leave it out."
@@ -104,12 +104,11 @@ def compare(
     given = [make_method(name, sandbox=sandbox) for name in methods or () if ":" in name]
     if dry_run:
         with show.progress("measuring"), machines.opened() as executor:
-            planned = durations(plan, base=base, time_limit=time_limit, methods=given)
+            planned = durations(plan, time_limit=time_limit, methods=given)
             workers: int = getattr(executor, "workers", 1)
         _show_durations(show, planned, workers)
         return
-    running: dict[str, Any] = {"methods": given, "base": base, "time_limit": time_limit}
-    show_comparison(plan, saved, show, machines, show_all=show_all, **running)
+    show_comparison(plan, saved, show, machines, show_all=show_all, methods=given, time_limit=time_limit)
 
 
 def show_comparison(
@@ -118,7 +117,7 @@ def show_comparison(
     """Compute a comparison, print it and write its files; the rest are arguments of `compare`."""
     count = counted(len(plan.entries), "method")
     with show.progress(f"comparing {count}") as progress, machines.opened() as executor:
-        steps = progress.foretell(lambda cots: f"{count}, {cots:,} CoTs per question,")
+        steps = foretell(progress, lambda cots: f"{count}, {cots:,} CoTs per question,")
         comparison = compare_methods(plan, executor=executor, progress=steps, **given)
     if show.json:  # there are no tables
         for one in comparison.missing:

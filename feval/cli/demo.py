@@ -30,8 +30,7 @@ def demo(
     votes, prices the votes and draws the curves; a surface shows votes over chains that are cut short.
     """
     quiet_matplotlib()
-    with show.progress("running the demo") as progress:
-        result = run_demo(out, progress)
+    result = run_demo(out)
     live = result.live
     summary = {
         "recording": str(result.recording),

@@ -28,7 +28,7 @@ from feval.cli.options import (
     parse_counts,
     recording_folders,
 )
-from feval.cli.output import Output, quiet_matplotlib
+from feval.cli.output import Output, foretell, quiet_matplotlib
 from feval.comparison.listed import listed_plan, takes_several
 from feval.errors import OutOfRangeError, UsageError
 from feval.evaluation.curves import budget_field
@@ -95,7 +95,7 @@ def run(
             replicates = 1 if request.order == "recorded" else request.with_replicates(total).replicates
             return f"{counted(total, 'question')} x {counted(replicates or 1, 'draw')}"
 
-        running: dict[str, Any] = {"executor": executor, "progress": progress.foretell(draws)}
+        running: dict[str, Any] = {"executor": executor, "progress": foretell(progress, draws)}
         result = evaluate(chosen, questions, replayed, **request.arguments(), **running, time_limit=time_limit)
     if result.usd is None:
         note_missing_dollars(show, request.prices, replayed)
@@ -160,7 +160,7 @@ def curve(
             f"--short-pools drop leaves out the questions with fewer CoTs than the largest {field}; say which with "
             f"{'--n' if sweep is None else '--sweep'}, such as --n 1..20."
         )
-    with show.progress(f"{method} curve") as progress, machines.opened() as executor:
+    with machines.opened() as executor:
         opened = open_recordings(recordings, dataset, llms)
         request = CurveRequest(
             method=method,
@@ -175,7 +175,7 @@ def curve(
         if not values:
             most = max(1, min(*(llm.pool.smallest for llm in replayed), DEFAULT_COUNTS))
             request = request.changed(values=tuple(_usual_budgets(method, field, fields, most)))
-        result = request.compute(questions, replayed, executor=executor, progress=progress)
+        result = request.compute(questions, replayed, executor=executor)
     if any(point.usd_per_question is None for point in result.points):
         note_missing_dollars(show, request.prices, replayed)
     request = request.changed(
@@ -292,17 +292,16 @@ def surface(
 
     Example: feval surface --recording my-recording --n 1..64 --tokens 500..16000..500,none --out my-surface
     """
-    with show.progress("surface") as progress:
-        opened = open_recordings(recordings, dataset, [llm] if llm else None)
-        request = SurfaceRequest(
-            dataset=opened.dataset,
-            llms=opened.llms,
-            n=None if n is None else tuple(parse_counts(n, noun="traces")),
-            tokens=None if tokens is None else _limits(tokens),
-            **options,
-        )
-        questions, [replayed] = opened.load(request)
-        result = width_depth_surface(questions, replayed, **request.arguments(), progress=progress)
+    opened = open_recordings(recordings, dataset, [llm] if llm else None)
+    request = SurfaceRequest(
+        dataset=opened.dataset,
+        llms=opened.llms,
+        n=None if n is None else tuple(parse_counts(n, noun="traces")),
+        tokens=None if tokens is None else _limits(tokens),
+        **options,
+    )
+    questions, [replayed] = opened.load(request)
+    result = width_depth_surface(questions, replayed, **request.arguments())
     if result.points[0].usd_per_question is None:
         note_missing_dollars(show, request.prices, [replayed])
     request = request.changed(n=tuple(result.widths), tokens=tuple(result.depths))

@@ -53,12 +53,11 @@ def figure(
     if name not in FIGURES:
         raise UnknownNameError.of("figure", name, FIGURES)
     options = FigureOptions(calls, votes, confidence, unlabelled, short_pools)
-    with show.progress(name):
-        opened = [open_place(folder) for folder in recording_folders(recordings)]
-        dataset = only_name("dataset", dataset, (each for recording in opened for each in recording.dataset_ids()))
-        questions, replayed = load(dataset, llms, opened, prices="none")
-        result = make_figure(name, questions, replayed, options)
-        written = [] if out is None else save_files(out, _files(result), replace=force)
+    opened = [open_place(folder) for folder in recording_folders(recordings)]
+    dataset = only_name("dataset", dataset, (each for recording in opened for each in recording.dataset_ids()))
+    questions, replayed = load(dataset, llms, opened, prices="none")
+    result = make_figure(name, questions, replayed, options)
+    written = [] if out is None else save_files(out, _files(result), replace=force)
     show.result(result.to_dict(), *figure_tables(result), *result.lines, *(f"wrote {path}" for path in written))
 
 

@@ -79,13 +79,13 @@ def estimate(
     """
     votes = parse_counts(m, "--m", "votes")
     methods = tuple(name.strip() for name in method.split(","))
-    with show.progress("estimating") as progress, machines.opened() as executor:
+    with machines.opened() as executor:
         opened = open_recordings(recordings, dataset, [llm] if llm else None)
         request = EstimateRequest(
             dataset=opened.dataset, llms=opened.llms, g=g, m=tuple(votes), methods=methods, **options
         )
         questions, [replayed] = opened.load(request)
-        result = forecast_votes(questions, replayed, **request.arguments(), executor=executor, progress=progress)
+        result = forecast_votes(questions, replayed, **request.arguments(), executor=executor)
     for sentence in result.warnings:
         show.note(sentence)
     saved.show(
@@ -114,12 +114,11 @@ def plan(
     Example: feval plan --budget 20usd --recording my-recording --llm gpt-4o-mini
     """
     amount = Budget.parse(budget)
-    with show.progress("planning"):
-        opened = open_recordings(recordings, dataset, [llm] if llm else None)
-        options[f"budget_{amount.unit}"] = amount.amount
-        request = BudgetPlanRequest(dataset=opened.dataset, llms=opened.llms, **options)
-        pilot, [replayed] = opened.load(request)
-        result = plan_budget(pilot, replayed, **request.arguments())
+    opened = open_recordings(recordings, dataset, [llm] if llm else None)
+    options[f"budget_{amount.unit}"] = amount.amount
+    request = BudgetPlanRequest(dataset=opened.dataset, llms=opened.llms, **options)
+    pilot, [replayed] = opened.load(request)
+    result = plan_budget(pilot, replayed, **request.arguments())
     for sentence in result.warnings:
         show.note(sentence)
     show.result(result.to_dict(), *plan_tables(result))
@@ -168,12 +167,9 @@ def couple(
 
     Example: feval couple --recording tiny-42k --recording tiny-90k --out coupled
     """
-    with show.progress("comparing"):
-        questions, together, apart = _opened(recordings, independent, dataset, llms)
-        by_area = None if areas is None else _areas(areas, questions)
-        result = couple_llms(
-            questions, together, apart, areas=by_area, scorer=scorer, judge=judge, unlabelled=unlabelled
-        )
+    questions, together, apart = _opened(recordings, independent, dataset, llms)
+    by_area = None if areas is None else _areas(areas, questions)
+    result = couple_llms(questions, together, apart, areas=by_area, scorer=scorer, judge=judge, unlabelled=unlabelled)
     written = []
     if out is not None:
         quiet_matplotlib()

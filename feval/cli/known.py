@@ -67,8 +67,7 @@ def questions(
     """
     from feval.hub import datasets  # loads pyarrow, which `ls` can do without
 
-    with show.progress(f"fetching the questions of {dataset}"):
-        rows = datasets.questions(dataset, source=questions_file, answer_kind=answer_kind)
+    rows = datasets.questions(dataset, source=questions_file, answer_kind=answer_kind)
     for sentence in datasets.remarks(rows):
         show.note(sentence)
     written = [] if out is None else save_files(out.parent, {out.name: datasets.questions_jsonl(rows)}, replace=force)

@@ -16,8 +16,6 @@ from feval import executors
 from feval.cli.commands import expanded, keyword
 from feval.errors import NotRecordedError, OutOfRangeError, UsageError
 from feval.hub import split_places as places
-from feval.hub.addresses import is_address
-from feval.hub.places import local_folder
 
 if TYPE_CHECKING:
     from concurrent.futures import Executor
@@ -118,15 +116,6 @@ def only_name(noun: str, name: str | None, recorded: Iterable[str]) -> str:
     if not names:
         raise NotRecordedError(f"No {noun} is recorded there; `feval info` shows what a recording holds.")
     raise UsageError(f"{len(names)} {noun}s are recorded; choose one with --{noun.lower()}: {', '.join(names)}.")
-
-
-def whole_folder(show: Output, place: Path) -> Path:
-    """Return the folder of a recording; a recording on the Hub is fetched into the cache as a whole."""
-    if not is_address(place):
-        return place
-
-    with show.progress(f"fetching {place}") as progress:
-        return local_folder(place, progress)
 
 
 def recording_folders(options: Sequence[Path] | None) -> list[Path]:

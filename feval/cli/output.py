@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from feval.executors import progress
+from feval.executors.progress import ProgressBar
 from feval.publish.secrets import shown
 from feval.report import tables
 from feval.report.tables.tables import plain, plain_text, without_spares
@@ -64,10 +64,8 @@ class Output:
             say(f"note: {sentence}")
 
     def progress(self, label: str) -> ProgressBar:
-        """Return a progress bar that appears after a second, on a terminal only."""
-        return ProgressBar(
-            label, shown=not self.json and not self.quiet and sys.stderr is not None and sys.stderr.isatty()
-        )
+        """Return a progress bar, which `feval.set_progress` switches off."""
+        return ProgressBar(visible(label))
 
 
 def _page(pieces: Sequence[Line | Table]) -> None:
@@ -112,43 +110,25 @@ def _draw(table: Table, console: Console) -> None:
         console.print(fitting or forms[0])
 
 
-class ProgressBar(progress.ProgressBar):
-    """A bar on standard error that appears after a second and goes when the work is done."""
+def foretell(bar: ProgressBar, work: Callable[[int], str]) -> Callable[[int, int], None]:
+    """Return progress for a bar that says once, on a terminal, what work of more than half a minute will take.
 
-    DELAY_SECONDS = 1.0
+    The sentence comes with the first step after a second of work; what was done by then is its measure. `work` puts all steps
+    into words.
+    """
+    began, told = time.monotonic(), False
 
-    def __init__(self, label: str, *, shown: bool) -> None:
-        super().__init__(visible(label), shown=shown)
+    def step(done: int, total: int) -> None:
+        nonlocal told
+        seconds = time.monotonic() - began
+        if not told and seconds >= 1:
+            told, left = True, seconds / max(done, 1) * (total - done)
+            sentence = visible(f"{work(total)} will take about {duration(left)}.")
+            if bar.shown and left > _LONG_SECONDS and not bar.say(sentence):
+                say(sentence)
+        bar(done, total)
 
-    def foretell(self, work: Callable[[int], str]) -> Callable[[int, int], None]:
-        """Return progress that says once, on a terminal, what work of more than half a minute will take.
-
-        The sentence comes with the first step after a second of work; what was done by then is its measure. `work` puts all steps
-        into words.
-        """
-        began, told = time.monotonic(), False
-
-        def step(done: int, total: int) -> None:
-            nonlocal told
-            seconds = time.monotonic() - began
-            if not told and seconds >= self.DELAY_SECONDS:
-                told, left = True, seconds / max(done, 1) * (total - done)
-                if self._shown and left > _LONG_SECONDS:
-                    self._tell(f"{work(total)} will take about {duration(left)}.")
-            self(done, total)
-
-        return step
-
-    def _tell(self, sentence: str) -> None:
-        """Print above the bar."""
-        if isinstance(self._bar, progress.TerminalBar):
-            self._bar.say(visible(sentence))
-        else:
-            say(sentence)
-
-    def describe(self, label: str) -> None:
-        """Change the label beside the bar."""
-        super().describe(visible(label))
+    return step
 
 
 def quiet_matplotlib() -> None:

@@ -240,7 +240,7 @@ def record(
     with show.progress(f"recording {task.llm_name} on {task.dataset}") as bar:
         own = settings.backend is None and default_backend(settings.llm) == "tiny"
         where = f"{settings.llm} is feval's own and computed on this machine: --backend tiny, chosen by its name."
-        display = RunDisplay(bar, show, f"{task.llm_name} on {task.dataset}", [where] if own else [])
+        display = RunDisplay(bar, show, [where] if own else [])
         record_dataset(
             task, backend, out, start=settings.start, progress=display,
             expected=lambda estimate: show.note(" ".join(_expected(estimate, task, prices))), **options,
@@ -276,7 +276,7 @@ def _top_up(
     repo_id = base.seen.repo_id
     quiet_matplotlib()
     with show.progress(f"recording {task.llm_name} on {task.dataset}") as bar:
-        display = RunDisplay(bar, show, f"{task.llm_name} on {task.dataset}")
+        display = RunDisplay(bar, show)
         result = top_up(base, task, backend, out, progress=display, **options)
         for warning in result.warnings:
             show.note(warning)

@@ -18,15 +18,7 @@ from feval.comparison.columns import ColumnFile
 from feval.comparison.listed import listed_plan
 from feval.comparison.plan import Plan
 from feval.comparison.runner import FailedMethod, MethodCurve, kinds_of, marked, prepared, with_intervals
-from feval.comparison.statistics import (
-    AccuracyDifference,
-    CostToReach,
-    FrontierPoint,
-    HullArea,
-    Rank,
-    Saving,
-    statistics,
-)
+from feval.comparison.statistics import Statistics, statistics
 from feval.errors import UsageError
 from feval.estimators.inference.bootstrap import MOST_QUESTIONS
 from feval.estimators.inference.sign_flips import MOST_EXACT
@@ -52,7 +44,7 @@ _ERRORS = ("no_answer", "stopped_early", "routed_wrong")
 
 
 @dataclass(frozen=True, repr=False)
-class Comparison(Drawn):
+class Comparison(Drawn, Statistics):
     """Methods on the same questions and draws.
 
     Attributes:
@@ -61,12 +53,6 @@ class Comparison(Drawn):
         missing: the methods and points that could not, and why.
         baselines: a single call of each LLM.
         ceilings: pass@n of each LLM over n, labelled by the LLM: no method that chooses among its answers can do better.
-        frontier: the Pareto frontier, by cost.
-        areas: one per curve; none where all points cost the same.
-        differences: every pair of curves at the plan's costs, or at some that the pair shares.
-        savings: every pair at the plan's accuracies, or at some that the curves share.
-        reaches: the cost at which every curve reaches those accuracies.
-        ranking: strongest first; empty for a single curve.
         left_out: questions that were left out because they have no gold or too few CoTs.
         methods: users' methods by their name in the plan, with the source that was run.
         base: the folder that the plan's paths start from.
@@ -78,12 +64,6 @@ class Comparison(Drawn):
     missing: tuple[FailedMethod, ...]
     baselines: tuple[Evaluation, ...]
     ceilings: tuple[MethodCurve, ...]
-    frontier: tuple[FrontierPoint, ...]
-    areas: tuple[HullArea, ...]
-    differences: tuple[AccuracyDifference, ...]
-    savings: tuple[Saving, ...]
-    reaches: tuple[CostToReach, ...]
-    ranking: tuple[Rank, ...]
     left_out: LeftOut = NONE_LEFT_OUT
     methods: Mapping[str, Any] = field(default_factory=dict, compare=False)
     base: Path = field(default=Path(), compare=False)
@@ -156,6 +136,7 @@ class Comparison(Drawn):
                 columns[name] = np.concatenate([np.broadcast_to(value, questions) for value, questions in values])
         return columns
 
+    @reports("writing")
     def save(self, folder: str | Path, *, overwrite: bool = False) -> list[Path]:
         """Write what `feval compare --out` writes: the page, pictures, tables, numbers and their receipt; return the paths.
 
@@ -190,8 +171,8 @@ class Comparison(Drawn):
             "kinds": list(self.kinds),
             "warnings": list(self.warnings),
         }
-        for name in ("frontier", "areas", "differences", "savings", "reaches", "ranking"):
-            content[name] = [asdict(row) for row in getattr(self, name)]
+        for part in fields(Statistics):
+            content[part.name] = [asdict(row) for row in getattr(self, part.name)]
         if self.timing is not None:
             content["seconds"] = str(self.timing)
         return content | ({"left_out": self.left_out.to_dict()} if self.left_out else {})
@@ -228,7 +209,7 @@ def compare(
     budgets: Any = None,
     workers: int = 1,
     executor: Executor | None = None,
-    base: str | Path = "",
+    base: str | Path | None = None,
     time_limit: float | None = TIME_LIMIT,
     recordings: Sequence[Recording] | None = None,
     prices: PriceList | str | None = None,
@@ -248,8 +229,8 @@ def compare(
             - a name of `feval ls methods`, over the budgets that `feval compare --init` suggests;
             - a value such as `SelfConsistency(20)`, which is one point;
             - a function `(question, *llms) -> answer`, or the name FILE.py:FUNCTION of one;
-            - (label, method, LLMs, budgets), of which the last two may be left out: names, and {field: values} or values of the
-              field that counts CoTs; or a table of a comparison file.
+            - (label, method, LLMs, budgets), of which each of the last two may be left out: names, and {field: values} or
+              values of the field that counts CoTs; or a table of a comparison file.
 
             A method of one LLM is compared on each LLM, one of several on all together. With a plan, users' methods that it may
             run, as FILE.py:FUNCTION, since a plan runs no code by itself; or methods by their name in the plan, in place of the
@@ -259,7 +240,7 @@ def compare(
         budgets: of methods that name none themselves, as above.
         workers: processes for all evaluations together; the numbers are the same for any number.
         executor: takes their place, see `evaluate`.
-        base: the folder that the plan's paths start from: that of its file.
+        base: the folder that the plan's paths start from; `None`: that of the file that it was read from.
         time_limit: seconds that a user's method from a file may take on one question; `None` for no limit.
         recordings: opened recordings, in place of those that the plan names.
         prices: a price list, its id or its file, in place of the recordings' own or of the one that the plan names.
@@ -283,8 +264,9 @@ def compare(
     else:
         recordings = open_recordings(recording)
         given: dict[str, Any] = {"dataset": dataset, "llms": llms, "budgets": budgets, "price_list": price_list}
-        (plan, methods), base = listed_plan(recordings, methods, **given, **options), Path()
-    running: dict[str, Any] = {"base": Path(base), "time_limit": time_limit, "recordings": recordings, "prices": prices}
+        plan, methods = listed_plan(recordings, methods, **given, **options)
+    base = plan.folder if base is None else Path(base)
+    running: dict[str, Any] = {"base": base, "time_limit": time_limit, "recordings": recordings, "prices": prices}
     with executors.opened(workers, given=executor) as opened:
         return _compared(plan, methods=methods, executor=opened, progress=progress, **running)
 

@@ -7,14 +7,11 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from feval.comparison.plan import ComparedMethod, Plan
 from feval.comparison.runner import FailedMethod, Runner, kinds_of, prepared
-from feval.evaluation.user_methods import TIME_LIMIT
-
-if TYPE_CHECKING:
-    from feval.comparison.plan import ComparedMethod, Plan
-    from feval.evaluation.user_methods import MethodFile
+from feval.evaluation.user_methods import TIME_LIMIT, MethodFile
 
 _FIRST_QUESTIONS, _MOST_QUESTIONS = 4, 4096
 _TRIAL_SECONDS, _LONG_SECONDS = 0.1, 1.0  # a trial is enough if it takes the one and grew, or the other
@@ -67,13 +64,15 @@ class Durations:
 def durations(
     plan: Plan,
     *,
-    base: Path = Path(),
+    base: Path | None = None,
     time_limit: float | None = TIME_LIMIT,
     methods: Sequence[str | MethodFile] | Mapping[str, Any] = (),
 ) -> Durations:
     """Measure what `compare` will take; arguments and errors are its own."""
     missing: list[FailedMethod] = []
-    runner = prepared(plan, base, missing, methods=methods, time_limit=time_limit).runner
+    runner = prepared(
+        plan, plan.folder if base is None else base, missing, methods=methods, time_limit=time_limit
+    ).runner
     measured = [one for entry in plan.entries if (one := _measured(runner, entry, missing)) is not None]
     return Durations(runner.plan, len(runner.rows), tuple(measured), tuple(missing))
 

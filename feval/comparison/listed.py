@@ -5,25 +5,24 @@ from __future__ import annotations
 import dataclasses
 import inspect
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, is_dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
+from feval.cards.prices import PriceList
 from feval.comparison.plan import ComparedMethod, Plan, suggested_methods, suggested_plan, usual_counts
 from feval.errors import FevalError, NotRecordedError, OutOfRangeError, ShortPoolError, UsageError
 from feval.evaluation.curves import budget_field
 from feval.evaluation.method_names import field_names, make_method
 from feval.methods import METHODS
 from feval.methods.protocol import searches
+from feval.recording import Recording
+from feval.recording.scores import are_verdicts
+from feval.replay import LLM
 from feval.replay.loading import load
-
-if TYPE_CHECKING:
-    from feval.cards.prices import PriceList
-    from feval.recording import Recording
-    from feval.replay import LLM
 
 _FORM = "(label, method, LLMs, budgets)"
 
@@ -78,9 +77,11 @@ def listed_plan(
     options = {"cost": _usual_cost(replayed)} | options
     trees = frozenset(llm.name for llm in replayed if llm.pool.channels.has_steps)
     if not methods:
-        scored = [llm.name for llm in replayed if len(llm.pool.channels.scorers()) == 1]
+        scored = {
+            llm.name: [name for name in llm.pool.channels.scorers() if not are_verdicts(name)] for llm in replayed
+        }
         whole = {name: cots for name, cots in most.items() if name not in trees}
-        grown = [table for llm in replayed if llm.name in trees for table in _searches(llm)]
+        grown = [table for llm in replayed if llm.name in trees for table in _searches(llm, scored[llm.name])]
         plan = suggested_plan(dataset, places, whole, scored=scored, searches=grown)
         return Listed(plan.changed(**options), {})
     lister = _Lister(most, trees, budgets, fields or {})
@@ -89,20 +90,20 @@ def listed_plan(
     return Listed(Plan.from_dict(content).changed(**options), lister.users)
 
 
-def _searches(llm: LLM) -> Iterator[dict[str, Any]]:
+def _searches(llm: LLM, scorers: Sequence[str]) -> Iterator[dict[str, Any]]:
     """Methods for an LLM that was recorded as trees or turn by turn, with as many paths as every question can serve."""
     parents = llm.pool.steps().parents.astype(np.int64)
     places = np.arange(len(parents))[:, None] * (parents.shape[1] + 1) + parents + 1
     first, children = int((parents == -1).sum(axis=1).min()), np.bincount(places[parents >= -1])
     branch = int(children[children > 0].min())  # of the steps that have some
-    tables: dict[str, tuple[dict[str, int], list[int]]]
+    tables: dict[str, tuple[dict[str, Any], list[int]]]
     if llm.pool.channels.has_turns:
         tables = {"sequential-revision": ({"turns": 2}, [2 * n for n in usual_counts(first)])}
-    elif len(llm.pool.channels.scorers()) == 1:
-        width = min(branch, 2)
+    elif scorers:
+        width, own = min(branch, 2), {"scorer": scorers[0]} if len(scorers) > 1 else {}
         counts = [width * n for n in usual_counts(first // width)]
-        tables = {name: ({"width": width}, counts) for name in ("beam-search", "dvts")}
-        tables["particle-filtering"] = {}, usual_counts(branch)
+        tables = {name: (own | {"width": width}, counts) for name in ("beam-search", "dvts")}
+        tables["particle-filtering"] = own, usual_counts(branch)
     else:
         tables = {"path-consistency": ({"window": 1}, usual_counts(branch))}
     for name, (fields, counts) in tables.items():
@@ -216,7 +217,10 @@ def _swept(name: str, settings: Mapping[str, Any], budgets: Any) -> dict[str, An
     if not isinstance(budgets, Mapping):
         counted = None if ":" in name else budget_field(name)
         budgets = {} if counted is None else {counted: budgets}
-    sweep = {field: list(values) for field, values in budgets.items()}
+    sweep = {
+        field: list(values) if isinstance(values, Iterable) and not isinstance(values, str) else [values]
+        for field, values in budgets.items()
+    }
     kept = {field: value for field, value in settings.items() if field not in sweep}
     return {"fields": kept} | ({"budgets": sweep} if sweep else {})
 
@@ -230,7 +234,17 @@ def _parts(given: Any) -> tuple[str | None, Any, Sequence[str] | None, Any]:
             f"A method with a label is {_FORM}, of which the last two may be left out; {given!r:.100} was given."
         )
     label, method, llms, budgets = (*given, None, None)[:4]
+    if len(given) == 3 and not _are_names(llms):
+        llms, budgets = None, llms  # the LLMs were left out
+    if llms is not None and not _are_names(llms):
+        raise UsageError(f"The LLMs of the method labelled {label!r:.80} are names, {_FORM}; {llms!r:.100} was given.")
     return label, method, [llms] if isinstance(llms, str) else llms, budgets
+
+
+def _are_names(llms: Any) -> bool:
+    return isinstance(llms, str) or (
+        isinstance(llms, Sequence) and len(llms) > 0 and all(isinstance(llm, str) for llm in llms)
+    )
 
 
 def _settings(method: Any) -> dict[str, Any]:

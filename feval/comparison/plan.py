@@ -22,9 +22,19 @@ import os
 import re
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any, ClassVar
+from types import MappingProxyType
+from typing import Annotated, Any, ClassVar, Self
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer, model_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    PlainSerializer,
+    PrivateAttr,
+    model_validator,
+)
 
 from feval.cards.serving_profiles import serving_profile
 from feval.cards.toml_files import read_toml
@@ -219,6 +229,26 @@ class Plan(Shown, EvaluationOptions):
         tuple[Annotated[float, Field(ge=0, le=1)], ...], Field(strict=False, max_length=MOST_NAMES)
     ] = ()
 
+    _folder: Path = PrivateAttr(default=Path())
+
+    @property
+    def folder(self) -> Path:
+        """Where its paths start from: the folder of the file that it was read from, else the working folder."""
+        return self._folder
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Plan) and self.to_dict() == other.to_dict()
+
+    def changed(self, **values: Any) -> Self:
+        """The same plan, of the same file, with other values in some fields, checked like a new one."""
+        return super().changed(**values).in_folder(self.folder)
+
+    def in_folder(self, folder: Path) -> Self:
+        """The same plan, whose paths start from a folder."""
+        plan = self.model_copy()
+        plan._folder = folder  # noqa: SLF001  a plan of this class
+        return plan
+
     @model_validator(mode="before")
     @classmethod
     def _earlier_name(cls, values: dict[str, Any]) -> dict[str, Any]:
@@ -241,12 +271,12 @@ class Plan(Shown, EvaluationOptions):
 
     @classmethod
     def read(cls, path: str | Path) -> Plan:
-        """Read a comparison file; the `UsageError` for one that cannot be understood names the method and the key."""
+        """Read a comparison file, from whose folder paths start; the `UsageError` for a bad one names the method and the key."""
         content = read_toml(Path(path), "The comparison file", "See docs/comparing.md for an example.")
         if isinstance(profile := content.get("serving"), str):
             own = Path(path).parent / profile
             content["serving"] = serving_profile(own if own.is_file() else profile)
-        return cls.from_dict(content)
+        return cls.from_dict(content).in_folder(Path(path).parent)
 
     @classmethod
     def from_dict(cls, content: Mapping[str, Any]) -> Plan:
@@ -309,7 +339,8 @@ class Plan(Shown, EvaluationOptions):
 
         prices = along(self.prices) if self.prices and (old / self.prices).is_file() else self.prices
         recordings = tuple(map(along, self.recordings))
-        return self.changed(recordings=recordings, entries=tuple(map(entry, self.entries)), prices=prices)
+        plan = self.changed(recordings=recordings, entries=tuple(map(entry, self.entries)), prices=prices)
+        return plan.in_folder(new)
 
 
 def _parsed(content: Any) -> Any:
@@ -329,14 +360,9 @@ class ComparisonRequest(Request):
 
 
 def suggested_plan(
-    dataset: str,
-    recordings: Sequence[str],
-    most: Mapping[str, int],
-    *,
-    cost: str = "usd",
-    scored: Collection[str] = (),
-    searches: Sequence[dict[str, Any]] = (),
-) -> Plan:
+    dataset: str, recordings: Sequence[str], most: Mapping[str, int], *, cost: str = "usd",
+    scored: Mapping[str, Sequence[str]] = MappingProxyType({}), searches: Sequence[dict[str, Any]] = (),
+) -> Plan:  # fmt: skip
     """A comparison to start from: methods that the recordings support, over budgets that the pools can serve.
 
     Args:
@@ -344,20 +370,23 @@ def suggested_plan(
         recordings: folders, relative to the comparison file.
         most: LLM -> CoTs of its smallest pool, in the order cascades are to ask them: the cheap ones first.
         cost: what a budget is counted in; one that every LLM has.
-        scored: the LLMs whose CoTs one scorer rated; best-of-n joins for them.
+        scored: LLM -> who rated its CoTs; best-of-n joins for each of them.
         searches: methods on LLMs that were recorded as trees or turn by turn, as a comparison file writes them.
     """
     entries = [*searches]
     several = len({*most, *(llm for entry in searches for llm in entry["llms"])}) > 1
     for llm, pool in most.items():
         entries.extend(suggested_methods([llm], pool))
-        if llm in scored:
+        scorers = scored.get(llm, ())
+        for scorer in scorers:
             entries.append({"name": "best-of-n", "llms": [llm], "budgets": {"n": usual_counts(pool)}})
+            if len(scorers) > 1:
+                entries[-1] |= {"label": f"best-of-n by {scorer}", "fields": {"scorer": scorer}}
     if len(most) > 1:
         entries.extend(suggested_methods(tuple(most), min(most.values())))
     for entry in entries:
         if several and len(entry["llms"]) == 1:
-            entry["label"] = f"{entry['name']} ({entry['llms'][0]})"
+            entry["label"] = f"{entry.get('label', entry['name'])} ({entry['llms'][0]})"
     return Plan.from_dict({"dataset": dataset, "recordings": list(recordings), "cost": cost, "method": entries})
 
 

@@ -8,9 +8,9 @@ its default must be what happened before the option existed.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Self, TypeVar
+from typing import Annotated, Any, ClassVar, Self, TypeVar
 
 import numpy as np
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, InstanceOf, ValidationError
@@ -20,18 +20,12 @@ from feval.cards.serving_profiles import ServingProfile, serving_profile
 from feval.cards.validation import sentence
 from feval.errors import OutOfRangeError, UnknownNameError, UsageError
 from feval.evaluation.costs import COSTS
-from feval.evaluation.curves import method_curve, self_consistency_curve
+from feval.evaluation.curves import Curve, method_curve, self_consistency_curve
 from feval.evaluation.means import default_replicates
-from feval.evaluation.question_set import CHOICES
+from feval.evaluation.question_set import CHOICES, Rows
 from feval.evaluation.training import train_test_rows
+from feval.replay import LLM, Dataset
 from feval.replay.draws import ORDERS
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from feval.evaluation.curves import Curve
-    from feval.evaluation.question_set import Rows
-    from feval.replay import LLM, Dataset
 
 MOST_RESAMPLES = 1_000_000
 MOST_NAMES = 1000

@@ -72,7 +72,7 @@ class NotebookBar:
             warnings.simplefilter("ignore")  # without ipywidgets it draws a bar of letters
             from tqdm.auto import tqdm
 
-            self._bar: Any = tqdm(desc=label, leave=False)
+            self._bar: Any = tqdm(desc=label, leave=False, bar_format="{l_bar}{bar}| {elapsed}<{remaining}")
 
     def update(self, done: int, total: int | None) -> None:
         """Show that so many of all steps are done."""
@@ -110,50 +110,68 @@ class Lines:
 
 
 class ProgressBar:
-    """Progress that appears after a while, and goes when the work is done.
+    """Progress that appears after two seconds, where somebody wants to see it, and goes when the work is done.
 
-    Args:
+    Work within other work shows none of its own. Where nobody knows how many steps there are, only a terminal shows that there is
+    work.
+
+    Attributes:
         label: words beside it, safe to print.
-        shown: whether it is to appear at all.
+        shown: whether it may appear, known once it is entered.
     """
 
     DELAY_SECONDS = 2.0
 
-    def __init__(self, label: str, *, shown: bool = True) -> None:
-        self._label, self._shown = label, shown
+    def __init__(self, label: str) -> None:
+        self.label, self.shown = label, False
         self._bar: Bar | None = None
+        self._due = False
         self._steps: tuple[int, int | None] = (0, None)
         self._lock = threading.Lock()
-        self._timer = threading.Timer(self.DELAY_SECONDS, self._show)
-        self._timer.daemon = True
+        self._timer: threading.Timer | None = None
 
     def __enter__(self) -> Self:
-        if self._shown:
+        wanted = _on_terminal() or _in_notebook() if _wanted is None else _wanted
+        if wanted and _taken.acquire(blocking=False):
+            self.shown, self._timer = True, threading.Timer(self.DELAY_SECONDS, self._show)
+            self._timer.daemon = True
             self._timer.start()
         return self
 
     def __exit__(self, *_: object) -> None:
+        if self._timer is None:
+            return
         self._timer.cancel()
         with self._lock:
-            self._shown = False
+            self.shown = False
             if self._bar is not None:
                 self._bar.stop()
+        _taken.release()
 
     def __call__(self, done: int, total: int | None) -> None:
         """Report that `done` of `total` steps are done."""
         self._steps = (done, total)
         if self._bar is not None:
             self._bar.update(done, total)
+        elif self._due:
+            self._show()
 
     def describe(self, label: str) -> None:
         """Change the words beside it, which are safe to print."""
-        self._label = label
+        self.label = label
         if self._bar is not None:
             self._bar.describe(label)
 
+    def say(self, sentence: str) -> bool:
+        """Print a sentence above a bar on a terminal; return whether there is one."""
+        if isinstance(self._bar, TerminalBar):
+            self._bar.say(sentence)
+        return isinstance(self._bar, TerminalBar)
+
     def _show(self) -> None:
         with self._lock:
-            if self._shown:
+            self._due = True
+            if self.shown and self._bar is None and (self._steps[1] or _on_terminal()):
                 bar = self._made()
                 bar.update(*self._steps)
                 self._bar = bar
@@ -161,47 +179,54 @@ class ProgressBar:
     def _made(self) -> Bar:
         kind = TerminalBar if _on_terminal() else NotebookBar if _in_notebook() else Lines
         try:
-            return kind(self._label)
+            return kind(self.label)
         except ImportError:
-            return Lines(self._label)
+            return Lines(self.label)
 
 
 _wanted: bool | None = None
-_shown = threading.Lock()
-"""Held while a bar is shown: work within other work shows none of its own."""
+_taken = threading.Lock()
+"""Held while a bar may appear."""
 
 
-def set_progress(shown: bool | None) -> None:
+def set_progress(shown: bool | None) -> bool | None:
     """Show how far work of more than two seconds is, or do not.
 
     Args:
         shown: `None`, as it is at first: on a terminal and in notebooks. `True`: everywhere, where there is neither as lines on
             standard error. `False`: nowhere.
+
+    Returns:
+        What was set before.
     """
     global _wanted
-    _wanted = shown
+    before, _wanted = _wanted, shown
+    return before
 
 
-def reports(label: str) -> Callable[[Callable[_P, _R]], Callable[_P, _R]]:
-    """Give a function that takes `progress` a bar of its own, where its caller gives none and wants to see one."""
+def reports(
+    label: str, listener: Callable[[ProgressBar], Callable[..., None]] = lambda bar: bar
+) -> Callable[[Callable[_P, _R]], Callable[_P, _R]]:
+    """Give a function a bar of its own, where its caller wants to see one and does not listen to its `progress`.
+
+    Args:
+        label: words beside the bar.
+        listener: makes what the function gets as `progress` from the bar. A function that takes none has a bar without steps.
+    """
 
     def decorate(function: Callable[_P, _R]) -> Callable[_P, _R]:
-        place = list(inspect.signature(function).parameters).index("progress")
+        names = list(inspect.signature(function).parameters)
+        place = names.index("progress") if "progress" in names else None
 
         @wraps(function)
         def reporting(*args: _P.args, **kwargs: _P.kwargs) -> _R:
-            if kwargs.get("progress") is not None or len(args) > place:
+            if kwargs.get("progress") is not None or (place is not None and len(args) > place):
                 return function(*args, **kwargs)
             kwargs.pop("progress", None)
-            wanted = _on_terminal() or _in_notebook() if _wanted is None else _wanted
-            if not wanted or not _shown.acquire(blocking=False):
+            with ProgressBar(label) as bar:
+                if bar.shown and place is not None:
+                    kwargs["progress"] = listener(bar)
                 return function(*args, **kwargs)
-            try:
-                with ProgressBar(label) as bar:
-                    kwargs["progress"] = bar
-                    return function(*args, **kwargs)
-            finally:
-                _shown.release()
 
         return reporting
 

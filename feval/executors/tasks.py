@@ -4,17 +4,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Iterator, Sized
-from concurrent.futures import BrokenExecutor, CancelledError
+from concurrent.futures import BrokenExecutor, CancelledError, Executor, Future
 from contextlib import suppress
 from copy import copy
 from queue import SimpleQueue
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 from feval import __version__
 from feval.errors import ConflictError, FevalError, UsageError
-
-if TYPE_CHECKING:
-    from concurrent.futures import Executor, Future
 
 _T = TypeVar("_T")
 Progress = Callable[[int, int | None], None]

@@ -3,25 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from feval.errors import OutOfRangeError
 from feval.estimators.two_call.vote_intervals import vote_interval
 from feval.evaluation.question_set import question_set
+from feval.executors.progress import reports
 from feval.forecast.budget_plan import BudgetPlan, PlanBudget, Purchase, VoteOption
 from feval.forecast.evidence import moments_of, ordered_by_key
 from feval.forecast.pilot import Pilot, plan_warnings
 from feval.forecast.question_costs import QuestionCosts, estimation_split
-
-if TYPE_CHECKING:
-    from feval.replay import LLM, Dataset
+from feval.replay import LLM, Dataset
 
 _AS_GOOD = 1e-3
 _MOST_VOTES = 1001
 
 
+@reports("planning")
 def plan(
     dataset: Dataset,
     llm: LLM,

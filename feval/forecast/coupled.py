@@ -12,13 +12,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from itertools import combinations
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from feval.errors import ConflictError, NotRecordedError, UsageError
 from feval.estimators.arrays import Rows
 from feval.evaluation.question_set import question_set
+from feval.executors.progress import reports
 from feval.forecast.coupled_pairs import LLMCalls, PairOfLLMs, calls_of, independent_pair, require_equal_sizes
 from feval.forecast.coupled_winrates import (
     SCHEMES,
@@ -29,13 +30,12 @@ from feval.forecast.coupled_winrates import (
     ranking_warnings,
 )
 from feval.forecast.coupling_results import CoupledPair, Coupling
-
-if TYPE_CHECKING:
-    from feval.replay import LLM, Dataset
+from feval.replay import LLM, Dataset
 
 _FEW_QUESTIONS = 10
 
 
+@reports("comparing")
 def couple(
     dataset: Dataset,
     llms: Sequence[LLM],

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from itertools import combinations
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -15,9 +15,7 @@ from feval.estimators.inference.bradley_terry import bradley_terry
 from feval.forecast.coupled_pairs import LLMCalls
 from feval.forecast.coupling_results import RankedLLM
 from feval.recording.scores import verdicts_name
-
-if TYPE_CHECKING:
-    from feval.replay import LLM
+from feval.replay import LLM
 
 SCHEMES = ("coupled", "independent")
 

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from feval.estimators.arrays import Floats, UInt64
-from feval.estimators.counts import vote_counts
+from feval.estimators.counts import VoteCounts, vote_counts
 from feval.estimators.inference.intervals import accuracy_interval
 from feval.estimators.per_question import PerQuestion
 from feval.estimators.two_call.completions import ldgp_completion, maxent_completion
-from feval.estimators.two_call.pair_table import pair_table
+from feval.estimators.two_call.moments import Moments
+from feval.estimators.two_call.pair_table import PairTable, pair_table
 from feval.estimators.two_call.vote_intervals import vote_interval
 from feval.estimators.two_call.wald_regions import likelihood_projection, wald_projection
 from feval.estimators.vote_polynomials import budget_index
@@ -22,16 +22,10 @@ from feval.estimators.votes.multinomial import plugin_plurality_accuracy
 from feval.estimators.votes.plurality import subset_plurality_accuracy
 from feval.estimators.votes.sampling import monte_carlo_plurality_accuracy
 from feval.evaluation.question_set import Rows
-from feval.forecast.evidence import moments_of, sample_moments
+from feval.forecast.evidence import SampleMoments, moments_of, sample_moments
 from feval.forecast.forecasts import EstimatedCurve, EstimatePoint
 from feval.methods.protocol import drawn
-
-if TYPE_CHECKING:
-    from feval.estimators.counts import VoteCounts
-    from feval.estimators.two_call.moments import Moments
-    from feval.estimators.two_call.pair_table import PairTable
-    from feval.forecast.evidence import SampleMoments
-    from feval.replay import LLM, Dataset
+from feval.replay import LLM, Dataset
 
 _MODEL_RESAMPLES = 400  # for completions, which cost milliseconds each
 

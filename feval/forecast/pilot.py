@@ -4,25 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Self
+from typing import Self
 
 import numpy as np
 
 from feval.estimators.arrays import Floats
-from feval.estimators.counts import vote_counts
+from feval.estimators.counts import VoteCounts, vote_counts
 from feval.estimators.inference.intervals import accuracy_interval
+from feval.estimators.per_question import PerQuestion
 from feval.estimators.two_call.wald_regions import simultaneous_gains
 from feval.estimators.votes.multinomial import plugin_plurality_accuracy
 from feval.estimators.votes.plurality import subset_plurality_accuracy
 from feval.evaluation.question_set import Rows
 from feval.forecast.budget_plan import VoteOption
-from feval.forecast.evidence import rare_pairs, sample_moments
-
-if TYPE_CHECKING:
-    from feval.estimators.counts import VoteCounts
-    from feval.estimators.per_question import PerQuestion
-    from feval.forecast.evidence import SampleMoments
-    from feval.replay import LLM, Dataset
+from feval.forecast.evidence import SampleMoments, rare_pairs, sample_moments
+from feval.replay import LLM, Dataset
 
 _MOMENT_RESAMPLES = 400  # of the bounds, each over all votes
 _FEWEST_QUESTIONS = 20  # below, percentiles of resampled means are far too narrow to certify by

@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Self
+from typing import Self
 
 import numpy as np
 
-from feval.cards.billing import billed_prompts, usd
+from feval.cards.billing import Price, billed_prompts, usd
 from feval.errors import OutOfRangeError, PriceNotFoundError
 from feval.estimators.cost import mean_output_tokens
 from feval.estimators.self_consistency_bounds import self_consistency_bound
 from feval.evaluation.question_set import Rows
 from feval.forecast.budget_plan import EstimationSplit, PlanBudget
-
-if TYPE_CHECKING:
-    from feval.cards.billing import Price
-    from feval.replay import LLM, Dataset
+from feval.replay import LLM, Dataset
 
 _MOST_CALLS = 100_000  # per question, in the split for estimating
 

@@ -26,6 +26,7 @@ import pyarrow.parquet as pq
 from feval.answers import canonical, canonical_gold
 from feval.cards.cards import DatasetCard, HubChoices, HubColumns, HubSource, dataset_card, find_dataset_card
 from feval.errors import CardError, DamagedRecordingError, SourceError
+from feval.executors.progress import reports
 from feval.importers.golds import positions_as_labels
 from feval.importers.questions import known_answer_kind, read_questions
 from feval.importers.reading import Reader, read_bytes
@@ -41,6 +42,7 @@ _LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 _LOG = logging.getLogger(__name__)
 
 
+@reports("fetching questions")
 def questions(dataset_id: str, *, source: Path | None = None, answer_kind: str | None = None) -> list[Question]:
     """Return the questions of a dataset, with canonical golds.
 

@@ -38,7 +38,7 @@ def local_table(place: str | PurePath) -> Path:
     return fetch_table(place)
 
 
-def local_folder(place: str | PurePath, progress: Callable[[int, int], None] = lambda _done, _total: None) -> Path:
+def local_folder(place: str | PurePath, progress: Callable[[int, int], None] | None = None) -> Path:
     """Return the folder of a recording; a recording on the Hub is fetched whole into the cache.
 
     Raises:

@@ -66,7 +66,7 @@ def pull(
     datasets: Collection[str] | None = None,
     llms: Collection[str] | None = None,
     texts: bool = True,
-    progress: _Progress = lambda _done, _total: None,
+    progress: _Progress | None = None,
 ) -> Pulled:
     """Fetch a recording from the Hub, or a part of it, and check it.
 
@@ -147,9 +147,7 @@ class RemoteFiles:
         self.bring(recording, paths)
         self.check_votes(recording, dataset, llms)
 
-    def bring(
-        self, recording: Recording, paths: Sequence[str], progress: _Progress = lambda _done, _total: None
-    ) -> dict[str, int]:
+    def bring(self, recording: Recording, paths: Sequence[str], progress: _Progress | None = None) -> dict[str, int]:
         """Fetch some files, and check their bytes and leaves; files fetched before are skipped.
 
         With a file come the others of its part: its leaf is over all of them.
@@ -163,7 +161,7 @@ class RemoteFiles:
         new = [path for part in parts for path in part.paths(recording.manifest)]
         records = {path: recording.file_record(path) for path in new}
         files = {path: RepoFile(record["bytes"], record["sha256"], None) for path, record in records.items()}
-        fetched = self.snapshot.fetch(files, progress)
+        fetched = self.snapshot.fetch(files, progress=progress)
         self._fetched.update(new)
         for part in parts:
             self._check_content(recording, part)

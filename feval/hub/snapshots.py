@@ -23,6 +23,7 @@ from huggingface_hub.errors import LocalEntryNotFoundError, RevisionNotFoundErro
 from huggingface_hub.utils.tqdm import tqdm
 
 from feval.errors import DamagedRecordingError, HubError, StorageError, UnpinnedWarning, UsageError
+from feval.executors.progress import reports
 from feval.hub.addresses import Address, is_commit, parse_address
 from feval.hub.client import Client, TransientError, is_offline, without_addresses
 from feval.hub.files import RepoFile
@@ -45,7 +46,8 @@ class Snapshot:
     folder: Path
     client: Client = field(repr=False)
 
-    def fetch(self, files: Mapping[str, RepoFile], progress: _Progress = lambda _done, _total: None) -> dict[str, int]:
+    @reports("fetching")
+    def fetch(self, files: Mapping[str, RepoFile], progress: _Progress | None = None) -> dict[str, int]:
         """Make sure that files are in the cache with the right bytes; return path -> size of those that were downloaded.
 
         `progress` is called with (bytes so far, bytes in all) of the download.
@@ -62,7 +64,7 @@ class Snapshot:
         if missing:
             self.client.attempts(lambda: self._check_listing(missing))
             self._check_room(missing)
-            self._download(missing, progress)
+            self._download(missing, progress or (lambda _done, _total: None))
         return {path: file.size for path, file in missing.items()}
 
     def _has(self, path: str, file: RepoFile) -> bool:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from feval.lazy import lazy_names
 
 if TYPE_CHECKING:
+    from feval.publish.licences import Licence
     from feval.publish.release import (
         Changes,
         Release,
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 __all__ = [
     "Changes",
     "Finding",
+    "Licence",
     "Release",
     "Seen",
     "changes",
@@ -50,6 +52,7 @@ __getattr__, __dir__ = lazy_names(
             "prepare_results",
             "push",
         ),
+        "licences": ("Licence",),
         "scan": ("Finding",),
     },
 )

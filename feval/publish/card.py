@@ -25,7 +25,7 @@ from feval.publish.configs import MOST_SPLITS, Config, split_names
 from feval.publish.figure_tables import accuracy_table, gap_table, has_gap, price_section
 from feval.publish.figures import MOST_COTS, PairFigures
 from feval.publish.front_matter import front_matter
-from feval.publish.licences import licence_name, licence_url, outputs_licence
+from feval.publish.licences import Licence, outputs_licence
 from feval.publish.markdown import UNBROKEN, bullets, code, cut, fenced, listed, plain, python_text, shell_word, table
 from feval.publish.owner_section import BEGIN, END
 from feval.publish.provenance import has_sent_prompts, is_imported, provenance
@@ -57,14 +57,14 @@ class Page:
     """What a page is made from, besides the recording.
 
     `tag` is named by the examples, `words` is the owner's section, `kept_fields` is front matter of an earlier page that stays,
-    `surfaces` is path and subject of each picture of width and depth, `prices` a price list that does not come with feval.
+    `surfaces` is path and subject of each picture of width and depth, `prices` the list of its dollars.
     """
 
     repo_id: str
     title: str
     figures: Sequence[PairFigures]
     configs: Sequence[Config]
-    licence: str
+    licence: Licence
     tag: str | None = None
     words: str = ""
     languages: Sequence[str] = ()
@@ -432,8 +432,7 @@ def _files(recording: Recording, page: Page) -> _Facts:
 
 
 def _licences(recording: Recording, page: Page) -> str:
-    url = licence_url(page.licence)
-    name = plain(licence_name(page.licence))
+    url, name = page.licence.url, plain(page.licence.title)
     stated = recording.manifest.raw.get("licences") or {}
     rows = [["the collection, as a database", f"[{name}]({url})" if url else name]]
     rows += [
@@ -491,7 +490,7 @@ def _licence_details(recording: Recording, page: Page) -> str:
         f"{dataset} {licence or stated.get('questions') or 'not stated'}" for dataset, licence in licences.items()
     )
     outputs = outputs_licence(recording) or "not stated"
-    return visible(f"Collection: {licence_name(page.licence)}. Questions: {questions}. Outputs: {outputs}.")
+    return visible(f"Collection: {page.licence.title}. Questions: {questions}. Outputs: {outputs}.")
 
 
 def _compact(value: Any) -> str:

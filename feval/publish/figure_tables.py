@@ -5,8 +5,7 @@ from __future__ import annotations
 import html
 from collections.abc import Callable, Iterable, Sequence
 
-from feval.cards.cards import price_ids
-from feval.cards.prices import PriceList, price_list
+from feval.cards.prices import PriceList
 from feval.publish.figures import Accuracy, PairFigures
 from feval.publish.markdown import UNBROKEN, code, folded, plain, share, table
 from feval.recording import Recording
@@ -29,16 +28,18 @@ def gap_table(figures: Sequence[PairFigures], *, several_datasets: bool) -> str:
     return _by_dataset(figures, header, _gap_cells, _worst, several_datasets=several_datasets)
 
 
-def price_section(recording: Recording, own: PriceList | None) -> str:
-    """Return the price list that a recording names, in words and as a table; `own` is one that does not come with feval."""
+def price_section(recording: Recording, prices: PriceList | None) -> str:
+    """Return the price list of a page, and the one that its recording names, in words and as a table."""
     named = recording.manifest.prices
-    if named == "none":
-        return "The recording names no price list. It has tokens and no dollars: any price list can be applied."
-    known = own if own is not None and own.id == named else price_list(named) if named in price_ids() else None
-    if known is None:
-        return f"The recording names the price list {code(named)}, which the feval that wrote this page does not know."
+    about = "The recording has tokens and no dollars: any price list can be applied. It names"
+    if prices is None:
+        unknown = f" {code(named)}, which the feval that wrote this page does not know."
+        return about + (" none." if named == "none" else unknown)
     bases = (str(record.get("base")) for record in recording.manifest.llms.values())
-    return f"The recording has tokens and no dollars: any price list can be applied. It names one.\n\n{price_table(known, bases)}"
+    here = (
+        "one." if named == prices.id else f"{'none' if named == 'none' else code(named)}; dollars here are by another."
+    )
+    return f"{about} {here}\n\n{price_table(prices, bases)}"
 
 
 def price_table(prices: PriceList, llms: Iterable[str]) -> str:

@@ -6,7 +6,7 @@ every question has as many.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import islice
 from typing import Any
@@ -17,6 +17,7 @@ import numpy.typing as npt
 from feval.cards.billing import usd
 from feval.cards.cards import price_ids
 from feval.cards.finish_reasons import FINISH_REASONS, UNANSWERED
+from feval.cards.prices import PriceList, price_list
 from feval.estimators.counts import vote_counts
 from feval.estimators.inference.intervals import accuracy_interval
 from feval.estimators.votes.plurality import LARGEST_POOL
@@ -87,20 +88,20 @@ class PairFigures:
     usd_vote: float | None
 
 
-def figures_of(recording: Recording) -> list[PairFigures]:
+def page_prices(recording: Recording, own: PriceList | None) -> PriceList | None:
+    """Return the price list of a page's dollars: one's own, else the recording's; `None` where that is not known."""
+    named = recording.manifest.prices
+    return own or (price_list(named) if named in price_ids() else None)
+
+
+def figures_of(recording: Recording, prices: PriceList | None) -> list[PairFigures]:
     """Return the figures of every LLM on every dataset, in recorded order."""
     figures = []
     for dataset_id in recording.dataset_ids():
         if names := recording.llm_names(dataset_id):
-            dataset, llms = _loaded(recording, dataset_id, names)
+            dataset, llms = load(dataset_id, names, recording, seed=_SEED, prices=prices or "none")
             figures += [_figures(dataset, llm) for llm in llms]
     return figures
-
-
-def _loaded(recording: Recording, dataset: str, llms: Sequence[str]) -> tuple[Dataset, list[LLM]]:
-    """Return the dataset and LLMs, with dollars where the recording's price list is known."""
-    priced = recording.manifest.prices in {*price_ids(), "none"}
-    return load(dataset, llms, recording, seed=_SEED, prices=None if priced else "none")
 
 
 def _figures(dataset: Dataset, llm: LLM) -> PairFigures:
@@ -179,13 +180,13 @@ def _ends(llm: LLM) -> tuple[float | None, float | None, float | None]:
     return float(counts[FINISH_REASONS.index("length")] / known), float(withheld / known), unknown
 
 
-def picture(recording: Recording) -> bytes | None:
+def picture(recording: Recording, prices: PriceList | None) -> bytes | None:
     """Return a PNG of cost against accuracy of votes, a line for each LLM, a panel for each dataset.
 
     LLMs without CoTs of some question, with more than exact curves take, or that were recorded as trees or turn by turn, and
     datasets without golds are left out; `None` where nothing is left.
     """
-    panels = [curves for dataset in recording.dataset_ids() if (curves := list(_curves(recording, dataset)))]
+    panels = [curves for dataset in recording.dataset_ids() if (curves := list(_curves(recording, dataset, prices)))]
     if not panels:
         return None
     if len(panels) == 1:
@@ -193,24 +194,24 @@ def picture(recording: Recording) -> bytes | None:
     return pictures.curve_panels_png(panels)
 
 
-def surface_pictures(recording: Recording) -> Iterator[tuple[str, bytes]]:
+def surface_pictures(recording: Recording, prices: PriceList | None) -> Iterator[tuple[str, bytes]]:
     """Yield what is shown, with its range, and a PNG of accuracy over width and depth, for the first four LLMs with probes."""
     probed = (pair for pair in recording.manifest.pairs if recording.has_probes(*pair))
     for dataset, llm in islice(probed, _MOST_SURFACES):
-        questions, [replayed] = _loaded(recording, dataset, [llm])
+        questions, [replayed] = load(dataset, [llm], recording, seed=_SEED, prices=prices or "none")
         surface = coarse_surface(questions, replayed)
         if surface is not None:
             shares = [100 * point.accuracy for point in surface.points]
             yield f"{llm} on {dataset}, from {min(shares):.1f} % to {max(shares):.1f} %", pictures.surface_png(surface)
 
 
-def _curves(recording: Recording, dataset: str) -> Iterable[Curve]:
+def _curves(recording: Recording, dataset: str, prices: PriceList | None) -> Iterable[Curve]:
     pairs: dict[tuple[str, str], dict[str, Any]] = recording.manifest.pairs
     names = [llm for llm in recording.llm_names(dataset) if _has_curve(pairs[dataset, llm])]
     if not names or not recording.manifest.datasets[dataset].get("with_gold"):
         return
     alone = len(recording.dataset_ids()) == 1
-    questions, llms = _loaded(recording, dataset, names)
+    questions, llms = load(dataset, names, recording, seed=_SEED, prices=prices or "none")
     for llm in llms:
         counts = range(1, min(llm.pool.smallest, MOST_COTS) + 1)
         yield self_consistency_curve(questions, llm, counts, unlabelled="drop", confidence=0.95 if alone else None)

@@ -12,7 +12,7 @@ import yaml
 from feval.cards.cards import find_dataset_card
 from feval.errors import CardError
 from feval.publish.configs import Config
-from feval.publish.licences import is_licence
+from feval.publish.licences import OTHER, Licence, is_licence
 from feval.recording import Recording
 
 _SIZES = (
@@ -21,8 +21,8 @@ _SIZES = (
 )  # fmt: skip
 _TAGS = ("feval", "llm", "chain-of-thought", "test-time-compute", "self-consistency", "evaluation", "synthetic")
 _OURS = frozenset((
-    "annotations_creators", "configs", "dataset_info", "language", "license", "license_details", "pretty_name", "size_categories",
-    "source_datasets", "tags", "task_categories",
+    "annotations_creators", "configs", "dataset_info", "language", "license", "license_details", "license_link", "license_name",
+    "pretty_name", "size_categories", "source_datasets", "tags", "task_categories",
 ))  # fmt: skip
 _MOST_BYTES = 4 << 20
 _MOST_DEPTH = 12
@@ -36,12 +36,12 @@ _MADE_TITLE = re.compile(r"Recorded chains of thought: .*|.*: recorded chains of
 class EarlierMatter:
     """The front matter of an earlier page, as far as it stays.
 
-    The title if somebody chose it, the licence if it is in the Hub's spelling, and in `kept` tags, language and fields that feval
-    does not write.
+    The title if somebody chose it, the licence if it is in the Hub's spelling (it may lack what `other` needs), and in `kept`
+    tags, language and fields that feval does not write.
     """
 
     title: str | None = None
-    licence: str | None = None
+    licence: Licence | None = None
     kept: Mapping[str, Any] = field(default_factory=dict)
 
 
@@ -50,7 +50,7 @@ def front_matter(
     configs: Sequence[Config],
     *,
     title: str,
-    licence: str,
+    licence: Licence,
     licence_details: str,
     languages: Sequence[str],
     kept: Mapping[str, Any],
@@ -60,7 +60,7 @@ def front_matter(
     cots = sum(pair["cots"] for pair in recording.manifest.pairs.values())
     fields: dict[str, Any] = {
         "pretty_name": title,
-        "license": licence,
+        **licence.fields,
         "license_details": licence_details,
         **({"language": list(languages)} if languages else {}),
         "task_categories": ["text-generation", "question-answering", *(["multiple-choice"] * ("choice" in kinds))],
@@ -95,13 +95,15 @@ def earlier_matter(page: str, where: str) -> EarlierMatter | None:
         return None
     kept = {key: value for key, value in fields.items() if isinstance(key, str) and key not in _OURS}
     title, licence, tags, language = (fields.get(key) for key in ("pretty_name", "license", "tags", "language"))
+    texts = (fields.get(key) if licence == OTHER else None for key in ("license_name", "license_link"))
+    named = (text if isinstance(text, str) else None for text in texts)
     if isinstance(tags, list):
         kept["tags"] = [tag for tag in tags if isinstance(tag, str)]
     if isinstance(language, str | list) and language:
         kept["language"] = language
     return EarlierMatter(
         title if isinstance(title, str) and title.strip() and not _MADE_TITLE.fullmatch(title) else None,
-        licence if isinstance(licence, str) and is_licence(licence) else None,
+        Licence(licence, *named) if isinstance(licence, str) and is_licence(licence) else None,
         kept,
     )
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 
 from feval.cards.cards import find_llm_card
 from feval.errors import UsageError
@@ -28,12 +29,41 @@ USUAL = {
     ),
     "apache-2.0": ("Apache License 2.0", "https://www.apache.org/licenses/LICENSE-2.0", "any use that keeps the notices"),
     "mit": ("MIT License", "https://opensource.org/license/mit", "any use that keeps the notice"),
-    OTHER: ("another licence, which the page states", None, "of your own; say which in the text of --words"),
 }  # fmt: skip
 """The usual licences in the Hub's spelling: name, address of the text, what it allows."""
 
 _HUB_ID = re.compile(r"[a-z0-9][a-z0-9.-]{1,40}")
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,95}")
+_LINK = re.compile(r"https?://[^\s()<>]+|LICENSE\.md")
 _OWN = "feval/"
+
+
+@dataclass(frozen=True, slots=True)
+class Licence:
+    """A licence as the Hub spells it; `other` has a name, such as my-licence-1.0, and a link to its text, which the Hub asks for.
+
+    `link` is an address, or LICENSE.md: a file that the owner has put into the repository.
+    """
+
+    id: str
+    name: str | None = None
+    link: str | None = None
+
+    @property
+    def title(self) -> str:
+        """The licence's name for people."""
+        return USUAL[self.id][0] if self.id in USUAL else self.name or self.id
+
+    @property
+    def url(self) -> str | None:
+        """Where its text is; `None` where feval does not know."""
+        return USUAL[self.id][1] if self.id in USUAL else self.link
+
+    @property
+    def fields(self) -> dict[str, str]:
+        """The fields of the front matter, as far as they are stated."""
+        fields = {"license": self.id, "license_name": self.name, "license_link": self.link}
+        return {name: value for name, value in fields.items() if value is not None}
 
 
 def is_licence(text: str) -> bool:
@@ -41,17 +71,36 @@ def is_licence(text: str) -> bool:
     return _HUB_ID.fullmatch(text) is not None
 
 
-def check_licence(licence: str | None) -> str:
-    """Return a licence; raise a `UsageError` where none is stated, or it does not have the form of the Hub's identifiers."""
+def is_name(text: str) -> bool:
+    """Return whether a text can be the name of a licence that the Hub does not know."""
+    return _NAME.fullmatch(text) is not None
+
+
+def is_link(text: str) -> bool:
+    """Return whether a text can be the link to a licence's text."""
+    return _LINK.fullmatch(text) is not None
+
+
+def check_licence(licence: Licence | None) -> Licence:
+    """Return a licence; raise a `UsageError` where none is stated, or the Hub would not take it."""
     if licence is None:
         raise UsageError(
             "A push needs the licence of the collection; neither the recording nor an earlier page states one. Write a file with "
             "three lines, `---`, `license: cc-by-4.0` (or another, as the Hub spells it; `other` for one of your own) and `---`, "
             "and push with --words FILE; in Python, prepare(..., licence=...)."
         )
-    if not is_licence(licence):
+    if not is_licence(licence.id):
         raise UsageError(
-            f"The Hub spells licences as in cc-by-4.0, mit or other; {licence!r:.60} does not look like one."
+            f"The Hub spells licences as in cc-by-4.0, mit or other; {licence.id!r:.60} does not look like one."
+        )
+    if licence.id != OTHER and licence != Licence(licence.id):
+        raise UsageError(f"license_name and license_link belong to the licence `other`, and not to {licence.id}.")
+    if licence.id == OTHER and not (is_name(licence.name or "") and is_link(licence.link or "")):
+        raise UsageError(
+            "The Hub wants the name and the text of another licence. Beside `license: other`, write `license_name`, such as "
+            f"my-licence-1.0 (found {licence.name!r:.60}), and `license_link`, an address with https://, or LICENSE.md for a "
+            f"file in the repository (found {licence.link!r:.60}), into the front matter of --words FILE; in Python, "
+            'prepare(..., licence=Licence("other", name, link)).'
         )
     return licence
 
@@ -67,31 +116,20 @@ def outputs_licence(recording: Recording) -> str | None:
     return licences.pop() if len(licences) == 1 else None
 
 
-def stated_licence(recording: Recording) -> str | None:
-    """Return the licence of the outputs as the Hub spells it: `other` for what is none of the usual ones, `None` without any."""
+def stated_licence(recording: Recording) -> Licence | None:
+    """Return the licence of the outputs, `None` without any; what is none of the usual ones is `other` and lacks its link."""
     outputs = outputs_licence(recording)
     if outputs is None:
         return None
-    spelled = outputs.strip().lower().replace(" ", "-")
-    return spelled if spelled in USUAL else OTHER
+    spelled = re.sub(r"[^a-z0-9.-]+", "-", outputs.strip().lower()).strip("-")
+    return Licence(spelled) if spelled in USUAL else Licence(OTHER, spelled if is_name(spelled) else None)
 
 
-def licence_name(licence: str) -> str:
-    """Return a licence's name for people."""
-    return USUAL[licence][0] if licence in USUAL else licence
-
-
-def licence_url(licence: str) -> str | None:
-    """Return where a licence's text is; `None` where feval does not know."""
-    return USUAL[licence][1] if licence in USUAL else None
-
-
-def notice(title: str, licence: str) -> str:
+def notice(title: str, licence: Licence) -> str:
     """Return the file LICENSE of a release: the notice that section 4.2 of the ODbL asks for, and that of another licence."""
-    url = licence_url(licence)
-    where = f" ({url})" if url else ""
+    where = f" ({licence.url})" if licence.url else ""
     return (
-        f"{title}\n\nThis collection is made available under this licence: {licence_name(licence)}{where}.\n\n"
+        f"{title}\n\nThis collection is made available under this licence: {licence.title}{where}.\n\n"
         "It covers the collection as a database. The individual contents (questions, and what language models wrote) are under\n"
         "licences of their own, which README.md states; this one gives no rights in them.\n"
     )

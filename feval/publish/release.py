@@ -21,18 +21,19 @@ import pyarrow.parquet as pq
 from feval.cards.cards import price_ids
 from feval.cards.prices import PriceList, price_list
 from feval.errors import CardError, ConflictError, HubError, ReleaseError
+from feval.executors.progress import reports
 from feval.hub import open_place
 from feval.hub.commits import Pushed, RepoState, push_files, state
 from feval.hub.pages import read_page
 from feval.publish.card import PICTURE, SURFACES, Page, card, default_title
 from feval.publish.configs import MOST_SPLITS, Config, configs_of
-from feval.publish.figures import figures_of, picture, surface_pictures
+from feval.publish.figures import figures_of, page_prices, picture, surface_pictures
 from feval.publish.front_matter import EarlierMatter, earlier_matter
-from feval.publish.licences import check_licence, notice, stated_licence
+from feval.publish.licences import Licence, check_licence, notice, stated_licence
 from feval.publish.owner_section import check_words, own_words
 from feval.publish.results import FOLDER, described, pinned_prices, result_files
 from feval.publish.scan import Scan, scan
-from feval.publish.shown_results import result_block, shown_results, with_results
+from feval.publish.shown_results import has_words, result_block, shown_results, with_results
 from feval.receipts.format import PinnedPrices
 from feval.recording import Recording, open_recording
 from feval.recording.layout.format import MANIFEST, README, is_beside
@@ -118,12 +119,13 @@ def look(repo_id: str) -> Seen:
     return Seen(repo_id, now, None if now is None else read_page(now))
 
 
+@reports("looking through files")
 def prepare(
     folder: str | Path,
     seen: Seen,
     *,
     title: str | None = None,
-    licence: str | None = None,
+    licence: str | Licence | None = None,
     languages: Sequence[str] = (),
     words: str | None = None,
     tag: str | None = None,
@@ -138,36 +140,37 @@ def prepare(
         folder: of the recording.
         seen: the repository it goes to, from `look`.
         title: for people; `None` keeps that of the earlier page, or makes one of datasets and LLMs.
-        licence: of the collection, as the Hub spells it; `None` takes that of `known_licence`.
+        licence: of the collection, as the Hub spells it; `other` needs a name and a link. `None` takes that of `known_licence`.
         languages: codes such as "en"; empty keeps those of the earlier page.
         words: the owner's section; `None` keeps what the page in the repository has, or that in the folder.
         tag: of the release, named by the examples on the page.
         allow: exceptions for the search, see `feval.publish.scan.scan`.
         results: folders or files to put beside the recording, see `feval.publish.results.result_files`.
-        prices: the price list of recording or results where it does not come with feval, for its table on the page.
+        prices: the price list of the page's dollars, also of results that name it; `None` for the one that the recording names.
         progress: called with (files searched, files in all).
 
     Raises:
         DamagedRecordingError: the recording is damaged.
         ConflictError, UsageError: results that do not belong to it, see `result_files`.
-        UsageError: no licence is stated anywhere.
+        UsageError: no licence is stated anywhere, or `other` without name and link.
         CardError: an earlier page would be lost.
         ReleaseError: more files than the Hub takes. Findings raise only when pushed.
     """
     if licence is not None:
-        check_licence(licence)
+        licence = check_licence(Licence(licence) if isinstance(licence, str) else licence)
     recording = open_sound(folder)
     pages = _pages(recording, seen)
     earlier = _earlier(pages)
     licence = check_licence(licence or earlier.licence or stated_licence(recording))
     beside = result_files(results, recording.hash)
     configs = configs_of(recording)
-    png, surfaces = picture(recording), list(surface_pictures(recording))
+    shown = page_prices(recording, prices)
+    png, surfaces = picture(recording, shown), list(surface_pictures(recording, shown))
     numbered = [f"{SURFACES}-{number}.png" for number in range(1, len(surfaces) + 1)]
     page = Page(
         seen.repo_id,
         title or earlier.title or default_title(recording),
-        figures_of(recording),
+        figures_of(recording, shown),
         configs,
         licence,
         tag,
@@ -176,9 +179,10 @@ def prepare(
         earlier.kept,
         png is not None,
         {path: subject for path, (subject, _) in zip(numbered, surfaces, strict=True)},
-        prices,
+        shown,
     )
-    blocks, unknown = _blocks(beside, seen, recording, prices)
+    listed = recording.manifest.prices if prices is None else "none"
+    blocks, unknown = _blocks(beside, seen, listed, prices, whole=True)
     files: dict[str, Path | bytes] = {
         README: with_results(card(recording, page), blocks).encode(),
         _LICENCE: notice(page.title, licence).encode(),
@@ -192,6 +196,8 @@ def prepare(
     names = {*recording.manifest.llms, *recording.manifest.datasets}
     findings = scan(files, allow=allow, names=names, progress=progress)
     remarks = (*_remarks(recording, files, configs), *unknown)
+    if prices is not None and (unlisted := [name for name in recording.manifest.llms if prices.find(name) is None]):
+        remarks += (f"The price list {prices.id!r} has no {', '.join(unlisted)}: the page has no dollars there.",)
     return Release(
         seen,
         page.title,
@@ -204,12 +210,16 @@ def prepare(
     )
 
 
-def known_licence(folder: str | Path, seen: Seen) -> str | None:
-    """Return the licence that an earlier page states, or the recording for its outputs; `None` where nobody did."""
+def known_licence(folder: str | Path, seen: Seen) -> Licence | None:
+    """Return the licence that an earlier page states, or the recording for its outputs; `None` where nobody did.
+
+    That of the recording lacks the link that `other` needs, and an earlier page may.
+    """
     recording = open_recording(folder)
     return _earlier(_pages(recording, seen)).licence or stated_licence(recording)
 
 
+@reports("looking through files")
 def prepare_results(
     results: Sequence[Path],
     seen: Seen,
@@ -233,7 +243,11 @@ def prepare_results(
     recording = open_place(f"hf://{seen.repo_id}@{seen.state.commit}")
     files = result_files(results, recording.hash)
     title = described(files)
-    blocks, remarks = _blocks(files, seen, recording, prices)
+    foreign = seen.page is None or not has_words(seen.page)
+    blocks, remarks = _blocks(files, seen, "none" if foreign else recording.manifest.prices, prices)
+    if foreign and blocks:
+        shown = "at the end of its README.md" if seen.page else "nowhere on it; a push of the recording writes a page"
+        remarks += (f"{seen.repo_id} has no page that feval wrote: the results are shown {shown}.",)
     if seen.page is not None and (page := with_results(seen.page, blocks)) != seen.page:
         files = {README: page.encode(), **files}
     names = {*recording.manifest.llms, *recording.manifest.datasets}
@@ -242,29 +256,30 @@ def prepare_results(
 
 
 def _blocks(
-    files: Mapping[str, Path | bytes], seen: Seen, recording: Recording, own: PriceList | None
+    files: Mapping[str, Path | bytes], seen: Seen, named: str, own: PriceList | None, *, whole: bool = False
 ) -> tuple[dict[str, str], tuple[str, ...]]:
-    """Return what the page shows of each result, earlier ones that the repository still has included; and what to note."""
+    """Return what the page shows of each result, earlier ones that the repository still has included; and what to note.
+
+    `named` is the recording's price list, which the page has, or "none"; `whole` whether the page is of the dollars of `own`.
+    """
     there = () if seen.state is None else seen.state.files
     blocks = {
         name: block
         for name, block in shown_results(seen.page or "").items()
         if any(path.startswith(f"{FOLDER}/{name}/") for path in there)
     }
-    lists = {recording.manifest.prices: None} if recording.manifest.prices != "none" else {}
+    lists = {named: None} if named != "none" else {}
     for name in dict.fromkeys(path.split("/")[1] for path in files):
         pinned = pinned_prices(name, files)
         prices = None if pinned is None else _price_list(pinned, own, name)
         lists |= {} if pinned is None else {pinned.id: None}
-        below = (
-            prices is not own and prices is not None and prices.id == recording.manifest.prices
-        )  # the page has it there
+        below = prices is not None and prices is not own and prices.id == named
         block = result_block(name, files, seen.repo_id, None if below else prices)
         blocks |= {} if block is None else {name: block}
-    if own is not None and own.id not in lists:
+    if own is not None and own.id not in lists and not whole:
         raise ConflictError(
-            f"--prices is the list {own.id!r}, and recording and results name {', '.join(lists) or 'none'}. Leave it out, or "
-            "give the list that they name."
+            f"--prices is the list {own.id!r}, and recording and results name {', '.join(lists) or 'none'}. Leave it out, give "
+            "the list that they name, or push the recording, too: the page's dollars are then by it."
         )
     known = {*price_ids(), *([] if own is None else [own.id])}
     remark = "The page names the price list {!r} and does not show it; --prices FILE shows it."
@@ -313,6 +328,7 @@ def _removed(release: Release) -> tuple[str, ...]:
     return tuple(path for path in existing if path.startswith(release.owns) and path not in release.files)
 
 
+@reports("sending")
 def push(
     release: Release, *, message: str | None = None, public: bool = False, create_pr: bool = False, remove: bool = False
 ) -> Pushed:

@@ -28,6 +28,7 @@ from feval.report.text import counted
 _BEGIN = "<!-- feval:results-begin (feval push writes this) -->"
 _END = "<!-- feval:results-end -->"
 _SECTION = re.compile(rf"\n+{re.escape(_BEGIN)}\n(.*?)^{re.escape(_END)}\n", re.DOTALL | re.MULTILINE)
+_WORDS_END = re.compile(rf"^{re.escape(END)}(?=\r?\n)", re.MULTILINE)
 _BLOCK = re.compile(r"^<!-- feval:result (\S+) -->$", re.MULTILINE)
 _MOST_ROWS, _FOLDED_ROWS = 200, 12
 
@@ -42,19 +43,29 @@ def shown_results(page: str) -> dict[str, str]:
 
 
 def with_results(page: str, blocks: Mapping[str, str]) -> str:
-    """Return a page with these blocks in place of those it had; one without the marks of feval stays as it is."""
+    """Return a page with these blocks in place of those it had; one that feval did not write has them at its end."""
     before, after = _after_words(page)
-    if not after:
-        return page
     found = _SECTION.match(after)
+    if not blocks and not found:
+        return page
     shown = "".join(f"<!-- feval:result {name} -->\n\n{block}\n\n" for name, block in sorted(blocks.items()))
     section = f"\n\n{_BEGIN}\n\n## Results\n\n{shown}{_END}\n" if blocks else "\n"
-    return f"{before}{section}\n{after[found.end() if found else 0 :].lstrip(chr(10))}"
+    rest = after[found.end() if found else 0 :].lstrip("\n")
+    return f"{before}{section}" + (f"\n{rest}" if rest else "")
+
+
+def has_words(page: str) -> bool:
+    """Return whether a page has the mark behind the owner's words, as those have that feval wrote."""
+    return bool(_WORDS_END.search(page))
 
 
 def _after_words(page: str) -> tuple[str, str]:
-    before, mark, after = page.replace("\r\n", "\n").partition(f"\n{END}\n")
-    return (before + f"\n{END}", f"\n{after}") if mark else (page, "")
+    """Return a page up to where its results are, and the rest."""
+    page = page.replace("\r\n", "\n")
+    words = _WORDS_END.search(page)
+    place = words.end() if words else page.rfind(f"\n{_BEGIN}\n")
+    before, after = (page, "") if place < 0 else (page[:place], page[place:])
+    return (before, after) if words else (before.rstrip("\n"), after)
 
 
 def result_block(name: str, files: Mapping[str, Path | bytes], repo_id: str, prices: PriceList | None) -> str | None:

@@ -14,7 +14,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from difflib import get_close_matches
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -24,9 +24,7 @@ from feval.errors import ConflictError, NotRecordedError, UnknownNameError, Usag
 from feval.evaluation.cautions import few_questions
 from feval.evaluation.means import interval_ends
 from feval.evaluation.requests import Consumption, GradeRequest
-
-if TYPE_CHECKING:
-    from feval.replay import LLM, Dataset
+from feval.replay import LLM, Dataset
 
 Floats = npt.NDArray[np.float64]
 Int64 = npt.NDArray[np.int64]

@@ -87,10 +87,18 @@ class Scores:
         return values
 
 
+_AGAINST = ":vs="
+
+
 def verdicts_name(judge: str, against: str, shift: int = 0) -> str:
     """Return the name of the scorer under which a judge's verdicts on the CoTs of two LLMs are stored with the first LLM.
 
     A verdict is a score: 1 where the CoT was preferred, 0 where that of `against` was, 0.5 for a tie, missing where there is
     none. CoT s was compared with CoT s + `shift` of the other LLM (the first ones follow on the last).
     """
-    return f"{judge}:vs={against}" + (f":shift={shift}" if shift else "")
+    return f"{judge}{_AGAINST}{against}" + (f":shift={shift}" if shift else "")
+
+
+def are_verdicts(scorer: str) -> bool:
+    """Return whether scores are a judge's verdicts on the CoTs of two LLMs, by the name of the scorer."""
+    return _AGAINST in scorer

@@ -5,10 +5,11 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from concurrent.futures import Executor
 from dataclasses import dataclass
 from itertools import chain, zip_longest
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from pydantic import ValidationError
@@ -28,9 +29,6 @@ from feval.recording.leaves import dataset_leaf, llm_leaf, pool_lines, question_
 from feval.recording.partial import listed_parts, probes_leaf, scores_leaf, votes_problems
 from feval.recording.reader import Recording, open_recording
 from feval.recording.sealing.votes_builder import FINISH_CODES
-
-if TYPE_CHECKING:
-    from concurrent.futures import Executor
 
 _LATER_COUNTS = ("unclosed_thoughts", "empty_replies", "depth", "branching", "turns")
 
@@ -124,10 +122,11 @@ class Steps:
 
     def __init__(self, total: int, report: Callable[[int, int], None] | None) -> None:
         self._done, self._total, self._report = 0, total, report
+        self.step(0)
 
-    def step(self) -> None:
-        """Count one."""
-        self._done += 1
+    def step(self, number: int = 1) -> None:
+        """Count so many."""
+        self._done += number
         if self._report is not None:
             self._report(self._done, self._total)
 

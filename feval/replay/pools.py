@@ -8,20 +8,18 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field, fields, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from feval.errors import NotRecordedError
 from feval.recording.logprobs import Ragged, TokenLogprobs
+from feval.recording.probes import Probes
+from feval.recording.scores import Scores
+from feval.recording.steps import Steps
 from feval.replay.channels import ArrayChannels, Channels
 from feval.replay.clock import Clock
-
-if TYPE_CHECKING:
-    from feval.recording.probes import Probes
-    from feval.recording.scores import Scores
-    from feval.recording.steps import Steps
 
 __all__ = ["ArrayChannels", "Channels", "Pool", "Ragged", "ScoringTokens", "TokenLogprobs"]
 

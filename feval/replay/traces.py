@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from feval.errors import NotRecordedError, OutOfRangeError, UsageError
 
@@ -93,17 +93,23 @@ class Growth:
         return places.start + passed - 1 if passed else None
 
 
-class Trace:
-    """A CoT that grows by `MeteredLLM.advance`."""
+class _Grown(Protocol):
+    index: int
+    tokens: int
+    finished: bool
+    stopped: bool
 
-    __slots__ = ("_bill", "_growth")
 
-    def __init__(self, growth: Growth, bill: Callable[[int], None]) -> None:
-        self._growth, self._bill = growth, bill
+class GrowingTrace:
+    """What replayed and live traces have in common."""
 
-    def __repr__(self) -> str:
+    __slots__ = ()
+
+    _growth: _Grown
+
+    def _shown(self, llm: str) -> str:
         state = "running" if self.running else "finished" if self.finished else "stopped"
-        return f"Trace({self.index} of {self._growth.llm.name!r}, {self.tokens} tokens, {state})"
+        return f"{type(self).__name__}({self.index} of {llm!r}, {self.tokens} tokens, {state})"
 
     @property
     def index(self) -> int:
@@ -128,6 +134,20 @@ class Trace:
     def stop(self) -> None:
         """Abandon it: it costs what it has generated so far."""
         self._growth.stopped = True
+
+
+class Trace(GrowingTrace):
+    """A CoT that grows by `MeteredLLM.advance`."""
+
+    __slots__ = ("_bill", "_growth")
+
+    _growth: Growth
+
+    def __init__(self, growth: Growth, bill: Callable[[int], None]) -> None:
+        self._growth, self._bill = growth, bill
+
+    def __repr__(self) -> str:
+        return self._shown(self._growth.llm.name)
 
     def probe(self) -> str | None:
         """Return the answer that the LLM gives when it is made to answer now; of a finished trace, its final answer.

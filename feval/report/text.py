@@ -30,6 +30,12 @@ def _spelled(character: str) -> str:
     return character.encode("unicode_escape").decode("ascii")
 
 
+def shortened(text: str, length: int) -> str:
+    """Return a text on one line, cut to a length."""
+    text = " ".join(text.split())
+    return text if len(text) <= length else f"{text[: length - 1]}…"
+
+
 def counted(number: int, noun: str) -> str:
     """Write a number with its noun, such as "1 request" or "2,000 requests"; the plural ends in s."""
     return f"{number:,} {noun}{'' if number == 1 else 's'}"
@@ -98,6 +104,13 @@ def dollars(value: float) -> str:
     units = ((0.1, 1.0, "$"), (1e-3, 1e-3, "m$"), (1e-6, 1e-6, "µ$"), (0.0, 1e-9, "n$"))
     size, unit = next((size, unit) for least, size, unit in units if abs(value) >= least * (1 - 1e-9))
     return f"{plain_number(value / size)} {unit}"
+
+
+def price_words(prices: str | None, usd: Iterable[float | None]) -> str:
+    """Write which price list amounts are by, or that there are none."""
+    if not prices:
+        return "no prices"
+    return f"prices {prices}" if any(amount is not None for amount in usd) else f"no price by {prices}"
 
 
 def decimals_for(values: Iterable[float], significant: int = 3) -> int:

@@ -10,11 +10,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from traceback import extract_tb
-from typing import TYPE_CHECKING, Any, Self, TypedDict
+from typing import Any, Self, TypedDict
 from urllib.parse import parse_qs
 
 from feval import __version__
+from feval.cards.prices import PriceList
 from feval.errors import FevalError, ReplayWarning, UsageError
+from feval.recording.reader import Recording
 from feval.serving.completions import CompletionBuilder, created, match_headers, require_texts
 from feval.serving.grading import Graded, grade_posted, grade_run
 from feval.serving.matching.cache import BoundedCache
@@ -31,10 +33,6 @@ from feval.serving.wire.errors import MissError, RequestError
 from feval.serving.wire.openapi import description
 from feval.serving.wire.replies import Call, Reply, error_reply, json_reply
 from feval.serving.wire.requests import CompletionRequest
-
-if TYPE_CHECKING:
-    from feval.cards.prices import PriceList
-    from feval.recording.reader import Recording
 
 _LOG = logging.getLogger("feval.serving")
 _QUESTION_BYTES = 32 << 20

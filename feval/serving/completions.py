@@ -8,10 +8,16 @@ from dataclasses import dataclass
 from datetime import datetime
 from hashlib import blake2b
 from threading import Lock
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from urllib.parse import quote
 
+import numpy.typing as npt
+
+from feval.cards.billing import Price
 from feval.errors import NotRecordedError
+from feval.recording.logprobs import TokenLogprobs
+from feval.recording.reader import Recording
+from feval.replay import LLM
 from feval.serving.matching.matcher import Match
 from feval.serving.runs.accounts import Handout
 from feval.serving.runs.names import RunName
@@ -19,14 +25,6 @@ from feval.serving.texts import CotTexts
 from feval.serving.wire.errors import MissError
 from feval.serving.wire.replies import Reply, completion_reply, usage
 from feval.serving.wire.requests import CompletionRequest
-
-if TYPE_CHECKING:
-    import numpy.typing as npt
-
-    from feval.cards.billing import Price
-    from feval.recording.logprobs import TokenLogprobs
-    from feval.recording.reader import Recording
-    from feval.replay import LLM
 
 _SHOWN = 64
 _MAX_NAMED = 32

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractAsyncContextManager, contextmanager, suppress
 from pathlib import Path
 from types import FrameType
-from typing import TYPE_CHECKING, Any, Generic, Protocol, Self, TypeVar, Unpack
+from typing import Any, Generic, Protocol, Self, TypeVar, Unpack
 
 from feval import __version__
 from feval.errors import StorageError, UsageError
@@ -21,12 +21,10 @@ from feval.serving.web import Limits, guarded, replay_routes
 
 import uvicorn  # isort: skip  # after `web`, which says how to install it
 
+from starlette.routing import BaseRoute
+
+from feval.recording.reader import Recording
 from feval.serving.heads import BoundedHeads
-
-if TYPE_CHECKING:
-    from starlette.routing import BaseRoute
-
-    from feval.recording.reader import Recording
 
 _BACKLOG = 2048
 _MIN_TOKEN = 16

@@ -19,17 +19,17 @@ from feval.cards.billing import Price, usd
 from feval.cards.finish_reasons import UNANSWERED
 from feval.cards.tokens import count_words
 from feval.errors import OutOfRangeError, UsageError
-from recorders.asking.assignment import Assignment, TokenEstimate
+from recorders.asking.assignment import TokenEstimate
 from recorders.asking.budget import Budget, CostEstimate, ProbeEstimate
 from recorders.asking.control import Control
 from recorders.asking.engine import ask
 from recorders.asking.pace import Limits
 from recorders.asking.progress import Outcome, Progress
-from recorders.asking.samples import SamplePlan
-from recorders.errors import MissingError, Refused, Transient
+from recorders.asking.samples import JournalledReplies, SamplePlan
+from recorders.errors import Refused
 from recorders.journal.journal import Journal, utc_now
 from recorders.journal.places import Places
-from recorders.request import Backend, Completion, Decoding, Prefill, Request
+from recorders.request import Backend, Completion, Decoding, Prefill, Request, require_template
 
 _CUT_BY_TEXT = (
     "Nothing says which tokens some CoTs are made of, so their prefixes for probes were cut by length of text, and the offsets "
@@ -63,11 +63,7 @@ class Probing:
                 raise OutOfRangeError(f"The setting probe_{name} is a number of tokens, 1 or more; {value} was given.")
         if not self.cue.strip():
             raise UsageError("The cue of the probes is empty, and makes no LLM answer; give one, or leave it out.")
-        if self.template is not None and self.template.count("{prompt}") != 1:
-            raise UsageError(
-                'The setting probe_template holds "{prompt}" once, where the question is put; '
-                f"{self.template!r:.80} was given."
-            )
+        require_template("probe_template", self.template)
 
     def content(self) -> dict[str, Any]:
         """Return what a recording says about its probes, as JSON values."""
@@ -130,12 +126,6 @@ class _Probe(NamedTuple):
     sample: int
     offset: int
 
-    @property
-    def characters(self) -> int:
-        """Of the whole prompt."""
-        beginning = self.request.prefill.text if self.request.prefill else ""
-        return len(beginning) + sum(len(message.content) for message in self.request.messages)
-
 
 async def record_probes(
     probing: Probing,
@@ -155,20 +145,14 @@ async def record_probes(
     """Ask the backend, which stays open, for every probe that the journal's CoTs of a plan lack; see `record_samples`."""
     budget = Budget(price, cost_limit_usd)
     probes = _MissingProbes(probing, plan, backend, journal, budget, limits, backend_notes, now, thoughts)
-    if probes.done < probes.total and not journal.may_ask:
-        raise MissingError(
-            f"{journal.folder} lacks {probes.total - probes.done} of {probes.total} probes, and the mode {journal.mode!r} asks "
-            "for nothing. Record with the mode 'new_episodes' to get them."
-        )
+    probes.require_may_ask()
     return await ask(probes, limits=limits, progress=progress, control=control)
 
 
-class _MissingProbes(Assignment[_Probe, Completion]):
+class _MissingProbes(JournalledReplies[_Probe, Completion]):
     """The probes of a plan that a journal lacks."""
 
     ACTIVITY, DONE, unit = "Probing", "recorded", "probes"
-
-    journal: Journal
 
     def __init__(
         self,
@@ -182,20 +166,11 @@ class _MissingProbes(Assignment[_Probe, Completion]):
         now: Callable[[], str],
         thoughts: Thoughts | None,
     ) -> None:
-        self._probing, self._way, self._backend, self.journal, self.budget = (
-            probing,
-            probing.key(),
-            backend,
-            journal,
-            budget,
-        )
-        self._backend_notes = backend_notes if backend_notes is not None else []
-        self._now, self._thoughts = now, thoughts
+        super().__init__(backend, journal, budget, limits, backend_notes, now)
+        self._probing, self._way, self._thoughts = probing, probing.key(), thoughts
         totals = journal.totals
-        budget.pay(totals.prompt_tokens, totals.output_tokens)
         budget.pay(totals.probe_prompt_tokens, totals.probe_output_tokens)
         self.has_replies = totals.probes > 0
-        self.timeout_s = limits.timeout_s
         self._requests = dict(zip(plan.keys, plan.requests, strict=True))
         self._places = Places()
         self.total = missing = 0
@@ -228,36 +203,20 @@ class _MissingProbes(Assignment[_Probe, Completion]):
 
     def estimate(self, batch: _Probe) -> TokenEstimate:
         most = float(self._probing.max_tokens)
-        return TokenEstimate(self.budget.prompt_tokens(batch.characters), most, most)
+        return TokenEstimate(self.budget.prompt_tokens(batch.request.characters), most, most)
 
     async def send(self, batch: _Probe) -> Completion:
-        completions = await self._backend.complete(batch.request, [0])
-        if not completions:
-            raise Transient("the server sent no choice")
-        return completions[0]
+        return (await self._completions(batch.request, [0]))[0]
 
     def pay(self, batch: _Probe, reply: Completion) -> float:
-        prompt, output = reply.prompt_tokens, reply.output_tokens
-        if prompt is None:
-            prompt = round(self.budget.prompt_tokens(batch.characters))
-        else:
-            self.budget.learn(batch.characters, prompt)
-        output = count_words(reply.text) if output is None else output
-        self.budget.pay(prompt, output)
-        return float(prompt + output)
+        output = count_words(reply.text) if reply.output_tokens is None else reply.output_tokens
+        return self._charge(batch.request, reply.prompt_tokens, output)
 
     def accept(self, batch: _Probe, reply: Completion) -> None:
         self._write(batch, settled(reply, self._backend, batch.request.model))
 
     def refuse(self, batch: _Probe, error: Refused) -> None:
         self._write(batch, Completion("", error.finish_reason, output_tokens=0), error.reason)
-
-    def before_commit(self) -> None:
-        while self._backend_notes:
-            self.journal.note(self._backend_notes.pop(0))
-
-    def notes(self) -> list[str]:
-        return self.journal.notes
 
     def _write(self, batch: _Probe, reply: Completion, refused: str | None = None) -> None:
         where = self._way, batch.key, batch.sample, batch.offset

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections import deque
 from dataclasses import dataclass, field
 
+from feval.executors.progress import ProgressBar
+from feval.report.text import duration
 from recorders.asking.pace import Clock
 from recorders.errors import RecorderError
 
@@ -41,6 +43,21 @@ class Progress:
     stopping: bool = False
     trouble: str | None = None
     warning: str | None = None
+
+
+class RunBar:
+    """Shows in a bar where a run is: counts, rate, dollars and waiting beside the words that it has."""
+
+    def __init__(self, bar: ProgressBar) -> None:
+        self._bar, self._label = bar, bar.label
+
+    def __call__(self, state: Progress) -> None:
+        """Show a state."""
+        usd = "" if state.usd is None else f", ${state.usd:,.4f}"
+        waiting = f", the server asks to wait {duration(round(state.waiting_s))}" if state.waiting_s else ""
+        line = f"{state.done:,} of {state.total:,}, {state.per_second:,.0f}/s{usd}{waiting}"
+        self._bar.describe(f"{self._label}: {line}")
+        self._bar(state.done, state.total)
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ from feval.answers.thoughts import Thoughts
 from feval.cards.billing import Price, usd
 from feval.cards.tokens import count_words
 from feval.errors import OutOfRangeError
-from recorders.asking.assignment import Assignment, TokenEstimate
+from recorders.asking.assignment import Assignment, Batch, Reply, TokenEstimate
 from recorders.asking.budget import Budget, CostEstimate, check_cost_limit
 from recorders.asking.checks import LimitWatch, ReplyChecks
 from recorders.asking.control import Control
@@ -68,6 +68,56 @@ class SampleBatch:
         return self.lack.request
 
 
+class JournalledReplies(Assignment[Batch, Reply]):
+    """What a backend is asked for CoTs, and a journal of CoTs lacks."""
+
+    journal: Journal
+
+    def __init__(
+        self,
+        backend: Backend,
+        journal: Journal,
+        budget: Budget,
+        limits: Limits,
+        backend_notes: MutableSequence[str] | None,
+        now: Callable[[], str],
+    ) -> None:
+        self._backend, self.journal, self.budget, self._now = backend, journal, budget, now
+        self._backend_notes = backend_notes if backend_notes is not None else []
+        self.timeout_s = limits.timeout_s
+        budget.pay(journal.totals.prompt_tokens, journal.totals.output_tokens)
+
+    def require_may_ask(self) -> None:
+        """Raise a `MissingError` if something is missing, and the journal's mode asks for nothing."""
+        if self.done < self.total and not self.journal.may_ask:
+            raise MissingError(
+                f"{self.journal.folder} lacks {self.total - self.done} of {self.total} {self.unit}, and the mode "
+                f"{self.journal.mode!r} asks for nothing. Record with the mode 'new_episodes' to get them."
+            )
+
+    def before_commit(self) -> None:
+        while self._backend_notes:
+            self.journal.note(self._backend_notes.pop(0))
+
+    def notes(self) -> list[str]:
+        return self.journal.notes
+
+    async def _completions(self, request: Request, samples: Sequence[int]) -> list[Completion]:
+        completions = await self._backend.complete(request, samples)
+        if not completions:
+            raise Transient("the server sent no choice")
+        return completions
+
+    def _charge(self, request: Request, prompt: int | None, output: int) -> float:
+        """Charge the budget for a reply, whose prompt the server may not have counted, and return the tokens it took."""
+        if prompt is None:
+            prompt = round(self.budget.prompt_tokens(request.characters))
+        else:
+            self.budget.learn(request.characters, prompt)
+        self.budget.pay(prompt, output)
+        return float(prompt + output)
+
+
 async def record_samples(
     plan: SamplePlan,
     backend: Backend,
@@ -96,11 +146,7 @@ async def record_samples(
     samples = (missing or MissingSamples)(
         plan, backend, journal, Budget(price, cost_limit_usd), limits, backend_notes, now=now, thoughts=thoughts
     )
-    if samples.done < samples.total and not journal.may_ask:
-        raise MissingError(
-            f"{journal.folder} lacks {samples.total - samples.done} of {samples.total} {samples.unit}, and the mode "
-            f"{journal.mode!r} asks for nothing. Record with the mode 'new_episodes' to get them."
-        )
+    samples.require_may_ask()
     return await ask(samples, limits=limits, progress=progress, acknowledged=acknowledged, control=control, clock=clock)
 
 
@@ -154,12 +200,10 @@ def _lacks(plan: SamplePlan, journal: Journal | None) -> Iterator[Lack]:
             yield Lack(request, key, samples)
 
 
-class MissingSamples(Assignment[SampleBatch, list[Completion]]):
+class MissingSamples(JournalledReplies[SampleBatch, list[Completion]]):
     """The samples of a plan that a journal lacks."""
 
     ACTIVITY, DONE = "Recording", "recorded"
-
-    journal: Journal
 
     def __init__(
         self,
@@ -173,15 +217,12 @@ class MissingSamples(Assignment[SampleBatch, list[Completion]]):
         now: Callable[[], str],
         thoughts: Thoughts | None,
     ) -> None:
-        self.journal, self.budget, self._backend, self._now = journal, budget, backend, now
-        self._backend_notes = backend_notes if backend_notes is not None else []
+        super().__init__(backend, journal, budget, limits, backend_notes, now)
         self.total = plan.total
         self._lacks = deque(self._lacking(plan))
         missing = sum(len(lack.samples) for lack in self._lacks)
         self._cots_elsewhere = journal.totals.cots - (self.total - missing)  # of other requests or further samples
         self.has_replies = journal.totals.replies > 0
-        self.timeout_s = limits.timeout_s
-        budget.pay(journal.totals.prompt_tokens, journal.totals.output_tokens)
         self._cots, self._output_tokens = journal.totals.cots, journal.totals.output_tokens
         self._longest = 0
         self._per_request = limits.samples_per_request or plan.samples
@@ -232,27 +273,17 @@ class MissingSamples(Assignment[SampleBatch, list[Completion]]):
         mean = self._output_tokens / self._cots if self._cots else float(self._max_tokens or _OUTPUT_UNKNOWN)
         longest = float(self._max_tokens or max(self._longest, _OUTPUT_UNKNOWN))
         number = len(batch.samples)
-        return TokenEstimate(self.budget.prompt_tokens(_characters(batch.request)), mean * number, longest * number)
+        return TokenEstimate(self.budget.prompt_tokens(batch.request.characters), mean * number, longest * number)
 
     async def send(self, batch: SampleBatch) -> list[Completion]:
-        completions = await self._backend.complete(batch.request, self._numbers(batch.lack, batch.samples))
-        if not completions:
-            raise Transient("the server sent no choice")
-        return completions
+        return await self._completions(batch.request, self._numbers(batch.lack, batch.samples))
 
     def pay(self, batch: SampleBatch, reply: list[Completion]) -> float:
-        characters = _characters(batch.request)
-        prompt = reply[0].prompt_tokens
-        if prompt is None:
-            prompt = round(self.budget.prompt_tokens(characters))
-        else:
-            self.budget.learn(characters, prompt)
         outputs = [count_words(c.text) if c.output_tokens is None else c.output_tokens for c in reply]
         self._longest = max(self._longest, *outputs)
         self._cots += len(outputs)
         self._output_tokens += sum(outputs)
-        self.budget.pay(prompt, sum(outputs))
-        return float(prompt + sum(outputs))
+        return self._charge(batch.request, reply[0].prompt_tokens, sum(outputs))
 
     def accept(self, batch: SampleBatch, reply: list[Completion]) -> None:
         self._learn(len(batch.samples), len(reply), batch.request)
@@ -264,12 +295,8 @@ class MissingSamples(Assignment[SampleBatch, list[Completion]]):
         reply = Completion("", error.finish_reason, output_tokens=0)
         self._write(batch, batch.samples, [reply] * len(batch.samples), error.reason)
 
-    def before_commit(self) -> None:
-        while self._backend_notes:
-            self.journal.note(self._backend_notes.pop(0))
-
     def notes(self) -> list[str]:
-        return [*self.journal.notes, *(self._checks.notes() if self._checks else ())]
+        return [*super().notes(), *(self._checks.notes() if self._checks else ())]
 
     def _learn(self, asked: int, got: int, request: Request) -> None:
         """Notice what a server makes of n. With seeds a request has one sample, and no server ignored anything."""
@@ -302,8 +329,3 @@ class MissingSamples(Assignment[SampleBatch, list[Completion]]):
         for sentence in sentences:
             self.warning = sentence
             self.journal.note(sentence)
-
-
-def _characters(request: Request) -> int:
-    beginning = len(request.prefill.text) if request.prefill else 0
-    return beginning + sum(len(message.content) for message in request.sent)

@@ -27,7 +27,7 @@ from recorders.asking.samples import Lack, MissingSamples, SampleBatch, SamplePl
 from recorders.errors import Fatal, Refused
 from recorders.journal.journal import Journal
 from recorders.journal.places import Places
-from recorders.request import Completion, Message, Request
+from recorders.request import Completion, Message, Request, require_template
 
 MOST_STEPS = ABSENT_SAMPLE - 1
 """Most steps of a question in a recording."""
@@ -173,11 +173,7 @@ class Tree(Levels):
                 raise OutOfRangeError(f"The setting {name} of a tree is 1 to {MOST_STEPS:,}; {value:,} was given.")
         if not self.stop.strip(" "):
             raise UsageError("The stop text of the steps is empty or of blanks; give one such as '\\n\\n'.")
-        if self.template is not None and self.template.count("{prompt}") != 1:
-            raise UsageError(
-                'The setting step_template holds "{prompt}" once, where the question is put; '
-                f"{self.template!r:.80} was given."
-            )
+        require_template("step_template", self.template)
         if self.steps > MOST_STEPS:
             raise OutOfRangeError(
                 f"A tree of {self.first} first steps, {self.branch} children each and depth {self.depth} has more than the "

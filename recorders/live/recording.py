@@ -18,7 +18,9 @@ from typing import Any
 from feval.cards.prices import price_list
 from feval.cards.tokens import token_counter
 from feval.errors import ConflictError, FevalError, OutOfRangeError, StorageError, UsageError
+from feval.executors.progress import reports
 from feval.recording import Question, RecordingWriter
+from feval.recording.verify import Steps
 from recorders.asking.turns import Played
 from recorders.errors import RecorderError
 from recorders.journal.journal import Journal, journal_folder, never_empty, utc_now
@@ -29,6 +31,7 @@ from recorders.work.seal import add_pools, gold_questions, require_sound
 from recorders.work.task import RecordingTask
 
 
+@reports("recording")
 def record_method(
     method: Callable[..., Any],
     tasks: Sequence[RecordingTask],
@@ -40,6 +43,7 @@ def record_method(
     counter: str = "usage",
     other_counter: str = "words",
     now: Callable[[], str] = utc_now,
+    progress: Callable[[int, int], None] | None = None,
 ) -> Path:
     """Run a method on live LLMs, question by question, and seal what it asked.
 
@@ -57,6 +61,7 @@ def record_method(
         counter: as for `recorders.work.record.record_dataset`.
         other_counter: likewise.
         now: the time as it is recorded.
+        progress: called with (questions done, questions in all).
 
     Returns:
         The recording's folder.
@@ -88,7 +93,7 @@ def record_method(
                 lent.enter_context(_live(task, backend, journal, prices, now))
                 for task, backend, journal in zip(tasks, backends, journals, strict=True)
             ]
-            _run(method, tasks[0].questions, tasks[0].dataset, llms, at_once)
+            _run(method, tasks[0].questions, tasks[0].dataset, llms, at_once, progress)
         requests = [task.plan().requests for task in tasks]
         dataset = tasks[0].dataset_info(requests[0])
         operation = {"name": "record", "policy": policy, "llms": [task.identity() for task in tasks]}
@@ -154,8 +159,11 @@ def _live(task: RecordingTask, backend: Backend, journal: Journal, prices: str, 
 
 
 def _run(
-    method: Callable[..., Any], questions: Sequence[Question], dataset: str, llms: Sequence[LiveLLM], at_once: int
-) -> None:
+    method: Callable[..., Any], questions: Sequence[Question], dataset: str, llms: Sequence[LiveLLM], at_once: int,
+    progress: Callable[[int, int], None] | None,
+) -> None:  # fmt: skip
+    steps = Steps(len(questions), progress)
+
     def one(question: Question) -> None:
         asked = [llm.ask(question.text, question.choices, dataset=dataset, question_id=question.id) for llm in llms]
         try:
@@ -171,7 +179,7 @@ def _run(
     with ThreadPoolExecutor(at_once, "method") as threads:
         try:
             for _ in threads.map(one, questions):
-                pass
+                steps.step()
         except BaseException:
             threads.shutdown(cancel_futures=True)  # questions in flight go on to their end
             raise

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from feval.errors import UsageError
+from feval.replay.traces import GrowingTrace
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +46,7 @@ class Growth:
 
 
 @dataclass(slots=True, eq=False, repr=False)
-class LiveTrace:
+class LiveTrace(GrowingTrace):
     """A live CoT that grows by `MeteredLiveLLM.advance`; see `feval.replay.traces.Trace`, whose attributes it has.
 
     It can be probed at any length, also where a limit has cut it.
@@ -56,32 +57,7 @@ class LiveTrace:
     _ask: Callable[[Growth], Reply] = field(repr=False)
 
     def __repr__(self) -> str:
-        state = "running" if self.running else "finished" if self.finished else "stopped"
-        return f"LiveTrace({self.index} of {self._owner!r}, {self.tokens} tokens, {state})"
-
-    @property
-    def index(self) -> int:
-        """Its number among the CoTs handed out, from 0."""
-        return self._growth.index
-
-    @property
-    def tokens(self) -> int:
-        """Output tokens generated so far."""
-        return self._growth.tokens
-
-    @property
-    def finished(self) -> bool:
-        """Whether it has come to its own end."""
-        return self._growth.finished
-
-    @property
-    def running(self) -> bool:
-        """Whether it can be advanced."""
-        return not (self._growth.finished or self._growth.stopped)
-
-    def stop(self) -> None:
-        """Abandon it: it costs what it has generated so far."""
-        self._growth.stopped = True
+        return self._shown(self._owner)
 
     def probe(self) -> str | None:
         """Return the answer that the LLM gives when it is made to answer now; of a finished trace, its final answer."""

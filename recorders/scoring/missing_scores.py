@@ -14,13 +14,14 @@ from feval.cards.billing import Price, usd
 from feval.cards.prices import price_list
 from feval.cards.tokens import count_words
 from feval.errors import DamagedRecordingError, FevalError, NotRecordedError, StorageError
+from feval.executors.progress import reports
 from feval.recording import Recording, open_recording, verify_recording
 from recorders.asking.assignment import Assignment, TokenEstimate
 from recorders.asking.budget import Budget, CostEstimate, check_cost_limit
 from recorders.asking.control import Control, run
 from recorders.asking.engine import ask
 from recorders.asking.pace import Limits
-from recorders.asking.progress import Progress
+from recorders.asking.progress import Progress, RunBar
 from recorders.errors import InterruptedByUser, Refused
 from recorders.journal.journal import journal_folder
 from recorders.scoring.score_journal import REFUSED, CoTKey, Score, ScoreJournal
@@ -40,9 +41,15 @@ class ScoringTask(ABC, Generic[Result]):
     retry_refused: bool
 
     @property
-    @abstractmethod
     def identity(self) -> dict[str, Any]:
         """What must be equal for a journal to be continued."""
+        info = self.scorer.info
+        about = {"recording": self.source.hash, "scorer": info.name, "kind": info.kind}
+        return about | {"parameters": dict(info.parameters), **self.asked()}
+
+    @abstractmethod
+    def asked(self) -> dict[str, Any]:
+        """Return what of the recording the scorer is shown, and in which way."""
 
     @property
     @abstractmethod
@@ -157,6 +164,7 @@ class _MissingScores(Assignment[ScoreBatch, list[Score]]):
                 self.budget.pay(self._prompt_tokens(item), cost.max_tokens)
 
 
+@reports("scoring", RunBar)
 def run_scoring(
     task: ScoringTask[Result],
     out: str | Path,

@@ -21,12 +21,13 @@ from feval.cards.cards import thoughts_of
 from feval.cards.prices import price_list
 from feval.cards.tokens import token_counter
 from feval.errors import UnknownNameError, UsageError
+from feval.executors.progress import reports
 from feval.recording import Recording, verify_recording
 from recorders.asking.budget import CostEstimate, check_cost_limit
 from recorders.asking.control import Control, run
 from recorders.asking.pace import Limits
 from recorders.asking.probing import estimate_probes, record_probes
-from recorders.asking.progress import Outcome, Progress
+from recorders.asking.progress import Outcome, Progress, RunBar
 from recorders.asking.samples import SamplePlan, estimate_samples, record_samples
 from recorders.asking.trees import MissingSteps, Tree, estimate_tree
 from recorders.asking.turns import Turns, estimate_turns
@@ -38,6 +39,7 @@ from recorders.work.seal import seal
 from recorders.work.task import RecordingTask
 
 
+@reports("recording", RunBar)
 def record_dataset(
     task: RecordingTask,
     backend: Backend,

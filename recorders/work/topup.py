@@ -130,7 +130,7 @@ def top_up(
     backend: Backend,
     out: str | Path,
     *,
-    fetching: _Progress = lambda _done, _total: None,
+    fetching: _Progress | None = None,
     **options: Any,
 ) -> TopUp:
     """Record what is missing and join it with what is there; `options` are those of `record_dataset`, without `start`."""

@@ -254,9 +254,8 @@ def test_unencrypted_connections_are_said_before_anything_is_sent(
 
 
 def test_the_first_ctrl_c_says_what_is_waited_for(capsys: pytest.CaptureFixture[str]) -> None:
-    work = make_task(RecordingSettings("tiny_sums", "feval/tiny-30k"), load_questions("tiny_sums", first=1))
     show = Output(as_json=False, quiet=False)
-    shown = RunDisplay(show.progress("recording"), show, work.llm_name)
+    shown = RunDisplay(show.progress("recording"), show)
     state = Progress(1, 9, 1, 3, 16, 2.0, None, 0.0)
     for each in (state, replace(state, stopping=True), replace(state, stopping=True, in_flight=1)):
         shown(each)
@@ -266,17 +265,17 @@ def test_the_first_ctrl_c_says_what_is_waited_for(capsys: pytest.CaptureFixture[
 def test_what_was_there_before_is_said_once(capsys: pytest.CaptureFixture[str]) -> None:
     show = Output(as_json=False, quiet=False)
     for new in (0, 3):  # with no reply yet, and with some; a run from the start says nothing
-        shown = RunDisplay(show.progress("recording"), show, "some/model")
+        shown = RunDisplay(show.progress("recording"), show)
         for more in (0, 1):
             shown(Progress(640 + new + more, 8000, new + more, 0, 16, 2.0, None, 0.0))
-    RunDisplay(show.progress("recording"), show, "some/model")(Progress(5, 9, 5, 0, 16, 2.0, None, 0.0))
+    RunDisplay(show.progress("recording"), show)(Progress(5, 9, 5, 0, 16, 2.0, None, 0.0))
     kept = "note: 640 of 8,000 were there before and are kept; only the others are asked for.\n"
     assert capsys.readouterr().err == 2 * kept
 
 
 def test_a_long_wait_is_said_once(capsys: pytest.CaptureFixture[str]) -> None:
     show = Output(as_json=False, quiet=False)
-    shown = RunDisplay(show.progress("recording"), show, "some/model")
+    shown = RunDisplay(show.progress("recording"), show)
     for seconds in (0.0, 7.0, 300.0, 299.0, 0.0, 90.0):
         shown(Progress(1, 9, 1, 0, 16, 2.0, None, seconds))
     assert capsys.readouterr().err == (

@@ -37,12 +37,12 @@ def test_shows_what_it_understood_and_makes_the_recording(table: Path, tmp_path:
 
 
 def test_a_dry_run_writes_nothing(table: Path, tmp_path: Path) -> None:
-    result = run_feval("import", "table", table, *NAMED, "--dry-run", "--json")
+    result = run_feval("import", "table", table, *NAMED, "--ignore", "note", "--dry-run", "--json")
     columns = json.loads(result.stdout)["columns"]
     assert {column["column"]: column["read_as"] for column in columns} == {
         "prompt": "question", "target": "gold", "model": "llm", "output": "text", "tokens": "tokens", "reward": "", "note": ""
     }  # fmt: skip
-    assert columns[0]["example"] == "What is 1 + 0?"
+    assert (columns[0]["example"], columns[-1]["meaning"]) == ("What is 1 + 0?", "ignored")
     assert [path.name for path in tmp_path.iterdir()] == ["samples.csv"]
 
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import tomllib
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -27,7 +29,7 @@ from feval import (
 from feval.cli import app
 from feval.comparison.listed import listed_plan
 from feval.comparison.plan import Plan
-from feval.errors import FevalWarning, UnknownNameError, UsageError
+from feval.errors import FevalError, FevalWarning, UnknownNameError, UsageError
 from feval.receipts.verifying import verify_receipt
 
 WEAK = [["a", "b", "a", "c", "b", "a"], ["x", "y", None, "y", "y", "x"], ["b", "c", "b", "a", "c", "c"], ["d"] * 6]
@@ -81,6 +83,39 @@ def test_without_methods_it_is_what_init_suggests(toy: Path, tmp_path: Path) -> 
     assert CliRunner().invoke(app, command).exit_code == 0
     written, listed = Plan.read(tmp_path / "plan.toml"), listed_plan([open_recording(toy)], ()).plan
     assert listed.changed(recordings=written.recordings) == written
+
+
+@pytest.mark.parametrize("budgets", [{"window": [2, 3]}, {"window": 2}])
+def test_budgets_may_follow_a_method_without_llms(toy: Path, budgets: dict[str, Any]) -> None:
+    recordings, method = [open_recording(toy)], EarlyStopping(5, budget=6)
+    plans = [
+        listed_plan(recordings, [("windows", method, *rest)]).plan
+        for rest in ((budgets,), (None, budgets), (LLMS, budgets))
+    ]
+    assert plans[0] == plans[1] == plans[2]
+    assert [entry.llms for entry in plans[0].entries] == [(llm,) for llm in LLMS]
+    values = [[2, 3] if budgets["window"] != 2 else [2]] * 2
+    assert [entry.to_dict()["budgets"] for entry in plans[0].entries] == [{"window": each} for each in values]
+
+
+@pytest.mark.parametrize("llms", [{"n": [1]}, 3, [], [None]])
+def test_llms_that_are_no_names_are_refused(toy: Path, llms: Any) -> None:
+    with pytest.raises(UsageError, match=r"The LLMs of the method labelled 'ours' are names, \(label, method"):
+        listed_plan([open_recording(toy)], [("ours", "self-consistency", llms, [1, 2])])
+
+
+def test_a_plan_starts_from_the_folder_of_its_file(toy: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    plan = listed_plan([open_recording(toy)], [SelfConsistency(2)], **FEW).plan
+    (tmp_path / "plans").mkdir()
+    path = tmp_path / "plans" / "plan.toml"
+    path.write_text(plan.changed(recordings=(os.path.relpath(toy, path.parent),)).to_toml())
+    monkeypatch.chdir(tmp_path)
+    read = Plan.read("plans/plan.toml")
+    comparison = compare(read.changed(seed=2))
+    assert comparison.base == Path("plans")
+    assert comparison.to_dict()["curves"] == compare(read, base=path.parent).to_dict()["curves"]
+    with pytest.raises(FevalError, match="No recording at"):
+        compare(read, base="")
 
 
 def test_what_is_listed_may_be_a_table_or_one_name(toy: Path) -> None:
@@ -176,11 +211,23 @@ def test_a_field_that_no_method_has_is_refused(toy: Path) -> None:
 
 def test_cots_with_scores_are_compared_by_them_too() -> None:
     row = {"question": "What is 1 * 1?", "answer": "1", "model": "m", "text": "The answer is 1.", "tokens": 5}
-    rows = [row | {"reward": 0.5, "judge": 2} for _ in range(3)]
+    texts = ["The answer is 1.", "The answer is 2.", "The answer is 3."]
+    rows = [row | {"text": text, "reward": -place, "judge": place} for place, text in enumerate(texts)]
     made: Any = {"dataset": "toy", "answer_kind": "number"}
-    for scores, names in ("reward", ["self-consistency", "best-of-n"]), (["reward", "judge"], ["self-consistency"]):
-        entries = listed_plan([from_dataframe(rows, scores=scores, **made)], ()).plan.entries
-        assert [(entry.method, entry.sweep) for entry in entries] == [(name, ("n", (1, 2, 3))) for name in names]
+    by_two = ["best-of-n by reward", "best-of-n by judge"]
+    for scores, labels in ("reward", ["best-of-n"]), (["reward", "judge"], by_two):
+        recording = from_dataframe(rows, scores=scores, **made)
+        plan = Plan.from_dict(tomllib.loads(listed_plan([recording], ()).plan.to_toml()))  # as `--init` writes it
+        assert [(entry.label, entry.sweep) for entry in plan.entries] == [
+            (label, ("n", (1, 2, 3))) for label in ["self-consistency", *labels]
+        ]
+        comparison = compare(plan.changed(recordings=(str(recording.path),), resamples=100))
+        assert not comparison.missing
+        chosen = {curve.label: [point.accuracy for point in curve.points] for curve in comparison.curves}
+        # The reward puts the right one of three first, so it is chosen whenever it is drawn; the judge puts it last.
+        assert [chosen[label] for label in labels] == [
+            pytest.approx([1 / 3, 0, 0] if "judge" in label else [1 / 3, 2 / 3, 1]) for label in labels
+        ]
 
 
 @pytest.mark.parametrize(

@@ -4,14 +4,22 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator
+from itertools import pairwise
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from recording_doubles import FakeBackend, task
+from scoring_doubles import FUNCTIONS
+from scoring_doubles import run as score
+from small import write_toy
 
 import feval
 from feval.executors import progress
 from feval.executors.progress import Lines, NotebookBar, ProgressBar, TerminalBar, reports
+from feval.recording import Question
+from recorders.work.record import record_dataset
 
 
 @reports("outer")
@@ -79,6 +87,67 @@ def test_without_tqdm_a_notebook_has_lines(monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setitem(sys.modules, "IPython", SimpleNamespace(get_ipython=lambda: SimpleNamespace(kernel=object())))
     monkeypatch.setitem(sys.modules, "tqdm.auto", None)
     assert isinstance(ProgressBar("work")._made(), Lines)
+
+
+@pytest.fixture
+def drawn(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[tuple[str, int, int | None]]]:
+    """What a bar shows that need not wait: words, steps, and steps in all."""
+    shown: list[tuple[str, int, int | None]] = []
+    enter = ProgressBar.__enter__
+
+    class Drawn:
+        def __init__(self, label: str) -> None:
+            self.describe(label)
+
+        def describe(self, label: str) -> None:
+            self.label = label
+
+        def update(self, done: int, total: int | None) -> None:
+            shown.append((self.label, done, total))
+
+        def stop(self) -> None:
+            shown.append(("", 0, None))
+
+    monkeypatch.setattr(ProgressBar, "__enter__", lambda bar: setattr(bar, "_due", True) or enter(bar))
+    monkeypatch.setattr(ProgressBar, "_made", lambda bar: Drawn(bar.label))
+    feval.set_progress(True)
+    yield shown
+    assert not progress._taken.locked()
+
+
+def test_a_bar_waits_for_its_number_of_steps(drawn: list[Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    with ProgressBar("work") as bar:
+        for total in (None, 0, 3):
+            bar(0, total)
+    assert drawn == [("work", 0, 3), ("", 0, None)]
+    on_terminal(monkeypatch, answer=True)
+    with ProgressBar("work") as bar:  # a terminal shows at least that there is work
+        bar._show()
+    assert drawn[2:] == [("work", 0, None), ("", 0, None)]
+
+
+def test_recording_and_scoring_in_python_show_their_bars(
+    drawn: list[Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    recording = record_dataset(
+        task([Question("sums/0", "1 + 1?", "2")], 3), FakeBackend(), tmp_path / "recorded", prices="none"
+    )
+    (tmp_path / "my_scorers.py").write_text(FUNCTIONS)
+    monkeypatch.chdir(tmp_path)
+    score(recording, tmp_path / "scored", "python:my_scorers:length")
+    last = [before for before, here in pairwise(drawn) if here[0] == ""]
+    assert [(label.partition(",")[0], *steps) for label, *steps in last] == [
+        ("recording: 3 of 3", 3, 3), ("scoring: 3 of 3", 3, 3)
+    ]  # fmt: skip
+
+
+def test_merging_and_selecting_count_llms(drawn: list[Any], tmp_path: Path) -> None:
+    parts = [write_toy(tmp_path / llm, {llm: [["4", "4"]]}, ["4"]) for llm in ("alpha", "beta")]
+    feval.merge(parts, tmp_path / "both")
+    feval.select(tmp_path / "both", tmp_path / "one", llms=["beta"], samples=1)
+    assert [each for each in drawn if each[0]] == [
+        ("merging", 0, 2), ("merging", 1, 2), ("merging", 2, 2), ("selecting", 0, 1), ("selecting", 1, 1)
+    ]  # fmt: skip
 
 
 def test_lines_come_with_each_tenth(capsys: pytest.CaptureFixture[str]) -> None:

@@ -94,6 +94,22 @@ def test_results_join_a_recording_that_is_there(hub: HubDouble, toy: Path, curve
     assert run_json("push", REPO, "--results", curve)["commit"] == pushed["commit"]
 
 
+def test_results_beside_a_page_of_somebody_else_are_shown_at_its_end(hub: HubDouble, toy: Path, curve: Path) -> None:
+    run_json("push", toy, REPO)
+    theirs = b"# Their page\n\nWords.\n"
+    hub.add_dataset(REPO, {**hub.files(REPO), "README.md": theirs})
+    pushed = run_feval("push", REPO, "--results", curve)
+    assert "no page that feval wrote: the results are shown at the end of its README.md" in pushed.stderr
+    page = hub.files(REPO)["README.md"]
+    assert page.startswith(theirs + b"\n<!-- feval:results-begin")
+    assert b"| `n=3` |" in page
+    hub.add_dataset(REPO, {path: data for path, data in hub.files(REPO).items() if path != "README.md"})
+    assert (
+        "the results are shown nowhere on it; a push of the recording writes a page"
+        in run_feval("push", REPO, "--results", curve, "--dry-run").stderr
+    )
+
+
 def test_results_may_be_offered_as_a_pull_request(hub: HubDouble, toy: Path, curve: Path) -> None:
     run_json("push", toy, REPO)
     before = hub.files(REPO)

@@ -33,8 +33,7 @@ MATH_ARENA = {
 }  # fmt: skip
 MONKEYS = {
     "prompt": "Q: What is 1 + 1?\nA:", "question": "What is 1 + 1?", "samples": ["It is 2.", "It is 3."],
-    "gt_answer": "1 + 1 = <<1+1=2>>2.\n#### 2",
-    "orig_dset_split": "test", "orig_dset_idx": 17, "is_corrects": [True, False],
+    "gt_answer": "So 2.\n#### 2", "orig_dset_split": "test", "orig_dset_idx": 17, "is_corrects": [True, False],
 }  # fmt: skip
 ROUTER_BENCH = {
     "performance": 0.5, "time_taken": 1.0, "prompt_tokens": 40, "completion_tokens": 60, "cost": 0.2, "counts": 2,
@@ -79,14 +78,15 @@ def test_qwen_math(imported: Import) -> None:
 
 def test_matharena(save: Save, imported: Import) -> None:
     answers = [MATH_ARENA | {"idx_answer": place, "model_name": llm} for llm in ("o3", "r1") for place in (1, 0)]
-    answers[1] |= {"parsed_answer": None, "answer": "?", "correct": False}
+    answers[1] |= {"parsed_answer": "None", "answer": "?", "correct": False}  # as `str` writes a missing one
     path = save("train.parquet", b"")
     pq.write_table(pa.Table.from_pylist(answers), path)
-    recording = imported("table", path, layout=layout_of("matharena"), llm=None, answer_kind="number")
+    recording = imported("table", path, layout=layout_of("matharena"), llm=None, answer_kind="verbatim")
     assert recording.llm_names("toy") == ["o3", "r1"]
     held = rows(recording, llm="r1")
     assert (held["answer"], held["output_tokens"], held["text"]) == (["2", "2"], [40, 40], ["So \\boxed{2}"] * 2)
     assert rows(recording, llm="o3")["correct"] == [False, True]
+    assert rows(recording, llm="o3")["answer"] == [None, "2"]
     assert gold_and_id(recording) == [("1", "2")]
 
 
@@ -94,8 +94,9 @@ def test_large_language_monkeys(imported: Import) -> None:
     recording = table_of(imported, "large-language-monkeys", json.dumps([MONKEYS]).encode())
     held = rows(recording)
     assert gold_and_id(recording) == [("17", MONKEYS["gt_answer"])]
-    assert (held["text"], held["answer"], held["output_tokens"]) == (MONKEYS["samples"], ["2", "3"], [4, 4])
     assert held["correct"] == MONKEYS["is_corrects"]
+    assert "not read" not in notes(recording)
+    assert (held["text"], held["answer"], held["output_tokens"]) == (MONKEYS["samples"], ["2", "3"], [4, 4])
 
 
 def test_llmrouterbench(imported: Import) -> None:
@@ -162,6 +163,7 @@ def test_refuses_other_mapping_files(save: Save, text: str, sentence: str) -> No
         ({"columns": ["question"]}, "--map takes NAME=COLUMN"),
         ({"columns": ["question=a", "question=b"]}, "two columns, 'a' and 'b'"),
         ({"scores": ["=x"]}, "--score takes SCORER=COLUMN or COLUMN"),
+        ({"scores": ["x"], "ignored": ["x"]}, "The column 'x' is named by --map or --score, and by --ignore"),
     ],
 )
 def test_refuses_other_words(options: dict[str, Any], sentence: str) -> None:

@@ -308,6 +308,21 @@ def test_what_was_named_goes_before_a_name(save: Save) -> None:
     }  # fmt: skip
 
 
+def test_a_column_is_left_out_on_request(save: Save) -> None:
+    cot = BASE | {"n": 1, "prediction": "2", "answer": "3"}
+    assert uses(save, [cot])["prediction"] == "answer"
+    without = layout_of("matharena", ignored=["prediction", "answer"])
+    assert uses(save, [cot], without).keys() == BASE.keys()
+    table = understood(save("x", as_lines([cot])), layout_of(ignored=["n", "prediction"]))
+    assert (table.ignored, table.unread) == (("n", "prediction"), ())
+    for missing in ("m", "llm.name"):
+        with pytest.raises(SourceError, match=f"x has no column '{missing}'; it has 'question', 'gold', .*'answer'"):
+            uses(save, [cot], layout_of(ignored=[missing]))
+    recording = from_dataframe([cot], dataset="toy", answer_kind="number", ignore="prediction")
+    assert rows(recording, llm="m")["answer"] == ["3"]
+    assert manifest(recording)["operation"]["layout"] == {"ignored": ["prediction"]}
+
+
 def test_a_request_stands_for_the_question_where_no_other_column_does(save: Save, imported: Import) -> None:
     recording = imported_table(imported, [{"prompt": "1 + 1?", "answer": 2, "llm": "m", "text": "2", "tokens": 1}])
     assert [question.text for question in recording.questions("toy")] == ["1 + 1?"]

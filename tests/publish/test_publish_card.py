@@ -19,11 +19,13 @@ from recorded_trees import write_trees
 from recorded_turns import write_turns
 from small import pool, question
 
+from feval.cards.prices import PriceList
 from feval.errors import CardError
 from feval.evaluation.curves import self_consistency_curve
 from feval.evaluation.surface import coarse_surface
 from feval.hub import RepoState
 from feval.importers import import_recording
+from feval.publish import figures
 from feval.publish.card import PICTURE, SURFACES
 from feval.publish.configs import configs_of, split_names
 from feval.publish.figures import figures_of, picture
@@ -169,7 +171,7 @@ def test_a_prompt_of_brackets_alone_is_shown_as_it_is(tmp_path: Path) -> None:
 def test_accuracies_and_dollars_are_those_of_the_curve() -> None:
     with bundled_recording() as folder:
         dataset, llms = load(DATASET, LLMS, folder)
-        for llm, figures in zip(llms, figures_of(open_recording(folder)), strict=True):
+        for llm, figures in zip(llms, figures_of(open_recording(folder), llms[0].prices), strict=True):
             first, last = self_consistency_curve(dataset, llm, [1, 40]).points
             pairs = [(first, figures.single, figures.usd_single), (last, figures.vote, figures.usd_vote)]
             for point, accuracy, usd in pairs:
@@ -179,7 +181,7 @@ def test_accuracies_and_dollars_are_those_of_the_curve() -> None:
 
 
 def test_pools_of_unequal_size_vote_with_what_they_have(tmp_path: Path) -> None:
-    alpha, _ = figures_of(open_recording(write(tmp_path / "r", sizes={"q1": 3, "q3": 0})))
+    alpha, _ = figures_of(open_recording(write(tmp_path / "r", sizes={"q1": 3, "q3": 0})), None)
     # q1: 1 1 2, the gold leads; q2: 7 2 7 2, the gold shares the lead; q3 was not asked.
     assert (alpha.asked, alpha.questions) == (2, 3)
     assert alpha.single is not None
@@ -189,17 +191,17 @@ def test_pools_of_unequal_size_vote_with_what_they_have(tmp_path: Path) -> None:
 
 
 def test_rates_are_shares_of_all_cots(tmp_path: Path) -> None:
-    alpha, _ = figures_of(open_recording(write(tmp_path / "r")))
+    alpha, _ = figures_of(open_recording(write(tmp_path / "r")), None)
     assert (alpha.no_answer, alpha.truncated, alpha.withheld) == (1 / 12, 1 / 12, 0.0)
-    unknown, _ = figures_of(open_recording(write(tmp_path / "u", finish="unknown", sizes={"q1": 3})))
+    unknown, _ = figures_of(open_recording(write(tmp_path / "u", finish="unknown", sizes={"q1": 3})), None)
     assert (unknown.truncated, unknown.withheld) == (None, None)
 
 
 def test_without_golds_nothing_is_right_and_nothing_is_drawn(tmp_path: Path) -> None:
     folder = write(tmp_path / "r", golds={})
     release = prepare(folder, seen())
-    assert all(figures.single is None for figures in figures_of(open_recording(folder)))
-    assert picture(open_recording(folder)) is None
+    assert all(figures.single is None for figures in figures_of(open_recording(folder), None))
+    assert picture(open_recording(folder), None) is None
     assert PICTURE not in release.files
     assert PICTURE not in page(release)
     assert "no gold answers" in page(release)
@@ -207,11 +209,11 @@ def test_without_golds_nothing_is_right_and_nothing_is_drawn(tmp_path: Path) -> 
 
 def test_questions_without_a_gold_are_left_out_of_accuracies_and_that_is_said(tmp_path: Path) -> None:
     folder = write(tmp_path / "r", golds={"q1": "1"})
-    alpha, _ = figures_of(open_recording(folder))
+    alpha, _ = figures_of(open_recording(folder), None)
     assert alpha.single is not None
     assert alpha.single.value == pytest.approx(1 / 2)  # q1: 1 1 2 2, the others have no gold
     assert "questions without a gold answer left out" in page(prepare(folder, seen()))
-    assert picture(open_recording(folder)) is not None
+    assert picture(open_recording(folder), None) is not None
     assert "left out" not in page(prepare(write(tmp_path / "all"), seen()))
 
 
@@ -301,13 +303,21 @@ def test_many_llms_are_folded_away_by_dataset(tmp_path: Path) -> None:
 
 
 def test_the_picture_has_a_panel_for_each_dataset(tmp_path: Path) -> None:
-    one = picture(open_recording(write(tmp_path / "one")))
+    one = picture(open_recording(write(tmp_path / "one")), None)
     folder = write(tmp_path / "two", ["toy", "toy2"])
-    two = picture(open_recording(folder))
+    two = picture(open_recording(folder), None)
     assert one is not None
     assert two is not None
     assert one[:8] == two[:8] == b"\x89PNG\r\n\x1a\n"
-    assert one != two == picture(open_recording(folder))
+    assert one != two == picture(open_recording(folder), None)
+
+
+def test_the_picture_is_drawn_at_the_pages_prices(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    mine = PriceList("mine", "2026-01-31", "our contract", {"alpha": (1, 2)})
+    monkeypatch.setattr(figures.pictures, "curves_png", lambda curves: curves)
+    [curve] = picture(open_recording(write(tmp_path / "r", llms=["alpha"])), mine)  # type: ignore[misc]
+    # 20 prompt tokens at 1 USD, and 10 output tokens a CoT at 2 USD a million
+    assert [point.usd_per_question for point in curve.points] == pytest.approx([4e-5, 6e-5, 8e-5, 1e-4])  # type: ignore[attr-defined]
 
 
 def sections(text: str, language: str) -> list[str]:
@@ -322,7 +332,7 @@ def test_the_duckdb_example_runs(demo_folder: Path) -> None:
         f"hf://datasets/{REPO}@v1", str(demo_folder)
     )
     rows = dict(duckdb.sql(query).fetchall())
-    figures = figures_of(open_recording(demo_folder))
+    figures = figures_of(open_recording(demo_folder), None)
     assert rows == pytest.approx({each.llm: each.single.value for each in figures if each.single})
 
 

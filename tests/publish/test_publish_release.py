@@ -21,6 +21,8 @@ from published import write
 
 from feval.errors import CardError, ConflictError, DamagedRecordingError, HubError, ReleaseError, UsageError
 from feval.evaluation.curves import self_consistency_curve
+from feval.hub import RepoState
+from feval.publish import Licence
 from feval.publish.release import Seen, changes, known_licence, look, prepare, push
 from feval.recording import open_recording, verify_recording
 from feval.recording.layout.manifest import manifest_bytes
@@ -278,7 +280,8 @@ def test_a_terminal_is_asked_for_the_licence_once(
     [
         ("Apache-2.0", "alpha", "apache-2.0"),
         ("CC BY 4.0", "alpha", "cc-by-4.0"),
-        ("Llama 3.1 Community License", "alpha", "other"),
+        ("Llama 3.1 Community License", "alpha", Licence("other", "llama-3.1-community-license")),
+        ("other", "alpha", Licence("other", "other")),
         ("MIT; not stated", "alpha", None),
         (None, "alpha", None),
         (None, "Qwen/Qwen2.5-1.5B-Instruct", None),  # its card has the licence of the weights
@@ -286,8 +289,66 @@ def test_a_terminal_is_asked_for_the_licence_once(
         (None, "feval/mine", None),
     ],
 )
-def test_a_recording_states_its_licence(tmp_path: Path, outputs: str | None, llm: str, licence: str | None) -> None:
-    assert known_licence(write(tmp_path / "r", llms=[llm], licence=outputs), Seen(REPO)) == licence
+def test_a_recording_states_its_licence(
+    tmp_path: Path, outputs: str | None, llm: str, licence: str | Licence | None
+) -> None:
+    stated = Licence(licence) if isinstance(licence, str) else licence
+    assert known_licence(write(tmp_path / "r", llms=[llm], licence=outputs), Seen(REPO)) == stated
+
+
+OWN = Licence("other", "my-licence-1.0", "https://example.com/licence")
+
+
+@pytest.mark.parametrize(
+    ("licence", "words"),
+    [
+        ("other", "found None"),
+        (
+            Licence("other", "my-licence-1.0"),
+            r"found 'my-licence-1\.0'.*LICENSE\.md for a file in the repository \(found None",
+        ),
+        (Licence("other", "My own", OWN.link), "found 'My own'"),
+        (Licence("other", OWN.name, "javascript:alert(1)"), "found 'javascript"),
+        (Licence("mit", "my-licence"), "belong to the licence `other`, and not to mit"),
+    ],
+)
+def test_another_licence_has_a_name_and_a_text(tmp_path: Path, licence: str | Licence, words: str) -> None:
+    with pytest.raises(UsageError, match=words):
+        prepare(tmp_path, Seen(REPO), licence=licence)
+
+
+def test_another_licence_is_in_the_front_matter_and_stays(tmp_path: Path) -> None:
+    folder = write(tmp_path / "bare", licence=None)
+    release = prepare(folder, Seen(REPO), licence=OWN)
+    first = release.files["README.md"]
+    assert isinstance(first, bytes)
+    front = yaml.safe_load(first.decode().split("---\n")[1])
+    assert [front[name] for name in ("license", "license_name", "license_link")] == ["other", OWN.name, OWN.link]
+    assert front["license_details"].startswith("Collection: my-licence-1.0. ")
+    assert f"| [my-licence-1.0]({OWN.link}) |" in first.decode()
+    assert f"this licence: my-licence-1.0 ({OWN.link})." in str(release.files["LICENSE"])
+    again = Seen(REPO, RepoState(REPO, "0" * 40, True, {}, {}), first.decode())
+    assert prepare(folder, again).files["README.md"] == first
+    changed = prepare(folder, again, licence="mit").files["README.md"]
+    assert isinstance(changed, bytes)
+    assert b"license_name" not in changed
+
+
+def test_what_another_licence_lacks_is_asked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = write(tmp_path / "r", licence="Our own terms")
+    monkeypatch.setattr("feval.publish.look", Seen)
+    push = ("push", folder, REPO, "--dry-run", "--page", tmp_path / "page")
+    refused = run_feval(*push)
+    assert (refused.exit_code, "found 'our-own-terms'" in refused.stderr) == (2, True)
+    monkeypatch.setattr("feval.cli.recordings.hub.sys", SimpleNamespace(stdin=SimpleNamespace(isatty=lambda: True)))
+    asked = run_feval(*push, typed="our terms\nhttps://Example.com/Terms\n")
+    assert asked.exit_code == 0, asked.output
+    assert "Address of the text of our-own-terms" in asked.stderr
+    assert "license_link: https://Example.com/Terms\n" in (tmp_path / "page" / "README.md").read_text()
+    words = tmp_path / "words.md"
+    words.write_text("---\nlicense_name: mine\nlicense_link: LICENSE.md\n---\n")
+    assert run_feval(*push, "--words", words).exit_code == 0
+    assert "license_name: mine\nlicense_link: LICENSE.md\n" in (tmp_path / "page" / "README.md").read_text()
 
 
 @pytest.mark.slow
@@ -320,7 +381,7 @@ def test_sixteen_datasets_and_fourteen_llms_stay_within_the_hubs_limits(hub: Hub
 def test_more_splits_than_the_viewer_shows_are_told(
     hub: HubDouble, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("feval.publish.release.picture", lambda _: None)
+    monkeypatch.setattr("feval.publish.release.picture", lambda *_: None)
     release = prepare(write(tmp_path / "r", llms=[f"llm{n}" for n in range(31)]), look(REPO))
     assert release.notes == ("The Hub's viewer shows at most 30 splits; toy has more, and loads all the same.",)
 

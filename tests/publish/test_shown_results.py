@@ -23,7 +23,7 @@ PAGE = f"# T\n\n{END}\n\n## Load it\n"
 
 @pytest.fixture(autouse=True)
 def no_picture(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("feval.publish.release.picture", lambda _: None)
+    monkeypatch.setattr("feval.publish.release.picture", lambda *_: None)
 
 
 @pytest.fixture(scope="module")
@@ -70,21 +70,32 @@ def test_own_prices_that_are_not_given_are_named_and_asked_for(folder: Path, sin
     other = PriceList("mine", "2026-01-31", "our contract", {"alpha": (1, 3)})
     with pytest.raises(ConflictError, match="priced by another version of the list 'mine'"):
         prepare(folder, Seen(REPO), results=[single], prices=other)
-    with pytest.raises(ConflictError, match="--prices is the list 'mine', and recording and results name none"):
-        prepare(folder, Seen(REPO), prices=MINE)
 
 
-def test_a_recording_that_names_own_prices_has_their_table(tmp_path: Path) -> None:
-    release = prepare(write(tmp_path / "r", llms=["alpha"], prices="mine"), Seen(REPO), prices=MINE)
-    section = page(release).split("## Prices\n")[1].split("\n## ")[0]
+@pytest.mark.parametrize("named", ["none", "mine", "2025-06-02", "another"])
+def test_own_prices_are_those_of_the_page(tmp_path: Path, named: str) -> None:
+    folder = write(tmp_path / "r", prices=named)
+    release = prepare(folder, Seen(REPO), prices=MINE)
+    accuracy, section = (page(release).split(f"## {title}\n")[1].split("\n## ")[0] for title in ("Accuracy", "Prices"))
+    # 20 prompt tokens at 1 USD, 10 and 4 x 10 output tokens at 2 USD a million, times 1,000 questions
+    [row] = [line for line in accuracy.splitlines() if line.startswith("| `alpha` |")]
+    assert row.endswith("| 0.04 | 0.1 |")
+    assert "| `beta@t=0.8` |" in accuracy
+    assert "Dollars are for 1,000 questions" in accuracy
     assert "Price list `mine` of 2026-01-31" in section
     assert "| `alpha` | 1 | 2 |" in section
+    names = (
+        "It names one." if named == "mine" else f"It names {'none' if named == 'none' else f'`{named}`'}; dollars here"
+    )
+    assert names in section
+    assert release.notes == ("The price list 'mine' has no beta@t=0.8: the page has no dollars there.",)
 
 
 def test_results_stay_on_the_page_as_long_as_their_files(folder: Path, single: Path) -> None:
     first = page(prepare(folder, Seen(REPO), results=[single], prices=MINE))
     there = RepoState(REPO, "0" * 40, True, {"results/single/receipt.json": 1}, {})  # type: ignore[dict-item]
-    assert page(prepare(folder, Seen(REPO, there, first.replace("\n", "\r\n")))) == first
+    again = page(prepare(folder, Seen(REPO, there, first.replace("\n", "\r\n"))))
+    assert shown_results(again) == shown_results(first)
     gone = RepoState(REPO, "0" * 40, True, {}, {})
     assert shown_results(page(prepare(folder, Seen(REPO, gone, first)))) == {}
 
@@ -104,4 +115,18 @@ def test_blocks_are_found_again_and_replaced(blocks: dict[str, str]) -> None:
         assert shown_results(written) == blocks
         assert written.endswith("\n\n## Load it\n")
         assert with_results(written, {}) == PAGE
-    assert with_results("# By hand\n", blocks) == "# By hand\n"
+
+
+@pytest.mark.parametrize(
+    "page", ["# By hand\n", "# By hand\r\n\r\nWords.\r\n", "---\nlicense: mit\n---\n", "No end of line"]
+)
+def test_a_page_that_feval_did_not_write_keeps_its_text(page: str) -> None:
+    assert with_results(page, {}) == page
+    first = with_results(page, {"a": "### a"})
+    assert first.startswith(page.replace("\r\n", "\n").rstrip("\n") + "\n\n<!-- feval:results-begin")
+    assert first.endswith("### a\n\n<!-- feval:results-end -->\n")
+    edited = first + "\nMore words.\n"
+    second = with_results(edited, {"b": "### b"})
+    assert shown_results(second) == {"b": "### b"}
+    assert second.endswith("<!-- feval:results-end -->\n\nMore words.\n")
+    assert with_results(first, {}) == page.replace("\r\n", "\n").rstrip("\n") + "\n"

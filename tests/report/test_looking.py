@@ -174,6 +174,11 @@ def test_a_tree_is_indented_behind_its_steps(tmp_path: Path) -> None:
     ("arguments", "pieces"),
     [
         (("toy/9",), ("There is no question of toy", "'toy/9'", "Did you mean")),
+        (
+            ("TOY/", "--llm", "one"),
+            ("4 questions have 'TOY/'", "give one by its id", "toy/0 (What is question 0?); toy/1"),
+        ),
+        (("is question",), ("4 questions have 'is question'", "toy/3 (What is question 3?).")),
         (("toy/0", "--sample", "4"), ("--sample 4", "indices 0 to 3")),
         (("toy/0", "--llm", "three"), ("'three'", "one", "two")),
         (("--llm", "one", "--llm", "three"), ("'three'", "one", "two")),
@@ -185,6 +190,15 @@ def test_what_cannot_be_shown_is_a_sentence(toy: Path, arguments: tuple[str, ...
     result = feval("show", toy, *arguments)
     assert (result.exit_code > 0, result.stdout, result.stderr.count("\n")) == (True, "", 1)
     assert all(piece in result.stderr for piece in pieces), result.stderr
+
+
+@pytest.mark.parametrize("name", ["toy/2", 2, "TOY/2", "What is question 2?", "what is\n QUESTION 2", "question 2"])
+def test_a_question_is_found_by_its_id_or_its_text(toy: Path, name: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    open_recording(toy).show(name)
+    shown = capsys.readouterr().out
+    assert "toy/2" in shown
+    if isinstance(name, str):
+        assert feval("show", toy, name).stdout == shown
 
 
 @pytest.mark.parametrize(

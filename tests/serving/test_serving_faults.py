@@ -170,26 +170,6 @@ def test_a_body_of_10_mb_is_taken_and_a_longer_one_is_413() -> None:
     assert [len(call.body) for call in stub.calls] == [10_000_000]
 
 
-def test_a_body_that_is_too_long_is_refused_before_it_is_sent(server: Server[Any]) -> None:
-    for extra in ({}, {"expect": "100-continue"}):
-        with Raw(server.port) as connection:
-            received = connection.send(request("POST", "/", content_length=str(1 << 40), **extra)).receive()
-            assert received.error["code"] == "body_too_long"
-            assert received.headers["connection"] == "close"
-
-
-def test_a_chunked_body_without_end_is_413_and_given_up() -> None:
-    stub = Stub()
-    with serving(stub, body_bytes=100_000) as server:
-        with Raw(server.port) as connection:
-            connection.send(request("POST", "/", transfer_encoding="chunked"))
-            connection.send(*[b"8000\r\n" + b"x" * 0x8000 + b"\r\n"] * 4)
-            assert connection.receive().status == 413
-            assert connection.ended
-        check_that_it_answers(server)
-    assert [call.path for call in stub.calls] == ["/feval/health"]
-
-
 def test_a_client_that_goes_away_in_the_middle_of_its_body_draws_nothing() -> None:
     stub = Stub()
     with serving(stub) as server:

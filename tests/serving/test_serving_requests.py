@@ -152,19 +152,7 @@ JSON = st.recursive(
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner, max_size=3),
     max_leaves=8,
 )
-FIELDS = [
-    "model",
-    "messages",
-    "prompt",
-    "n",
-    "stream",
-    "stream_options",
-    "logprobs",
-    "top_logprobs",
-    "feval",
-    "metadata",
-    "stop",
-]
+FIELDS = [*CHAT, "prompt", "n", "stream", "stream_options", "logprobs", "top_logprobs", "feval", "metadata", "stop"]
 
 
 @given(st.dictionaries(st.sampled_from(FIELDS), JSON), st.sampled_from(["chat", "completion"]), st.booleans())

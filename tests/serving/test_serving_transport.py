@@ -178,15 +178,23 @@ def test_errors_are_the_clients_own_and_cost_one_request(client: Any, monkeypatc
     transport = client._client.replay
     answer = transport.application.respond
     monkeypatch.setattr(transport.application, "respond", lambda call: calls.append(call) or answer(call))
-    with pytest.raises(openai.NotFoundError, match="gpt-9"):
-        client.chat.completions.create(**asked() | {"model": "gpt-9"})
-    with pytest.raises(openai.NotFoundError, match="none of the recorded questions"):
-        client.chat.completions.create(model=MODEL, messages=[{"role": "user", "content": "How are you?"}])
-    with pytest.raises(openai.BadRequestError, match="5"):
-        client.chat.completions.create(**asked(0, n=5))
+    wrong: list[tuple[dict[str, Any], str, str | None, str | None]] = [
+        ({"model": "gpt-9"}, "NotFoundError", "model_not_found", "gpt-9"),
+        ({"messages": [{"role": "user", "content": "?"}]}, "NotFoundError", "not_recorded", "none of the recorded"),
+        ({"n": 5}, "BadRequestError", "pool_exhausted", "5"),
+        ({"n": 0}, "BadRequestError", None, "`n`"),
+        ({"n": 10**9}, "BadRequestError", None, None),
+        ({"temperature": "hot"}, "BadRequestError", None, "`temperature`"),
+        ({"extra_headers": {"X-Feval-Run": "../../etc"}}, "BadRequestError", "bad_run", None),
+        ({"extra_body": {"feval": {"question": "toy/99"}}}, "NotFoundError", None, "toy/99"),
+    ]
+    for fields, error, code, words in wrong:
+        with pytest.raises(getattr(openai, error), match=words) as caught:
+            client.chat.completions.create(**asked() | fields)
+        assert code is None or caught.value.code == code
     with pytest.raises(openai.NotFoundError):
         client.embeddings.create(model=MODEL, input="text")
-    assert len(calls) == 4
+    assert len(calls) == len(wrong) + 1
 
 
 def test_a_used_up_pool_is_said_and_recycled_on_demand(toy: Path, llm: LLM) -> None:

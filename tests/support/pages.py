@@ -12,6 +12,7 @@ a block without a language is a drawing. Comments in front of a block, which rea
 from __future__ import annotations
 
 import ast
+import atexit
 import json
 import os
 import re
@@ -19,6 +20,7 @@ import shlex
 import signal
 import subprocess
 import sys
+import tempfile
 import tomllib
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -26,13 +28,14 @@ from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
 from pathlib import Path
+from subprocess import PIPE
 from typing import Any
 
 import typer
 import yaml
 from hub_double import HubDouble
 from hub_settings import TOKEN
-from places import ROOT
+from places import ROOT, SUPPORT
 
 from feval.cli.commands import COMMANDS, app
 
@@ -41,6 +44,7 @@ COMMENT = re.compile(r"<!-- (not run|before|run by)(?::)? (.*?) -->", re.DOTALL)
 PROGRAM = f"""#!/bin/sh
 exec "{sys.executable}" {{arguments}} "$@"
 """
+WARM = SUPPORT / "warm.py"
 
 # What a line about installing stands for where feval is installed already.
 SET_UP = {
@@ -77,12 +81,32 @@ def page(name: str) -> str:
     return (ROOT / "docs" / f"{name}.md").read_text("utf-8")
 
 
+@cache
+def warm_server() -> str:
+    """Return the socket of this process's server of programs that have feval imported already."""
+    folder = tempfile.TemporaryDirectory(prefix="feval-warm-")  # a socket's path is short
+    address = f"{folder.name}/socket"
+    environment = os.environ | {"PYTHONPATH": str(ROOT)}
+    command = [sys.executable, str(WARM), "serve", address]
+    server = subprocess.Popen(command, env=environment, stdin=PIPE, stdout=PIPE, start_new_session=True)
+    assert server.stdout.read(5) == b"ready"
+
+    @atexit.register
+    def end() -> None:
+        with server:
+            server.stdin.close()
+        folder.cleanup()
+
+    return address
+
+
 @contextmanager
 def environment_in(folder: Path) -> Iterator[dict[str, str]]:
     """Give an environment with this checkout's `feval` and `python`, an empty Hub, and none of a user's own settings."""
     programs = folder / "bin"
     programs.mkdir()
-    for name, arguments in (("feval", "-c 'from feval.cli import main; main()'"), ("python", "-W error")):
+    warm = f"-I -S '{WARM}' '{warm_server()}'"
+    for name, arguments in (("feval", f"{warm} feval"), ("warm-python", warm), ("python", "-W error")):
         (programs / name).write_text(PROGRAM.format(arguments=arguments))
         (programs / name).chmod(0o755)
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("FEVAL_", "OPENAI_"))}
@@ -100,11 +124,11 @@ def run(block: Block, folder: Path, environment: Mapping[str, str]) -> str:
         script = "\n".join(SET_UP.get(line.split("  #")[0].strip(), line) for line in lines)
         command = ["sh", "-eu", "-c", script]
     else:
-        command = [sys.executable, "-W", "error", "-c", block.text]
+        command = ["warm-python", "-c", block.text]
         if "before" in block.notes:
             run(Block("sh", block.notes["before"], {}), folder, environment)
-    pipes: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
-    with subprocess.Popen(command, cwd=folder, env=environment, start_new_session=True, **pipes) as process:
+    pipes: dict[str, Any] = {"stdout": PIPE, "stderr": PIPE, "text": True, "start_new_session": True}
+    with subprocess.Popen(command, cwd=folder, env=environment, **pipes) as process:
         try:
             said, complained = process.communicate(timeout=300)
         finally:

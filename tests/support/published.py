@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from feval.publish import release
+from feval.cards.prices import PriceList
+from feval.publish import Licence, release
 from feval.recording import DatasetInfo, LLMInfo, PoolRows, Question, Recording, RecordingWriter
 
 ANSWERS: dict[str, list[str | None]] = {
@@ -62,10 +63,11 @@ def pictures_drawn_once() -> Iterator[None]:
     drawn: dict[str, bytes | None] = {}
     draw = release.picture
 
-    def picture(recording: Recording) -> bytes | None:
-        key = json.dumps([recording.hash, recording.manifest.raw["datasets"]], default=str)
+    def picture(recording: Recording, prices: PriceList | None) -> bytes | None:
+        digest = None if prices is None else prices.digest
+        key = json.dumps([recording.hash, recording.manifest.raw["datasets"], digest], default=str)
         if key not in drawn:
-            drawn[key] = draw(recording)
+            drawn[key] = draw(recording, prices)
         return drawn[key]
 
     with pytest.MonkeyPatch.context() as patch:
@@ -76,4 +78,4 @@ def pictures_drawn_once() -> Iterator[None]:
 @pytest.fixture
 def licence_stated(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let every recording state a licence, where it is not the subject."""
-    monkeypatch.setattr(release, "stated_licence", lambda _: "mit")
+    monkeypatch.setattr(release, "stated_licence", lambda _: Licence("mit"))

@@ -20,11 +20,11 @@ from feval.cli.options import (
     RecordingFolder,
     machine_options,
     only_name,
-    whole_folder,
 )
 from feval.cli.output import Output
 from feval.cli.recordings.files import show_recording
 from feval.errors import NotRecordedError, OutOfRangeError, SourceError, UsageError
+from feval.hub.places import local_folder
 from feval.recording import Recording, open_recording
 from feval.recording import extract as extract_answers
 from feval.recording import merge as merge_recordings
@@ -49,9 +49,8 @@ def merge(
 
     Example: feval merge small large --out both
     """
-    folders = [whole_folder(show, recording) for recording in recordings]
-    with show.progress("merging"):
-        merge_recordings(folders, out, equality=equality)
+    folders = [local_folder(recording) for recording in recordings]
+    merge_recordings(folders, out, equality=equality)
     show_recording(show, out)
 
 
@@ -82,21 +81,20 @@ def select(
     """
     if questions_file is not None and first is not None:
         raise UsageError("--questions-file and --first both choose questions; give one of them.")
-    recording = whole_folder(show, recording)
+    recording = local_folder(recording)
     ids = None if questions_file is None else _question_ids(questions_file)
     if first is not None:
         ids = _first_questions(open_recording(recording), dataset, first)
-    with show.progress("selecting"):
-        select_from(
-            recording,
-            out,
-            datasets=dataset or None,
-            llms=llm or None,
-            questions=ids,
-            samples=samples,
-            min_cots=min_cots,
-            rename=_renamed(rename or []),
-        )
+    select_from(
+        recording,
+        out,
+        datasets=dataset or None,
+        llms=llm or None,
+        questions=ids,
+        samples=samples,
+        min_cots=min_cots,
+        rename=_renamed(rename or []),
+    )
     show_recording(show, out)
 
 
@@ -120,16 +118,10 @@ def extract(
 
     Example: feval extract my-recording --answer-kind latex --out again
     """
-    recording = whole_folder(show, recording)
-    with show.progress("extracting") as progress, machines.opened() as executor:
+    recording = local_folder(recording)
+    with machines.opened() as executor:
         extraction = extract_answers(
-            recording,
-            out,
-            answer_kind=answer_kind,
-            source=answers,
-            equality=equality,
-            progress=progress,
-            executor=executor,
+            recording, out, answer_kind=answer_kind, source=answers, equality=equality, executor=executor
         )
     for sentence in extraction.notes:
         show.note(sentence)

@@ -8,20 +8,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from feval.cli.options import (
-    AnswerKind,
-    Equality,
-    Machines,
-    OnlyDatasets,
-    OnlyLLMs,
-    RecordingFolder,
-    machine_options,
-    whole_folder,
-)
+from feval.cli.options import AnswerKind, Equality, Machines, OnlyDatasets, OnlyLLMs, RecordingFolder, machine_options
 from feval.cli.output import Output
 from feval.errors import UsageError
 from feval.hub.addresses import is_address
-from feval.hub.places import local_table, open_place
+from feval.hub.places import local_folder, local_table, open_place
 from feval.importers.tables.layouts import Layout, layout_of
 from feval.recording import open_recording
 from feval.report.tables.info import info_dict, info_headline, info_tables
@@ -65,6 +56,10 @@ def import_(
         list[str] | None,
         typer.Option(metavar="[SCORER=]COLUMN", help="Of a table: a column with scores. Repeat for several."),
     ] = None,
+    ignore: Annotated[
+        list[str] | None,
+        typer.Option(metavar="COLUMN", help="Of a table: a column that is not read. Repeat for several."),
+    ] = None,
     layout: Annotated[
         str | None, typer.Option(metavar="NAME", help="Of a table: a published layout, or a mapping file (TOML).")
     ] = None,
@@ -85,10 +80,10 @@ def import_(
     """
     from feval.importers import IMPORTERS, import_recording, understood  # loads every format
 
-    options = layout_of(layout, columns or (), score or ())
+    options = layout_of(layout, columns or (), score or (), ignore or ())
     is_table = format_name in IMPORTERS and IMPORTERS[format_name].files is not None
     if not is_table and (dry_run or options != Layout()):
-        raise UsageError("--map, --score, --layout and --dry-run are for tables: feval import table FILE.")
+        raise UsageError("--map, --score, --ignore, --layout and --dry-run are for tables: feval import table FILE.")
     if out is None and not dry_run:
         raise typer.BadParameter("Name the recording to make; or look at a table first, --dry-run.", param_hint="--out")
     if is_table:
@@ -98,7 +93,7 @@ def import_(
         _show_understood(show, understood(source, options, questions), final=dry_run)
     if dry_run or out is None:
         return
-    with show.progress(f"importing {source.name}") as progress, machines.opened() as executor:
+    with machines.opened() as executor:
         import_recording(
             format_name,
             source,
@@ -110,7 +105,6 @@ def import_(
             counter=counter,
             answers=answers,
             equality=equality,
-            progress=progress,
             executor=executor,
             layout=options if is_table else None,
         )
@@ -123,7 +117,11 @@ def _show_understood(show: Output, table: Understood, *, final: bool) -> None:
         (use.column, (use.scorer and f"score of {use.scorer}") or use.target, use.about, _example(table, use.column))
         for use in table.uses
     ]
-    unread = [(name, "", "not read", _example(table, name)) for name in table.unread]
+    unread = [
+        (name, "", word, _example(table, name))
+        for word, names in (("not read", table.unread), ("ignored", table.ignored))
+        for name in names
+    ]
     if final or not show.json:
         names = ("column", "read_as", "meaning", "example")
         summary = {"file": table.name, "columns": [dict(zip(names, row, strict=True)) for row in (*rows, *unread)]}
@@ -168,9 +166,9 @@ def export(
     """
     from feval.exporters import export_recording  # loads pyarrow
 
-    recording = whole_folder(show, recording)
-    with show.progress("exporting") as progress, machines.opened() as executor:
-        table = export_recording(recording, out, to, datasets=dataset, llms=llm, executor=executor, progress=progress)
+    recording = local_folder(recording)
+    with machines.opened() as executor:
+        table = export_recording(recording, out, to, datasets=dataset, llms=llm, executor=executor)
     for sentence in table.left_out:
         show.note(sentence)
     summary = {"path": str(out), "rows": table.rows, "columns": table.columns, "left_out": table.left_out}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import re
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -15,11 +16,12 @@ from feval import hub, publish
 from feval.cards.front_matter import read_front_matter
 from feval.cards.prices import price_list
 from feval.cards.reading import read_regular
-from feval.cli.options import OnlyDatasets, OnlyLLMs, whole_folder
+from feval.cli.options import OnlyDatasets, OnlyLLMs
 from feval.cli.output import Output, quiet_matplotlib, say
 from feval.errors import HubError, SourceError, UsageError
 from feval.evaluation.requests import Request
-from feval.publish.licences import USUAL, check_licence, is_licence
+from feval.hub.places import local_folder
+from feval.publish.licences import OTHER, USUAL, Licence, check_licence, is_licence, is_link, is_name
 from feval.report.files import save_files
 from feval.report.tables.tables import Column, Table
 from feval.report.text import counted, size
@@ -33,6 +35,8 @@ class _FrontMatter(Request):
 
     title: str | None = None
     license: str | None = None
+    license_name: str | None = None
+    license_link: str | None = None
     language: str | list[str] = Field(default_factory=list)
 
 
@@ -71,9 +75,9 @@ def push(
         typer.Option(metavar="WHAT", help="Allow findings: emails, paths, or the MARK of one; repeat for more."),
     ] = None,
     prices: Annotated[
-        Path | None,
+        str | None,
         typer.Option(
-            metavar="FILE", help="The price list of recording or results if it is your own: shown on the page."
+            metavar="LIST", help="Id or file of a price list: of the page's dollars. Default: the recording's."
         ),
     ] = None,
     remove: Annotated[
@@ -103,11 +107,10 @@ def push(
             raise UsageError("Results alone do not change the page: --words and --page need a recording.")
         source = f"results for {repository}"
     else:
-        recording = whole_folder(show, recording)
+        recording = local_folder(recording)
         source = recording.name
         options |= {} if words is None else _read_words(words)
-        if options.get("licence") is None:
-            options["licence"] = publish.known_licence(recording, seen) or _chosen_licence()
+        options["licence"] = _complete(options.get("licence") or publish.known_licence(recording, seen))
     with show.progress(f"looking through {source}") as progress:
         release = (
             publish.prepare_results(seen=seen, progress=progress, **options)
@@ -173,20 +176,36 @@ def _read_words(path: Path) -> dict[str, Any]:
         return {"words": text}
     front = _FrontMatter.parse(f"The front matter of {path}", read_front_matter(path))
     languages = [front.language] if isinstance(front.language, str) else front.language
+    stated = front.license or (OTHER if front.license_name or front.license_link else None)
+    licence = None if stated is None else Licence(stated, front.license_name, front.license_link)
     words = re.split(r"^---[ \t]*$", text, maxsplit=2, flags=re.MULTILINE)[2].strip()
-    return {"title": front.title, "licence": front.license, "languages": languages, "words": words or None}
+    return {"title": front.title, "licence": licence, "languages": languages, "words": words or None}
 
 
-def _chosen_licence() -> str:
-    """Return the licence that somebody at a terminal chooses; a `UsageError` where nobody is there."""
+def _complete(licence: Licence | None) -> Licence:
+    """Return a licence; what it lacks is asked for at a terminal, and a `UsageError` where nobody is there."""
     if sys.stdin is None or not sys.stdin.isatty():
-        return check_licence(None)
-    say("Under which licence do you publish the collection? Neither the recording nor an earlier page states one.")
-    for licence, (name, _, meaning) in USUAL.items():
-        say(f"  {licence:<13} {name}: {meaning}")
-    while not is_licence(chosen := typer.prompt("Licence, as the Hub spells it", err=True).strip().lower()):
-        say(f"The Hub spells licences as in cc-by-4.0, mit or other; {chosen!r:.60} does not look like one.")
-    return str(chosen)
+        return check_licence(licence)
+    if licence is None:
+        say("Under which licence do you publish the collection? Neither the recording nor an earlier page states one.")
+        for usual, (name, _, meaning) in USUAL.items():
+            say(f"  {usual:<13} {name}: {meaning}")
+        say(f"  {OTHER:<13} another one; you are asked for its name and text")
+        licence = Licence(_asked("Licence, as the Hub spells it", is_licence, "cc-by-4.0, mit or other"))
+    if licence.id == OTHER:
+        name = licence.name or _asked("Name of the licence", is_name, "my-licence-1.0")
+        link = licence.link or _asked(
+            f"Address of the text of {name}", is_link, "https://example.com/licence or LICENSE.md"
+        )
+        licence = Licence(OTHER, name, link)
+    return check_licence(licence)
+
+
+def _asked(question: str, suits: Callable[[str], bool], example: str) -> str:
+    """Return an answer that suits; licences of the Hub are spelled small."""
+    while not suits(answer := typer.prompt(question, err=True).strip()) and not suits(answer := answer.lower()):
+        say(f"The Hub spells it as in {example}; {answer!r:.60} does not look like one.")
+    return str(answer)
 
 
 def _save_page(folder: Path, release: publish.Release) -> list[Path]:
@@ -266,8 +285,7 @@ def pull(
     Example: feval pull somebody/my-recording@v1.0 --dataset gsm8k --llm gpt-4o-mini --no-texts
     """
     place = address if address.startswith("hf:/") else f"hf://{address}"
-    with show.progress(f"fetching {address}") as progress:
-        pulled = hub.pull(place, out, datasets=dataset, llms=llm, texts=not no_texts, progress=progress)
+    pulled = hub.pull(place, out, datasets=dataset, llms=llm, texts=not no_texts)
     account = dataclasses.asdict(pulled) | {"folder": str(pulled.folder)}
     show.result(account, *_sentences(pulled, out))
 

@@ -28,7 +28,9 @@ def show(
     recording: RecordingFolder,
     question: Annotated[
         str | None,
-        typer.Argument(metavar="[QUESTION]", help="Id of a question. Default: list them.", show_default=False),
+        typer.Argument(
+            metavar="[QUESTION]", help="Id of a question, or words of its text. Default: list.", show_default=False
+        ),
     ] = None,
     dataset: OnlyDatasets = None,
     llm: OnlyLLMs = None,
@@ -85,7 +87,9 @@ def _show_question(
     largest = max((len(on.codes) for on in asked.llms), default=0)
     if samples and max(samples) >= largest:
         found = f"indices 0 to {largest - 1} were" if largest else "no CoT was"
-        raise OutOfRangeError(f"--sample {max(samples)} was asked for, and {found} recorded of question {name!r}.")
+        raise OutOfRangeError(
+            f"--sample {max(samples)} was asked for, and {found} recorded of question {asked.question.id!r}."
+        )
     show.pages(question_dict(asked, samples), *question_pieces(asked, samples=samples, reasoning=reasoning))
 
 
@@ -117,8 +121,7 @@ def view(
     name = str(opened.address or opened.path.resolve()).rstrip("/").rpartition("/")[2].partition("@")[0]
     path = out or Path(f"{name}.html")
     check_folder(path.parent)
-    with show.progress("reading questions"):
-        page = view_page(opened, pairs, first=first)
+    page = view_page(opened, pairs, first=first)
     for sentence in page.left_out:
         show.note(sentence)
     save_files(path.parent, {path.name: page.html.encode()}, replace=force)

@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from feval.cli.asking import AskingSettings, RunDisplay, estimated_usd, settings_options
-from feval.cli.options import Machines, NewFolder, RecordingFolder, machine_options, whole_folder
+from feval.cli.options import Machines, NewFolder, RecordingFolder, machine_options
 from feval.cli.output import Output
 from feval.errors import UsageError
+from feval.hub.places import local_folder
 from feval.recording import open_recording
 from feval.report.tables.info import info_headline
 from feval.report.text import counted
@@ -116,7 +117,7 @@ def score(
     Example: feval score my-recording --scorer judge:gpt-4o-mini --out judged
     """
     settings.check_source(dry_run=dry_run)
-    recording = whole_folder(show, recording)
+    recording = local_folder(recording)
     if settings.scores is not None:
         _import_scores(show, recording, settings.scores, out, settings)
         return
@@ -137,10 +138,10 @@ def score(
             _show_estimate(show, estimate_scoring(task, out, prices), scorer, prices, task.unit, settings)
             return
         with show.progress(f"scoring {recording.name}") as bar:
-            display = RunDisplay(bar, show, recording.name)
             result = run_scoring(
-                task, out, limits=settings.limits(), prices=prices, cost_limit_usd=settings.cost_limit, progress=display
-            )
+                task, out, limits=settings.limits(), prices=prices, cost_limit_usd=settings.cost_limit,
+                progress=RunDisplay(bar, show),
+            )  # fmt: skip
     _show_result(show, result, out)
 
 

@@ -9,11 +9,12 @@ from typing import Annotated, Any
 import typer
 
 from feval.cli.evaluating import last_receipt
-from feval.cli.options import Machines, Sandbox, UsersMethods, machine_options, whole_folder
+from feval.cli.options import Machines, Sandbox, UsersMethods, machine_options
 from feval.cli.output import Output, say
 from feval.errors import UsageError
 from feval.evaluation.method_names import make_method
 from feval.hub.addresses import is_address, parse_address
+from feval.hub.places import local_folder
 from feval.receipts.format import is_receipt, local_receipt
 from feval.receipts.semantics import VERSION
 from feval.receipts.verifying import ReceiptCheck, verify_receipt
@@ -63,7 +64,7 @@ def verify(
     if is_receipt(recording) and is_address(recording):
         _verify_receipt(show, recording, recordings, files, prices, machines)
         return
-    recording = whole_folder(show, recording)
+    recording = local_folder(recording)
     if not (recording / "manifest.json").is_file() and (recording / "receipt.json").is_file():
         recording = recording / "receipt.json"  # the folder that a report was written to
     if is_receipt(recording):
@@ -73,8 +74,8 @@ def verify(
         raise UsageError(
             f"--recording, --method, --sandbox and --prices belong to receipts; {recording} is not a receipt."
         )
-    with show.progress(f"verifying {recording.name}") as progress, machines.opened() as executor:
-        verification = verify_recording(recording, progress=progress, executor=executor)
+    with machines.opened() as executor:
+        verification = verify_recording(recording, executor=executor)
     summary = {
         "path": str(recording),
         "ok": verification.ok,
@@ -106,9 +107,8 @@ def _verify_receipt(
     machines: Machines,
 ) -> None:
     path, local = _place_of(place), local_receipt(place)
-    with show.progress(f"verifying {local.name}") as progress, machines.opened() as executor:
-        running: dict[str, Any] = {"executor": executor, "progress": progress}
-        check = verify_receipt(local, recordings, methods=methods, prices=prices, **running)
+    with machines.opened() as executor:
+        check = verify_receipt(local, recordings, methods=methods, prices=prices, executor=executor)
     for remark in check.notes:
         show.note(remark)
     summary = {

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from feval.errors import UnknownNameError
+from feval.executors.progress import reports
 from feval.forecast.figures.answers import answer_mass, approximation_error, consistency_error
 from feval.forecast.figures.panels import Figure, FigureOptions, Panel, Series
 from feval.forecast.figures.two_calls import certified_gains, mixtures, two_call_plane
@@ -57,6 +58,7 @@ FIGURES: Mapping[str, FigureKind] = {
 """The figures by name. CEV is "Compute-efficient evaluation of LLM voting accuracy"."""
 
 
+@reports("drawing")
 def make_figure(name: str, dataset: Dataset, llms: Sequence[LLM], options: FigureOptions | None = None) -> Figure:
     """Make a figure of some LLMs on a dataset.
 

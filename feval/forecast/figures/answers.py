@@ -6,12 +6,12 @@ Figures 3 to 5 of "Compute-efficient evaluation of LLM voting accuracy" (CEV), a
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from feval.errors import OutOfRangeError
-from feval.estimators.counts import vote_counts
+from feval.estimators.arrays import Floats
+from feval.estimators.counts import VoteCounts, vote_counts
 from feval.estimators.self_consistency_bounds import best_integer_split, self_consistency_bound
 from feval.estimators.self_consistency_error import (
     average_error,
@@ -23,11 +23,7 @@ from feval.estimators.votes.diagnostics import QUARTERS, Strata, strata_differen
 from feval.estimators.votes.multinomial import plugin_plurality_accuracy
 from feval.forecast.figures.panels import Figure, FigureOptions, Panel, Recorded, Row, Series, mean, number
 from feval.methods.protocol import drawn
-
-if TYPE_CHECKING:
-    from feval.estimators.arrays import Floats
-    from feval.estimators.counts import VoteCounts
-    from feval.replay import LLM, Dataset
+from feval.replay import LLM, Dataset
 
 _RANKS = 10
 _SHOWN_RANKS = 4

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import numpy as np
 
@@ -13,9 +13,7 @@ from feval.errors import OutOfRangeError
 from feval.estimators.arrays import Floats, Integers
 from feval.estimators.counts import VoteCounts, vote_counts
 from feval.evaluation.question_set import LeftOut, Rows, question_set
-
-if TYPE_CHECKING:
-    from feval.replay import LLM, Dataset
+from feval.replay import LLM, Dataset
 
 Row = Mapping[str, Any]
 

@@ -29,6 +29,7 @@ def from_dataframe(
     answer_kind: str | None = None,
     map: Mapping[str, str] | None = None,  # noqa: A002 (the option's name on the command line)
     scores: Mapping[str, str] | Iterable[str] | str = (),
+    ignore: Iterable[str] | str = (),
     layout: str | Path | None = None,
     out: str | Path | None = None,
     **options: Any,
@@ -45,6 +46,7 @@ def from_dataframe(
         answer_kind: a key of `feval.answers.KINDS`; `None`: the dataset card's.
         map: feval's column -> the table's, such as {"question": "prompt"}.
         scores: a column with scores, several, or scorer -> column; a list in a cell has a score for each step.
+        ignore: a column that is not read, whatever its name, or several.
         layout: a published layout, or a mapping file.
         out: folder to create; `None`: a temporary one, which goes when nothing refers to the recording any more.
         options: further arguments of `import_recording`, such as `counter` or `questions`.
@@ -53,7 +55,8 @@ def from_dataframe(
         UsageError: it is no table, or dataset, LLM or answer kind are missing.
         FevalError: as for `import_recording`; rows are counted from 1.
     """
-    meanings = layout_of(layout, map or {}, [scores] if isinstance(scores, str) else scores)
+    scores, ignore = ([each] if isinstance(each, str) else each for each in (scores, ignore))
+    meanings = layout_of(layout, map or {}, scores, ignore)
     with tempfile.TemporaryDirectory(prefix="feval-", ignore_cleanup_errors=True) as folder:
         source = Path(folder) / "dataframe"
         try:

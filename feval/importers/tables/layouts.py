@@ -7,6 +7,7 @@ A mapping file has these keys, all optional; `published/` has those of well-know
     rows = "records"                  # member of one JSON document that is the list of rows; the others apply to each row
     lists = ["completions", "preds"]  # columns that hold a list with an entry for each CoT of the row's question
     ignored = ["solution"]            # columns that are not read, whatever their names
+    no_answer = ["None"]              # texts that stand for no answer in the column of extracted answers
 
     [columns]                         # feval's column = the table's; a dot leads into a nested member
     question = "problem"
@@ -34,6 +35,7 @@ _KEYS: dict[str, type] = {
     "rows": str,
     "lists": list,
     "ignored": list,
+    "no_answer": list,
     "columns": dict,
     "scores": dict,
 }
@@ -49,6 +51,7 @@ class Layout:
         required: columns of the table that somebody named for this table, so that it must have them.
         lists: columns of the table with a list that has an entry for each CoT.
         ignored: columns that are not read.
+        no_answer: texts of extracted answers that stand for none.
         rows: member of a JSON document that is the list of rows; empty: the document is that list.
         title: what it reads, for people.
     """
@@ -58,6 +61,7 @@ class Layout:
     required: frozenset[str] = frozenset()
     lists: tuple[str, ...] = ()
     ignored: frozenset[str] = frozenset()
+    no_answer: frozenset[str] = frozenset()
     rows: str = ""
     title: str = ""
 
@@ -68,6 +72,7 @@ class Layout:
             "scores": dict(self.scores),
             "lists": list(self.lists),
             "ignored": sorted(self.ignored),
+            "no_answer": sorted(self.no_answer),
             "rows": self.rows,
         }
         return {name: value for name, value in values.items() if value}
@@ -77,6 +82,7 @@ def layout_of(
     layout: str | Path | None = None,
     columns: Mapping[str, str] | Iterable[str] = (),
     scores: Mapping[str, str] | Iterable[str] = (),
+    ignored: Iterable[str] = (),
 ) -> Layout:
     """Return a layout from a mapping file, and what is said of single columns, which overrules the file.
 
@@ -84,20 +90,27 @@ def layout_of(
         layout: the name of a published one (`layout_names`), or the path of a TOML file; `None`: names of columns decide.
         columns: feval's column -> the table's, or texts "feval's=the table's".
         scores: scorer -> the table's column, or texts "scorer=column", or "column", which names the scorer, too.
+        ignored: columns of the table that are not read.
 
     Raises:
         UnknownNameError: no such layout.
         SourceError: the file cannot be read, or is not a mapping file.
-        UsageError: a text is not of that form, or names one thing twice.
+        UsageError: a text is not of that form, names one thing twice, or a column that is ignored.
     """
     known = Layout() if layout is None else _read(layout)
     columns, scores = _pairs(columns, "--map", alone=False), _pairs(scores, "--score", alone=True)
+    named, unread = {*columns.values(), *scores.values()}, frozenset(ignored)
+    if both := sorted(named & unread):
+        raise UsageError(
+            f"The column {both[0]!r:.80} is named by --map or --score, and by --ignore, too. Leave one of them out."
+        )
     return replace(
         known,
-        columns={**known.columns, **columns},
-        scores={**known.scores, **scores},
-        required=frozenset([*columns.values(), *scores.values()]),
-        ignored=known.ignored - {*columns.values(), *scores.values()},
+        columns={name: column for name, column in known.columns.items() if column not in unread} | columns,
+        scores={name: column for name, column in known.scores.items() if column not in unread} | scores,
+        required=frozenset(named | unread),
+        lists=tuple(column for column in known.lists if column not in unread),
+        ignored=known.ignored - named | unread,
     )
 
 
@@ -146,6 +159,7 @@ def _read(layout: str | Path) -> Layout:
         values.get("scores", {}),
         lists=tuple(values.get("lists", ())),
         ignored=frozenset(values.get("ignored", ())),
+        no_answer=frozenset(values.get("no_answer", ())),
         rows=values.get("rows", ""),
         title=values.get("title", ""),
     )

@@ -74,10 +74,11 @@ class Meanings:
     uses: tuple[Use, ...]
     unread: tuple[str, ...]
     cells_are_text: bool = False
+    no_answer: frozenset[str] = frozenset()
 
     @cached_property
-    def _steps(self) -> list[tuple[Use, Callable[[Any], Any]]]:
-        return [(use, _reader(use)) for use in self.uses]
+    def _steps(self) -> list[tuple[str, str, str, Callable[[Any], Any] | None]]:
+        return [(use.column, use.name, use.scorer, _reader(use, self.no_answer)) for use in self.uses]
 
     @cached_property
     def targets(self) -> dict[str, Use]:
@@ -87,14 +88,14 @@ class Meanings:
     def read(self, row: Mapping[str, Any]) -> Row:
         """Return a row under the catalogue's names; scores as objects scorer -> value."""
         values: Row = {}
-        for use, read in self._steps:
-            value = _member(row, use.column)
-            value = None if value is None else read(value)
-            name = use.name or ("step_scores" if isinstance(value, list) else "score")
+        for column, name, scorer, read in self._steps:
+            value = row[column] if column in row else _member(row, column)
+            value = read(value) if value is not None and read is not None else value
+            name = name or ("step_scores" if isinstance(value, list) else "score")
             if name in values and value is None:
                 continue
-            if use.scorer and value is not None:
-                value = {use.scorer: value}
+            if scorer and value is not None:
+                value = {scorer: value}
             both = name in {"score", "step_scores"} and values.get(name) is not None
             values[name] = _by_scorer(values[name]) | _by_scorer(value) if both else value
         if self.cells_are_text and values.get("text", "") is None:
@@ -120,6 +121,8 @@ def meanings(
         UnknownNameError: feval has no such column.
         SourceError: the table has no such column.
     """
+    for column in sorted(layout.ignored & layout.required - set(columns)):
+        raise _missing(table, columns, column)
     uses = list(_named(table, columns, example, layout))
     named = {use.target for use in uses if not use.scorer}
     free = [name for name in columns if name not in _columns(uses) and name not in layout.ignored]
@@ -137,7 +140,8 @@ def meanings(
     read = _columns(uses) | {use.column.split(".")[0] for use in uses} | layout.ignored
     order = {name: place for place, name in enumerate(columns)}
     uses.sort(key=lambda use: order.get(use.column, order.get(use.column.split(".")[0], 0)))
-    return Meanings(tuple(uses), tuple(name for name in columns if name not in read), table.cells_are_text)
+    unread = tuple(name for name in columns if name not in read)
+    return Meanings(tuple(uses), unread, table.cells_are_text, layout.no_answer)
 
 
 def may_matter(name: str, layout: Layout) -> bool:
@@ -187,9 +191,13 @@ def _has(table: TableFile, columns: Sequence[str], column: str, layout: Layout) 
     if column in columns or column.split(".")[0] in columns:
         return True
     if column in layout.required:
-        names = ", ".join(map(repr, columns))
-        raise SourceError(f"{table.name} has no column {column!r:.80}; it has {names:.400}. Name one of those.")
+        raise _missing(table, columns, column)
     return False
+
+
+def _missing(table: TableFile, columns: Sequence[str], column: str) -> SourceError:
+    names = ", ".join(map(repr, columns))
+    return SourceError(f"{table.name} has no column {column!r:.80}; it has {names:.400}. Name one of those.")
 
 
 def _by_name(name: str) -> Use | None:
@@ -234,20 +242,21 @@ def _by_scorer(value: Any) -> Row:
     return value if isinstance(value, dict) else {"score": value}
 
 
-def _reader(use: Use) -> Callable[[Any], Any]:
-    """Return what makes a value ready for the catalogue's own check: numbers, lists and objects may be written as text."""
+def _reader(use: Use, no_answer: frozenset[str]) -> Callable[[Any], Any] | None:
+    """Return what makes a value ready for the catalogue's own check: numbers, lists and objects may be written as text.
+
+    `None`: values are as they should be.
+    """
     if use.name == _DATASET or (not use.scorer and use.target in {"id", "node", "parent"}):
         return _identifier
+    if use.target == "answer" and no_answer:
+        return lambda value: None if isinstance(value, str) and value in no_answer else value
     column = NAMES.get(use.name)
     if column is not None and column.is_text and not use.scorer:
-        return _itself
+        return None
     if use.target == "prompt":
         return _messages
     return _score if use.scorer or use.target in {"score", "step_scores"} else _parsed_text
-
-
-def _itself(value: Any) -> Any:
-    return value
 
 
 def _identifier(value: Any) -> Any:
@@ -273,10 +282,10 @@ def _messages(value: Any) -> Any:
 def parsed(text: str) -> Any:
     """Return the value of a cell: a number, a truth value, a list or object as JSON or Python writes it; else the text."""
     word = text.strip()
-    if word.lower() in _MISSING:
-        return None
     if word.isdecimal() and len(word) < 19:
         return int(word)
+    if word.lower() in _MISSING:
+        return None
     if word.lower() in {"true", "false"}:
         return word.lower() == "true"
     if word[0] in "[{(":

@@ -48,15 +48,15 @@ class Understood:
         name: of the file that was looked at.
         uses: what its columns are read as.
         unread: the columns that are not read.
+        ignored: those that were named as such.
         examples: column -> a value, where the first rows have one.
-        is_alone: whether there is no other file.
     """
 
     name: str
     uses: tuple[Use, ...]
     unread: tuple[str, ...]
+    ignored: tuple[str, ...]
     examples: Mapping[str, Any]
-    is_alone: bool = True
 
 
 def understood(source: Path, layout: Layout, questions: Path | None = None) -> Understood:
@@ -66,13 +66,14 @@ def understood(source: Path, layout: Layout, questions: Path | None = None) -> U
         SourceError: it is no table, or lacks a column that was named.
         UnknownNameError: feval has no such column.
     """
-    files, reader = table_files(source), Reader()
+    reader = Reader()
     known = [] if questions is None else read_questions(questions, "", reader)
     has_golds = any(question.gold is not None for question in known)
-    with opened_table(files[0], reader, layout.rows) as table:
+    with opened_table(table_files(source)[0], reader, layout.rows) as table:
         columns, example, _ = _looked_at(table)
         what = meanings(table, columns, example, layout, has_golds=has_golds)
-    return Understood(table.name, what.uses, what.unread, example, len(files) == 1)
+    ignored = tuple(name for name in columns if name in layout.ignored)
+    return Understood(table.name, what.uses, what.unread, ignored, example)
 
 
 def read(source: Path, request: ImportRequest) -> Imported:

@@ -14,6 +14,7 @@ from typing import Any
 import orjson
 
 from feval.errors import ConflictError, NotRecordedError, SourceError, UsageError
+from feval.executors.progress import reports
 from feval.importers.columns import names_of
 from feval.importers.reading import Reader, fingerprint
 from feval.importers.shapes import identifier, number, number_list, refuse, sentence_start, whole
@@ -50,6 +51,7 @@ class ScoreImport:
     notes: tuple[str, ...]
 
 
+@reports("importing scores")
 def import_scores(
     recording: str | Path,
     source: str | Path,

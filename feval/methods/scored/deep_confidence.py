@@ -9,13 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from feval.errors import OutOfRangeError, UsageError
-from feval.estimators.stopping.traces import (
-    LowGroups,
-    known_percentiles,
-    low_groups,
-    tokens_until_below,
-    trace_confidences,
-)
+from feval.estimators.stopping.traces import known_percentiles, low_groups, tokens_until_below, trace_confidences
 from feval.methods.arrays import Floats
 from feval.methods.batches import Batch, batches
 from feval.methods.decisions import Decisions, Ledger, Orders
@@ -232,13 +226,10 @@ class DeepConfidence:
         if self.mode == "online":
             cut = known < bars
             cut[:, :, : self.warm_up] = False
-            low = self._low_groups(pool)
+            low = pool.channels.derived(("low groups", self.group), lambda: low_groups(list(_traces(pool)), self.group))
             heights = np.broadcast_to(bars, known.shape)[cut]
             tokens[cut] = np.minimum(tokens[cut], tokens_until_below(low, batch.places[cut], heights))
         return tokens
-
-    def _low_groups(self, pool: Pool) -> LowGroups:
-        return pool.channels.derived(("low groups", self.group), lambda: low_groups(list(_traces(pool)), self.group))
 
 
 def _collect(votes: Votes, answers: Sequence[str | None], confidences: Sequence[float | None], bar: float) -> None:

@@ -20,6 +20,7 @@ import numpy.typing as npt
 
 from feval.cards.tokens import SPLIT_USAGE, is_usage
 from feval.errors import ConflictError, UsageError
+from feval.executors.progress import reports
 from feval.recording.content import COT_COLUMNS, PROBE_COLUMNS, DatasetInfo, LLMInfo, PoolRows, ProbeRows, Question
 from feval.recording.derived.blocks import in_order, pools_of
 from feval.recording.derived.common import (
@@ -90,6 +91,7 @@ def grown_pools(base: Recording, more: Recording, dataset: str, llm: str) -> Ite
             yield _joined(old, new, f"{llm} on {question.id!r:.80} of {dataset}")
 
 
+@reports("joining")
 def extend(
     base: Recording,
     more: Recording,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import combinations, groupby
@@ -14,16 +14,24 @@ import numpy as np
 import numpy.typing as npt
 
 from feval.errors import ConflictError, UsageError
+from feval.executors.progress import reports
 from feval.recording.derived.blocks import in_order
 from feval.recording.derived.common import common_info, known_verdicts, merged_questions, merged_rows, parent_record
 from feval.recording.derived.linking import LinkedPools, common_cue
 from feval.recording.layout.format import PROBES, SCORES
 from feval.recording.reader import Recording
-from feval.recording.verify import open_sound
+from feval.recording.verify import Steps, open_sound
 from feval.recording.writer import RecordingWriter
 
 
-def merge(recordings: Sequence[str | Path], out: str | Path, *, equality: str | None = None) -> Path:
+@reports("merging")
+def merge(
+    recordings: Sequence[str | Path],
+    out: str | Path,
+    *,
+    equality: str | None = None,
+    progress: Callable[[int, int], None] | None = None,
+) -> Path:
     """Put several recordings into one: other datasets, other LLMs, or both.
 
     Questions are told apart by dataset and id, and must agree in text, gold and choices. They keep the order of the first
@@ -36,6 +44,7 @@ def merge(recordings: Sequence[str | Path], out: str | Path, *, equality: str | 
         out: the folder to make.
         equality: of the datasets that come from several recordings, see `feval.answers.equality`; `None` keeps the one that they
             agree on.
+        progress: called with (LLMs on datasets done, all of them).
 
     Raises:
         ConflictError: the recordings contradict each other; the message names where.
@@ -53,6 +62,7 @@ def merge(recordings: Sequence[str | Path], out: str | Path, *, equality: str | 
             "them together with one `--prices`."
         )
     datasets = list(dict.fromkeys(dataset for source in sources for dataset in source.dataset_ids()))
+    steps = Steps(len({pair for source in sources for pair in source.manifest.pairs}), progress)
     with RecordingWriter(
         out,
         operation={"name": "merge"},
@@ -65,6 +75,7 @@ def merge(recordings: Sequence[str | Path], out: str | Path, *, equality: str | 
             holders = [source for source in sources if dataset in source.manifest.datasets]
             if len(holders) == 1:
                 writer.keep_dataset(holders[0], dataset)
+                steps.step(len(holders[0].llm_names(dataset)))
                 continue
             info = common_info(dataset, holders, equality)
             known = known_verdicts(dataset, holders, info.equality)
@@ -72,6 +83,7 @@ def merge(recordings: Sequence[str | Path], out: str | Path, *, equality: str | 
             placed = [_Source(*each) for each in zip(holders, merged_rows(dataset, holders), strict=True)]
             for llm in dict.fromkeys(llm for holder in holders for llm in holder.llm_names(dataset)):
                 _add_llm(writer, dataset, llm, placed)
+                steps.step()
     return Path(out)
 
 

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
 from feval.errors import ConflictError, NotRecordedError, OutOfRangeError, ShortPoolError
+from feval.executors.progress import reports
 from feval.recording.content import COT_COLUMNS, PoolRows, ProbeRows, ScoreRows
 from feval.recording.derived.common import derived_writer, known_verdicts
 from feval.recording.reader import Recording
-from feval.recording.verify import open_sound
+from feval.recording.verify import Steps, open_sound
 
 
+@reports("selecting")
 def select(
     recording: str | Path,
     out: str | Path,
@@ -24,6 +26,7 @@ def select(
     samples: int | None = None,
     min_cots: int | None = None,
     rename: Mapping[str, str] | None = None,
+    progress: Callable[[int, int], None] | None = None,
 ) -> Path:
     """Make a smaller recording: some datasets, LLMs, questions, or the first CoTs of each pool; or one with other names of LLMs.
 
@@ -36,6 +39,7 @@ def select(
         samples: keep the first so many CoTs of every pool; `None` keeps all.
         min_cots: leave out the questions on which a kept LLM has fewer CoTs; `None` leaves none out.
         rename: old -> new name of kept LLMs; what stands before "@" finds card and prices.
+        progress: called with (LLMs on datasets done, all of them).
 
     Raises:
         NotRecordedError: something named is not there.
@@ -64,6 +68,10 @@ def select(
         for dataset, ids in short.items()
         if ids
     ]
+    chosen = [
+        dataset for dataset, llm in source.manifest.pairs if dataset in selected and (llms is None or llm in llms)
+    ]
+    steps = Steps(len(chosen), progress)
     with derived_writer(source, out, {"name": "select", **operation}, notes) as writer:
         missing = set(question_ids or ())
         for dataset in selected:
@@ -74,6 +82,7 @@ def select(
             whole = samples is None and len(rows) == source.manifest.datasets[dataset]["questions"]
             if whole and source.is_current and kept == source.llm_names(dataset) and not renamed.keys() & kept:
                 writer.keep_dataset(source, dataset)
+                steps.step(len(kept))
                 continue
             info, parent = source.dataset_info(dataset), source if whole else None
             writer.add_dataset(info, rows, parent=parent, **known_verdicts(dataset, [source], info.equality))
@@ -89,6 +98,7 @@ def select(
                 if linked is None and source.has_probes(dataset, llm):
                     probes = _first_probes(source.probe_rows(dataset, llm), ids, samples)
                     writer.add_probes(dataset, name, probes, cue=source.probes_record(dataset, llm)["cue"])
+                steps.step()
         if missing:
             raise NotRecordedError(
                 f"{source.path} has no question {min(missing)!r:.80} ({len(missing)} are missing). Check the ids."

@@ -11,9 +11,13 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from feval.errors import UnknownNameError, UsageError
 from feval.recording import PoolRows
+from feval.report.text import counted, shortened
 
 if TYPE_CHECKING:
     from feval.recording import ProbeRows, Question, Recording, ScoreRows
+
+
+_MOST_LISTED = 5
 
 
 class _Rows(Protocol):
@@ -147,12 +151,14 @@ def _per_cot(scorer: str, rows: ScoreRows, size: int) -> tuple[str, list[float |
 
 
 def find_question(recording: Recording, name: str, dataset: str | None = None) -> tuple[str, int]:
-    """Return dataset and row of a question.
+    """Return dataset and row of a question: of that id, else the only one whose id begins so, or whose text has the name in it.
+
+    Upper and lower case are equal, and so is all white space.
 
     Raises:
         NotRecordedError: no such dataset.
         UnknownNameError: no such question.
-        UsageError: several datasets have it.
+        UsageError: several questions are meant.
     """
     if dataset is not None:
         recording.require(dataset)
@@ -161,13 +167,34 @@ def find_question(recording: Recording, name: str, dataset: str | None = None) -
         recording.prepare(each, ())
         ids[each] = recording.votes(each).question_ids
     places = [(each, row) for each, names in ids.items() for row, own in enumerate(names) if own == name]
-    if not places:
-        where = f"question of {', '.join(datasets)} in {recording.path}"
-        raise UnknownNameError.of(where, name, (own for names in ids.values() for own in names))
     if len(places) > 1:
         found = ", ".join(each for each, _ in places)
         raise UsageError(f"{len(places)} datasets have a question {name!r}; choose one with --dataset: {found}.")
-    return places[0]
+    if places:
+        return places[0]
+    similar = [
+        (each, row, question)
+        for each in datasets
+        for row, question in enumerate(recording.scan_questions(each))
+        if _folded(question.id).startswith(_folded(name)) or _folded(name) in _folded(question.text)
+    ]
+    if not similar:
+        where = f"question of {', '.join(datasets)} in {recording.path} with the id, or the words,"
+        raise UnknownNameError.of(where, name, (own for names in ids.values() for own in names))
+    if len(similar) > 1:
+        listed = "; ".join(
+            f"{question.id} ({shortened(question.text, 60)})" for _, _, question in similar[:_MOST_LISTED]
+        )
+        more = f"; and {len(similar) - _MOST_LISTED:,} more" if len(similar) > _MOST_LISTED else ""
+        raise UsageError(
+            f"{counted(len(similar), 'question')} have {name!r:.80} in the text or at the start of the id; give one by its id, "
+            f"or more of its text: {listed}{more}."
+        )
+    return similar[0][:2]
+
+
+def _folded(text: str) -> str:
+    return " ".join(text.casefold().split())
 
 
 def answer_span(text: str, *answers: str | None) -> tuple[int, int] | None:

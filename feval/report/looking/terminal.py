@@ -16,7 +16,7 @@ import numpy as np
 from feval.recording import NO_ANSWER
 from feval.report.looking.questions import answer_span
 from feval.report.tables.tables import Column, Line, Table
-from feval.report.text import counted, percent, visible
+from feval.report.text import counted, percent, shortened, visible
 
 if TYPE_CHECKING:
     from feval.report.looking.overview import Overview
@@ -61,12 +61,6 @@ def overview_table(overview: Overview, rows: Sequence[int], texts: Sequence[str]
 
 def _percent(value: float) -> str:
     return "-" if np.isnan(value) else percent(float(value))
-
-
-def shortened(text: str, length: int) -> str:
-    """Return a text on one line, cut to a length."""
-    text = " ".join(text.split())
-    return text if len(text) <= length else f"{text[: length - 1]}…"
 
 
 def question_pieces(

@@ -2,26 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from feval.cards.finish_reasons import FINISH_REASONS
-from feval.replay import load
+from feval.executors.progress import reports
+from feval.recording import Recording
+from feval.replay import LLM, load
 from feval.report.looking.overview import overview
-from feval.report.looking.questions import answer_span, recorded_questions
+from feval.report.looking.questions import LLMOnQuestion, RecordedQuestion, answer_span, recorded_questions
 from feval.report.page.depth import NOT_SHOWN, trace_answers, tree, turn_text
 from feval.report.page.document import escaped_json, html_page
 from feval.report.page.questions import Caps, cut
 from feval.report.tables.info import info_tables
 from feval.report.text import counted, fixed, percent, size
-
-if TYPE_CHECKING:
-    from feval.recording import Recording
-    from feval.replay import LLM
-    from feval.report.looking.questions import LLMOnQuestion, RecordedQuestion
 
 LIMITS = Caps(questions=20_000, answer=200, cot=20_000, texts=40_000_000, step=2_000, steps=1_000)
 """Limits of a page: `texts` is bytes here, of all questions together; the first questions in recorded order are taken."""
@@ -36,8 +33,14 @@ class ViewPage:
     left_out: list[str]
 
 
+@reports("reading questions")
 def view_page(
-    recording: Recording, pairs: Mapping[str, Sequence[str]], *, first: int | None = None, limits: Caps = LIMITS
+    recording: Recording,
+    pairs: Mapping[str, Sequence[str]],
+    *,
+    first: int | None = None,
+    limits: Caps = LIMITS,
+    progress: Callable[[int, int], None] = lambda _done, _total: None,
 ) -> ViewPage:
     """Return a page with questions and CoTs of some datasets (id -> LLMs).
 
@@ -46,6 +49,7 @@ def view_page(
         pairs: which.
         first: of each dataset only its first questions, so many; `None` for as many as the limits allow.
         limits: of the page's size.
+        progress: called with (questions done, most of a dataset).
     """
     llms = list(dict.fromkeys(llm for names in pairs.values() for llm in names))
     questions: list[dict[str, Any]] = []
@@ -63,6 +67,7 @@ def view_page(
             entry["d"] = [entry["d"].get(llm) for llm in llms]
             questions.append(entry | {"n": place})
             blocks.append(block)
+            progress(len(blocks) - before, most)
         shown = len(questions) - before
         if shown < asked:
             why = "--first" if shown == first else f"all would make the page larger than {size(limits.texts)}"

@@ -10,8 +10,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 
+from feval.report.palette import COLOURS
 from feval.report.pictures.drawing import (
-    COLOURS,
     DASHED,
     DOTTED,
     accuracy_axis,

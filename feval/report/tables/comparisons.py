@@ -8,8 +8,26 @@ from typing import TYPE_CHECKING, TypeVar
 from feval.evaluation.costs import mean_cost
 from feval.report.tables.cost_axes import OTHER_COSTS, cost_decimals, cost_words
 from feval.report.tables.csv import csv_text
-from feval.report.tables.tables import Column, Table, columns, per_round_cell, per_round_column, timing_notes
-from feval.report.text import counted_questions, decimals_for, fixed, interval_name, percent, percents, signed_points
+from feval.report.tables.tables import (
+    Column,
+    Table,
+    columns,
+    per_round_cell,
+    per_round_column,
+    point_cells,
+    timing_notes,
+    without_prices,
+)
+from feval.report.text import (
+    counted_questions,
+    decimals_for,
+    fixed,
+    interval_name,
+    percent,
+    percents,
+    price_words,
+    signed_points,
+)
 
 if TYPE_CHECKING:
     from feval.comparison.comparison import Comparison
@@ -67,7 +85,7 @@ def _results(comparison: Comparison) -> Table:
     decimals = 1 if own is None else cost_decimals(own, (mean_cost(point, own) for *_, point in rows))
     several = len(kinds) > 1
     by_round = per_round_column((comparison.plan.billing, point) for *_, point in rows)
-    return Table(
+    table = Table(
         title=f"{comparison.plan.dataset}, {counted_questions(first.questions, comparison.left_out)}",
         columns=(
             *columns("method", "budget", *(("kind",) if several else ()), "#accuracy %"),
@@ -80,12 +98,7 @@ def _results(comparison: Comparison) -> Table:
                 label,
                 budget or "-",
                 *((point.kind,) if several else ()),
-                percent(point.accuracy),
-                percents(point.accuracy_low, point.accuracy_high),
-                fixed(point.usd_per_question, dollars),
-                fixed(point.tokens_per_question, 1),
-                fixed(point.samples_per_question, 2),
-                fixed(point.calls_per_question, 2),
+                *point_cells(point, dollars),
                 *((fixed(mean_cost(point, own), decimals),) if own else ()),
                 *((per_round_cell(point, dollars),) if by_round else ()),
             )
@@ -93,16 +106,18 @@ def _results(comparison: Comparison) -> Table:
         ),
         notes=results_notes(comparison),
     )
+    return without_prices(table)
 
 
 def results_notes(comparison: Comparison) -> tuple[str, ...]:
     """How the points were computed and paid, and the warnings."""
     first, kinds = comparison.curves[0].points[0], list(comparison.kinds)
+    usd = (point.usd_per_question for curve in comparison.curves for point in curve.points)
     split = f"; {first.train_questions:,} other questions were learnt from" if first.train_questions else ""
     draws = f"; seeded points average {comparison.plan.replicates} draws of each question, seed {comparison.plan.seed}"
     return (
         f"{', '.join(kinds)}{draws if 'seeded' in kinds else ''}{split}",
-        f"billing {first.billing}; prices {first.prices or 'none'}",
+        f"billing {first.billing}; {price_words(first.prices, usd)}",
         *timing_notes(comparison.timing),
         *comparison.warnings,
     )

@@ -4,15 +4,11 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
-from feval.forecast.coupling_results import CoupledPair
+from feval.forecast.coupling_results import CoupledPair, Coupling, RankedLLM
 from feval.report.tables.csv import csv_text
 from feval.report.tables.tables import Table, columns
 from feval.report.text import counted, fixed, percent, percents
-
-if TYPE_CHECKING:
-    from feval.forecast.coupling_results import Coupling, RankedLLM
 
 
 def short_names(llms: Sequence[str]) -> dict[str, str]:

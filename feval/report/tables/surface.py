@@ -5,8 +5,17 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from feval.report.tables.csv import csv_text
-from feval.report.tables.tables import Table, columns
-from feval.report.text import counted, counted_questions, decimals_for, fixed, interval_name, percent, percents
+from feval.report.tables.tables import Table, columns, without_prices
+from feval.report.text import (
+    counted,
+    counted_questions,
+    decimals_for,
+    fixed,
+    interval_name,
+    percent,
+    percents,
+    price_words,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -35,7 +44,7 @@ def surface_table(surface: Surface) -> Table:
     left_out = [f"{counted(others, 'more point')} on the frontier, between those, in --json and surface.csv"] * (
         others > 0
     )
-    return Table(
+    table = Table(
         title=f"width x depth on {surface.dataset}, {surface.llm}: the Pareto frontier",
         columns=columns(
             "#traces",
@@ -58,6 +67,7 @@ def surface_table(surface: Surface) -> Table:
         ),
         notes=(*left_out, *surface_notes(surface), *surface.warnings),
     )
+    return without_prices(table)
 
 
 def _spread(frontier: Sequence[SurfacePoint]) -> list[SurfacePoint]:
@@ -80,7 +90,7 @@ def surface_notes(surface: Surface) -> tuple[str, str]:
     probed = "at various offsets" if surface.interval is None else f"every {surface.interval:,} tokens"
     questions = counted_questions(surface.questions, surface.left_out)
     grid = f"{counted(len(surface.widths), 'width')} x {counted(len(surface.depths), 'depth')}"
-    prices = f"prices {surface.prices}" if surface.prices else "no prices"
+    prices = price_words(surface.prices, (point.usd_per_question for point in surface.points[:1]))
     return (
         f"exact: expectation over all subsets of the recorded traces, probed {probed}; {questions}",
         f"{grid}; billing {surface.billing}; {prices}; token counter {surface.counter}",

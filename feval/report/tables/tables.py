@@ -8,11 +8,21 @@ from typing import TYPE_CHECKING
 
 from feval.evaluation.cautions import round_ratio
 from feval.report.tables.cost_axes import MORE_COSTS, cost_decimals, cost_words
-from feval.report.text import counted_questions, decimals_for, fixed, interval_name, percent, percents, visible
+from feval.report.text import (
+    counted_questions,
+    decimals_for,
+    fixed,
+    interval_name,
+    percent,
+    percents,
+    price_words,
+    visible,
+)
 
 if TYPE_CHECKING:
     from feval.evaluation.cautions import Costs
     from feval.evaluation.curves import Curve
+    from feval.evaluation.evaluation import Evaluation
     from feval.replay.clock import Timing
 
 
@@ -74,9 +84,23 @@ def without_spares(table: Table) -> Table:
     spares = [column.name for column in table.columns if column.spare]
     if not spares:
         return table
-    rows = tuple(tuple(row[i] for i in places) for row in table.rows)
     note = f"left out on a narrow terminal: {', '.join(spares)}"
-    return Table(table.title, tuple(table.columns[i] for i in places), rows, (*table.notes, note))
+    return _only(table, places, note)
+
+
+def without_prices(table: Table) -> Table:
+    """Return the table without columns of dollars where no row has any."""
+    unknown = {
+        i
+        for i, column in enumerate(table.columns)
+        if column.name.startswith("USD") and {row[i] for row in table.rows} == {"-"}
+    }
+    return _only(table, [i for i in range(len(table.columns)) if i not in unknown]) if unknown else table
+
+
+def _only(table: Table, places: Sequence[int], *notes: str) -> Table:
+    rows = tuple(tuple(row[i] for i in places) for row in table.rows)
+    return Table(table.title, tuple(table.columns[i] for i in places), rows, (*table.notes, *notes))
 
 
 def per_round_column(billed: Iterable[tuple[str, Costs]]) -> str | None:
@@ -94,25 +118,39 @@ def per_round_cell(costs: Costs, usd_decimals: int) -> str:
     return fixed(costs.usd_per_question_per_round, usd_decimals)
 
 
+def point_cells(point: Evaluation, usd_decimals: int) -> tuple[str, ...]:
+    """Return the cells of what an evaluation came to: accuracy, its interval, and costs per question."""
+    return (
+        percent(point.accuracy),
+        percents(point.accuracy_low, point.accuracy_high),
+        fixed(point.usd_per_question, usd_decimals),
+        fixed(point.tokens_per_question, 1),
+        fixed(point.samples_per_question, 2),
+        fixed(point.calls_per_question, 2),
+    )
+
+
 def curve_table(curve: Curve) -> Table:
     """Return the table of one curve, one row per point."""
-    return Table(
+    table = Table(
         title=f"{curve.method} on {curve.dataset}, {curve.llm}",
         columns=_point_columns(curve),
         rows=_rows(curve, _usd_decimals([curve])),
         notes=(*subtitles(curve), *curve.warnings),
     )
+    return without_prices(table)
 
 
 def curves_table(curves: Sequence[Curve]) -> Table:
     """Return one table of curves of one method on one dataset, at least one, with the LLM in the first column."""
     decimals, first = _usd_decimals(curves), curves[0]
-    return Table(
+    table = Table(
         title=f"{first.method} on {first.dataset}",
         columns=(Column("LLM"), *_point_columns(first)),
         rows=tuple((curve.llm, *row) for curve in curves for row in _rows(curve, decimals)),
         notes=(*subtitles(first), *first.warnings),
     )
+    return without_prices(table)
 
 
 def _point_columns(curve: Curve) -> tuple[Column, ...]:
@@ -164,7 +202,7 @@ def subtitles(curve: Curve) -> tuple[str, ...]:
     """Return lines on what a curve's numbers rest on: kind and questions; billing, prices and token counter; seconds."""
     kind = curve.points[0].kind
     how = _KINDS[kind].format(replicates=curve.replicates, seed=curve.seed)
-    prices = f"prices {curve.prices}" if curve.prices else "no prices"
+    prices = price_words(curve.prices, (point.usd_per_question for point in curve.points))
     if curve.field != "n" and kind == "recorded":
         how = "CoTs in recorded order"
     fields = "".join(f"; {name}={value}" for name, value in curve.settings.items())

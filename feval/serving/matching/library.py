@@ -6,16 +6,13 @@ from collections import defaultdict
 from collections.abc import Sequence
 from pathlib import Path
 from threading import RLock
-from typing import TYPE_CHECKING
 
+from feval.cards.prices import PriceList
 from feval.errors import NotRecordedError
 from feval.recording.reader import Recording
 from feval.replay import LLM, Dataset
 from feval.replay.loading import load, open_recordings
 from feval.serving.matching.shelves import Shelf
-
-if TYPE_CHECKING:
-    from feval.cards.prices import PriceList
 
 _NAMED = 5
 

@@ -27,11 +27,9 @@ from feval.errors import (
     UnknownNameError,
     UsageError,
 )
-from feval.evaluation.curves import self_consistency_curve
 from feval.recording import PoolRows, Question, open_recording, select, verify_recording
-from feval.replay import load
 from recorders.asking.pace import Limits
-from recorders.errors import CostLimitReached, Fatal, MissingError, Refused, Transient
+from recorders.errors import CostLimitReached, Fatal, MissingError, Refused
 from recorders.journal.journal import Journal, journal_folder
 from recorders.request import Completion, Decoding, Message
 from recorders.work.record import estimate_dataset, record_dataset
@@ -76,22 +74,6 @@ def test_a_recording_holds_what_came(tmp_path: Path) -> None:
     assert recording.manifest.pairs["toy", SMALL]["counter"] == "usage"
     assert recording.channels("toy", SMALL) == []
     assert not journal_folder(tmp_path / "r").exists()
-
-
-def test_a_recording_can_be_evaluated(tmp_path: Path) -> None:
-    out = go(tmp_path / "r")
-    dataset, (llm,) = load("toy", SMALL, out)
-    curve = self_consistency_curve(dataset, llm, [1, 5])
-    assert curve.points[0].accuracy == pytest.approx((2 + 2 + 1 + 2) / 20)
-
-
-def test_faults_give_the_same_recording(tmp_path: Path) -> None:
-    faults = [Transient("x"), lambda f: f[:1], None, lambda f: f[:2], lambda f: []]
-    limits = Limits(2, backoff_s=0.001)
-    assert (
-        open_recording(go(tmp_path / "a")).hash
-        == open_recording(go(tmp_path / "b", FakeBackend(faults), limits=limits)).hash
-    )
 
 
 def test_the_same_command_again_does_nothing(tmp_path: Path) -> None:
@@ -402,15 +384,6 @@ def test_a_changed_prompt_is_another_recording(tmp_path: Path) -> None:
         go(tmp_path / "r", work=replace(WORK, prompt_version="toy@2"))
     with pytest.raises(Exception, match="its decoding seed is 7, not 8"):
         go(tmp_path / "r", work=replace(WORK, decoding=Decoding(seed=8)))
-
-
-def test_a_damaged_journal_is_no_recording(tmp_path: Path) -> None:
-    with pytest.raises(Fatal):
-        go(tmp_path / "r", FakeBackend([None, Fatal("x")]), limits=Limits(1))
-    path = journal_folder(tmp_path / "r") / "journal.jsonl"
-    path.write_bytes(path.read_bytes().replace(b"thought 3", b"thought 4"))
-    with pytest.raises(Exception, match=r"Line 6 of .* does not match its checksum"):
-        go(tmp_path / "r")
 
 
 def test_it_works_inside_a_running_loop(tmp_path: Path) -> None:
