@@ -49,11 +49,8 @@ SEAMS: dict[str, set[str]] = {
     "feval.executors.opening": {"feval.executors.cluster.connected", "feval.executors.processes.Processes"},
     "feval.executors.progress": {"rich", "tqdm"},
     "feval.hub.datasets": {"feval.hub.questions.question_files"},
-    "feval.hub.places": {
-        "feval.hub.recordings.open_remote",
-        "feval.hub.recordings.pull",
-        "feval.hub.snapshots.fetch_table",
-    },
+    "feval.hub.places": {"feval.hub.recordings.open_remote", "feval.hub.recordings.pull"},
+    "feval.hub.splits": {"datasets"},
     "feval.recording.layout.format": {"orjson"},
     "feval.recording.layout.locate": {"orjson"},
     "feval.recording.steps": {"orjson"},

@@ -25,19 +25,6 @@ def open_place(place: str | PurePath) -> Recording:
     return open_remote(place)[0]
 
 
-def local_table(place: str | PurePath) -> Path:
-    """Return the file of a table, or a pattern of its files; those on the Hub are fetched into the cache.
-
-    Raises:
-        UsageError, HubError: as for `feval.hub.fetch_table`.
-    """
-    if not is_address(place):
-        return Path(place)
-    from feval.hub.snapshots import fetch_table  # as above
-
-    return fetch_table(place)
-
-
 def local_folder(place: str | PurePath, progress: Callable[[int, int], None] | None = None) -> Path:
     """Return the folder of a recording; a recording on the Hub is fetched whole into the cache.
 

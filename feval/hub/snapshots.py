@@ -8,6 +8,7 @@ cache needs no connection.
 from __future__ import annotations
 
 import glob
+import hashlib
 import re
 import shutil
 import warnings
@@ -16,6 +17,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path, PurePath
 from typing import Any
+from urllib.parse import quote
 
 from huggingface_hub import RepoFile as ListedFile
 from huggingface_hub import constants, try_to_load_from_cache
@@ -26,7 +28,8 @@ from feval.errors import DamagedRecordingError, HubError, StorageError, Unpinned
 from feval.executors.progress import reports
 from feval.hub.addresses import Address, is_commit, parse_address
 from feval.hub.client import Client, TransientError, is_offline, without_addresses
-from feval.hub.files import RepoFile
+from feval.hub.files import RepoFile, cache_folder
+from feval.hub.splits import split_paths
 from feval.recording.layout.format import MANIFEST, is_safe_path
 
 _LISTED_AT_ONCE = 200
@@ -206,37 +209,73 @@ def fetch_file(place: str | PurePath, *, most_bytes: int) -> Path:
     return open_snapshot(replace(address, path=folder), name, most_bytes=most_bytes).folder / name
 
 
-def fetch_table(place: str | PurePath) -> Path:
-    """Fetch the files of a table into the Hub's cache; return the path of the one file there, or a pattern of several.
+def fetch_table(place: str | PurePath) -> tuple[Path, Address]:
+    """Fetch the files of a table into the Hub's cache.
 
     Args:
         place: the address of a file, or of the beginning of the paths of several: of a folder, or of a split such as
-            `hf://namespace/name/data/train`. Of several formats the first of Parquet, JSON Lines, CSV and JSON counts.
+            `hf://namespace/name/data/train`. Of several formats the first of Parquet, JSON Lines, CSV and JSON counts. Where that
+            is not one table and the library `datasets` is installed, `hf://namespace/name/CONFIGURATION/SPLIT`.
+
+    Returns:
+        What importers read: the path of the one file, a pattern of several, or a folder; and the address with its commit.
 
     Raises:
         UsageError: not an address, or of several tables.
         HubError: there is no table, or it cannot be fetched.
     """
     address = parse_address(place)
-    if address.path.endswith(_TABLE_ENDINGS):
-        return fetch_file(place, most_bytes=_MOST_TABLE_BYTES)
     client = _client(address)
     pinned, moves = _pinned(client, replace(address, path=""))
+    paths = [address.path] if address.path.endswith(_TABLE_ENDINGS) else _table_paths(client, pinned, address)
+    files = [_at_commit(client, pinned, path, _MOST_TABLE_BYTES).folder / path for path in paths]
+    if moves:
+        _warn_of_branch(address, pinned)
+    stems = {_stem(str(file)) for file in files}
+    return (
+        files[0] if len(files) == 1 else Path(*stems) if len(stems) == 1 else _linked(client, paths, files)
+    ), replace(pinned, path=address.path)
+
+
+def _table_paths(client: Client, pinned: Address, address: Address) -> list[str]:
+    """Return the paths of the files of the one table at an address."""
     with client.errors():
         paths = client.attempts(
             lambda: client.api().list_repo_files(address.repo_id, revision=pinned.revision, repo_type="dataset")
         )
     tables = next((found for end in _TABLE_ENDINGS if (found := _below(paths, address.path, end))), [])
-    stems = {_SHARD.sub(r"-*\1", path) for path in tables}
-    if len(stems) != 1:
-        named = f"it has several: {', '.join(sorted(stems)[:_MOST_NAMED])}" if stems else "there is none"
-        raise UsageError(
-            f"{address} should be one table, and {named}. Name the file, or how the names of its files begin."
-        )
-    files = [_at_commit(client, pinned, path, _MOST_TABLE_BYTES).folder / path for path in tables]
-    if moves:
-        _warn_of_branch(address, pinned)
-    return files[0] if len(files) == 1 else files[0].with_name(_SHARD.sub(r"-*\1", files[0].name))
+    stems = {_stem(path) for path in tables}
+    if len(stems) == 1:
+        return tables
+    if split := client.attempts(lambda: split_paths(replace(pinned, path=address.path))):
+        if not any(all(path.endswith(ending) for path in split) for ending in _TABLE_ENDINGS):
+            raise UsageError(
+                f"{address} has files that are not read, such as {split[0]:.120}. Read them with `datasets`, and give what it "
+                "returns to `feval.from_dataframe`."
+            )
+        return split
+    named = f"it has several: {', '.join(sorted(stems)[:_MOST_NAMED])}" if stems else "there is none"
+    raise UsageError(f"{address} should be one table, and {named}. Name the file, or how the names of its files begin.")
+
+
+def _stem(path: str) -> str:
+    """Return the path of a table's file, as a pattern where it is one of several shards."""
+    return _SHARD.sub(r"-*\1", path)
+
+
+def _linked(client: Client, paths: Sequence[str], files: Sequence[Path]) -> Path:
+    """Return a folder in feval's cache with links to files, and no others; their names are their paths in the repository."""
+    folder = cache_folder() / "tables" / hashlib.sha256("\n".join(map(str, files)).encode()).hexdigest()[:16]
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        for path, file in zip(paths, files, strict=True):
+            link = folder / quote(path, safe="")
+            if not link.exists():
+                link.unlink(missing_ok=True)
+                link.symlink_to(file.absolute())
+    except OSError as error:
+        raise client.disk_failed(error.strerror or str(error)) from error
+    return folder
 
 
 def _below(paths: Iterable[str], beginning: str, ending: str) -> list[str]:

@@ -71,6 +71,7 @@ def import_recording(
     progress: Callable[[int, int], None] | None = None,
     executor: Executor | None = None,
     layout: Layout | None = None,
+    address: str | None = None,
 ) -> Path:
     """Make a recording from a file that somebody else recorded, and return its folder.
 
@@ -93,6 +94,7 @@ def import_recording(
         progress: called with the pools done and the pools in all.
         executor: reads blocks of the source, see `feval.executors`; `None` for this process. The recording is the same.
         layout: what the columns of a table mean (`feval.importers.tables.layouts.layout_of`), for the format "table".
+        address: where the file was fetched from, such as "hf://us/answers@COMMIT/data/train", to be noted in the recording.
 
     What was unusual about the source is in the manifest's notes.
 
@@ -134,6 +136,8 @@ def import_recording(
         operation["beside"] = [fingerprint(file) for file in importer.beside(source)]
     if layout is not None:
         operation["layout"] = layout.about()
+    if address is not None:
+        operation["address"] = address
     prices = prices if prices == "none" else price_list(prices).id
     licences = {"questions": known.licence if known else None}
     with RecordingWriter(out, operation=operation, prices=prices, licences=licences) as writer:

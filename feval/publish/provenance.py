@@ -67,7 +67,8 @@ def _sentence(operation: Mapping[str, Any]) -> str:
         source = _mapping(operation.get("source"))
         digest = str(source.get("sha256", ""))
         known = f", SHA-256 `{digest}`" if re.fullmatch("[0-9a-f]{64}", digest) else ""
-        return f"Imported from {_code(source, 'file')} (format {_code(operation, 'format')}{known})"
+        place = _code(operation, "address") if "address" in operation else _code(source, "file")
+        return f"Imported from {place} (format {_code(operation, 'format')}{known})"
     return f"Made by {code(str(name))}" if name else "Made in a way that is not stated"
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from hub_double import HubDouble
 from hub_settings import run_feval
+from huggingface_hub import constants
 
 from feval.errors import HubError, UnpinnedWarning, UsageError
 from feval.hub import fetch_table
@@ -35,14 +36,88 @@ def test_the_files_of_a_split_are_one_table(answers: HubDouble, tmp_path: Path) 
     out, address = tmp_path / "out", f"hf://datasets/us/answers@{COMMIT}/data/train"
     result = run_feval("import", "table", address, "--dataset", "toy", "--answer-kind", "number", "--out", out)
     assert result.exit_code == 0, result.output
-    assert open_recording(out).votes("toy").llms["m"].sizes.tolist() == [2]
+    recording = open_recording(out)
+    assert recording.votes("toy").llms["m"].sizes.tolist() == [2]
+    assert recording.manifest.raw["operation"]["address"] == f"hf://us/answers@{COMMIT}/data/train"
     assert not answers.asked("resolve.*test-00000")
     count = len(answers.requests)
-    assert fetch_table(f"hf://us/answers@{COMMIT}/data/train-00000-of-00002.jsonl").is_file()
+    assert fetch_table(f"hf://us/answers@{COMMIT}/data/train-00000-of-00002.jsonl")[0].is_file()
     assert len(answers.requests) == count, "what is in the cache is not asked for again"
 
 
-def test_what_is_not_one_table_is_said(answers: HubDouble) -> None:
+README = """---
+configs:
+- config_name: main
+  data_files:
+  - {split: train, path: "runs/*.jsonl"}
+  - {split: test, path: runs/b.jsonl}
+- config_name: elsewhere
+  data_files: hf://datasets/us/other/x.jsonl
+- config_name: on-this-machine
+  data_files: /etc/pass*
+- config_name: packed
+  data_files: x.jsonl.xz
+---
+"""
+
+
+@pytest.fixture
+def named(hub: HubDouble, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> str:
+    """A repository whose README names its splits, for the library `datasets`, which is pointed to the double as well."""
+    datasets = pytest.importorskip("datasets")
+    for module, name, value in (  # as HF_ENDPOINT would, which both libraries read when they are imported
+        (constants, "ENDPOINT", hub.url),
+        (constants, "HUGGINGFACE_CO_URL_TEMPLATE", hub.url + "/{repo_id}/resolve/{revision}/{filename}"),
+        (datasets.config, "HF_ENDPOINT", hub.url),
+    ):
+        monkeypatch.setattr(module, name, value)
+    monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", tmp_path / "datasets")
+    runs = {f"runs/{name}.jsonl": json.dumps(COT | {"sample": place}).encode() for place, name in enumerate("ab")}
+    hub.add_dataset("us/other", {"x.jsonl": b"{}"})
+    hub.add_dataset("us/named", {"README.md": README.encode(), **runs, "x.jsonl.xz": b"x", "z.jsonl": b"{}"}, COMMIT)
+    return f"hf://datasets/us/named@{COMMIT}"
+
+
+@pytest.mark.slow
+def test_a_split_that_the_library_datasets_knows_is_a_table(named: str, hub: HubDouble, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    result = run_feval(
+        "import", "table", f"{named}/main/train", "--dataset", "toy", "--answer-kind", "number", "--out", out
+    )
+    assert result.exit_code == 0, result.output
+    recording = open_recording(out)
+    assert recording.votes("toy").llms["m"].sizes.tolist() == [2]
+    operation = recording.manifest.raw["operation"]
+    assert operation["address"] == f"hf://us/named@{COMMIT}/main/train"
+    assert [file["file"] for file in operation["source"]] == ["runs%2Fa.jsonl", "runs%2Fb.jsonl"]
+    assert not hub.asked("GET.*z.jsonl")
+    assert fetch_table(f"{named}/main/test")[0].name == "b.jsonl"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("path", "sentence"),
+    [
+        (
+            "",
+            "its configurations are main, elsewhere, on-this-machine, packed. Name one of them, hf://us/named@c+/main",
+        ),
+        ("/main", "its splits are train, test. Name one of them, hf://us/named@c+/main/train"),
+        ("/main/dev", "its splits are train, test"),
+        ("/elsewhere", "finds no splits in|has files that are not in it"),
+        ("/on-this-machine", "there is none"),
+        ("/packed", "has files that are not read, such as x.jsonl.xz. Read them with `datasets`"),
+    ],
+)
+def test_what_the_library_datasets_does_not_find_to_be_one_table_is_said(named: str, path: str, sentence: str) -> None:
+    with pytest.raises(UsageError, match=sentence):
+        fetch_table(named + path)
+
+
+def test_what_is_not_one_table_is_said(answers: HubDouble, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(
+        "feval.hub.splits.version", lambda _: "3.6.0"
+    )  # of `datasets`, which may run a repository's code
     with pytest.raises(
         UsageError, match=r"it has several: data/test-\*-of-00001.jsonl, data/train-\*-of-00002.jsonl\."
     ):
@@ -52,4 +127,5 @@ def test_what_is_not_one_table_is_said(answers: HubDouble) -> None:
     with pytest.raises(HubError, match="no such repository"):
         fetch_table("hf://us/nothing/data")
     with pytest.warns(UnpinnedWarning, match=COMMIT):
-        assert fetch_table("hf://us/answers/data/test").name == "test-00000-of-00001.jsonl"
+        path, address = fetch_table("hf://us/answers/data/test")
+    assert (path.name, str(address)) == ("test-00000-of-00001.jsonl", f"hf://us/answers@{COMMIT}/data/test")

@@ -30,7 +30,7 @@ from feval.importers import import_recording, understood
 from feval.importers.tables import files, reading
 from feval.importers.tables.layouts import Layout, layout_of
 from feval.importers.tables.meanings import meanings
-from feval.recording import Recording, open_recording, verify_recording
+from feval.recording import Recording, open_recording, select, verify_recording
 
 Row = dict[str, Any]
 
@@ -121,10 +121,13 @@ def test_numbers_are_those_of_pandas(recording: Recording) -> None:
         assert chosen.accuracy == pytest.approx(best[llm.name], abs=1e-12)
 
 
-@pytest.mark.parametrize("library", ["pandas", "polars", "pyarrow"])
+@pytest.mark.parametrize("library", ["pandas", "polars", "pyarrow", pytest.param("datasets", marks=pytest.mark.slow)])
 def test_a_frame_of_any_library_gives_the_same_recording(recording: Recording, library: str) -> None:
     module = pytest.importorskip(library)
-    frame = module.Table.from_pylist(table()) if library == "pyarrow" else module.DataFrame(table())
+    if library == "datasets":
+        frame = module.Dataset.from_list(table()).to_iterable_dataset()
+    else:
+        frame = module.Table.from_pylist(table()) if library == "pyarrow" else module.DataFrame(table())
     made = from_dataframe(frame, dataset="toy", answer_kind="number", scores={"reward": "reward"})
     assert made.hash == recording.hash
 
@@ -187,7 +190,11 @@ def test_refuses_what_is_no_table(frame: Any, sentence: str) -> None:
 def test_frames_that_are_no_tables_are_sentences() -> None:
     pd = pytest.importorskip("pandas")
     twice = pd.DataFrame([["q", "a", "b"]], columns=["question", "text", "text"])
-    for frame, sentence in ((pd.DataFrame, "read as a table"), (pd.Series([1]), "as a table"), (twice, "of one name")):
+    for frame, sentence in (
+        (pd.DataFrame, "read as a table"),
+        (pd.Series([1]), "Row 1 .* a dict"),
+        (twice, "of one name"),
+    ):
         with pytest.raises(UsageError, match=sentence):
             from_dataframe(frame, dataset="toy", answer_kind="number")
 
@@ -392,6 +399,15 @@ def test_requests_without_token_counts_are_counted_in_words_with_a_note(imported
 def test_columns_that_are_not_read_are_listed(imported: Import) -> None:
     recording = imported_table(imported, [BASE | {"colour": None}, BASE | {"colour": "red"}])
     assert "Columns that were not read: colour (such as 'red')." in notes(recording)
+
+
+def test_notes_of_a_selection_are_marked_as_those_of_the_whole(recording: Recording, tmp_path: Path) -> None:
+    whole = notes(recording)
+    renamed = open_recording(select(recording.path, tmp_path / "renamed", rename={"m0": "m9"}))
+    assert notes(renamed) == whole
+    one = select(renamed.path, tmp_path / "one", llms=["m9"])
+    again = open_recording(select(one, tmp_path / "again", samples=2))
+    assert notes(again) == "\n".join(f"Before the selection: {note}" for note in whole.splitlines())
 
 
 def test_several_files_of_a_table_are_one(save: Save, imported: Import) -> None:

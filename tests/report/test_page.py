@@ -229,12 +229,14 @@ def test_without_prices_there_is_no_column_of_amounts(comparison: Comparison, fo
     assert {len(row) for row in results["rows"]} == {len(results["columns"])}
 
 
-def test_numbers_of_a_column_have_equally_many_digits(page: str) -> None:
-    for table in _data(page)["tables"]:
+def test_numbers_of_a_column_have_equally_many_digits(comparison: Comparison) -> None:
+    first = replace(comparison.differences[0], difference=0.2, low=0.0000123, high=0.31)
+    for table in page_tables(replace(comparison, differences=(first, *comparison.differences))):
         for place in range(len(table["columns"])):
             cells = [row[place]["t"] for row in table["rows"] if isinstance(row[place], dict)]
             plain = [cell for cell in cells if re.fullmatch(r"[+-]?[0-9,]+(\.[0-9]+)?", cell)]
             assert len({len(cell.partition(".")[2]) for cell in plain}) <= 1, (table["id"], cells)
+            assert len({len(digits) for cell in cells for digits in re.findall(r"\.([0-9]+)", cell)}) <= 1, table["id"]
 
 
 def test_the_first_sentences_say_the_best_at_three_budgets(comparison: Comparison, page: str) -> None:
@@ -450,7 +452,8 @@ def test_a_heading_sorts_its_table(clean: Tab, comparison: Comparison) -> None:
 def test_a_long_table_of_pairs_starts_with_those_of_the_strongest(
     browser: Tab, comparison: Comparison, folder: Path
 ) -> None:
-    many = replace(comparison, differences=comparison.differences * 20)
+    wordy = replace(comparison.differences[0], a="a method with a long name " * 4)
+    many = replace(comparison, differences=(*comparison.differences * 20, wordy))
     (folder / "long.html").write_bytes(comparison_files(many, base=folder, receipt="receipt.json")["report.html"])
     browser.open(folder / "long.html")
     best = comparison.ranking[0].label
@@ -464,6 +467,8 @@ def test_a_long_table_of_pairs_starts_with_those_of_the_strongest(
     browser.value("(() => { const m = document.querySelector('#differences select'); m.selectedIndex = 0;"
                   "m.dispatchEvent(new Event('change')); })()")  # fmt: skip
     assert browser.value(rows) == len(many.differences)
+    browser.view(400, 800)
+    browser.wait("document.documentElement.scrollWidth <= 400")
 
 
 @pytest.mark.slow

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from feval import hub
 from feval.cli.options import AnswerKind, Equality, Machines, OnlyDatasets, OnlyLLMs, RecordingFolder, machine_options
 from feval.cli.output import Output
 from feval.errors import UsageError
-from feval.hub.addresses import is_address
-from feval.hub.places import local_folder, local_table, open_place
+from feval.hub.places import local_folder, open_place
 from feval.importers.tables.layouts import Layout, layout_of
 from feval.recording import open_recording
 from feval.report.tables.info import info_dict, info_headline, info_tables
@@ -86,10 +86,11 @@ def import_(
         raise UsageError("--map, --score, --ignore, --layout and --dry-run are for tables: feval import table FILE.")
     if out is None and not dry_run:
         raise typer.BadParameter("Name the recording to make; or look at a table first, --dry-run.", param_hint="--out")
+    address = None
     if is_table:
-        if is_address(source):
+        if hub.is_address(source):
             with show.progress(f"fetching {source}"):
-                source = local_table(source)
+                source, address = hub.fetch_table(source)
         _show_understood(show, understood(source, options, questions), final=dry_run)
     if dry_run or out is None:
         return
@@ -107,6 +108,7 @@ def import_(
             equality=equality,
             executor=executor,
             layout=options if is_table else None,
+            address=None if address is None else str(address),
         )
     show_recording(show, out)
 

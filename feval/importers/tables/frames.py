@@ -1,4 +1,4 @@
-"""Recordings of tables in memory: pandas, polars, Arrow, or a list of dicts."""
+"""Recordings of tables in memory: pandas, polars, Arrow, the library `datasets`, or dicts."""
 
 from __future__ import annotations
 
@@ -40,7 +40,8 @@ def from_dataframe(
     same rows in a file.
 
     Args:
-        table: a DataFrame of pandas or polars, anything else that exports an Arrow stream (`__arrow_c_stream__`), or dicts.
+        table: a DataFrame of pandas or polars, anything else that exports an Arrow stream (`__arrow_c_stream__`), dicts, or what
+            yields them one by one, such as a Dataset or IterableDataset of `datasets`.
         dataset: id of the dataset; `None`: a column names it.
         llm: name of the LLM, or of the one to take where a column names several.
         answer_kind: a key of `feval.answers.KINDS`; `None`: the dataset card's.
@@ -97,7 +98,7 @@ def _write(table: Any, path: Path) -> None:
     if not getattr(getattr(table, "columns", None), "is_unique", True):
         raise UsageError("The table has two columns of one name, of which one would be lost; rename one of them.")
     rows = table
-    if hasattr(table, "to_dict"):
+    if hasattr(table, "to_dict") and hasattr(table, "columns"):  # a Dataset of `datasets` yields its rows by itself
         rows = table.to_dicts() if hasattr(table, "to_dicts") else table.to_dict(orient="records")  # polars, pandas
     if isinstance(rows, Mapping | str | bytes) or not isinstance(rows, Iterable):
         raise UsageError(

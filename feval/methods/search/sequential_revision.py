@@ -20,12 +20,13 @@ from feval.methods.arrays import Floats, Integers
 from feval.methods.decisions import Decisions, Orders
 from feval.methods.expectation import Expectation, longest_of_draws
 from feval.methods.fields import Aggregate, Count, frozen_method
-from feval.methods.protocol import TurnSampler, one_llm
+from feval.methods.protocol import one_llm
 from feval.methods.search.trees import NOBODY, REQUEST, Searches
 from feval.methods.vote import plurality, plurality_codes, weighted_plurality, weighted_plurality_codes
 from feval.methods.voting.self_consistency import SelfConsistency
 
 if TYPE_CHECKING:
+    from feval.replay.meter import MeteredLLM
     from feval.replay.pools import Pool
 
 
@@ -82,7 +83,7 @@ class SequentialRevision:
         """First CoTs of chains."""
         return one_llm(self.chains, llms, "Sequential revision follows the turns of one LLM")
 
-    def __call__(self, question: str, llm: TurnSampler) -> str | None:  # noqa: ARG002  a replayed LLM already has its question
+    def __call__(self, question: str, llm: MeteredLLM) -> str | None:  # noqa: ARG002  a replayed LLM already has its question
         """The answer to one question; `None` if no chain has one."""
         turns = [llm.sample(self.chains)]
         while len(turns) < self.turns:

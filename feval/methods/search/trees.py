@@ -12,13 +12,14 @@ import numpy.typing as npt
 from feval.errors import NotRecordedError, ShortPoolError, UsageError
 from feval.methods.arrays import Bools, Floats, Integers
 from feval.methods.decisions import Decisions, Ledger, Orders
-from feval.methods.protocol import BatchMethod, Node, most_tokens
+from feval.methods.protocol import BatchMethod, most_tokens
 from feval.methods.vote import plurality, plurality_codes, weighted_plurality, weighted_plurality_codes
 from feval.replay.nodes import missing_steps
 from feval.replay.turns import called, few_first_cots, few_turns, missing_messages
 
 if TYPE_CHECKING:
     from feval.recording.steps import Steps
+    from feval.replay.nodes import Node
     from feval.replay.pools import Pool
 
 Places = npt.NDArray[np.intp]

@@ -32,6 +32,11 @@ def derived_writer(
     )
 
 
+def carried_notes(source: Recording, mark: str) -> list[str]:
+    """Return the notes of the recording that another one is derived from, marked as not being about that one."""
+    return [mark + note.removeprefix(mark) for note in source.manifest.raw.get("notes", ())]
+
+
 def parent_record(source: Recording) -> dict[str, Any]:
     """Return the entry of a recording in the `parents` of another one's manifest."""
     return {"hash": source.hash, "operation": source.manifest.raw.get("operation", {})}

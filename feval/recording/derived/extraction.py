@@ -21,7 +21,7 @@ from feval.executors.progress import reports
 from feval.executors.tasks import results
 from feval.recording.content import DatasetInfo, PoolRows, ProbeRows, Question
 from feval.recording.derived.blocks import Block, blocks, with_questions
-from feval.recording.derived.common import derived_writer
+from feval.recording.derived.common import carried_notes, derived_writer
 from feval.recording.layout.format import PROBES
 from feval.recording.reader import Recording, open_recording
 from feval.recording.verify import Steps, open_sound
@@ -168,8 +168,7 @@ def extract(
         "extractors": {info.id: info.extractor for info in infos},
     }
     operation |= {} if answer_kind is None else {"answer_kind": answer_kind}
-    old_notes = [_CARRIED + note.removeprefix(_CARRIED) for note in parent.manifest.raw.get("notes", ())]
-    with derived_writer(parent, out, operation, old_notes) as writer:
+    with derived_writer(parent, out, operation, carried_notes(parent, _CARRIED)) as writer:
         changes = tuple(_dataset(writer, parent, info, source, steps, executor) for info in infos)
         notes = tuple(_notes(parent, changes, source))
         for sentence in notes:

@@ -10,9 +10,12 @@ from typing import Any
 from feval.errors import ConflictError, NotRecordedError, OutOfRangeError, ShortPoolError
 from feval.executors.progress import reports
 from feval.recording.content import COT_COLUMNS, PoolRows, ProbeRows, ScoreRows
-from feval.recording.derived.common import derived_writer, known_verdicts
+from feval.recording.derived.common import carried_notes, derived_writer, known_verdicts
 from feval.recording.reader import Recording
 from feval.recording.verify import Steps, open_sound
+
+_CARRIED = "Before the selection: "
+"""Marks the notes of the parent, which may be about what was left out."""
 
 
 @reports("selecting")
@@ -63,7 +66,7 @@ def select(
     operation |= {key: value for key, value in (("samples", samples), ("min_cots", min_cots)) if value is not None}
     operation |= {"rename": renamed} if renamed else {}
     short = {dataset: _short(source, dataset, llms, question_ids, min_cots or 0) for dataset in selected}
-    notes = source.manifest.raw.get("notes", []) + [
+    notes = carried_notes(source, _CARRIED if operation.keys() - {"rename"} else "") + [
         f"{len(ids)} question{'' if len(ids) == 1 else 's'} of {dataset} with fewer than {min_cots} CoTs of some LLM left out."
         for dataset, ids in short.items()
         if ids

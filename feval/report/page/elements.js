@@ -92,7 +92,7 @@ function paged(item, total, noun, head) {
   const next = el("button", { type: "button", onclick: () => turn(1) }, "Next →");
   function put() {
     const pages = Math.max(1, Math.ceil(found.length / PAGE));
-    list.replaceChildren(...(head ? [head] : []), ...found.slice(page * PAGE, (page + 1) * PAGE).map(item));
+    list.replaceChildren(...(head && found.length ? [head] : []), ...found.slice(page * PAGE, (page + 1) * PAGE).map(item));
     count.textContent = `${found.length.toLocaleString("en")} of ${total.toLocaleString("en")} ${noun}`;
     where.textContent = `page ${page + 1} of ${pages}`;
     back.disabled = page === 0;

@@ -12,7 +12,8 @@ function explorer(book) {
     wrong: (q) => followed.every((m) => !right(q, decided(q, m))),
     right: (q) => followed.every((m) => right(q, decided(q, m))),
   };
-  const list = paged(item, book.questions.length, "questions", followed.length ? heads(followed.map((m) => m.label), 1.25) : null);
+  const rem = followed.length > 30 ? 0.95 : 1.25; // width of a mark
+  const list = paged(item, book.questions.length, "questions", followed.length ? heads(followed.map((m) => m.label), rem) : null);
   const search = el("input", { class: "field", type: "search", placeholder: "Search questions, golds and answers", "aria-label": "Search questions, golds and answers", oninput: () => { view.search = search.value; put(); } });
   const haystacks = new Map();
   const haystack = (q) => {
@@ -30,7 +31,7 @@ function explorer(book) {
       return el("span", { class: "mark " + t, title: `${m.label} ${m.points[last(m)]}: ${word(q, d[0])}` }, sign[t]);
     });
     const tally = `${followed.filter((m) => right(q, decided(q, m))).length} of ${followed.length} methods right`;
-    return entry(q, followed.length ? el("span", { class: "marks", role: "img", "aria-label": tally }, ...marks) : null, () => detail(q));
+    return entry(q, followed.length ? el("span", { class: "marks", style: `--mark: ${rem}rem`, role: "img", "aria-label": tally }, ...marks) : null, () => detail(q));
   }
 
   function detail(q) {

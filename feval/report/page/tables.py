@@ -204,7 +204,7 @@ def _differences(comparison: Comparison) -> dict[str, Any]:
             _percent(row.accuracy_a),
             _percent(row.accuracy_b),
             _cell(
-                f"{signed_points(row.difference)} ({signed_points(row.low)} to {signed_points(row.high)})",
+                "{} ({} to {})".format(*(signed_points(x, small=False) for x in (row.difference, row.low, row.high))),
                 row.difference,
             ),
             {"t": "", "s": row.difference, "i": [row.low, row.difference, row.high], "open": row.untested is not None},

@@ -16,7 +16,6 @@ from feval.report.tables.tables import (
     per_round_column,
     point_cells,
     timing_notes,
-    without_prices,
 )
 from feval.report.text import (
     counted_questions,
@@ -85,7 +84,7 @@ def _results(comparison: Comparison) -> Table:
     decimals = 1 if own is None else cost_decimals(own, (mean_cost(point, own) for *_, point in rows))
     several = len(kinds) > 1
     by_round = per_round_column((comparison.plan.billing, point) for *_, point in rows)
-    table = Table(
+    return Table(
         title=f"{comparison.plan.dataset}, {counted_questions(first.questions, comparison.left_out)}",
         columns=(
             *columns("method", "budget", *(("kind",) if several else ()), "#accuracy %"),
@@ -106,7 +105,6 @@ def _results(comparison: Comparison) -> Table:
         ),
         notes=results_notes(comparison),
     )
-    return without_prices(table)
 
 
 def results_notes(comparison: Comparison) -> tuple[str, ...]:
@@ -139,12 +137,12 @@ def frontier_table(comparison: Comparison) -> Table:
     cost = cost_writer(comparison, (point.cost for point in comparison.frontier))
     return Table(
         title="Pareto frontier",
-        columns=columns("method", "budget", f"#{per_question(comparison)}", "#accuracy %", "#stays %"),
+        columns=columns("method", "budget", f"#{per_question(comparison)}", "#accuracy %", "#frontier %"),
         rows=tuple(
             (p.label, curves[p.label].budget_text(p.point) or "-", cost(p.cost), percent(p.accuracy), percent(p.stays))
             for p in comparison.frontier
         ),
-        notes=("stays: share of resampled question sets in which no other point is as cheap and as good",),
+        notes=("frontier %: share of resampled question sets in which no other point is as cheap and as good",),
     )
 
 
@@ -163,7 +161,7 @@ def differences_table(
         columns=(
             *columns("method", "minus", f"#{per_question(comparison)}", "#points"),
             Column(interval_name(comparison.plan.confidence), number=True),
-            Column("flips %", number=True, spare=True),
+            Column("reversed %", number=True, spare=True),
             Column("p", number=True, spare=True),
             Column("p (Holm)", number=True),
         ),

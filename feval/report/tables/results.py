@@ -16,7 +16,6 @@ from feval.report.tables.tables import (
     per_round_column,
     point_cells,
     timing_notes,
-    without_prices,
 )
 from feval.report.text import (
     counted,
@@ -85,7 +84,7 @@ def evaluation_tables(evaluations: Sequence[Evaluation]) -> list[Table]:
         notes=_notes(evaluations),
     )
     split = [evaluation for evaluation in evaluations if None not in evaluation.errors().values()]
-    return [without_prices(results), *([_errors(split)] if split else ())]
+    return [results, _errors(split)] if split else [results]
 
 
 def _columns(name: str, confidence: float | None) -> tuple[Column, ...]:
@@ -139,7 +138,7 @@ def grade_table(grade: Grade) -> Table:
     usd = values["usd_per_question"]
     draws = "recorded order" if grade.replicate is None else f"replicate {grade.replicate}, seed {grade.seed}"
     prices = price_words(grade.prices, [usd])
-    table = Table(
+    return Table(
         title=f"{grade.dataset}, {counted(grade.questions, 'question')}",
         columns=_columns("run", grade.confidence),
         rows=(
@@ -156,7 +155,6 @@ def grade_table(grade: Grade) -> Table:
         ),
         notes=(f"CoTs in {draws}; billing {grade.billing}; {prices}",),
     )
-    return without_prices(table)
 
 
 def _settings(evaluation: Evaluation) -> list[str]:

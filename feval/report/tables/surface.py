@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from feval.report.tables.csv import csv_text
-from feval.report.tables.tables import Table, columns, without_prices
+from feval.report.tables.tables import Table, columns
 from feval.report.text import (
     counted,
     counted_questions,
@@ -44,7 +44,7 @@ def surface_table(surface: Surface) -> Table:
     left_out = [f"{counted(others, 'more point')} on the frontier, between those, in --json and surface.csv"] * (
         others > 0
     )
-    table = Table(
+    return Table(
         title=f"width x depth on {surface.dataset}, {surface.llm}: the Pareto frontier",
         columns=columns(
             "#traces",
@@ -67,7 +67,6 @@ def surface_table(surface: Surface) -> Table:
         ),
         notes=(*left_out, *surface_notes(surface), *surface.warnings),
     )
-    return without_prices(table)
 
 
 def _spread(frontier: Sequence[SurfacePoint]) -> list[SurfacePoint]:

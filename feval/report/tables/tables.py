@@ -46,12 +46,25 @@ def columns(*names: str) -> tuple[Column, ...]:
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """A table before it is drawn, with sentences below it; text from LLMs is made safe when drawn."""
+    """A table before it is drawn, with sentences below it; text from LLMs is made safe when drawn.
+
+    Columns of dollars that no row has are left out.
+    """
 
     title: str
     columns: tuple[Column, ...]
     rows: tuple[tuple[str, ...], ...]
     notes: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        cells = zip(*self.rows, strict=True)
+        unknown = [
+            column.name.startswith("USD") and {*own} == {"-"} for column, own in zip(self.columns, cells, strict=False)
+        ]
+        if any(unknown):
+            known = [place for place, left_out in enumerate(unknown) if not left_out]
+            object.__setattr__(self, "columns", tuple(self.columns[place] for place in known))
+            object.__setattr__(self, "rows", tuple(tuple(row[place] for place in known) for row in self.rows))
 
 
 def plain(table: Table) -> str:
@@ -85,22 +98,8 @@ def without_spares(table: Table) -> Table:
     if not spares:
         return table
     note = f"left out on a narrow terminal: {', '.join(spares)}"
-    return _only(table, places, note)
-
-
-def without_prices(table: Table) -> Table:
-    """Return the table without columns of dollars where no row has any."""
-    unknown = {
-        i
-        for i, column in enumerate(table.columns)
-        if column.name.startswith("USD") and {row[i] for row in table.rows} == {"-"}
-    }
-    return _only(table, [i for i in range(len(table.columns)) if i not in unknown]) if unknown else table
-
-
-def _only(table: Table, places: Sequence[int], *notes: str) -> Table:
     rows = tuple(tuple(row[i] for i in places) for row in table.rows)
-    return Table(table.title, tuple(table.columns[i] for i in places), rows, (*table.notes, *notes))
+    return Table(table.title, tuple(table.columns[i] for i in places), rows, (*table.notes, note))
 
 
 def per_round_column(billed: Iterable[tuple[str, Costs]]) -> str | None:
@@ -132,25 +131,23 @@ def point_cells(point: Evaluation, usd_decimals: int) -> tuple[str, ...]:
 
 def curve_table(curve: Curve) -> Table:
     """Return the table of one curve, one row per point."""
-    table = Table(
+    return Table(
         title=f"{curve.method} on {curve.dataset}, {curve.llm}",
         columns=_point_columns(curve),
         rows=_rows(curve, _usd_decimals([curve])),
         notes=(*subtitles(curve), *curve.warnings),
     )
-    return without_prices(table)
 
 
 def curves_table(curves: Sequence[Curve]) -> Table:
     """Return one table of curves of one method on one dataset, at least one, with the LLM in the first column."""
     decimals, first = _usd_decimals(curves), curves[0]
-    table = Table(
+    return Table(
         title=f"{first.method} on {first.dataset}",
         columns=(Column("LLM"), *_point_columns(first)),
         rows=tuple((curve.llm, *row) for curve in curves for row in _rows(curve, decimals)),
         notes=(*subtitles(first), *first.warnings),
     )
-    return without_prices(table)
 
 
 def _point_columns(curve: Curve) -> tuple[Column, ...]:
